@@ -23,7 +23,7 @@ from people import RELEASED, people_policy
 
 import sqlanon
 from sqlanon.engines.limits import Limits
-from sqlanon.release.target import place_of
+from sqlanon.release.targets.base import place_of
 
 
 def copied(database: Path, target: Path) -> None:

@@ -32,7 +32,6 @@ from sqlglot import exp
 import sqlanon
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import InfeasibleError
-from sqlanon.expressions import create_schema, drop_schema, table
 from sqlanon.measures import MEASURES
 from sqlanon.noise import linking
 from sqlanon.noise.columns import columns_for_noise
@@ -40,11 +39,12 @@ from sqlanon.noise.stage import NoisePlan, add_noise, draws_here
 from sqlanon.noise.statements import NoisyColumn
 from sqlanon.pipeline import prepare
 from sqlanon.recode.stage import Recoding, recode
-from sqlanon.search.input import SearchInput
-from sqlanon.search.result import SearchResult
-from sqlanon.search.stage import search
 from sqlanon.sources.run import Run
 from sqlanon.sources.workspace import Workspace
+from sqlanon.strategies.lattice.input import SearchInput
+from sqlanon.strategies.lattice.result import SearchResult
+from sqlanon.strategies.stage import search
+from sqlanon.support.expressions import create_schema, drop_schema, table
 
 LIMIT = 0.05
 CONFIDENCE = 0.99

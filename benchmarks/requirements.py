@@ -23,10 +23,10 @@ from sqlglot import exp
 import sqlanon
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.statement_runner import StatementRunner
-from sqlanon.expressions import table
 from sqlanon.pipeline import prepare
-from sqlanon.search.checker import Checker, allowed_rows, measure_of
 from sqlanon.sources import WorkNames, bind_source
+from sqlanon.strategies.lattice.checker import Checker, allowed_rows, measure_of
+from sqlanon.support.expressions import table
 
 FOLDER = DATA / "adult"
 

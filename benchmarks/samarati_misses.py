@@ -23,7 +23,7 @@ from plain_samarati import data_of, misses, random_case
 from plain_search import search_of
 from strategies import Case
 
-from sqlanon.search.samarati import samarati
+from sqlanon.strategies.full_domain.samarati import samarati
 
 
 def joins_miss(case: Case) -> bool:

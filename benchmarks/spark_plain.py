@@ -14,7 +14,7 @@ import time
 
 from people import QUASI, RELEASED
 
-from sqlanon.engines.spark import SparkEngine
+from sqlanon.engines.spark.engine import SparkEngine
 
 
 def main() -> None:

@@ -26,7 +26,7 @@ from sqlanon.errors import (
     SourceError,
     SqlanonError,
 )
-from sqlanon.resources import __version__
+from sqlanon.support.resources import __version__
 
 if TYPE_CHECKING:
     from sqlanon.attacks import attack, attack_sql

@@ -10,36 +10,36 @@ from typing import Any
 
 from sqlglot import exp
 
+from sqlanon.audit.check import AGAINST, Check, k_counts_decoys, source_check
+from sqlanon.audit.decoys import CATALOG_CHECK, DecoyCheck, claims_check, filled_again
+from sqlanon.audit.label_levels import levels_digest
+from sqlanon.audit.noise import NoiseCheck
+from sqlanon.audit.source import SourceAudit
+from sqlanon.audit.values import different_rows
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import BrokenReleaseError, InfeasibleError
-from sqlanon.expressions import create_table, create_temporary_view, star, subquery, table
 from sqlanon.ledger.catalog import recorded_decoys
-from sqlanon.ledger.released_rows import recode_released_rows
+from sqlanon.ledger.growth.released_rows import recode_released_rows
 from sqlanon.measures import Figures
-from sqlanon.notices import with_noun
 from sqlanon.policy import Policy
-from sqlanon.policy.names import VERIFIED
 from sqlanon.recode.stage import Recoding, recode, recode_at
-from sqlanon.release.check import AGAINST, Check, k_counts_decoys, source_check
-from sqlanon.release.decoy_check import CATALOG_CHECK, DecoyCheck, claims_check, filled_again
 from sqlanon.release.draft import suppressed_rows_by
 from sqlanon.release.label_levels import LEVELS, label_levels
-from sqlanon.release.label_levels_check import levels_digest
 from sqlanon.release.manifest import Manifest
-from sqlanon.release.noise_check import NoiseCheck
 from sqlanon.release.reader import attached
-from sqlanon.release.source_audit import SourceAudit
 from sqlanon.release.source_change import NOT_COMPARED, SOURCE_CHECK, SourceChange
-from sqlanon.release.target import Verification, VerifiedRelease
-from sqlanon.release.values import different_rows
+from sqlanon.release.targets.base import Verification, VerifiedRelease
 from sqlanon.requirements import requirements_in
-from sqlanon.resources import CHECKS, PLAIN
-from sqlanon.search.checker import Checker, measure_of, rules_of
-from sqlanon.search.input import SearchInput
-from sqlanon.search.lattice import silent
-from sqlanon.search.persons import PersonFigures
-from sqlanon.search.stage import search
 from sqlanon.sources.run import Run
+from sqlanon.strategies.lattice.checker import Checker, measure_of, rules_of
+from sqlanon.strategies.lattice.input import SearchInput
+from sqlanon.strategies.lattice.lattice import silent
+from sqlanon.strategies.lattice.persons import PersonFigures
+from sqlanon.strategies.stage import search
+from sqlanon.support.expressions import create_table, create_temporary_view, star, subquery, table
+from sqlanon.support.names import VERIFIED
+from sqlanon.support.notices import with_noun
+from sqlanon.support.resources import CHECKS, PLAIN
 
 
 def check_against_source(

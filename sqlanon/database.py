@@ -18,26 +18,26 @@ from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.errors import PolicyError, Problem, ReleaseError, SourceError
 from sqlanon.policy import Policy, is_server
 from sqlanon.policy.csv_keys import read_csv_keys
-from sqlanon.policy.toml import toml_value
-from sqlanon.release.target import Verification, place_of
+from sqlanon.release.targets.base import Verification, place_of
 from sqlanon.result import Comparison, Result
-from sqlanon.search.lattice import silent
 from sqlanon.sources import source_errors
 from sqlanon.sources.workspace import Workspace
+from sqlanon.strategies.lattice.lattice import silent
+from sqlanon.support.toml import toml_value
 
 if TYPE_CHECKING:
     import polars
     import pyarrow
 
     from sqlanon.engines.statement_runner import Plan
-    from sqlanon.ledger.extend import Extension
+    from sqlanon.ledger.growth.extend import Extension
     from sqlanon.live import LiveView
     from sqlanon.pipeline import StageProgress
     from sqlanon.report.facts import ReportFacts
     from sqlanon.risk import Risk, UniquesMatrix, ValueLeakage
     from sqlanon.risk.suda import Suda
-    from sqlanon.search.compare import ComparisonProgress
     from sqlanon.sources.inspection import Inspection
+    from sqlanon.strategies.compare import ComparisonProgress
     from sqlanon.suggest import Suggestion, Trial
     from sqlanon.withdrawal import Withdrawal
 
@@ -189,7 +189,7 @@ class Database:
             message = f"must be a list of names, such as [{strategies!r}]"
             raise PolicyError([Problem("strategies", message)], "the arguments")
         # (So are the others here: `anonymize` does not wait for them.)
-        from sqlanon.search.compare import policies_of, relation_of  # noqa: PLC0415
+        from sqlanon.strategies.compare import policies_of, relation_of  # noqa: PLC0415
 
         found = list(pipeline.compare(self._space, policies_of(policy, strategies), progress or silent, seconds))
         undecided = next((one.undecided_person for one in found if one.undecided_person is not None), None)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from sqlanon.records import dataclass
+from sqlanon.support.records import dataclass
 
 
 @dataclass(frozen=True)

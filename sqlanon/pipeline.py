@@ -18,6 +18,15 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from sqlglot import exp
 
+from sqlanon.audit.check import Check, source_check
+from sqlanon.disclosure.dependencies import measure_dependencies
+from sqlanon.disclosure.rows_without_person import warn_of_rows_without_person
+from sqlanon.disclosure.undecided_persons import (
+    explain_undecided_person,
+    find_undecided_person,
+    refuse_undecided_person,
+)
+from sqlanon.disclosure.unprotected_columns import warn_of_insensitive_names, warn_of_unprotected_columns
 from sqlanon.engines.statement_runner import Plan, StatementRunner
 from sqlanon.errors import (
     AuditError,
@@ -28,51 +37,42 @@ from sqlanon.errors import (
     RelabelledError,
     ReleaseError,
 )
-from sqlanon.expressions import Namer, create_table, row_count
 from sqlanon.frequency.counting import count_combinations
 from sqlanon.frequency.scan import scan
 from sqlanon.frequency.unmatched import without_unmatched
 from sqlanon.hierarchies.build import Hierarchies, build_hierarchies, value_facts
 from sqlanon.hierarchies.levels import warn_of_levels_above_top
-from sqlanon.notices import Notice, ordered_messages
 from sqlanon.policy import Policy, shown_place
 from sqlanon.policy.compatibility import IN_LEDGER, asked_of, conflicts
 from sqlanon.recode.stage import Recoding, recode
-from sqlanon.release.check import Check, source_check
-from sqlanon.release.dependencies import measure_dependencies
 from sqlanon.release.draft import ReleaseDraft, ReplacedRelease, show_audit, show_rows
 from sqlanon.release.publish import Ledger, NoLedger, audited_rows
 from sqlanon.release.publish import publish as audit_and_publish
-from sqlanon.release.rows_without_person import warn_of_rows_without_person
-from sqlanon.release.target import Reach, kind_taking, recorded_place, target_for
-from sqlanon.release.undecided_persons import (
-    explain_undecided_person,
-    find_undecided_person,
-    refuse_undecided_person,
-)
-from sqlanon.release.unprotected_columns import warn_of_insensitive_names, warn_of_unprotected_columns
-from sqlanon.search.examples import example_levels, size_of_lattice
-from sqlanon.search.input import EarlierReleases, SearchInput, search_input
-from sqlanon.search.lattice import keep_lattice, silent
-from sqlanon.search.result import SearchResult
-from sqlanon.search.stage import search
+from sqlanon.release.targets.base import Reach, kind_taking, recorded_place, target_for
 from sqlanon.sources import Source, source_errors
 from sqlanon.sources.bound import Population
 from sqlanon.sources.columns import refuse_repeated_keys
 from sqlanon.sources.run import Run
 from sqlanon.sources.workspace import Workspace
-from sqlanon.workdir import spill_directory
+from sqlanon.strategies.examples import example_levels, size_of_lattice
+from sqlanon.strategies.lattice.input import EarlierReleases, SearchInput, search_input
+from sqlanon.strategies.lattice.lattice import keep_lattice, silent
+from sqlanon.strategies.lattice.result import SearchResult
+from sqlanon.strategies.stage import search
+from sqlanon.support.expressions import Namer, create_table, row_count
+from sqlanon.support.notices import Notice, ordered_messages
+from sqlanon.support.workdir import spill_directory
 
 if TYPE_CHECKING:
     from sqlanon.decoys import DecoyResult
     from sqlanon.ledger import Publication, PublishedRelease
-    from sqlanon.ledger.extend import Extension
+    from sqlanon.ledger.growth.extend import Extension
     from sqlanon.noise.stage import NoisePlan, NoiseResult
     from sqlanon.release.manifest import Manifest
     from sqlanon.release.source_change import SourceChange
-    from sqlanon.release.target import ReleasedRows, ReleasePlace, Verification
+    from sqlanon.release.targets.base import ReleasedRows, ReleasePlace, Verification
     from sqlanon.risk import Risk
-    from sqlanon.search.compare import Compared, ComparisonProgress
+    from sqlanon.strategies.compare import Compared, ComparisonProgress
 
 StageProgress: TypeAlias = "Callable[[str, int, int, float | None], None]"
 """Called with the stage (``scan``, ``search``, ``noise``, ``write``), generalizations open and checked (for noise:
@@ -111,7 +111,7 @@ def compare(
 ) -> Iterator[Compared]:
     """What each strategy finds in its time. Each reads the source anew: none is quick because of what another left."""
     from sqlanon.engines.deadline import interrupted_after  # noqa: PLC0415  (needed for comparisons only)
-    from sqlanon.search.compare import Compared, compared, limited  # noqa: PLC0415
+    from sqlanon.strategies.compare import Compared, compared, limited  # noqa: PLC0415
 
     result = None
     for name, given in policies.items():
@@ -149,7 +149,7 @@ def _explain_undecided_person(steps: StatementRunner, prepared: SearchInput) -> 
 
 def extend(space: Workspace, policy: Policy) -> Extension:
     """What can be added to the policy's release of the rows that its source has got since."""
-    from sqlanon.ledger.extend import extend, release_to_extend  # noqa: PLC0415  (needed with earlier releases only)
+    from sqlanon.ledger.growth.extend import extend, release_to_extend  # noqa: PLC0415  (needed with earlier releases only)
 
     run = space.run(policy)  # what is found publishes from it
     started, steps = time.perf_counter(), StatementRunner(run.engine)

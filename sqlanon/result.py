@@ -20,17 +20,17 @@ from sqlanon import pipeline
 from sqlanon.engines.dialects.translation import DIALECTS, translated
 from sqlanon.engines.dialects.variables import without_variables
 from sqlanon.errors import ReleaseError, SourceError
-from sqlanon.expressions import by_class, star, subquery
-from sqlanon.markup import html_table
-from sqlanon.notices import ordered_messages
 from sqlanon.policy import Policy, shown_place
 from sqlanon.release.draft import ReleaseDraft
 from sqlanon.release.frames import pandas_frame, polars_frame
 from sqlanon.release.manifest import utc_now
 from sqlanon.release.published import Release
-from sqlanon.release.target import Reach
-from sqlanon.release.words import level_in_words
-from sqlanon.search.checker import measure_of
+from sqlanon.release.sentences import level_in_words
+from sqlanon.release.targets.base import Reach
+from sqlanon.strategies.lattice.checker import measure_of
+from sqlanon.support.expressions import by_class, star, subquery
+from sqlanon.support.markup import html_table
+from sqlanon.support.notices import ordered_messages
 
 if TYPE_CHECKING:
     import duckdb
@@ -39,10 +39,10 @@ if TYPE_CHECKING:
     import pyarrow
 
     from sqlanon.decoys import Decoys
+    from sqlanon.disclosure.dependencies import Narrowing
     from sqlanon.noise.stage import Linking
-    from sqlanon.release.dependencies import Narrowing
-    from sqlanon.release.targets.postgres_reader import PostgresRelease
-    from sqlanon.release.targets.spark_reader import SparkRelease
+    from sqlanon.release.targets.postgres.reader import PostgresRelease
+    from sqlanon.release.targets.spark.reader import SparkRelease
     from sqlanon.report import Unpublished
     from sqlanon.report.facts import ReportFacts
     from sqlanon.report.notebook import Charts
@@ -354,14 +354,14 @@ class Result(ResultFigures):
     @cached_property
     def loss(self) -> float:
         """The score by the measure ``loss``, whatever the policy's measure is."""
-        from sqlanon.search.compare import loss_of  # noqa: PLC0415  (needed where another measure is asked for)
+        from sqlanon.strategies.compare import loss_of  # noqa: PLC0415  (needed where another measure is asked for)
 
         return loss_of(self._prepared, self._draft.result)
 
     @cached_property
     def losses(self) -> Mapping[str, float]:
         """The loss of each quasi-identifier that is generalized, from 0 to 1; before noise and decoys."""
-        from sqlanon.search.compare import losses_of  # noqa: PLC0415
+        from sqlanon.strategies.compare import losses_of  # noqa: PLC0415
 
         return losses_of(self._prepared, self._draft.result)
 

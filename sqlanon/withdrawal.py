@@ -5,19 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from sqlanon.errors import ReleaseError
-from sqlanon.notices import with_noun
 from sqlanon.policy import shown_place
-from sqlanon.records import dataclass
 from sqlanon.release.source_change import SourceChange
 from sqlanon.result import Result
+from sqlanon.support.notices import with_noun
+from sqlanon.support.records import dataclass
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from sqlanon.ledger.withdrawn_rows import WithdrawnRows
     from sqlanon.release.published import Release
-    from sqlanon.release.targets.postgres_reader import PostgresRelease
-    from sqlanon.release.targets.spark_reader import SparkRelease
+    from sqlanon.release.targets.postgres.reader import PostgresRelease
+    from sqlanon.release.targets.spark.reader import SparkRelease
 
 
 @dataclass

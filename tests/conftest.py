@@ -19,9 +19,9 @@ from postgres_server import VARIABLE, running
 from spark_cluster import Cluster, cluster
 
 import sqlanon
-import sqlanon.release.targets.file
+import sqlanon.release.targets.file.target
 from sqlanon.release import contents, targets
-from sqlanon.resources import PLAIN, macro_scripts
+from sqlanon.support.resources import PLAIN, macro_scripts
 
 gc.disable()  # until all tests are collected: what they are made of stays
 

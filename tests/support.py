@@ -17,9 +17,9 @@ import pytest
 import typer.main
 
 import sqlanon
+from sqlanon.audit.verify import verify_file
 from sqlanon.cli import main
-from sqlanon.release.target import Verification
-from sqlanon.release.verify import verify_file
+from sqlanon.release.targets.base import Verification
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"

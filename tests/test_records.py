@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sqlanon import records
+from sqlanon.support import records
 
 
 def defined(decorator: Any, **options: Any) -> Any:

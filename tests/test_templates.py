@@ -6,7 +6,7 @@ import duckdb
 import pytest
 from sqlglot import exp
 
-from sqlanon.expressions import col, fragment, number, table, template
+from sqlanon.support.expressions import col, fragment, number, table, template
 
 
 @pytest.mark.parametrize("filled", [{}, {"k": 1, "other": 2}])

@@ -17,7 +17,7 @@ from pathlib import Path
 from xml.parsers import expat
 
 from sqlanon.errors import SourceError
-from sqlanon.records import dataclass
+from sqlanon.support.records import dataclass
 
 _LARGEST_XML = 16_000_000  # bytes
 _LARGEST_HIERARCHY = 256_000_000

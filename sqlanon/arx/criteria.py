@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import Decimal, InvalidOperation
 from typing import Any, TypeAlias
 
-from sqlanon.records import dataclass
+from sqlanon.support.records import dataclass
 
 _NUMBER = r"([0-9.]{1,40}(?:E-?[0-9]{1,3})?)"
 _OF = r" for attribute '(.*)'"

@@ -26,8 +26,8 @@ from sqlanon.arx.criteria import (
 from sqlanon.arx.project import Attribute, Project, read_project
 from sqlanon.arx.tables import HierarchyFile, read_hierarchy, write_private, write_table
 from sqlanon.errors import SourceError
-from sqlanon.policy.toml import toml_key, toml_value
-from sqlanon.records import dataclass
+from sqlanon.support.records import dataclass
+from sqlanon.support.toml import toml_key, toml_value
 
 POLICY = "policy.toml"
 _WIDTH = 100

@@ -8,7 +8,7 @@ from collections import Counter
 
 from sqlanon.arx.archive import Archive, Element
 from sqlanon.errors import SourceError
-from sqlanon.records import dataclass
+from sqlanon.support.records import dataclass
 
 DATA = "data/input.csv"
 _FOLDER = "input/"

@@ -16,7 +16,7 @@ from typing import IO, Any
 from sqlanon.arx.archive import Archive
 from sqlanon.arx.project import DATA, Attribute
 from sqlanon.errors import SourceError
-from sqlanon.records import dataclass
+from sqlanon.support.records import dataclass
 
 _MISSING = "NULL"
 """How ARX writes a value that is missing."""

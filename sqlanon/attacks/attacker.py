@@ -25,15 +25,13 @@ from sqlanon.attacks.scripts import (
     write_release,
     write_source,
 )
-from sqlanon.coding import value_counts
 from sqlanon.engines.base import Engine
 from sqlanon.engines.limits import Limits
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import HierarchyError, PolicyError, Problem, ReleaseError, SourceError
-from sqlanon.expressions import create_table, star, subquery, table, template, union_all
 from sqlanon.hierarchies import Hierarchy, build_hierarchy
 from sqlanon.hierarchies.labels import longest_query
-from sqlanon.ledger.release_links import (
+from sqlanon.ledger.joint.release_links import (
     NO_TREES,
     UNCOMPARED,
     ComparedRelease,
@@ -43,8 +41,8 @@ from sqlanon.ledger.release_links import (
     label_kinds,
     link,
 )
-from sqlanon.ledger.renamed import renamed_columns
-from sqlanon.ledger.row_matching import LinkedAttribute, ReleaseLink
+from sqlanon.ledger.joint.renamed import renamed_columns
+from sqlanon.ledger.joint.row_matching import LinkedAttribute, ReleaseLink
 from sqlanon.ledger.trees import (
     CATALOG_IN_QUERIES,
     is_same_tree,
@@ -53,14 +51,16 @@ from sqlanon.ledger.trees import (
     trees_of_pair,
     value_types,
 )
+from sqlanon.places.databases import read_data_files
 from sqlanon.policy import MaskRule, Policy, SourceSection, is_server
-from sqlanon.policy.databases import read_data_files
-from sqlanon.records import dataclass
 from sqlanon.release.reader import attach_release, detach_release, read_claims, shut
 from sqlanon.sources import Source, bind_source, file_kind, source_errors
 from sqlanon.sources.columns import Columns, match_columns
 from sqlanon.sources.run import Run
 from sqlanon.sources.workspace import Workspace
+from sqlanon.support.coding import value_counts
+from sqlanon.support.expressions import create_table, star, subquery, table, template, union_all
+from sqlanon.support.records import dataclass
 
 _VICTIMS = template("SELECT coalesce(sum(n)::BIGINT, 0) AS victims FROM :found AS v")
 

@@ -8,9 +8,7 @@ from sqlglot import exp
 
 from sqlanon.attacks.attacker import Attacker, Found
 from sqlanon.attacks.findings import Finding
-from sqlanon.ledger.release_links import ComparedRelease
-from sqlanon.ledger.row_matching import titled
-from sqlanon.release.disclosure import (
+from sqlanon.disclosure.disclosure import (
     LIKELY,
     RATIO,
     background_knowledge,
@@ -19,6 +17,8 @@ from sqlanon.release.disclosure import (
     similarity,
     skewness,
 )
+from sqlanon.ledger.joint.release_links import ComparedRelease
+from sqlanon.ledger.joint.row_matching import titled
 
 
 def find_homogeneity(attacker: Attacker) -> Found:

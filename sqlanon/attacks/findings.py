@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import field
 from typing import Any
 
-from sqlanon.records import dataclass
+from sqlanon.support.records import dataclass
 
 
 @dataclass(frozen=True)

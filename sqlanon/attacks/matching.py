@@ -20,14 +20,13 @@ from sqlglot import exp
 from sqlanon.attacks.attacker import Attacker, Found, ReleasePair, why_not_both, why_strange
 from sqlanon.attacks.findings import Finding
 from sqlanon.errors import NotComparedError
-from sqlanon.expressions import aliased, all_of, cast, col, fragment, named, same, subquery, table, template
-from sqlanon.ledger.class_unions import shown_unions
-from sqlanon.ledger.joint_attacks import complementary_release, complementary_victims, rows_in, temporal
-from sqlanon.ledger.overlaps import count_shared_rows, differences
-from sqlanon.ledger.pair_audit import PairAudit
-from sqlanon.ledger.part_requirements import Part, SharedRequirement, shared_requirements, shown_violations
-from sqlanon.ledger.release_links import ComparedRelease, Trees
-from sqlanon.ledger.row_matching import (
+from sqlanon.ledger.joint.attacks import complementary_release, complementary_victims, rows_in, temporal
+from sqlanon.ledger.joint.class_unions import shown_unions
+from sqlanon.ledger.joint.overlaps import count_shared_rows, differences
+from sqlanon.ledger.joint.pair_audit import PairAudit
+from sqlanon.ledger.joint.part_requirements import Part, SharedRequirement, shared_requirements, shown_violations
+from sqlanon.ledger.joint.release_links import ComparedRelease, Trees
+from sqlanon.ledger.joint.row_matching import (
     LinkedAttribute,
     ReleaseLink,
     both_grouped,
@@ -39,6 +38,7 @@ from sqlanon.ledger.row_matching import (
     titled,
 )
 from sqlanon.sources import Source
+from sqlanon.support.expressions import aliased, all_of, cast, col, fragment, named, same, subquery, table, template
 
 # --- Composition
 

@@ -16,9 +16,19 @@ from sqlglot import exp
 
 from sqlanon.attacks.attacker import Attacker, Found, PrivateSide
 from sqlanon.attacks.findings import Finding, Kept
-from sqlanon.coding import code_name, value_counts
+from sqlanon.disclosure.narrowing import pinned_groups
 from sqlanon.engines.statement_runner import StatementRunner
-from sqlanon.expressions import (
+from sqlanon.frequency.distribution import domain, sensitive_values, value_pairs
+from sqlanon.frequency.scan import domain_of
+from sqlanon.frequency.sets import ClassSpace, SensitiveTable
+from sqlanon.frequency.uncoded import distribution
+from sqlanon.ledger.joint.release_links import ComparedRelease
+from sqlanon.ledger.joint.row_matching import titled
+from sqlanon.requirements import Domain, Requirements, requirements_of
+from sqlanon.requirements.base import CLASS_POPULATION, Distribution
+from sqlanon.strategies.lattice.classes import judged
+from sqlanon.support.coding import code_name, value_counts
+from sqlanon.support.expressions import (
     aliased,
     all_of,
     cast,
@@ -34,17 +44,7 @@ from sqlanon.expressions import (
     text,
     union_all,
 )
-from sqlanon.frequency.distribution import domain, sensitive_values, value_pairs
-from sqlanon.frequency.scan import domain_of
-from sqlanon.frequency.sets import ClassSpace, SensitiveTable
-from sqlanon.frequency.uncoded import distribution
-from sqlanon.ledger.release_links import ComparedRelease
-from sqlanon.ledger.row_matching import titled
-from sqlanon.records import dataclass
-from sqlanon.release.narrowing import pinned_groups
-from sqlanon.requirements import Domain, Requirements, requirements_of
-from sqlanon.requirements.base import CLASS_POPULATION, Distribution
-from sqlanon.search.classes import judged
+from sqlanon.support.records import dataclass
 
 _LABELLED = "sqlanon labelled"
 

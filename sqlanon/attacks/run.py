@@ -11,9 +11,9 @@ from sqlanon.attacks.attacker import Attacker, Found, Releases, opened_attacker
 from sqlanon.attacks.findings import Attack, Attacks
 from sqlanon.engines.limits import Limits
 from sqlanon.errors import PolicyError, Problem
-from sqlanon.fields import nearest
 from sqlanon.policy import Policy
 from sqlanon.sources import source_errors
+from sqlanon.support.fields import nearest
 
 _ATTACKS: Mapping[str, Callable[[Attacker], Found]] = {
     "homogeneity": disclosure.find_homogeneity,

@@ -7,7 +7,14 @@ from pathlib import Path
 
 from sqlglot import exp
 
-from sqlanon.expressions import (
+from sqlanon.hierarchies import hierarchy_query
+from sqlanon.ledger.joint.release_links import ComparedRelease
+from sqlanon.ledger.trees import CATALOG_IN_QUERIES
+from sqlanon.policy import FileRule, MaskRule, Policy, SourceSection
+from sqlanon.sources import Source
+from sqlanon.sources.duckdb import named_table
+from sqlanon.sources.run import Run
+from sqlanon.support.expressions import (
     aliased,
     anonymous,
     cast,
@@ -22,13 +29,6 @@ from sqlanon.expressions import (
     template,
     text,
 )
-from sqlanon.hierarchies import hierarchy_query
-from sqlanon.ledger.release_links import ComparedRelease
-from sqlanon.ledger.trees import CATALOG_IN_QUERIES
-from sqlanon.policy import FileRule, MaskRule, Policy, SourceSection
-from sqlanon.sources import Source
-from sqlanon.sources.duckdb import named_table
-from sqlanon.sources.run import Run
 
 SOURCE, OUTSIDE = "source_rows", "outside_rows"
 """The names of the source and of the outside table in the SQL for people."""

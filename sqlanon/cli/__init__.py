@@ -16,8 +16,8 @@ from typer.main import get_command_name
 from sqlanon.cli.commands import app
 from sqlanon.cli.interrupts import ended_by
 from sqlanon.errors import ReleaseError, SqlanonError
-from sqlanon.terminal import encode_safely, say
-from sqlanon.workdir import disk_problem
+from sqlanon.support.terminal import encode_safely, say
+from sqlanon.support.workdir import disk_problem
 
 __all__ = ["app", "main"]
 

@@ -48,14 +48,14 @@ from sqlanon.cli.printing import (
     print_withdrawal,
 )
 from sqlanon.errors import AuditError, PolicyError, Problem
-from sqlanon.notices import with_noun
-from sqlanon.resources import __version__
-from sqlanon.terminal import hand_out, printable, say
+from sqlanon.support.notices import with_noun
+from sqlanon.support.resources import __version__
+from sqlanon.support.terminal import hand_out, printable, say
 
 if TYPE_CHECKING:
+    from sqlanon.disclosure.residual_risk import ResidualRisk
     from sqlanon.pipeline import StageProgress
     from sqlanon.policy import Policy
-    from sqlanon.release.residual_risk import ResidualRisk
     from sqlanon.result import Result
 
 app = typer.Typer(
@@ -159,7 +159,7 @@ def anonymize(
     from sqlanon.cli.cost import cost_of, price_of
     from sqlanon.cli.progress import shown_progress
     from sqlanon.database import connect
-    from sqlanon.release.residual_risk import narrowing_risk, worst_of
+    from sqlanon.disclosure.residual_risk import narrowing_risk, worst_of
 
     started = time.perf_counter()
     loaded = load(policy, settings, strategy, output)
@@ -409,7 +409,7 @@ def compare(
     """Compare the results of several strategies. Publishes nothing."""
     from sqlanon.cli.progress import shown_comparison
     from sqlanon.database import connect
-    from sqlanon.search.compare import SECONDS, endless_of, policies_of
+    from sqlanon.strategies.compare import SECONDS, endless_of, policies_of
 
     loaded = load(policy, settings)
     names = None if strategies is None else [name.strip() for name in strategies.split(",")]
@@ -454,7 +454,7 @@ def plan(
 @command(MORE, "schema > sqlanon.schema.json")
 def schema() -> None:
     """Print the JSON Schema of a policy, with which editors complete and check policies."""
-    from sqlanon.resources import POLICY_SCHEMA
+    from sqlanon.support.resources import POLICY_SCHEMA
 
     hand_out(POLICY_SCHEMA.read_text(encoding="utf-8"))
 
@@ -721,7 +721,7 @@ def verify(
     """Check that a release is what it claims to be."""
     from sqlanon.cli.progress import shown_progress
     from sqlanon.engines.limits import Limits
-    from sqlanon.release.target import place_of
+    from sqlanon.release.targets.base import place_of
 
     limits = Limits(memory_limit, threads)
     with options(sha256="--sha256"), shown_progress("verifying the release"):

@@ -6,12 +6,12 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sqlanon.records import dataclass
-from sqlanon.release.words import listed
+from sqlanon.release.sentences import listed
+from sqlanon.support.records import dataclass
 
 if TYPE_CHECKING:
+    from sqlanon.disclosure.residual_risk import ResidualRisk
     from sqlanon.pipeline import StageProgress
-    from sqlanon.release.residual_risk import ResidualRisk
     from sqlanon.result import Result
     from sqlanon.suggest import Trial
 

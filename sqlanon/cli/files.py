@@ -8,7 +8,7 @@ from pathlib import Path
 from uuid import uuid4
 
 from sqlanon.errors import PolicyError, Problem
-from sqlanon.resources import POLICY_SCHEMA
+from sqlanon.support.resources import POLICY_SCHEMA
 
 
 def refuse_existing(path: Path, force: bool) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from sqlanon.notices import with_noun
-from sqlanon.policy.toml import toml_value
-from sqlanon.terminal import printable, say, show_table
+from sqlanon.support.notices import with_noun
+from sqlanon.support.terminal import printable, say, show_table
+from sqlanon.support.toml import toml_value
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

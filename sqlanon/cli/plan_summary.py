@@ -49,7 +49,7 @@ def _of_policy(policy: Policy, plan: Plan) -> Iterator[tuple[str, str]]:
 
 
 def _source(policy: Policy) -> str:
-    from sqlanon.policy.databases import shown_name
+    from sqlanon.places.databases import shown_name
 
     source = policy.source
     rows = "a query" if source.query is not None else f"table {source.table}"

@@ -8,8 +8,8 @@ import shlex
 from typing import TYPE_CHECKING, Any
 
 from sqlanon.errors import ReleaseError
-from sqlanon.notices import with_noun
-from sqlanon.terminal import figure, hand_out, is_unicode, percent, printable, say, show_bars, show_table
+from sqlanon.support.notices import with_noun
+from sqlanon.support.terminal import figure, hand_out, is_unicode, percent, printable, say, show_bars, show_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 
     from sqlanon.attacks import Attacks, Finding
     from sqlanon.decoys import Decoys
+    from sqlanon.disclosure.dependencies import Narrowing
+    from sqlanon.disclosure.residual_risk import ResidualRisk
     from sqlanon.live import LiveView
     from sqlanon.policy import Policy
-    from sqlanon.release.dependencies import Narrowing
     from sqlanon.release.published import Release
-    from sqlanon.release.residual_risk import ResidualRisk
     from sqlanon.release.source_change import SourceChange
-    from sqlanon.release.target import Verification
-    from sqlanon.release.targets.postgres_reader import PostgresRelease
-    from sqlanon.release.targets.spark_reader import SparkRelease
+    from sqlanon.release.targets.base import Verification
+    from sqlanon.release.targets.postgres.reader import PostgresRelease
+    from sqlanon.release.targets.spark.reader import SparkRelease
     from sqlanon.result import Result
     from sqlanon.risk import Leakage, LeakageSearch, RequirementRisk, Risk, UniquesMatrix, ValueLeakage
     from sqlanon.risk.suda import Suda
@@ -165,7 +165,7 @@ def _print_search(result: Result, classes: int, smallest: int, seconds: float) -
 
 
 def print_live(view: LiveView, policy: Policy) -> None:
-    from sqlanon.release.words import level_in_words
+    from sqlanon.release.sentences import level_in_words
 
     visible, limit = (
         view.rows - view.suppressed_rows,
@@ -190,7 +190,7 @@ def print_live(view: LiveView, policy: Policy) -> None:
 
 
 def print_class_sizes(sizes: Iterable[tuple[int, int]], unit: str = "rows") -> None:
-    from sqlanon.release.class_sizes import by_doubling
+    from sqlanon.disclosure.class_sizes import by_doubling
 
     bars = by_doubling(dict(sizes))
     while bars and not next(iter(bars.values())):  # no class is as small
@@ -263,9 +263,9 @@ def print_withdrawal(found: Withdrawal, published: Release | PostgresRelease | S
 
 def _verdict(found: Verification, alone: bool) -> str:
     """What was verified and, of a release that was checked alone, what needs its source."""
+    from sqlanon.audit.check import AGAINST
     from sqlanon.policy import PrivacySection
     from sqlanon.policy.problems import read_part
-    from sqlanon.release.check import AGAINST
     from sqlanon.requirements import requirements_in
 
     if (change := found.source_change) is not None:

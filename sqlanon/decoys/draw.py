@@ -16,9 +16,18 @@ from typing import Any
 
 from sqlglot import exp
 
-from sqlanon.coding import Coded, Column, Levels, code_name, level_codes
 from sqlanon.engines.statement_runner import StatementRunner
-from sqlanon.expressions import (
+from sqlanon.frequency.sets import ClassSpace
+from sqlanon.frequency.suppression_limit import SuppressionLimit
+from sqlanon.measures import Figures
+from sqlanon.recode.full_domain import FullDomainRecoding, as_they_are
+from sqlanon.recode.stage import Recoding
+from sqlanon.strategies.lattice.checker import Checker, measure_of
+from sqlanon.strategies.lattice.classes import judged
+from sqlanon.strategies.lattice.input import SearchInput
+from sqlanon.strategies.recoding import ordered
+from sqlanon.support.coding import Coded, Column, Levels, code_name, level_codes
+from sqlanon.support.expressions import (
     Namer,
     aliased,
     all_of,
@@ -32,16 +41,8 @@ from sqlanon.expressions import (
     template,
     union_all,
 )
-from sqlanon.frequency.sets import ClassSpace
-from sqlanon.frequency.suppression_limit import SuppressionLimit
-from sqlanon.measures import Figures
-from sqlanon.notices import Notice
-from sqlanon.recode.full_domain import FullDomainRecoding, as_they_are, ordered
-from sqlanon.recode.stage import Recoding
-from sqlanon.records import dataclass
-from sqlanon.search.checker import Checker, measure_of
-from sqlanon.search.classes import judged
-from sqlanon.search.input import SearchInput
+from sqlanon.support.notices import Notice
+from sqlanon.support.records import dataclass
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from sqlanon.demo.linkage import SHARED, Linkage, fitting, link, one_by_name, right_names, smallest_class
 from sqlanon.engines.duckdb import DuckDBEngine
-from sqlanon.expressions import table
-from sqlanon.records import dataclass
-from sqlanon.workdir import private_directory
+from sqlanon.support.expressions import table
+from sqlanon.support.records import dataclass
+from sqlanon.support.workdir import private_directory
 
 QUASI = (*SHARED, "ethnicity")
 """The quasi-identifiers of the demo's policy; the voter list lacks the last."""

@@ -7,8 +7,8 @@ from pathlib import Path
 import duckdb
 
 from sqlanon.errors import SourceError
-from sqlanon.resources import sql_text
-from sqlanon.workdir import private_directory
+from sqlanon.support.resources import sql_text
+from sqlanon.support.workdir import private_directory
 
 
 def make_hospital(database: Path, rows: int = 100_000, seed: int = 2026) -> None:

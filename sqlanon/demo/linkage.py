@@ -15,8 +15,8 @@ from collections.abc import Mapping
 
 from sqlglot import exp
 
-from sqlanon.expressions import col, fragment, named, template
-from sqlanon.records import dataclass
+from sqlanon.support.expressions import col, fragment, named, template
+from sqlanon.support.records import dataclass
 
 SHARED = ("zip", "birth_date", "sex")
 """The columns that the patients and the voter list share."""

@@ -13,8 +13,8 @@ from sqlanon.demo.attack import QUASI, Attack, attack
 from sqlanon.demo.hospital import make_hospital
 from sqlanon.demo.linkage import GROUND
 from sqlanon.errors import SourceError
-from sqlanon.records import dataclass
-from sqlanon.terminal import percent, say, show_table
+from sqlanon.support.records import dataclass
+from sqlanon.support.terminal import percent, say, show_table
 
 HOSPITAL, POLICY, RELEASE, FIRST_POLICY = "hospital.duckdb", "policy.toml", "release.duckdb", "first.toml"
 FILES = (HOSPITAL, POLICY, RELEASE, FIRST_POLICY, "sqlanon.catalog.duckdb", "policy.catalog.duckdb")

@@ -20,7 +20,7 @@ from sqlanon.engines.base import FEATURES
 from sqlanon.engines.dialects.qualified import Qualified
 from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.errors import DiskError, SqlanonError
-from sqlanon.expressions import (
+from sqlanon.support.expressions import (
     col,
     create_table,
     create_temporary_table,
@@ -33,7 +33,7 @@ from sqlanon.expressions import (
     text,
     values_query,
 )
-from sqlanon.workdir import disk_problem
+from sqlanon.support.workdir import disk_problem
 
 _SYSTEM = (qualified("system", "main"), qualified("system", "pg_catalog"))
 """The schemas of the engine's own functions, types and views."""

@@ -9,9 +9,9 @@ from typing import Any
 from sqlglot import exp
 
 from sqlanon.engines.base import WorkEngine
-from sqlanon.expressions import create_table, drop_table, select
-from sqlanon.markup import escaped
-from sqlanon.records import dataclass
+from sqlanon.support.expressions import create_table, drop_table, select
+from sqlanon.support.markup import escaped
+from sqlanon.support.records import dataclass
 
 
 def one_line(text: str) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 
 from sqlglot import exp
 
-from sqlanon.expressions import anonymous, cast, col, free_name, least, named, number, select, subquery, text
+from sqlanon.support.expressions import anonymous, cast, col, free_name, least, named, number, select, subquery, text
 
 PLAIN = frozenset({"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "FLOAT", "DOUBLE", "BOOLEAN", "VARCHAR", "DOUBLE[]"})
 """Types that travel as they are, by every driver."""

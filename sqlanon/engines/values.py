@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from sqlanon.expressions import anonymous, cast, fragment, ident, number, text
+from sqlanon.support.expressions import anonymous, cast, fragment, ident, number, text
 
 FLOATING = ("FLOAT", "DOUBLE")
 
@@ -48,7 +48,7 @@ def one_float(value: exp.Expr, type_: str, is_nan: exp.Expr) -> exp.Expr:
 def one_form(value: exp.Expr, type_: str) -> exp.Expr:
     """A value of DuckDB's that is not nested.
 
-    >>> from sqlanon.expressions import col
+    >>> from sqlanon.support.expressions import col
     >>> one_form(col("x"), "VARCHAR").sql("duckdb")
     '"x" COLLATE "binary"'
     """

@@ -16,9 +16,12 @@ from operator import add
 
 from sqlglot import exp
 
-from sqlanon.coding import KNOWN, ROWS, Coded, Levels, code_name, distinct_codes, level_codes
 from sqlanon.engines.statement_runner import StatementRunner
-from sqlanon.expressions import (
+from sqlanon.frequency.distribution import Pairs
+from sqlanon.frequency.statements import grouped
+from sqlanon.requirements.base import SHARE, VALUE
+from sqlanon.support.coding import KNOWN, ROWS, Coded, Levels, code_name, distinct_codes, level_codes
+from sqlanon.support.expressions import (
     Namer,
     aliased,
     all_of,
@@ -32,10 +35,7 @@ from sqlanon.expressions import (
     subquery,
     template,
 )
-from sqlanon.frequency.distribution import Pairs
-from sqlanon.frequency.statements import grouped
-from sqlanon.records import dataclass
-from sqlanon.requirements.base import SHARE, VALUE
+from sqlanon.support.records import dataclass
 
 ROOM = 2**15
 """A pack has at most so many codes: they fit a SMALLINT."""

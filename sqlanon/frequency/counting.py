@@ -7,11 +7,8 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from sqlanon import coding as cd
-from sqlanon.coding import Coded, Levels
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import SourceError
-from sqlanon.expressions import Namer, table
 from sqlanon.frequency.codes import EXAMPLE_COUNT, ROOM, code_rows
 from sqlanon.frequency.remote_persons import RemoteMovers, code_movers
 from sqlanon.frequency.scan import (
@@ -30,9 +27,12 @@ from sqlanon.hierarchies.build import Hierarchies, ValueFacts
 from sqlanon.hierarchies.levels import PermittedLevels, forbidden_levels, permitted_levels
 from sqlanon.measures import MEASURES, Marginals
 from sqlanon.policy import Policy
-from sqlanon.records import dataclass
 from sqlanon.requirements import Domain, Requirements, requirements_of
 from sqlanon.sources.bound import SMALL
+from sqlanon.support import coding as cd
+from sqlanon.support.coding import Coded, Levels
+from sqlanon.support.expressions import Namer, table
+from sqlanon.support.records import dataclass
 
 
 @dataclass(frozen=True)

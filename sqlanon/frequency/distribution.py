@@ -11,8 +11,16 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
-from sqlanon.coding import ROWS, Coded, Levels, rank_of
-from sqlanon.expressions import (
+from sqlanon.frequency.statements import (
+    MOVER,
+    coded_rows,
+    counted,
+    grouped,
+    with_upper_codes,
+)
+from sqlanon.requirements.base import SHARE, VALUE
+from sqlanon.support.coding import ROWS, Coded, Levels, rank_of
+from sqlanon.support.expressions import (
     aliased,
     cast,
     col,
@@ -24,15 +32,7 @@ from sqlanon.expressions import (
     total,
     union_all,
 )
-from sqlanon.frequency.statements import (
-    MOVER,
-    coded_rows,
-    counted,
-    grouped,
-    with_upper_codes,
-)
-from sqlanon.records import dataclass
-from sqlanon.requirements.base import SHARE, VALUE
+from sqlanon.support.records import dataclass
 
 
 def plain_pairs(rows: exp.Expr, quasi: int, sensitive: int, inner: Sequence[int] = ()) -> exp.Select:

@@ -18,12 +18,24 @@ from operator import add
 
 from sqlglot import exp
 
-from sqlanon.coding import ROWS
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import PolicyError, Problem
-from sqlanon.expressions import Namer, aliased, cast, col, fragment, named, number, same, select, template, total
 from sqlanon.frequency.statements import quasi_columns, raw_frequency
-from sqlanon.records import dataclass
+from sqlanon.support.coding import ROWS
+from sqlanon.support.expressions import (
+    Namer,
+    aliased,
+    cast,
+    col,
+    fragment,
+    named,
+    number,
+    same,
+    select,
+    template,
+    total,
+)
+from sqlanon.support.records import dataclass
 
 BITS = 63
 """Of a word: the highest one of a BIGINT is its sign."""

@@ -8,10 +8,10 @@ from sqlglot import exp
 
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import SourceError
-from sqlanon.expressions import col, named, select, subquery
 from sqlanon.frequency.statements import PERSON, person_count
 from sqlanon.policy import Policy
 from sqlanon.requirements import requirements_in
+from sqlanon.support.expressions import col, named, select, subquery
 
 
 def population_size(policy: Policy, counted: int) -> float | None:

@@ -16,9 +16,7 @@ from itertools import count
 
 from sqlglot import exp
 
-from sqlanon.coding import KNOWN, ROWS, Coded, code_name
 from sqlanon.engines.statement_runner import StatementRunner
-from sqlanon.expressions import Namer, aliased, all_of, col, named, number, same, select, subquery, template, union_all
 from sqlanon.frequency.distribution import Pairs
 from sqlanon.frequency.statements import (
     PERSON,
@@ -28,9 +26,23 @@ from sqlanon.frequency.statements import (
     quasi_columns,
     raw_frequency,
 )
-from sqlanon.records import dataclass
 from sqlanon.requirements.base import SHARE, VALUE
 from sqlanon.sources.bound import RemotePersons
+from sqlanon.support.coding import KNOWN, ROWS, Coded, code_name
+from sqlanon.support.expressions import (
+    Namer,
+    aliased,
+    all_of,
+    col,
+    named,
+    number,
+    same,
+    select,
+    subquery,
+    template,
+    union_all,
+)
+from sqlanon.support.records import dataclass
 
 _MOVERS = template("""
     SELECT :columns, r.person

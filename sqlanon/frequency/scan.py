@@ -9,11 +9,8 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from sqlanon import coding as cd
-from sqlanon.coding import ROWS, Coded
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import SourceError
-from sqlanon.expressions import Namer, col, named, select, subquery, total, union_all
 from sqlanon.frequency import distribution as ds
 from sqlanon.frequency import statements as fq
 from sqlanon.frequency.codes import RowCodes
@@ -21,10 +18,13 @@ from sqlanon.frequency.distribution import Pairs
 from sqlanon.frequency.remote_persons import RemoteMembers, scan_members
 from sqlanon.hierarchies.build import AttributeValues
 from sqlanon.policy import Policy
-from sqlanon.records import dataclass
 from sqlanon.requirements import Distribution, Domain
 from sqlanon.sources.bound import Population, RemotePersons, Source
 from sqlanon.sources.columns import Columns, match_columns, population_columns
+from sqlanon.support import coding as cd
+from sqlanon.support.coding import ROWS, Coded
+from sqlanon.support.expressions import Namer, col, named, select, subquery, total, union_all
+from sqlanon.support.records import dataclass
 
 
 @dataclass(frozen=True)

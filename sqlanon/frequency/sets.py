@@ -18,18 +18,18 @@ from itertools import count
 
 from sqlglot import exp
 
-from sqlanon.coding import KNOWN, ROWS, Coded, Levels, below_top, code_name, group_counts, group_sizes
 from sqlanon.engines.statement_runner import StatementRunner
-from sqlanon.expressions import Namer, aliased, all_columns, all_of, col, select, subquery
 from sqlanon.frequency import distribution as ds
 from sqlanon.frequency import statements as fq
 from sqlanon.frequency.codes import Half, RowCodes
 from sqlanon.frequency.distribution import Pairs
 from sqlanon.frequency.remote_persons import RemoteMovers, distribution_with_movers, with_movers
 from sqlanon.frequency.statements import PERSONS, POPULATION, POPULATION_MOVER
-from sqlanon.records import dataclass
 from sqlanon.requirements import Distribution, Requirements
 from sqlanon.sources.bound import SMALL
+from sqlanon.support.coding import KNOWN, ROWS, Coded, Levels, below_top, code_name, group_counts, group_sizes
+from sqlanon.support.expressions import Namer, aliased, all_columns, all_of, col, select, subquery
+from sqlanon.support.records import dataclass
 
 DRAWN = 256
 """So many rows are drawn: the guess is a mean over them."""

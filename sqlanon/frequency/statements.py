@@ -15,8 +15,8 @@ from collections.abc import Mapping, Sequence
 
 from sqlglot import exp
 
-from sqlanon.coding import KNOWN, ROWS, Coded, Levels, code_name, level_codes
-from sqlanon.expressions import (
+from sqlanon.support.coding import KNOWN, ROWS, Coded, Levels, code_name, level_codes
+from sqlanon.support.expressions import (
     aliased,
     all_columns,
     all_of,
@@ -49,7 +49,7 @@ def raw_frequency(
 ) -> exp.Select:
     """One scan of the source: its distinct combinations of values, with counts.
 
-    >>> from sqlanon.expressions import table
+    >>> from sqlanon.support.expressions import table
     >>> raw_frequency(table("patients"), ["zip", "age"]).sql("duckdb")
     'SELECT "zip" AS "q0", "age" AS "q1", COUNT(*) AS "n" FROM "patients" GROUP BY "zip", "age"'
     """

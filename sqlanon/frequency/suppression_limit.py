@@ -10,7 +10,7 @@ from sqlglot import exp
 
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.frequency.statements import person_count, rows_of_largest_persons
-from sqlanon.records import dataclass
+from sqlanon.support.records import dataclass
 
 
 @dataclass(frozen=True)

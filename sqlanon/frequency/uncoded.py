@@ -9,9 +9,9 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
-from sqlanon.coding import ROWS, code_name
-from sqlanon.expressions import col, named, number, subquery, template, union_all
 from sqlanon.frequency.statements import PERSONS, POPULATION
+from sqlanon.support.coding import ROWS, code_name
+from sqlanon.support.expressions import col, named, number, subquery, template, union_all
 
 _ROWS = template("SELECT :codes, n, :more FROM :rows")
 _MEMBERS = template("SELECT :keys, person, sum(n)::BIGINT AS n FROM :rows GROUP BY :keys, person")

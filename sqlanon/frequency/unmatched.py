@@ -12,12 +12,12 @@ from dataclasses import replace
 from sqlglot import exp
 
 from sqlanon.errors import InfeasibleError
-from sqlanon.expressions import Namer, all_of, cast, col, fragment, same, template
 from sqlanon.frequency.scan import Scan, Scanned, with_members
 from sqlanon.hierarchies.build import Hierarchy
 from sqlanon.hierarchies.parts import TOP
 from sqlanon.policy import Policy
 from sqlanon.requirements import requirements_of
+from sqlanon.support.expressions import Namer, all_of, cast, col, fragment, same, template
 
 _MATCHED = template("SELECT p.* FROM :raw AS p WHERE :listed")
 _LISTED = fragment("EXISTS(SELECT 1 FROM :hierarchy AS h WHERE :same)")

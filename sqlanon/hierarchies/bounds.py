@@ -28,8 +28,8 @@ from typing import Literal, TypeAlias
 
 from sqlglot import exp
 
-from sqlanon.expressions import fragment
 from sqlanon.hierarchies.numerals import NUMERAL, part_of
+from sqlanon.support.expressions import fragment
 
 RangeKind: TypeAlias = Literal["integer", "number", "date", "time"]
 """What the labels are made of: integers of up to 64 bits, any numbers, dates and timestamps, or times of day."""
@@ -61,7 +61,7 @@ def bounds(label: exp.Expr, kind: RangeKind) -> tuple[exp.Expr, exp.Expr]:
     both where it is no range.
 
     >>> import duckdb
-    >>> from sqlanon.expressions import text
+    >>> from sqlanon.support.expressions import text
     >>> low, high = bounds(text("[1980-01-02, 1980-01-09)"), "date")
     >>> query = exp.Select(expressions=[low, high]).sql("duckdb")
     >>> [str(day) for day in duckdb.connect().execute(query).fetchall()[0]]

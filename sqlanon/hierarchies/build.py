@@ -6,24 +6,9 @@ from collections.abc import Mapping, Sequence
 
 from sqlglot import exp
 
-from sqlanon import coding as cd
 from sqlanon.engines.base import Engine
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import HierarchyError, InfeasibleError, Problem
-from sqlanon.expressions import (
-    Namer,
-    all_of,
-    cast,
-    col,
-    drop_table,
-    fragment,
-    is_there,
-    named,
-    same,
-    template,
-    text,
-    union_all,
-)
 from sqlanon.hierarchies.labels import longest_query
 from sqlanon.hierarchies.levels import level_problems
 from sqlanon.hierarchies.parts import TOP, HierarchyDraft, Labelled, Listed, keys_table
@@ -40,8 +25,23 @@ from sqlanon.hierarchies.validate import (
 )
 from sqlanon.policy import Policy
 from sqlanon.policy.rules import IntervalsRule, MaskRule, Rule
-from sqlanon.records import dataclass
 from sqlanon.requirements import hierarchies_needed
+from sqlanon.support import coding as cd
+from sqlanon.support.expressions import (
+    Namer,
+    all_of,
+    cast,
+    col,
+    drop_table,
+    fragment,
+    is_there,
+    named,
+    same,
+    template,
+    text,
+    union_all,
+)
+from sqlanon.support.records import dataclass
 
 
 @dataclass(frozen=True)
@@ -210,7 +210,7 @@ def hierarchy_query(
     """The query that makes a hierarchy's table; no rows are read, but hierarchy files are.
 
     >>> from sqlanon.policy.rules import SuppressRule
-    >>> from sqlanon.expressions import table
+    >>> from sqlanon.support.expressions import table
     >>> hierarchy_query([SuppressRule()], table("v"), "VARCHAR").sql("duckdb")
     'SELECT "value" AS "level_0", \\'*\\' AS "level_1" FROM (SELECT "value" AS "value" FROM "v") AS "v"'
     """

@@ -12,7 +12,6 @@ from decimal import Decimal
 
 from sqlglot import exp
 
-from sqlanon.expressions import all_of, anonymous, cast, col, fragment, is_there, template, text
 from sqlanon.hierarchies.partial_dates import partial_dates_part
 from sqlanon.hierarchies.parts import (
     CAST_IT,
@@ -29,7 +28,8 @@ from sqlanon.hierarchies.parts import (
     try_cast,
 )
 from sqlanon.policy.rules import IntervalsRule
-from sqlanon.records import dataclass
+from sqlanon.support.expressions import all_of, anonymous, cast, col, fragment, is_there, template, text
+from sqlanon.support.records import dataclass
 
 _MOST_MASKED = 1000
 

@@ -7,14 +7,14 @@ from typing import NamedTuple
 
 from sqlglot import exp
 
-from sqlanon import coding as cd
-from sqlanon.coding import Coded, Levels
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import Problem
-from sqlanon.fields import in_words
-from sqlanon.notices import Notice
 from sqlanon.policy import Attribute, Policy
 from sqlanon.policy.rules import MaskRule
+from sqlanon.support import coding as cd
+from sqlanon.support.coding import Coded, Levels
+from sqlanon.support.fields import in_words
+from sqlanon.support.notices import Notice
 
 NONE: frozenset[int] = frozenset()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from sqlanon.expressions import fragment
+from sqlanon.support.expressions import fragment
 
 NUMERAL = r"-?(?:[0-9]+(?:\.[0-9]+)?|\.[0-9]+)(?:e[+-]?[0-9]+)?"
 """The form of a number as the engine writes it: DuckDB writes DECIMAL(2, 2) as ``.50``."""

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from sqlanon.expressions import col, fragment, is_there
 from sqlanon.hierarchies.numerals import part_of
 from sqlanon.hierarchies.parts import Flaw, Generated, Labelled, stage
+from sqlanon.support.expressions import col, fragment, is_there
 
 _YEAR = "(?:[0-9]{3}[1-9]|[0-9]{2}[1-9]0|[0-9][1-9]00|[1-9]000)"
 _LEAP_YEAR = "(?:[0-9]{2}(?:0[48]|[2468][048]|[13579][26])|(?:0[48]|[2468][048]|[13579][26])00)"

@@ -12,9 +12,9 @@ from sqlglot import exp
 from sqlglot.errors import ParseError
 
 from sqlanon.engines.values import one_form
-from sqlanon.expressions import col, fragment, ident, named, native_type, select, subquery, template
 from sqlanon.hierarchies.bounds import RangeKind
-from sqlanon.records import dataclass
+from sqlanon.support.expressions import col, fragment, ident, named, native_type, select, subquery, template
+from sqlanon.support.records import dataclass
 
 TOP = "*"
 CAST_IT = "cast it in the source query, or declare its type if it is read from a file"

@@ -14,11 +14,8 @@ from typing import Any
 from sqlglot import exp
 
 from sqlanon.engines.base import Engine
-from sqlanon.expressions import aliased, col, fragment, ident, literal_path, named, select, template, text
 from sqlanon.hierarchies.labels import dates_part, intervals_part, mask_part
 from sqlanon.hierarchies.parts import Flaw, Generated, Labelled, Listed, Part, keys_query
-from sqlanon.policy.encodings import decode, describe_bad_byte, is_utf_8
-from sqlanon.policy.names import table_parts
 from sqlanon.policy.rules import (
     CategoriesRule,
     DatesRule,
@@ -29,7 +26,10 @@ from sqlanon.policy.rules import (
     SuppressRule,
     TableRule,
 )
-from sqlanon.records import dataclass
+from sqlanon.support.encodings import decode, describe_bad_byte, is_utf_8
+from sqlanon.support.expressions import aliased, col, fragment, ident, literal_path, named, select, template, text
+from sqlanon.support.names import table_parts
+from sqlanon.support.records import dataclass
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 from sqlglot import exp
 
-from sqlanon.expressions import cast, col, fragment, template, text, union_all
-from sqlanon.fields import in_words
 from sqlanon.hierarchies.parts import TOP, ColumnKind, Generated, HierarchyDraft, Listed, Part, column_kind, keys_table
-from sqlanon.records import dataclass
+from sqlanon.support.expressions import cast, col, fragment, template, text, union_all
+from sqlanon.support.fields import in_words
+from sqlanon.support.records import dataclass
 
 
 class Finding(NamedTuple):

@@ -1,7 +1,14 @@
 """The ledger: the releases that were published, and checks of later ones against them. It is in the catalog."""
 
 from sqlanon.ledger.earlier import Earlier, earlier_publications, mark_earlier, opened, show_marking
-from sqlanon.ledger.joint_audit import JointAudit
+from sqlanon.ledger.growth.released_rows import rows_in_release
+from sqlanon.ledger.growth.source_change import (
+    can_mark_rows,
+    count_changes,
+    measure_released_rows,
+    recorded_publication,
+)
+from sqlanon.ledger.joint.audit import JointAudit
 from sqlanon.ledger.publication import DraftEntry, LedgerEntry
 from sqlanon.ledger.published_release import PublishedRelease, published_release
 from sqlanon.ledger.recording import (
@@ -12,13 +19,6 @@ from sqlanon.ledger.recording import (
     recording_export,
 )
 from sqlanon.ledger.records import Export, Publication, compared_with_nothing
-from sqlanon.ledger.released_rows import rows_in_release
-from sqlanon.ledger.source_change import (
-    can_mark_rows,
-    count_changes,
-    measure_released_rows,
-    recorded_publication,
-)
 from sqlanon.ledger.trees import is_same_tree, tree_of_both, trees_of
 
 __all__ = [

@@ -15,12 +15,12 @@ from sqlglot import exp
 
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import SourceError
-from sqlanon.expressions import col, create_table, fragment, insert_rows, row_count, star, table, template
 from sqlanon.hierarchies import Hierarchy
 from sqlanon.policy import Policy, why_not_written
-from sqlanon.policy.names import CATALOG
-from sqlanon.resources import __version__, macros, sql_text
-from sqlanon.workdir import private_files
+from sqlanon.support.expressions import col, create_table, fragment, insert_rows, row_count, star, table, template
+from sqlanon.support.names import CATALOG
+from sqlanon.support.resources import __version__, macros, sql_text
+from sqlanon.support.workdir import private_files
 
 ATTACHED = CATALOG
 BESIDE = "sqlanon_catalog_beside"

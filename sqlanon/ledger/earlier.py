@@ -21,11 +21,38 @@ from pathlib import Path
 
 from sqlglot import exp
 
-from sqlanon.coding import Levels
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import BrokenReleaseError, NoMarkedRowsError, PolicyError, Problem, ReleaseError
-from sqlanon.expressions import (
+from sqlanon.ledger import catalog
+from sqlanon.ledger.growth.marks import (
+    EarlierAttribute,
+    marked,
+    marked_by_key,
+    marked_by_person,
+    marks,
+    rows_there,
+    unmarked,
+)
+from sqlanon.ledger.growth.released_rows import refuse_changed_labels
+from sqlanon.ledger.joint.release_links import ComparedRelease
+from sqlanon.ledger.people_samples import PeopleOfSource, person_hash
+from sqlanon.ledger.recognition import recognize
+from sqlanon.ledger.recording import history
+from sqlanon.ledger.records import History, Publication, named_publications, read_history
+from sqlanon.ledger.trees import is_same_tree, trees_of
+from sqlanon.policy import Attribute, Policy, shown_place
+from sqlanon.policy.compatibility import IN_LEDGER, asked_of, conflicts
+from sqlanon.policy.problems import join
+from sqlanon.release.manifest import Manifest
+from sqlanon.release.targets.base import Reach, kind_at, recorded_place
+from sqlanon.requirements import promised_k
+from sqlanon.requirements.k_anonymity import Shield
+from sqlanon.sources import Source
+from sqlanon.sources.run import Run
+from sqlanon.strategies.lattice.input import EarlierReleases, SearchInput
+from sqlanon.support.coding import Levels
+from sqlanon.support.expressions import (
     aliased,
     col,
     create_table,
@@ -36,35 +63,8 @@ from sqlanon.expressions import (
     table,
     template,
 )
-from sqlanon.ledger import catalog
-from sqlanon.ledger.marks import (
-    EarlierAttribute,
-    marked,
-    marked_by_key,
-    marked_by_person,
-    marks,
-    rows_there,
-    unmarked,
-)
-from sqlanon.ledger.people_samples import PeopleOfSource, person_hash
-from sqlanon.ledger.recognition import recognize
-from sqlanon.ledger.recording import history
-from sqlanon.ledger.records import History, Publication, named_publications, read_history
-from sqlanon.ledger.release_links import ComparedRelease
-from sqlanon.ledger.released_rows import refuse_changed_labels
-from sqlanon.ledger.trees import is_same_tree, trees_of
-from sqlanon.policy import Attribute, Policy, shown_place
-from sqlanon.policy.compatibility import IN_LEDGER, asked_of, conflicts
-from sqlanon.policy.names import EARLIER
-from sqlanon.policy.problems import join
-from sqlanon.records import dataclass
-from sqlanon.release.manifest import Manifest
-from sqlanon.release.target import Reach, kind_at, recorded_place
-from sqlanon.requirements import promised_k
-from sqlanon.requirements.k_anonymity import Shield
-from sqlanon.search.input import EarlierReleases, SearchInput
-from sqlanon.sources import Source
-from sqlanon.sources.run import Run
+from sqlanon.support.names import EARLIER
+from sqlanon.support.records import dataclass
 
 MOST = 60
 """The bits of a mark."""

@@ -22,7 +22,13 @@ from sqlanon.engines.dialects.kinds import is_nested
 from sqlanon.engines.dialects.postgres import bytewise, in_catalog
 from sqlanon.engines.values import strip_white_space
 from sqlanon.errors import UnreadableColumnsError
-from sqlanon.expressions import (
+from sqlanon.ledger.source_samples import HEX_FROM
+from sqlanon.policy import Policy
+from sqlanon.sources.bind import source_errors
+from sqlanon.sources.bound import EveryColumn
+from sqlanon.sources.persons import FEWEST_PERSONS
+from sqlanon.sources.run import Run
+from sqlanon.support.expressions import (
     aliased,
     anonymous,
     cast,
@@ -36,13 +42,7 @@ from sqlanon.expressions import (
     template,
     text,
 )
-from sqlanon.ledger.source_samples import HEX_FROM
-from sqlanon.policy import Policy
-from sqlanon.records import dataclass
-from sqlanon.sources.bind import source_errors
-from sqlanon.sources.bound import EveryColumn
-from sqlanon.sources.persons import FEWEST_PERSONS
-from sqlanon.sources.run import Run
+from sqlanon.support.records import dataclass
 
 SAMPLED_PEOPLE = 4000
 """The most people of a sample: of a hundred people of a million, in another source, some are still in it."""

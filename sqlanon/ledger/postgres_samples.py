@@ -11,9 +11,11 @@ from collections.abc import Callable, Mapping, Sequence
 
 from sqlglot import exp
 
-from sqlanon.coding import ROWS
 from sqlanon.engines.dialects.postgres import bytewise, in_catalog
-from sqlanon.expressions import (
+from sqlanon.ledger.source_samples import HASHES, HEX_FROM, Counts, SampledRows, hash_at, known_values
+from sqlanon.sources import source_errors
+from sqlanon.support.coding import ROWS
+from sqlanon.support.expressions import (
     anonymous,
     cast,
     col,
@@ -26,9 +28,7 @@ from sqlanon.expressions import (
     template,
     text,
 )
-from sqlanon.ledger.source_samples import HASHES, HEX_FROM, Counts, SampledRows, hash_at, known_values
-from sqlanon.records import dataclass
-from sqlanon.sources import source_errors
+from sqlanon.support.records import dataclass
 
 _ROW_COUNT = template("SELECT pg_catalog.count(*) FROM :relation", "postgres")
 

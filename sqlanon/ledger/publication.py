@@ -11,13 +11,13 @@ from typing import Any
 
 from sqlglot import exp
 
+from sqlanon.audit.check import Check
 from sqlanon.errors import ReleaseError
-from sqlanon.expressions import col, is_there, named, select, subquery, union_all
 from sqlanon.hierarchies import Hierarchy
 from sqlanon.ledger.catalog import open_catalog
-from sqlanon.ledger.joint_audit import JointAudit, SourceHistory
-from sqlanon.ledger.marks import KEY_HASH, key_hash
-from sqlanon.ledger.noise_intervals import make_noise_ranges
+from sqlanon.ledger.growth.marks import KEY_HASH, key_hash
+from sqlanon.ledger.joint.audit import JointAudit, SourceHistory
+from sqlanon.ledger.joint.noise_intervals import make_noise_ranges
 from sqlanon.ledger.people_samples import PeopleOfSource, person_hash
 from sqlanon.ledger.recognition import recognize
 from sqlanon.ledger.recording import UNRECORDED, Kept, history, recording
@@ -25,13 +25,13 @@ from sqlanon.ledger.records import Publication, Spent, kept_secret, not_compared
 from sqlanon.ledger.same_people import most_rows_of_a_person
 from sqlanon.ledger.source_match import sample_of
 from sqlanon.policy import shown_place
-from sqlanon.records import dataclass
-from sqlanon.release.check import Check
 from sqlanon.release.draft import ReplacedRelease
 from sqlanon.release.manifest import Manifest
-from sqlanon.release.target import ANOTHER_PLACE, Reach, kind_at
-from sqlanon.search.input import SearchInput
+from sqlanon.release.targets.base import ANOTHER_PLACE, Reach, kind_at
 from sqlanon.sources.run import Run
+from sqlanon.strategies.lattice.input import SearchInput
+from sqlanon.support.expressions import col, is_there, named, select, subquery, union_all
+from sqlanon.support.records import dataclass
 
 
 @dataclass(frozen=True)

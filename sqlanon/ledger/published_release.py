@@ -9,16 +9,16 @@ from pathlib import Path
 from sqlanon.errors import PolicyError, Problem, ReleaseError
 from sqlanon.hierarchies.levels import ABOVE_MASKS, has_mask
 from sqlanon.ledger.earlier import opened
+from sqlanon.ledger.growth.source_change import can_mark_rows
 from sqlanon.ledger.recording import history
 from sqlanon.ledger.records import History, Publication
-from sqlanon.ledger.source_change import can_mark_rows
 from sqlanon.policy import Policy, shown_place
-from sqlanon.records import dataclass
 from sqlanon.release.manifest import Manifest
-from sqlanon.release.target import Reach, kind_at, place_of, recorded_place
+from sqlanon.release.targets.base import Reach, kind_at, place_of, recorded_place
 from sqlanon.requirements import needs_source
 from sqlanon.sources import Source
 from sqlanon.sources.run import Run
+from sqlanon.support.records import dataclass
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ from sqlanon.ledger.records import History, Publication, Spent
 from sqlanon.ledger.same_people import PeopleHistory, compare_people
 from sqlanon.ledger.source_match import MOST_SOURCES, SameRows
 from sqlanon.policy import Policy
-from sqlanon.records import dataclass
 from sqlanon.sources.run import Run
+from sqlanon.support.records import dataclass
 
 
 @dataclass(frozen=True)

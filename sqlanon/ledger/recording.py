@@ -18,18 +18,18 @@ from typing import Any
 import duckdb
 from sqlglot import exp
 
+from sqlanon.audit.check import Check, file_check
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import OvertakenError, ReleaseError, SourceError, SqlanonError
-from sqlanon.expressions import fragment, number, template, text
 from sqlanon.hierarchies import Hierarchy
 from sqlanon.ledger import catalog
 from sqlanon.ledger.records import Export, History, Publication, read_history, spent_so_far, standing
 from sqlanon.ledger.trees import forget_trees, is_gone, keep_trees
 from sqlanon.policy import Policy, shown_place
-from sqlanon.records import dataclass
-from sqlanon.release.check import Check, file_check
-from sqlanon.release.target import Reach, Verification, recorded_place
-from sqlanon.workdir import BusyError, alone_at
+from sqlanon.release.targets.base import Reach, Verification, recorded_place
+from sqlanon.support.expressions import fragment, number, template, text
+from sqlanon.support.records import dataclass
+from sqlanon.support.workdir import BusyError, alone_at
 
 _INTENTS = template("""
     SELECT run_id, path, table_name, manifest_hash, version, published_at, intended_at

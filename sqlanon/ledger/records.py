@@ -12,11 +12,11 @@ from pathlib import Path
 
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import PolicyError, Problem
-from sqlanon.expressions import template
 from sqlanon.ledger import catalog
 from sqlanon.policy import same_file, shown_place
-from sqlanon.records import dataclass
 from sqlanon.release.manifest import versioned
+from sqlanon.support.expressions import template
+from sqlanon.support.records import dataclass
 
 _STANDING = template("""
     SELECT

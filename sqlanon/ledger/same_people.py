@@ -19,11 +19,11 @@ from typing import Any
 from sqlglot import exp
 
 from sqlanon.engines.duckdb import DuckDBEngine
-from sqlanon.expressions import create_table, drop_table, template, text
 from sqlanon.ledger import catalog
 from sqlanon.ledger.people_samples import PeopleOfSource, PeopleSample
-from sqlanon.records import dataclass
 from sqlanon.sources.run import Run
+from sqlanon.support.expressions import create_table, drop_table, template, text
+from sqlanon.support.records import dataclass
 
 FEWEST_PEOPLE = 5
 """Fewer shared people are none."""

@@ -25,13 +25,13 @@ from pathlib import Path
 from sqlglot import exp
 
 from sqlanon.errors import SourceError
-from sqlanon.expressions import create_table, drop_table, template, text
 from sqlanon.ledger import catalog
 from sqlanon.ledger.postgres_samples import RowsInPostgres
 from sqlanon.ledger.source_samples import Counts, RowsHere, SampledRows
 from sqlanon.policy import Policy
-from sqlanon.records import dataclass
 from sqlanon.sources.run import Run
+from sqlanon.support.expressions import create_table, drop_table, template, text
+from sqlanon.support.records import dataclass
 
 SAMPLED = 2000
 """The rows of a source that are kept: of two tables with a hundredth of the rows in common some 20 are found."""

@@ -14,7 +14,9 @@ from typing import TypeAlias
 
 from sqlglot import exp
 
-from sqlanon.expressions import (
+from sqlanon.sources import Sampled
+from sqlanon.sources.run import Run
+from sqlanon.support.expressions import (
     aliased,
     all_of,
     anonymous,
@@ -31,9 +33,7 @@ from sqlanon.expressions import (
     select,
     template,
 )
-from sqlanon.records import dataclass
-from sqlanon.sources import Sampled
-from sqlanon.sources.run import Run
+from sqlanon.support.records import dataclass
 
 HASHES = "hashes"
 

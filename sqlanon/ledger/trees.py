@@ -11,14 +11,14 @@ from sqlglot import exp
 
 from sqlanon.engines.dialects.kinds import WHOLE
 from sqlanon.engines.duckdb import DuckDBEngine
-from sqlanon.expressions import col, drop_table, fragment, named, star, table, template
 from sqlanon.hierarchies import Hierarchy
 from sqlanon.hierarchies.build import released_column
 from sqlanon.ledger import catalog
-from sqlanon.ledger.release_links import ComparedRelease, CrossedTrees, Tree, Trees, crossed
+from sqlanon.ledger.joint.release_links import ComparedRelease, CrossedTrees, Tree, Trees, crossed
 from sqlanon.policy import Policy
 from sqlanon.release.manifest import Manifest
 from sqlanon.sources.run import Run
+from sqlanon.support.expressions import col, drop_table, fragment, named, star, table, template
 
 CATALOG_IN_QUERIES = "hierarchies"
 """The catalog's name in the queries for people."""

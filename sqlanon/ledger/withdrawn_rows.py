@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from sqlanon.expressions import all_of, col, named, same, template
 from sqlanon.ledger.earlier import opened
 from sqlanon.ledger.published_release import PublishedRelease
-from sqlanon.records import dataclass
 from sqlanon.release.draft import ReleaseDraft
-from sqlanon.release.target import Reach
+from sqlanon.release.targets.base import Reach
+from sqlanon.support.expressions import all_of, col, named, same, template
+from sqlanon.support.records import dataclass
 
 _GONE = template("""
     WITH published AS (SELECT :keys, count(*) AS n FROM :released AS r GROUP BY :columns),

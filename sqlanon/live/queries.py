@@ -17,8 +17,14 @@ from collections.abc import Mapping, Sequence
 
 from sqlglot import exp
 
-from sqlanon.coding import Levels, below_top, code_name, rank_of
-from sqlanon.expressions import (
+from sqlanon.frequency import distribution
+from sqlanon.frequency.sets import ClassSpace, SensitiveTable
+from sqlanon.hierarchies import Hierarchy
+from sqlanon.requirements import Distribution, Requirements
+from sqlanon.requirements.base import SHARE, VALUE
+from sqlanon.strategies.lattice.classes import judged
+from sqlanon.support.coding import Levels, below_top, code_name, rank_of
+from sqlanon.support.expressions import (
     aliased,
     all_of,
     anonymous,
@@ -33,13 +39,7 @@ from sqlanon.expressions import (
     text,
     union_all,
 )
-from sqlanon.frequency import distribution
-from sqlanon.frequency.sets import ClassSpace, SensitiveTable
-from sqlanon.hierarchies import Hierarchy
-from sqlanon.records import dataclass
-from sqlanon.requirements import Distribution, Requirements
-from sqlanon.requirements.base import SHARE, VALUE
-from sqlanon.search.classes import judged
+from sqlanon.support.records import dataclass
 
 _ENUM = r"ENUM\(('([^']|'')*'(, )?)*\)"
 

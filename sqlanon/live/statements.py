@@ -10,8 +10,11 @@ from decimal import ROUND_FLOOR, Decimal
 
 from sqlglot import exp
 
-from sqlanon.coding import Levels
-from sqlanon.expressions import (
+from sqlanon.live.queries import LiveColumn, LiveRecipe, LiveTree, live_labels, live_nodes, live_status, live_view
+from sqlanon.requirements import Domain, requirements_of
+from sqlanon.strategies.lattice.input import SearchInput
+from sqlanon.support.coding import Levels
+from sqlanon.support.expressions import (
     cast,
     column_definitions,
     create_secure_view,
@@ -26,10 +29,7 @@ from sqlanon.expressions import (
     text,
     union_all,
 )
-from sqlanon.live.queries import LiveColumn, LiveRecipe, LiveTree, live_labels, live_nodes, live_status, live_view
-from sqlanon.records import dataclass
-from sqlanon.requirements import Domain, requirements_of
-from sqlanon.search.input import SearchInput
+from sqlanon.support.records import dataclass
 
 SCHEMA = "sqlanon"
 DEFINITIONS = "live_definitions"

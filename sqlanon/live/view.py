@@ -11,11 +11,10 @@ from typing import Any
 import duckdb
 from sqlglot import exp
 
-from sqlanon.coding import Levels
+from sqlanon.disclosure.unprotected_columns import warn_of_unprotected_columns
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import PolicyError, SourceError
-from sqlanon.expressions import col, fragment, subquery, table, template
 from sqlanon.live.queries import LiveColumn, type_text
 from sqlanon.live.statements import (
     DEFINITIONS,
@@ -31,20 +30,21 @@ from sqlanon.live.statements import (
     status_name,
     status_query,
 )
-from sqlanon.notices import Notice, ordered_messages
 from sqlanon.pipeline import prepare
 from sqlanon.policy import Policy, table_parts
 from sqlanon.policy.compatibility import LIVE_VIEWS, asked_of, conflicts
-from sqlanon.records import dataclass
 from sqlanon.release.manifest import utc_now
-from sqlanon.release.unprotected_columns import warn_of_unprotected_columns
 from sqlanon.requirements import void_shields
-from sqlanon.search.input import SearchInput
-from sqlanon.search.lattice import Progress, silent
-from sqlanon.search.stage import search
 from sqlanon.sources import find_table, fixed_column, source_errors
 from sqlanon.sources.run import Run
 from sqlanon.sources.workspace import Workspace
+from sqlanon.strategies.lattice.input import SearchInput
+from sqlanon.strategies.lattice.lattice import Progress, silent
+from sqlanon.strategies.stage import search
+from sqlanon.support.coding import Levels
+from sqlanon.support.expressions import col, fragment, subquery, table, template
+from sqlanon.support.notices import Notice, ordered_messages
+from sqlanon.support.records import dataclass
 
 
 @dataclass(frozen=True)

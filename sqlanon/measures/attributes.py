@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from sqlanon.measures.base import Figures, Marginals, Measure, Totals
 
 if TYPE_CHECKING:
-    from sqlanon.coding import Levels
+    from sqlanon.support.coding import Levels
 
 
 class Loss(Measure):

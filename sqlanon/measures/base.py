@@ -8,10 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 from typing import TYPE_CHECKING, ClassVar, Literal
 
-from sqlanon.records import dataclass
+from sqlanon.support.records import dataclass
 
 if TYPE_CHECKING:
-    from sqlanon.coding import Levels
+    from sqlanon.support.coding import Levels
 
 
 def _weighed(x: Sequence[float], w: Sequence[float]) -> list[float]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from sqlanon.measures.base import Figures, Measure
 
 if TYPE_CHECKING:
-    from sqlanon.coding import Levels
+    from sqlanon.support.coding import Levels
 
 
 class Suppression(Measure):

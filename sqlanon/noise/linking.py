@@ -14,8 +14,8 @@ from operator import add
 
 from sqlglot import exp
 
-from sqlanon.expressions import aliased, all_of, col, fragment, greatest, ident, least, of_rows, template
 from sqlanon.noise.statements import NoisyColumn
+from sqlanon.support.expressions import aliased, all_of, col, fragment, greatest, ident, least, of_rows, template
 
 EVERYTHING = 1e300
 """The half-width of a range that holds all values: where there is no noise."""

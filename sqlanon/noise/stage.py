@@ -13,11 +13,9 @@ from typing import Any, TypeAlias
 
 from sqlglot import exp
 
-from sqlanon.coding import Column
 from sqlanon.engines.base import Engine, WorkEngine, Workers
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import InfeasibleError, SourceError
-from sqlanon.expressions import Namer, column_definitions, drop_table, star, template
 from sqlanon.noise import linking
 from sqlanon.noise import statements as noise
 from sqlanon.noise.columns import columns_for_noise, noisy_columns
@@ -30,17 +28,19 @@ from sqlanon.noise.statements import (
     persons_of_records,
     survivors,
 )
-from sqlanon.notices import Notice
 from sqlanon.policy import Policy
 from sqlanon.policy.noise import claims_of
-from sqlanon.recode.full_domain import ByClass
-from sqlanon.recode.local.placement import class_figures
 from sqlanon.recode.stage import Recoding
-from sqlanon.records import dataclass
 from sqlanon.requirements.base import KeptClasses
-from sqlanon.search.input import SearchInput
-from sqlanon.search.persons import PersonFigures
 from sqlanon.sources.run import Run
+from sqlanon.strategies.lattice.input import SearchInput
+from sqlanon.strategies.lattice.persons import PersonFigures
+from sqlanon.strategies.local.placement import class_figures
+from sqlanon.strategies.recoding import ByClass
+from sqlanon.support.coding import Column
+from sqlanon.support.expressions import Namer, column_definitions, drop_table, star, template
+from sqlanon.support.notices import Notice
+from sqlanon.support.records import dataclass
 
 PAIRS = 200_000_000
 """With several attributes, so many pairs of records of a class are compared for the linking risk: some ten seconds.

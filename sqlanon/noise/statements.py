@@ -17,8 +17,15 @@ from decimal import Decimal
 
 from sqlglot import exp
 
-from sqlanon.coding import Column, code_name, rank_of
-from sqlanon.expressions import (
+from sqlanon.frequency.distribution import Pairs, value_pairs
+from sqlanon.frequency.sets import ClassSpace, SensitiveTable
+from sqlanon.frequency.statements import PERSON
+from sqlanon.frequency.uncoded import distribution, frequency
+from sqlanon.requirements import Distribution, Requirements
+from sqlanon.strategies.lattice.classes import judged
+from sqlanon.strategies.recoding import ByClass, ordered
+from sqlanon.support.coding import Column, code_name, rank_of
+from sqlanon.support.expressions import (
     aliased,
     all_of,
     anonymous,
@@ -34,14 +41,7 @@ from sqlanon.expressions import (
     template,
     total,
 )
-from sqlanon.frequency.distribution import Pairs, value_pairs
-from sqlanon.frequency.sets import ClassSpace, SensitiveTable
-from sqlanon.frequency.statements import PERSON
-from sqlanon.frequency.uncoded import distribution, frequency
-from sqlanon.recode.full_domain import ByClass, ordered
-from sqlanon.records import dataclass
-from sqlanon.requirements import Distribution, Requirements
-from sqlanon.search.classes import judged
+from sqlanon.support.records import dataclass
 
 LARGEST = 1e100
 """Greater magnitudes are no measurements, and their ranges would overflow."""

@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from sqlanon.fields import Leaf
-from sqlanon.policy.addresses import (
+from sqlanon.places.addresses import (
     address_of,
     in_postgres,
     is_postgres,
@@ -18,7 +17,6 @@ from sqlanon.policy.addresses import (
 )
 from sqlanon.policy.checks import same_file
 from sqlanon.policy.models import Policy
-from sqlanon.policy.names import table_parts
 from sqlanon.policy.noise import Noise
 from sqlanon.policy.privacy import PrivacySection
 from sqlanon.policy.redact import strange_parts
@@ -48,6 +46,8 @@ from sqlanon.policy.sections import (
     SourceSection,
 )
 from sqlanon.requirements.registry import kinds
+from sqlanon.support.fields import Leaf
+from sqlanon.support.names import table_parts
 
 
 def __getattr__(name: str) -> Any:

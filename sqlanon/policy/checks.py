@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from sqlanon.errors import Problem
-from sqlanon.fields import Section, nearest
-from sqlanon.policy.addresses import is_variable, why_no_release, why_not_written
+from sqlanon.places.addresses import is_variable, why_no_release, why_not_written
+from sqlanon.places.databases import is_remote, local_database, without_format
 from sqlanon.policy.compatibility import (
     AFTER_NOISE,
     BUDGETS,
@@ -32,8 +32,6 @@ from sqlanon.policy.compatibility import (
     asked_of,
     conflicts,
 )
-from sqlanon.policy.databases import is_remote, local_database, without_format
-from sqlanon.policy.names import EARLIER, METADATA_VIEWS, labels_table
 from sqlanon.policy.noise import MOST_EPSILON, ROUNDING, Noise
 from sqlanon.policy.privacy import PrivacySection
 from sqlanon.policy.problems import join
@@ -51,6 +49,8 @@ from sqlanon.policy.sections import (
 )
 from sqlanon.requirements.base import SensitiveSpot
 from sqlanon.requirements.registry import RequirementType, kinds_by_key
+from sqlanon.support.fields import Section, nearest
+from sqlanon.support.names import EARLIER, METADATA_VIEWS, labels_table
 
 _Keys: TypeAlias = Mapping[str, Any]
 

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from sqlanon.errors import Problem
 from sqlanon.measures import MEASURES
-from sqlanon.policy.names import table_parts
 from sqlanon.policy.problems import join
 from sqlanon.policy.rules import TableRule
 from sqlanon.policy.strategies import STRATEGIES, Traits
-from sqlanon.records import dataclass
 from sqlanon.requirements import estimated
 from sqlanon.requirements.registry import kinds
+from sqlanon.support.names import table_parts
+from sqlanon.support.records import dataclass
 
 if TYPE_CHECKING:
     from sqlanon.policy.privacy import PrivacySection

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from sqlanon.markup import html_table
 from sqlanon.policy.privacy import PrivacySection
 from sqlanon.policy.rules import Rule
 from sqlanon.policy.sections import Attribute, SearchSection
 from sqlanon.requirements.registry import requirements_in
+from sqlanon.support.markup import html_table
 
 
 def policy_in_a_line(attributes: Mapping[str, Attribute], privacy: PrivacySection, search: SearchSection) -> str:

@@ -21,10 +21,8 @@ from typing import Any
 from pydantic import Field, PrivateAttr
 
 from sqlanon.errors import PolicyError, Problem
-from sqlanon.fields import Section, in_words, nearest
 from sqlanon.policy.checks import cross_check
 from sqlanon.policy.display import policy_in_a_line, policy_table
-from sqlanon.policy.names import SHARED_CATALOG, table_parts
 from sqlanon.policy.noise import shared_out
 from sqlanon.policy.privacy import PrivacySection
 from sqlanon.policy.problems import join, read_part, unknown_key
@@ -42,6 +40,8 @@ from sqlanon.policy.sections import (
     SourceSection,
 )
 from sqlanon.requirements.registry import on_change
+from sqlanon.support.fields import Section, in_words, nearest
+from sqlanon.support.names import SHARED_CATALOG, table_parts
 
 SECTIONS: Mapping[str, type[Section]] = {
     "source": SourceSection,

@@ -18,7 +18,7 @@ from pydantic import (
     WithJsonSchema,
 )
 
-from sqlanon.fields import Bound, Exact, Flaw, SparseSection, as_real, in_words
+from sqlanon.support.fields import Bound, Exact, Flaw, SparseSection, as_real, in_words
 
 Epsilon = Annotated[float, Field(ge=1e-6, le=1e6, allow_inf_nan=False), as_real]
 

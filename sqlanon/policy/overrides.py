@@ -13,10 +13,10 @@ from typing import Any, get_args
 from pydantic import BaseModel
 
 from sqlanon.errors import PolicyError, Problem
-from sqlanon.fields import nearest
 from sqlanon.policy.models import SECTIONS, Policy, read_file, read_tree
 from sqlanon.policy.strategies import traits_of
-from sqlanon.records import dataclass
+from sqlanon.support.fields import nearest
+from sqlanon.support.records import dataclass
 
 _TEXT = re.compile(r"[^\s\"'\[\]{}=#,]+")
 """A value without quotes that TOML does not know is a text, such as mondrian."""

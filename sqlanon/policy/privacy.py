@@ -22,10 +22,10 @@ from pydantic.fields import FieldInfo
 from pydantic_core import CoreSchema
 from pydantic_core.core_schema import no_info_wrap_validator_function
 
-from sqlanon.fields import Flaw, Flaws, Section, as_list, as_real, in_words, one_or_more
 from sqlanon.policy.noise import MOST_EPSILON, Epsilon
 from sqlanon.policy.problems import Missing
 from sqlanon.requirements.registry import RequirementType, kinds_by_key, on_change
+from sqlanon.support.fields import Flaw, Flaws, Section, as_list, as_real, in_words, one_or_more
 
 
 class PrivacySection(Section):

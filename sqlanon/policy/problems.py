@@ -13,8 +13,8 @@ from typing import Any, TypeVar, get_args
 from pydantic import BaseModel, ValidationError
 
 from sqlanon.errors import Problem
-from sqlanon.fields import Flaws, Loc, Section, in_words, nearest
-from sqlanon.records import dataclass
+from sqlanon.support.fields import Flaws, Loc, Section, in_words, nearest
+from sqlanon.support.records import dataclass
 
 _Part = TypeVar("_Part", bound=Section)
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import takewhile
 from pathlib import Path
 
-from sqlanon.fields import file_pattern
+from sqlanon.support.fields import file_pattern
 
 _DATA = re.compile(r"\.(parquet|pq|csv|tsv|txt|json|jsonl|ndjson|xlsx)(\.gz|\.zst)?$", re.IGNORECASE)
 _AFTER_TABLES = {

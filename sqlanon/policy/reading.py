@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Literal, TypeAlias
 
-from sqlanon.fields import Flaw
+from sqlanon.support.fields import Flaw
 
 ColumnType: TypeAlias = Literal["integer", "number", "date", "timestamp", "text"]
 

@@ -25,7 +25,8 @@ from pydantic import (
     model_validator,
 )
 
-from sqlanon.fields import (
+from sqlanon.support.encodings import known_encoding
+from sqlanon.support.fields import (
     Bound,
     Exact,
     FilePath,
@@ -40,7 +41,6 @@ from sqlanon.fields import (
     nearest,
     one_or_more,
 )
-from sqlanon.policy.encodings import known_encoding
 
 Granularity: TypeAlias = Literal["day", "week", "month", "quarter", "year", "decade"]
 

@@ -17,7 +17,17 @@ from pydantic import (
     WithJsonSchema,
 )
 
-from sqlanon.fields import (
+from sqlanon.measures import MEASURES
+from sqlanon.places.addresses import PostgresAddress, SparkAddress, release_name_flaws, spark_name_flaw
+from sqlanon.places.databases import DatabasePlace, DataFiles
+from sqlanon.policy.compatibility import OF_RELEASE, OF_SEARCH, Asked, conflicts
+from sqlanon.policy.noise import Noise
+from sqlanon.policy.query_files import with_folder
+from sqlanon.policy.reading import THOUSANDS, ColumnType, reading_flaws
+from sqlanon.policy.rules import Hierarchy, IntervalsRule
+from sqlanon.policy.strategies import STRATEGIES, Traits
+from sqlanon.support.encodings import known_encoding
+from sqlanon.support.fields import (
     Exact,
     FilePath,
     FilePattern,
@@ -36,17 +46,7 @@ from sqlanon.fields import (
     in_words,
     one_or_more,
 )
-from sqlanon.measures import MEASURES
-from sqlanon.policy.addresses import PostgresAddress, SparkAddress, release_name_flaws, spark_name_flaw
-from sqlanon.policy.compatibility import OF_RELEASE, OF_SEARCH, Asked, conflicts
-from sqlanon.policy.databases import DatabasePlace, DataFiles
-from sqlanon.policy.encodings import known_encoding
-from sqlanon.policy.names import table_parts
-from sqlanon.policy.noise import Noise
-from sqlanon.policy.query_files import with_folder
-from sqlanon.policy.reading import THOUSANDS, ColumnType, reading_flaws
-from sqlanon.policy.rules import Hierarchy, IntervalsRule
-from sqlanon.policy.strategies import STRATEGIES, Traits
+from sqlanon.support.names import table_parts
 
 Role: TypeAlias = Literal["identifying", "quasi", "sensitive", "insensitive"]
 Aggregate: TypeAlias = Literal["mean", "geometric", "max", "sum"]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any, Protocol
 
-from sqlanon.records import dataclass
+from sqlanon.support.records import dataclass
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class OwnStrategy:
 
 
 CELLS = OwnStrategy(
-    "cells", "a full-domain optimum with blanked cells", "sqlanon.recode.local.cells", Traits(local=True)
+    "cells", "a full-domain optimum with blanked cells", "sqlanon.strategies.local.cells", Traits(local=True)
 )
 """Stands for a strategy of the full domain where ``suppression = "cells"``."""
 
@@ -90,51 +90,63 @@ def unregister(strategy: Strategy) -> None:
 
 
 for _one in (
-    OwnStrategy("optimal", "the best of all generalizations", "sqlanon.search.optimal", Traits(proves=True)),
-    OwnStrategy("k_minimal", "all k-minimal generalizations, and the best of them", "sqlanon.search.k_minimal"),
-    OwnStrategy("samarati", "all k-minimal generalizations, by distance vectors", "sqlanon.search.samarati"),
-    OwnStrategy("samarati-binary", "the best of the least height", "sqlanon.search.samarati_binary"),
     OwnStrategy(
-        "incognito", "all that satisfy, by subsets of attributes", "sqlanon.search.incognito", Traits(proves=True)
+        "optimal", "the best of all generalizations", "sqlanon.strategies.full_domain.optimal", Traits(proves=True)
     ),
-    OwnStrategy("ola", "the best of the k-minimal ones", "sqlanon.search.ola"),
-    OwnStrategy("flash", "the best of what its paths meet", "sqlanon.search.flash"),
-    OwnStrategy("datafly", "one that satisfies, greedily", "sqlanon.search.datafly"),
+    OwnStrategy(
+        "k_minimal", "all k-minimal generalizations, and the best of them", "sqlanon.strategies.full_domain.k_minimal"
+    ),
+    OwnStrategy(
+        "samarati", "all k-minimal generalizations, by distance vectors", "sqlanon.strategies.full_domain.samarati"
+    ),
+    OwnStrategy("samarati-binary", "the best of the least height", "sqlanon.strategies.full_domain.samarati_binary"),
+    OwnStrategy(
+        "incognito",
+        "all that satisfy, by subsets of attributes",
+        "sqlanon.strategies.full_domain.incognito",
+        Traits(proves=True),
+    ),
+    OwnStrategy("ola", "the best of the k-minimal ones", "sqlanon.strategies.full_domain.ola"),
+    OwnStrategy("flash", "the best of what its paths meet", "sqlanon.strategies.full_domain.flash"),
+    OwnStrategy("datafly", "one that satisfies, greedily", "sqlanon.strategies.full_domain.datafly"),
     OwnStrategy(
         "mu-argus",
         "rare pairs and triples of values are gone",
-        "sqlanon.recode.local.mu_argus",
+        "sqlanon.strategies.local.mu_argus",
         Traits(local=True, knows=frozenset({"k"}), of_combinations=True),
     ),
     OwnStrategy(
         "iab",
         "the most distinct tuples that its steps lead to",
-        "sqlanon.recode.local.iab",
+        "sqlanon.strategies.local.iab",
         Traits(local=True, knows=frozenset({"k", "k_anonymity"}), ends=False),
     ),
     OwnStrategy(
         "mondrian",
         "splits rows into groups until a split would break the policy",
-        "sqlanon.recode.local.mondrian",
+        "sqlanon.strategies.local.mondrian",
         Traits(local=True, summarises=True, cuts=True),
     ),
     OwnStrategy(
         "k-similar",
         "groups of k to 2k − 1 similar rows",
-        "sqlanon.recode.local.similar",
+        "sqlanon.strategies.local.similar",
         Traits(local=True, summarises=True),
     ),
     OwnStrategy(
         "forest",
         "groups within a proven factor of the least loss",
-        "sqlanon.recode.local.forest",
+        "sqlanon.strategies.local.forest",
         Traits(local=True, divides=True, knows=frozenset({"k"})),
     ),
     OwnStrategy(
-        "subtree", "a cut of each hierarchy, the same for all rows", "sqlanon.recode.local.subtree", Traits(local=True)
+        "subtree",
+        "a cut of each hierarchy, the same for all rows",
+        "sqlanon.strategies.local.subtree",
+        Traits(local=True),
     ),
     OwnStrategy(
-        "local", "a full-domain optimum, improved row by row", "sqlanon.recode.local.iterative", Traits(local=True)
+        "local", "a full-domain optimum, improved row by row", "sqlanon.strategies.local.iterative", Traits(local=True)
     ),
 ):
     register(_one)

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Protocol
 
 from sqlglot import exp
 
-from sqlanon.coding import KNOWN, SOURCE, Coded, Column, Levels, below_top, code_name
-from sqlanon.expressions import (
+from sqlanon.frequency.sets import ClassSpace
+from sqlanon.requirements.base import CLASS_COUNT, CLASS_SIZE
+from sqlanon.strategies.lattice.classes import KEPT, judged
+from sqlanon.strategies.recoding import MASKED, ordered
+from sqlanon.support.coding import KNOWN, SOURCE, Coded, Column, Levels, below_top, code_name
+from sqlanon.support.expressions import (
     aliased,
     all_of,
-    by_class,
     cast,
     col,
     is_there,
@@ -20,64 +22,12 @@ from sqlanon.expressions import (
     number,
     same,
     select,
-    star,
     subquery,
     text,
     union_all,
     where,
 )
-from sqlanon.frequency.sets import ClassSpace
-from sqlanon.records import dataclass
-from sqlanon.requirements.base import CLASS_COUNT, CLASS_SIZE
-from sqlanon.search.classes import KEPT, judged
-
-MASKED = "masked"
-
-
-class ReleaseStatement(Protocol):
-    """How a release is made from the source: by one generalization of all rows, below the full domain, with noise."""
-
-    @property
-    def columns(self) -> tuple[Column, ...]:
-        """What is released."""
-
-    def released_type(self, column: Column, own: str) -> str:
-        """The type of a column in the release; in the source it has its own."""
-
-    def label_counts(self) -> exp.Select:
-        """One row: how many labels each attribute has in the release."""
-
-    def fully_suppressed(self) -> exp.Select:
-        """One row: whether nothing is left of each attribute, as all rows show one label above its values."""
-
-    def select(self, shuffled: bool = True) -> exp.Select:
-        """The statement that makes the release; unless it is for checks, in the order of the released classes, and at
-        random inside each."""
-
-    def with_column(self, column: Column) -> ReleaseStatement:
-        """The same, with one more column of the source: for checks."""
-
-
-class ByClass(ReleaseStatement, Protocol):
-    """A recoding whose rows tell their classes, before labels stand for codes: what noise can be added to."""
-
-    @property
-    def codes_read_apart(self) -> bool:
-        """Whether two rows read the same in all attributes exactly if their `class_keys` are the same."""
-
-    def with_column(self, column: Column) -> ByClass: ...
-
-    def of_rows(self, source: exp.Table) -> ByClass:
-        """The same, of other rows of the source."""
-
-    def class_keys(self) -> dict[int, str]:
-        """By attribute the column of `rows` that tells classes apart; what is the same in all rows is left out."""
-
-    def rows(self) -> exp.Select:
-        """The rows of the release in the order of the source, with codes for labels and ``value_j`` for the rest."""
-
-    def labelled(self, rows: exp.Expr) -> exp.Select:
-        """The release, of `rows`."""
+from sqlanon.support.records import dataclass
 
 
 @dataclass(frozen=True)
@@ -182,17 +132,6 @@ def masked_class(suppressed: ClassSpace) -> exp.Select:
     """
     columns: list[exp.Expr] = [col(CLASS_SIZE), col(CLASS_COUNT), col(KEPT)]
     return select(columns, subquery(judged(suppressed, suppressed.heights), "c"))
-
-
-def ordered(recoding: ByClass, rows: exp.Select) -> exp.Select:
-    """The release, of rows of a recoding, in the order of its classes. The order follows from what readers see: codes
-    are ranks of labels, and where that is not all of it, the labels themselves are sorted."""
-    if recoding.codes_read_apart:
-        keys = recoding.class_keys().values()
-        return recoding.labelled(subquery(rows.order_by(*by_class(keys), copy=False), "r"))
-    quasi = [column.name for column in recoding.columns if column.quasi is not None]
-    released = recoding.labelled(subquery(rows, "r"))
-    return star(subquery(released, "released")).order_by(*by_class(quasi), copy=False)
 
 
 def _kept_rows(recoding: FullDomainRecoding) -> exp.Select:

@@ -7,20 +7,21 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from sqlanon.coding import Levels
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.frequency.sets import ClassSpace
 from sqlanon.measures import Figures
-from sqlanon.notices import Notice
-from sqlanon.recode.full_domain import ByClass, FullDomainRecoding, masked_class, suppressed_classes
-from sqlanon.records import dataclass
+from sqlanon.recode.full_domain import FullDomainRecoding, masked_class, suppressed_classes
 from sqlanon.requirements import void_shields
-from sqlanon.search.candidate import smallest_class, whole_classes
-from sqlanon.search.input import SearchInput
-from sqlanon.search.memory import kept_classes
-from sqlanon.search.persons import PersonFigures, count_persons_in_classes, fewest_persons, person_figures
-from sqlanon.search.population_match import PopulationMatch, mapping_of
-from sqlanon.search.result import Placed, SearchResult
+from sqlanon.strategies.lattice.candidate import smallest_class, whole_classes
+from sqlanon.strategies.lattice.input import SearchInput
+from sqlanon.strategies.lattice.memory import kept_classes
+from sqlanon.strategies.lattice.persons import PersonFigures, count_persons_in_classes, fewest_persons, person_figures
+from sqlanon.strategies.lattice.population_match import PopulationMatch, mapping_of
+from sqlanon.strategies.lattice.result import Placed, SearchResult
+from sqlanon.strategies.recoding import ByClass
+from sqlanon.support.coding import Levels
+from sqlanon.support.notices import Notice
+from sqlanon.support.records import dataclass
 
 
 @dataclass(frozen=True)

@@ -17,12 +17,12 @@ from uuid import uuid4
 import duckdb
 
 from sqlanon.engines.duckdb import DuckDBEngine
-from sqlanon.expressions import column_definitions, create_schema, fragment, literal_path, table, template, text
 from sqlanon.release.label_levels import LEVELS
 from sqlanon.release.manifest import Manifest
 from sqlanon.release.metadata import ABOUT, objects
-from sqlanon.resources import LIBRARY, OF_MEDIANS, macro_scripts
-from sqlanon.workdir import spill_directory
+from sqlanon.support.expressions import column_definitions, create_schema, fragment, literal_path, table, template, text
+from sqlanon.support.resources import LIBRARY, OF_MEDIANS, macro_scripts
+from sqlanon.support.workdir import spill_directory
 
 _HEADER = 4096
 _WRITER = re.compile(rb"v\d{1,2}\.\d{1,2}\.\d{1,2}(-dev\d{1,5})?\0+[0-9a-f]{10}\0*")

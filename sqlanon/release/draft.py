@@ -10,36 +10,37 @@ from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
-from sqlanon.coding import KNOWN, Column
+from sqlanon.audit.check import Check
+from sqlanon.audit.source import SourceAudit
+from sqlanon.disclosure.dependencies import Dependencies
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import ReleaseError
-from sqlanon.expressions import cast, col, table
 from sqlanon.hierarchies.bounds import RangeKind
-from sqlanon.notices import Notice
 from sqlanon.policy.guarantee import guarantee_of
-from sqlanon.recode.full_domain import FullDomainRecoding, ReleaseStatement
+from sqlanon.recode.full_domain import FullDomainRecoding
 from sqlanon.recode.stage import Recoding
-from sqlanon.records import dataclass
-from sqlanon.release.check import Check
-from sqlanon.release.dependencies import Dependencies
 from sqlanon.release.label_levels import label_levels
 from sqlanon.release.manifest import Facts, Manifest, ReleasedColumn, utc_now
 from sqlanon.release.metadata import Suppressed, may_be_shown, suppressed_by
 from sqlanon.release.ranges import ranges_of
 from sqlanon.release.score import follows, is_shown_as_optimal, shown_generalization
-from sqlanon.release.source_audit import SourceAudit
-from sqlanon.release.target import Expected, kind_taking
+from sqlanon.release.targets.base import Expected, kind_taking
 from sqlanon.requirements import needs_source, promised_k, requirement_queries
 from sqlanon.requirements.audit import Audited, Private, Queryable
 from sqlanon.requirements.macros import digest_of, k_anonymity_of
-from sqlanon.resources import __version__
-from sqlanon.search.checker import measure_of
-from sqlanon.search.examples import example_levels
-from sqlanon.search.input import SearchInput
-from sqlanon.search.persons import PersonFigures
-from sqlanon.search.population_match import generalized_population
-from sqlanon.search.result import SearchResult
 from sqlanon.sources.run import Run
+from sqlanon.strategies.examples import example_levels
+from sqlanon.strategies.lattice.checker import measure_of
+from sqlanon.strategies.lattice.input import SearchInput
+from sqlanon.strategies.lattice.persons import PersonFigures
+from sqlanon.strategies.lattice.population_match import generalized_population
+from sqlanon.strategies.lattice.result import SearchResult
+from sqlanon.strategies.recoding import ReleaseStatement
+from sqlanon.support.coding import KNOWN, Column
+from sqlanon.support.expressions import cast, col, table
+from sqlanon.support.notices import Notice
+from sqlanon.support.records import dataclass
+from sqlanon.support.resources import __version__
 
 if TYPE_CHECKING:
     from sqlanon.decoys import DecoyResult
@@ -60,7 +61,7 @@ class ReplacedRelease:
 
 @dataclass(frozen=True)
 class ReleaseDraft:
-    """What was found, and what was done to it since: a `sqlanon.release.target.Draft`.
+    """What was found, and what was done to it since: a `sqlanon.release.targets.base.Draft`.
 
     ``recoding`` is how the rows are made before noise, with the figures of the release; ``noise`` and ``decoys`` are
     None without noise, and without decoys.

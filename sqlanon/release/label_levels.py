@@ -15,13 +15,13 @@ from typing import TypeAlias
 from sqlglot import exp
 
 from sqlanon.engines.base import Engine
-from sqlanon.expressions import all_of, cast, col, fragment, table, template, text, union_all
 from sqlanon.hierarchies import Hierarchy, hierarchy_query, known_height
 from sqlanon.hierarchies.bounds import bounds
 from sqlanon.hierarchies.parts import TOP, ColumnKind, bounds_kind, column_kind, try_cast
 from sqlanon.policy import Attribute
 from sqlanon.policy.rules import IntervalsRule
-from sqlanon.search.input import SearchInput
+from sqlanon.strategies.lattice.input import SearchInput
+from sqlanon.support.expressions import all_of, cast, col, fragment, table, template, text, union_all
 
 LEVELS = "label_levels"
 """The table, in the schema ``sqlanon``."""

@@ -12,7 +12,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 from sqlanon.policy.guarantee import GUARANTEES
-from sqlanon.records import dataclass
+from sqlanon.support.records import dataclass
 
 FORMAT = 1
 DIGEST = "sum-xor-cells"

@@ -7,9 +7,21 @@ from typing import TypeAlias
 
 from sqlglot import exp
 
+from sqlanon.disclosure.class_sizes import class_sizes
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import ReleaseError
-from sqlanon.expressions import (
+from sqlanon.hierarchies.bounds import RangeKind, bounds
+from sqlanon.release.manifest import Manifest
+from sqlanon.release.sentences import (
+    CLASSES,
+    HIDDEN,
+    IN_ORDER,
+    OPTIMAL,
+    comment_on_column,
+    comment_on_release,
+    what_was_done,
+)
+from sqlanon.support.expressions import (
     cast,
     col,
     column_definitions,
@@ -22,19 +34,7 @@ from sqlanon.expressions import (
     template,
     text,
 )
-from sqlanon.hierarchies.bounds import RangeKind, bounds
-from sqlanon.policy.names import METADATA_VIEWS, labels_table
-from sqlanon.release.class_sizes import class_sizes
-from sqlanon.release.manifest import Manifest
-from sqlanon.release.words import (
-    CLASSES,
-    HIDDEN,
-    IN_ORDER,
-    OPTIMAL,
-    comment_on_column,
-    comment_on_release,
-    what_was_done,
-)
+from sqlanon.support.names import METADATA_VIEWS, labels_table
 
 OVERVIEW_COLUMNS = {
     "position": "INTEGER",

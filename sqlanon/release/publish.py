@@ -14,12 +14,12 @@ from typing import Any, Protocol, TypeVar
 
 from sqlglot import exp
 
+from sqlanon.audit.check import Check
 from sqlanon.errors import AuditError, OvertakenError
-from sqlanon.expressions import create_table, star
-from sqlanon.records import dataclass
-from sqlanon.release.check import Check
 from sqlanon.release.manifest import Manifest
-from sqlanon.release.target import Draft, Published, ReleaseTarget, Staged, Verification
+from sqlanon.release.targets.base import Draft, Published, ReleaseTarget, Staged, Verification
+from sqlanon.support.expressions import create_table, star
+from sqlanon.support.records import dataclass
 
 ATTEMPTS = 5
 """The number of attempts if other runs publish at the same time."""

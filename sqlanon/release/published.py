@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from sqlanon.audit.verify import verification_sql, verify_file
+from sqlanon.disclosure.class_sizes import ClassSizes, class_sizes
+from sqlanon.disclosure.residual_risk import ResidualRisk, worst_in_rows
 from sqlanon.engines.limits import NO_LIMITS, Limits
-from sqlanon.expressions import star, table
-from sqlanon.records import dataclass
-from sqlanon.release.class_sizes import ClassSizes, class_sizes
 from sqlanon.release.frames import pandas_frame, polars_frame
 from sqlanon.release.manifest import Manifest
 from sqlanon.release.reader import SUBJECT, open_release
-from sqlanon.release.residual_risk import ResidualRisk, worst_in_rows
-from sqlanon.release.target import Verification
-from sqlanon.release.verify import verification_sql, verify_file
-from sqlanon.release.words import claims_table
+from sqlanon.release.sentences import claims_table
+from sqlanon.release.targets.base import Verification
+from sqlanon.support.expressions import star, table
+from sqlanon.support.records import dataclass
 
 if TYPE_CHECKING:
     import duckdb

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping
 from sqlglot import exp
 
 from sqlanon.engines.base import Engine
-from sqlanon.expressions import all_of, cast, col, fragment, named, template, union_all
 from sqlanon.hierarchies import Hierarchy
 from sqlanon.hierarchies.bounds import RangeKind, bounds
 from sqlanon.hierarchies.parts import bounds_kind, try_cast
-from sqlanon.search.input import SearchInput
+from sqlanon.strategies.lattice.input import SearchInput
+from sqlanon.support.expressions import all_of, cast, col, fragment, named, template, union_all
 
 _LISTED = {"file", "table", "categories"}
 

@@ -11,11 +11,15 @@ from typing import Any
 import duckdb
 from sqlglot import exp
 
+from sqlanon.audit.parquet import Layout, read_layout
 from sqlanon.engines.base import Queries
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.errors import BrokenReleaseError, ReleaseError
-from sqlanon.expressions import (
+from sqlanon.release.contents import ATTACHED, found_objects, is_plain_table
+from sqlanon.release.manifest import Manifest
+from sqlanon.sources.formats import file_kind
+from sqlanon.support.expressions import (
     col,
     create_temporary_view,
     create_view,
@@ -26,13 +30,9 @@ from sqlanon.expressions import (
     star,
     table,
 )
-from sqlanon.records import dataclass
-from sqlanon.release.contents import ATTACHED, found_objects, is_plain_table
-from sqlanon.release.manifest import Manifest
-from sqlanon.release.parquet import Layout, read_layout
-from sqlanon.resources import PLAIN, macro_scripts
-from sqlanon.sources.formats import file_kind
-from sqlanon.workdir import spill_directory
+from sqlanon.support.records import dataclass
+from sqlanon.support.resources import PLAIN, macro_scripts
+from sqlanon.support.workdir import spill_directory
 
 
 class Once:

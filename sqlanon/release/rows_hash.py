@@ -13,7 +13,7 @@ from sqlglot import exp
 
 from sqlanon.engines.base import Queries
 from sqlanon.engines.duckdb import DuckDBEngine
-from sqlanon.expressions import anonymous, col, fragment, template
+from sqlanon.support.expressions import anonymous, col, fragment, template
 
 _AS_TEXT = fragment(":value::VARCHAR")
 # The text of a time with a zone depends on the session's zone.

@@ -7,9 +7,9 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
-from sqlanon.notices import with_noun
-from sqlanon.records import dataclass
-from sqlanon.release.check import AGAINST
+from sqlanon.audit.check import AGAINST
+from sqlanon.support.notices import with_noun
+from sqlanon.support.records import dataclass
 
 SOURCE_CHECK = f"{AGAINST}unchanged source"
 """The check that fails where a release is as it was published, and its source is not."""

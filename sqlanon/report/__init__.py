@@ -18,9 +18,9 @@ from typing import Any
 from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.errors import MissingLibraryError, ReleaseError
 from sqlanon.policy import AboutSection
-from sqlanon.release.target import Verification
+from sqlanon.release.targets.base import Verification
 from sqlanon.report.facts import MARK, ReportFacts, Unpublished, facts_of_release
-from sqlanon.workdir import mode_of_new_files
+from sqlanon.support.workdir import mode_of_new_files
 
 __all__ = ["MARK", "Unpublished", "refuse_without_charts", "report_of_release", "report_of_unpublished", "target_of"]
 

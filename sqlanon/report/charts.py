@@ -14,11 +14,11 @@ from typing import Any, TypeAlias
 import altair as alt
 from altair.utils.mimebundle import spec_to_mimebundle
 
-from sqlanon.markup import distinct, harmless
-from sqlanon.release.class_sizes import ClassSizes
-from sqlanon.release.residual_risk import percent
+from sqlanon.disclosure.class_sizes import ClassSizes
+from sqlanon.disclosure.residual_risk import percent
 from sqlanon.report.distributions import Distribution
 from sqlanon.report.facts import GeneralizationFigures
+from sqlanon.support.markup import distinct, harmless
 
 Chart: TypeAlias = "alt.Chart | alt.LayerChart | alt.HConcatChart"
 

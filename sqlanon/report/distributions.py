@@ -12,13 +12,13 @@ from typing import Any, TypeAlias
 
 from sqlglot import exp
 
+from sqlanon.disclosure.residual_risk import MIXED
 from sqlanon.engines.base import Engine
-from sqlanon.expressions import anonymous, col, fragment, number, subquery, template, text, values_query
 from sqlanon.hierarchies.bounds import RangeKind, bounds
 from sqlanon.hierarchies.parts import bounds_kind
-from sqlanon.markup import distinct
-from sqlanon.records import dataclass
-from sqlanon.release.residual_risk import MIXED
+from sqlanon.support.expressions import anonymous, col, fragment, number, subquery, template, text, values_query
+from sqlanon.support.markup import distinct
+from sqlanon.support.records import dataclass
 
 _LABEL_COUNTS = template("""
     SELECT value::VARCHAR AS label, rows

@@ -18,18 +18,18 @@ from typing import Any
 
 from sqlglot import exp
 
-from sqlanon.coding import Coded, Levels, code_name, group_counts, level_leaves
-from sqlanon.expressions import cast, col, fragment, named, subquery, template
-from sqlanon.markup import escaped
 from sqlanon.policy import Attribute
-from sqlanon.policy.toml import toml_key, toml_value
-from sqlanon.records import dataclass
 from sqlanon.release.draft import ReleaseDraft
 from sqlanon.requirements import KAnonymity, Requirements
-from sqlanon.search.candidate import between_ends
-from sqlanon.search.classes import judged
-from sqlanon.search.input import SearchInput
-from sqlanon.search.lattice import Lattice
+from sqlanon.strategies.lattice.candidate import between_ends
+from sqlanon.strategies.lattice.classes import judged
+from sqlanon.strategies.lattice.input import SearchInput
+from sqlanon.strategies.lattice.lattice import Lattice
+from sqlanon.support.coding import Coded, Levels, code_name, group_counts, level_leaves
+from sqlanon.support.expressions import cast, col, fragment, named, subquery, template
+from sqlanon.support.markup import escaped
+from sqlanon.support.records import dataclass
+from sqlanon.support.toml import toml_key, toml_value
 
 NODES = 1000
 """The most generalizations that a page carries."""

@@ -14,36 +14,36 @@ from typing import Any
 
 from sqlglot import exp
 
+from sqlanon.audit.check import AGAINST, Check, k_counts_decoys
+from sqlanon.audit.verify import audited_of, verification_sql, verify_release
+from sqlanon.disclosure.class_sizes import ClassSizes, class_sizes
+from sqlanon.disclosure.dependencies import Narrowing
+from sqlanon.disclosure.residual_risk import ResidualRisk, few_of, narrowing_risk, worst_of
 from sqlanon.engines.base import Engine
 from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.errors import SqlanonError
-from sqlanon.expressions import cast, col, create_table, drop_table, fragment, number, template
 from sqlanon.hierarchies.bounds import RangeKind
 from sqlanon.ledger import JointAudit
 from sqlanon.ledger.people_samples import PeopleOfSource
 from sqlanon.ledger.publication import history_of_source
 from sqlanon.policy import AboutSection, PrivacySection
-from sqlanon.policy.names import EARLIER
 from sqlanon.policy.problems import read_part
-from sqlanon.records import dataclass
-from sqlanon.release.check import AGAINST, Check, k_counts_decoys
-from sqlanon.release.class_sizes import ClassSizes, class_sizes
-from sqlanon.release.dependencies import Narrowing
 from sqlanon.release.draft import ReleaseDraft
 from sqlanon.release.manifest import Facts, Manifest
 from sqlanon.release.reader import SUBJECT, open_release
-from sqlanon.release.residual_risk import ResidualRisk, few_of, narrowing_risk, worst_of
 from sqlanon.release.source_change import NOT_COMPARED
-from sqlanon.release.target import Verification, target_for
-from sqlanon.release.targets.file import released_name
-from sqlanon.release.verify import audited_of, verification_sql, verify_release
+from sqlanon.release.targets.base import Verification, target_for
+from sqlanon.release.targets.file.target import released_name
 from sqlanon.report.distributions import Distribution, distribution
 from sqlanon.report.explorer import Explorer, explorer
 from sqlanon.report.risks import earlier_risk, risks_of_release, uniques_in_source
 from sqlanon.report.utility import NO_NUMBERS, ColumnLeft, Numbers, columns_left, loss_by_column, numbers_of, range_kind
 from sqlanon.requirements import Requirement, requirement_checks, requirements_in
 from sqlanon.requirements.macros import k_anonymity_of
-from sqlanon.search.checker import measure_of
+from sqlanon.strategies.lattice.checker import measure_of
+from sqlanon.support.expressions import cast, col, create_table, drop_table, fragment, number, template
+from sqlanon.support.names import EARLIER
+from sqlanon.support.records import dataclass
 
 MARK = "<!-- a report of sqlanon -->"
 """In its second line each page says what it is."""

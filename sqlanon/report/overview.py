@@ -5,21 +5,21 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from sqlanon.markup import escaped
-from sqlanon.policy import AboutSection
-from sqlanon.release.check import AGAINST
-from sqlanon.release.class_sizes import ClassSizes
-from sqlanon.release.residual_risk import (
+from sqlanon.audit.check import AGAINST
+from sqlanon.disclosure.class_sizes import ClassSizes
+from sqlanon.disclosure.residual_risk import (
     ResidualRisk,
     by_severity,
     percent,
     promised_by,
     serious_from,
 )
+from sqlanon.policy import AboutSection
+from sqlanon.release.sentences import listed
 from sqlanon.release.source_change import SOURCE_CHECK
-from sqlanon.release.words import listed
 from sqlanon.report.facts import Inside, ReportFacts
 from sqlanon.report.risks import unknown_risks
+from sqlanon.support.markup import escaped
 
 DRAFT = "DRAFT. This release is for trying out: do not pass it on. It was not compared with earlier releases."
 

@@ -16,10 +16,10 @@ from typing import Any
 
 import vl_convert
 
-from sqlanon.markup import escaped
 from sqlanon.report.facts import MARK, Inside, ReportFacts
 from sqlanon.report.overview import DRAFT, head
 from sqlanon.report.sections import navigation, sections
+from sqlanon.support.markup import escaped
 
 PRIVATE = "PRIVATE: for internal use only. This page shows what is in the source, not only what was released."
 RUNNING = "PRIVATE: for internal use only"

@@ -10,18 +10,18 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
-from sqlanon.engines.base import Engine
-from sqlanon.policy import RiskSection
-from sqlanon.release.class_sizes import ClassSizes
-from sqlanon.release.manifest import Manifest
-from sqlanon.release.residual_risk import (
+from sqlanon.disclosure.class_sizes import ClassSizes
+from sqlanon.disclosure.residual_risk import (
     ResidualRisk,
     graded,
     percent,
     promised_by,
     risks_in_rows,
 )
-from sqlanon.release.words import listed
+from sqlanon.engines.base import Engine
+from sqlanon.policy import RiskSection
+from sqlanon.release.manifest import Manifest
+from sqlanon.release.sentences import listed
 from sqlanon.requirements import Requirement
 from sqlanon.requirements.audit import Check
 from sqlanon.risk.attackers import population_risk

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from sqlanon.markup import Marked, escaped, harmless, html_table
+from sqlanon.disclosure.class_sizes import ClassSizes
+from sqlanon.disclosure.residual_risk import percent
 from sqlanon.measures import measure_named
 from sqlanon.policy import PrivacySection
 from sqlanon.policy.problems import read_part
-from sqlanon.records import dataclass
-from sqlanon.release.class_sizes import ClassSizes
-from sqlanon.release.residual_risk import percent
-from sqlanon.release.words import what_was_done
+from sqlanon.release.sentences import what_was_done
 from sqlanon.report import charts as draw
 from sqlanon.report.charts import STATUSES
 from sqlanon.report.distributions import Distribution
@@ -22,6 +20,8 @@ from sqlanon.report.overview import glossary, risks, shown_average_risk
 from sqlanon.report.utility import MOST, changed, in_years, pairs_that_moved, range_kind, rounded
 from sqlanon.requirements import requirements_in
 from sqlanon.requirements.audit import Check
+from sqlanon.support.markup import Marked, escaped, harmless, html_table
+from sqlanon.support.records import dataclass
 
 ROLES: Mapping[str, str] = {
     "identifying": "identifying",

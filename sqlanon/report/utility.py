@@ -9,14 +9,14 @@ from itertools import combinations
 from sqlglot import exp
 
 from sqlanon.engines.base import Engine
-from sqlanon.expressions import all_of, cast, col, fragment, is_there, named, subquery, template
 from sqlanon.hierarchies.bounds import RangeKind
 from sqlanon.hierarchies.parts import bounds_kind
-from sqlanon.records import dataclass
 from sqlanon.release.draft import ReleaseDraft
 from sqlanon.release.manifest import Manifest
 from sqlanon.report.distributions import spans_of
-from sqlanon.search.compare import losses_of
+from sqlanon.strategies.compare import losses_of
+from sqlanon.support.expressions import all_of, cast, col, fragment, is_there, named, subquery, template
+from sqlanon.support.records import dataclass
 
 MOST = 8
 """Correlations are shown of up to this many columns."""

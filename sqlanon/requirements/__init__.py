@@ -7,7 +7,6 @@ from typing import Any
 
 from sqlglot import exp
 
-from sqlanon.records import dataclass
 from sqlanon.requirements.audit import Audited, Check, Queryable
 from sqlanon.requirements.base import (
     ClassCondition,
@@ -31,6 +30,7 @@ from sqlanon.requirements.registry import (
     unregister,
 )
 from sqlanon.requirements.t_closeness import close_values
+from sqlanon.support.records import dataclass
 
 
 @dataclass(frozen=True)

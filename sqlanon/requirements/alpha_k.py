@@ -9,14 +9,14 @@ from typing import ClassVar
 from pydantic import Field
 from sqlglot import exp
 
-from sqlanon.coding import ROWS
-from sqlanon.expressions import col, double_total, fragment, greatest, number
-from sqlanon.fields import Name, Section, ShareAboveZero
 from sqlanon.requirements.audit import Audited, Check, figure
 from sqlanon.requirements.base import TOLERANCE, ClassCondition, Distribution, Entry, Requirement, plain
 from sqlanon.requirements.l_diversity import L_DIVERSITY
 from sqlanon.requirements.macros import Macro
 from sqlanon.requirements.plain_sql import Released
+from sqlanon.support.coding import ROWS
+from sqlanon.support.expressions import col, double_total, fragment, greatest, number
+from sqlanon.support.fields import Name, Section, ShareAboveZero
 
 WITHIN = fragment(":largest / :total <= :most")
 LOST = fragment("(:largest - :alpha * :total) / :rest")

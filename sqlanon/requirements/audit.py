@@ -13,8 +13,8 @@ from typing import Any, Protocol
 
 from sqlglot import exp
 
-from sqlanon.records import dataclass
 from sqlanon.requirements.macros import Macro, class_sizes_of, macro_of
+from sqlanon.support.records import dataclass
 
 
 @dataclass(frozen=True)

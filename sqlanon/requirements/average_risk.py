@@ -10,12 +10,12 @@ from typing import ClassVar
 
 from sqlglot import exp
 
-from sqlanon.fields import ShareAboveZero
-from sqlanon.records import dataclass
 from sqlanon.requirements.audit import Audited, Check, figure
 from sqlanon.requirements.base import TOLERANCE, Entry, KeptClasses, Requirement, TableCondition
 from sqlanon.requirements.macros import Macro
 from sqlanon.requirements.plain_sql import Released
+from sqlanon.support.fields import ShareAboveZero
+from sqlanon.support.records import dataclass
 
 AVERAGE_RISK = Macro("average_risk", ("average_risk", "sample_uniqueness", "classes", "rows"))
 

@@ -27,12 +27,12 @@ from typing import Any, ClassVar, Literal, Protocol, TypeAlias
 
 from sqlglot import exp
 
-from sqlanon.expressions import col, number
-from sqlanon.fields import Flaw
-from sqlanon.records import dataclass
 from sqlanon.requirements.audit import Audited, Check
 from sqlanon.requirements.macros import Macro
 from sqlanon.requirements.plain_sql import Released
+from sqlanon.support.expressions import col, number
+from sqlanon.support.fields import Flaw
+from sqlanon.support.records import dataclass
 
 CLASS_SIZE = "class_size"
 """The column of a class that is always there: its number of rows."""

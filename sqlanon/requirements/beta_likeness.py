@@ -8,9 +8,6 @@ from typing import ClassVar, Literal
 from pydantic import Field
 from sqlglot import exp
 
-from sqlanon.coding import ROWS
-from sqlanon.expressions import col, double_total, fragment, number
-from sqlanon.fields import Name, Positive, Section
 from sqlanon.requirements.audit import Audited, Check, figure
 from sqlanon.requirements.base import (
     TOLERANCE,
@@ -22,6 +19,9 @@ from sqlanon.requirements.base import (
 )
 from sqlanon.requirements.macros import Macro
 from sqlanon.requirements.plain_sql import Released
+from sqlanon.support.coding import ROWS
+from sqlanon.support.expressions import col, double_total, fragment, number
+from sqlanon.support.fields import Name, Positive, Section
 
 BEYOND_BASIC = fragment("max(n / share / (:one + :beta))")
 BEYOND_ENHANCED = fragment("max(n / share / (:one + least(:beta, -ln(share))))")

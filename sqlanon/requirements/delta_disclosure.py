@@ -8,10 +8,6 @@ from typing import ClassVar
 from pydantic import Field
 from sqlglot import exp
 
-from sqlanon.coding import ROWS
-from sqlanon.expressions import anonymous, col, double_total, fragment, number
-from sqlanon.fields import Name, Positive, Section
-from sqlanon.records import dataclass
 from sqlanon.requirements.audit import Audited, Check, figure
 from sqlanon.requirements.base import (
     CUMULATED,
@@ -25,6 +21,10 @@ from sqlanon.requirements.base import (
 )
 from sqlanon.requirements.macros import Macro
 from sqlanon.requirements.plain_sql import Released
+from sqlanon.support.coding import ROWS
+from sqlanon.support.expressions import anonymous, col, double_total, fragment, number
+from sqlanon.support.fields import Name, Positive, Section
+from sqlanon.support.records import dataclass
 
 GREATEST_RATIO = fragment("max(n / share)")
 LEAST_RATIO = fragment("min(n / share)")

@@ -8,8 +8,6 @@ from typing import ClassVar
 from pydantic import Field
 from sqlglot import exp
 
-from sqlanon.expressions import fragment, number
-from sqlanon.fields import Flaw, NotNegative, Section
 from sqlanon.requirements.audit import Audited, Check, figure, needs_population
 from sqlanon.requirements.base import (
     TOLERANCE,
@@ -19,6 +17,8 @@ from sqlanon.requirements.base import (
     plain,
 )
 from sqlanon.requirements.macros import Macro
+from sqlanon.support.expressions import fragment, number
+from sqlanon.support.fields import Flaw, NotNegative, Section
 
 WITHIN = fragment("""
     class_population > 0 AND class_count / class_population >= :least AND class_count / class_population <= :most

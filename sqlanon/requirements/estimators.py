@@ -42,7 +42,7 @@ from itertools import pairwise
 from typing import Literal
 
 from sqlanon.errors import SourceError
-from sqlanon.records import dataclass
+from sqlanon.support.records import dataclass
 
 Estimator = Literal["dankar", "pitman", "zayatz", "snb"]
 """The names of the estimators, as a policy has them."""

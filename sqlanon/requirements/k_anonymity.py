@@ -14,14 +14,14 @@ from typing import Annotated, ClassVar
 from pydantic import Field
 from sqlglot import exp
 
-from sqlanon.expressions import col, number
-from sqlanon.fields import Name, Section, Whole
-from sqlanon.notices import Notice
-from sqlanon.records import dataclass
 from sqlanon.requirements.audit import Audited, Check
 from sqlanon.requirements.base import CLASS_COUNT, ClassCondition, Entry, Requirement, SourceFacts, SubsetCondition
 from sqlanon.requirements.macros import Macro
 from sqlanon.requirements.plain_sql import Released
+from sqlanon.support.expressions import col, number
+from sqlanon.support.fields import Name, Section, Whole
+from sqlanon.support.notices import Notice
+from sqlanon.support.records import dataclass
 
 ROWS = Macro("k_anonymity", ("k", "classes", "rows", "uniques"))
 PERSONS = Macro("person_k_anonymity", ("k", "classes", "persons", "rows", "uniques"))

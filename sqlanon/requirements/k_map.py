@@ -11,12 +11,12 @@ from typing import Annotated, ClassVar
 from pydantic import Field
 from sqlglot import exp
 
-from sqlanon.expressions import col, number
-from sqlanon.fields import Whole
-from sqlanon.records import dataclass
 from sqlanon.requirements.audit import Audited, Check, needs_population
 from sqlanon.requirements.base import CLASS_POPULATION, ClassCondition, Entry, Requirement
 from sqlanon.requirements.macros import Macro
+from sqlanon.support.expressions import col, number
+from sqlanon.support.fields import Whole
+from sqlanon.support.records import dataclass
 
 K_MAP = Macro("k_map", ("k", "null_map", "classes"))
 

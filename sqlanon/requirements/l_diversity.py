@@ -10,10 +10,6 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field
 from sqlglot import exp
 
-from sqlanon.coding import ROWS
-from sqlanon.expressions import anonymous, cast, col, double_total, fragment, greatest, number
-from sqlanon.fields import Flaw, Name, Number, Positive, Section, Switch
-from sqlanon.records import dataclass
 from sqlanon.requirements.audit import Audited, Check, figure
 from sqlanon.requirements.base import (
     TOLERANCE,
@@ -27,6 +23,10 @@ from sqlanon.requirements.base import (
 )
 from sqlanon.requirements.macros import Macro
 from sqlanon.requirements.plain_sql import ClassValues, Released
+from sqlanon.support.coding import ROWS
+from sqlanon.support.expressions import anonymous, cast, col, double_total, fragment, greatest, number
+from sqlanon.support.fields import Flaw, Name, Number, Positive, Section, Switch
+from sqlanon.support.records import dataclass
 
 LOGS = fragment("sum(n * ln(n))")
 ENTROPY = fragment("ln(:total) - :logs / :total")

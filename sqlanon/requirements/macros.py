@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
-from sqlanon.expressions import anonymous, col, ident, number, select, text
-from sqlanon.records import dataclass
+from sqlanon.support.expressions import anonymous, col, ident, number, select, text
+from sqlanon.support.records import dataclass
 
 
 @dataclass(frozen=True)

@@ -10,11 +10,11 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from sqlanon.expressions import template
-from sqlanon.fields import Section, Share
 from sqlanon.requirements.audit import Audited, Check, needs_population
 from sqlanon.requirements.base import Entry, KeptClasses, Requirement, TableCondition
 from sqlanon.requirements.k_map import K_MAP
+from sqlanon.support.expressions import template
+from sqlanon.support.fields import Section, Share
 
 ROWS = template("SELECT count(*) FROM :released")
 

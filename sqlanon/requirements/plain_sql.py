@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 
 from sqlglot import exp
 
-from sqlanon.expressions import col, free_name, ident, named, number, subquery, template
-from sqlanon.records import dataclass
+from sqlanon.support.expressions import col, free_name, ident, named, number, subquery, template
+from sqlanon.support.records import dataclass
 
 SIZE = "class_size"
 

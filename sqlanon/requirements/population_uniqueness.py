@@ -10,11 +10,11 @@ from typing import Annotated, ClassVar
 from pydantic import Field
 
 from sqlanon.errors import SourceError
-from sqlanon.fields import Flaw, Section, Share, ShareAboveZero, Whole
 from sqlanon.requirements.audit import Audited, Check
 from sqlanon.requirements.base import Entry, KeptRows, Requirement, SeparateCondition
 from sqlanon.requirements.estimators import Estimator, population_uniqueness
 from sqlanon.requirements.k_anonymity import PERSONS
+from sqlanon.support.fields import Flaw, Section, Share, ShareAboveZero, Whole
 
 
 class PopulationUniqueness(Section, SeparateCondition, Requirement):

@@ -7,13 +7,13 @@ from typing import ClassVar
 
 from sqlglot import exp
 
-from sqlanon.expressions import fragment
-from sqlanon.fields import Share
-from sqlanon.records import dataclass
 from sqlanon.requirements.audit import Audited, Check, figure
 from sqlanon.requirements.average_risk import AVERAGE_RISK
 from sqlanon.requirements.base import TOLERANCE, Entry, KeptClasses, Requirement, TableCondition
 from sqlanon.requirements.plain_sql import Released
+from sqlanon.support.expressions import fragment
+from sqlanon.support.fields import Share
+from sqlanon.support.records import dataclass
 
 ALONE = fragment("sum(CASE WHEN n = 1 THEN 1 ELSE 0 END)")
 

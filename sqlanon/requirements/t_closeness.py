@@ -17,10 +17,6 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field
 from sqlglot import exp
 
-from sqlanon.coding import ROWS
-from sqlanon.expressions import anonymous, col, double_total, fragment, greatest, number
-from sqlanon.fields import Flaw, Name, Section, Share
-from sqlanon.records import dataclass
 from sqlanon.requirements.audit import Audited, Check, figure
 from sqlanon.requirements.base import (
     CUMULATED,
@@ -39,6 +35,10 @@ from sqlanon.requirements.base import (
 )
 from sqlanon.requirements.macros import Macro
 from sqlanon.requirements.plain_sql import Released
+from sqlanon.support.coding import ROWS
+from sqlanon.support.expressions import anonymous, col, double_total, fragment, greatest, number
+from sqlanon.support.fields import Flaw, Name, Section, Share
+from sqlanon.support.records import dataclass
 
 EQUAL_DISTANCE = fragment("sum(CASE WHEN p > q THEN p - q ELSE 0::DOUBLE END)")
 

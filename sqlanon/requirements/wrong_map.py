@@ -11,11 +11,11 @@ from typing import ClassVar
 from pydantic import Field
 from sqlglot import exp
 
-from sqlanon.expressions import all_of, cast, col, same, template
-from sqlanon.fields import Section, Share
 from sqlanon.requirements.audit import Audited, Check, needs_population
 from sqlanon.requirements.base import Entry, KeptRows, Requirement, SeparateCondition
 from sqlanon.requirements.null_map import ROWS
+from sqlanon.support.expressions import all_of, cast, col, same, template
+from sqlanon.support.fields import Section, Share
 
 _WRONG_ROWS = template("""
     SELECT coalesce(sum(:count)::BIGINT, 0)

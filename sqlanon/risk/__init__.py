@@ -1,6 +1,6 @@
 """Risk: how easily an attacker finds somebody in the source as it stands."""
 
-from sqlanon.release.class_sizes import ClassSizes
+from sqlanon.disclosure.class_sizes import ClassSizes
 from sqlanon.risk.assessment import assess, risk_statements
 from sqlanon.risk.attackers import JournalistRisk, MarketerRisk, PopulationRisk, ProsecutorRisk
 from sqlanon.risk.best_first import LeakageSearch

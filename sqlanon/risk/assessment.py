@@ -19,9 +19,11 @@ from typing import Any
 
 from sqlglot import exp
 
-from sqlanon.coding import ROWS
+from sqlanon.disclosure.class_sizes import ClassSizes
+from sqlanon.disclosure.dependencies import Narrowing, narrowing_columns_of_source
+from sqlanon.disclosure.undecided_persons import explain_undecided_person, find_undecided_person
+from sqlanon.disclosure.unprotected_columns import find_unprotected_columns
 from sqlanon.engines.statement_runner import StatementRunner
-from sqlanon.expressions import all_of, cast, col, fragment, named, same, star, subquery, template
 from sqlanon.frequency.distribution import domain, nodes, sensitive_values, value_pairs
 from sqlanon.frequency.population import population_size, sampling_fraction
 from sqlanon.frequency.scan import domain_of, raw_population, reader_of
@@ -29,13 +31,7 @@ from sqlanon.frequency.sets import ClassSpace, SensitiveTable
 from sqlanon.frequency.statements import PERSON, PERSONS, POPULATION, person_count, quasi_columns, raw_frequency
 from sqlanon.frequency.uncoded import distribution, frequency
 from sqlanon.hierarchies.build import AttributeValues
-from sqlanon.notices import Notice, ordered_messages
 from sqlanon.policy import Policy, RiskSection
-from sqlanon.records import dataclass
-from sqlanon.release.class_sizes import ClassSizes
-from sqlanon.release.dependencies import Narrowing, narrowing_columns_of_source
-from sqlanon.release.undecided_persons import explain_undecided_person, find_undecided_person
-from sqlanon.release.unprotected_columns import find_unprotected_columns
 from sqlanon.requirements import Domain, KAnonymity, Requirements, hierarchies_needed, requirements_of
 from sqlanon.requirements.base import (
     ClassCondition,
@@ -65,9 +61,13 @@ from sqlanon.risk.levels import coded_levels
 from sqlanon.risk.noise import show_noise
 from sqlanon.risk.person_sets import PersonSets
 from sqlanon.risk.priors import WeightedSets, priors_of, read_shares
-from sqlanon.search.classes import classes
 from sqlanon.sources.columns import Columns, match_columns
 from sqlanon.sources.run import Run
+from sqlanon.strategies.lattice.classes import classes
+from sqlanon.support.coding import ROWS
+from sqlanon.support.expressions import all_of, cast, col, fragment, named, same, star, subquery, template
+from sqlanon.support.notices import Notice, ordered_messages
+from sqlanon.support.records import dataclass
 
 _PERSON_ROWS = template("SELECT DISTINCT :quasi, person FROM :raw")
 _EVERY_ROW = template("SELECT :quasi, 1 AS n FROM :source")

@@ -27,10 +27,10 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
-from sqlanon.records import dataclass
-from sqlanon.release.class_sizes import ClassSizes
+from sqlanon.disclosure.class_sizes import ClassSizes
 from sqlanon.requirements.estimators import dankar_choice, pitman, snb, zayatz
 from sqlanon.risk.individual import individual_risk, threshold_text
+from sqlanon.support.records import dataclass
 
 
 @dataclass(frozen=True)

@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, field, fields
 from typing import Any, Literal
 
-from sqlanon.records import dataclass
-from sqlanon.release.class_sizes import ClassSizes
-from sqlanon.release.dependencies import Narrowing
+from sqlanon.disclosure.class_sizes import ClassSizes
+from sqlanon.disclosure.dependencies import Narrowing
 from sqlanon.risk.attackers import JournalistRisk, MarketerRisk, PopulationRisk, ProsecutorRisk
 from sqlanon.risk.best_first import LeakageSearch
 from sqlanon.risk.individual import HouseholdRisk, IndividualRisk
 from sqlanon.risk.leakage import Leakage
+from sqlanon.support.records import dataclass
 
 Columns = Mapping[str, str]
 Table = tuple[Columns, Sequence[Sequence[Any]]]

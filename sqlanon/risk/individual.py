@@ -25,12 +25,12 @@ from sqlglot import exp
 
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import SourceError
-from sqlanon.expressions import all_of, col, fragment, named, same, subquery, template
 from sqlanon.frequency.population import people, sampling_fraction
 from sqlanon.policy import Policy, RiskSection
-from sqlanon.records import dataclass
 from sqlanon.sources.columns import Columns, match_columns
 from sqlanon.sources.run import Run
+from sqlanon.support.expressions import all_of, col, fragment, named, same, subquery, template
+from sqlanon.support.records import dataclass
 
 NEAR = 1e-3
 """Where so little of a class is missing in the sample, the formulas are series."""

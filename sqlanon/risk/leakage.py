@@ -40,7 +40,7 @@ from sqlglot import exp
 
 from sqlanon.engines.limits import Limits
 from sqlanon.engines.statement_runner import StatementRunner
-from sqlanon.expressions import (
+from sqlanon.support.expressions import (
     Namer,
     aliased,
     all_of,
@@ -54,7 +54,7 @@ from sqlanon.expressions import (
     template,
     union_all,
 )
-from sqlanon.records import dataclass
+from sqlanon.support.records import dataclass
 
 LARGEST_KEY = 2**62
 """Codes are put together in one number up to here: it is quicker to group by than several columns."""

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 
 from sqlglot import exp
 
-from sqlanon.coding import coded_values
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import HierarchyError, PolicyError, Problem
-from sqlanon.expressions import Namer
 from sqlanon.hierarchies import build_hierarchy
 from sqlanon.hierarchies.build import AttributeValues
 from sqlanon.policy import Policy
+from sqlanon.support.coding import coded_values
+from sqlanon.support.expressions import Namer
 
 
 def as_spelled(policy: Policy, option: str, *names: str) -> list[str]:

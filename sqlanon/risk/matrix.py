@@ -12,20 +12,20 @@ from typing import Any, Literal, TypeAlias
 
 from sqlglot import exp
 
-from sqlanon.coding import ROWS, Coded, code_name, value_counts, values_of_both
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import PolicyError, Problem
-from sqlanon.expressions import Namer, aliased, all_of, cast, col, fragment, named, same, template, union_all
 from sqlanon.frequency.scan import raw_population, reader_of
 from sqlanon.frequency.statements import PERSON, POPULATION, quasi_columns, raw_frequency
 from sqlanon.hierarchies.build import AttributeValues
 from sqlanon.policy import Policy
-from sqlanon.records import dataclass
 from sqlanon.risk.figures import Table
 from sqlanon.risk.leakage import SMALL
 from sqlanon.risk.levels import as_spelled, coded_levels
 from sqlanon.sources.columns import match_columns
 from sqlanon.sources.run import Run
+from sqlanon.support.coding import ROWS, Coded, code_name, value_counts, values_of_both
+from sqlanon.support.expressions import Namer, aliased, all_of, cast, col, fragment, named, same, template, union_all
+from sqlanon.support.records import dataclass
 
 _NUMBERED_OTHERS = template("""
     SELECT :quasi, row_number() OVER () AS others

@@ -13,8 +13,8 @@ from sqlanon.noise.stage import expected_with, noise_classes
 from sqlanon.noise.statements import NoisyColumn, expected_errors
 from sqlanon.policy import Policy
 from sqlanon.recode.stage import Recoding
-from sqlanon.search.input import SearchInput
 from sqlanon.sources.run import Run
+from sqlanon.strategies.lattice.input import SearchInput
 
 EPSILONS = (0.1, 0.25, 0.5, 1.0, 2.0, 4.0)
 

@@ -20,7 +20,6 @@ from functools import cached_property
 from sqlglot import exp
 
 from sqlanon.engines.statement_runner import StatementRunner
-from sqlanon.expressions import Namer, aliased, anonymous, cast, col, same, template, union_all
 from sqlanon.frequency.statements import PERSON
 from sqlanon.risk.leakage import (
     SETS_AT_ONCE,
@@ -32,6 +31,7 @@ from sqlanon.risk.leakage import (
     leakage,
     sets_up_to,
 )
+from sqlanon.support.expressions import Namer, aliased, anonymous, cast, col, same, template, union_all
 
 _PERSONS = template("""
     SELECT person, row_number() OVER () AS who, sum(n)::BIGINT AS n

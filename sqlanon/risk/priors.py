@@ -26,8 +26,6 @@ from sqlglot import exp
 
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import PolicyError, Problem
-from sqlanon.expressions import Namer, aliased, anonymous, cast, col, fragment, same, subquery, template, union_all
-from sqlanon.fields import in_words
 from sqlanon.hierarchies import Flaw, read_pairs
 from sqlanon.policy import Policy
 from sqlanon.policy.sections import Prior
@@ -41,6 +39,19 @@ from sqlanon.risk.leakage import (
     codes_of,
     sets_up_to,
 )
+from sqlanon.support.expressions import (
+    Namer,
+    aliased,
+    anonymous,
+    cast,
+    col,
+    fragment,
+    same,
+    subquery,
+    template,
+    union_all,
+)
+from sqlanon.support.fields import in_words
 
 TOLERANCE = 0.001
 """Shares add up to 1 within this: they may be rounded. They are then scaled to 1."""

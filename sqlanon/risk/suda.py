@@ -29,7 +29,6 @@ from sqlglot import exp
 
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import PolicyError, Problem
-from sqlanon.expressions import anonymous, cast, col, fragment, named, same, template, text, union_all
 from sqlanon.frequency.packing import (
     BITS,
     Packed,
@@ -43,9 +42,10 @@ from sqlanon.frequency.packing import (
 )
 from sqlanon.frequency.population import people, sampling_fraction
 from sqlanon.policy import Policy
-from sqlanon.records import dataclass
 from sqlanon.sources.columns import match_columns
 from sqlanon.sources.run import Run
+from sqlanon.support.expressions import anonymous, cast, col, fragment, named, same, template, text, union_all
+from sqlanon.support.records import dataclass
 
 if TYPE_CHECKING:
     import duckdb

@@ -16,17 +16,17 @@ from typing import TYPE_CHECKING, Any, Literal
 from sqlglot import exp
 
 from sqlanon.engines.statement_runner import StatementRunner
-from sqlanon.expressions import anonymous, cast, col, fragment, same, template, union_all
 from sqlanon.frequency.statements import raw_frequency
 from sqlanon.hierarchies.build import AttributeValues
 from sqlanon.policy import Policy
-from sqlanon.records import dataclass
 from sqlanon.risk.leakage import AttributeSets
 from sqlanon.risk.levels import as_spelled, coded_levels
 from sqlanon.risk.person_sets import PersonSets
 from sqlanon.risk.priors import WeightedSets, priors_of, read_shares
 from sqlanon.sources.columns import match_columns
 from sqlanon.sources.run import Run
+from sqlanon.support.expressions import anonymous, cast, col, fragment, same, template, union_all
+from sqlanon.support.records import dataclass
 
 if TYPE_CHECKING:
     import duckdb

@@ -9,13 +9,13 @@ from sqlglot import exp
 
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import SourceError
-from sqlanon.expressions import create_temporary_view, select
 from sqlanon.sources.bind import bind_relation, source_errors
 from sqlanon.sources.bound import Source
 from sqlanon.sources.columns import quoted
 from sqlanon.sources.kinds import Binding, SourceKind
 from sqlanon.sources.plain import refuse_ambiguous, refuse_query
 from sqlanon.sources.typed_columns import projection, read_columns
+from sqlanon.support.expressions import create_temporary_view, select
 
 if TYPE_CHECKING:
     import pyarrow

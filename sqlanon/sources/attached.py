@@ -15,10 +15,8 @@ from sqlglot import exp
 
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import SourceError
-from sqlanon.expressions import col, create_table, ident, qualified, select, table, template
+from sqlanon.places.databases import attachment_of, database_in, local_database, shown_database
 from sqlanon.policy import PopulationSection, SourceSection, table_parts
-from sqlanon.policy.databases import attachment_of, database_in, local_database, shown_database
-from sqlanon.records import dataclass
 from sqlanon.sources.bind import bind_relation, without_values
 from sqlanon.sources.bound import Source, WorkNames
 from sqlanon.sources.csv_in_queries import refuse_guessed_csv
@@ -26,6 +24,8 @@ from sqlanon.sources.extensions import load_extension
 from sqlanon.sources.kinds import Binding, SourceKind, lower
 from sqlanon.sources.plain import refuse_ambiguous
 from sqlanon.sources.scope import one_statement, read_by_holder
+from sqlanon.support.expressions import col, create_table, ident, qualified, select, table, template
+from sqlanon.support.records import dataclass
 
 _CURRENT_SCHEMA = template("SELECT system.main.current_schema()")
 _KNOWN_TABLES = template("""

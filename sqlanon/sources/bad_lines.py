@@ -16,9 +16,9 @@ from dataclasses import replace
 from itertools import islice
 from typing import NamedTuple, TextIO
 
-from sqlanon.notices import Notice, with_noun
-from sqlanon.records import dataclass
 from sqlanon.sources.csv_lines import SHOWN_LINES, Layout, Record, describe_record, open_reader, read_records
+from sqlanon.support.notices import Notice, with_noun
+from sqlanon.support.records import dataclass
 
 _MOST_LINES = 10_000  # of a record: a quote that is closed later is taken for a stray one
 _RUN_LINES = 200  # that are parsed at once, as most lines are good

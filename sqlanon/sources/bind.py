@@ -18,11 +18,11 @@ from sqlglot import exp
 from sqlanon.engines.base import Engine
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import SourceError
-from sqlanon.expressions import create_temporary_view, drop_view, named, select
-from sqlanon.fields import in_words
-from sqlanon.policy.databases import shown_name
+from sqlanon.places.databases import shown_name
 from sqlanon.sources.bound import Source, WorkNames
 from sqlanon.sources.plain import plain_column, refuse_ambiguous
+from sqlanon.support.expressions import create_temporary_view, drop_view, named, select
+from sqlanon.support.fields import in_words
 
 
 def bind_relation(

@@ -15,15 +15,15 @@ from typing import Any, ClassVar, Literal, Protocol, TypeAlias, TypeVar
 
 from sqlglot import exp
 
-from sqlanon.coding import Column
 from sqlanon.engines.base import Engine, WorkEngine, Workers
 from sqlanon.engines.statement_runner import Stage
-from sqlanon.expressions import subquery, table
 from sqlanon.policy import SourceSection
-from sqlanon.records import dataclass
 from sqlanon.sources.bad_lines import DroppedLines
 from sqlanon.sources.column_figures import distinct_counts
 from sqlanon.sources.csv_text import ReadFile
+from sqlanon.support.coding import Column
+from sqlanon.support.expressions import subquery, table
+from sqlanon.support.records import dataclass
 
 Access: TypeAlias = Literal["rows", "counts", "remote"]
 """How a source is reached: its rows are read here; they were counted elsewhere, and the counts are here; or statements

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from sqlglot import exp
 
-from sqlanon.expressions import anonymous, col, fragment, named, template, text
+from sqlanon.support.expressions import anonymous, col, fragment, named, template, text
 
 NEARLY = 0.9
 """A column with this many distinct values per row is nearly unique."""
@@ -37,7 +37,7 @@ def are_many(distinct: int, values: int) -> bool:
 def some_rows(source: exp.Table, columns: Sequence[str], step: int) -> exp.Select:
     """Some columns of about every n-th row: a sample that does not depend on chance, nor on an order in the rows.
 
-    >>> from sqlanon.expressions import table
+    >>> from sqlanon.support.expressions import table
     >>> some_rows(table("t"), ["a"], 1).sql("duckdb")
     'SELECT "a" FROM "t"'
     """

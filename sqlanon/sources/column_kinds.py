@@ -12,7 +12,7 @@ import unicodedata
 from collections.abc import Iterator, Mapping
 from typing import Literal
 
-from sqlanon.records import dataclass
+from sqlanon.support.records import dataclass
 
 Role = Literal["identifying", "quasi", "sensitive", "insensitive"]
 

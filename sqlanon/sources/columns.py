@@ -6,17 +6,17 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from sqlglot import exp
 
-from sqlanon.coding import Column
 from sqlanon.engines.base import Engine
 from sqlanon.engines.dialects.kinds import is_nested
 from sqlanon.errors import SourceError
-from sqlanon.expressions import col, is_null, template
-from sqlanon.fields import nearest
 from sqlanon.policy import Policy
-from sqlanon.policy.names import EARLIER
-from sqlanon.records import dataclass
 from sqlanon.requirements import looked_at_sensitive
 from sqlanon.sources.bound import Source
+from sqlanon.support.coding import Column
+from sqlanon.support.expressions import col, is_null, template
+from sqlanon.support.fields import nearest
+from sqlanon.support.names import EARLIER
+from sqlanon.support.records import dataclass
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ from pathlib import Path
 from sqlglot import exp
 
 from sqlanon.engines.duckdb import DuckDBEngine
-from sqlanon.expressions import table
-from sqlanon.records import dataclass
+from sqlanon.support.expressions import table
+from sqlanon.support.records import dataclass
 
 
 @dataclass

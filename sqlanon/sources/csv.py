@@ -33,7 +33,15 @@ from sqlglot import exp
 
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import SourceError
-from sqlanon.expressions import (
+from sqlanon.places.databases import shown_name
+from sqlanon.policy.sections import CsvSection
+from sqlanon.sources import csv_lines
+from sqlanon.sources.bad_lines import DroppedLines, UnclearLinesError, copy_good_lines, read_good_records
+from sqlanon.sources.csv_text import copy_path, describe_bad_byte, readable_files
+from sqlanon.sources.plain import refuse_ambiguous
+from sqlanon.sources.typed_columns import SHORT_NUMBER, ZONE, projection, read_columns, thousands_error, without_zone
+from sqlanon.sources.united import refuse_different_columns
+from sqlanon.support.expressions import (
     anonymous,
     cast,
     col,
@@ -52,17 +60,9 @@ from sqlanon.expressions import (
     text,
     union_all,
 )
-from sqlanon.policy.databases import shown_name
-from sqlanon.policy.sections import CsvSection
-from sqlanon.policy.toml import toml_key
-from sqlanon.records import dataclass
-from sqlanon.sources import csv_lines
-from sqlanon.sources.bad_lines import DroppedLines, UnclearLinesError, copy_good_lines, read_good_records
-from sqlanon.sources.csv_text import copy_path, describe_bad_byte, readable_files
-from sqlanon.sources.plain import refuse_ambiguous
-from sqlanon.sources.typed_columns import SHORT_NUMBER, ZONE, projection, read_columns, thousands_error, without_zone
-from sqlanon.sources.united import refuse_different_columns
-from sqlanon.workdir import spill_directory
+from sqlanon.support.records import dataclass
+from sqlanon.support.toml import toml_key
+from sqlanon.support.workdir import spill_directory
 
 _WHOLE_FILE = -1
 _SAMPLE = 4096  # rows: to sniff more takes longer than to read a small file

@@ -16,7 +16,7 @@ from sqlglot.errors import TokenError
 
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import SourceError
-from sqlanon.expressions import star
+from sqlanon.support.expressions import star
 
 _READERS = ("read_csv", "read_csv_auto")
 _SCANS = (*_READERS, "sniff_csv")

@@ -16,11 +16,11 @@ from itertools import chain, islice, takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, AnyStr, BinaryIO, cast
 
-from sqlanon.fields import in_words
-from sqlanon.notices import with_noun
 from sqlanon.policy.sections import CsvSection
-from sqlanon.records import dataclass
 from sqlanon.sources.totals import TOTAL_WORDS
+from sqlanon.support.fields import in_words
+from sqlanon.support.notices import with_noun
+from sqlanon.support.records import dataclass
 
 if TYPE_CHECKING:
     from _csv import Reader

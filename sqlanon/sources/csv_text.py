@@ -15,12 +15,12 @@ from itertools import islice
 from pathlib import Path
 
 from sqlanon.errors import SourceError
-from sqlanon.policy.databases import shown_name
-from sqlanon.policy.encodings import UTF_8, is_mostly_utf_8, probable_encodings
+from sqlanon.places.databases import shown_name
 from sqlanon.policy.sections import CsvSection
-from sqlanon.records import dataclass
 from sqlanon.sources import csv_lines
-from sqlanon.workdir import spill_directory
+from sqlanon.support.encodings import UTF_8, is_mostly_utf_8, probable_encodings
+from sqlanon.support.records import dataclass
+from sqlanon.support.workdir import spill_directory
 
 _CHUNK = 1 << 20
 

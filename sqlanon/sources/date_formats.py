@@ -9,9 +9,9 @@ from typing import Literal
 from sqlglot import exp
 
 from sqlanon.engines.duckdb import DuckDBEngine
-from sqlanon.expressions import fragment, select, subquery, template, text
 from sqlanon.policy.reading import format_pattern
-from sqlanon.policy.toml import toml_value
+from sqlanon.support.expressions import fragment, select, subquery, template, text
+from sqlanon.support.toml import toml_value
 
 _MARKS = "-./"
 _BY_NUMBERS = ("%d{0}%m{0}%Y", "%m{0}%d{0}%Y", "%Y{0}%m{0}%d", "%d{0}%m{0}%y", "%m{0}%d{0}%y")

@@ -18,16 +18,11 @@ from sqlglot import exp
 
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import SourceError
-from sqlanon.expressions import col, fragment, named, select, subquery, template, text
-from sqlanon.fields import in_words
 from sqlanon.hierarchies.partial_dates import PARTIAL_DATE
 from sqlanon.hierarchies.parts import ColumnKind, column_kind
-from sqlanon.notices import with_noun
 from sqlanon.policy import Policy
 from sqlanon.policy.reading import THOUSANDS
 from sqlanon.policy.rules import DatesRule, IntervalsRule, SuppressRule
-from sqlanon.policy.toml import toml_key, toml_value
-from sqlanon.records import dataclass
 from sqlanon.requirements import ordered_attributes
 from sqlanon.sources.bound import Locate
 from sqlanon.sources.column_kinds import BIRTH, ZIP, kind_by_name
@@ -42,6 +37,11 @@ from sqlanon.sources.date_formats import (
     type_of_format,
 )
 from sqlanon.sources.typed_columns import POINT, SHOWN_VALUES, NumberMarks, number_pattern
+from sqlanon.support.expressions import col, fragment, named, select, subquery, template, text
+from sqlanon.support.fields import in_words
+from sqlanon.support.notices import with_noun
+from sqlanon.support.records import dataclass
+from sqlanon.support.toml import toml_key, toml_value
 
 MOSTLY = 0.95
 """The share of numbers or dates among the values of a column from which the others are doubtful."""

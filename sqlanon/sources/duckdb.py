@@ -9,9 +9,8 @@ from sqlglot import exp
 
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import SourceError
-from sqlanon.expressions import create_temporary_view, star, table, template
+from sqlanon.places.databases import is_attached
 from sqlanon.policy import PopulationSection, SourceSection, table_parts
-from sqlanon.policy.databases import is_attached
 from sqlanon.sources.attached import bind_attached
 from sqlanon.sources.bind import bind_relation, source_errors
 from sqlanon.sources.bound import Source, WorkNames
@@ -20,6 +19,7 @@ from sqlanon.sources.files import bind_files
 from sqlanon.sources.kinds import Binding, SourceKind
 from sqlanon.sources.scope import is_read_alike, one_statement, read_by_holder, schemas_in_use
 from sqlanon.sources.typed_columns import ColumnReading
+from sqlanon.support.expressions import create_temporary_view, star, table, template
 
 
 class _DuckDB(SourceKind):

@@ -16,7 +16,12 @@ from sqlglot import exp
 
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import SourceError
-from sqlanon.expressions import (
+from sqlanon.places.databases import is_remote, shown_name
+from sqlanon.sources.bound import Locate
+from sqlanon.sources.sheet_table import Place, SheetTable
+from sqlanon.sources.united import refuse_different_columns
+from sqlanon.sources.workbook import TIMES, Kind, Workbook, column_letters
+from sqlanon.support.expressions import (
     cast,
     col,
     create_table,
@@ -29,14 +34,9 @@ from sqlanon.expressions import (
     union_all,
     values_query,
 )
-from sqlanon.fields import in_words
-from sqlanon.policy.databases import is_remote, shown_name
-from sqlanon.policy.toml import toml_key, toml_value
-from sqlanon.records import dataclass
-from sqlanon.sources.bound import Locate
-from sqlanon.sources.sheet_table import Place, SheetTable
-from sqlanon.sources.united import refuse_different_columns
-from sqlanon.sources.workbook import TIMES, Kind, Workbook, column_letters
+from sqlanon.support.fields import in_words
+from sqlanon.support.records import dataclass
+from sqlanon.support.toml import toml_key, toml_value
 
 _CELLS = 1_000_000  # that are held at once
 _CONTENT = template("SELECT content FROM read_blob(:path)")

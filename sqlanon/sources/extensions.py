@@ -14,7 +14,7 @@ from sqlglot import exp
 
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import SourceError
-from sqlanon.expressions import template, text
+from sqlanon.support.expressions import template, text
 
 _LOADED = template("SELECT loaded FROM duckdb_extensions() WHERE extension_name = :name")
 _PLATFORM = template("SELECT platform FROM pragma_platform()")

@@ -18,25 +18,7 @@ from sqlglot import exp
 
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import SourceError
-from sqlanon.expressions import (
-    anonymous,
-    col,
-    create_table,
-    create_temporary_view,
-    drop_table,
-    ident,
-    literal_path,
-    read_parquet,
-    select,
-    star,
-    subquery,
-    table,
-    template,
-    text,
-    union_all,
-)
-from sqlanon.policy import PopulationSection, SourceSection
-from sqlanon.policy.databases import (
+from sqlanon.places.databases import (
     data_files_in,
     extensions_for,
     is_remote,
@@ -45,8 +27,8 @@ from sqlanon.policy.databases import (
     table_format,
     without_format,
 )
+from sqlanon.policy import PopulationSection, SourceSection
 from sqlanon.policy.sections import CsvSection
-from sqlanon.records import dataclass
 from sqlanon.sources.bad_lines import DroppedLines
 from sqlanon.sources.bind import bind_relation, source_errors
 from sqlanon.sources.bound import Locate, Source, WorkNames
@@ -82,6 +64,24 @@ from sqlanon.sources.statistics_files import (
 )
 from sqlanon.sources.typed_columns import ONLY_POINT, ColumnReading, NumberMarks, projection, read_columns
 from sqlanon.sources.united import refuse_different_columns
+from sqlanon.support.expressions import (
+    anonymous,
+    col,
+    create_table,
+    create_temporary_view,
+    drop_table,
+    ident,
+    literal_path,
+    read_parquet,
+    select,
+    star,
+    subquery,
+    table,
+    template,
+    text,
+    union_all,
+)
+from sqlanon.support.records import dataclass
 
 
 @dataclass(frozen=True)

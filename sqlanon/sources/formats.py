@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from sqlanon.policy.databases import shown_address, table_format
+from sqlanon.places.databases import shown_address, table_format
 
 
 def _packed(*names: str) -> tuple[str, ...]:

@@ -15,7 +15,15 @@ from sqlanon.engines.base import Engine, WorkEngine
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.travel import repeated
 from sqlanon.errors import SourceError
-from sqlanon.expressions import (
+from sqlanon.policy import SourceSection
+from sqlanon.sources.bind import source_errors
+from sqlanon.sources.bound import NOT_THERE, Counted, Recodes, Source
+from sqlanon.sources.column_figures import distinct_counts
+from sqlanon.sources.columns import quoted
+from sqlanon.sources.files import bind_files
+from sqlanon.sources.formats import file_kind
+from sqlanon.sources.kinds import Binding, SourceKind
+from sqlanon.support.expressions import (
     col,
     create_table,
     create_temporary_view,
@@ -25,14 +33,6 @@ from sqlanon.expressions import (
     template,
     total,
 )
-from sqlanon.policy import SourceSection
-from sqlanon.sources.bind import source_errors
-from sqlanon.sources.bound import NOT_THERE, Counted, Recodes, Source
-from sqlanon.sources.column_figures import distinct_counts
-from sqlanon.sources.columns import quoted
-from sqlanon.sources.files import bind_files
-from sqlanon.sources.formats import file_kind
-from sqlanon.sources.kinds import Binding, SourceKind
 
 COUNT = "n"
 """The column of a frequency set that counts; where an attribute has that name, with a line below."""

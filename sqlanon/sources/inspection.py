@@ -10,17 +10,17 @@ from sqlglot import exp
 
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import SourceError
-from sqlanon.expressions import col, fragment, row_count, select, template, text
-from sqlanon.policy.databases import shown_name
+from sqlanon.places.databases import shown_name
 from sqlanon.policy.sections import CsvSection
-from sqlanon.policy.toml import toml_key, toml_value
-from sqlanon.records import dataclass
 from sqlanon.sources import csv_lines
 from sqlanon.sources.bad_lines import DroppedLines
 from sqlanon.sources.bound import Source
 from sqlanon.sources.csv_text import ReadFile, describe_bad_byte, encoding_of, readable_files
 from sqlanon.sources.doubtful_columns import MOSTLY, describe_dates, find_doubtful_columns, find_doubtful_dates
 from sqlanon.sources.typed_columns import ONLY_POINT, NumberMarks
+from sqlanon.support.expressions import col, fragment, row_count, select, template, text
+from sqlanon.support.records import dataclass
+from sqlanon.support.toml import toml_key, toml_value
 
 _LEAST_SHARE = 0.5  # of the values of a text column that have a type, for the type to be named
 _SHOWN_VALUES = 3

@@ -15,7 +15,12 @@ from sqlglot import exp
 
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import SourceError
-from sqlanon.expressions import (
+from sqlanon.places.databases import shown_name
+from sqlanon.sources import csv_lines
+from sqlanon.sources.plain import refuse_ambiguous
+from sqlanon.sources.typed_columns import SHORT_NUMBER, ZONE, without_zone
+from sqlanon.sources.united import refuse_different_columns
+from sqlanon.support.expressions import (
     anonymous,
     cast,
     col,
@@ -28,11 +33,6 @@ from sqlanon.expressions import (
     template,
     text,
 )
-from sqlanon.policy.databases import shown_name
-from sqlanon.sources import csv_lines
-from sqlanon.sources.plain import refuse_ambiguous
-from sqlanon.sources.typed_columns import SHORT_NUMBER, ZONE, without_zone
-from sqlanon.sources.united import refuse_different_columns
 
 _MOST_DIGITS = 38  # of a DECIMAL
 _ZONED_PART = re.compile(r"TIMESTAMP WITH TIME ZONE(?=[),\[]|$)")  # a type, not a field of that name

@@ -22,8 +22,7 @@ from sqlglot.errors import SqlglotError
 
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import SourceError, SqlanonError
-from sqlanon.policy import FileRule, MaskRule, Policy, SourceSection, is_postgres, is_spark, table_parts
-from sqlanon.policy.databases import (
+from sqlanon.places.databases import (
     data_files_in,
     is_attached,
     is_remote,
@@ -33,12 +32,13 @@ from sqlanon.policy.databases import (
     table_format,
     without_format,
 )
-from sqlanon.records import dataclass
+from sqlanon.policy import FileRule, MaskRule, Policy, SourceSection, is_postgres, is_spark, table_parts
 from sqlanon.requirements import looked_at_sensitive
 from sqlanon.sources.bound import Source, WorkNames
 from sqlanon.sources.doubtful_columns import ColumnChecks, column_checks
 from sqlanon.sources.formats import file_kind
 from sqlanon.sources.typed_columns import ColumnReading, column_readings
+from sqlanon.support.records import dataclass
 
 
 class _Closes(Protocol):

@@ -23,7 +23,11 @@ from sqlglot import exp
 from sqlanon.engines.base import Engine
 from sqlanon.engines.dialects.kinds import is_nested
 from sqlanon.engines.values import person_id
-from sqlanon.expressions import (
+from sqlanon.hierarchies.parts import ColumnKind, column_kind
+from sqlanon.sources.bound import Source, WorkNames
+from sqlanon.sources.column_figures import distinct_counts
+from sqlanon.sources.column_kinds import AGE, BIRTH, DATE, NAME, RACE, SEX, YEAR, kind_by_name, names_people
+from sqlanon.support.expressions import (
     cast,
     col,
     create_temporary_view,
@@ -34,11 +38,7 @@ from sqlanon.expressions import (
     template,
     union_all,
 )
-from sqlanon.hierarchies.parts import ColumnKind, column_kind
-from sqlanon.records import dataclass
-from sqlanon.sources.bound import Source, WorkNames
-from sqlanon.sources.column_figures import distinct_counts
-from sqlanon.sources.column_kinds import AGE, BIRTH, DATE, NAME, RACE, SEX, YEAR, kind_by_name, names_people
+from sqlanon.support.records import dataclass
 
 FEWEST_PERSONS = 5
 """A column with fewer values numbers no people."""
@@ -406,7 +406,7 @@ def count_small_classes(released: exp.Query, keys: Sequence[str], least: int) ->
     """One row: the classes with fewer than ``least`` values of ``person``, and their rows. Rows without a value are of
     one person.
 
-    >>> from sqlanon.expressions import select, table
+    >>> from sqlanon.support.expressions import select, table
     >>> query = count_small_classes(select([col("person"), col("zip")], table("t")), ["zip"], 5)
     >>> query.named_selects
     ['classes', 'rows']

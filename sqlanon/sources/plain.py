@@ -11,8 +11,8 @@ from sqlglot import exp
 
 from sqlanon.engines.values import FLOATING, one_form
 from sqlanon.errors import SourceError
-from sqlanon.expressions import anonymous, cast, col, ident, is_there, native_type, number, text
 from sqlanon.policy import PopulationSection, SourceSection
+from sqlanon.support.expressions import anonymous, cast, col, ident, is_there, native_type, number, text
 
 _NESTED = ("list", "array", "struct", "tuple", "map", "union")
 

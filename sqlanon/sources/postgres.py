@@ -20,13 +20,20 @@ from sqlglot import exp
 from sqlanon.engines.base import Engine, WorkEngine
 from sqlanon.engines.dialects import postgres as pg
 from sqlanon.engines.duckdb import DuckDBEngine
-from sqlanon.engines.egress_guard import confined_columns, refuse_confined, refuse_rows
-from sqlanon.engines.federated import FederatedEngine, There
-from sqlanon.engines.postgres import PostgresEngine
+from sqlanon.engines.federation import FederatedEngine, There
+from sqlanon.engines.postgres.egress_guard import confined_columns, refuse_confined, refuse_rows
+from sqlanon.engines.postgres.engine import PostgresEngine
 from sqlanon.engines.statement_runner import Stage
 from sqlanon.engines.travel import arrived, count_column, repeated, travelling
 from sqlanon.errors import SourceError, SqlanonError
-from sqlanon.expressions import (
+from sqlanon.policy import SourceSection, address_of, server_of, table_parts
+from sqlanon.policy.compatibility import IN_SCHEMA_OF_SOURCE
+from sqlanon.sources.bind import source_errors
+from sqlanon.sources.bound import ROWS_THERE, Ask, Counted, EveryColumn, Recodes, RemotePersons, Sampled, Source
+from sqlanon.sources.kinds import Binding, SourceKind
+from sqlanon.sources.plain import refuse_ambiguous, types_here
+from sqlanon.sources.scope import as_it_stands, one_select
+from sqlanon.support.expressions import (
     cast,
     col,
     create_table,
@@ -42,14 +49,7 @@ from sqlanon.expressions import (
     table,
     used_columns,
 )
-from sqlanon.policy import SourceSection, address_of, server_of, table_parts
-from sqlanon.policy.compatibility import IN_SCHEMA_OF_SOURCE
-from sqlanon.records import dataclass
-from sqlanon.sources.bind import source_errors
-from sqlanon.sources.bound import ROWS_THERE, Ask, Counted, EveryColumn, Recodes, RemotePersons, Sampled, Source
-from sqlanon.sources.kinds import Binding, SourceKind
-from sqlanon.sources.plain import refuse_ambiguous, types_here
-from sqlanon.sources.scope import as_it_stands, one_select
+from sqlanon.support.records import dataclass
 
 _NUMERIC = " (a numeric needs a precision of at most 38 and a scale: numeric(12,2))"
 

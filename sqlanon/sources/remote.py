@@ -10,12 +10,12 @@ from typing import Any, TypeVar
 from sqlglot import exp
 
 from sqlanon.engines.base import Engine, Feature, WorkEngine
-from sqlanon.engines.federated import FederatedEngine, There
+from sqlanon.engines.federation import FederatedEngine, There
 from sqlanon.errors import SourceError
-from sqlanon.expressions import by_class, drop_view, name_of, named, select, subquery, table, template
-from sqlanon.records import dataclass
 from sqlanon.sources.bound import ROWS_THERE, EveryColumn, Recodes, RemotePersons, Source, WorkNames
 from sqlanon.sources.plain import types_here
+from sqlanon.support.expressions import by_class, drop_view, name_of, named, select, subquery, table, template
+from sqlanon.support.records import dataclass
 
 _Server = TypeVar("_Server")
 

@@ -8,15 +8,15 @@ from contextlib import suppress
 import duckdb
 
 from sqlanon.engines.duckdb import DuckDBEngine
-from sqlanon.expressions import Namer, drop_schema
-from sqlanon.notices import Notice
 from sqlanon.policy import Policy
-from sqlanon.records import dataclass
-from sqlanon.resources import CHECKS, macro_scripts
 from sqlanon.sources.bad_lines import count_dropped_lines, warn_of_dropped_lines
 from sqlanon.sources.bind import unbind_source
 from sqlanon.sources.bound import Population, Source, WorkNames
 from sqlanon.sources.copies import Copies
+from sqlanon.support.expressions import Namer, drop_schema
+from sqlanon.support.notices import Notice
+from sqlanon.support.records import dataclass
+from sqlanon.support.resources import CHECKS, macro_scripts
 
 
 @dataclass(frozen=True)

@@ -16,9 +16,9 @@ from sqlglot.errors import SqlglotError
 
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import SourceError
-from sqlanon.expressions import anonymous, col, create_table, ident, star, table, template
 from sqlanon.sources.bind import without_values
 from sqlanon.sources.bound import WorkNames
+from sqlanon.support.expressions import anonymous, col, create_table, ident, star, table, template
 
 _SHADOWS = template("""
     WITH named AS (

@@ -13,12 +13,12 @@ from itertools import chain
 from typing import NamedTuple, NoReturn, TypeAlias
 
 from sqlanon.errors import SourceError
-from sqlanon.fields import in_words
-from sqlanon.notices import with_noun
-from sqlanon.policy.toml import toml_value
 from sqlanon.sources.plain import refuse_ambiguous
 from sqlanon.sources.totals import TOTAL_WORDS
 from sqlanon.sources.workbook import NUMBERS, Cell, Kind, Range, Row, Sheet, Workbook, column_letters, column_number
+from sqlanon.support.fields import in_words
+from sqlanon.support.notices import with_noun
+from sqlanon.support.toml import toml_value
 
 Place: TypeAlias = tuple[str, str]
 """A cell, and what it shows."""

@@ -9,17 +9,17 @@ from pathlib import Path
 
 from sqlglot import exp
 
-from sqlanon.engines.federated import FederatedEngine, There
-from sqlanon.engines.spark import SparkEngine
+from sqlanon.engines.federation import FederatedEngine, There
+from sqlanon.engines.spark.engine import SparkEngine
 from sqlanon.errors import SourceError
-from sqlanon.expressions import col, select, subquery, table, union_all
+from sqlanon.places.addresses import SESSION
+from sqlanon.places.databases import shown_name
 from sqlanon.policy import SourceSection, spark_address_of, table_parts
-from sqlanon.policy.addresses import SESSION
-from sqlanon.policy.databases import shown_name
 from sqlanon.sources.kinds import Binding, SourceKind
 from sqlanon.sources.remote import RemoteSource, bind_remote
 from sqlanon.sources.scope import as_it_stands, one_select
 from sqlanon.sources.united import refuse_different_columns
+from sqlanon.support.expressions import col, select, subquery, table, union_all
 
 
 class _Spark(SourceKind):

@@ -24,7 +24,11 @@ from sqlglot import exp
 
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import MissingLibraryError, SourceError
-from sqlanon.expressions import (
+from sqlanon.places.databases import is_remote, shown_name
+from sqlanon.sources.plain import refuse_ambiguous
+from sqlanon.sources.statistics_reader import FAILED
+from sqlanon.sources.united import refuse_different_columns
+from sqlanon.support.expressions import (
     cast,
     col,
     create_table,
@@ -40,13 +44,9 @@ from sqlanon.expressions import (
     union_all,
     values_query,
 )
-from sqlanon.notices import with_noun
-from sqlanon.policy.databases import is_remote, shown_name
-from sqlanon.policy.toml import toml_value
-from sqlanon.records import dataclass
-from sqlanon.sources.plain import refuse_ambiguous
-from sqlanon.sources.statistics_reader import FAILED
-from sqlanon.sources.united import refuse_different_columns
+from sqlanon.support.notices import with_noun
+from sqlanon.support.records import dataclass
+from sqlanon.support.toml import toml_value
 
 Kind: TypeAlias = Literal["spss", "stata", "sas", "xport"]
 Meaning: TypeAlias = Literal["number", "float", "text", "date", "timestamp", "time", "week", "month", "quarter", "half"]

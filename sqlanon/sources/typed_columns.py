@@ -16,7 +16,12 @@ from sqlglot import exp
 
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import SourceError
-from sqlanon.expressions import (
+from sqlanon.hierarchies.parts import ColumnKind, column_kind
+from sqlanon.policy.reading import ColumnType, directives, format_pattern
+from sqlanon.policy.sections import Attribute, CsvSection
+from sqlanon.sources.bound import Locate
+from sqlanon.sources.date_formats import count_date_formats, date_keys, most_fitting_formats
+from sqlanon.support.expressions import (
     cast,
     col,
     fragment,
@@ -26,14 +31,9 @@ from sqlanon.expressions import (
     template,
     text,
 )
-from sqlanon.fields import in_words
-from sqlanon.hierarchies.parts import ColumnKind, column_kind
-from sqlanon.notices import with_noun
-from sqlanon.policy.reading import ColumnType, directives, format_pattern
-from sqlanon.policy.sections import Attribute, CsvSection
-from sqlanon.records import dataclass
-from sqlanon.sources.bound import Locate
-from sqlanon.sources.date_formats import count_date_formats, date_keys, most_fitting_formats
+from sqlanon.support.fields import in_words
+from sqlanon.support.notices import with_noun
+from sqlanon.support.records import dataclass
 
 SHOWN_VALUES = 5
 _DIGITS_OF_BIGINT = 18  # every integer of so many digits is one

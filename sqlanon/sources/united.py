@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from sqlanon.errors import SourceError
-from sqlanon.policy.databases import shown_address, shown_name
+from sqlanon.places.databases import shown_address, shown_name
 
 _MOST_DIFFERENCES = 5
 

@@ -20,7 +20,7 @@ from xml.etree import ElementTree
 from zipfile import BadZipFile, ZipFile
 
 from sqlanon.errors import SourceError
-from sqlanon.records import dataclass
+from sqlanon.support.records import dataclass
 
 Kind: TypeAlias = Literal[
     "integer",

@@ -22,12 +22,10 @@ from sqlglot import exp
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.errors import PolicyError, SourceError
-from sqlanon.expressions import Namer, create_schema, qualified, table, template
+from sqlanon.places.addresses import SESSION, is_session
+from sqlanon.places.databases import is_attached, shown_database
 from sqlanon.policy import Policy, SourceSection, TableRule, shown_spark, table_parts, why_not_written
-from sqlanon.policy.addresses import SESSION, is_session
 from sqlanon.policy.compatibility import ROWS_ELSEWHERE, asked_of, conflicts
-from sqlanon.policy.databases import is_attached, shown_database
-from sqlanon.policy.names import CATALOG, STAGED, VERIFIED
 from sqlanon.sources.arrow import copy_arrow, shown_type
 from sqlanon.sources.bind import source_errors
 from sqlanon.sources.bound import Population, WorkNames
@@ -38,7 +36,9 @@ from sqlanon.sources.kinds import Binding, Servers, kind_of, kind_taking, lower,
 from sqlanon.sources.persons import without_padding
 from sqlanon.sources.run import Run
 from sqlanon.sources.scope import bring_temporary, refuse_functions
-from sqlanon.workdir import spill_directory
+from sqlanon.support.expressions import Namer, create_schema, qualified, table, template
+from sqlanon.support.names import CATALOG, STAGED, VERIFIED
+from sqlanon.support.workdir import spill_directory
 
 _DATABASES = template("SELECT database_name FROM duckdb_databases()")
 _PATH = template("SELECT path FROM duckdb_databases() WHERE database_name = :database")

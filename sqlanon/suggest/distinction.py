@@ -18,12 +18,12 @@ from sqlglot import exp
 from sqlanon.engines.dialects.kinds import is_nested
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import PolicyError, Problem
-from sqlanon.expressions import Namer, named, template, values_query
 from sqlanon.frequency.packing import group_rows, pack, refuse_too_many, subset_groups, subsets_of_size
 from sqlanon.policy import Policy
 from sqlanon.risk.suda import uniques_and_pairs
 from sqlanon.sources.columns import match_columns
 from sqlanon.sources.run import Run
+from sqlanon.support.expressions import Namer, named, template, values_query
 
 _SET_FIGURES = template("""
     SELECT subset, count(*) AS "distinct", sum(n * (n - 1))::BIGINT AS together

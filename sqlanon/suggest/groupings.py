@@ -16,8 +16,8 @@ from pathlib import Path
 from sqlglot import exp
 
 from sqlanon.engines.statement_runner import StatementRunner
-from sqlanon.expressions import Namer, col, fragment, number, subquery, template, text, union_all, values_query
-from sqlanon.records import dataclass
+from sqlanon.support.expressions import Namer, col, fragment, number, subquery, template, text, union_all, values_query
+from sqlanon.support.records import dataclass
 
 SHARE = 0.8
 """From this share of the rows and of the distinct values on, a column has a grouping's values."""

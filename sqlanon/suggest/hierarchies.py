@@ -17,10 +17,10 @@ from itertools import islice
 from pathlib import Path
 
 from sqlanon.hierarchies.parts import TOP, ColumnKind
-from sqlanon.records import dataclass
 from sqlanon.suggest.groupings import RULES, Labelled
 from sqlanon.suggest.profile import Profile
 from sqlanon.suggest.propose import SUPPRESS, Proposal, Rule, intervals, is_measured
+from sqlanon.support.records import dataclass
 
 INLINE = 60
 """The most values of categories that stand in the policy itself."""

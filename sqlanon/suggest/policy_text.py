@@ -6,14 +6,14 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
 
-from sqlanon.policy.toml import toml_key, toml_text, toml_value
-from sqlanon.records import dataclass
-from sqlanon.release.dependencies import Narrowing
-from sqlanon.release.residual_risk import percent
+from sqlanon.disclosure.dependencies import Narrowing
+from sqlanon.disclosure.residual_risk import percent
 from sqlanon.requirements import different_values
 from sqlanon.sources.persons import PersonColumn
 from sqlanon.suggest.propose import Proposal
 from sqlanon.suggest.trials import DIFFERENT, Diversity, Trial, chosen, why_chosen
+from sqlanon.support.records import dataclass
+from sqlanon.support.toml import toml_key, toml_text, toml_value
 
 K = 5
 SUPPRESSION_LIMIT = Decimal("0.05")

@@ -11,10 +11,8 @@ from sqlglot import exp
 from sqlanon.engines.dialects.kinds import is_nested
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import SourceError
-from sqlanon.expressions import col, template
 from sqlanon.hierarchies.partial_dates import PARTIAL_DATE
 from sqlanon.hierarchies.parts import ZONED_NANOSECONDS, ColumnKind, column_kind
-from sqlanon.records import dataclass
 from sqlanon.sources.column_figures import (
     NEARLY,
     are_many,
@@ -27,6 +25,8 @@ from sqlanon.sources.column_figures import (
 from sqlanon.sources.column_kinds import ICD, KINDS, MENTIONS
 from sqlanon.sources.run import Run
 from sqlanon.suggest.groupings import find_groupings, make_vocabulary
+from sqlanon.support.expressions import col, template
+from sqlanon.support.records import dataclass
 
 ENOUGH = 50_000
 """About this many rows of a larger table are profiled: every n-th one."""

@@ -12,8 +12,6 @@ from decimal import Decimal
 from typing import Any
 
 from sqlanon.hierarchies.parts import ColumnKind
-from sqlanon.policy.toml import toml_value
-from sqlanon.records import dataclass
 from sqlanon.sources.column_kinds import (
     A_HOUSEHOLD,
     AGE,
@@ -39,6 +37,8 @@ from sqlanon.sources.column_kinds import (
 )
 from sqlanon.suggest.profile import CODES, Profile
 from sqlanon.suggest.reading import AS_IT_STANDS, Reading
+from sqlanon.support.records import dataclass
+from sqlanon.support.toml import toml_value
 
 MOST = 30
 """The most quasi-identifiers that are proposed: `mondrian` and `optimal` keep something of so many within minutes."""

@@ -14,11 +14,7 @@ from typing import Any
 from sqlglot import exp
 
 from sqlanon.engines.statement_runner import StatementRunner
-from sqlanon.expressions import col, fragment, select, template, text
 from sqlanon.hierarchies.parts import ColumnKind, column_kind
-from sqlanon.notices import with_noun
-from sqlanon.policy.toml import toml_value
-from sqlanon.records import dataclass
 from sqlanon.sources.column_kinds import kind_by_name
 from sqlanon.sources.date_formats import has_short_years
 from sqlanon.sources.doubtful_columns import (
@@ -31,6 +27,10 @@ from sqlanon.sources.doubtful_columns import (
 from sqlanon.sources.run import Run
 from sqlanon.sources.typed_columns import ONLY_POINT, POINT, UNITS
 from sqlanon.suggest.profile import MISSING_WORDS, TableProfile
+from sqlanon.support.expressions import col, fragment, select, template, text
+from sqlanon.support.notices import with_noun
+from sqlanon.support.records import dataclass
+from sqlanon.support.toml import toml_value
 
 _WORDS = re.compile(MISSING_WORDS)
 _MARKED_NUMBER = (

@@ -13,15 +13,12 @@ from pathlib import Path
 
 from sqlglot import exp
 
+from sqlanon.disclosure.dependencies import Narrowing, narrowing_columns_of_source
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import HierarchyError, InfeasibleError, SourceError
-from sqlanon.expressions import col, fragment, named, table, template
 from sqlanon.frequency.scan import scan
 from sqlanon.hierarchies.build import build_hierarchies
-from sqlanon.notices import ordered_messages
 from sqlanon.policy import Policy, SourceSection, table_parts
-from sqlanon.records import dataclass
-from sqlanon.release.dependencies import Narrowing, narrowing_columns_of_source
 from sqlanon.sources.duckdb import known_tables
 from sqlanon.sources.persons import KeyColumn, PersonColumn, can_number_people, find_person_column
 from sqlanon.sources.run import Run
@@ -34,6 +31,9 @@ from sqlanon.suggest.profile import TableProfile, number_types, profile_table
 from sqlanon.suggest.propose import NEEDS_FILES, SUPPRESS, Proposal, is_measured, propose
 from sqlanon.suggest.reading import AS_IT_STANDS, Reading, find_missing_codes, find_readings
 from sqlanon.suggest.trials import Diversity, Trial, try_with_diversity
+from sqlanon.support.expressions import col, fragment, named, table, template
+from sqlanon.support.notices import ordered_messages
+from sqlanon.support.records import dataclass
 
 SIZE, MOST_SETS = 3, 1000
 """The size of the largest sets of quasi-identifiers that are counted, and the most sets of a size that are."""

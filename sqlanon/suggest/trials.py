@@ -13,25 +13,25 @@ from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any
 
 from sqlanon import pipeline
+from sqlanon.disclosure.disclosure import homogeneous_rows
 from sqlanon.engines.deadline import interrupted_after
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import PolicyError, SqlanonError
-from sqlanon.expressions import anonymous, col, subquery, template
 from sqlanon.policy import Policy
 from sqlanon.policy.sections import SearchSection
 from sqlanon.policy.strategies import traits_of
 from sqlanon.recode.stage import recode
-from sqlanon.records import dataclass
-from sqlanon.release.disclosure import homogeneous_rows
 from sqlanon.requirements import different_values
-from sqlanon.search.compare import loss_of, with_search
-from sqlanon.search.lattice import silent
-from sqlanon.search.stage import search
 from sqlanon.sources import source_errors
 from sqlanon.sources.bound import Source
 from sqlanon.sources.columns import match_columns
 from sqlanon.sources.run import Run
+from sqlanon.strategies.compare import loss_of, with_search
+from sqlanon.strategies.lattice.lattice import silent
+from sqlanon.strategies.stage import search
 from sqlanon.suggest.typical_counts import TypicalCounts, error_of_counts, typical_counts
+from sqlanon.support.expressions import anonymous, col, subquery, template
+from sqlanon.support.records import dataclass
 
 if TYPE_CHECKING:
     from sqlanon.result import Result

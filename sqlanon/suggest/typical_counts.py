@@ -14,16 +14,16 @@ from itertools import combinations
 
 from sqlglot import exp
 
-from sqlanon.coding import Coded, Column
+from sqlanon.disclosure.dependencies import positional
 from sqlanon.engines.statement_runner import StatementRunner
-from sqlanon.expressions import Namer, aliased, all_of, cast, col, fragment, star, subquery, template, union_all
 from sqlanon.hierarchies.bounds import RangeKind, bounds
 from sqlanon.hierarchies.parts import bounds_kind
-from sqlanon.recode.full_domain import ByClass
-from sqlanon.records import dataclass
-from sqlanon.release.dependencies import positional
-from sqlanon.search.input import SearchInput
 from sqlanon.sources.bound import Source
+from sqlanon.strategies.lattice.input import SearchInput
+from sqlanon.strategies.recoding import ByClass
+from sqlanon.support.coding import Coded, Column
+from sqlanon.support.expressions import Namer, aliased, all_of, cast, col, fragment, star, subquery, template, union_all
+from sqlanon.support.records import dataclass
 
 MOST = 10
 """The most counts that are asked for."""

@@ -15,8 +15,9 @@ from sqlanon.engines.statement_runner import one_line
 from sqlanon.errors import ReleaseError
 from sqlanon.recode.full_domain import FullDomainRecoding
 from sqlanon.release.draft import ReleaseDraft
-from sqlanon.resources import __version__
 from sqlanon.sources import NOT_THERE
+from sqlanon.support.resources import __version__
+from sqlanon.support.workdir import private_directory, private_files
 from sqlanon.warehouse import statements as wa
 from sqlanon.warehouse.statements import (
     SUPPRESSED,
@@ -28,7 +29,6 @@ from sqlanon.warehouse.statements import (
     settings,
     value_tables,
 )
-from sqlanon.workdir import private_directory, private_files
 
 STAGING_PREFIX = ".sqlanon-export-"
 

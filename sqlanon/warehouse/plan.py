@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from sqlanon.coding import Coded, Column
 from sqlanon.engines.base import WorkEngine
 from sqlanon.engines.dialects.variables import comment_without_variables
 from sqlanon.engines.statement_runner import Plan, Stage, StatementRunner, one_line
 from sqlanon.errors import HierarchyError, PolicyError
-from sqlanon.expressions import table
 from sqlanon.hierarchies import build_hierarchy
 from sqlanon.policy import FileRule, Policy
 from sqlanon.policy.compatibility import ROWS_ELSEWHERE, asked_of, conflicts
 from sqlanon.recode.full_domain import FullDomainRecoding
-from sqlanon.search.examples import example_height, example_levels, size_of_lattice
+from sqlanon.strategies.examples import example_height, example_levels, size_of_lattice
+from sqlanon.support.coding import Coded, Column
+from sqlanon.support.expressions import table
 from sqlanon.warehouse import statements as wa
 from sqlanon.warehouse.statements import (
     SUPPRESSED,

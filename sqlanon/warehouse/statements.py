@@ -12,14 +12,20 @@ from dataclasses import field, replace
 
 from sqlglot import exp
 
-from sqlanon.coding import SOURCE
 from sqlanon.engines.dialects.qualified import Qualified, by_full_names
 from sqlanon.engines.dialects.translation import translated
 from sqlanon.engines.dialects.variables import without_variables
 from sqlanon.engines.dialects.warehouses import WAREHOUSES
 from sqlanon.engines.values import FLOATING, one_float, one_form
 from sqlanon.errors import PolicyError, Problem, SourceError
-from sqlanon.expressions import (
+from sqlanon.policy import Policy, table_parts
+from sqlanon.recode.full_domain import FullDomainRecoding
+from sqlanon.release.draft import ReleaseDraft
+from sqlanon.requirements import conditions_of, looked_at_sensitive
+from sqlanon.requirements.plain_sql import Released, sizes
+from sqlanon.sources.frequency_set import COUNT
+from sqlanon.support.coding import SOURCE
+from sqlanon.support.expressions import (
     anonymous,
     cast,
     col,
@@ -34,13 +40,7 @@ from sqlanon.expressions import (
     template,
     text,
 )
-from sqlanon.policy import Policy, table_parts
-from sqlanon.recode.full_domain import FullDomainRecoding
-from sqlanon.records import dataclass
-from sqlanon.release.draft import ReleaseDraft
-from sqlanon.requirements import conditions_of, looked_at_sensitive
-from sqlanon.requirements.plain_sql import Released, sizes
-from sqlanon.sources.frequency_set import COUNT
+from sqlanon.support.records import dataclass
 
 TEXTS = "label_0"
 """The column of an uploaded table that has its values as text, or as the open ends that they lie beyond."""

@@ -9,7 +9,7 @@ import pytest
 from conftest import compacted, make_policy
 
 import sqlanon
-from sqlanon.release.verify import verify_file
+from sqlanon.audit.verify import verify_file
 
 FORGED = {
     "published_at": "published_at = TIMESTAMP '2001-01-01'",

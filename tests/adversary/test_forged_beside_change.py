@@ -17,10 +17,10 @@ from postgres_server import VARIABLE, Server
 from support import failed
 
 import sqlanon
-from sqlanon.engines.postgres import PostgresEngine
-from sqlanon.engines.spark import SparkEngine
+from sqlanon.engines.postgres.engine import PostgresEngine
+from sqlanon.engines.spark.engine import SparkEngine
 from sqlanon.release.source_change import SOURCE_CHECK
-from sqlanon.resources import PLAIN, macro_scripts
+from sqlanon.support.resources import PLAIN, macro_scripts
 
 HERE = f"env:{VARIABLE}"
 ILLNESSES = ("asthma", "flu", "gout", "HIV")

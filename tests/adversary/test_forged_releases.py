@@ -15,11 +15,11 @@ from conftest import examples, make_policy, some
 from forged import DUCKDB, MARK, PARQUET
 
 import sqlanon
+from sqlanon.audit.verify import verify_file
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import SqlanonError
 from sqlanon.release import reader
-from sqlanon.release.target import Verification
-from sqlanon.release.verify import verify_file
+from sqlanon.release.targets.base import Verification
 
 SOURCE = """
     CREATE TABLE people AS

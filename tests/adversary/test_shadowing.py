@@ -20,9 +20,9 @@ from support import quoted
 
 import sqlanon
 from sqlanon.attacks import NAMES as ATTACKS
+from sqlanon.audit.verify import verify_file
 from sqlanon.engines.duckdb import DuckDBEngine
-from sqlanon.release.verify import verify_file
-from sqlanon.resources import macros
+from sqlanon.support.resources import macros
 
 ROWS = [
     (

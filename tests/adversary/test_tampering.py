@@ -22,9 +22,9 @@ from conftest import DUCKDB_1, compacted, make_policy, some
 from support import fetch
 
 import sqlanon
+from sqlanon.audit.verify import verify_file
 from sqlanon.errors import SqlanonError
-from sqlanon.release.target import place_of
-from sqlanon.release.verify import verify_file
+from sqlanon.release.targets.base import place_of
 
 SECRET = "John Doe has HIV"
 CITIES = {"Uplands": ["Hilltown", "Stonebridge"], "Lowlands": ["Fenmarsh", "Delta Port"]}

@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracle_attacks import Row, Tree
 
-from sqlanon.expressions import column_definitions, table
-from sqlanon.release import disclosure as dc
+from sqlanon.disclosure import disclosure as dc
+from sqlanon.support.expressions import column_definitions, table
 
 QUASI, SENSITIVE = ['my "col"', "n"], "Value"
 TREE = Tree([("a", "x", "*"), ("b", "x", "*"), ("c", "y", "*"), (None, None, "*")])

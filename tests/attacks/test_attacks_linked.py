@@ -34,11 +34,11 @@ from sqlanon.attacks.matching import (
 )
 from sqlanon.attacks.scripts import ScriptWriter
 from sqlanon.engines.duckdb import DuckDBEngine
-from sqlanon.expressions import column_definitions, table
-from sqlanon.ledger.joint_attacks import complementary_release, complementary_victims, temporal
-from sqlanon.ledger.pair_audit import PairAudit
-from sqlanon.ledger.release_links import ComparedRelease, strange_labels
-from sqlanon.ledger.row_matching import LinkedAttribute, ReleaseLink, both_grouped, nodes_in_order, ranges
+from sqlanon.ledger.joint.attacks import complementary_release, complementary_victims, temporal
+from sqlanon.ledger.joint.pair_audit import PairAudit
+from sqlanon.ledger.joint.release_links import ComparedRelease, strange_labels
+from sqlanon.ledger.joint.row_matching import LinkedAttribute, ReleaseLink, both_grouped, nodes_in_order, ranges
+from sqlanon.support.expressions import column_definitions, table
 
 NAMES = ['my "col"', "n", "l0", "Größe", "s0", "k1"]
 """Names of columns: some are the builders' own."""

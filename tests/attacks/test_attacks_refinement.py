@@ -15,9 +15,9 @@ from oracle_attacks import Row
 from test_attacks_linked import make, trees
 
 from sqlanon.attacks.refinement import FullDomainRelease, Released, downcoding, looks_at_rows_alone, minimality
-from sqlanon.expressions import table
 from sqlanon.requirements import KAnonymity, Requirements
 from sqlanon.requirements.l_diversity import DistinctDiversity, EntropyDiversity
+from sqlanon.support.expressions import table
 
 NAMES = ['my "col"', "n"]
 

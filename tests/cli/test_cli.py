@@ -22,7 +22,7 @@ import pytest
 from conftest import some
 from support import HOSPITAL_POLICY, Ended, change, cli, fetch, small_hospital
 
-from sqlanon.release.verify import verify_file
+from sqlanon.audit.verify import verify_file
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,7 @@ import pytest
 import sqlanon
 from sqlanon.cli import _say
 from sqlanon.errors import ReleaseError
-from sqlanon.terminal import encode_safely, hand_out, percent, printable, say, show_bars, show_table
+from sqlanon.support.terminal import encode_safely, hand_out, percent, printable, say, show_bars, show_table
 
 BOXES = re.compile("[\u2500-\u259f]")
 """Lines, corners and blocks."""
@@ -150,7 +150,7 @@ def test_a_stream_of_others_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> No
 # --- on a terminal
 
 PROGRAM = f"""
-from sqlanon.terminal import show_bars, show_table
+from sqlanon.support.terminal import show_bars, show_table
 show_table(
     ["an attribute's name", "bits of leakage", "of all", "classes", "unique rows", "what was done"],
     [(name, "14.2823", "99.96 %", "19,946", "19,892", "some words that take more than a line") for name in {HOSTILE}],
@@ -217,7 +217,10 @@ def test_colours_and_paint_can_be_refused() -> None:
 @pytest.mark.slow
 def test_a_terminal_without_utf_8() -> None:
     shown = shown_at(
-        80, "-c", "from sqlanon.terminal import encode_safely; encode_safely()\n" + PROGRAM, PYTHONIOENCODING="ascii"
+        80,
+        "-c",
+        "from sqlanon.support.terminal import encode_safely; encode_safely()\n" + PROGRAM,
+        PYTHONIOENCODING="ascii",
     )
     assert shown.isascii()
     assert "#" * 30 in shown and "\\u65e5\\u672c" in shown

@@ -33,13 +33,13 @@ from test_search_properties import arrow_table, policy
 
 import sqlanon
 from sqlanon import decoys
+from sqlanon.audit.decoys import DecoyCheck
+from sqlanon.audit.verify import verify_file
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import InfeasibleError, PolicyError
-from sqlanon.expressions import table
 from sqlanon.ledger import catalog
-from sqlanon.release.decoy_check import DecoyCheck
-from sqlanon.release.verify import verify_file
+from sqlanon.support.expressions import table
 
 quick = settings(max_examples=examples(1), deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 thorough = settings(quick, derandomize=not SEARCHING, max_examples=examples(25), print_blob=True)

@@ -10,11 +10,11 @@ from typing import Any
 import duckdb
 import pytest
 
+from sqlanon.audit.decoys import DecoyCheck
 from sqlanon.decoys.draw import _SOURCES, _TARGETS, _VULNERABLE, _donor_classes
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.statement_runner import StatementRunner
-from sqlanon.expressions import col, table
-from sqlanon.release.decoy_check import DecoyCheck
+from sqlanon.support.expressions import col, table
 
 
 @pytest.fixture

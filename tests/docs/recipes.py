@@ -14,7 +14,7 @@ from support import ROOT
 
 from sqlanon import measures, requirements
 from sqlanon.policy import strategies
-from sqlanon.release import target
+from sqlanon.release.targets import base as target
 from sqlanon.sources import kinds as sources
 
 PAGE = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")

@@ -24,9 +24,9 @@ from sqlanon.cli.commands import app
 from sqlanon.measures import MEASURES
 from sqlanon.policy.compatibility import page as compatibility
 from sqlanon.policy.schema import editor_schema
-from sqlanon.policy.toml import toml_key, toml_value
 from sqlanon.requirements import kinds
-from sqlanon.resources import LIBRARY, POLICY_SCHEMA, sql_text
+from sqlanon.support.resources import LIBRARY, POLICY_SCHEMA, sql_text
+from sqlanon.support.toml import toml_key, toml_value
 
 ROOT = Path(__file__).resolve().parents[2]
 REFERENCE = ROOT / "docs" / "reference"

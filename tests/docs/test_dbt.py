@@ -22,7 +22,7 @@ from test_readme import blocks
 import sqlanon
 from sqlanon.demo.hospital import make_hospital
 from sqlanon.ledger.catalog import init_database
-from sqlanon.resources import sql_file
+from sqlanon.support.resources import sql_file
 
 PAGE = (ROOT / "docs" / "how-to" / "dbt.md").read_text(encoding="utf-8")
 PACKAGE = ROOT / "sql" / "dbt"

@@ -18,7 +18,7 @@ from test_readme import FIRST_POLICY, FOLDER, blocks
 from sqlanon import Policy, connect
 from sqlanon.demo.hospital import make_hospital
 from sqlanon.policy.models import parse_toml
-from sqlanon.resources import macros, sql_text
+from sqlanon.support.resources import macros, sql_text
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 MACROS = (DOCS / "reference" / "macros.md").read_text(encoding="utf-8")

@@ -13,7 +13,7 @@ from test_policy_privacy import Schema
 
 from sqlanon.policy.models import parse_toml
 from sqlanon.policy.schema import editor_schema
-from sqlanon.resources import POLICY_SCHEMA
+from sqlanon.support.resources import POLICY_SCHEMA
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from environments import ROOT
 from test_readme import blocks
 
 import sqlanon
-from sqlanon.policy.databases import attachment_of, extensions_for
+from sqlanon.places.databases import attachment_of, extensions_for
 from sqlanon.sources.extensions import _NEEDS
 from sqlanon.sources.files import FORMATS
 from sqlanon.sources.formats import ENDINGS, file_kind

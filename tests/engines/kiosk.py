@@ -11,11 +11,11 @@ import pyarrow as pa
 from sqlglot import exp
 
 from sqlanon.engines.base import Feature
-from sqlanon.engines.federated import FederatedEngine, There
+from sqlanon.engines.federation import FederatedEngine, There
 from sqlanon.errors import SourceError, SqlanonError
-from sqlanon.expressions import table
 from sqlanon.sources import Binding, SourceKind, register_source
 from sqlanon.sources.remote import RemoteSource, bind_remote
+from sqlanon.support.expressions import table
 
 
 class KioskEngine:

@@ -21,7 +21,7 @@ from support import SMALL_SET
 
 import sqlanon
 from sqlanon.engines.duckdb import DuckDBEngine
-from sqlanon.expressions import star
+from sqlanon.support.expressions import star
 
 THERE = re.compile(
     r"(?:sqlanon_work\w*_source|(?:population_)?frequency(?:_raw|_\d+)|distribution_\d.*|(?:joint_)?pairs_\d+"

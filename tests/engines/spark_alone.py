@@ -15,7 +15,7 @@ from typing import Any
 
 from sqlglot import parse_one
 
-from sqlanon.engines.spark import SparkEngine
+from sqlanon.engines.spark.engine import SparkEngine
 from sqlanon.errors import SqlanonError
 
 

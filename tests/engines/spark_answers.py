@@ -12,8 +12,8 @@ import pyarrow as pa
 from sqlglot import exp
 
 from sqlanon.engines.dialects.translation import translated
-from sqlanon.engines.spark import SparkEngine
-from sqlanon.expressions import aliased
+from sqlanon.engines.spark.engine import SparkEngine
+from sqlanon.support.expressions import aliased
 
 
 def put(query: exp.Expr, relations: Mapping[str, exp.Expr]) -> exp.Expr:

@@ -114,7 +114,7 @@ def cluster() -> Iterator[Cluster]:
     """All of it, as long as it is needed; skips where it cannot be had."""
     if (reason := why_not()) is not None:
         pytest.skip(reason)
-    from sqlanon.engines.spark_session import open_session  # noqa: PLC0415  (it is slow to load)
+    from sqlanon.engines.spark.session import open_session  # noqa: PLC0415  (it is slow to load)
 
     home, port = Path(tempfile.mkdtemp(prefix="sqlanon-tests-spark-")), free_port()
     (home / "spark-defaults.conf").write_text(_DEFAULTS.format(port=port, home=home))
@@ -138,7 +138,7 @@ def _master(home: Path) -> Iterator[str]:
         return
     from pyspark.find_spark_home import _find_spark_home  # noqa: PLC0415  (it is an extra)
 
-    from sqlanon.engines.spark_session import java_home  # noqa: PLC0415  (pyspark is an extra)
+    from sqlanon.engines.spark.session import java_home  # noqa: PLC0415  (pyspark is an extra)
 
     java, spark, port = java_home(home), Path(_find_spark_home()), free_port()
     environment = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_HOME": str(spark), "SPARK_DAEMON_MEMORY": "256m"}

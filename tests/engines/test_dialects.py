@@ -20,7 +20,7 @@ from sqlanon.engines.dialects.translation import translated
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.values import strip_white_space
 from sqlanon.errors import UntranslatableError
-from sqlanon.expressions import (
+from sqlanon.support.expressions import (
     all_columns,
     anonymous,
     cast,
@@ -417,7 +417,7 @@ QUERIES = _queries()
 @pytest.fixture(scope="module")
 def engine(spark: Any) -> Iterator[Any]:
     """An engine of Spark, for many queries over few rows: what takes time is to get going."""
-    from sqlanon.engines.spark import SparkEngine  # noqa: PLC0415  (pyspark is an extra)
+    from sqlanon.engines.spark.engine import SparkEngine  # noqa: PLC0415  (pyspark is an extra)
 
     one = SparkEngine(spark)
     settings = {"shuffle.partitions": "1", "adaptive.enabled": "false", "codegen.wholeStage": "false"}

@@ -13,10 +13,10 @@ from sqlglot import exp, parse_one
 from sqlanon.engines.base import FEATURES
 from sqlanon.engines.dialects.remote import shadow
 from sqlanon.engines.duckdb import DuckDBEngine
-from sqlanon.engines.egress_guard import answered, apart, is_counted, may_leave, refuse_rows
-from sqlanon.engines.federated import FederatedEngine, There
+from sqlanon.engines.federation import FederatedEngine, There
+from sqlanon.engines.postgres.egress_guard import answered, apart, is_counted, may_leave, refuse_rows
 from sqlanon.errors import SourceError
-from sqlanon.expressions import create_table, table
+from sqlanon.support.expressions import create_table, table
 
 # What may come here
 

@@ -19,10 +19,10 @@ from sqlglot import exp, parse_one
 from sqlanon.engines.base import FEATURES, Engine, Feature
 from sqlanon.engines.dialects.postgres import analyzed
 from sqlanon.engines.duckdb import DuckDBEngine
-from sqlanon.engines.federated import FederatedEngine, There
-from sqlanon.engines.postgres import PostgresEngine
-from sqlanon.engines.spark import SparkEngine
-from sqlanon.expressions import aliased, drop_table, star, table
+from sqlanon.engines.federation import FederatedEngine, There
+from sqlanon.engines.postgres.engine import PostgresEngine
+from sqlanon.engines.spark.engine import SparkEngine
+from sqlanon.support.expressions import aliased, drop_table, star, table
 
 NUMBERS = {
     "duckdb": "range({0}) AS r(i)",

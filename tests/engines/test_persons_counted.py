@@ -15,8 +15,8 @@ from postgres_server import VARIABLE, Server
 
 import sqlanon
 from sqlanon import pipeline
-from sqlanon.engines.postgres import PostgresEngine
-from sqlanon.engines.spark import SparkEngine
+from sqlanon.engines.postgres.engine import PostgresEngine
+from sqlanon.engines.spark.engine import SparkEngine
 
 POSTGRES = {"postgres": f"env:{VARIABLE}", "table": "visited.visits"}
 

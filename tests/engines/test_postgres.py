@@ -23,8 +23,8 @@ from postgres_server import PASSWORD, VARIABLE, Server
 from support import quoted
 
 import sqlanon
-from sqlanon.engines import postgres as postgres_engine
-from sqlanon.release.target import place_of
+from sqlanon.engines.postgres import engine as postgres_engine
+from sqlanon.release.targets.base import place_of
 from sqlanon.sources.postgres import PostgresSource
 
 dbapi = pytest.importorskip("adbc_driver_postgresql.dbapi", reason="the extra postgres is not installed")

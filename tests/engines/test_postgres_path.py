@@ -19,7 +19,7 @@ from warehouse_cases import COLUMNS, HERE, rows
 from warehouse_cases import policy as warehouse_policy
 
 import sqlanon
-from sqlanon.release.target import place_of
+from sqlanon.release.targets.base import place_of
 
 pytest.importorskip("adbc_driver_postgresql", reason="the extra postgres is not installed")
 

@@ -17,8 +17,8 @@ from postgres_server import PASSWORD, Server, free_port, psql, server_user
 from sqlglot import parse_one
 
 import sqlanon
-from sqlanon.engines import postgres as postgres_engine
-from sqlanon.engines.postgres import PATH, PostgresEngine
+from sqlanon.engines.postgres import engine as postgres_engine
+from sqlanon.engines.postgres.engine import PATH, PostgresEngine
 
 pytest.importorskip("adbc_driver_postgresql", reason="the extra postgres is not installed")
 pytestmark = pytest.mark.slow

@@ -16,8 +16,8 @@ from postgres_intruder import changed_before
 from postgres_server import PASSWORD, VARIABLE, Server, binaries, free_port, psql, server_user
 
 import sqlanon
-from sqlanon.engines import postgres as postgres_engine
-from sqlanon.release.target import place_of
+from sqlanon.engines.postgres import engine as postgres_engine
+from sqlanon.release.targets.base import place_of
 
 dbapi: Any = pytest.importorskip("adbc_driver_postgresql.dbapi", reason="the extra postgres is not installed")
 pytestmark = pytest.mark.slow

@@ -25,7 +25,7 @@ from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.errors import SourceError
 from sqlanon.release import contents
-from sqlanon.workdir import SPILL_PREFIX, spill_directory
+from sqlanon.support.workdir import SPILL_PREFIX, spill_directory
 
 pytestmark = pytest.mark.slow
 

@@ -19,8 +19,8 @@ from spark_cases import BELOW, BELOW_IT, FULL_DOMAIN, SparkCase, below_full_doma
 from support import SMALL_SET, SMALL_SPARK
 
 import sqlanon
-from sqlanon.engines.federated import FederatedEngine
-from sqlanon.engines.spark import SparkEngine
+from sqlanon.engines.federation import FederatedEngine
+from sqlanon.engines.spark.engine import SparkEngine
 
 FIGURES = (
     "rows", "generalization", "classes", "smallest_class", "suppressed_rows", "released_rows", "optimal", "warnings",

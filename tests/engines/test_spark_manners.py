@@ -13,7 +13,7 @@ from support import SMALL_SET, SMALL_SPARK
 from test_spark_contract import PLANTED, in_duckdb, into_spark, outcome, plain_policy, planted_table
 
 import sqlanon
-from sqlanon.engines.spark import SparkEngine
+from sqlanon.engines.spark.engine import SparkEngine
 
 
 def state(session: Any) -> tuple[Any, ...]:

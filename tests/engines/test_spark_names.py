@@ -19,13 +19,13 @@ from test_spark_contract import into_spark, plain_policy, planted_table
 from test_spark_manners import state
 
 import sqlanon
-from sqlanon.engines import spark_settings
-from sqlanon.engines.spark import SparkEngine
-from sqlanon.expressions import named, select, text
-from sqlanon.expressions import table as named_table
-from sqlanon.policy.addresses import spark_name_flaw
-from sqlanon.release.targets import spark_statements as sr
-from sqlanon.release.targets.spark_reader import SparkPlace
+from sqlanon.engines.spark import settings as spark_settings
+from sqlanon.engines.spark.engine import SparkEngine
+from sqlanon.places.addresses import spark_name_flaw
+from sqlanon.release.targets.spark import statements as sr
+from sqlanon.release.targets.spark.reader import SparkPlace
+from sqlanon.support.expressions import named, select, text
+from sqlanon.support.expressions import table as named_table
 
 SCHEMA = "sqlanon_names"
 TABLE = named_table("columns_of_a_name")

@@ -14,8 +14,8 @@ from spark_cluster import Cluster, free_port, needs_spark
 from sqlglot import parse_one
 
 import sqlanon
-from sqlanon.engines.spark import SparkEngine
-from sqlanon.engines.spark_session import java_home
+from sqlanon.engines.spark.engine import SparkEngine
+from sqlanon.engines.spark.session import java_home
 from sqlanon.errors import MissingLibraryError
 
 TOKEN = "token-of-the-tests"

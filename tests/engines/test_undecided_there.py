@@ -12,7 +12,7 @@ from postgres_server import VARIABLE, Server
 from sqlglot import parse_one
 
 import sqlanon
-from sqlanon.engines.postgres import PostgresEngine
+from sqlanon.engines.postgres.engine import PostgresEngine
 from sqlanon.errors import PolicyError, SourceError, UnreadableColumnsError
 from sqlanon.sources.postgres import PostgresSource
 

@@ -25,11 +25,11 @@ from support import COARSE_SET, ROWS_PER_CODE, SMALL_SET
 from test_search_properties import quick, thorough
 
 import sqlanon
-from sqlanon.coding import Coded
 from sqlanon.engines.duckdb import DuckDBEngine
-from sqlanon.expressions import table
 from sqlanon.frequency.codes import packs_of
 from sqlanon.frequency.sets import draw_shares, expected_classes
+from sqlanon.support.coding import Coded
+from sqlanon.support.expressions import table
 
 
 @pytest.fixture(autouse=True)

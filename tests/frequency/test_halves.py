@@ -20,11 +20,11 @@ from test_frequency_sets import people, policy_of
 from test_search_properties import quick, thorough
 
 import sqlanon
-from sqlanon.coding import Levels
-from sqlanon.search.candidate import candidate
-from sqlanon.search.checker import Checker
+from sqlanon.strategies.lattice.candidate import candidate
+from sqlanon.strategies.lattice.checker import Checker
+from sqlanon.support.coding import Levels
 
-FAR = "sqlanon.search.checker.FAR"
+FAR = "sqlanon.strategies.lattice.checker.FAR"
 SHARE = "sqlanon.frequency.sets.SHARE"
 
 

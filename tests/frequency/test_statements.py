@@ -10,7 +10,6 @@ from typing import Any
 import duckdb
 import pytest
 
-from sqlanon.expressions import table
 from sqlanon.frequency.packing import packed
 from sqlanon.frequency.statements import (
     combinations,
@@ -21,6 +20,7 @@ from sqlanon.frequency.statements import (
     rows_of_largest_persons,
 )
 from sqlanon.frequency.suppression_limit import SuppressionLimit, allowed_of
+from sqlanon.support.expressions import table
 
 Row = tuple[Any, ...]
 

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from sqlglot import exp
 from test_hierarchies import Bench, few, interval_rules, reference_interval
 
-from sqlanon.expressions import col, select, subquery, values_query
 from sqlanon.hierarchies.bounds import RangeKind, bounds
 from sqlanon.hierarchies.parts import bounds_kind
 from sqlanon.policy.rules import DatesRule, IntervalsRule, MaskRule
+from sqlanon.support.expressions import col, select, subquery, values_query
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from conftest import make_policy
 
 import sqlanon
 from sqlanon.errors import HierarchyError, PolicyError
-from sqlanon.policy.encodings import probable_encodings
+from sqlanon.support.encodings import probable_encodings
 
 LINES = 'Köln;"Nordrhein; Westfalen";*\nOrléans;Centre-Val;*\nÅbo;;*\n'
 TOWNS = ["Köln", "Orléans", "Åbo"] * 2

@@ -23,7 +23,6 @@ from sqlglot import exp
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import HierarchyError
-from sqlanon.expressions import table
 from sqlanon.hierarchies import Hierarchy, build_hierarchy, hierarchy_query, known_height
 from sqlanon.hierarchies.labels import day_of_value
 from sqlanon.hierarchies.partial_dates import PARTIAL_DATE
@@ -37,6 +36,7 @@ from sqlanon.policy.rules import (
     SuppressRule,
     TableRule,
 )
+from sqlanon.support.expressions import table
 
 VALUES = table("the values")
 TARGET = table("the; hierarchy")

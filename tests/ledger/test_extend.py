@@ -17,8 +17,8 @@ from support import change, cli, folder_again, kept
 
 import sqlanon
 from sqlanon.errors import AuditError, PolicyError, ReleaseError, SourceError
-from sqlanon.expressions import subquery
-from sqlanon.ledger import extend as extending
+from sqlanon.ledger.growth import extend as extending
+from sqlanon.support.expressions import subquery
 
 ROWS = [(i, 20 + i % 10, "mf"[i // 10 % 2], f"0213{i % 3}", f"illness {i % 7}") for i in range(60)]
 

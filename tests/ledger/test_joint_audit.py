@@ -22,15 +22,15 @@ from test_ledger import FINE_RACE, FINE_ZIP, hospital, make_hospital, policy, pu
 import sqlanon
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import AuditError
-from sqlanon.expressions import col, table
-from sqlanon.ledger import pair_audit
-from sqlanon.ledger.class_unions import Union, shown_unions
-from sqlanon.ledger.joint_attacks import complementary_release
-from sqlanon.ledger.pair_audit import PairAudit
-from sqlanon.ledger.release_links import ComparedRelease, compared_value, compared_with
-from sqlanon.ledger.renamed import renamed_columns
-from sqlanon.ledger.row_matching import LinkedAttribute
+from sqlanon.ledger.joint import pair_audit
+from sqlanon.ledger.joint.attacks import complementary_release
+from sqlanon.ledger.joint.class_unions import Union, shown_unions
+from sqlanon.ledger.joint.pair_audit import PairAudit
+from sqlanon.ledger.joint.release_links import ComparedRelease, compared_value, compared_with
+from sqlanon.ledger.joint.renamed import renamed_columns
+from sqlanon.ledger.joint.row_matching import LinkedAttribute
 from sqlanon.release.manifest import ReleasedColumn
+from sqlanon.support.expressions import col, table
 
 __all__ = ["hospital"]
 

@@ -14,8 +14,8 @@ from support import change, run_script
 import sqlanon
 from sqlanon.attacks import attack
 from sqlanon.errors import AuditError
-from sqlanon.expressions import table
-from sqlanon.ledger.release_links import ComparedRelease
+from sqlanon.ledger.joint.release_links import ComparedRelease
+from sqlanon.support.expressions import table
 
 ILLNESSES = ["flu", "asthma", "HIV", "cancer"]
 CHANGES = {

@@ -19,11 +19,15 @@ from sqlglot import exp
 
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import NotComparedError, PolicyError, ReleaseError
-from sqlanon.expressions import all_of, col, named, same, star, table
-from sqlanon.ledger import earlier, joint_audit, source_change
+from sqlanon.ledger import earlier
 from sqlanon.ledger.earlier import _refuse_others, _search_policy, _too_fine, earlier_publications
-from sqlanon.ledger.extend import _CLASS_FIGURES, _OF_UNRELEASED, _PERSONS, _UNRELEASED
-from sqlanon.ledger.joint_audit import JointAudit, _parts_with_new_rows
+from sqlanon.ledger.growth import source_change
+from sqlanon.ledger.growth.extend import _CLASS_FIGURES, _OF_UNRELEASED, _PERSONS, _UNRELEASED
+from sqlanon.ledger.growth.released_rows import rows_in_release
+from sqlanon.ledger.growth.source_change import _CLASSES, _OF_SAMPLES, can_mark_rows, count_changes
+from sqlanon.ledger.growth.source_change import _PERSONS as PERSONS_OF_CLASS
+from sqlanon.ledger.joint import audit as joint_audit
+from sqlanon.ledger.joint.audit import JointAudit, _parts_with_new_rows
 from sqlanon.ledger.records import (
     History,
     Publication,
@@ -32,11 +36,9 @@ from sqlanon.ledger.records import (
     publications_elsewhere,
     read_history,
 )
-from sqlanon.ledger.released_rows import rows_in_release
-from sqlanon.ledger.source_change import _CLASSES, _OF_SAMPLES, can_mark_rows, count_changes
-from sqlanon.ledger.source_change import _PERSONS as PERSONS_OF_CLASS
 from sqlanon.ledger.withdrawn_rows import _GONE
-from sqlanon.policy.names import EARLIER
+from sqlanon.support.expressions import all_of, col, named, same, star, table
+from sqlanon.support.names import EARLIER
 
 
 @pytest.fixture(scope="module")

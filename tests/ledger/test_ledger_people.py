@@ -14,9 +14,9 @@ from support import folder_again, kept
 
 import sqlanon
 from sqlanon.errors import AuditError
-from sqlanon.expressions import col
 from sqlanon.ledger.people_samples import text_of
 from sqlanon.release import publish as publishing
+from sqlanon.support.expressions import col
 
 pytestmark = pytest.mark.usefixtures("plain_macros")
 

@@ -12,8 +12,8 @@ from postgres_server import PASSWORD, VARIABLE, Server
 from test_ledger_people import IN_COMMON, TEXTS, in_csv, make_people, make_tables, policy_of, publish
 
 from sqlanon.errors import AuditError, SourceError
-from sqlanon.expressions import col
 from sqlanon.ledger.people_samples import PeopleOfSource, text_of
+from sqlanon.support.expressions import col
 
 pytest.importorskip("adbc_driver_postgresql.dbapi", reason="the extra postgres is not installed")
 pytestmark = pytest.mark.slow

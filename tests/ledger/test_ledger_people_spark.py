@@ -21,8 +21,8 @@ from test_ledger_people import (
 
 import sqlanon
 from sqlanon.errors import AuditError
-from sqlanon.expressions import col
 from sqlanon.ledger.people_samples import text_of
+from sqlanon.support.expressions import col
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark_cluster")]
 

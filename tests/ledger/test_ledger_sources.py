@@ -20,9 +20,9 @@ from support import folder_again, kept
 
 import sqlanon
 from sqlanon.errors import AuditError
-from sqlanon.expressions import table
 from sqlanon.ledger import source_match
 from sqlanon.ledger.source_match import LEAST_SHARE, more_than_chance, share_in_common
+from sqlanon.support.expressions import table
 
 pytestmark = pytest.mark.usefixtures("plain_macros")
 

@@ -15,10 +15,10 @@ from postgres_server import VARIABLE, Server
 from test_ledger_sources import make, policy, publish
 
 import sqlanon
-from sqlanon.engines.postgres import PostgresEngine
+from sqlanon.engines.postgres.engine import PostgresEngine
 from sqlanon.errors import AuditError
-from sqlanon.expressions import table
 from sqlanon.ledger import postgres_samples, source_samples
+from sqlanon.support.expressions import table
 
 pytest.importorskip("adbc_driver_postgresql.dbapi", reason="the extra postgres is not installed")
 pytestmark = pytest.mark.slow

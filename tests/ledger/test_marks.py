@@ -9,11 +9,11 @@ from typing import Any
 import duckdb
 import pytest
 
-from sqlanon.coding import Coded
 from sqlanon.engines.duckdb import DuckDBEngine
-from sqlanon.expressions import subquery, table
-from sqlanon.ledger.marks import EarlierAttribute, marked, marks, rows_there, unmarked
-from sqlanon.policy.names import EARLIER
+from sqlanon.ledger.growth.marks import EarlierAttribute, marked, marks, rows_there, unmarked
+from sqlanon.support.coding import Coded
+from sqlanon.support.expressions import subquery, table
+from sqlanon.support.names import EARLIER
 
 
 @pytest.mark.slow

@@ -23,13 +23,13 @@ import sqlanon
 from sqlanon.attacks import attack, matching
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import AuditError
-from sqlanon.expressions import table
-from sqlanon.ledger import overlap_flows, overlaps, pair_audit
-from sqlanon.ledger.joint_attacks import complementary_release
-from sqlanon.ledger.overlap_flows import OverlapFlows
-from sqlanon.ledger.overlaps import count_shared_rows
-from sqlanon.ledger.pair_audit import PairAudit
-from sqlanon.ledger.row_matching import LinkedAttribute, ReleaseLink
+from sqlanon.ledger.joint import overlap_flows, overlaps, pair_audit
+from sqlanon.ledger.joint.attacks import complementary_release
+from sqlanon.ledger.joint.overlap_flows import OverlapFlows
+from sqlanon.ledger.joint.overlaps import count_shared_rows
+from sqlanon.ledger.joint.pair_audit import PairAudit
+from sqlanon.ledger.joint.row_matching import LinkedAttribute, ReleaseLink
+from sqlanon.support.expressions import table
 
 
 def policy_of(

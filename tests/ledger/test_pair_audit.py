@@ -14,11 +14,11 @@ from oracle_attacks import Attribute, Row, Tree
 from test_attacks_linked import built, link, make
 
 from sqlanon.engines.duckdb import DuckDBEngine
-from sqlanon.expressions import table
-from sqlanon.ledger.class_unions import Union
-from sqlanon.ledger.joint_attacks import complementary_release, temporal
-from sqlanon.ledger.pair_audit import PairAudit
-from sqlanon.ledger.row_matching import LinkedAttribute, ReleaseLink
+from sqlanon.ledger.joint.attacks import complementary_release, temporal
+from sqlanon.ledger.joint.class_unions import Union
+from sqlanon.ledger.joint.pair_audit import PairAudit
+from sqlanon.ledger.joint.row_matching import LinkedAttribute, ReleaseLink
+from sqlanon.support.expressions import table
 
 TREES = [
     Tree([("0", "a", "*"), ("1", "a", "*"), ("2", "b", "*"), (None, None, "*")]),

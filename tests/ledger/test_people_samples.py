@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 
 import sqlanon
 from sqlanon.engines.duckdb import DuckDBEngine
-from sqlanon.expressions import table
 from sqlanon.ledger import people_samples
 from sqlanon.ledger.people_samples import PeopleOfSource
 from sqlanon.ledger.same_people import count_shared_people
 from sqlanon.sources.bound import Source
 from sqlanon.sources.persons import FEWEST_PERSONS
+from sqlanon.support.expressions import table
 
 Row = tuple[int | None, int | None, str | None]
 

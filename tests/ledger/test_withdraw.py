@@ -14,7 +14,7 @@ from test_source_change import CHANGE_A_VALUE, CREATE, DELETE_A_VISIT, GROW, POL
 
 import sqlanon
 from sqlanon.errors import AuditError, PolicyError, ReleaseError
-from sqlanon.release.targets.file import FileTarget
+from sqlanon.release.targets.file.target import FileTarget
 
 
 @pytest.fixture(scope="module")

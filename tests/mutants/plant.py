@@ -1,7 +1,7 @@
 """Mutation testing: plant small faults one by one, and list those that no test notices.
 
     python tests/mutants/plant.py --since main --sample 20                  on the lines that differ from a commit
-    python tests/mutants/plant.py --file sqlanon/recode/local/cells.py      in a file
+    python tests/mutants/plant.py --file sqlanon/strategies/local/cells.py      in a file
     python tests/mutants/plant.py --anywhere 20                             in the whole package, at random
     python tests/mutants/plant.py --list tests/mutants/first.toml           those of a list
 

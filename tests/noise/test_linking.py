@@ -7,9 +7,9 @@ import math
 import duckdb
 import pytest
 
-from sqlanon.expressions import table
 from sqlanon.noise.linking import links, near, near_in_all, pairs, risk
 from sqlanon.noise.statements import NoisyColumn
+from sqlanon.support.expressions import table
 
 ROWS = [(0, 0, 5), (1, 10, 10), (2, 20, 14)]
 """Record, original, and with noise: between two originals; unchanged; nearer to another."""

@@ -32,8 +32,8 @@ from test_leaks import plain
 from test_release import manifest_text
 
 import sqlanon
-import sqlanon.release.targets.file as publishing
-from sqlanon.release.verify import verify_file
+import sqlanon.release.targets.file.target as publishing
+from sqlanon.audit.verify import verify_file
 
 pytestmark = pytest.mark.usefixtures("plain_macros")
 

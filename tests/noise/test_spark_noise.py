@@ -29,19 +29,19 @@ from spark_cluster import Cluster, needs_spark
 from sqlglot import exp, parse_one
 
 import sqlanon
+from sqlanon.audit import noise as nc
+from sqlanon.audit.values import different_rows
 from sqlanon.engines.duckdb import DuckDBEngine
-from sqlanon.engines.egress_guard import is_counted
-from sqlanon.engines.federated import FederatedEngine
-from sqlanon.engines.spark import SparkEngine
-from sqlanon.engines.spark_session import sent
+from sqlanon.engines.federation import FederatedEngine
+from sqlanon.engines.postgres.egress_guard import is_counted
+from sqlanon.engines.spark.engine import SparkEngine
+from sqlanon.engines.spark.session import sent
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import SourceError
-from sqlanon.expressions import name_of, of_rows, table
 from sqlanon.noise.laplace import drawing
 from sqlanon.noise.statements import STEPS
-from sqlanon.release import noise_check as nc
 from sqlanon.release.publish import NOT_COMPARED
-from sqlanon.release.values import different_rows
+from sqlanon.support.expressions import name_of, of_rows, table
 
 FALSE_ALARM = 1e-6
 """Of each test that may fail by chance."""

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import sqlanon
-from sqlanon.policy.databases import (
+from sqlanon.places.databases import (
     attachment_of,
     database_in,
     is_attached,

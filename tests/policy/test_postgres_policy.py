@@ -12,9 +12,9 @@ from conftest import make_policy
 import sqlanon
 from sqlanon.engines.dialects import postgres as pg
 from sqlanon.errors import MissingLibraryError
-from sqlanon.expressions import col, same, select, table
 from sqlanon.policy import address_of, server_of, shown_place
-from sqlanon.release.target import place_of
+from sqlanon.release.targets.base import place_of
+from sqlanon.support.expressions import col, same, select, table
 
 HERE = "postgresql://holder@db.example/hospital"
 ZIP = {"zip": "suppress"}

@@ -22,7 +22,7 @@ from test_search_properties import arrow_table, policy
 import sqlanon
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.pipeline import prepare
-from sqlanon.recode.local.task import LocalTask, local_task
+from sqlanon.strategies.local.task import LocalTask, local_task
 
 Read = tuple[str | None, ...]
 Nodes = tuple[int, ...]

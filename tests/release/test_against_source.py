@@ -15,18 +15,18 @@ import duckdb
 import pytest
 
 from sqlanon.against_source import _persons, _same_rows, _suppressed, _within_limit, check_losses, explain_failure
+from sqlanon.audit.check import Check
+from sqlanon.audit.decoys import CATALOG_CHECK
+from sqlanon.audit.label_levels import _CONTRADICTED, _MASKED, _REPEATED, _STRANGE, _WITHIN
+from sqlanon.audit.values import different_rows
+from sqlanon.audit.verify import Verification
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import BrokenReleaseError
-from sqlanon.expressions import col, star, table
 from sqlanon.frequency.suppression_limit import SuppressionLimit
 from sqlanon.hierarchies.bounds import bounds
-from sqlanon.release.check import Check
-from sqlanon.release.decoy_check import CATALOG_CHECK
-from sqlanon.release.label_levels_check import _CONTRADICTED, _MASKED, _REPEATED, _STRANGE, _WITHIN
 from sqlanon.release.metadata import suppressed_by
 from sqlanon.release.source_change import SourceChange
-from sqlanon.release.values import different_rows
-from sqlanon.release.verify import Verification
+from sqlanon.support.expressions import col, star, table
 
 SAME = SourceChange(datetime(2026, 1, 2), 100, 100, withdrawn_persons=0, missing_rows=0)
 

@@ -14,12 +14,12 @@ from conftest import make_policy
 
 import sqlanon
 from sqlanon.against_source import _of_figures
-from sqlanon.expressions import table
+from sqlanon.audit.verify import _score
 from sqlanon.policy import ReleaseSection
 from sqlanon.release.draft import ReleaseDraft
 from sqlanon.release.manifest import Facts, Manifest
 from sqlanon.release.metadata import quality
-from sqlanon.release.verify import _score
+from sqlanon.support.expressions import table
 
 
 @contextmanager

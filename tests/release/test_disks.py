@@ -16,10 +16,10 @@ from conftest import share
 from test_killed import asked, file_release, make, policy
 
 import sqlanon
+from sqlanon.audit.verify import verify_file
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.limits import Limits
 from sqlanon.errors import DiskError
-from sqlanon.release.verify import verify_file
 
 MB = 1_000_000
 SIZE = 24 * MB

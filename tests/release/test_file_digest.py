@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from sqlanon.engines.duckdb import DuckDBEngine
-from sqlanon.expressions import table
-from sqlanon.release.targets.file_digest import approximate_counts, digest_by_value, hashed_by_value, repeats
+from sqlanon.release.targets.file.digest import approximate_counts, digest_by_value, hashed_by_value, repeats
 from sqlanon.requirements.macros import digest_of
-from sqlanon.resources import sql_text
+from sqlanon.support.expressions import table
+from sqlanon.support.resources import sql_text
 
 NAMES = ("x", 'a"b', "select", "STRUCT(a")
 

@@ -14,11 +14,11 @@ from conftest import compacted, some
 from support import cli, failed
 
 import sqlanon
-from sqlanon.expressions import star, table
-from sqlanon.release.decoy_check import minus, strangers, surplus
-from sqlanon.release.values import different_rows
-from sqlanon.release.verify import verify_file
-from sqlanon.resources import PLAIN, macros
+from sqlanon.audit.decoys import minus, strangers, surplus
+from sqlanon.audit.values import different_rows
+from sqlanon.audit.verify import verify_file
+from sqlanon.support.expressions import star, table
+from sqlanon.support.resources import PLAIN, macros
 
 ROWS = """
     SELECT 20 + i % 20 AS age, ['north', 'south'][1 + i % 2] AS region, ['flu', 'gout', 'asthma'][1 + i % 3] AS illness,

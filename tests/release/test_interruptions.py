@@ -26,9 +26,9 @@ from support import opened_catalog
 import sqlanon
 import sqlanon.pipeline
 import sqlanon.recode.stage
-import sqlanon.release.targets.file as publishing
-from sqlanon.release.verify import verify_file
-from sqlanon.workdir import SPILL_PREFIX, private_directory, remove_dead
+import sqlanon.release.targets.file.target as publishing
+from sqlanon.audit.verify import verify_file
+from sqlanon.support.workdir import SPILL_PREFIX, private_directory, remove_dead
 
 pytestmark = pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs SIGKILL")
 
@@ -159,7 +159,7 @@ sys.argv = ["sqlanon", "anonymize", sys.argv[4]]
 from sqlanon.cli import main
 main()
 """
-PUBLISH, PIPELINE = "sqlanon.release.targets.file", "sqlanon.pipeline"
+PUBLISH, PIPELINE = "sqlanon.release.targets.file.target", "sqlanon.pipeline"
 # Where it dies, whether it leaves its directory for spilling, and the one for staging. The ledger is written to before
 # the release is swapped in, and commits after it.
 STAGES = [
@@ -579,7 +579,7 @@ def test_directories_side_by_side_live_as_long_as_their_runs(parent: Path) -> No
 MAKE_AND_DIE = """
 import os, sys
 from pathlib import Path
-from sqlanon.workdir import private_directory
+from sqlanon.support.workdir import private_directory
 with private_directory(Path(sys.argv[1]), sys.argv[2]) as directory:
     (directory / "value").write_text("private")
     os._exit(1)
@@ -620,7 +620,7 @@ def test_an_empty_directory_of_a_run_that_was_killed_at_once_is_removed(parent: 
 DIE_AFTER = """
 import importlib, os, signal, sys
 from pathlib import Path
-from sqlanon.workdir import private_directory
+from sqlanon.support.workdir import private_directory
 
 owner, name = importlib.import_module(sys.argv[3]), sys.argv[4]
 real = getattr(owner, name)
@@ -700,7 +700,7 @@ def test_a_directory_that_is_being_made_is_not_taken_for_a_dead_one(
 @pytest.mark.thorough
 def test_many_directories_at_once(parent: Path) -> None:
     making = (
-        "import sys; from pathlib import Path; from sqlanon.workdir import private_directory\n"
+        "import sys; from pathlib import Path; from sqlanon.support.workdir import private_directory\n"
         "for i in range(300):\n"
         "    with private_directory(Path(sys.argv[1]), sys.argv[2]) as directory:\n"
         "        (directory / 'value').write_text('private')\n"

@@ -26,11 +26,11 @@ from test_ledger import FINE_RACE, FINE_ZIP, hospital
 from test_ledger import policy as of_hospital
 
 import sqlanon
-import sqlanon.release.targets.file as publishing
+import sqlanon.release.targets.file.target as publishing
 from sqlanon.ledger import Publication, publications, recording
-from sqlanon.release.target import Reach, place_of
-from sqlanon.release.targets.postgres_reader import PostgresPlace
-from sqlanon.workdir import BusyError, alone_at, mode_of_new_files, private_files
+from sqlanon.release.targets.base import Reach, place_of
+from sqlanon.release.targets.postgres.reader import PostgresPlace
+from sqlanon.support.workdir import BusyError, alone_at, mode_of_new_files, private_files
 
 __all__ = ["hospital"]
 

@@ -12,7 +12,7 @@ from oracle_labels import may_be
 from support import change, failed_alone, fetch
 
 import sqlanon
-from sqlanon.release.verify import verify_file
+from sqlanon.audit.verify import verify_file
 
 ROWS = """
     CREATE TABLE t AS

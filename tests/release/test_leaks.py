@@ -20,7 +20,7 @@ from sqlglot import exp
 from support import cli
 
 import sqlanon
-import sqlanon.release.targets.file as publishing
+import sqlanon.release.targets.file.target as publishing
 
 ROWS = 400
 ODD = 5

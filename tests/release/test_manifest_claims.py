@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from sqlanon.release.check import decoy_checks
-from sqlanon.release.class_sizes import ClassSizes
+from sqlanon.audit.check import decoy_checks
+from sqlanon.audit.verify import _consistent
+from sqlanon.disclosure.class_sizes import ClassSizes
 from sqlanon.release.manifest import Manifest, ReleasedColumn, strange_fields
 from sqlanon.release.metadata import labelled, may_be_shown
 from sqlanon.release.publish import against_the_run
 from sqlanon.release.score import follows, released_score
-from sqlanon.release.verify import _consistent
 
 POLICY: dict[str, Any] = {
     "attributes": {

@@ -15,9 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import sqlanon
+from sqlanon.disclosure.narrowing import measure_narrowing, pinned_groups, values_by_chance
 from sqlanon.errors import AuditError
-from sqlanon.expressions import col, table
-from sqlanon.release.narrowing import measure_narrowing, pinned_groups, values_by_chance
+from sqlanon.support.expressions import col, table
 
 pytestmark = pytest.mark.usefixtures("plain_macros")
 

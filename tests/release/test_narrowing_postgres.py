@@ -12,8 +12,8 @@ from sqlglot import exp
 from test_narrowing import PEOPLE, ROLES
 
 import sqlanon
+from sqlanon.disclosure import dependencies as narrowing
 from sqlanon.errors import AuditError, SourceError
-from sqlanon.release import dependencies as narrowing
 
 pytestmark = pytest.mark.slow
 

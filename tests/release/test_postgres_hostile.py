@@ -17,11 +17,11 @@ from postgres_server import VARIABLE, Server
 import sqlanon
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.limits import NO_LIMITS
-from sqlanon.expressions import text
 from sqlanon.release.manifest import Manifest
 from sqlanon.release.metadata import comments_on
-from sqlanon.release.target import place_of
-from sqlanon.release.targets.postgres_reader import PostgresPlace, PostgresRelease
+from sqlanon.release.targets.base import place_of
+from sqlanon.release.targets.postgres.reader import PostgresPlace, PostgresRelease
+from sqlanon.support.expressions import text
 
 dbapi: Any = pytest.importorskip("adbc_driver_postgresql.dbapi", reason="the extra postgres is not installed")
 

@@ -13,8 +13,8 @@ from postgres_server import VARIABLE, Server
 from support import quoted
 
 import sqlanon
-from sqlanon.release.target import place_of
-from sqlanon.release.targets.postgres_checks import index_name
+from sqlanon.release.targets.base import place_of
+from sqlanon.release.targets.postgres.checks import index_name
 
 dbapi: Any = pytest.importorskip("adbc_driver_postgresql.dbapi", reason="the extra postgres is not installed")
 

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from support import change, failed_alone, fetch, folder_again, kept
 
 import sqlanon
+from sqlanon.audit.verify import verify_file
 from sqlanon.demo.hospital import make_hospital
-from sqlanon.release.verify import verify_file
 
 pytestmark = pytest.mark.usefixtures("plain_macros")
 

@@ -23,11 +23,11 @@ from conftest import make_policy, some
 from support import change, failed_alone, fetch
 
 import sqlanon
-import sqlanon.release.targets.file as publishing
+import sqlanon.release.targets.file.target as publishing
+from sqlanon.audit.verify import verify_file
 from sqlanon.errors import AuditError, BrokenReleaseError, ReleaseError
 from sqlanon.release.label_levels import LEVELS
-from sqlanon.release.verify import verify_file
-from sqlanon.resources import sql_text
+from sqlanon.support.resources import sql_text
 
 ROWS = 600
 CITIES = {"Uplands": ["Hilltown-q7", "Stonebridge-q7"], "Lowlands": ["Fenmarsh-q7", "Delta Port-q7"]}
@@ -567,7 +567,7 @@ def test_a_release_verifies_in_every_time_zone(zone: str, tmp_path: Path) -> Non
         policy = make_policy({"ward": "suppress", "seen": "insensitive", "nested": "insensitive"})
         with sqlanon.connect(connection) as db:
             release = db.anonymize(policy).publish(tmp_path / "r.duckdb")
-    check = "import sys; from pathlib import Path; from sqlanon.release.verify import verify_file; "
+    check = "import sys; from pathlib import Path; from sqlanon.audit.verify import verify_file; "
     check += "found = verify_file(Path(sys.argv[1])); print(found.failures); sys.exit(not found.verified)"
     done = subprocess.run(
         [sys.executable, "-c", check, release.path],

@@ -19,9 +19,9 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 import sqlanon
-from sqlanon.expressions import table
-from sqlanon.ledger.release_links import NO_TREES, ComparedRelease, Tree, Trees, link
+from sqlanon.ledger.joint.release_links import NO_TREES, ComparedRelease, Tree, Trees, link
 from sqlanon.policy import SearchSection
+from sqlanon.support.expressions import table
 
 Row = tuple[int | None, str | None, str]
 

@@ -20,12 +20,9 @@ from support import cli
 
 import sqlanon
 from sqlanon.attacks import attack
-from sqlanon.engines.duckdb import DuckDBEngine
-from sqlanon.expressions import col, table
-from sqlanon.release.disclosure import background_knowledge, homogeneity, homogeneous_rows, skewness
-from sqlanon.release.manifest import Manifest, ReleasedColumn
-from sqlanon.release.published import Release
-from sqlanon.release.residual_risk import (
+from sqlanon.audit.verify import SUBJECT, open_release
+from sqlanon.disclosure.disclosure import background_knowledge, homogeneity, homogeneous_rows, skewness
+from sqlanon.disclosure.residual_risk import (
     _CLASSES,
     BACKGROUND_KNOWLEDGE,
     HOMOGENEITY,
@@ -47,7 +44,10 @@ from sqlanon.release.residual_risk import (
     serious_from,
     worst_of,
 )
-from sqlanon.release.verify import SUBJECT, open_release
+from sqlanon.engines.duckdb import DuckDBEngine
+from sqlanon.release.manifest import Manifest, ReleasedColumn
+from sqlanon.release.published import Release
+from sqlanon.support.expressions import col, table
 
 NAME = 'ill"ness\nrelease: forged'
 # Wards 0 to 5 have one illness each, 6 to 11 two, the others four; a note is one person's; sign has two values.

@@ -10,10 +10,10 @@ import duckdb
 import pytest
 
 from sqlanon.engines.duckdb import DuckDBEngine
-from sqlanon.engines.spark import SparkEngine
-from sqlanon.expressions import table
+from sqlanon.engines.spark.engine import SparkEngine
 from sqlanon.release.rows_hash import hash_buckets, hash_rows
-from sqlanon.release.targets.spark_digest import hashed_buckets
+from sqlanon.release.targets.spark.digest import hashed_buckets
+from sqlanon.support.expressions import table
 
 ROWS = [("a", "b", 1), ("b", None, 2), (None, "", 3)]
 OTHERS: dict[str, list[tuple[Any, ...]]] = {

@@ -16,9 +16,9 @@ from support import failed
 from test_spark_release import ATTRIBUTES, names_in, patients, place, policy_of, publish, shown
 
 import sqlanon
-from sqlanon.engines.spark import SparkEngine
+from sqlanon.engines.spark.engine import SparkEngine
 from sqlanon.errors import SqlanonError
-from sqlanon.release.target import place_of
+from sqlanon.release.targets.base import place_of
 
 __all__ = ["place"]
 

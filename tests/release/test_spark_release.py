@@ -34,17 +34,17 @@ from test_killed import killed_at
 from test_readme import SPARK, blocks
 
 import sqlanon
-from sqlanon.engines.spark import SparkEngine
-from sqlanon.engines.spark_session import java_home
-from sqlanon.expressions import col, select, star, subquery, table
+from sqlanon.engines.spark.engine import SparkEngine
+from sqlanon.engines.spark.session import java_home
 from sqlanon.ledger import publications, recording
-from sqlanon.release.target import Reach, place_of
-from sqlanon.release.targets import spark_rows
-from sqlanon.release.targets.spark_digest import TextsOnce, digest_there, digestible
-from sqlanon.release.targets.spark_reader import Described, SparkPlace, checks_of, names_there
-from sqlanon.release.targets.spark_statements import filled
+from sqlanon.release.targets.base import Reach, place_of
+from sqlanon.release.targets.spark import rows as spark_rows
+from sqlanon.release.targets.spark.digest import TextsOnce, digest_there, digestible
+from sqlanon.release.targets.spark.reader import Described, SparkPlace, checks_of, names_there
+from sqlanon.release.targets.spark.statements import filled
 from sqlanon.requirements.macros import digest_of
-from sqlanon.resources import PLAIN, macros
+from sqlanon.support.expressions import col, select, star, subquery, table
+from sqlanon.support.resources import PLAIN, macros
 
 pyspark = pytest.importorskip("pyspark", reason="the extra spark is not installed")
 
@@ -672,7 +672,7 @@ def test_rows_that_are_not_those_of_the_search(place: Any, monkeypatch: pytest.M
     patients(place)
     publish(place)
     before, names = shown(place), names_in(place)
-    monkeypatch.setattr("sqlanon.release.targets.spark_statements.filled", _losing(filled))
+    monkeypatch.setattr("sqlanon.release.targets.spark.statements.filled", _losing(filled))
     with pytest.raises(sqlanon.AuditError, match=r"rows are in the release \(expected: 600\)"):
         publish(place)
     monkeypatch.undo()

@@ -17,18 +17,18 @@ from test_ledger import FINE_RACE, FINE_ZIP, hospital
 from test_ledger import policy as of_hospital
 
 import sqlanon
+from sqlanon.audit.verify import verify_release
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import AuditError
-from sqlanon.release import target as seam
 from sqlanon.release.manifest import Facts, Manifest
 from sqlanon.release.reader import SUBJECT, Once, OpenRelease
-from sqlanon.release.target import Draft, Reach, ReleaseTarget, Staged, TargetKind, Verification
-from sqlanon.release.targets.file import FileTarget, StagedFile
-from sqlanon.release.targets.postgres import PostgresTarget, StagedPostgres
-from sqlanon.release.targets.spark import SparkTarget, StagedSpark
-from sqlanon.release.verify import verify_release
+from sqlanon.release.targets import base as seam
+from sqlanon.release.targets.base import Draft, Reach, ReleaseTarget, Staged, TargetKind, Verification
+from sqlanon.release.targets.file.target import FileTarget, StagedFile
+from sqlanon.release.targets.postgres.target import PostgresTarget, StagedPostgres
+from sqlanon.release.targets.spark.target import SparkTarget, StagedSpark
 from sqlanon.requirements.macros import digest_of, k_anonymity_of
-from sqlanon.resources import PLAIN, macros
+from sqlanon.support.resources import PLAIN, macros
 
 __all__ = ["hospital"]
 

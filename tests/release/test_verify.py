@@ -12,7 +12,7 @@ from conftest import compacted, make_policy
 from support import change, failed, fetch, small_hospital
 
 import sqlanon
-from sqlanon.release.verify import verify_file
+from sqlanon.audit.verify import verify_file
 
 FIGURES = """
     UPDATE sqlanon.manifest SET

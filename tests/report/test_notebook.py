@@ -13,7 +13,7 @@ import pytest
 from conftest import make_policy
 
 import sqlanon
-from sqlanon.release.check import Check
+from sqlanon.audit.check import Check
 
 HOSTILE = "<script>alert('x')</script>"
 COLUMN = f"zip {HOSTILE} \"&'"

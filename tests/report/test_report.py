@@ -27,16 +27,16 @@ from test_leaks import ATTRIBUTES, ODD, ROWS, SOURCE, needles
 import sqlanon
 import sqlanon.report.page as paging
 from sqlanon.demo.hospital import make_hospital
+from sqlanon.disclosure.class_sizes import ClassSizes, class_sizes
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import BrokenReleaseError, MissingLibraryError, PolicyError, ReleaseError
-from sqlanon.expressions import table
-from sqlanon.markup import harmless
 from sqlanon.measures import MEASURES
-from sqlanon.release.class_sizes import ClassSizes, class_sizes
-from sqlanon.release.targets.postgres_reader import PostgresPlace, PostgresRelease
+from sqlanon.release.targets.postgres.reader import PostgresPlace, PostgresRelease
 from sqlanon.report import facts, facts_of_release, sections
 from sqlanon.report.distributions import BARS, NO_VALUE, distribution
 from sqlanon.report.page import page
+from sqlanon.support.expressions import table
+from sqlanon.support.markup import harmless
 
 BUNDLE = "window.vegaEmbed = () => null;"
 

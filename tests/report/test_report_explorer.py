@@ -15,9 +15,9 @@ from conftest import make_policy
 
 import sqlanon
 from sqlanon.errors import InfeasibleError
-from sqlanon.markup import escaped
 from sqlanon.report.explorer import NODES, _entry, controls, explorer, size_in_words
 from sqlanon.report.utility import loss_by_column
+from sqlanon.support.markup import escaped
 
 TABLE = """
     CREATE TABLE people AS

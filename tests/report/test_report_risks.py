@@ -16,10 +16,10 @@ from conftest import make_policy
 
 import sqlanon
 import sqlanon.report.page as paging
+from sqlanon.audit.check import Check
+from sqlanon.disclosure.class_sizes import ClassSizes
+from sqlanon.disclosure.residual_risk import ResidualRisk, by_severity
 from sqlanon.policy import AboutSection
-from sqlanon.release.check import Check
-from sqlanon.release.class_sizes import ClassSizes
-from sqlanon.release.residual_risk import ResidualRisk, by_severity
 from sqlanon.report.facts import ReportFacts
 from sqlanon.report.page import page
 from sqlanon.report.risks import uniques_in_source

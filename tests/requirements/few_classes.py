@@ -9,11 +9,11 @@ from typing import Annotated, ClassVar
 from pydantic import Field
 from sqlglot import exp
 
-from sqlanon.expressions import template
-from sqlanon.fields import Whole
 from sqlanon.requirements.audit import Audited, Check
 from sqlanon.requirements.base import Entry, KeptClasses, Requirement, TableCondition
 from sqlanon.requirements.plain_sql import Released, sizes
+from sqlanon.support.expressions import template
+from sqlanon.support.fields import Whole
 
 TOO_MANY = template("SELECT count(*) AS figure FROM :classes HAVING count(*) > :limit")
 

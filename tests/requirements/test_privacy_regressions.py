@@ -11,7 +11,7 @@ import pytest
 from conftest import make_policy, some
 
 import sqlanon
-from sqlanon.release.verify import verify_file
+from sqlanon.audit.verify import verify_file
 
 
 def anonymized(rows: str, columns: str, attributes: dict[str, Any], privacy: dict[str, Any], **sections: Any) -> Any:

@@ -21,10 +21,10 @@ from support import ROOT, change, cli, insert
 
 import sqlanon
 from sqlanon import AuditError, InfeasibleError, PolicyError
-from sqlanon.expressions import table
-from sqlanon.release.verify import verify_file
+from sqlanon.audit.verify import verify_file
 from sqlanon.requirements import kinds, register, unregister
 from sqlanon.requirements.plain_sql import Released
+from sqlanon.support.expressions import table
 
 Others = recipe("others").Others
 

@@ -10,14 +10,14 @@ import pytest
 from support import change
 
 import sqlanon
+from sqlanon.audit.verify import verify_file
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.policy import PrivacySection
-from sqlanon.release.verify import verify_file
 from sqlanon.requirements import promised_k
 from sqlanon.requirements.audit import Audited, Private
 from sqlanon.requirements.k_map import KMap
 from sqlanon.requirements.l_diversity import LDiversity
-from sqlanon.resources import CHECKS, macros
+from sqlanon.support.resources import CHECKS, macros
 
 
 @pytest.mark.slow

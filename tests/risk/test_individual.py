@@ -16,8 +16,8 @@ import pytest
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import SourceError
-from sqlanon.expressions import table
 from sqlanon.risk.individual import _classes, _members, individual_risk, risk_of_rows, threshold_text
+from sqlanon.support.expressions import table
 
 Row = tuple[Any, ...]
 ZIP, SEX, WHO, HOME, WEIGHT = range(5)

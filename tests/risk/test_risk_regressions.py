@@ -20,8 +20,8 @@ import sqlanon
 from sqlanon.attacks.findings import Attacks
 from sqlanon.cli.printing import print_attackers, print_attacks, print_suda
 from sqlanon.errors import PolicyError, SourceError
-from sqlanon.resources import macros, sql_text
 from sqlanon.risk import Risk
+from sqlanon.support.resources import macros, sql_text
 
 QUASI = {"ward": "suppress"}
 

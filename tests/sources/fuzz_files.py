@@ -28,9 +28,9 @@ import duckdb
 
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import SqlanonError
-from sqlanon.expressions import drop_table, table
 from sqlanon.sources import csv
 from sqlanon.sources.bind import source_errors
+from sqlanon.support.expressions import drop_table, table
 
 DELIMITERS = ",;\t|"
 TABLE = table("copy")

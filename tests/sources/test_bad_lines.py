@@ -19,11 +19,11 @@ from support import cli
 import sqlanon
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import SourceError
-from sqlanon.expressions import table
 from sqlanon.policy.sections import CsvSection
 from sqlanon.sources import csv
 from sqlanon.sources.bad_lines import DroppedLines, UnclearLinesError, copy_good_lines
 from sqlanon.sources.csv_lines import Layout
+from sqlanon.support.expressions import table
 
 HEADER = "age,sex,illness\n"
 ROWS = "21,m,asthma\n53,w,flu\n" * 20

@@ -13,8 +13,8 @@ from conftest import DUCKDB_1, connection_of, make_policy, some
 import sqlanon
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import SourceError
-from sqlanon.expressions import table
 from sqlanon.sources import csv
+from sqlanon.support.expressions import table
 
 
 def write(path: Path, content: str) -> str:

@@ -19,8 +19,8 @@ from test_sources import published
 import sqlanon
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import SourceError
-from sqlanon.expressions import table
 from sqlanon.sources import csv
+from sqlanon.support.expressions import table
 
 COLUMNS = ("name", "age", "diagnosis")
 Row = tuple[str, int, str]

@@ -16,10 +16,10 @@ from test_sources import published
 import sqlanon
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import PolicyError, SourceError
-from sqlanon.expressions import table
 from sqlanon.policy.sections import CsvSection
 from sqlanon.sources import csv
 from sqlanon.sources.csv_text import _without_footer, describe_bad_byte
+from sqlanon.support.expressions import table
 
 NAMES = "name,city\nMüller,Köln\nRené,Orléans\n"
 READ_NAMES = [("Müller", "Köln"), ("René", "Orléans")]

@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import SourceError
-from sqlanon.expressions import table
 from sqlanon.policy.sections import CsvSection
 from sqlanon.sources import csv
 from sqlanon.sources.bind import source_errors
+from sqlanon.support.expressions import table
 
 NAMES = ("person", "town", "illness", "note")
 UNICODE = "äßÉЖ東ソ王€😀"

@@ -14,8 +14,8 @@ from support import cli
 import sqlanon
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import SourceError
-from sqlanon.expressions import table
 from sqlanon.sources import csv
+from sqlanon.support.expressions import table
 
 HEADER = "age,sex,illness\n"
 ROWS = "21,m,asthma\n53,w,flu\n" * 20

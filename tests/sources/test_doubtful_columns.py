@@ -17,7 +17,7 @@ from test_typed_columns import bound_rows
 
 import sqlanon
 from sqlanon.errors import HierarchyError, SourceError
-from sqlanon.policy.toml import toml_value
+from sqlanon.support.toml import toml_value
 
 AGES = [str(20 + i % 60) for i in range(100)]
 

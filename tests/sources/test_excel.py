@@ -19,10 +19,10 @@ from workbooks import raw_workbook, workbook, write_workbook
 import sqlanon
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import HierarchyError, SourceError
-from sqlanon.expressions import table
 from sqlanon.policy import SourceSection
 from sqlanon.sources.bound import WorkNames
 from sqlanon.sources.files import bind_files
+from sqlanon.support.expressions import table
 
 DAY = datetime.date(2020, 1, 31)
 NOON = datetime.datetime(2020, 1, 31, 12, 0, 1)

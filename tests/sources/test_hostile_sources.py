@@ -15,7 +15,7 @@ from support import quoted
 from test_report import ALLOWED, read
 
 import sqlanon
-from sqlanon.terminal import hand_out
+from sqlanon.support.terminal import hand_out
 
 BITES = [
     "</script><img src=x onerror=alert(1)>",

@@ -15,10 +15,10 @@ from support import cli, fetch
 import sqlanon
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import SourceError
-from sqlanon.expressions import table
 from sqlanon.policy import SourceSection
 from sqlanon.sources.bound import WorkNames
 from sqlanon.sources.files import bind_files
+from sqlanon.support.expressions import table
 
 ROWS = [
     {

@@ -16,9 +16,9 @@ from support import insert
 
 import sqlanon
 from sqlanon.engines.base import Engine, RemoteEngine
-from sqlanon.engines.egress_guard import is_counted
-from sqlanon.expressions import name_of
+from sqlanon.engines.postgres.egress_guard import is_counted
 from sqlanon.sources import register_source
+from sqlanon.support.expressions import name_of
 
 WARDS = ("north", "south")
 ROWS = [

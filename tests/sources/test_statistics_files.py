@@ -23,12 +23,12 @@ from support import cli
 import sqlanon
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import MissingLibraryError
-from sqlanon.expressions import table
 from sqlanon.policy import SourceSection
 from sqlanon.sources import statistics_files
 from sqlanon.sources.bind import source_errors
 from sqlanon.sources.formats import file_kind
 from sqlanon.sources.statistics_files import ReadingChoices, UndecidedReadingError, copy_statistics_files
+from sqlanon.support.expressions import table
 
 FOLDER = Path(__file__).parent / "statistics_files"
 CODES = ReadingChoices(value_labels=False, user_missing="missing")

@@ -17,7 +17,7 @@ from support import insert, quoted
 
 import sqlanon
 from sqlanon.ledger.catalog import init_database
-from sqlanon.resources import sql_text
+from sqlanon.support.resources import sql_text
 
 # Names that the macros use themselves, and names that are patterns: each is the name of a column here.
 INTERNAL = ["qi", "rel", "class_size", "sqlanon class size", "k", "rows", "classes", "uniques", "line", "c", "digest"]

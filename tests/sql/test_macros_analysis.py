@@ -14,7 +14,7 @@ import pytest
 from conftest import examples
 from oracle_labels import may_be, members, must_be
 
-from sqlanon.resources import sql_text
+from sqlanon.support.resources import sql_text
 
 TEXT = sql_text("macros_analysis.sql")
 PIECES = ["a", " ", ",", "{", "}", '"', "\\", "NULL", "\n", "[", "]", "'", ", ", '" "', "ä", "\t", '\\"', "\x1f", "*"]

@@ -15,12 +15,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sqlanon.attacks.matching import composition, linkage, places
-from sqlanon.expressions import table
+from sqlanon.disclosure import disclosure
 from sqlanon.ledger.catalog import init_database
-from sqlanon.ledger.joint_attacks import complementary_release, temporal
-from sqlanon.ledger.row_matching import LinkedAttribute, ReleaseLink
-from sqlanon.release import disclosure
-from sqlanon.resources import sql_text
+from sqlanon.ledger.joint.attacks import complementary_release, temporal
+from sqlanon.ledger.joint.row_matching import LinkedAttribute, ReleaseLink
+from sqlanon.support.expressions import table
+from sqlanon.support.resources import sql_text
 
 Connection = duckdb.DuckDBPyConnection
 QUASI = ["class", 'Say "hi"']  # a name of the macros' own, and one with quotes

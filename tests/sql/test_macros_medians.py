@@ -9,7 +9,7 @@ import pytest
 from conftest import make_policy
 
 import sqlanon
-from sqlanon.release.verify import verify_file
+from sqlanon.audit.verify import verify_file
 
 READERS = {
     "share": "SELECT sqlanon.share(age, 20, 40) FROM patients",

@@ -23,7 +23,7 @@ from support import quoted
 from sqlanon.release.contents import PARSED_TYPE
 from sqlanon.requirements import kinds
 from sqlanon.requirements.macros import macro_of
-from sqlanon.resources import sql_file
+from sqlanon.support.resources import sql_file
 
 Connection: TypeAlias = duckdb.DuckDBPyConnection
 Row: TypeAlias = Mapping[str, Any]

@@ -11,7 +11,7 @@ from typing import Any
 import duckdb
 import pytest
 
-from sqlanon.resources import macros, sql_text
+from sqlanon.support.resources import macros, sql_text
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "reference" / "macros_spark.md"
 EXAMPLES = re.findall(r"^```sql\n(.*?)^```$", DOCS.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)

@@ -25,8 +25,8 @@ from sqlanon.errors import PolicyError, SourceError
 from sqlanon.ledger.catalog import init_database
 from sqlanon.policy import Policy
 from sqlanon.policy.models import parse_toml
-from sqlanon.policy.toml import toml_key
 from sqlanon.sources.column_kinds import KINDS, kind_by_name
+from sqlanon.support.toml import toml_key
 
 Row = tuple[Any, ...]
 NAMES = ('my "col"', "distinct", "subset", "q0", "Größe")

@@ -11,9 +11,9 @@ from support import cli
 
 import sqlanon
 from sqlanon.policy import Policy
-from sqlanon.resources import POLICY_SCHEMA
 from sqlanon.suggest.policy_text import Seen, policy_text
 from sqlanon.suggest.trials import Trial, chosen, why_chosen
+from sqlanon.support.resources import POLICY_SCHEMA
 
 
 @pytest.fixture

@@ -14,10 +14,10 @@ from conftest import make_policy
 
 import sqlanon
 from sqlanon.engines.statement_runner import StatementRunner
-from sqlanon.search.input import SearchInput
-from sqlanon.search.lattice import silent
-from sqlanon.search.result import SearchResult
-from sqlanon.search.stage import search
+from sqlanon.strategies.lattice.input import SearchInput
+from sqlanon.strategies.lattice.lattice import silent
+from sqlanon.strategies.lattice.result import SearchResult
+from sqlanon.strategies.stage import search
 from sqlanon.suggest.trials import CANDIDATES, Trial, try_strategies
 
 PEOPLE = """

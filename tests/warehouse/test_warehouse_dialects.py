@@ -15,7 +15,7 @@ import sqlanon
 from sqlanon.engines.dialects.translation import translated
 from sqlanon.engines.dialects.variables import without_variables
 from sqlanon.errors import UntranslatableError
-from sqlanon.expressions import cast, col
+from sqlanon.support.expressions import cast, col
 from sqlanon.warehouse import DIALECTS
 
 BACKTICKS = ("bigquery", "databricks", "spark")

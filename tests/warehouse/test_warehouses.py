@@ -28,9 +28,9 @@ from typer.testing import CliRunner
 
 import sqlanon
 from sqlanon.cli import app
-from sqlanon.expressions import table
 from sqlanon.requirements import requirements_in
 from sqlanon.requirements.plain_sql import Released
+from sqlanon.support.expressions import table
 from sqlanon.warehouse import DIALECTS
 
 slow = pytest.mark.slow

@@ -71,7 +71,7 @@ def kinds_of(nodes: Sequence[exp.Expr]) -> Kinds:
 def type_text(node: exp.Cast) -> str:
     """The type that a cast is to, in DuckDB's spelling.
 
-    >>> from sqlanon.expressions import cast, col
+    >>> from sqlanon.support.expressions import cast, col
     >>> type_text(cast(col("x"), "DECIMAL(8,2)"))
     'DECIMAL(8,2)'
     """

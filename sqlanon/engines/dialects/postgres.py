@@ -12,7 +12,7 @@ from sqlglot import exp, parse_one
 from sqlanon.engines.dialects.remote import RemoteDialect
 from sqlanon.engines.travel import travelling
 from sqlanon.engines.values import FLOATING, one_float, person_id
-from sqlanon.expressions import (
+from sqlanon.support.expressions import (
     aliased,
     anonymous,
     cast,
@@ -229,7 +229,7 @@ def names_without_schema(statement: str) -> list[tuple[int, int]]:
 def grouped(relation: exp.Expr, columns: Mapping[str, str], count: str) -> exp.Select:
     """The distinct combinations of columns, with how many rows have each: all that leaves PostgreSQL of a source.
 
-    >>> from sqlanon.expressions import table
+    >>> from sqlanon.support.expressions import table
     >>> grouped(table("patients"), {"zip": "VARCHAR"}, "n").sql("postgres")
     'SELECT "zip" AS "zip", "n" AS "n" FROM (SELECT "zip", COUNT(*) AS "n" FROM "patients" GROUP BY "zip") AS "rows"'
     """

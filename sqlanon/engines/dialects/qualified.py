@@ -15,7 +15,7 @@ from sqlglot import exp
 from sqlglot.dialects.duckdb import DuckDB
 from sqlglot.generators.duckdb import DuckDBGenerator
 
-from sqlanon.expressions import is_null, native_type, number
+from sqlanon.support.expressions import is_null, native_type, number
 
 _Statement = TypeVar("_Statement", bound=exp.Expr)
 

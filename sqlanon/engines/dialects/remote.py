@@ -12,8 +12,8 @@ from sqlglot import exp
 from sqlanon.engines import travel
 from sqlanon.engines.dialects.translation import translated
 from sqlanon.engines.values import person_id
-from sqlanon.expressions import aliased, cast, col, fragment, name_of, named, select, subquery, table, template
-from sqlanon.records import dataclass
+from sqlanon.support.expressions import aliased, cast, col, fragment, name_of, named, select, subquery, table, template
+from sqlanon.support.records import dataclass
 
 _SHADOW = template("SELECT :columns FROM range(1, 2) AS r(i) WHERE :refused")
 _REFUSAL = fragment("error('the rows of the source are elsewhere, and are not read here' || CAST(r.i AS VARCHAR))")

@@ -10,7 +10,7 @@ from sqlglot import exp
 from sqlanon.engines import travel
 from sqlanon.engines.dialects.remote import RemoteDialect
 from sqlanon.engines.values import one_float, person_id
-from sqlanon.expressions import anonymous, cast, col, fragment, text
+from sqlanon.support.expressions import anonymous, cast, col, fragment, text
 
 TEXT = "STRING"
 """Spark's type of text."""

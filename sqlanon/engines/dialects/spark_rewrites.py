@@ -12,7 +12,7 @@ from sqlglot import exp
 
 from sqlanon.engines.dialects.kinds import WHOLE, Kinds, ValueKind, type_text
 from sqlanon.errors import UntranslatableError
-from sqlanon.expressions import ANY_NUMBER, anonymous, fragment, ident, is_null, native_type, number, text
+from sqlanon.support.expressions import ANY_NUMBER, anonymous, fragment, ident, is_null, native_type, number, text
 
 _TYPES: Mapping[str, str] = {
     "TINYINT": "TINYINT",

@@ -84,7 +84,7 @@ def translated(query: exp.Expr, dialect: str) -> exp.Expr:
 
     Names of tables stay as they are.
 
-    >>> from sqlanon.expressions import col, number
+    >>> from sqlanon.support.expressions import col, number
     >>> half = exp.Div(this=col("rows"), expression=number(2))
     >>> translated(half, "spark").sql("spark")
     'CAST(`rows` AS DOUBLE) / CAST(2 AS DOUBLE)'

@@ -7,7 +7,7 @@ import re
 from sqlglot import exp
 
 from sqlanon.errors import UntranslatableError
-from sqlanon.expressions import text
+from sqlanon.support.expressions import text
 
 _VARIABLE = r"(?<=\$)(?=\{)"
 _JINJA = r"(?<=\{)(?=[{%#])"

@@ -14,8 +14,8 @@ from sqlglot import exp
 
 from sqlanon.engines.dialects.kinds import Kinds, type_text
 from sqlanon.errors import UntranslatableError
-from sqlanon.expressions import native_type
-from sqlanon.records import dataclass
+from sqlanon.support.expressions import native_type
+from sqlanon.support.records import dataclass
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,331 @@
+"""The statements that measure how far released columns narrow a quasi-identifier, and the judgement of their figures.
+
+Two persons with the same label share the ground value of a quasi-identifier with some probability. Among persons who
+also agree in another released column, independence predicts the same probability. Both are estimated without bias from
+the pairs of persons in groups of any size, and from samples. A column narrows by its excess over that prediction.
+
+The excess counts where others can know which values go together: if a value of the column is shared by several persons,
+or if the ground value determines the column, as a postcode determines the district. What two or three persons share by
+themselves, such as the income of a household, is in no reference table.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sqlglot import exp
+
+from sqlanon.support.expressions import col, fragment, ident, named, number, subquery, table, template
+
+_COUNTS = table("sqlanon narrowing")
+
+_COUNTED = template("""
+    SELECT :label AS label, :ground AS ground, :columns, :count::DOUBLE AS n
+    FROM :rows
+    GROUP BY :places
+""")
+_ROW_COUNT = fragment("count(*)")
+_PERSON_COUNT = fragment("count(DISTINCT :person)")
+
+# The persons of each ground value: a person with several rows has several values of a column, and counts once.
+_GROUNDS = template("SELECT label, ground, sum(n) AS n FROM :counts GROUP BY label, ground")
+_GROUNDS_OF_PERSONS = template("""
+    SELECT :label AS label, :ground AS ground, count(DISTINCT :person)::DOUBLE AS n
+    FROM :rows
+    GROUP BY :places
+""")
+
+_LABELS = template("""
+    SELECT
+        label,
+        sum(n) AS n,
+        count(*) AS ground_values,
+        sum(n * (n - 1)) / greatest(sum(n) * (sum(n) - 1), 1) AS alike,
+        sum(n * (n - 1) * (n - 2)) / greatest(sum(n) * (sum(n) - 1) * (sum(n) - 2), 1) AS three_alike
+    FROM :grounds AS v
+    GROUP BY label
+    HAVING count(*) > 1
+""")
+
+# The probability that two persons with the same ground value agree in the columns.
+_DETERMINED = template("""
+    SELECT coalesce(sum(n * agree) / sum(n), 0) AS determined
+    FROM (
+        SELECT sum(n) AS n, sum(n * (n - 1)) / (sum(n) * (sum(n) - 1)) AS agree
+        FROM :counts
+        GROUP BY label, ground
+        HAVING sum(n) > 1
+    ) AS d
+""")
+
+# The groups that count: of two persons or more, with values that are shared, or that the ground value determines.
+_GROUPS = template("""
+    SELECT g.*, l.n AS label_n, l.ground_values AS label_values, l.alike AS label_alike, l.three_alike
+    FROM (
+        SELECT
+            label,
+            :names,
+            sum(n) AS n,
+            count(*) AS ground_values,
+            sum(n * (n - 1)) / greatest(sum(n) * (sum(n) - 1), 1) AS alike,
+            sum(sum(n)) OVER (PARTITION BY :names) AS shared_by
+        FROM :counts
+        GROUP BY label, :names
+    ) AS g
+    JOIN :labels AS l ON g.label IS NOT DISTINCT FROM l.label
+    WHERE g.n > 1 AND (g.shared_by >= :shared OR (:determined) >= :copied)
+""")
+
+# By independence, the pairs that share a value vary by `spread` times a figure of the label, and with the rows that are
+# in no group by another. A person whose rows are in several groups counts once: the sums of groups are scaled to the
+# persons of the label.
+_NARROWING = template("""
+    SELECT
+        coalesce(sum(s.n), 0)::BIGINT AS rows,
+        coalesce((SELECT sum(n) FROM :grounds AS v), 0)::BIGINT AS all_rows,
+        (sum(s.n * s.label_values) / sum(s.n))::DOUBLE AS before,
+        (sum(s.scale * s.values_left) / sum(s.n))::DOUBLE AS after,
+        (sum(s.n * s.label_alike) / sum(s.n))::DOUBLE AS alike_before,
+        (sum(s.scale * s.alike) / sum(s.n))::DOUBLE AS alike_after,
+        sum(
+            s.scale * s.spread
+                * greatest(s.label_alike + s.label_alike * s.label_alike - 2 * s.three_alike, 0)
+            + s.n * (1 - s.n / s.label_n) * greatest(s.three_alike - s.label_alike * s.label_alike, 0)
+        )::DOUBLE AS variance,
+        coalesce(sum(least(coalesce(s.pinned, 0), s.n)), 0)::BIGINT AS pinned
+    FROM (
+        SELECT
+            label,
+            label_n,
+            label_values,
+            label_alike,
+            three_alike,
+            least(sum(n), label_n) AS n,
+            least(sum(n), label_n) / sum(n) AS scale,
+            sum(n * ground_values) AS values_left,
+            sum(n * alike) AS alike,
+            sum(n / (2 * (n - 1))) AS spread,
+            sum(n) FILTER (
+                WHERE ground_values = 1 AND label_alike < :common
+                    AND n / 2 * ln(greatest(label_alike, 1e-300)) < ln(:by_chance)
+            ) AS pinned
+        FROM :groups AS g
+        GROUP BY label, label_n, label_values, label_alike, three_alike
+    ) AS s
+""")
+
+# Of n persons drawn from the N of a label, none has a value of m persons with about the probability
+# (1 - a / (N - (b - 1) / 2)) ^ b; a is the greater of n and m, b the lesser one.
+_BY_CHANCE = template("""
+    SELECT (sum(s.rows * s.expected) / sum(s.rows))::DOUBLE AS expected
+    FROM (
+        SELECT
+            g.rows,
+            sum(v.ground_values * (1 - power(
+                greatest(1 - greatest(g.n, v.n) / greatest(g.label_n - (least(g.n, v.n) - 1) / 2, 1), 0),
+                least(g.n, v.n)
+            ))) AS expected
+        FROM (SELECT label, label_n, n, sum(n) AS rows FROM :groups AS g GROUP BY label, label_n, n) AS g
+        JOIN (SELECT label, n, count(*) AS ground_values FROM :grounds AS v GROUP BY label, n) AS v
+            ON g.label IS NOT DISTINCT FROM v.label
+        GROUP BY g.label, g.n, g.rows
+    ) AS s
+""")
+
+_PINNED = template("""
+    SELECT g.label AS v0, g.c0 AS v1, g.n::BIGINT AS n
+    FROM (
+        SELECT label, c0, sum(n) AS n FROM :counts GROUP BY label, c0 HAVING count(*) = 1 AND sum(n) > 1
+    ) AS g
+    JOIN :labels AS l ON g.label IS NOT DISTINCT FROM l.label
+    WHERE g.n / 2 * ln(greatest(l.alike, 1e-300)) < ln(:by_chance)
+""")
+
+_SMALLEST = template("""
+    SELECT coalesce(min(n), 0)::BIGINT AS smallest
+    FROM (SELECT :count AS n FROM :rows GROUP BY :keys) AS c
+""")
+
+_VALUES_LEFT = template("""
+    SELECT :columns, count(DISTINCT :ground) AS values_left, count(*) AS rows
+    FROM :source
+    GROUP BY :columns
+    ORDER BY values_left, rows DESC
+""")
+_VALUES_LEFT_IN_PARTS = template("""
+    SELECT :ends, :columns, count(DISTINCT :ground) AS values_left, count(*) AS rows
+    FROM (SELECT :inner, :ground FROM :source) AS s
+    GROUP BY :columns
+    ORDER BY values_left, rows DESC
+""")
+_LEAST = fragment("min(:value)")
+_GREATEST = fragment("max(:value)")
+_PART = fragment("""
+    CASE WHEN :value IS NOT NULL
+    THEN floor((rank() OVER (ORDER BY :value) - 1) * :parts / (count(:value) OVER ()))::INTEGER END
+""")
+
+BY_CHANCE = 1e-6
+"""A group of one ground value gives it away, unless a column that says nothing would show such a group so often."""
+
+SHARED = 5
+"""The number of persons from which the values that go with a value of a column may be known to others."""
+
+COPIED = 0.5
+"""The probability that persons with one ground value agree in a column, from which the value determines the column."""
+
+COMMON = 0.81
+"""The probability that two persons share their value, from which to share it reveals nothing: 90 % have one value."""
+
+FACTOR = 1.5
+"""The factor from which a column narrows: how much likelier two persons share the ground value if it is known."""
+
+REDUCTION = 0.15
+"""The share by which a column that narrows reduces the probability that two persons differ in the ground value."""
+
+PINNED = 0.05
+"""The share of the persons with a revealed ground value from which a column narrows; and the share that must be in
+groups at all."""
+
+PARTS = 20
+"""The number of parts with equally many rows that numbers and dates of many values are measured in."""
+
+_SURE = 15.0
+"""Columns are reported if independence shows their excess with a probability below exp(-15), one in 3 million."""
+
+
+def measure_narrowing(
+    rows: exp.Expr,
+    label: exp.Expr,
+    ground: exp.Expr,
+    columns: Sequence[exp.Expr],
+    person: exp.Expr | None = None,
+    shared: float = SHARED,
+) -> exp.Select:
+    """One row of figures of the groups with one label and the same values of some columns.
+
+    Columns: ``rows`` of the groups that count, of ``all_rows``; ``before`` and ``after``, the ground values that are
+    left by the label, and by the group; ``alike_before`` and ``alike_after``, the probability that two of their rows
+    share the ground value; ``variance`` of the pairs that share it, by independence; ``pinned``, the rows whose ground
+    value the group gives away. With a ``person``, all of them count persons.
+    """
+    query = _Measurement(rows, label, ground, columns, person)
+    return query.of_counts(_NARROWING(
+        grounds=query.grounds, groups=query.groups(shared), common=COMMON, by_chance=BY_CHANCE
+    ))  # fmt: skip
+
+
+def values_by_chance(
+    rows: exp.Expr,
+    label: exp.Expr,
+    ground: exp.Expr,
+    columns: Sequence[exp.Expr],
+    person: exp.Expr | None = None,
+    shared: float = SHARED,
+) -> exp.Select:
+    """One number: how many ground values independence leaves in the groups of `measure_narrowing`."""
+    query = _Measurement(rows, label, ground, columns, person)
+    return query.of_counts(_BY_CHANCE(grounds=query.grounds, groups=query.groups(shared)))
+
+
+def pinned_groups(rows: exp.Expr, label: exp.Expr, ground: exp.Expr, column: exp.Expr) -> exp.Select:
+    """The groups of one label and one value of a column that leave one ground value of several, and not by chance:
+    ``v0`` (the label), ``v1`` (the column's value), ``n`` (rows)."""
+    query = _Measurement(rows, label, ground, [column], None)
+    return query.of_counts(_PINNED(counts=_COUNTS.copy(), labels=query.labels, by_chance=BY_CHANCE))
+
+
+class _Measurement:
+    """The parts of the statements over rows with a label, a ground value and columns."""
+
+    def __init__(
+        self,
+        rows: exp.Expr,
+        label: exp.Expr,
+        ground: exp.Expr,
+        columns: Sequence[exp.Expr],
+        person: exp.Expr | None,
+    ) -> None:
+        self._names = [col(f"c{i}") for i in range(len(columns))]
+        output = [named(column, name.name) for column, name in zip(columns, self._names, strict=True)]
+        places = [number(place + 1) for place in range(2 + len(output))]
+        count = _ROW_COUNT() if person is None else _PERSON_COUNT(person=person)
+        self._counted = _COUNTED(label=label, ground=ground, columns=output, count=count, rows=rows, places=places)
+        self._grounds = _GROUNDS(counts=_COUNTS.copy()) if person is None else _GROUNDS_OF_PERSONS(
+            label=label, ground=ground, person=person, rows=rows, places=places[:2]
+        )  # fmt: skip
+
+    @property
+    def grounds(self) -> exp.Subquery:
+        return subquery(self._grounds.copy())
+
+    @property
+    def labels(self) -> exp.Subquery:
+        return subquery(_LABELS(grounds=self.grounds))
+
+    def groups(self, shared: float) -> exp.Subquery:
+        determined = _DETERMINED(counts=_COUNTS.copy())
+        return subquery(_GROUPS(
+            names=self._names, counts=_COUNTS.copy(), labels=self.labels, shared=shared, determined=determined,
+            copied=COPIED,
+        ))  # fmt: skip
+
+    def of_counts(self, query: exp.Select) -> exp.Select:
+        return query.with_(ident(_COUNTS.name), as_=self._counted, materialized=True, copy=False)
+
+
+def smallest_group(rows: exp.Expr, keys: Sequence[exp.Expr], person: exp.Expr | None = None) -> exp.Select:
+    """One number: the rows, or the persons, of the smallest group that agrees in the keys."""
+    count = _ROW_COUNT() if person is None else _PERSON_COUNT(person=person)
+    return _SMALLEST(count=count, rows=rows, keys=list(keys))
+
+
+def part_of(value: exp.Expr) -> exp.Expr:
+    """The part that a number or a date is in, of `PARTS` with equally many rows; NULL of NULL."""
+    return _PART(value=value, parts=float(PARTS))
+
+
+def narrowing_query(source: exp.Expr, ground: str, columns: Mapping[str, bool]) -> exp.Select:
+    """What a data holder runs to see it: the values that are left of a column by those of others, the fewest first.
+
+    ``columns`` says for each column whether it is known to one of `PARTS` parts only.
+    """
+    names = [col(name) for name in columns]
+    if not any(columns.values()):
+        return _VALUES_LEFT(columns=names, ground=col(ground), source=source)
+    parts = {name: f"part of {name}" for name, in_parts in columns.items() if in_parts}
+    ends = [
+        named(build(value=col(name)), f"{end} {name}")
+        for name in parts
+        for end, build in (("least", _LEAST), ("greatest", _GREATEST))
+    ]
+    return _VALUES_LEFT_IN_PARTS(
+        ends=ends,
+        columns=[col(parts.get(name, name)) for name in columns],
+        inner=[*names, *(named(part_of(col(name)), part) for name, part in parts.items())],
+        ground=col(ground),
+        source=source,
+    )
+
+
+def has_excess(figures: Mapping[str, Any], baseline: float) -> bool:
+    """Whether persons share the ground value more often than by a probability, and chance does not explain it.
+
+    Source of the bound on chance: G. Bennett, "Probability inequalities for the sum of independent random variables",
+    Journal of the American Statistical Association 57 (1962).
+    """
+    if not figures["alike_before"] or figures["rows"] < PINNED * figures["all_rows"]:
+        return False
+    excess = (figures["alike_after"] - baseline) * figures["rows"] / 2
+    variance = max(figures["variance"] * baseline / figures["alike_before"], 1e-9)
+    ratio = excess / variance
+    return bool(excess > 0 and variance * ((1 + ratio) * math.log1p(ratio) - ratio) >= _SURE)
+
+
+def is_large(figures: Mapping[str, Any], baseline: float) -> bool:
+    """Whether the excess matters: a ground value is likelier by a factor, or much less is unknown of it."""
+    after = figures["alike_after"]
+    reduction = (after - baseline) / (1 - baseline) if baseline < 1 else 0.0
+    return bool(after >= FACTOR * baseline or reduction >= REDUCTION)

@@ -1,0 +1,109 @@
+"""Columns that are released unchanged and that nothing protects: nearly unique ones, and insensitive ones whose names
+say health, belief, politics, sexual life or crime. Names mean what they mean to `suggest`."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+
+from sqlanon.engines.base import Engine
+from sqlanon.engines.statement_runner import StatementRunner
+from sqlanon.policy import Policy
+from sqlanon.release.sentences import listed
+from sqlanon.sources import NOT_THERE, Source
+from sqlanon.sources.column_figures import NEARLY, are_many
+from sqlanon.sources.column_kinds import BELIEF, HEALTH, kind_by_name, special_category
+from sqlanon.sources.columns import Columns, quoted
+from sqlanon.strategies.lattice.input import SearchInput
+from sqlanon.support.notices import Notice
+
+_MOST_NAMES = 8
+
+
+def warn_of_unprotected_columns(steps: StatementRunner, prepared: SearchInput) -> tuple[Notice, ...]:
+    """Warn of insensitive columns of special categories, and of unchanged ones that identify people by themselves."""
+    rows, persons = prepared.marginals.rows, prepared.limit.all_persons
+    return find_unprotected_columns(steps, prepared.policy, prepared.source, prepared.columns, rows, persons)
+
+
+def find_unprotected_columns(
+    steps: StatementRunner, policy: Policy, source: Source, columns: Columns, rows: int, persons: int | None
+) -> tuple[Notice, ...]:
+    """Find such columns from the figures of a source: its rows, and its persons where persons are counted."""
+    if steps.dry:
+        return ()
+    people = rows if persons is None else persons
+    counts = _value_counts(steps.engine, source, columns)
+    # A column with one value in all rows tells no people apart.
+    constant = {name for name, (distinct, values) in counts.items() if distinct == 1 and values == rows}
+    special = [name for name in policy.with_role("insensitive") if columns.by_attribute[name] not in constant]
+    return (
+        *_warn_of_special_categories(special, people),
+        *_warn_of_unknown_values(source, columns),
+        *_warn_of_identifiers(counts, people),
+    )
+
+
+def warn_of_insensitive_names(policy: Policy) -> tuple[Notice, ...]:
+    """Warn of insensitive columns of special categories, where no row is read."""
+    return tuple(_warn_of_special_categories(policy.with_role("insensitive"), None))
+
+
+def unique_columns(engine: Engine, source: Source, columns: Columns, share: float) -> list[str]:
+    """The unchanged columns with at least a share as many distinct values as values, where these are known."""
+    counts = _value_counts(engine, source, columns)
+    return [name for name, (distinct, values) in counts.items() if _is_unique(distinct, values, share)]
+
+
+def _value_counts(engine: Engine, source: Source, columns: Columns) -> dict[str, tuple[int, int]]:
+    """By unchanged column the distinct values (about as many), and the values that are not NULL."""
+    names = [name for name in _unchanged_columns(columns) if source.columns[name] != NOT_THERE]
+    figures = source.distinct_counts(engine, names) if names else ()
+    return dict(zip(names, zip(figures[::2], figures[1::2], strict=True), strict=True))
+
+
+def _unchanged_columns(columns: Columns) -> list[str]:
+    return [column.name for column in columns.released if column.quasi is None and column.name not in columns.noisy]
+
+
+def _warn_of_special_categories(insensitive: Collection[str], people: int | None) -> Iterator[Notice]:
+    for category in (HEALTH, BELIEF):
+        names = [name for name in insensitive if special_category(name) == category]
+        if not names:
+            continue
+        shown = listed([*map(repr, names)], _MOST_NAMES)
+        columns, them = (f"column {shown} is", "it") if len(names) == 1 else (f"columns {shown} are", "them")
+        yield Notice(
+            f"{columns} insensitive, and named like {category}: no requirement protects {them}; set "
+            f'role = "sensitive", or make {them} quasi',
+            people,
+        )
+
+
+def _warn_of_unknown_values(source: Source, columns: Columns) -> Iterator[Notice]:
+    unknown = [name for name in _unchanged_columns(columns) if source.columns[name] == NOT_THERE]
+    if unknown:
+        yield Notice(
+            f"not known here whether the values of {quoted(unknown)} identify people by themselves: audit.sql of the "
+            "export counts them in the warehouse"
+        )
+
+
+def _warn_of_identifiers(counts: Mapping[str, tuple[int, int]], people: int) -> Iterator[Notice]:
+    remedy = "make it identifying or a quasi-identifier"
+    for name, (distinct, values) in counts.items():
+        kind = kind_by_name(name)
+        if _is_unique(distinct, values, NEARLY):
+            yield Notice(
+                f"column {name!r} is nearly unique: its values identify people by themselves; {remedy}",
+                min(distinct, people),
+            )
+        elif kind is not None and kind.role == "identifying" and are_many(distinct, min(values, people)):
+            yield Notice(
+                f"column {name!r} is released unchanged, and named like an identifier ({kind.name}): it has "
+                f"{distinct:,} different values; {remedy}",
+                min(distinct, people),
+            )
+
+
+def _is_unique(distinct: int, values: int, share: float) -> bool:
+    return values > 1 and distinct >= share * values

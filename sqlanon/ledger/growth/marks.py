@@ -1,0 +1,199 @@
+"""Which rows of a source an earlier release has: marks, one bit a release.
+
+Rows of a release do not say which rows of the source they are, and nobody who reads it knows. So rows of the source are
+held to be in it as far as they read the same: of five rows of the source that read alike in what both have, where the
+release has three, three are in it: those that other releases have, too, then by their values, so that it is the same
+whenever it is asked. With a key it is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from sqlglot import exp
+
+from sqlanon.support.coding import ROWS, Coded
+from sqlanon.support.expressions import (
+    aliased,
+    all_of,
+    anonymous,
+    cast,
+    col,
+    fragment,
+    is_there,
+    named,
+    number,
+    same,
+    subquery,
+    template,
+    text,
+)
+from sqlanon.support.names import EARLIER
+from sqlanon.support.records import dataclass
+
+KEY_HASH = "key_hash"
+
+# The column of the marks is `EARLIER`.
+_UNMARKED = template('SELECT :columns, 0::BIGINT AS "sqlanon earlier releases" FROM :source')
+_LABELLED = template("SELECT :values FROM :rows")
+_RANK = fragment('row_number() OVER (PARTITION BY :keys ORDER BY s."sqlanon earlier releases" DESC, :order)')
+_COUNTS = template("SELECT :named, count(*) AS n FROM :release GROUP BY :columns")
+_MARKED = template("""
+    SELECT
+        :columns,
+        CAST(r."sqlanon earlier releases" + CASE WHEN :there THEN :bit ELSE 0 END AS BIGINT)
+            AS "sqlanon earlier releases"
+    FROM :rows AS r
+    LEFT JOIN :release AS e ON :same
+""")
+_IN_BOTH = template("""
+    SELECT coalesce(sum(least(r.n, e.n)), 0)::BIGINT
+    FROM (SELECT :keys, count(*) AS n FROM :labelled GROUP BY :names) AS r
+    JOIN :release AS e ON :same
+""")
+_MARKS = template("SELECT count(*), :counts FROM :rows")
+_HAS_MARK = fragment('count(*) FILTER (WHERE ("sqlanon earlier releases" & :bit) > 0)')
+
+
+@dataclass(frozen=True)
+class EarlierAttribute:
+    """A quasi-identifier as an earlier release shows it."""
+
+    attribute: Coded  # how the source gives its labels: its coded values, the level, and the label of the top
+    level: int
+    top: str | None
+    column: str  # its column in the release
+
+    @property
+    def is_looked_up(self) -> bool:
+        return self.attribute.between_ends(self.level)
+
+    def label(self, i: int) -> exp.Expr:
+        """What the release shows of a row of the source."""
+        if self.is_looked_up:
+            return col(f"label_{self.level}", f"h{i}")
+        return text(self.top or "") if self.level else col(self.attribute.column, "s")
+
+
+def unmarked(source: exp.Expr, columns: Sequence[str]) -> exp.Select:
+    """The source with no marks: its columns, and `EARLIER`, 0."""
+    return _UNMARKED(columns=[col(name) for name in columns], source=source)
+
+
+def marked(
+    rows: exp.Table,
+    columns: Sequence[str],
+    shown: Sequence[EarlierAttribute],
+    shared: Sequence[tuple[str, str]],
+    release: exp.Expr,
+    bit: int,
+) -> exp.Select:
+    """The rows with one bit more in `EARLIER` where the release has them."""
+    own = _own_names(columns)
+    labels = _labels(own, shown)
+    keys = [*labels.values(), *(col(mine, "s") for mine, _ in shared)]
+    rank = _RANK(keys=keys or [number(1)], order=[col(name, "s") for name in columns])
+    values: list[exp.Expr] = [col(name, "s") for name in (*columns, EARLIER)]
+    values += [named(value, name) for name, value in {**labels, f"{own}rank": rank}.items()]
+    mine = [col(name, "r") for name in (*labels, *(name for name, _ in shared))]
+    return _MARKED(
+        columns=[col(name, "r") for name in columns],
+        there=col(f"{own}rank", "r") <= col(ROWS, "e"),
+        bit=bit,
+        rows=subquery(_labelled(values, rows, shown)),
+        release=_released(shown, shared, release),
+        same=all_of(same(key, col(f"k{i}", "e")) for i, key in enumerate(mine)),
+    )
+
+
+def rows_there(
+    rows: exp.Table, shown: Sequence[EarlierAttribute], shared: Sequence[tuple[str, str]], release: exp.Expr
+) -> exp.Select:
+    """One number: the rows that `marked` would mark."""
+    labels = [*_labels("", shown).values(), *(col(mine, "s") for mine, _ in shared)] or [number(1)]
+    names = [f"k{i}" for i in range(len(labels))]
+    theirs = _released(shown, shared, release)
+    return _IN_BOTH(
+        keys=[col(name) for name in names],
+        names=[col(name) for name in names],
+        labelled=subquery(_labelled([named(one, name) for name, one in zip(names, labels, strict=True)], rows, shown)),
+        release=theirs,
+        same=all_of(same(col(name, "r"), col(name, "e")) for name in names[: len(shown) + len(shared)]),
+    )
+
+
+def _labels(own: str, shown: Sequence[EarlierAttribute]) -> dict[str, exp.Expr]:
+    return {f"{own}label {i}": one.label(i) for i, one in enumerate(shown)}
+
+
+def _labelled(values: list[exp.Expr], rows: exp.Table, shown: Sequence[EarlierAttribute]) -> exp.Select:
+    """Values of the rows ``s``, beside the coded values of each attribute that is looked up."""
+    labelled = _LABELLED(values=values, rows=aliased(rows, "s"))
+    for i, one in enumerate(shown):
+        if one.is_looked_up:
+            on = same(col(one.attribute.column, "s"), col("value", f"h{i}"))
+            labelled = labelled.join(aliased(one.attribute.table, f"h{i}"), on=on, join_type="left", copy=False)
+    return labelled
+
+
+def _released(shown: Sequence[EarlierAttribute], shared: Sequence[tuple[str, str]], release: exp.Expr) -> exp.Subquery:
+    """The rows of a release by what it has in common with the source: ``k0`` .., and ``n``."""
+    theirs = [col(one.column) for one in shown] + [col(other) for _, other in shared]
+    keys = [named(key.copy(), f"k{i}") for i, key in enumerate(theirs)]
+    return subquery(_COUNTS(named=keys, release=release, columns=theirs))
+
+
+def marked_by_key(
+    rows: exp.Table, columns: Sequence[str], key: Sequence[str], secret: str, hashes: exp.Expr, bit: int
+) -> exp.Select:
+    """The rows with one bit more in `EARLIER` where the hash of their key is among those of a release."""
+    return _MARKED(
+        columns=[col(name, "r") for name in columns],
+        there=is_there(col(KEY_HASH, "e")),
+        bit=bit,
+        rows=rows,
+        release=hashes,
+        same=key_hash(key, secret, "r").eq(col(KEY_HASH, "e")),
+    )
+
+
+def marked_by_person(
+    rows: exp.Table, columns: Sequence[str], person: exp.Expr, people: exp.Expr, bit: int
+) -> exp.Select:
+    """The rows ``r`` with one bit more in `EARLIER` where the hash of their person is among those of a release."""
+    return _MARKED(
+        columns=[col(name, "r") for name in columns],
+        there=is_there(col("person", "e")),
+        bit=bit,
+        rows=rows,
+        release=people,
+        same=person.eq(col("person", "e")),
+    )
+
+
+def key_hash(key: Sequence[str], secret: str, alias: str | None = None) -> exp.Expr:
+    """The hash of a key: 128 bits of a SHA-256 with a secret, and of the SHA-256 of the key with it.
+
+    Values are told apart by their lengths: ``('a', 'bc')`` is not ``('ab', 'c')``.
+    """
+    parts: list[exp.Expr] = [text(secret)]
+    for name in key:
+        value = cast(col(name, alias), "VARCHAR")
+        parts += [anonymous("COALESCE", cast(anonymous("LENGTH", value), "VARCHAR"), text("NULL")), text(":")]
+        parts += [anonymous("COALESCE", value.copy(), text("")), text(";")]
+    inner = anonymous("SHA256", anonymous("CONCAT", *parts))
+    outer = anonymous("SHA256", anonymous("CONCAT", text(secret), inner))
+    return cast(anonymous("SUBSTRING", outer, number(1), number(32)), "UUID")
+
+
+def marks(rows: exp.Expr, releases: int) -> exp.Select:
+    """One row: how many rows there are, and how many have the mark of each release."""
+    return _MARKS(counts=[_HAS_MARK(bit=1 << i) for i in range(releases)], rows=rows)
+
+
+def _own_names(columns: Sequence[str]) -> str:
+    """What names of our own begin with, and none of these columns does."""
+    own = "sqlanon "
+    while any(name.lower().startswith(own) for name in columns):
+        own += "_"
+    return own

@@ -1,0 +1,245 @@
+"""Measuring what has become of a source since one of its releases was published.
+
+The ledger has hashes of the keys and persons of a release. Those that the source does not have any more have left it.
+Of a source whose rows are elsewhere, the ledger has a sample of the people: those with the least hashes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from sqlglot import exp
+
+from sqlanon.audit.values import different_rows
+from sqlanon.engines.duckdb import DuckDBEngine
+from sqlanon.errors import SourceError
+from sqlanon.ledger import catalog
+from sqlanon.ledger.growth.marks import KEY_HASH, key_hash
+from sqlanon.ledger.growth.released_rows import recode_released_rows
+from sqlanon.ledger.people_samples import PeopleOfSource, person_hash
+from sqlanon.ledger.recording import history
+from sqlanon.ledger.records import Publication, read_history
+from sqlanon.policy import Policy, ReleaseSection
+from sqlanon.policy.compatibility import ROWS_ELSEWHERE, WITH_EARLIER, asked_of, conflicts
+from sqlanon.release.manifest import Manifest
+from sqlanon.release.source_change import SourceChange
+from sqlanon.release.targets.base import Reach, Verification
+from sqlanon.requirements import promised_k
+from sqlanon.sources import Source
+from sqlanon.sources.run import Run
+from sqlanon.strategies.lattice.input import SearchInput
+from sqlanon.support.coding import Column
+from sqlanon.support.expressions import (
+    all_of,
+    col,
+    create_table,
+    create_temporary_view,
+    fragment,
+    named,
+    row_count,
+    same,
+    select,
+    subquery,
+    template,
+)
+from sqlanon.support.records import dataclass
+
+_KEYS = template("SELECT key_hash FROM sqlanon_catalog.sqlanon.released_keys WHERE run_id = :run_id")
+_PEOPLE = template("SELECT DISTINCT person FROM sqlanon_catalog.sqlanon.released_people WHERE run_id = :run_id")
+_SAMPLE = template("""
+    SELECT DISTINCT person, people
+    FROM sqlanon_catalog.sqlanon.source_people
+    WHERE run_id = :run_id AND is_person
+""")
+_GONE = template("SELECT count(*) FROM :before AS b ANTI JOIN :now AS n ON :same")
+_OF_SAMPLES = template("""
+    WITH range AS (
+        SELECT least(
+            (SELECT CASE WHEN count(*) < any_value(people) THEN max(person) END FROM :before),
+            (SELECT CASE WHEN count(*) < :people_now THEN max(person) END FROM :now)
+        ) AS greatest
+    ),
+    compared AS (
+        SELECT b.person FROM :before AS b, range WHERE range.greatest IS NULL OR b.person <= range.greatest
+    )
+    SELECT
+        (SELECT count(*) FROM compared) AS compared,
+        (SELECT count(*) FROM compared AS c ANTI JOIN :now AS n ON c.person = n.person) AS gone,
+        (SELECT any_value(people) FROM :before) AS people
+""")
+_CLASSES = template("""
+    WITH still AS (
+        SELECT :keys, :size AS size
+        FROM :recoded AS r
+        GROUP BY :columns
+    ),
+    classes AS (SELECT DISTINCT :keys FROM :released AS r)
+    SELECT coalesce(min(size), 0) AS smallest, count(*) FILTER (WHERE size < :least) AS small
+    FROM (
+        SELECT coalesce(s.size, 0) AS size
+        FROM classes AS c
+        LEFT JOIN still AS s ON :same
+    ) AS sizes
+""")
+_PERSONS = fragment("count(DISTINCT :person) + coalesce(max((:person IS NULL)::INTEGER), 0)")
+
+
+def recorded_publication(
+    engine: DuckDBEngine, policy: Policy, release: Verification, sha256: str | None
+) -> Publication | None:
+    """The publication of a release that is as the ledger recorded it: its manifest, its digest, and the SHA-256 of its
+    file, or of its rows on a server. None otherwise."""
+    if policy.catalog is None or sha256 is None:
+        return None
+    try:
+        ledger = history(engine, policy.catalog.database, Reach(policy))
+    except SourceError:  # it cannot be read now
+        return None
+    claims = release.manifest.fingerprint()
+    for publication in reversed([*ledger.drafts, *ledger.publications]):
+        recorded = (publication.manifest_hash, publication.digest, publication.sha256)
+        if publication.intended_at is None and recorded == (claims, release.digest, sha256):
+            return publication
+    return None
+
+
+def can_mark_rows(policy: Policy, source: Source, manifest: Manifest) -> bool:
+    """Whether the source's rows can be compared one by one with a release: at one level each, and read here."""
+    release = (policy.release or ReleaseSection()).model_copy(update={"after": ("all",)})
+    parts = dict(policy) | {"release": release}
+    refused = any(conflicts((*WITH_EARLIER, *ROWS_ELSEWHERE), asked_of(parts)))
+    at_one_level = None not in manifest.generalization.values()
+    return source.access == "rows" and at_one_level and not refused and not manifest.decoys
+
+
+def count_changes(
+    run: Run, policy: Policy, publication: Publication, manifest: Manifest, rows_now: int
+) -> SourceChange:
+    """What keys, persons and counts of rows show, without the rows of the release."""
+    change = SourceChange(publication.published_at, manifest.rows, rows_now)
+    if policy.catalog is None:
+        return change
+    published = _PublishedRelease(run, policy, publication)
+    if (counts := published.count_deleted_rows()) is not None:
+        deleted, present = counts
+        new = rows_now - present - manifest.suppressed_rows
+        change = replace(change, deleted_rows=deleted, new_rows=max(new, 0))
+    person = policy.source.person
+    if person is False:
+        return replace(change, withdrawn_persons=change.deleted_rows)
+    if isinstance(person, str):
+        withdrawn, is_estimate = published.count_withdrawn_persons(person)
+        return replace(change, withdrawn_persons=withdrawn, is_estimate=is_estimate)
+    return change
+
+
+def measure_released_rows(
+    run: Run,
+    prepared: SearchInput,
+    publication: Publication,
+    manifest: Manifest,
+    released: exp.Expr,
+    change: SourceChange,
+) -> SourceChange:
+    """Add what the rows of the release show, where the source's rows are marked by it.
+
+    Makes ``released_rows`` and the view ``recoded``.
+    """
+    levels = {name: level or 0 for name, level in manifest.levels(prepared.heights).items()}
+    recoding = recode_released_rows(run, prepared, levels)
+    types = {column.name: column.type for column in manifest.columns}
+    view, person = run.place.view("recoded"), prepared.columns.person
+    statement = recoding if person is None else recoding.with_column(Column(person))
+    run.engine.execute(create_temporary_view(view.copy(), statement.select(shuffled=False)))
+    if {name: type_ for name, type_ in run.engine.columns(view).items() if name in types} != types:
+        return change
+    missing, _ = run.engine.rows(different_rows(released.copy(), view, types))[0]
+    least = promised_k(prepared.policy.privacy, prepared.policy.quasi)
+    columns = [col(name) for name in manifest.quasi]
+    keys: list[exp.Expr] = [named(column.copy(), f"k{i}") for i, column in enumerate(columns)]
+    size = exp.Count(this=exp.Star()) if person is None else _PERSONS(person=col(person))
+    query = _CLASSES(
+        keys=keys or [named(exp.true(), "every")],
+        columns=columns or [exp.true()],
+        size=size,
+        recoded=view,
+        released=released.copy(),
+        least=least,
+        same=all_of(same(col(f"k{i}", "c"), col(f"k{i}", "s")) for i in range(len(keys))),
+    )
+    smallest, small = run.engine.rows(query)[0]
+    changed = None if change.deleted_rows is None else max(missing - change.deleted_rows, 0)
+    return replace(
+        change,
+        missing_rows=missing,
+        changed_rows=changed,
+        smallest_class=smallest,
+        small_classes=small,
+        least=least,
+        counts_persons=person is not None,
+    )
+
+
+@dataclass(frozen=True)
+class _PublishedRelease:
+    """A release in the ledger, and the run that has its source as it is now."""
+
+    run: Run
+    policy: Policy
+    publication: Publication
+
+    def count_deleted_rows(self) -> tuple[int, int] | None:
+        """The released rows whose key has left the source, and those whose key is still in it; None without keys."""
+        run, source, key = self.run, self.run.source, self.policy.source.key
+        if not key or source.access != "rows":
+            return None
+        before, secret = self._copy_hashes("keys_before", _KEYS)
+        every = run.engine.rows(row_count(rows=before))[0][0]
+        if not every:
+            return None
+        hashed = key_hash([_spelled(source, name) for name in key], secret)
+        now = subquery(select([named(hashed, KEY_HASH)], source.relation), "n")
+        gone = run.engine.rows(_GONE(before=before, now=now, same=col(KEY_HASH, "b").eq(col(KEY_HASH, "n"))))[0][0]
+        return gone, every - gone
+
+    def count_withdrawn_persons(self, person: str) -> tuple[int | None, bool]:
+        """The persons of the release who have left the source, and whether this is an estimate; None if unknown."""
+        run, source = self.run, self.run.source
+        if source.access != "rows":
+            return self._count_withdrawn_of_sample()
+        before, secret = self._copy_hashes("people_before", _PEOPLE)
+        if not run.engine.rows(row_count(rows=before))[0][0]:
+            return None, False
+        name = _spelled(source, person)
+        hashed = person_hash(col(name), source.columns[name], secret)
+        now = subquery(select([named(hashed, "person")], source.relation), "n")
+        same_person = col("person", "b").eq(col("person", "n"))
+        return run.engine.rows(_GONE(before=before, now=now, same=same_person))[0][0], False
+
+    def _count_withdrawn_of_sample(self) -> tuple[int | None, bool]:
+        """The same, by the sampled people of a source whose rows are elsewhere."""
+        before, secret = self._copy_hashes("sample_before", _SAMPLE)
+        people = PeopleOfSource(self.run, self.policy)
+        try:
+            now = next((sample for sample in people.samples(secret) if sample.is_person), None)
+            if now is None:
+                return None, False
+            query = _OF_SAMPLES(before=before, now=now.table, people_now=now.people)
+            compared, gone, count = self.run.engine.rows(query)[0]
+            return (round(gone / compared * count), compared < count) if compared else (None, False)
+        finally:
+            people.drop()
+
+    def _copy_hashes(self, name: str, query: Callable[..., exp.Select]) -> tuple[exp.Table, str]:
+        """A copy of hashes that the ledger has of the release, and the secret that they are made with."""
+        assert self.policy.catalog is not None
+        run_id, target = self.publication.run_id, self.run.work(name)
+        with catalog.open_catalog(self.run.engine, self.policy.catalog.database):
+            self.run.engine.execute(create_table(target.copy(), query(run_id=run_id)))
+            return target, read_history(self.run.engine).secret
+
+
+def _spelled(source: Source, name: str) -> str:
+    """A column as the source spells it."""
+    return next((column for column in source.columns if column.lower() == name.lower()), name)

@@ -1,0 +1,634 @@
+"""Two releases side by side: what each shows, and how their rows can be linked."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import field, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+from sqlglot import exp
+
+from sqlanon.engines.base import Engine
+from sqlanon.hierarchies.build import released_column
+from sqlanon.hierarchies.parts import TOP
+from sqlanon.ledger.joint.row_matching import (
+    LinkedAttribute,
+    ReleaseLink,
+    levels_of_members,
+    nodes_in_order,
+    numbered_values,
+    ranges,
+    sets,
+)
+from sqlanon.policy import PrivacySection
+from sqlanon.policy.problems import read_part
+from sqlanon.release.manifest import Manifest, has_open_ends
+from sqlanon.requirements import promised_k
+from sqlanon.support.expressions import (
+    aliased,
+    all_of,
+    cast,
+    col,
+    fragment,
+    named,
+    same,
+    select,
+    subquery,
+    table,
+    template,
+    text,
+    union_all,
+)
+from sqlanon.support.records import dataclass
+
+_DECIMAL = re.compile(r"DECIMAL\((\d+),\s*(\d+)\)")
+_DIGITS = {
+    **dict.fromkeys(("TINYINT", "UTINYINT"), 3),
+    **dict.fromkeys(("SMALLINT", "USMALLINT"), 5),
+    **dict.fromkeys(("INTEGER", "UINTEGER"), 10),
+    **{"BIGINT": 19, "UBIGINT": 20, "HUGEINT": 39, "UHUGEINT": 39, "BIGNUM": 10**6},
+}
+"""The most digits of whole numbers of a type."""
+_FLOATING = ("FLOAT", "DOUBLE")  # the coarser first
+_MOMENT = re.compile(r"DATE|TIMESTAMP.*")
+
+MOST_RANGES = 4000
+"""The most ranges, or sets, of an attribute that are compared with other labels: each meets many."""
+
+UNCOMPARED = f"medians, more than {MOST_RANGES:,} ranges or sets, or labels that its hierarchy does not have"
+"""The labels that cannot be compared with others."""
+
+_TOP = -1
+"""Stands for the top of a hierarchy that is not known."""
+
+# A list has the values of a set, or the one label of another class.
+_SET_TEXT = fragment(r"""
+    CASE
+        WHEN length(:members) = 1 THEN :members[1]
+        ELSE '{' || array_to_string(
+            [
+                CASE
+                    WHEN regexp_matches(member, '[,{}"]|^\s|\s$|^$') THEN '"' || replace(member, '"', '""') || '"'
+                    ELSE member
+                END
+                FOR member IN :members
+            ],
+            ', '
+        ) || '}'
+    END
+""")
+# A decimal as text: 1.50 is 1.5, and 2.00 is 2.
+_WITHOUT_ZEROS = fragment("rtrim(rtrim(:text, '0'), '.')")
+_TOP_LABEL = template("SELECT any_value(:label)::VARCHAR FROM :hierarchy")
+_LABEL_COUNTS = template("SELECT :counts FROM :release AS r")
+_LABEL_COUNT = fragment("count(DISTINCT :label)")
+_LABELS = template("SELECT DISTINCT :label::VARCHAR AS label FROM :release AS r")
+_STRANGE_LABELS = template("""
+    WITH "sqlanon nodes 0" AS (:nodes)
+    SELECT
+        count(*) FILTER (WHERE NOT r.label IS NULL) AS ranges,
+        count(*) FILTER (WHERE r.label IS NULL) AS others
+    FROM (SELECT DISTINCT :label::VARCHAR AS label FROM :release AS r) AS l
+    ANTI JOIN "sqlanon nodes 0" AS n ON l.label = n.label
+    LEFT JOIN :ranges AS r ON l.label = r.label
+    WHERE NOT l.label IS NULL
+""")
+_KNOWN_LABELS = template("""
+    SELECT count(l.label), count(n.node)
+    FROM (SELECT DISTINCT :label::VARCHAR AS label FROM :release AS r) AS l
+    LEFT JOIN (SELECT DISTINCT node FROM :nodes AS e) AS n ON l.label = n.node
+""")
+_NODE = template("SELECT :label::VARCHAR AS node FROM :hierarchy")
+_DISTINCT_NODES = template("SELECT DISTINCT node AS label FROM :nodes AS e")
+# A label that begins as a set does, and is a node, could be read as either: then none is a set.
+_SET_LABELS = template("""
+    SELECT
+        count(*) FILTER (WHERE unknown = 0) AS sets,
+        (SELECT count(*) FROM :nodes AS n WHERE starts_with(label, '{')) AS braces
+    FROM (
+        SELECT s.label, count(*) FILTER (WHERE v.label IS NULL) AS unknown
+        FROM :sets AS s
+        LEFT JOIN (SELECT DISTINCT label FROM :members AS m) AS v ON s.member = v.label
+        GROUP BY s.label
+    ) AS x
+""")
+_CROSSED = template("""
+    SELECT :levels
+    FROM :first
+    JOIN :second ON :same AND (a.level_0 IS NULL) = (b.level_0 IS NULL)
+""")
+
+Subject = TypeVar("Subject", bound="ComparedRelease")
+
+
+@dataclass(frozen=True)
+class ComparedRelease:
+    """A release, its claims and its rows, as it is compared with others."""
+
+    path: Path
+    manifest: Manifest
+    relation: exp.Table | exp.Subquery
+    leaves_masked_rows_out: bool = field(default=False, kw_only=True)
+
+    @property
+    def sensitive(self) -> list[str]:
+        return [column.name for column in self.manifest.columns if column.role == "sensitive"]
+
+    @property
+    def promised(self) -> int:
+        """The rows that a class has at least, by its policy."""
+        # What a later version asks for is not known here, but its k is.
+        if self.privacy is None:
+            return int(self.manifest.policy["privacy"].get("k") or 2)
+        return promised_k(self.privacy, self.manifest.quasi)
+
+    @property
+    def privacy(self) -> PrivacySection | None:
+        """The requirements of its policy; None where this version does not know some of them."""
+        return read_part(PrivacySection, self.manifest.policy["privacy"], "privacy", {})[0]
+
+    @property
+    def k(self) -> int:
+        """The k of its policy; where that has none, the rows of its smallest class."""
+        return int(self.manifest.policy["privacy"].get("k") or self.manifest.fewest_rows)
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """Name and type, by name in lower case, of what has no noise."""
+        noisy = {name.lower() for name in self.manifest.noise or ()}
+        types = {one.name.lower(): one.type for one in self.manifest.columns if one.name.lower() not in noisy}
+        return types | dict.fromkeys(self._lists, "VARCHAR")
+
+    @property
+    def _lists(self) -> frozenset[str]:
+        """The columns with sets as lists."""
+        if self.manifest.policy["search"].get("sets") != "list":
+            return frozenset()
+        lists = {one.name.lower() for one in self.manifest.columns if one.type == "VARCHAR[]"}
+        return frozenset(name for name in lists if self.members_level(name) is not None)
+
+    @property
+    def with_set_texts(self: Subject) -> Subject:
+        """The same release, with sets as texts where it has them as lists."""
+        if not self._lists:
+            return self
+        output: list[exp.Expr] = [
+            named(_SET_TEXT(members=col(one.name)), one.name) if one.name.lower() in self._lists else col(one.name)
+            for one in self.manifest.columns
+        ]
+        return replace(self, relation=subquery(select(output, self.relation.copy()), "release"))
+
+    def renamed(self: Subject, names: Mapping[str, str]) -> Subject:
+        """The same release, with other names of columns that it shows unchanged."""
+        if not names:
+            return self
+        output: list[exp.Expr] = [
+            named(col(one.name), names[one.name]) if one.name in names else col(one.name)
+            for one in self.manifest.columns
+        ]
+        columns = tuple(replace(one, name=names.get(one.name, one.name)) for one in self.manifest.columns)
+        return replace(
+            self,
+            manifest=replace(self.manifest, columns=columns),
+            relation=subquery(select(output, self.relation.copy()), "release"),
+        )
+
+    def without_masked_rows(self: Subject, trees: Mapping[str, Tree]) -> Subject:
+        """The same release without its masked rows: those with the top label of every quasi-identifier."""
+        if not self.masks:
+            return self
+        tops = []
+        for name in self.manifest.quasi:
+            tree = trees.get(name.lower())
+            # Of a NULL the labels below the top are NULL, and no masked row is.
+            tops.append(same(cast(col(name), "VARCHAR"), text(TOP) if tree is None else tree.top))
+        query = select([exp.Star()], self.relation.copy()).where(exp.not_(all_of(tops)), copy=False)
+        return replace(self, relation=subquery(query, "release"), leaves_masked_rows_out=True)
+
+    def column(self, name: str) -> str | None:
+        """Its column of a name in lower case, whatever the role, without noise."""
+        if name not in self.columns:
+            return None
+        return next(one.name for one in self.manifest.columns if one.name.lower() == name)
+
+    def is_quasi(self, name: str) -> bool:
+        return name in {one.lower() for one in self.manifest.quasi}
+
+    def level(self, name: str, height: int) -> int | None:
+        """The one level of a column's labels in a hierarchy; None where there are several, of masked rows too."""
+        if not self.is_quasi(name):
+            return 0
+        if self.masks:
+            return None
+        return _lower(self.manifest.levels({name: height})).get(name)
+
+    def levels(self, name: str, height: int) -> tuple[int, ...]:
+        """The levels that a column's labels can be of."""
+        if not self.is_quasi(name):
+            return (0,)
+        level = _lower(self.manifest.levels({name: height})).get(name)
+        if level is None:
+            return tuple(range(height + 1))
+        return (level, height) if self.masks and level < height else (level,)
+
+    @property
+    def masks(self) -> bool:
+        """Whether it may have rows that are masked."""
+        return not self.leaves_masked_rows_out and self.has_masked_rows
+
+    @property
+    def has_masked_rows(self) -> bool:
+        return self.manifest.policy.get("suppressed") == "mask" and self.manifest.suppressed_rows > 0
+
+    @property
+    def can_be_base(self) -> bool:
+        """Whether a release can be based on it: each of its quasi-identifiers has one level, and all rows are real."""
+        levels = [self.level(name, 0) for name in self.columns if self.is_quasi(name)]
+        return None not in levels and not self.masks and not self.manifest.decoys
+
+    @property
+    def shows_medians(self) -> bool:
+        """Whether classes show a middle value of theirs: it does not tell what others they have."""
+        return bool(self.manifest.policy["search"].get("summary") == "median")
+
+    def members_level(self, name: str) -> int | None:
+        """The lowest level of the members of a column's sets; None where its policy makes no sets."""
+        attribute = _lower(self.manifest.policy["attributes"]).get(name)
+        if attribute is None or self.manifest.policy["search"].get("summary") != "set" or not self.is_quasi(name):
+            return None
+        return int(attribute.get("min_level", 0))
+
+    def rule(self, name: str) -> Any:
+        """What the manifest shows of a column's hierarchy; None where it is not generalized."""
+        attribute = _lower(self.manifest.policy["attributes"]).get(name)
+        return None if attribute is None or not self.is_quasi(name) else attribute.get("hierarchy")
+
+
+@dataclass(frozen=True)
+class Tree:
+    """A hierarchy: one row per ground value, ``level_0`` to the top.
+
+    Where releases show open ends at their level 0, the values are one level below it: ``below`` is 1 then.
+    """
+
+    table: exp.Expr
+    height: int
+    below: int = 0
+
+    @classmethod
+    def of(cls, table: exp.Expr, height: int, open_ends: bool) -> Tree:
+        """Of a hierarchy's table, which has ``label_0`` where it has open ends."""
+        if not open_ends:
+            return cls(table, height)
+        labels = [released_column(level, open_ends) for level in range(height + 1)]
+        output: list[exp.Expr] = [named(col(name), f"level_{i}") for i, name in enumerate(["level_0", *labels])]
+        return cls(subquery(select(output, table.copy()), "h"), height + 1, below=1)
+
+    @property
+    def top(self) -> exp.Expr:
+        """Its one label at the top."""
+        return subquery(_TOP_LABEL(label=col(f"level_{self.height}"), hierarchy=self.table.copy()))
+
+    def level(self, release: ComparedRelease, name: str) -> int | None:
+        """The one level of a column's labels in a release; None where there are several, of masked rows too."""
+        level = release.level(name, self.height - self.below)
+        return level if level is None or not release.is_quasi(name) else level + self.below
+
+    def levels(self, release: ComparedRelease, name: str) -> tuple[int, ...]:
+        """The levels that a column's labels in a release can be of."""
+        below = self.below if release.is_quasi(name) else 0
+        return tuple(level + below for level in release.levels(name, self.height - self.below))
+
+    def members_level(self, release: ComparedRelease, name: str) -> int | None:
+        """The level of the members of a column's sets; None where a release has no sets."""
+        level = release.members_level(name)
+        return None if level is None else min(level + self.below, self.height)
+
+
+@dataclass(frozen=True)
+class CrossedTrees:
+    """Two hierarchies of one attribute: ``first`` and ``second`` of the releases, and both as one table, a row for each
+    ground value that both have: the levels of the first, then those of the second."""
+
+    first: Tree
+    second: Tree
+    table: exp.Expr
+
+    @property
+    def height(self) -> int:
+        return self.first.height + self.second.height + 1
+
+    def of_second(self, level: int) -> int:
+        """The level in the table of a level of the second."""
+        return self.first.height + 1 + level
+
+
+def crossed(first: Tree, second: Tree, types: tuple[str, str]) -> exp.Select:
+    """The table of `CrossedTrees`; ``types`` are those of the ground values in both."""
+    levels: list[exp.Expr] = [col(f"level_{level}", "a") for level in range(first.height + 1)]
+    levels += [
+        named(col(f"level_{level}", "b"), f"level_{first.height + 1 + level}") for level in range(second.height + 1)
+    ]
+    return _CROSSED(
+        levels=levels,
+        first=aliased(first.table.copy(), "a"),
+        second=aliased(second.table.copy(), "b"),
+        same=same(
+            compared_value(col("level_0", "a"), *types),
+            compared_value(col("level_0", "b"), *reversed(types)),
+        ),
+    )
+
+
+@dataclass(frozen=True)
+class Trees:
+    """The hierarchies that are known, by attribute in lower case, with what manifests show of them; and the attributes
+    of which the releases have two different ones."""
+
+    hierarchies: Mapping[str, Tree]
+    rules: Mapping[str, Sequence[Any]]
+    crossing: Mapping[str, CrossedTrees] = field(default_factory=dict)
+
+    def of(self, name: str, rules: Sequence[Any]) -> Tree | None:
+        """The hierarchy of a column whose manifests show some rules."""
+        known = self.rules.get(name, ())
+        is_known = all(any(_same(rule, one) for one in known) for rule in rules)
+        return self.hierarchies.get(name) if is_known else None
+
+    def of_release(self, is_first: bool) -> dict[str, Tree]:
+        """The hierarchies of one of the releases."""
+        own = {name: one.first if is_first else one.second for name, one in self.crossing.items()}
+        return {**self.hierarchies, **own}
+
+
+NO_TREES = Trees({}, {})
+
+
+def _lower(by_name: Mapping[str, Any]) -> dict[str, Any]:
+    return {name.lower(): value for name, value in by_name.items()}
+
+
+def _same(one: Any, other: Any) -> bool:
+    return bool(json.loads(json.dumps(one)) == json.loads(json.dumps(other)))
+
+
+def link(first: ComparedRelease, second: ComparedRelease, trees: Trees) -> ReleaseLink:
+    """How to link two releases: labels at different levels meet through the hierarchies of a policy."""
+    names = [name for name in first.columns if first.is_quasi(name)]
+    names += [name for name in second.columns if second.is_quasi(name) and name not in names]
+    attributes: list[LinkedAttribute] = []
+    missing: list[str] = []
+    for name in names:
+        own, other = first.column(name), second.column(name)
+        if own is None or other is None:
+            attributes.append(LinkedAttribute(own or other or name, own, other))
+            continue
+        rules = [one.rule(name) for one in (first, second) if one.is_quasi(name)]
+        both = trees.crossing.get(name) if len(rules) == 2 else None
+        if both is not None:
+            attributes.append(_crossing(own, other, both, first, second))
+            continue
+        tree = trees.of(name, rules)
+        if tree is None and len(rules) == 2 and not _same(*rules):
+            missing.append(own)
+            continue
+        if tree is not None:
+            levels = tree.level(first, name), tree.level(second, name)
+        else:
+            levels = first.level(name, _TOP), second.level(name, _TOP)
+        shows_values = len(rules) == 1 and has_open_ends(rules[0])  # one release, and the other an open end
+        if None not in levels and levels[0] == levels[1] and (not shows_values if tree is None else levels[0] == 0):
+            attributes.append(LinkedAttribute(own, own, other))
+        elif tree is None:
+            missing.append(own)
+        else:
+            attributes.append(
+                LinkedAttribute(
+                    own,
+                    own,
+                    other,
+                    tree.levels(first, name),
+                    tree.levels(second, name),
+                    tree.table,
+                    tree.height,
+                    ranges=True,
+                    sets=_levels_of_sets(tree.members_level(first, name), tree.members_level(second, name)),
+                )
+            )
+    shared = [
+        name
+        for name in first.columns
+        if name in second.columns and not first.is_quasi(name) and not second.is_quasi(name)
+    ]
+    one, two = _comparable(first, second, [*names, *shared])
+    return ReleaseLink(
+        one, two, tuple(first.column(name) or name for name in shared), tuple(attributes), tuple(missing)
+    )
+
+
+def _crossing(
+    own: str, other: str, trees: CrossedTrees, first: ComparedRelease, second: ComparedRelease
+) -> LinkedAttribute:
+    """An attribute whose labels are of two hierarchies: they meet where they have values in common."""
+    name = own.lower()
+    members = trees.first.members_level(first, name), trees.second.members_level(second, name)
+    return LinkedAttribute(
+        own,
+        own,
+        other,
+        trees.first.levels(first, name),
+        tuple(trees.of_second(level) for level in trees.second.levels(second, name)),
+        trees.table,
+        trees.height,
+        ranges=True,
+        sets=_levels_of_sets(members[0], None if members[1] is None else trees.of_second(members[1])),
+        is_nested=False,
+    )
+
+
+def _levels_of_sets(first: int | None, second: int | None) -> tuple[int, int] | None:
+    """The lowest levels of the members of sets in both releases, where one of them has sets."""
+    return None if first is None and second is None else (first or 0, second or 0)
+
+
+def compared_with(engine: Engine, linked: ReleaseLink, ranges: Set[int], sets: Set[int] = frozenset()) -> ReleaseLink:
+    """The same link, quicker to look at: attributes of few labels are compared first, and ranges and sets looked for
+    only where a release has any."""
+    several = [i for i, _ in linked.several_levels]
+    if not several:
+        return linked
+    attributes = list(linked.attributes)
+    columns = [[attributes[i].first or "" for i in several], [attributes[i].second or "" for i in several]]
+    counts = []
+    for release, names in zip((linked.first, linked.second), columns, strict=True):
+        of_columns = [_LABEL_COUNT(label=col(name, "r")) for name in names]
+        counts.append(engine.rows(_LABEL_COUNTS(counts=of_columns, release=release))[0])
+    for i, first, second in zip(several, *counts, strict=True):
+        attributes[i] = replace(
+            attributes[i],
+            pairs=first * second,
+            ranges=i in ranges,
+            sets=attributes[i].sets if i in sets else None,
+        )
+    return replace(linked, attributes=tuple(attributes))
+
+
+def strange_labels(release: exp.Expr, column: str, hierarchy: exp.Expr, height: int) -> exp.Select:
+    """One row: of the labels of a column, but NULL, the ``ranges``; and the ``others`` that are no nodes of its
+    hierarchy: sets, and values that the hierarchy does not have.
+    """
+    label = col(column, "r")
+    labels = _LABELS(label=label, release=release)
+    return _STRANGE_LABELS(
+        nodes=nodes_in_order(hierarchy, range(height + 1)),
+        label=label,
+        release=release,
+        ranges=ranges(labels, table("sqlanon nodes 0"), hierarchy),
+    )
+
+
+def _known_labels(release: exp.Expr, column: str, hierarchy: exp.Expr, levels: Sequence[int]) -> exp.Select:
+    """One row: the labels of a column, but NULL, and how many of them the hierarchy has at some levels."""
+    nodes = union_all(*(_NODE(label=col(f"level_{level}"), hierarchy=hierarchy) for level in levels))
+    return _KNOWN_LABELS(label=col(column, "r"), release=release, nodes=nodes)
+
+
+def set_labels(release: exp.Expr, column: str, hierarchy: exp.Expr, height: int, level: int) -> exp.Select:
+    """One row: of the labels of a column the ``sets`` of nodes of its hierarchy, from a level on; and how many nodes
+    begin as sets do, ``braces``."""
+    labels = _LABELS(label=col(column, "r"), release=release)
+    every = [_NODE(label=col(f"level_{each}"), hierarchy=hierarchy) for each in range(height + 1)]
+    return _SET_LABELS(
+        nodes=subquery(_DISTINCT_NODES(nodes=union_all(*every))),
+        sets=subquery(sets(labels)),
+        members=subquery(numbered_values(hierarchy, levels_of_members(level, height))),
+    )
+
+
+@dataclass(frozen=True)
+class LabelKinds:
+    """Which columns of a release have labels that cannot be compared (`UNCOMPARED`), and the numbers of the attributes
+    that have ranges, and sets."""
+
+    strange: list[str]
+    ranges: frozenset[int]
+    sets: frozenset[int]
+
+
+def label_kinds(engine: Engine, subject: ComparedRelease, attributes: Sequence[LinkedAttribute]) -> LabelKinds:
+    """The kinds of labels of a release, the first of a link."""
+    strange, with_ranges, with_sets = list[str](), set[int](), set[int]()
+    for i, one in enumerate(attributes):
+        if one.first is None or one.hierarchy is None:
+            continue
+        if len(one.first_levels) == 1:
+            level = one.first_levels[0]
+            query = _known_labels(subject.relation, one.first, one.hierarchy, [level])
+            labels, known = engine.rows(query)[0]
+            # Values may have gone that it still shows; but if it shows no other, the labels are made in another way.
+            is_strange = 0 < level < one.height and labels > 0 and not known
+        else:
+            is_strange = subject.shows_medians
+            labels, known = engine.rows(
+                _known_labels(subject.relation, one.first, one.hierarchy, range(one.height + 1))
+            )[0]
+            if labels > known:
+                query = strange_labels(subject.relation, one.first, one.hierarchy, one.height)
+                ranges, others = engine.rows(query)[0]
+                found = braces = 0
+                if others and one.sets and subject.members_level(one.first.lower()) is not None:
+                    query = set_labels(subject.relation, one.first, one.hierarchy, one.height, one.sets[0])
+                    found, braces = engine.rows(query)[0]
+                is_strange |= others > found or bool(found and (ranges or braces)) or max(ranges, found) > MOST_RANGES
+                with_ranges |= {i} if ranges else set()
+                with_sets |= {i} if found else set()
+        if is_strange:
+            strange.append(one.first)
+    return LabelKinds(strange, frozenset(with_ranges), frozenset(with_sets))
+
+
+def kinds_of_both(
+    engine: Engine, linked: ReleaseLink, first: ComparedRelease, second: ComparedRelease
+) -> LabelKinds | str:
+    """The kinds of labels of two releases; or why these cannot be compared."""
+    kinds = label_kinds(engine, first, linked.attributes), label_kinds(engine, second, linked.swapped.attributes)
+    for subject, one in zip((first, second), kinds, strict=True):
+        if one.strange:
+            return f"{subject.path.name} has {UNCOMPARED}, in {', '.join(one.strange)}"
+    ranges, sets = (frozenset.union(*both) for both in zip(*((one.ranges, one.sets) for one in kinds), strict=True))
+    if mixed := [linked.attributes[i].name for i in sorted(ranges & sets)]:
+        return f"{', '.join(mixed)} has ranges in one release and sets in the other"
+    return LabelKinds([], ranges, sets)
+
+
+def _comparable(first: ComparedRelease, second: ComparedRelease, names: Sequence[str]) -> tuple[exp.Expr, exp.Expr]:
+    """The rows of both; columns of different types as values of one."""
+    both = [name for name in names if name in first.columns and name in second.columns]
+    different = {name for name in both if first.columns[name] != second.columns[name]}
+    if not different:
+        return first.relation, second.relation
+    return _cast(first, different, second.columns), _cast(second, different, first.columns)
+
+
+def common_type(one: str, other: str) -> str:
+    """The type in which values of two are compared: 1 is 1.0, and a day its midnight; else their texts.
+
+    Whole numbers and decimals are compared exactly. A floating column shows other numbers rounded, and so a reader of
+    both compares them as it rounds them; of a time without nanoseconds, likewise.
+
+    >>> [common_type("BIGINT", other) for other in ("INTEGER", "UBIGINT", "DECIMAL(6,2)", "FLOAT", "VARCHAR")]
+    ['HUGEINT', 'HUGEINT', 'DECIMAL(21,2)', 'FLOAT', 'VARCHAR']
+    """
+    digits = [_digits_of(type_) for type_ in (one, other)]
+    if all(type_ in _FLOATING or of_type is not None for type_, of_type in zip((one, other), digits, strict=True)):
+        for type_ in _FLOATING:
+            if type_ in (one, other):
+                return type_
+        return _exact_type(one, other, [of_type for of_type in digits if of_type is not None])
+    if all(map(_MOMENT.fullmatch, (one, other))):
+        return "TIMESTAMP_NS" if "_NS" in one and "_NS" in other else "TIMESTAMP"
+    return "VARCHAR"
+
+
+def _digits_of(type_: str) -> tuple[int, int] | None:
+    """The digits before and after the point of an exact type; None of others."""
+    if decimal := _DECIMAL.fullmatch(type_):
+        width, scale = map(int, decimal.groups())
+        return width - scale, scale
+    return (_DIGITS[type_], 0) if type_ in _DIGITS else None
+
+
+def _exact_type(one: str, other: str, digits: Sequence[tuple[int, int]]) -> str:
+    """A type that holds the values of two exact ones; where none does, that of their texts."""
+    whole, scale = (max(each) for each in zip(*digits, strict=True))
+    if not scale and not {"UHUGEINT", "BIGNUM"} & {one, other}:
+        return "HUGEINT"
+    return f"DECIMAL({whole + scale},{scale})" if whole + scale <= 38 else "VARCHAR"
+
+
+def compared_value(value: exp.Expr, type_: str, other: str) -> exp.Expr:
+    """A value of one type in the type in which it is compared with those of another."""
+    if type_ == other:
+        return value
+    if (common := common_type(type_, other)) == "FLOAT":
+        return exp.TryCast(this=value, to=exp.DataType.build("FLOAT", dialect="duckdb"))  # of 1e300: NULL
+    compared = cast(value, common)
+    digits = [_digits_of(each) for each in (type_, other)]
+    if common == "VARCHAR" and None not in digits and digits[0] is not None and digits[0][1]:
+        return _WITHOUT_ZEROS(text=compared)
+    return compared
+
+
+def _cast(subject: ComparedRelease, names: Set[str], types: Mapping[str, str]) -> exp.Subquery:
+    """The rows, with some columns as they are compared with those of another release, which has ``types``."""
+    output: list[exp.Expr] = []
+    for column in subject.manifest.columns:
+        name, value = column.name.lower(), col(column.name)
+        if name in names:
+            output.append(named(compared_value(value, subject.columns[name], types[name]), column.name))
+        else:
+            output.append(value)
+    return subquery(select(output, subject.relation.copy()))

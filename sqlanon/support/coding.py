@@ -1,0 +1,394 @@
+"""An attribute's values, coded: small integers for its labels, level by level, and the leaves under them.
+
+Names of columns, all ours: ``q0_l2`` is the code of attribute 0 at level 2. The top level has one value and needs no
+column.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
+
+from sqlglot import exp
+
+from sqlanon.support.expressions import (
+    aliased,
+    all_of,
+    cast,
+    col,
+    fragment,
+    named,
+    native_type,
+    number,
+    same,
+    select,
+    subquery,
+    table,
+    template,
+    total,
+    union_all,
+    where,
+)
+from sqlanon.support.records import dataclass
+
+Levels: TypeAlias = tuple[int, ...]
+"""A generalization: a level for each quasi-identifier, in the policy's order."""
+
+SOURCE = "s"
+"""What the private table is called in the statement that makes the release."""
+
+ROWS = "n"
+KNOWN = "known"
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of the release by its name, which is that of the source, and its number among the quasi-identifiers."""
+
+    name: str
+    quasi: int | None = None
+
+
+@dataclass(frozen=True)
+class Coded:
+    """A quasi-identifier as the queries need it: its ``column`` in the source, the top level of its hierarchy, and the
+    ``table`` of its coded values, from `coded_values`. ``nullable`` and ``unknown``: the source has NULLs, and values
+    that the hierarchy lacks. ``texts``: the column of the table with its values as text; None: they are cast.
+    ``open_ends``: the table has labels and leaves at level 0, too, where values beyond an open end are one."""
+
+    column: str
+    height: int
+    table: exp.Table
+    nullable: bool = False
+    unknown: bool = False
+    texts: str | None = None
+    open_ends: bool = False
+
+    @property
+    def lowest_labelled(self) -> int:
+        """The lowest level with labels of its own: below it, a release shows the values."""
+        return 0 if self.open_ends else 1
+
+    def between_ends(self, level: int) -> bool:
+        """Whether a release shows labels at a level that are not the top."""
+        return self.lowest_labelled <= level < self.height
+
+
+def code_name(attribute: int, level: int) -> str:
+    return f"q{attribute}_l{level}"
+
+
+def below_top(levels: Levels, heights: Sequence[int]) -> list[tuple[int, int]]:
+    return [(i, level) for i, (level, height) in enumerate(zip(levels, heights, strict=True)) if level < height]
+
+
+_FACTS = template("""
+    SELECT :number AS i, count(*), count(*) FILTER (WHERE value IS NULL) > 0, coalesce(sum(rows)::BIGINT, 0)
+    FROM :values
+""")
+_VALUES_WITH_ROWS = template("SELECT :column AS value, :count AS rows FROM :rows GROUP BY :column")
+_VALUES_OF_BOTH = template("""
+    SELECT value, sum(rows)::BIGINT AS rows
+    FROM (SELECT value, rows FROM :values UNION ALL SELECT :theirs AS value, 0 AS rows FROM :population) AS b
+    GROUP BY value
+""")
+_LOST_BY_CAST = template("SELECT count(*) FROM :raw WHERE NOT (:back IS NOT DISTINCT FROM :value)")
+_LABELS_AMONG = template("SELECT label FROM :every AS e WHERE label IN (:labels) GROUP BY label")
+
+
+def facts(values: Sequence[exp.Table]) -> exp.Query:
+    """One row for each of some attributes' values: its number, how many there are, whether NULL is among them, rows."""
+    query: exp.Query = union_all(*(_FACTS(number=i, values=one) for i, one in enumerate(values)))
+    return query.order_by(col("i"), copy=False)
+
+
+def value_counts(rows: exp.Expr, column: str, counted: bool) -> exp.Select:
+    """An attribute's values with their rows: columns ``value`` and ``rows``."""
+    count: exp.Expr = total(col(ROWS)) if counted else exp.Count(this=exp.Star())
+    return _VALUES_WITH_ROWS(column=col(column), count=count, rows=rows)
+
+
+def values_of_both(values: exp.Table, population: exp.Expr, attribute: int, type_: str) -> exp.Select:
+    """An attribute's values in the source, and those that only the population has, with 0 rows there."""
+    return _VALUES_OF_BOTH(values=values, theirs=cast(col(f"q{attribute}"), type_), population=population)
+
+
+def lost_by_cast(raw: exp.Expr, attribute: int, type_: str, own: str) -> exp.Select:
+    """How many of an attribute's values another type does not hold."""
+    value = col(f"q{attribute}")
+    back = cast(exp.TryCast(this=value, to=native_type(type_)), own)
+    return _LOST_BY_CAST(raw=raw, back=back, value=value)
+
+
+TEXTS = "text"
+"""The column of an attribute's values as text, where it has one."""
+
+
+TALL = 40
+"""The height from which the levels of a hierarchy are coded as rows: a window for each column takes longer the more
+columns there are."""
+
+_LEAVES = fragment("count(*) OVER (PARTITION BY :label) - 1")
+_LEAVES_OF_COLUMN = fragment("greatest(count(CASE WHEN w.rows > 0 THEN 1 END) OVER (PARTITION BY :label), 1) - 1")
+
+_LABEL_AT = template("SELECT level_0, :level AS level, :label AS label FROM :hierarchy")
+_NUMBER = template("SELECT :level AS level")
+_CODES_BY_LEVEL = template("""
+    WITH
+        "sqlanon labels" AS (:labels),
+        "sqlanon leaves" AS (
+            SELECT x.level, x.label, :leaves AS leaves
+            FROM :counted AS x
+            GROUP BY x.level, x.label
+        )
+    SELECT
+        v.value,
+        e.level,
+        :rank AS code,
+        coalesce(n.leaves, 0) AS leaves
+    FROM :values AS v
+    CROSS JOIN (:levels) AS e
+    LEFT JOIN (SELECT *, true AS known FROM "sqlanon labels" AS x) AS l
+        ON l.level = e.level AND l.level_0 IS NOT DISTINCT FROM v.value
+    LEFT JOIN "sqlanon leaves" AS n ON l.known AND n.level = l.level AND n.label IS NOT DISTINCT FROM l.label
+""")
+_LABELS_WITH_ROWS = template("""
+    SELECT x.level, x.label, w.rows
+    FROM "sqlanon labels" AS x
+    LEFT JOIN :values AS w ON w.value IS NOT DISTINCT FROM x.level_0
+""")
+_LEAVES_OF_LABEL = fragment("count(*) - 1")
+_LEAVES_OF_LABEL_IN_COLUMN = fragment("greatest(count(CASE WHEN x.rows > 0 THEN 1 END), 1) - 1")
+_AT_LEVEL = fragment("max(CASE WHEN c.level = :level THEN :figure END)")
+_CODES_BY_VALUE = template("SELECT c.value, :figures FROM (:codes) AS c GROUP BY c.value")
+
+
+def coded_values(
+    values: exp.Table,
+    hierarchy: exp.Table,
+    height: int,
+    top: str,
+    nullable: bool,
+    count: int | None = None,
+    texts: bool = False,
+    open_ends: bool = False,
+    has_values_of_others: bool = False,
+) -> exp.Select:
+    """The values of a column with their labels, codes and leaves, level by level.
+
+    With ``has_values_of_others``, values that a population alone has are no leaves.
+
+    A value that is missing from the hierarchy (``known`` is false) stays itself below the top. With ``count``, the
+    number of values, codes are as small integers as hold them: they are what every check groups by. With ``texts``, the
+    values are there as text, too. With ``open_ends``, the hierarchy has labels at level 0.
+
+    Makes the columns ``value``, ``rows``, ``known``, ``label_1`` .. ``label_h``, ``code_0`` .. ``code_{h-1}``,
+    ``leaves_1`` .. ``leaves_{h-1}``; with ``open_ends`` also ``label_0`` and ``leaves_0``.
+    """
+    between = range(0 if open_ends else 1, height)
+    names = {level: f"level_{level}" if level else "label_0" for level in between}
+    is_tall, type_ = height >= TALL, _code_type(count)
+    counted: list[exp.Expr] = [
+        named(col(name, "h"), name) for name in dict.fromkeys(["level_0", *names.values(), f"level_{height}"])
+    ]
+    leaves = _LEAVES_OF_COLUMN if has_values_of_others else _LEAVES
+    if not is_tall:
+        counted += [named(leaves(label=col(name, "h")), f"leaves_{level}") for level, name in names.items()]
+    with_leaves = select([*counted, named(exp.true(), KNOWN)], aliased(hierarchy, "h"))
+    if has_values_of_others and not is_tall:
+        on_value = same(col("value", "w"), col("level_0", "h"), nullable)
+        with_leaves = with_leaves.join(aliased(values, "w"), on=on_value, copy=False)
+    known = exp.Coalesce(this=col(KNOWN, "l"), expressions=[exp.false()])
+    if is_tall:
+        codes: list[exp.Expr] = [named(cast(col(f"code_{i}", "c"), type_), f"code_{i}") for i in names]
+        leaves_of_levels: list[exp.Expr] = [col(f"leaves_{i}", "c") for i in names]
+    else:
+        codes = [named(_rank_of_label(col(name, "l"), type_), f"code_{i}") for i, name in names.items()]
+        leaves_of_levels = [
+            named(exp.Coalesce(this=col(f"leaves_{i}", "l"), expressions=[number(0)]), f"leaves_{i}") for i in names
+        ]
+    output: list[exp.Expr] = [
+        col("value", "v"),
+        col("rows", "v"),
+        *([named(cast(col("value", "v"), "VARCHAR"), TEXTS)] if texts else []),
+        named(known, KNOWN),
+        *(named(col(name, "l"), f"label_{level}") for level, name in names.items()),
+        *([named(exp.Literal.string(top), f"label_{height}")] if height else []),
+        *codes,
+        *([named(rank_of([col("value", "v")], type_), "code_0")] if height and not open_ends else []),
+        *leaves_of_levels,
+    ]
+    on = same(col("value", "v"), col("level_0", "l"), nullable)
+    # To read a `join_type` takes half a millisecond, for each attribute of each run.
+    joined = exp.Join(this=subquery(with_leaves, "l"), side="LEFT")
+    query = select(output, aliased(values, "v")).join(joined, on=on, copy=False)
+    if is_tall:
+        by_value = _codes_by_value(values, hierarchy, names, has_values_of_others)
+        on = same(col("value", "c"), col("value", "v"), nullable)
+        query = query.join(subquery(by_value, "c"), on=on, copy=False)
+    return query
+
+
+def _rank_of_label(label: exp.Expr, type_: str = "INTEGER", within: exp.Expr | None = None) -> exp.Expr:
+    """The code of a label. The value itself keeps two unknown values apart; where they are known, the label alone
+    decides."""
+    own = exp.If(this=col(KNOWN, "l"), true=exp.null(), false=cast(col("value", "v"), "VARCHAR"))
+    return rank_of([label, own], type_, within)
+
+
+def _codes_by_value(
+    values: exp.Table, hierarchy: exp.Table, names: Mapping[int, str], has_values_of_others: bool
+) -> exp.Select:
+    """The codes and leaves of each value, ``code_1`` .., ``leaves_1`` .., counted level by level in a narrow table."""
+    codes = _CODES_BY_LEVEL(
+        labels=union_all(*(_LABEL_AT(level=i, label=col(name), hierarchy=hierarchy) for i, name in names.items())),
+        levels=union_all(*(_NUMBER(level=i) for i in names)),
+        counted=subquery(_LABELS_WITH_ROWS(values=values)) if has_values_of_others else table("sqlanon labels"),
+        leaves=_LEAVES_OF_LABEL_IN_COLUMN() if has_values_of_others else _LEAVES_OF_LABEL(),
+        values=values,
+        rank=_rank_of_label(col("label", "l"), within=col("level", "e")),
+    )
+    figures = [
+        named(_AT_LEVEL(level=number(i), figure=col(figure, "c")), f"{figure}_{i}")
+        for figure in ("code", "leaves")
+        for i in names
+    ]
+    return _CODES_BY_VALUE(figures=figures, codes=codes)
+
+
+def _code_type(count: int | None) -> str:
+    if count is None or count > 2**15:
+        return "INTEGER"
+    return "SMALLINT" if count > 2**7 else "TINYINT"
+
+
+def rank_of(order: list[exp.Expr], type_: str = "INTEGER", within: exp.Expr | None = None) -> exp.Cast:
+    """Small integers from 0: the rank among the distinct values, of all or of those with the same value of ``within``;
+    NULL first."""
+    window = exp.Window(
+        this=exp.DenseRank(),
+        partition_by=[] if within is None else [within],
+        order=exp.Order(expressions=[exp.Ordered(this=term, nulls_first=True) for term in order]),
+    )
+    return cast(window - 1, type_)
+
+
+def level_codes(coded: Coded, level: int) -> exp.Select:
+    """The codes of an attribute at a level with those above it: ``code_l`` .. ``code_{h-1}``, each once."""
+    codes: list[exp.Expr] = [col(f"code_{upper}") for upper in range(level, coded.height)]
+    return exp.Select(expressions=codes, distinct=exp.Distinct()).from_(coded.table.copy(), copy=False)
+
+
+def distinct_codes(coded: Coded) -> exp.Table | exp.Subquery:
+    """A relation with each code of level 0 once, with those above it and ``known``."""
+    if not coded.open_ends:
+        return coded.table
+    codes: list[exp.Expr] = [col(f"code_{level}") for level in range(coded.height)]
+    query = exp.Select(expressions=[*codes, col(KNOWN)], distinct=exp.Distinct()).from_(coded.table.copy(), copy=False)
+    return subquery(query)
+
+
+def group_counts(coded: Coded) -> exp.Select:
+    """One row: how many groups of values an attribute has at each level below its top."""
+    codes = [exp.Count(this=exp.Distinct(expressions=[col(f"code_{level}")])) for level in range(coded.height)]
+    return select([*codes], coded.table.copy())
+
+
+def levels_with(coded: Coded, labels: Sequence[str]) -> exp.Select:
+    """One row: for each level of an attribute, whether a known value of the source has one of some labels there."""
+    there = all_of([col(KNOWN), col("rows") > 0])
+    ground = col("label_0") if coded.open_ends else cast(col("value"), "VARCHAR")
+    released = [ground, *(col(f"label_{level}") for level in range(1, coded.height + 1))]
+    counts = [where(exp.Count(this=exp.Star()), all_of([there.copy(), _is_one(one, labels)])) for one in released]
+    return select([(count > 0) for count in counts], coded.table.copy())
+
+
+def labels_among(hierarchy: exp.Table, columns: Sequence[str], labels: Sequence[str]) -> exp.Select:
+    """Those of some labels that a hierarchy has in the columns of its levels; its ground values by their text."""
+    released = [named(cast(col(name), "VARCHAR"), "label") for name in columns]
+    every = union_all(*(select([one], hierarchy.copy()) for one in released))
+    return _LABELS_AMONG(every=every, labels=[exp.Literal.string(one) for one in labels])
+
+
+def _is_one(label: exp.Expr, labels: Sequence[str]) -> exp.In:
+    return exp.In(this=label, expressions=[exp.Literal.string(one) for one in labels])
+
+
+def group_sizes(coded: Coded, level: int) -> exp.Select:
+    """The rows in the source of each group of an attribute's values, at a level below the top."""
+    return select([total(col("rows"))], coded.table.copy(), [col(f"code_{level}")])
+
+
+def level_leaves(coded: Coded, level: int) -> exp.Select:
+    """The codes of an attribute at a level between bottom and top, with ``leaves``: those under them, less one."""
+    output: list[exp.Expr] = [named(col(f"code_{level}"), "code"), named(col(f"leaves_{level}"), "leaves")]
+    return exp.Select(expressions=output, distinct=exp.Distinct()).from_(coded.table.copy(), copy=False)
+
+
+_ROWS_AT_LEVEL = template("SELECT :level AS level, rows, :code AS code FROM :coded WHERE rows > 0")
+_ENTROPY_BY_LEVEL = template("""
+    SELECT :figures
+    FROM (
+        SELECT g.level, sum(g.rows::DOUBLE * :log2) AS entropy
+        FROM (SELECT r.level, r.rows, sum(r.rows) OVER (PARTITION BY r.level, r.code) AS n FROM (:rows) AS r) AS g
+        GROUP BY g.level
+    ) AS c
+""")
+
+
+def marginals(attributes: Sequence[Coded], entropy: bool) -> exp.Query:
+    """For each attribute its number and a list of figures, which give every generalization a bound without a GROUP BY.
+
+    The figures: the rows of unknown values; then for each level below the top, level 0 included, the sum over rows of
+    the leaves less one; then, with ``entropy``, for each level the sum over rows of log2(count of the generalized
+    value / count of the value).
+    """
+    return union_all(*(_marginals(i, one, entropy) for i, one in enumerate(attributes)))
+
+
+def _marginals(attribute: int, coded: Coded, entropy: bool) -> exp.Select:
+    rows = cast(col("rows"), "DOUBLE")
+    unknown = total(col("rows"), ~col(KNOWN))
+    figures: list[exp.Expr] = [cast(exp.Coalesce(this=unknown, expressions=[number(0)]), "DOUBLE")]
+    source: exp.Expr = coded.table.copy()
+    below = range(coded.lowest_labelled, coded.height)
+    values: list[exp.Expr] = [number(0.0) for _ in range(min(coded.lowest_labelled, coded.height))]
+    figures += values + [exp.Sum(this=rows * col(f"leaves_{level}")) for level in below]
+    if entropy and coded.height >= TALL:
+        levels = range(coded.lowest_labelled, coded.height + 1)
+        source = _add_entropies(coded, levels)
+        figures += [number(0.0) for _ in range(coded.lowest_labelled)]
+        figures += [exp.Max(this=col(f"entropy_{level}")) for level in levels]
+    elif entropy:
+        groups = [
+            named(exp.Window(this=exp.Sum(this=rows.copy()), partition_by=partition), f"group_{level}")
+            for level, partition in [(i, [col(f"code_{i}")]) for i in below] + [(coded.height, [])]
+        ]
+        source = subquery(exp.Select(expressions=[exp.Star(), *groups]).from_(coded.table.copy()), "g")
+        figures += [
+            exp.Sum(this=rows * _log2(col(f"group_{level}") / rows)) if level >= coded.lowest_labelled else number(0.0)
+            for level in range(coded.height + 1)
+        ]
+    # A value that only the population has is nobody's here.
+    there = col("rows") > 0
+    output = [named(number(attribute), "i"), named(exp.Array(expressions=figures), "figures")]
+    return select([*output], source).where(there, copy=False)
+
+
+def _add_entropies(coded: Coded, levels: Sequence[int]) -> exp.Subquery:
+    """The coded values, each with ``entropy_1`` .., those of all levels, counted level by level in a narrow table."""
+    codes = [col(f"code_{level}") if level < coded.height else number(0) for level in levels]
+    rows = union_all(
+        *(_ROWS_AT_LEVEL(level=level, code=code, coded=coded.table) for level, code in zip(levels, codes, strict=True))
+    )
+    figures = [
+        named(_AT_LEVEL(level=number(level), figure=col("entropy", "c")), f"entropy_{level}") for level in levels
+    ]
+    log2 = _log2(cast(col("n", "g"), "DOUBLE") / col("rows", "g"))
+    entropies = _ENTROPY_BY_LEVEL(figures=figures, log2=log2, rows=rows)
+    query = exp.Select(expressions=[exp.Star()]).from_(aliased(coded.table.copy(), "g"), copy=False)
+    return subquery(query.join(subquery(entropies, "c"), join_type="cross", copy=False), "g")
+
+
+def _log2(value: exp.Expr) -> exp.Expr:
+    return exp.Anonymous(this="LOG2", expressions=[value])

@@ -1,0 +1,145 @@
+"""Encodings of text files: their names, and which ones some bytes may be in."""
+
+from __future__ import annotations
+
+import codecs
+import re
+
+from sqlanon.support.fields import in_words
+
+UTF_8 = "utf-8"
+
+_NO_TEXT = ("idna", "mbcs", "oem", "punycode", "raw_unicode_escape", "undefined", "unicode_escape")
+_LATIN = ("windows-1252", "latin-1", "windows-1250", "cp437")
+_USUAL = re.compile(r"[^\W\d_]|[–—‘’‚“”„…«»]|(?<![^\W\d_])[€£§°](?![^\W\d_])")
+_ALPHABETS = {
+    "windows-1251": re.compile("[А-ЯЁІЇЄҐ]?[а-яёіїєґ]+|[А-ЯЁІЇЄҐ]+"),
+    "windows-1253": re.compile("[Α-ΩΆΈΉΊΌΎΏ]?[α-ωάέήίόύώϊϋΐΰ]+|[Α-ΩΆΈΉΊΌΎΏ]+"),
+}
+_EASTERN = ("gb18030", "shift-jis", "euc-kr", "big5")
+_UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+_UTF_32 = (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)
+_ALONE = re.compile(rb"(?<![\x80-\xff])[\x80-\xff](?![\x80-\xff])")
+_WORD = re.compile(r"[^\W\d_]+")
+_HIGH = re.compile(rb"[\x80-\xff]")
+_MOST = 5
+
+
+def known_encoding(value: str) -> str:
+    try:
+        codec = codecs.lookup(value)
+    except LookupError:
+        codec = None
+    # Python has codecs between bytes, or between texts, and says so in a private attribute.
+    if codec is None or codec.name in _NO_TEXT or not getattr(codec, "_is_text_encoding", True):
+        raise ValueError(
+            f"{in_words(value)} is no encoding of text that Python knows: write utf-8, utf-16, windows-1252, latin-1, "
+            "shift-jis, gb18030, ..."
+        )
+    return value
+
+
+def decode(content: bytes, encoding: str | None = None) -> str:
+    """The text of a file in UTF-8, or in UTF-16 or UTF-32 with a byte order mark; or in the encoding that is given.
+
+    Raises
+    ------
+    UnicodeError
+        Some bytes are not of the encoding.
+    """
+    if encoding is None:
+        encoding = "utf-32" if content.startswith(_UTF_32) else "utf-16" if content.startswith(_UTF_16) else UTF_8
+    return content.decode("utf-8-sig" if codecs.lookup(encoding).name == UTF_8 else encoding)
+
+
+def is_utf_8(content: bytes, encoding: str | None = None) -> bool:
+    """Whether a file is read as UTF-8."""
+    if encoding is not None:
+        return codecs.lookup(encoding).name == UTF_8
+    return not content.startswith((*_UTF_16, *_UTF_32))
+
+
+def probable_encodings(content: bytes) -> list[str]:
+    """The encodings that all bytes of a text may be in, the most probable one first.
+
+    Letters beyond ASCII stand alone among those of ASCII in Latin; in Cyrillic and Greek, words have no other ones; in
+    the languages of East Asia, they are the usual ones of their encoding.
+
+    >>> probable_encodings("Köln und Orléans".encode("latin-1"))[0], probable_encodings("北京".encode("gb18030"))[0]
+    ('windows-1252', 'gb18030')
+    >>> probable_encodings("東京".encode("shift-jis"))[0], probable_encodings("Łódź".encode("windows-1250"))[0]
+    ('shift-jis', 'windows-1250')
+    """
+    alone = len(_ALONE.findall(content)) / (len(_HIGH.findall(content)) or 1)
+    shares = {}
+    for name in (*_LATIN, *_ALPHABETS, *_EASTERN):
+        try:
+            text = content.decode(name)
+        except UnicodeError:
+            continue
+        if name in _LATIN:
+            shares[name] = alone * _share_of_letters(text)
+        elif name in _ALPHABETS:
+            shares[name] = _share_in_words(text, _ALPHABETS[name])
+        else:
+            shares[name] = _share_of_usual_letters(text, name)
+    return sorted(shares, key=lambda name: -shares[name])[:_MOST]
+
+
+def _share_of_letters(text: str) -> float:
+    """The share of letters, and of signs where texts have them, among the characters beyond ASCII."""
+    usual = sum(not found.isascii() for found in _USUAL.findall(text))
+    return usual / (sum(not letter.isascii() for letter in text) or 1)
+
+
+def _share_in_words(text: str, word: re.Pattern[str]) -> float:
+    """The share of the characters beyond ASCII that stand in words of one alphabet."""
+    fitting = sum(len(found) for found in _WORD.findall(text) if word.fullmatch(found))
+    return fitting / (sum(not letter.isascii() for letter in text) or 1)
+
+
+def is_mostly_utf_8(content: bytes) -> bool:
+    """Whether more characters beyond ASCII are UTF-8 than are not.
+
+    >>> is_mostly_utf_8("Ärzte, Köln, ".encode() + b"M\\xfcnchen"), is_mostly_utf_8(b"M\\xfcnchen")
+    (True, False)
+    """
+    found = [letter for letter in content.decode(UTF_8, "replace") if not letter.isascii()]
+    return 2 * found.count("\ufffd") < len(found)
+
+
+def _share_of_usual_letters(text: str, encoding: str) -> float:
+    """The share of the letters beyond ASCII that texts in an Eastern encoding are mostly made of."""
+    letters = [letter for letter in text if not letter.isascii()]
+    return sum(_is_usual(letter, encoding) for letter in letters) / (len(letters) or 1)
+
+
+def _is_usual(letter: str, encoding: str) -> bool:
+    match encoding:
+        case "gb18030":
+            return b"" < letter.encode("gb2312", "ignore")[:1] <= b"\xd7"  # signs, and the level of frequent ones
+        case "shift-jis":
+            return not "\uff61" <= letter <= "\uff9f"  # kana of half the width
+        case "euc-kr":
+            return "\uac00" <= letter <= "\ud7a3"
+        case _:  # the level of frequent characters
+            return b"\xa4" <= letter.encode("big5", "ignore")[:1] <= b"\xc6"
+
+
+def describe_bad_byte(content: bytes, error: UnicodeError, encoding: str | None, key: str | None) -> str:
+    """Where the first byte is that is not of an encoding, and what to do; ``key`` names the encoding, if any does."""
+    where = "it"
+    if isinstance(error, UnicodeDecodeError):
+        line = content.count(b"\n", 0, error.start) + 1
+        where = f"line {line:,} has the byte 0x{content[error.start]:02X}, which"
+    if encoding is not None:
+        return f"{where} is no {encoding}; give another {key}"
+    if is_mostly_utf_8(content):
+        return f"{where} is no UTF-8, as its other letters are: correct the line"
+    remedy = "save it as UTF-8, or as UTF-16 with a byte order mark"
+    likely = probable_encodings(content)
+    if key is None or not likely:
+        return f"{where} is no UTF-8; {remedy}"
+    first, *others = likely
+    more = f" (or {', '.join(others)})" if others else ""
+    return f'{where} is no UTF-8; {remedy}, or name its encoding: {key} = "{first}"{more}'

@@ -1,0 +1,36 @@
+"""What a person who releases data should know: messages, ordered by how many persons they are about."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from sqlanon.support.records import dataclass
+
+
+@dataclass(frozen=True)
+class Notice:
+    """A warning, and the number of persons that it affects; rows, where each row is a person. None: not known."""
+
+    message: str
+    affected: int | None = None
+
+
+def ordered_messages(notices: Iterable[Notice]) -> tuple[str, ...]:
+    """The messages, each once: those that affect the most persons first, those of an unknown number last.
+
+    >>> ordered_messages([Notice("compare"), Notice("two", 2), Notice("all", 90), Notice("two", 2)])
+    ('all', 'two', 'compare')
+    """
+    by_affected = sorted(notices, key=lambda notice: -1 if notice.affected is None else notice.affected, reverse=True)
+    return tuple(dict.fromkeys(notice.message for notice in by_affected))
+
+
+def with_noun(count: int, noun: str, singular: str = "", plural: str = "") -> str:
+    """A count with its noun, and with the verb in either number.
+
+    >>> with_noun(1, "row"), with_noun(1186, "row"), with_noun(2, "class", "holds", "hold")
+    ('1 row', '1,186 rows', '2 classes hold')
+    """
+    nouns = f"{noun}es" if noun.endswith("s") else f"{noun}s"
+    verb = singular if count == 1 else plural
+    return f"{count:,} {noun if count == 1 else nouns}{' ' + verb if verb else ''}"

@@ -1,0 +1,272 @@
+"""Tasks of local strategies on tables that stand in a test, made in milliseconds: without the stages before."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
+from typing import Any
+
+import duckdb
+from local_tasks import Plain
+from oracle import Hierarchy, Row
+from sqlglot import exp
+
+from sqlanon.engines.duckdb import DuckDBEngine
+from sqlanon.engines.statement_runner import StatementRunner
+from sqlanon.frequency.suppression_limit import SuppressionLimit
+from sqlanon.measures import Marginals
+from sqlanon.requirements import Requirements
+from sqlanon.requirements.base import SubsetCondition
+from sqlanon.requirements.k_anonymity import KAnonymity
+from sqlanon.strategies.lattice import Budget
+from sqlanon.strategies.lattice.lattice import Lattice
+from sqlanon.strategies.lattice.limits import Clock
+from sqlanon.strategies.local.nodes import Tree
+from sqlanon.strategies.local.placement import Members
+from sqlanon.strategies.local.task import LocalTask
+from sqlanon.support.coding import Levels
+from sqlanon.support.expressions import table
+
+
+@dataclass(frozen=True)
+class Small:
+    """Rows of quasi-identifiers in the order of ``hierarchies``, and what is asked of them.
+
+    A value that its hierarchy does not list is unknown. With ``persons``, the person of each row, ``limit`` is of
+    persons. ``spans`` are the lowest and the highest level of each attribute; ``forbidden`` its labels that may not be
+    released.
+    """
+
+    rows: Sequence[Row]
+    hierarchies: Sequence[Hierarchy]
+    k: int = 2
+    limit: int = 0
+    weights: Sequence[float] = ()
+    persons: Sequence[int] | None = None
+    spans: Sequence[tuple[int, int]] = ()
+    forbidden: Sequence[Sequence[str]] = ()
+    shields: Sequence[tuple[tuple[int, ...], int]] = ()
+    start: Levels | None = None
+    max_checks: int | None = None
+    identification: Sequence[str] = ()
+    search: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def known(self) -> list[Row]:
+        """The combinations, in their order."""
+        trees = self.hierarchies
+        return sorted({row for row in self.rows if all(v in t.paths for v, t in zip(row, trees, strict=True))}, key=str)
+
+
+class SmallTask(LocalTask):
+    """It starts at a generalization of its test."""
+
+    def start(self, strategy: str = "optimal", share: float = 0.5) -> tuple[Any, Levels]:
+        return SimpleNamespace(figures={}, scores={}), self.prepared.start  # type: ignore[attr-defined]
+
+
+@contextmanager
+def small_task(small: Small) -> Iterator[SmallTask]:
+    """The task of a local strategy."""
+    with duckdb.connect() as connection:
+        connection.execute("SET threads = 1")
+        engine = DuckDBEngine(connection)
+        trees = tuple(_tree(connection, small, i) for i in range(len(small.hierarchies)))
+        members = Members(_requirements(small), *_members(connection, small, trees))
+        clock = Clock(Budget(None, small.max_checks))
+        steps = StatementRunner(engine)
+        prepared = _prepared(small, trees)
+        yield SmallTask(
+            engine, steps, table, prepared, table("combinations"), trees, members, lambda *_: None, clock
+        )  # fmt: skip
+
+
+def _prepared(small: Small, trees: Sequence[Tree]) -> Any:
+    whole = len(small.rows)
+    limit = SuppressionLimit(small.limit)
+    if small.persons is not None:
+        by_size = sorted(Counter(small.persons).values(), reverse=True)
+        limit = SuppressionLimit(sum(by_size[: small.limit]), small.limit, len(by_size))
+    levels = [range(tree.height + 1) for tree in trees]
+    sums = tuple(
+        tuple(
+            float(sum(_leaves(small, i, str(_path(small, row[i], i)[level])) for row in _known_rows(small)))
+            for level in some
+        )
+        for i, some in enumerate(levels)
+    )
+    names = tuple(tree.name for tree in trees)
+    floor, ceiling = tuple(tree.floor for tree in trees), tuple(tree.ceiling for tree in trees)
+    holes = tuple(
+        frozenset(
+            level
+            for level in some
+            if {*small.forbidden[i]} & {str(path[level]) for path in small.hierarchies[i].paths.values()}
+        )
+        if small.forbidden
+        else frozenset()
+        for i, some in enumerate(levels)
+    )
+    shields = tuple(SubsetCondition(some, tuple(names[i] for i in some), k) for some, k in small.shields)
+    return SimpleNamespace(
+        marginals=Marginals(
+            whole, tuple(tree.height for tree in trees), tuple(tree.leaves for tree in trees), (0,) * len(trees), sums
+        ),
+        limit=limit,
+        lattice=Lattice(names, floor, ceiling, holes if any(holes) else ()),
+        requirements=Requirements((KAnonymity(small.k),), shields),
+        start=small.start or ceiling,
+        policy=SimpleNamespace(
+            search=SimpleNamespace(**{"summary": "range", "ends": "grid", **small.search}),
+            attributes={
+                name: SimpleNamespace(identification=one)
+                for name, one in zip(names, small.identification or ["identifying"] * len(names), strict=True)
+            },
+        ),
+    )
+
+
+def _requirements(small: Small) -> Requirements:
+    """What is asked of groups of combinations by themselves: what shields ask is asked of all attributes."""
+    most = [max(k for _, k in small.shields)] if small.shields else []
+    return Requirements(tuple(KAnonymity(k) for k in (*most, small.k)))
+
+
+def _known_rows(small: Small) -> list[Row]:
+    known = {*small.known}
+    return [row for row in small.rows if row in known]
+
+
+def _path(small: Small, value: Any, i: int) -> tuple[Any, ...]:
+    return small.hierarchies[i].paths[value]
+
+
+def _leaves(small: Small, i: int, label: str) -> int:
+    """The ground values under a label, less one. Labels are unique in these hierarchies."""
+    return sum(label in map(str, path) for path in small.hierarchies[i].paths.values()) - 1
+
+
+def _tree(connection: Any, small: Small, i: int) -> Tree:
+    """Makes ``nodes_i``, where nodes are numbered level by level in the order of their labels."""
+    hierarchy = small.hierarchies[i]
+    floor, ceiling = small.spans[i] if small.spans else (0, hierarchy.height)
+    numbers, offsets = _numbers(small, i, floor)
+    ground = sorted(hierarchy.paths, key=str)
+    rows = []
+    for (level, label), node in numbers.items():
+        under = [place for place, value in enumerate(ground) if hierarchy.paths[value][level] == label]
+        path = hierarchy.paths[ground[under[0]]]
+        parent = numbers[level + 1, path[level + 1]] if level < hierarchy.height else None
+        count = sum(row[i] in {ground[place] for place in under} for row in small.rows)
+        may_be = level <= ceiling and not (small.forbidden and str(label) in small.forbidden[i])
+        rows.append((node, parent, level, str(label), len(under) - 1.0, count, under[0], under[-1], may_be))
+    columns = "node INTEGER, parent INTEGER, level INTEGER, label VARCHAR, leaves DOUBLE, rows BIGINT, low INTEGER, "
+    connection.execute(f"CREATE TABLE nodes_{i} ({columns} high INTEGER, released BOOLEAN)")
+    connection.executemany(f"INSERT INTO nodes_{i} VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
+    weight = small.weights[i] if small.weights else 1.0
+    return Tree(
+        f"a{i}", hierarchy.height, floor, ceiling, offsets, hierarchy.leaves, weight, table(f"nodes_{i}"), False,
+        tuple(small.forbidden[i]) if small.forbidden else (),
+    )  # fmt: skip
+
+
+def _numbers(small: Small, i: int, floor: int) -> tuple[dict[tuple[int, Any], int], tuple[int, ...]]:
+    """By level and label the node; and the first node of each level."""
+    hierarchy, numbers, offsets = small.hierarchies[i], {}, []
+    for level in range(floor, hierarchy.height + 1):
+        offsets.append(len(numbers))
+        for label in sorted({path[level] for path in hierarchy.paths.values()}, key=str):
+            numbers[level, label] = len(numbers)
+    return numbers, tuple(offsets)
+
+
+def _members(connection: Any, small: Small, trees: Sequence[Tree]) -> tuple[exp.Table | None, bool]:
+    """Makes ``combinations``, and with persons ``members``, as the stages before do; whether persons move."""
+    numbers = [_numbers(small, i, tree.floor)[0] for i, tree in enumerate(trees)]
+    paths: dict[Row, list[int]] = {
+        row: [
+            numbers[i][level, _path(small, value, i)[level]]
+            for i, (value, tree) in enumerate(zip(row, trees, strict=True))
+            for level in range(tree.floor, tree.height + 1)
+        ]
+        for row in small.known
+    }
+    distinct = sorted({tuple(path) for path in paths.values()})
+    places = {row: distinct.index(tuple(path)) for row, path in paths.items()}
+    sizes = Counter(places[row] for row in small.rows if row in places)
+    names = [f"q{i}_n{level}" for i, tree in enumerate(trees) for level in range(tree.floor, tree.height + 1)]
+    connection.execute(
+        f"CREATE TABLE combinations (combination INTEGER, {', '.join(f'{name} INTEGER' for name in names)}, n BIGINT)"
+    )
+    marks = ", ".join("?" * (len(names) + 2))
+    every = [(place, *path, sizes[place]) for place, path in enumerate(distinct)]
+    connection.executemany(f"INSERT INTO combinations VALUES ({marks})", every)
+    if small.persons is None:
+        return None, False
+    of_person: dict[int, Counter[Any]] = {}
+    for person, row in zip(small.persons, small.rows, strict=True):
+        of_person.setdefault(person, Counter())[places.get(row, row)] += 1
+    moving = any(len(some) > 1 for some in of_person.values())
+    counts: Counter[tuple[Any, int | None]] = Counter()
+    settled: Counter[tuple[Any, int | None]] = Counter()
+    for person, some in of_person.items():
+        mover = person if len(some) > 1 else None
+        for place, n in some.items():
+            counts[place, mover] += n
+            settled[place, mover] += mover is None
+    connection.execute("CREATE TABLE members (combination INTEGER, n BIGINT, persons BIGINT, mover INTEGER)")
+    members = [
+        (place if isinstance(place, int) else None, n, settled[place, mover], mover)
+        for (place, mover), n in counts.items()
+    ]
+    connection.executemany("INSERT INTO members VALUES (?, ?, ?, ?)", members)
+    return table("members"), moving
+
+
+# Tables
+
+
+def letters(letter: str, count: int, *sizes: int) -> Hierarchy:
+    """``a0, a1, ...``, in groups of these sizes, level by level, below ``*``."""
+    paths = {}
+    for i in range(count):
+        groups = (f"{letter * (j + 2)}{i // size}" for j, size in enumerate(sizes))
+        paths[f"{letter}{i}"] = (f"{letter}{i}", *groups, f"{letter}*")
+    return Hierarchy(paths)
+
+
+def drawn(number: int, rows: int, trees: Sequence[Hierarchy], repeated: float = 0.5) -> list[Row]:
+    """Rows that are determined by a number: some are drawn, others repeat earlier ones, so that counts differ."""
+    rng = random.Random(number)
+    found: list[Row] = []
+    for _ in range(rows):
+        if found and rng.random() < repeated:
+            found.append(rng.choice(found))
+        else:
+            found.append(tuple(rng.choice([*tree.paths]) for tree in trees))
+    return found
+
+
+def generalizations(task: LocalTask) -> Iterator[Levels]:
+    """All levels from the floor to the ceiling."""
+    return itertools.product(*(range(tree.floor, tree.ceiling + 1) for tree in task.trees))
+
+
+def best_levels(small: Small) -> Small:
+    """The same, starting at the generalization that loses least within the limit, the first of equals."""
+    with small_task(replace(small, start=None)) as task:
+        plain = Plain(task)
+
+        def loss(levels: Levels) -> float:
+            at = plain.at(levels)
+            if any(not plain.nodes[i][node].released for nodes in at.values() for i, node in enumerate(nodes)):
+                return 2.0
+            kept = plain.kept(at, small.k)
+            return plain.loss(kept) if sum(plain.n.values()) - plain.rows(kept) <= plain.allowed else 2.0
+
+        return replace(small, start=min(generalizations(task), key=lambda levels: (loss(levels), levels)))

@@ -1,0 +1,263 @@
+"""The grids of ranges, statement by statement, on tables that stand in the test."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Sequence
+from datetime import date
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from sqlglot import exp
+from test_similar_steps import query
+
+from sqlanon.policy.rules import MaskRule
+from sqlanon.strategies.local import grid
+from sqlanon.strategies.local.grid import QUANTILES, Labels, quantile_grid
+from sqlanon.strategies.local.nodes import Tree
+from sqlanon.support.expressions import col, named, table
+
+
+def labels_of(type_: str, masked: bool = False) -> Labels:
+    rules = [MaskRule(mask="right")] if masked else []
+    prepared: Any = SimpleNamespace(
+        types=[type_],
+        hierarchies=[SimpleNamespace(attribute="a")],
+        policy=SimpleNamespace(attributes={"a": SimpleNamespace(hierarchy=rules)}),
+    )
+    return Labels(prepared, 0)
+
+
+def tree_of(height: int, floor: int = 0, leaves: int = 8) -> Tree:
+    offsets = tuple(range(0, 100 * (height - floor + 1), 100))
+    return Tree("a", height, floor, height, offsets, leaves, 1.0, table("nodes"), True)
+
+
+# Labels
+
+
+# By label ``lower``, ``upper``, ``least``, ``beyond``, ``middle`` and ``closed``.
+TEXTS: dict[tuple[str, bool], dict[str, tuple[str | bool | None, ...]]] = {
+    ("INTEGER", False): {
+        "7": ("7", "7", "7", "8", "7", True), "20-24": ("20", "24", "20", "25", "22", True),
+        "20-25": ("20", "25", "20", "26", "22", True), "-5 to 24": ("-5", "24", "-5", "25", "9", True),
+        "[20, 24)": ("20", "24", "20", "24", "22", False), "<18": (None, None, None, "18", "18", True),
+        "≥90": ("90", None, "90", None, "90", True), "02*": (None, None, None, None, None, True),
+        "twenty": (None, None, None, None, None, True),
+    },
+    ("INTEGER", True): {
+        "02*": ("020", "029", "20", "30", "24", True), "0***": ("0000", "0999", "0", "1000", "499", True),
+        "20-24": ("20", "24", "20", "25", "22", True), "*": (None, None, None, None, None, True),
+    },
+    ("DOUBLE", False): {
+        "[0.5, 2.0)": ("0.5", "2.0", "0.5", "2", "1.25", False), "1.0-2.0": ("1.0", "2.0", "1", None, "1.5", True),
+        "<1.50": (None, None, None, "1.5", "1.5", True), "[0.1, 0.2)": ("0.1", "0.2", "0.1", "0.2", "0.15", False),
+        "[1e-07, 2e-07)": ("1e-07", "2e-07", "0.0000001", "0.0000002", "1.5e-07", False),
+    },
+    ("VARCHAR", True): {"02*": ("020", "029", "20", None, "024", True)},
+    ("DATE", False): {
+        "2020-02": ("2020-02-01", "2020-02-29", "2020-02-01", "2020-03-01", "2020-02-15", True),
+        "2020-05-07": ("2020-05-07", "2020-05-07", "2020-05-07", "2020-05-08", "2020-05-07", True),
+        "<2020-05-07": (None, "2020-05-06", None, "2020-05-07", "2020-05-06", True),
+        "spring": (None, None, None, None, None, True),
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("type_", "masked"), TEXTS)
+def test_the_ends_of_cells_are_those_of_their_labels(type_: str, masked: bool) -> None:
+    expected = TEXTS[type_, masked]
+    names = [*"abcdef"]
+    ends = [named(end, name) for end, name in zip(labels_of(type_, masked).texts(col("label")), names, strict=True)]
+    found = query(
+        exp.select("label", *ends).from_("labels"), labels=("label VARCHAR", [(label,) for label in expected])
+    )
+    assert {label: tuple(rest) for label, *rest in found} == expected
+
+
+@pytest.mark.parametrize(
+    ("type_", "masked", "label", "expected"),
+    [
+        ("INTEGER", False, "20-24", (20, 24, True)),
+        ("INTEGER", True, "02*", (20, 29, True)),
+        ("INTEGER", False, "02*", (None, None, True)),
+        ("DOUBLE", False, "[0.5, 2.0)", (0.5, 2.0, False)),
+        ("DOUBLE", True, "1**", (100.0, 199.0, True)),
+        ("DATE", False, "2020-02", (date(2020, 2, 1), date(2020, 2, 29), True)),
+        ("TIMESTAMP", False, "2020-02", (date(2020, 2, 1), date(2020, 3, 1), False)),
+    ],
+)
+def test_the_bounds_of_labels_hold_their_values(
+    type_: str, masked: bool, label: str, expected: tuple[Any, ...]
+) -> None:
+    low, high, closed = labels_of(type_, masked).bounds(col("label"))
+    bounds = exp.select(named(low, "low"), named(high, "high"), named(closed, "closed")).from_("labels")
+    assert query(bounds, labels=("label VARCHAR", [(label,)])) == [expected]
+
+
+def test_the_least_distance_of_values_is_that_of_their_type() -> None:
+    units = {type_: labels_of(type_).unit for type_ in ("INTEGER", "DECIMAL(8, 3)", "DOUBLE", "VARCHAR", "DATE")}
+    assert units == {"INTEGER": 1.0, "DECIMAL(8, 3)": 0.001, "DOUBLE": 0.0, "VARCHAR": 0.0, "DATE": 0.0}
+    assert [type_ for type_ in ("TIME", "DATE", "TIMESTAMP", "TIME_NS") if labels_of(type_).is_time] == [
+        "TIME",
+        "TIME_NS",
+    ]
+
+
+# Levels
+
+
+PAIRS, FOURS = [f"{i // 2 * 2}-{i // 2 * 2 + 1}" for i in range(8)], ["0-3"] * 4 + ["4-7"] * 4
+HALF_OPEN = [f"[{i // 2 * 2}, {i // 2 * 2 + 2})" for i in range(8)]
+LEVELS: list[tuple[str, str, list[Sequence[str | None]], int, int | None]] = [
+    ("the first", "INTEGER", [PAIRS, FOURS], 0, 1),
+    ("from the floor up", "INTEGER", [PAIRS, FOURS], 2, 2),
+    ("names", "INTEGER", [["few"] * 4 + ["many"] * 4, FOURS], 0, None),
+    ("width one", "DECIMAL(4, 0)", [[f"[{i}, {i + 1})" for i in range(8)], FOURS], 0, None),
+    ("one of width one", "INTEGER", [[*PAIRS[:6], "6", "7"], FOURS], 0, 1),
+    ("a value below", "INTEGER", [["1-3"] * 4 + ["4-7"] * 4, FOURS], 0, None),
+    ("not one after the other", "INTEGER", [["0-7", *["1-6"] * 6, "0-7"], FOURS], 0, None),
+    ("open ends alone", "INTEGER", [["<4"] * 4 + ["≥4"] * 4, FOURS], 0, None),
+    ("a value at an open end", "INTEGER", [["<1"] * 2 + ["2-5"] * 4 + ["≥6"] * 2, FOURS], 0, None),
+    ("half open", "DOUBLE", [HALF_OPEN, FOURS], 0, 1),
+    ("half open and closed", "DOUBLE", [[*HALF_OPEN[:4], *FOURS[4:]], FOURS], 0, None),
+    ("a value at a half open end", "DOUBLE", [["[0, 3)"] * 4 + ["[4, 9)"] * 4, FOURS], 0, None),
+    ("none", "INTEGER", [["x"] * 8, ["y"] * 8], 0, None),
+]  # fmt: skip
+
+
+def test_cells_are_the_ranges_of_the_lowest_level_that_holds_its_values_one_after_the_other() -> None:
+    lowest = {}
+    for name, type_, levels, floor, level in LEVELS:
+        rows = [*zip(range(8), *levels, strict=True), (None, "0-1", "0-3")]
+        hierarchy = (f"level_0 {type_}, level_1 VARCHAR, level_2 VARCHAR", rows)
+        steps: Any = SimpleNamespace(look_up=lambda asked, _, h=hierarchy: query(asked, hierarchy=h))
+        made: Any = SimpleNamespace(table=table("hierarchy"))
+        tree = tree_of(1 + (level or 1), floor)
+        lowest[name] = grid._lowest_usable(steps, labels_of(type_), tree, made, col("level_0"))
+    assert lowest == {name: level for name, _, _, _, level in LEVELS}
+
+
+@pytest.mark.parametrize(("floor", "level"), [(0, 1), (0, 2), (1, 2), (1, 1)])
+def test_each_lowest_node_is_in_the_cell_above_it(floor: int, level: int) -> None:
+    rows = [(i, 100 + i // 2, 0, str(i), i, i) for i in range(8)] if not floor else []
+    rows += [(100 + i, 200 + i // 2, 1, PAIRS[2 * i], 2 * i, 2 * i + 1) for i in range(4)]
+    rows += [(200 + i, 300, 2, FOURS[4 * i], 4 * i, 4 * i + 3) for i in range(2)] + [(300, None, 3, "*", 0, 7)]
+    made = grid._grid_of_level(labels_of("INTEGER"), tree_of(3, floor), level)
+    found = query(
+        made,
+        nodes=("node INTEGER, parent INTEGER, level INTEGER, label VARCHAR, low INTEGER, high INTEGER", rows),
+    )
+    width, lowest = 2**level, 2**floor
+    expected = []
+    for i in range(8 // lowest):
+        low = i * lowest // width * width
+        high = low + width - 1
+        ends = (str(low), str(high), str(low), str(high + 1), str((low + high) // 2), True)
+        expected.append((100 * floor + i, 100 * level + low // width, low, high, *ends))
+    assert found == expected
+
+
+# Quantiles
+
+
+def nice(gap: float, least: float) -> float:
+    power = 10.0 ** math.floor(math.log10(gap))
+    return max(5 * power if gap >= 5 * power else 2 * power if gap >= 2 * power else power, least)
+
+
+def borders_of(counts: dict[int, int], least: int) -> list[int]:
+    """A border for each value in whose rows a quantile lies, rounded."""
+    whole = sum(counts.values())
+    cells = max(min(QUANTILES, whole // least), 2)
+    so_far, values = 0, []
+    for value in sorted(counts):
+        before, so_far = so_far, so_far + counts[value]
+        if min(so_far * cells // whole, cells - 1) > before * cells // whole:
+            values.append(value)
+    borders = set()
+    for place, value in enumerate(values):
+        beside = [abs(value - values[j]) for j in (place - 1, place + 1) if 0 <= j < len(values)]
+        if gap := min(beside, default=max(counts) - min(counts)):
+            step = nice(gap, 2.0)
+            borders.add(int(math.floor(value / step + 0.5) * step))
+    return sorted(borders)
+
+
+DRAWN = random.Random(5)
+COUNTS = [
+    ({value: 1 + value % 3 for value in range(20, 60)}, 5),
+    ({DRAWN.randrange(5_000): DRAWN.randrange(1, 9) for _ in range(80)}, 3),
+    ({DRAWN.randrange(100): DRAWN.randrange(1, 30) for _ in range(40)}, 60),
+    ({value * value: 2 for value in range(1, 50)}, 1),
+    ({10: 9, 17: 1}, 4),
+    ({3: 1, 4: 9, 90: 1}, 50),
+]
+
+
+@pytest.mark.parametrize("number", range(len(COUNTS)))
+def test_cells_end_at_rounded_quantiles(number: int) -> None:
+    counts, least = COUNTS[number]
+    values: list[int | None] = [None, *sorted(counts)]  # NULL has a cell of its own
+    tree = tree_of(1, leaves=len(values))
+    made: Any = SimpleNamespace(table=table("hierarchy"))
+    found = query(
+        quantile_grid(labels_of("INTEGER"), tree, made, col("level_0"), least),
+        hierarchy=("level_0 INTEGER", [(value,) for value in reversed(values)]),
+        nodes=("node INTEGER, level INTEGER, low INTEGER, rows BIGINT", [
+            *((place, 0, place, counts.get(value or 0, 40)) for place, value in enumerate(values)), (100, 1, 0, 999),
+        ]),
+    )  # fmt: skip
+    borders: list[int | None] = [None, *borders_of(counts, least), None]
+    first = tree.root + 1 + len(values)
+    cells: dict[int, list[int]] = {}
+    for place, value in enumerate(values):
+        if value is not None:
+            cells.setdefault(sum(border <= value for border in borders if border is not None), []).append(place)
+    expected: list[Any] = [(0, first - 1, 0, 0, *[None] * 5, True)]
+    for i, places in cells.items():
+        low, beyond = borders[i], borders[i + 1]
+        last = None if beyond is None else beyond - 1
+        middle = low if last is None else last if low is None else low + (last - low) // 2
+        ends = [None if end is None else str(end) for end in (low, last, low, beyond, middle)]
+        expected += [(place, first + i, places[0], places[-1], *ends, True) for place in places]
+    assert found == expected
+    assert len(borders) > 2
+
+
+def test_steps_are_1_2_or_5_times_a_power_of_ten() -> None:
+    gaps = [0.07, 0.2, 1.0, 1.9, 2.0, 4.9, 5.0, 9.9, 10.0, 49.0, 50.0, 5000.0]
+    steps = exp.select("gap", named(grid._NICE(power=grid._POWER()), "step")).from_("gaps")
+    found = dict(query(steps, gaps=("gap DOUBLE", [(gap,) for gap in gaps])))
+    assert found == pytest.approx({gap: nice(gap, 0.0) for gap in gaps})
+
+
+def test_borders_of_dates_begin_months_years_or_decades() -> None:
+    day = date(1987, 11, 23)
+    starts = exp.select("gap", named(grid._CALENDAR_START(), "start")).from_("gaps")
+    found = query(starts, gaps=("value DATE, gap INTEGER", [(day, gap) for gap in (1, 365, 366, 3652, 3653)]))
+    month, year, decade = date(1987, 11, 1), date(1987, 1, 1), date(1980, 1, 1)
+    assert found == [(1, month), (365, month), (366, year), (3652, year), (3653, decade)]
+    early = query(starts, gaps=("value DATE, gap INTEGER", [(date(7, 3, 4), 9999)]))
+    assert early == [(9999, date(1, 1, 1))]
+
+
+def test_cells_of_dates_times_and_numbers_end_between_two_borders() -> None:
+    def ends(type_: str, low: str, high: str) -> tuple[Any, ...]:
+        texts = grid._quantile_texts(labels_of(type_), col("low"), col("high"))
+        wanted = exp.select(*(named(one, name) for one, name in zip(texts, "abcdef", strict=True))).from_("t")
+        kind = {"TIME": "BIGINT", "VARCHAR": "DOUBLE"}.get(type_, type_)
+        return tuple(query(wanted, t=(f"low {kind}, high {kind}", [(low or None, high or None)]))[0])
+
+    assert ends("DATE", "2020-01-01", "2020-03-01") == (
+        "2020-01-01", "2020-02-29", "2020-01-01", "2020-03-01", "2020-01-30", True,
+    )  # fmt: skip
+    assert ends("DATE", "", "2020-03-01") == (None, "2020-02-29", None, "2020-03-01", "2020-02-29", True)
+    assert ends("TIME", "6", "9") == ("06:00:00", "09:00:00", "06:00:00", "09:00:00", "07:00:00", False)
+    assert ends("TIME", "", "9") == (None, "09:00:00", None, "09:00:00", "09:00:00", False)
+    assert ends("DOUBLE", "0.5", "2") == ("0.5", "2", "0.5", "2", "1.25", False)
+    assert ends("DOUBLE", "2", "") == ("2", None, "2", None, "2.0", False)
+    assert ends("VARCHAR", "2", "3") == ("2", "3", "2", "3", "2.5", False)
+    assert ends("DECIMAL(6, 2)", "1.50", "2.00") == ("1.5", "2", "1.5", "2", "1.75", False)

@@ -1,0 +1,435 @@
+"""Strategy ``iab``: the worked run of its paper, and an exhaustive search of the same tables in plain Python."""
+
+from __future__ import annotations
+
+import itertools
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import oracle
+import pyarrow as pa
+import pytest
+import strategies
+from conftest import draw_tables
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from oracle import Hierarchy, Row, Value
+from test_search_properties import thorough, write_hierarchy
+
+import sqlanon
+from sqlanon.engines.statement_runner import StatementRunner
+from sqlanon.pipeline import prepare
+from sqlanon.strategies.local.iab import Balance, State
+from sqlanon.strategies.local.task import local_task
+
+# --- The slow and obvious way
+
+Node = tuple[int, Value]  # a level, and the label there
+Table = tuple[tuple[int, ...], ...]  # a level for each row and attribute
+
+
+@dataclass(frozen=True)
+class Question:
+    """Rows of quasi-identifiers (in the order of ``hierarchies``) and one other released value, and what is asked.
+
+    ``shields`` are attributes with their k; ``highest`` is a `max_level`, and ``forbidden`` labels, by attribute.
+    """
+
+    rows: Sequence[Row]
+    hierarchies: Mapping[str, Hierarchy]
+    k: int | None
+    limit: str = "0"
+    shields: Sequence[tuple[tuple[int, ...], int]] = ()
+    highest: Mapping[int, int] = field(default_factory=dict)
+    forbidden: Mapping[int, frozenset[str]] = field(default_factory=dict)
+
+    @property
+    def trees(self) -> list[Hierarchy]:
+        return list(self.hierarchies.values())
+
+    @property
+    def known(self) -> list[Row]:
+        """The rows that can be released."""
+        indices = range(len(self.trees))
+        known = [row for row in self.rows if all(self.trees[i].knows(row[i]) for i in indices)]
+        return [row for row in known if all(self.above(row, i, -1) is not None for i in indices)]
+
+    def above(self, row: Row, i: int, level: int) -> int | None:
+        """The next level above one that a row may be released at in an attribute."""
+        for upper in range(level + 1, self.ceiling(i) + 1):
+            label = self.trees[i].label(row[i], upper)
+            if label is None or str(label) not in self.forbidden.get(i, ()):
+                return upper
+        return None
+
+    @property
+    def asked(self) -> list[tuple[tuple[int, ...], int]]:
+        own = [] if self.k is None else [(tuple(range(len(self.trees))), self.k)]
+        return [*own, *self.shields]
+
+    def node(self, row: Row, i: int, level: int) -> Node:
+        return level, self.trees[i].label(row[i], level)
+
+    def ceiling(self, i: int) -> int:
+        return self.highest.get(i, self.trees[i].height)
+
+    def violating(self, table: Table, among: Sequence[bool]) -> list[bool]:
+        """Which rows are in a group, among some of them, that is too small."""
+        found = [False] * len(table)
+        for attributes, k in self.asked:
+            groups = [
+                tuple(self.node(row, i, levels[i]) for i in attributes)
+                for row, levels in zip(self.known, table, strict=True)
+            ]
+            sizes = Counter(itertools.compress(groups, among))
+            for j, group in enumerate(groups):
+                found[j] |= among[j] and sizes[group] < k
+        return found
+
+    def tuples(self, table: Table, among: Sequence[bool]) -> int:
+        """Distinct tuples: what the rows read, and the other value."""
+        every = (
+            (*(self.node(row, i, level) for i, level in enumerate(levels)), row[-1])
+            for row, levels in zip(self.known, table, strict=True)
+        )
+        return len(set(itertools.compress(every, among)))
+
+    def children(self, table: Table) -> Iterator[Table]:
+        bad = self.violating(table, [True] * len(table))
+        for i in range(len(self.trees)):
+            uppers = [self.above(row, i, levels[i]) for row, levels in zip(self.known, table, strict=True)]
+            parents = [
+                None if upper is None else self.node(row, i, upper)
+                for row, upper in zip(self.known, uppers, strict=True)
+            ]
+            hit = set(itertools.compress(parents, bad)) - {None}
+            if hit:
+                yield tuple(
+                    (*levels[:i], upper, *levels[i + 1 :]) if parent in hit and upper is not None else levels
+                    for levels, upper, parent in zip(table, uppers, parents, strict=True)
+                )
+
+    def kept(self, table: Table) -> int | None:
+        """The distinct tuples that are released; None where it does not satisfy."""
+        bad = self.violating(table, [True] * len(table))
+        good = [not one for one in bad]
+        suppressed = len(self.rows) - sum(good)
+        if suppressed > oracle.allowed_rows(self.limit, len(self.rows)) or not any(good):
+            return None
+        return None if any(self.violating(table, good)) else self.tuples(table, good)
+
+    def reachable(self, most: int) -> set[Table]:
+        """All tables that steps lead to; too many are no case for a test."""
+        indices = range(len(self.trees))
+        first = tuple(tuple(self.above(row, i, -1) or 0 for i in indices) for row in self.known)
+        found, waiting = {first}, [first]
+        while waiting:
+            for child in self.children(waiting.pop()):
+                if child not in found:
+                    found.add(child)
+                    waiting.append(child)
+            if len(found) > most:
+                assume(False)
+        return found
+
+    def best(self, tables: set[Table]) -> int | None:
+        return max((kept for table in tables if (kept := self.kept(table)) is not None), default=None)
+
+
+# --- The strategy
+
+
+def arrow_table(question: Question) -> pa.Table:
+    columns = {}
+    for i, (name, tree) in enumerate(question.hierarchies.items()):
+        type_ = pa.int64() if isinstance(next(iter(tree.paths)), int) else pa.string()
+        columns[name] = pa.array([row[i] for row in question.rows], type=type_)
+    return pa.table({**columns, "other": pa.array([row[-1] for row in question.rows], type=pa.string())})
+
+
+def policy_of(question: Question, directory: Path, **search: Any) -> sqlanon.Policy:
+    attributes: dict[str, Any] = {"other": {"role": "sensitive"}}
+    for i, (name, tree) in enumerate(question.hierarchies.items()):
+        file = write_hierarchy(tree, directory / f"hierarchy_{i}.csv")
+        attributes[name] = {"role": "quasi", "hierarchy": {"file": file}, "on_unknown": "suppress"}
+        if question.ceiling(i) < tree.height:
+            attributes[name]["max_level"] = question.ceiling(i)
+        if i in question.forbidden:
+            attributes[name]["forbidden"] = sorted(question.forbidden[i])
+    names = list(question.hierarchies)
+    shields = [{"quasi": [names[i] for i in attributes_], "k": k} for attributes_, k in question.shields]
+    return sqlanon.Policy(
+        source={"table": "t"},
+        attributes=attributes,
+        privacy={**({} if question.k is None else {"k": question.k}), **({"k_anonymity": shields} if shields else {})},
+        search={"strategy": "iab", "suppression_limit": Decimal(question.limit), "measure": "distinct", **search},
+        release={"table": "released"},
+    )
+
+
+@contextmanager
+def balance_of(question: Question, **search: Any) -> Iterator[Balance]:
+    """The search, not begun."""
+    with tempfile.TemporaryDirectory() as directory, sqlanon.connect(arrow_table(question)) as db:
+        policy = policy_of(question, Path(directory), **search)
+        with db._space.run(policy) as run:
+            steps = StatementRunner(run.engine)
+            prepared = prepare(steps, policy, run.source, run.work)
+            yield Balance(local_task(steps, prepared, lambda open_, checked, best: None))
+
+
+def published(question: Question) -> Counter[Row] | None:
+    """The rows of the release, which passed its audit; None where there is none."""
+    with tempfile.TemporaryDirectory() as name, sqlanon.connect(arrow_table(question)) as db:
+        directory = Path(name)
+        try:
+            result = db.anonymize(policy_of(question, directory))
+        except sqlanon.InfeasibleError:
+            return None
+        assert result.optimal == (result.score == result.bound)
+        assert result.bound >= result.score
+        release = result.publish(directory / "release.duckdb")
+        assert release.verify().verified
+        with duckdb.connect(release.path, read_only=True) as connection:
+            rows = connection.execute('SELECT * EXCLUDE (other), other FROM "released"').fetchall()
+    assert len(rows) == result.released_rows == len(question.rows) - result.suppressed_rows
+    return Counter(rows)
+
+
+# --- The worked run of the paper: 22 tuples, six of which violate 2-anonymity
+
+
+def letters(letter: str, count: int, *sizes: int) -> Hierarchy:
+    """``a0, a1, ...``, in groups of these sizes, level by level, below ``*``."""
+    paths = {
+        f"{letter}{i}": (
+            f"{letter}{i}",
+            *(f"{letter.upper() * (j + 1)}{i // size}" for j, size in enumerate(sizes)),
+            "*",
+        )
+        for i in range(count)
+    }
+    return Hierarchy(paths)
+
+
+RUN = Question(
+    rows=[
+        *((a, b, c, d) for a, b, c, ds in [
+            ("a0", "b1", "c0", "x"), ("a0", "b1", "c1", "x"), ("a0", "b3", "c3", "xy"),
+            ("a1", "b0", "c0", "yz"), ("a1", "b0", "c1", "z"), ("a1", "b1", "c1", "xy"),
+            ("a2", "b1", "c0", "xyz"), ("a2", "b1", "c2", "xz"),
+            ("a4", "b2", "c0", "x"), ("a4", "b2", "c1", "x"), ("a4", "b3", "c1", "xyz"),
+            ("a5", "b2", "c0", "yz"), ("a5", "b2", "c1", "y"),
+        ] for d in ds),
+    ],
+    hierarchies={"a": letters("a", 8, 2, 4), "b": letters("b", 4, 2), "c": letters("c", 4, 2)},
+    k=2,
+)  # fmt: skip
+
+
+def test_the_run_of_the_paper(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The satisfying table of 18 does not end it, and (2, 21) goes before (4, 21)."""
+    steps: list[tuple[tuple[int, int], list[tuple[int, int]]]] = []
+    with balance_of(RUN) as search:
+        expand, check = search._expand, search._check
+
+        def figures(state: State) -> tuple[int, int]:
+            return state.violating, state.tuples
+
+        def expanded(state: State) -> list[State]:
+            steps.append((figures(state), []))
+            return expand(state)
+
+        def checked(numbers: list[int]) -> list[State]:
+            states = check(numbers)
+            (steps[-1][1] if steps else start).extend(map(figures, states))
+            return states
+
+        start: list[tuple[int, int]] = []
+        monkeypatch.setattr(search, "_expand", expanded)
+        monkeypatch.setattr(search, "_check", checked)
+        search.run()
+        assert search.best is not None
+        answer = figures(search.best)
+    assert start == [(6, 22)]
+    assert steps == [
+        ((6, 22), [(2, 21), (4, 21), (0, 18)]),
+        ((2, 21), [(2, 21), (0, 21), (0, 17)]),
+    ]
+    assert answer == (0, 21)
+
+
+@pytest.mark.thorough
+def test_the_release_of_the_run() -> None:
+    """Its tuples count all released attributes: by the quasi-identifiers alone, the table of 18 is the better one, for
+    it has nine classes, and the answer eight."""
+    rows = published(RUN)
+    assert rows is not None
+    assert len({row[:-1] for row in rows}) == 8
+    assert len(rows) == 21
+    assert min(Counter(row[:-1] for row in rows.elements()).values()) == 2
+    assert rows.total() == 22
+    with balance_of(replace(RUN, rows=[(*row[:-1], "x") for row in RUN.rows])) as search:
+        search.run()
+        assert search.best is not None
+        assert search.best.kept == 9
+
+
+# --- Random small tables
+
+
+@st.composite
+def questions(draw: st.DrawFn) -> Question:
+    case = draw(strategies.cases().filter(lambda case: bool(case.rows) and len(case.hierarchies) <= 3))
+    others = draw(st.lists(st.sampled_from(["x", "y", None]), min_size=len(case.rows), max_size=len(case.rows)))
+    m = len(case.hierarchies)
+    attributes = st.lists(st.integers(0, m - 1), min_size=1, max_size=m, unique=True).map(
+        lambda one: tuple(sorted(one))
+    )
+    shields = draw(st.lists(st.tuples(attributes, st.integers(2, 4)), max_size=draw(st.sampled_from([0, 2]))))
+    highest, forbidden, tree = {}, {}, next(iter(case.hierarchies.values()))
+    if draw(st.integers(0, 3)) == 3:
+        highest = {0: draw(st.integers(0, tree.height))}
+    if draw(st.integers(0, 3)) == 3:
+        label = draw(st.sampled_from([label for path in tree.paths.values() for label in path[:-1]] or [tree.top]))
+        forbidden = {0: frozenset({str(label)})}
+    return Question(
+        rows=[(*row, other) for row, other in zip(case.rows, others, strict=True)],
+        hierarchies=case.hierarchies,
+        k=None if shields and draw(st.booleans()) else case.k,
+        limit=case.limit,
+        shields=shields,
+        highest=highest,
+        forbidden=forbidden,
+    )
+
+
+def check_optimum(question: Question, most: int) -> None:
+    """As many distinct tuples as any table that steps lead to; none is counted twice."""
+    tables = question.reachable(most)
+    expected = question.best(tables)
+    with balance_of(question) as search:
+        if expected is None:
+            with pytest.raises(sqlanon.InfeasibleError, match="strategy iab found no table"):
+                search.run()
+        else:
+            search.run()
+            assert search.best is not None
+            assert search.best.kept == expected
+        assert search.checks <= len(tables)
+
+
+ROWS = [
+    *((a, b, other) for a, b, others in [
+        ("a0", "b0", "xxy"), ("a0", "b1", "y"), ("a1", "b0", "xy"), ("a2", "b1", "x"), ("a2", "b2", "xxz"),
+        ("a3", "b2", "z"), ("a3", "b3", "zx"),
+    ] for other in others),
+]  # fmt: skip
+TREES = {"a": letters("a", 4, 2), "b": letters("b", 4, 2)}
+FIXED = [
+    Question(ROWS, TREES, k=3, limit="0.2"),
+    Question([*ROWS, ("a1", None, "x"), ("u0", "b1", "y")], TREES, k=2, limit="0.29", shields=[((0,), 4)]),
+    Question(ROWS, TREES, k=None, limit="0.1", shields=[((0,), 4), ((1,), 3)], forbidden={0: frozenset({"A0"})}),
+    Question(ROWS, TREES, k=3, limit="0.5", highest={1: 1}),
+]
+
+
+@pytest.mark.parametrize("question", FIXED)
+def test_no_table_that_steps_lead_to_has_more_tuples(question: Question) -> None:
+    check_optimum(question, most=400)
+
+
+@pytest.mark.thorough
+@settings(thorough, max_examples=draw_tables(8, usual=20))
+@given(question=questions())
+def test_the_most_distinct_tuples(question: Question) -> None:
+    check_optimum(question, most=400)
+
+
+def check_release(question: Question) -> None:
+    """It passes its audit, and its classes meet all that is asked as readers see them."""
+    expected = question.best(question.reachable(60))
+    rows = published(question)
+    assert (rows is None) == (expected is None)
+    for attributes, k in question.asked if rows is not None else ():
+        groups = Counter(tuple(row[i] for i in attributes) for row in rows.elements())
+        assert min(groups.values()) >= k
+
+
+@pytest.mark.thorough
+@settings(thorough, max_examples=draw_tables(8, usual=20))
+@given(question=questions())
+def test_the_release(question: Question) -> None:
+    check_release(question)
+
+
+# --- What it says and where it ends
+
+# Each of two violating rows can go up by itself; without the other it stays alone, at the top.
+STUCK = Question(
+    rows=[("v0", "x"), ("v4", "x"), *[("v2", "x")] * 3],
+    hierarchies={
+        "b": Hierarchy({
+            "v0": ("v0", "g0", "h0", "*"), "v2": ("v2", "g2", "h0", "*"), "v4": ("v4", "g4", "h4", "*"),
+        })
+    },
+    k=3,
+)  # fmt: skip
+
+
+@pytest.mark.slow
+def test_no_step_leads_to_a_table_that_satisfies() -> None:
+    """The rows that violate end at the top, two of them; the three others stay as they are, though at the top all five
+    would do."""
+    with balance_of(STUCK) as search, pytest.raises(sqlanon.InfeasibleError) as caught:
+        search.run()
+    assert "another strategy may find one" in str(caught.value)
+    assert (caught.value.suppressed_rows, caught.value.allowed_rows) == (2, 0)
+    assert published(replace(STUCK, limit="0.4")) == Counter({("v2", "x"): 3})
+
+
+@pytest.mark.slow
+def test_it_stops_at_a_limit_with_the_best_so_far() -> None:
+    found = {}
+    for most in (1, 3, 4, 6):
+        with balance_of(RUN, max_checks=most) as search:
+            try:
+                search.run()
+            except sqlanon.InfeasibleError as error:
+                assert f"stopped at [search] max_checks = {most}" in str(error)
+            assert search.checks == most
+            found[most] = None if search.best is None else search.best.kept
+    assert found == {1: None, 3: None, 4: 18, 6: 21}
+
+
+@pytest.mark.slow
+def test_persons_are_counted() -> None:
+    """Three rows of two persons are no class of three."""
+    people = pa.table({"zip": ["a"] * 3 + ["b"] * 2, "person": [1, 1, 2, 3, 4]})
+    with sqlanon.connect(people) as db:
+        policy = sqlanon.Policy(
+            source={"table": "t", "person": "person"},
+            attributes={"zip": {"role": "quasi", "hierarchy": "suppress"}},
+            privacy={"k": 3},
+            search={"strategy": "iab"},
+        )
+        assert db.anonymize(policy).generalization == {"zip": 1}
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("threads", [1, 3])
+def test_the_order_of_rows_and_threads_change_nothing(threads: int) -> None:
+    answers = set()
+    for rows in (RUN.rows, RUN.rows[::-1]):
+        question = replace(RUN, rows=rows)
+        with tempfile.TemporaryDirectory() as directory, sqlanon.connect(arrow_table(question), threads=threads) as db:
+            result = db.anonymize(policy_of(question, Path(directory)))
+            answers.add((tuple(result.generalization.items()), result.score, result.checked))
+    assert answers == {((("a", None), ("b", None), ("c", 0)), 8.0, 7)}

@@ -1,0 +1,130 @@
+"""Strategy local: sound, never worse than its start, and better where there is something to gain."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+from conftest import draw_tables, make_policy
+from hypothesis import given, settings
+from local_tasks import LIMITS, SOME_ROWS, Plain, task_of
+from strategies import Case
+from strategies_privacy import LISTED, PrivacyCase, privacy_cases
+from test_privacy_properties import opened, policy_of
+from test_search_properties import thorough
+
+import sqlanon
+from sqlanon.strategies.local.iterative import local
+from sqlanon.strategies.local.task import LocalOutcome, LocalTask
+
+PATIENTS = [
+    ("w", "22981", 1944, "Hepatitis"),
+    ("w", "22362", 1945, "Gicht"),
+    ("w", "22669", 1949, "Arthrose"),
+    ("w", "22862", 1985, "Diabetes"),
+    ("w", "22875", 1992, "Demenz"),
+    ("m", "22997", 1936, "Arthrose"),
+    ("m", "22121", 1949, "Diabetes"),
+    ("m", "22350", 1963, "Demenz"),
+    ("m", "22188", 1964, "Demenz"),
+    ("m", "22997", 1975, "Hepatitis"),
+]
+PATIENT_ATTRIBUTES = {
+    "geschlecht": "suppress",
+    "plz": "mask",
+    "geburtsjahr": {"intervals": [5, 10, 20, 40]},
+    "erkrankung": "sensitive",
+}
+
+
+def check_sound(strategy: Callable[[LocalTask], LocalOutcome], case: Case, limits: Sequence[int], name: str) -> None:
+    """Only nodes that may be released, classes of k rows as readers see them, within the limit, and no worse than the
+    full-domain optimum."""
+    with task_of(case, limits, strategy=name) as task:
+        plain = Plain(task)
+        try:
+            _, levels = task.start()
+        except sqlanon.InfeasibleError:
+            return
+        found = plain.placed(strategy(task).placed)
+        assert plain.kept(found, case.k) == found
+        assert sum(plain.n.values()) - plain.rows(found) <= plain.allowed
+        for combination, nodes in found.items():
+            for by, path, node in zip(plain.nodes, plain.paths[combination], nodes, strict=True):
+                assert node in path and by[node].released
+        assert plain.loss(found) <= plain.loss(plain.kept(plain.at(levels), case.k)) + 1e-8
+
+
+@pytest.mark.thorough
+@settings(thorough, max_examples=draw_tables(20, usual=40))
+@given(SOME_ROWS, LIMITS)
+def test_it_is_sound_and_never_worse_than_its_start(case: Case, limits: list[int]) -> None:
+    check_sound(local, case, limits, "local")
+
+
+def patients(directory: Path, strategy: str, **privacy: Any) -> list[tuple[Any, ...]]:
+    """The ten patients' release."""
+    policy = make_policy(PATIENT_ATTRIBUTES, search={"strategy": strategy}).model_dump(mode="json", exclude_none=True)
+    policy["privacy"] |= privacy
+    ask = sqlanon.Policy(**policy)
+    with duckdb.connect() as connection:
+        connection.execute("CREATE TABLE t (geschlecht VARCHAR, plz VARCHAR, geburtsjahr INTEGER, erkrankung VARCHAR)")
+        connection.executemany("INSERT INTO t VALUES (?, ?, ?, ?)", PATIENTS)
+        with sqlanon.connect(connection) as db:
+            release = db.anonymize(ask).publish(directory / "r.duckdb")  # which audits it
+    with duckdb.connect(release.path, read_only=True) as connection:
+        return connection.execute("FROM t").fetchall()
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("strategy", ["local", pytest.param("k-similar", marks=pytest.mark.slow)])
+def test_ten_patients_are_recoded_2_anonymous_and_2_diverse(tmp_path: Path, strategy: str) -> None:
+    """A lecture's example, from Hamburg: nobody is left out, though the full domain shows little of anybody."""
+    diverse = [{"attribute": "erkrankung", "kind": "distinct", "l": 2}]
+    for number, privacy in enumerate([{}, {"l_diversity": diverse}]):
+        directory = tmp_path / str(number)
+        directory.mkdir()
+        rows = patients(directory, strategy, **privacy)
+        assert sorted(row[3] for row in rows) == sorted(row[3] for row in PATIENTS)
+        classes: dict[tuple[Any, ...], list[str]] = {}
+        for *quasi, illness in rows:
+            classes.setdefault(tuple(quasi), []).append(illness)
+        assert len(classes) >= 3
+        assert all(len(illnesses) >= 2 for illnesses in classes.values())
+        assert not privacy or all(len(set(illnesses)) >= 2 for illnesses in classes.values())
+
+
+def check_private(name: str, case: PrivacyCase) -> None:
+    """Whatever is asked of classes, the release passes its audit, and shows no less than the full-domain optimum."""
+    case = replace(case, measure="loss", aggregate=None)
+    with tempfile.TemporaryDirectory() as directory, opened(case.source) as db:
+        ask = policy_of(case, "optimal", Path(directory))
+        try:
+            best = db.anonymize(ask)
+        except sqlanon.InfeasibleError:
+            return
+        tree = ask.model_dump(mode="json", exclude_none=True)
+        tree["search"]["strategy"] = name
+        ask = sqlanon.Policy(**tree)
+        result = db.anonymize(ask)
+        if name == "local":  # the other may release ranges, which cost more in hierarchies that have another order
+            assert result.score <= best.score + 1e-8
+        result.publish(Path(directory) / "r.duckdb")  # which audits it
+
+
+def of_classes(case: PrivacyCase) -> bool:
+    """Whether all that is asked is asked of classes: local strategies refuse the rest."""
+    return bool(case.source.rows) and {*case.privacy} <= {*LISTED, "k"}
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", ["local", "k-similar"])
+@settings(thorough, max_examples=draw_tables(6, usual=20))
+@given(case=privacy_cases().filter(of_classes))
+def test_all_that_is_asked_of_classes_holds(name: str, case: PrivacyCase) -> None:
+    check_private(name, case)

@@ -1,0 +1,118 @@
+"""Local strategies where the lattice is too large to be searched to its end: cuts in place of paths."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from conftest import draw_tables, examples
+from hypothesis import given, settings
+from local_tasks import LIMITS, SOME_ROWS, Plain, task_of
+from sqlglot import exp
+from strategies import Case
+from strategies_privacy import PrivacyCase, privacy_cases
+from test_local import check_private, check_sound, of_classes
+from test_mu_argus import CLASS_LISTS
+from test_mu_argus import check as check_argus
+from test_search_properties import quick, thorough
+from test_similar import as_ancestors
+
+import sqlanon
+from sqlanon.strategies.lattice import dive
+from sqlanon.strategies.lattice.checker import measure_of
+from sqlanon.strategies.local import finish as finish_module
+from sqlanon.strategies.local import mu_argus as mu
+from sqlanon.strategies.local.finish import finish
+from sqlanon.strategies.local.iterative import local
+from sqlanon.strategies.local.task import LocalOutcome
+
+STRATEGIES = {"local": local, "k-similar": as_ancestors}
+
+
+@pytest.fixture(autouse=True)
+def every_lattice_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if more generalizations were too many than there are."""
+    monkeypatch.setattr(dive, "LARGE", 0)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", STRATEGIES)
+@settings(thorough, max_examples=examples(40))
+@given(case=SOME_ROWS, limits=LIMITS)
+def test_cuts_are_sound_and_never_worse_than_their_start(name: str, case: Case, limits: list[int]) -> None:
+    check_sound(STRATEGIES[name], case, limits, name)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", STRATEGIES)
+@settings(quick, max_examples=draw_tables(4, usual=10))
+@given(case=privacy_cases().filter(of_classes))
+def test_cuts_meet_all_that_is_asked_of_classes(name: str, case: PrivacyCase) -> None:
+    check_private(name, case)
+
+
+@pytest.mark.slow
+@settings(quick, max_examples=draw_tables(5, usual=20))
+@given(case=SOME_ROWS, limits=LIMITS)
+def test_the_loss_stated_is_the_loss_counted(case: Case, limits: list[int]) -> None:
+    with task_of(case, limits, strategy="local") as task:
+        try:
+            outcome = local(task)
+        except sqlanon.InfeasibleError:
+            return
+        plain = Plain(task)
+        counted = plain.loss(plain.placed(outcome.placed))
+        assert finish(task, outcome).score(measure_of(task.prepared)) == pytest.approx(counted, abs=1e-9)
+
+
+@pytest.mark.slow
+@settings(quick, max_examples=draw_tables(5, usual=20))
+@given(case=SOME_ROWS, limits=LIMITS, classes=CLASS_LISTS)
+def test_mu_argus_checks_some_combinations_at_a_time(case: Case, limits: list[int], classes: list[str]) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(mu, "TOGETHER", 1)
+        check_argus(case, limits, classes)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("k", [2, 3])
+@settings(quick, max_examples=draw_tables(5, usual=20))
+@given(case=SOME_ROWS, limits=LIMITS)
+def test_many_combinations_are_judged_as_few_are(k: int, case: Case, limits: list[int]) -> None:
+    """Whatever is placed: what readers see of it is kept where each combination is safe, and nothing else."""
+    with task_of(replace(case, k=k), limits, strategy="mu-argus") as task:
+        names = [tree.name for tree in task.trees]
+        floor = task.steps.make(task.work("at_floor"), mu.placed_at(task.combinations, task.floor))
+        kept = []
+        for most in (1, 64):
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(finish_module, "MOST_SHIELDS", most)
+                found = finish(task, LocalOutcome(task, floor))
+            rows = task.engine.rows(exp.select("*").from_(found.table))
+            kept.append((found.figures, found.smallest_class, sorted(rows, key=str)))
+            made = [f"released_{i}" for i in range(len(names))] + ["readable", "judged", "kept"]
+            task.steps.drop(*(task.work(name) for name in made))
+        assert kept[0] == kept[1]
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    ("name", "ends", "most"), [("local", {}, 0.335), ("k-similar", {}, 0.271), ("k-similar", {"ends": "exact"}, 0.198)]
+)
+def test_16_quasi_identifiers(data: Path, name: str, ends: dict[str, str], most: float) -> None:
+    """No more than its relative that cuts, in a lattice of 85 million generalizations: by checks, not by seconds."""
+    folder = data / "mach2019"
+    names = (folder / "mach2019.csv").read_text(encoding="utf-8").split("\n", 1)[0].strip().split(";")
+    policy = sqlanon.Policy(
+        source={"files": str(folder / "mach2019.csv")},
+        attributes={
+            one: {"role": "quasi", "hierarchy": {"file": str(folder / f"hierarchy_{one}.csv")}} for one in names
+        },
+        privacy={"k": 5},
+        search={"strategy": name, "suppression_limit": 0.05, "max_checks": 60, **ends},
+    )
+    with sqlanon.connect() as db:
+        result = db.anonymize(policy)
+    assert result.score <= most
+    assert result.smallest_class >= 5

@@ -1,0 +1,233 @@
+"""Steps of strategy local and of its groups on small tables, compared with plain Python."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter, defaultdict
+
+import pytest
+from local_tasks import Plain
+from oracle import Row
+from small_tasks import Small, best_levels, drawn, generalizations, letters, small_task
+from sqlglot import exp
+from test_similar_steps import price_of, query
+
+from sqlanon.strategies.local import iterative
+from sqlanon.strategies.local.groups import UNIT, Groups, in_no_group, taken_in
+from sqlanon.support.coding import Levels
+from sqlanon.support.expressions import table
+
+A, B, C = letters("a", 4, 2), letters("b", 4, 2), letters("c", 3)
+TABLES = {name: table(name) for name in ("offers", "members", "classes", "prices")}
+CLASSES = "cell INTEGER, n BIGINT, price BIGINT"
+
+
+@pytest.mark.parametrize(("rows", "price"), [(3, 1), (4, 4), (5, 4), (9, 4), (10, 7)])
+def test_the_threshold_is_the_least_price_of_groups_with_so_many_rows(rows: int, price: int) -> None:
+    classes = [(0, 3, 1), (2, 2, 4), (4, 4, 4), (5, 1, 7)]
+    threshold = iterative._THRESHOLD(classes=table("classes"), rows=rows)
+    assert query(threshold, classes=(CLASSES, classes)) == [(price,)]
+
+
+def test_groups_up_to_the_threshold_stay() -> None:
+    classes = [(0, 3, 1), (2, 2, 4), (4, 4, 5)]
+    members = iterative._MEMBERS_WITHIN(members=table("members"), classes=table("classes"), price=4)
+    cells = ("combination INTEGER, cell INTEGER", [(0, 0), (1, 0), (2, 2), (4, 4)])
+    assert query(members, members=cells, classes=(CLASSES, classes)) == [(0, 0), (1, 0), (2, 2)]
+    assert query(iterative._CHEAP(classes=table("classes"), price=4), classes=(CLASSES, classes)) == classes[:2]
+
+
+Numbers = dict[int, int]
+
+
+def moves(members: Numbers, n: Numbers, prices: Numbers, offers: dict[int, Row], least: int) -> list[Row]:
+    """Groups that go, all of them, as that costs less; of each other one the member that saves most, if enough stay."""
+    groups = defaultdict(list)
+    for c, cell in members.items():
+        groups[cell].append(c)
+    found = []
+    for cell, some in groups.items():
+        size = sum(n[c] for c in some)
+        whole = all(c in offers for c in some) and sum(offers[c][1] for c in some) < size * prices[cell]
+        saved = {c: n[c] * prices[cell] - offers[c][1] for c in some if c in offers}
+        may = [c for c in saved if saved[c] > 0 and size - n[c] >= least]
+        going = some if whole else sorted(may, key=lambda c: (-saved[c], c))[:1]
+        found += [(c, offers[c][0]) for c in going]
+    return sorted(found)
+
+
+def test_what_costs_less_elsewhere_goes() -> None:
+    members = {0: 0, 1: 0, 2: 2, 3: 2, 4: 4, 5: 4, 6: 6, 7: 6, 8: 8, 9: 8, 10: 10, 11: 10}
+    n = {0: 2, 1: 2, 2: 2, 3: 3, 4: 3, 5: 3, 6: 1, 7: 4, 8: 2, 9: 2, 10: 3, 11: 3}
+    prices = {0: 10, 2: 10, 4: 10, 6: 10, 8: 10, 10: 10}
+    offers: dict[int, Row] = {
+        0: (2, 15), 1: (4, 24),  # together less than 40: both go
+        2: (0, 19), 3: (0, 31),  # together as much as before; one saves something, and three rows stay
+        4: (0, 20), 5: (0, 20),  # together less
+        6: (0, 5), 7: (0, 46),  # one would save, and just enough stay
+        8: (0, 15),  # no offer for the other; too few would stay
+        10: (0, 21), 11: (0, 20),  # both save, and go together
+    }  # fmt: skip
+    for least in (3, 4):
+        moved = iterative._MOVES(**TABLES, least=least)
+        size = {cell: sum(n[c] for c in members if members[c] == cell) for cell in prices}
+        found = query(
+            moved,
+            members=("combination INTEGER, cell INTEGER", [*members.items()]),
+            classes=(CLASSES, [(cell, size[cell], price) for cell, price in prices.items()]),
+            prices=("combination INTEGER, n BIGINT", [*n.items()]),
+            offers=("combination INTEGER, cell INTEGER, more BIGINT", [(c, *offer) for c, offer in offers.items()]),
+        )
+        assert found == moves(members, n, prices, offers, least)
+
+
+def test_of_several_that_may_leave_the_one_goes_that_saves_most_then_the_first() -> None:
+    members, n = [(0, 0), (1, 0), (2, 0), (3, 0)], [(0, 2), (1, 2), (2, 2), (3, 5)]
+    moved = iterative._MOVES(**TABLES, least=3)
+    offers = [(0, 9, 15), (1, 9, 12), (2, 9, 12), (3, 9, 90)]
+    found = query(
+        moved,
+        members=("combination INTEGER, cell INTEGER", members),
+        classes=(CLASSES, [(0, 11, 10)]),
+        prices=("combination INTEGER, n BIGINT", n),
+        offers=("combination INTEGER, cell INTEGER, more BIGINT", offers),
+    )
+    assert found == [(1, 9)]
+
+
+def test_a_group_has_the_number_of_its_least_member_after_moves() -> None:
+    members = ("combination INTEGER, cell INTEGER", [(0, 0), (1, 0), (2, 2), (3, 2)])
+    going = ("combination INTEGER, cell INTEGER", [(0, 2), (3, 0)])
+    moved = iterative._MOVED(members=table("members"), going=table("going"))
+    assert query(moved, members=members, going=going) == [(0, 0), (1, 1), (2, 0), (3, 1)]
+
+
+TAKEN = [
+    Small(drawn(3, 30, [A, B, C], 0.5), [A, B, C], 3),
+    Small(drawn(4, 30, [A, B], 0.5), [A, B], 3, weights=(1.0, 2.0), forbidden=[["aa0"], []]),
+]
+
+
+@pytest.mark.parametrize("small", TAKEN)
+def test_a_loose_combination_comes_to_the_group_that_costs_least_more(small: Small) -> None:
+    with small_task(small) as task:
+        plain, groups = Plain(task), Groups(task, "g")
+        members = {c: c - c % 2 for c in plain.n if c % 6 < 4}
+        task.engine.connection.execute("CREATE TABLE cells (combination INTEGER, cell INTEGER)")
+        task.engine.connection.executemany("INSERT INTO cells VALUES (?, ?)", [*members.items()])
+        best = groups.tight(table("cells"))
+        of_cell = {cell: [c for c in members if members[c] == cell] for cell in {*members.values()}}
+        n = {cell: sum(plain.n[c] for c in some) for cell, some in of_cell.items()}
+        prices = {cell: price_of(plain, some) or 0 for cell, some in of_cell.items()}
+        loose = {*plain.n} - {*members}
+        suppressed = sum(plain.n[c] for c in loose)
+        assert best.rows == sum(n.values())
+        assert best.price == sum(n[cell] * prices[cell] for cell in n) + suppressed * UNIT
+        outside = groups.make(in_no_group(prices=groups.prices, members=best.members))
+        assert {
+            row[0] for row in task.engine.rows(iterative.template("SELECT combination FROM :o")(o=outside))
+        } == loose
+        found = task.engine.rows(taken_in(outside, best.classes, groups.prices, task.trees))
+        options: dict[int, list[tuple[int, int]]] = defaultdict(list)
+        for c, cell in itertools.product(loose, of_cell):
+            if (after := price_of(plain, [*of_cell[cell], c])) is not None:
+                options[c].append(((n[cell] + plain.n[c]) * after - n[cell] * prices[cell], cell))
+        assert sorted(found) == sorted((c, cell, more) for c, (more, cell) in ((c, min(o)) for c, o in options.items()))
+
+
+HELD = [
+    *TAKEN,
+    Small([*drawn(5, 30, [A, B, C], 0.5), ("?", "b0", "c0")], [A, B, C], 3, 4, spans=[(0, 1), (1, 2), (0, 1)]),
+]
+
+
+class Climb:
+    """The path through the lattice, and what is grouped on it."""
+
+    def __init__(self, plain: Plain, k: int) -> None:
+        self.plain, self.k = plain, k
+        self.left = {*plain.n}
+        self.steps: list[tuple[Levels, Numbers]] = []
+
+    def cells(self, levels: Levels) -> Numbers:
+        """By combination that is left the group that holds, named by its least member."""
+        plain = self.plain
+        at = {c: nodes for c, nodes in plain.at(levels).items() if c in self.left}
+        sizes: Counter[tuple[int, ...]] = Counter()
+        for c, nodes in at.items():
+            is_released = all(by[node].released for by, node in zip(plain.nodes, nodes, strict=True))
+            sizes[nodes] += plain.n[c] if is_released else 0
+        return {c: min(o for o in at if at[o] == nodes) for c, nodes in at.items() if sizes[nodes] >= self.k}
+
+    def held(self, levels: Levels) -> int:
+        return sum(self.plain.n[c] for c in self.cells(levels))
+
+    def cost(self, levels: Levels) -> float:
+        return self.plain.loss(self.plain.at(levels))
+
+    def step(self, levels: Levels) -> None:
+        self.steps.append((levels, self.cells(levels)))
+        self.left -= {*self.steps[-1][1]}
+
+    def run(self) -> None:
+        trees = self.plain.task.trees
+        levels, top = tuple(tree.floor for tree in trees), tuple(tree.ceiling for tree in trees)
+        passed: set[Levels] = set()
+        self.step(levels)
+        while levels != top:
+            higher = [(*levels[:i], low + 1, *levels[i + 1 :]) for i, low in enumerate(levels) if low < top[i]]
+            held = {one: self.held(one) for one in higher}
+            before = self.cost(levels)
+            levels = max(higher, key=lambda one: ((held[one] + 0.5) / (self.cost(one) - before + 1e-6), one))
+            passed = (passed | {one for one in higher if held[one]}) - {levels}
+            due = sorted((self.cost(one), one) for one in passed if self.cost(one) <= self.cost(levels) + 1e-12)
+            passed -= {one for _, one in due}
+            left = sum(self.plain.n[c] for c in self.left)
+            for one in [one for _, one in due if self.held(one) > 0.02 * left]:
+                self.step(one)
+            if held[levels]:
+                self.step(levels)
+
+
+@pytest.mark.parametrize("small", HELD)
+def test_a_climb_is_that_of_a_plain_one(small: Small) -> None:
+    with small_task(small) as task:
+        groups, climb = Groups(task, "g"), Climb(Plain(task), small.k)
+        climb.run()
+        steps = groups.climb(groups.prices)
+        grouped = [exp.select("combination", "cell").from_(one).where("cell IS NOT NULL") for one in steps]
+        found = [dict(task.engine.rows(one)) for one in grouped]
+        assert found == [cells for _, cells in climb.steps]
+        assert len(found) > 1
+
+
+def test_rows_that_are_held_and_left_are_those_that_may_be_released() -> None:
+    small = TAKEN[1]
+    with small_task(small) as task:
+        plain, groups = Plain(task), Groups(task, "g")
+        expected, most = {}, 0
+        for levels in generalizations(task):
+            at = {
+                c: nodes
+                for c, nodes in plain.at(levels).items()
+                if all(by[node].released for by, node in zip(plain.nodes, nodes, strict=True))
+            }
+            sizes: Counter[tuple[int, ...]] = Counter()
+            for c, nodes in at.items():
+                sizes[nodes] += plain.n[c]
+            expected[levels] = sum(size for size in sizes.values() if size >= small.k)
+            most = max(most, sum(sizes.values()))
+        assert groups._held(groups.prices, [*expected]) == (expected, most)
+        assert groups._held(groups.prices, [(1, 0), (0, 0)])[1] == most
+
+
+@pytest.mark.parametrize("small", HELD)
+def test_local_holds_and_costs_no_more_than_where_it_starts(small: Small) -> None:
+    small = best_levels(small)
+    assert small.start is not None
+    with small_task(small) as task:
+        plain = Plain(task)
+        found = plain.placed(iterative.local(task).placed)
+        assert plain.kept(found, small.k) == found
+        assert sum(plain.n.values()) - plain.rows(found) <= plain.allowed
+        assert plain.loss(found) <= plain.loss(plain.kept(plain.at(small.start), small.k)) + 1e-8

@@ -1,0 +1,146 @@
+"""Strategy k-similar: sound, never worse than the full domain, and the best grouping of few."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from conftest import draw_tables, make_policy
+from hypothesis import given, settings
+from local_tasks import LIMITS, SOME_ROWS, Nodes, Plain, task_of
+from strategies import Case
+from test_local import check_sound
+from test_search_properties import quick, thorough
+
+import sqlanon
+from sqlanon.strategies.local import groups as gr
+from sqlanon.strategies.local.similar import grouped
+from sqlanon.strategies.local.task import LocalOutcome, LocalTask
+
+
+def as_ancestors(task: LocalTask) -> LocalOutcome:
+    """The groups as what they are compared by: lowest common ancestors."""
+    _, _, best, rounds = grouped(task)
+    nodes = gr.placed(best.members, best.classes, len(task.trees))
+    return LocalOutcome(task, task.steps.make(task.work("as_ancestors"), nodes), rounds=rounds)
+
+
+def partitions(things: list[int]) -> Iterator[list[list[int]]]:
+    """Every way to put things in groups."""
+    if not things:
+        yield []
+        return
+    first, *others = things
+    for groups in partitions(others):
+        yield [[first], *groups]
+        for i, group in enumerate(groups):
+            yield [*groups[:i], [first, *group], *groups[i + 1 :]]
+
+
+def common(plain: Plain, group: list[int]) -> Nodes | None:
+    """The lowest nodes that all of a group have and that may be released."""
+    nodes = []
+    for i, by in enumerate(plain.nodes):
+        shared = [
+            node
+            for node in plain.paths[group[0]][i]
+            if by[node].released and all(node in plain.paths[one][i] for one in group)
+        ]
+        if not shared:
+            return None
+        nodes.append(shared[0])
+    return tuple(nodes)
+
+
+def least_loss(plain: Plain, k: int) -> float:
+    """Of all groupings, some combinations left out or none."""
+    best = math.inf
+    for groups in partitions(sorted(plain.n)):
+        placed: dict[int, Nodes] = {}
+        for group in groups:
+            nodes = common(plain, group)
+            if nodes is not None and sum(plain.n[one] for one in group) >= k:
+                placed |= dict.fromkeys(group, nodes)
+        if placed and sum(plain.n.values()) - plain.rows(placed) <= plain.allowed:
+            best = min(best, plain.loss(placed))
+    return best
+
+
+def check_best(case: Case, limits: list[int], most: int) -> None:
+    with task_of(case, limits, strategy="k-similar") as task:
+        plain = Plain(task)
+        if len(plain.n) > most:
+            return
+        try:
+            found = plain.placed(as_ancestors(task).placed)
+        except sqlanon.InfeasibleError:
+            return
+        assert plain.loss(found) == pytest.approx(least_loss(plain, case.k), abs=1e-8)
+
+
+@pytest.mark.thorough
+@settings(thorough, max_examples=draw_tables(20, usual=40))
+@given(SOME_ROWS, LIMITS)
+def test_it_is_sound_and_never_worse_than_the_full_domain(case: Case, limits: list[int]) -> None:
+    check_sound(as_ancestors, case, limits, "k-similar")
+
+
+@pytest.mark.thorough
+@settings(quick, max_examples=draw_tables(5, usual=4))
+@given(SOME_ROWS.filter(lambda case: len(set(case.rows)) <= 6), LIMITS)
+def test_few_combinations_are_grouped_in_the_best_way(case: Case, limits: list[int]) -> None:
+    check_best(case, limits, 6)
+
+
+@pytest.mark.thorough
+@settings(thorough, max_examples=draw_tables(20, usual=40))
+@given(SOME_ROWS.filter(lambda case: len(set(case.rows)) <= 8), LIMITS)
+def test_few_combinations_are_grouped_in_the_best_way_many(case: Case, limits: list[int]) -> None:
+    check_best(case, limits, 8)
+
+
+def invented(rows: int) -> pa.Table:
+    """A table as if drawn, the same every time: few rows are equal."""
+    ages = [18 + (i * i * 31 + i * 7) % 67 for i in range(rows)]
+    towns = ["abcdefghi"[i * i * 11 % 9] + "klmnopqrst"[i * 37 % 10] for i in range(rows)]
+    return pa.table({"age": ages, "town": towns, "sex": ["f" if i * i % 7 < 3 else "m" for i in range(rows)]})
+
+
+ATTRIBUTES = {"age": {"intervals": [5, 10, 20, 40]}, "town": "mask", "sex": "suppress"}
+
+
+def released(directory: Path, strategy: str, threads: int = 2, **search: Any) -> Counter[tuple[Any, ...]]:
+    """The classes of the release of 90 invented rows, with k = 3."""
+    directory.mkdir()
+    source = directory / "source.parquet"
+    pq.write_table(invented(90), source)
+    ask = make_policy(
+        ATTRIBUTES, k=3, table=None, source={"files": [str(source)]}, search={"strategy": strategy, **search}
+    )
+    with sqlanon.connect(threads=threads) as db:
+        release = db.anonymize(ask).publish(directory / "r.duckdb")
+    with duckdb.connect(release.path, read_only=True) as connection:
+        return Counter(connection.execute(f'SELECT age, town, sex FROM "{release.table}"').fetchall())
+
+
+@pytest.mark.thorough
+def test_groups_are_small_and_shown_as_ranges_and_sets(tmp_path: Path) -> None:
+    """k to 2k − 1 rows, but for what reads the same, or costs less together."""
+    shown = released(tmp_path / "a", "k-similar", summary="set")
+    assert min(shown.values()) == 3
+    assert sum(n in (3, 4, 5) for n in shown.values()) > 0.9 * len(shown)
+    assert any(town.startswith("{") for _, town, _ in shown)
+    assert any("-" in age for age, _, _ in shown)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("strategy", ["k-similar", "local"])
+def test_the_result_is_the_same_for_any_number_of_threads(tmp_path: Path, strategy: str) -> None:
+    assert released(tmp_path / "a", strategy, threads=1) == released(tmp_path / "b", strategy, threads=4)

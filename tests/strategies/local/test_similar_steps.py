@@ -1,0 +1,235 @@
+"""Steps of k-similar and of groups on tables that stand in the test, compared with plain Python."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Sequence
+from operator import itemgetter
+from typing import Any
+
+import duckdb
+import pytest
+from local_tasks import Plain
+from oracle import Row
+from small_tasks import Small, best_levels, drawn, letters, small_task
+from sqlglot import exp
+from test_similar import common, least_loss, partitions
+
+from sqlanon.strategies.local import groups as gr
+from sqlanon.strategies.local import similar
+from sqlanon.strategies.local.groups import UNIT, Groups
+from sqlanon.strategies.local.similar import best_grouping, grouped
+from sqlanon.support.expressions import table
+
+A, B, C = letters("a", 4, 2), letters("b", 4, 2), letters("c", 3)
+
+
+def query(sql: exp.Expr, **tables: tuple[str, Sequence[Row]]) -> list[Any]:
+    """The sorted answer to a query, on tables: their columns with types, and rows."""
+    with duckdb.connect() as connection:
+        for name, (columns, rows) in tables.items():
+            connection.execute(f"CREATE TABLE {name} ({columns})")
+            if rows:
+                connection.executemany(f"INSERT INTO {name} VALUES ({', '.join('?' * len(rows[0]))})", rows)
+        answer = connection.execute(sql.sql("duckdb")).fetchall()
+        return sorted(answer, key=lambda row: [(value is not None, value) for value in row])
+
+
+# The groups that are united
+
+
+PROPOSED = "one INTEGER, other INTEGER, large BOOLEAN, more BIGINT"
+
+
+def test_two_that_propose_each_other_are_united_and_one_that_holds_takes_in_the_best() -> None:
+    proposed = [
+        (1, 4, False, 5), (4, 1, True, 9),  # each other
+        (7, 4, False, 1),  # to one that proposes another
+        (5, 2, True, 3), (6, 2, False, 8), (8, 2, False, 7), (9, 2, False, 7),  # not large, then cheap, then first
+        (10, 11, True, 2), (12, 11, True, 1),
+    ]  # fmt: skip
+    united = query(similar._UNIONS(proposed=table("proposed")), proposed=(PROPOSED, proposed))
+    assert united == [(4, 1), (8, 2), (12, 11)]
+
+
+def test_what_is_united_has_the_number_of_the_lesser_group() -> None:
+    united = similar._UNITED(blocks=table("blocks"), united=table("united"))
+    blocks = ("combination INTEGER, block INTEGER, cell INTEGER", [(0, 9, 0), (1, 9, 0), (2, 9, 2), (3, 9, 3)])
+    assert query(united, blocks=blocks, united=('cell INTEGER, "into" INTEGER', [(2, 0)])) == [
+        (0, 9, 0), (1, 9, 0), (2, 9, 0), (3, 9, 3),
+    ]  # fmt: skip
+
+
+# The blocks
+
+
+def test_blocks_of_two_classes_that_lose_something_are_divided() -> None:
+    """Group 0 has just so many rows, group 2 one fewer; group 4 loses nothing; group 6 has too many members."""
+    members = [(0, 0), (1, 0), (2, 2), (3, 2), (4, 4), (5, 4), (6, 6), (7, 6), (8, 6)]
+    classes = [(0, 6, 5), (2, 5, 5), (4, 9, 0), (6, 9, 5)]
+    blocks = similar._OPEN_BLOCKS(members=table("members"), classes=table("classes"), rows=6, most=2)
+    found = query(
+        blocks,
+        members=("combination INTEGER, cell INTEGER", members),
+        classes=("cell INTEGER, n BIGINT, price BIGINT", classes),
+    )
+    assert found == [(0, 0, 0), (1, 0, 1)]
+
+
+def test_a_block_stays_divided_if_that_costs_no_more() -> None:
+    """Of block 0 both cost 20, of block 2 the parts cost 19, of block 4 they cost 21."""
+    blocks = [(0, 0, 0), (1, 0, 1), (2, 2, 2), (3, 2, 3), (4, 4, 4), (5, 4, 5)]
+    classes = [(0, 2, 5), (1, 5, 2), (2, 3, 3), (3, 2, 5), (4, 5, 3), (5, 2, 3)]
+    before = [(0, 10, 2), (2, 20, 1), (4, 4, 5)]
+    columns = "cell INTEGER, n BIGINT, price BIGINT"
+    found = query(
+        similar._CHEAPER(blocks=table("blocks"), classes=table("classes"), before=table("before")),
+        blocks=("combination INTEGER, block INTEGER, cell INTEGER", blocks),
+        classes=(columns, classes),
+        before=(columns, before),
+    )
+    assert [row[0] for row in found] == [0, 1, 2, 3]
+
+
+# Persons
+
+
+MEMBERS = "combination INTEGER, n BIGINT, persons BIGINT, mover INTEGER"
+
+
+def test_persons_are_counted_once_by_the_combinations_in_which_they_are() -> None:
+    settled = [(0, 3, 2, None), (1, 4, 4, None), (None, 2, 1, None)]
+    moving: list[Row] = [
+        (0, 1, 0, 7),
+        (2, 1, 0, 7),
+        (0, 2, 0, 8),
+        (2, 1, 0, 8),
+        (1, 1, 0, 9),
+        (None, 1, 0, 9),
+        (0, 1, 0, 5),
+        (1, 1, 0, 5),
+    ]
+    by_places = similar._SETTLED_BY_PLACES(members=table("members"))
+    assert query(by_places, members=(MEMBERS, settled)) == [(-1, 1), (1, 2), (2, 4)]
+    by_places = similar._PERSONS_BY_PLACES(members=table("members"))
+    counts: Counter[int] = Counter()
+    for places, persons in query(by_places, members=(MEMBERS, [*settled, *moving])):
+        counts[places] += persons
+    assert counts == {-1: 2, 0b1: 2, 0b10: 4, 0b101: 2, 0b11: 1}
+
+
+# Groupings of few
+
+
+@pytest.mark.parametrize("number", range(4))
+def test_the_grouping_that_costs_least_is_chosen(number: int) -> None:
+    """A suppressed row costs UNIT; of equal costs the first groups are chosen."""
+    count, things, sizes = 4, range(4), (2, 1, 3, 1)
+    groups = {
+        cell: (
+            sum(sizes[place] for place in things if cell >> place & 1),
+            (cell * cell * 3 + number) % 4 * UNIT // 2,
+        )
+        for cell in range(1, 2**count)
+        if (cell * 5 + number) % 3
+    }
+
+    def refused(kept: int) -> bool:
+        return kept & 3 == number
+
+    options = []
+    for size in range(count + 1):
+        for some in itertools.combinations(things, size):
+            kept = sum(1 << one for one in some)
+            for parts in partitions([*some]):
+                cells = [sum(1 << one for one in part) for part in parts]
+                if all(cell in groups for cell in cells) and not refused(kept):
+                    rows, cost = (sum(groups[cell][place] for cell in cells) for place in (0, 1))
+                    if rows >= 4:
+                        options.append((cost - rows * UNIT, sorted(cells, key=lambda cell: cell & -cell)))
+    chosen = best_grouping(count, groups, 4, refused)
+    cost = sum(groups[cell][1] - groups[cell][0] * UNIT for cell in chosen)
+    assert cost == min(options, default=(0, []))[0]
+    assert not options or chosen in [cells for _, cells in options]
+
+
+FEW = [
+    Small([*drawn(1, 16, [A, B], 0.7)], [A, B], 3, 2),
+    Small([*drawn(2, 18, [A, B, C], 0.75)], [A, B, C], 3, 3, weights=(1.0, 2.0, 0.5)),
+    Small([*drawn(3, 18, [A, B], 0.7), ("?", "b0")], [A, B], 3, 4, spans=[(0, 1), (0, 2)]),
+    Small([*drawn(5, 18, [A, B], 0.7)], [A, B], 3, 4, forbidden=[["aa0"], ["bb1"]]),
+]
+
+
+@pytest.mark.parametrize("small", FEW)
+def test_few_combinations_are_grouped_as_no_others_lose_less(small: Small) -> None:
+    with small_task(best_levels(small)) as task:
+        plain = Plain(task)
+        assert len(plain.n) <= 7
+        _, _, best, _ = grouped(task)
+        nodes = task.steps.make(table("found"), gr.placed(best.members, best.classes, len(task.trees)))
+        assert plain.loss(plain.placed(nodes)) == pytest.approx(least_loss(plain, small.k), abs=1e-8)
+
+
+# What a group that does not hold is to join
+
+
+def price_of(plain: Plain, members: Sequence[int]) -> int | None:
+    """The price of a row of a group, as its lowest common nodes."""
+    nodes = common(plain, [*members])
+    if nodes is None:
+        return None
+    trees = plain.task.trees
+    weights = sum(tree.weight for tree in trees)
+    shares = [tree.weight / weights * UNIT / max(tree.leaves - 1, 1) for tree in trees]
+    return sum(round(by[node].leaves * share) for by, node, share in zip(plain.nodes, nodes, shares, strict=True))
+
+
+THREE, TWO = [A, B, C], [A, B]
+NOTHING_SHOWN = Small(
+    [(f"a{i}",) for i in range(4) for _ in range(i + 1)],
+    [A],
+    4,
+    forbidden=[[f"a{i}" for i in range(4)] + ["aa0", "aa1"]],
+)
+WITHOUT_A_NODE = {"weights": (1.0, 2.0), "forbidden": [["aa0"], []]}
+
+
+@pytest.mark.parametrize(
+    ("small", "size", "rows"),
+    [
+        (Small(drawn(25, 34, THREE), THREE, 4), 1, 4),
+        (Small(drawn(24, 34, THREE), THREE, 4), 2, 5),
+        (Small(drawn(2, 34, TWO), TWO, 4, **WITHOUT_A_NODE), 1, 4),
+        (NOTHING_SHOWN, 1, 4),  # together they are large, and cost no more
+    ],
+)
+def test_a_group_proposes_the_one_with_which_it_is_small_and_loses_least(small: Small, size: int, rows: int) -> None:
+    with small_task(small) as task:
+        plain, groups = Plain(task), Groups(task, "g")
+        places = sorted(plain.n)
+        cells = {c: c - c % size for c in places}
+        blocks = {c: cells[c] % 3 for c in places}
+        columns = "combination INTEGER, block INTEGER, cell INTEGER"
+        task.engine.connection.execute(f"CREATE TABLE blocks ({columns})")
+        values = [(c, blocks[c], cells[c]) for c in places]
+        task.engine.connection.executemany("INSERT INTO blocks VALUES (?, ?, ?)", values)
+        classes = groups.tight(table("blocks")).classes
+        judged = groups.make(groups.judged_cells(table("blocks")))
+        found = task.engine.rows(similar.proposals(classes, judged, table("blocks"), groups.prices, task.trees, rows))
+        of_cell = {cell: [c for c in places if cells[c] == cell] for cell in {*cells.values()}}
+        n = {cell: sum(plain.n[c] for c in of_cell[cell]) for cell in of_cell}
+        prices = {cell: price_of(plain, of_cell[cell]) for cell in of_cell}
+        assert {cell: (count, price) for cell, count, price in task.engine.rows(
+            exp.select("cell", "n", "price").from_(classes)
+        )} == {cell: (n[cell], prices[cell]) for cell in of_cell}  # fmt: skip
+        expected = []
+        for one, other in itertools.permutations(of_cell, 2):
+            both = price_of(plain, [*of_cell[one], *of_cell[other]])
+            if n[one] < small.k and blocks[one] == blocks[other] and both is not None:
+                before = n[one] * (prices[one] or 0) + n[other] * (prices[other] or 0)
+                together = n[one] + n[other]
+                expected.append((one, together >= rows, together * both - before, other))
+        best = [min(options) for _, options in itertools.groupby(sorted(expected), key=itemgetter(0))]
+        assert sorted(found) == [(one, other, large, more) for one, large, more, other in best]

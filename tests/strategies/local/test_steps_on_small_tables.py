@@ -1,0 +1,331 @@
+"""Strategies mu-argus and subtree on tables that stand in the test: runs in plain Python, and borders."""
+
+from __future__ import annotations
+
+import importlib
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from local_tasks import Nodes, Plain
+from oracle import Hierarchy
+from small_tasks import Small, best_levels, drawn, letters, small_task
+from sqlglot import exp
+from test_mu_argus import Argus
+from test_subtree import check_no_split_is_left, cut_of
+
+from sqlanon.policy.guarantee import guaranteed_combinations
+from sqlanon.strategies.local.mu_argus import mu_argus
+from sqlanon.strategies.local.subtree import SCALE, TRIED, _Cuts, _Split, subtree
+from sqlanon.support.coding import Levels
+
+module = importlib.import_module("sqlanon.strategies.local.mu_argus")
+
+A, B, C, D = letters("a", 4, 2), letters("b", 4, 2), letters("c", 3), letters("d", 2)
+CLASSES = [("most", "more", "identifying", "identifying"), ("more", "more", "most", "identifying"), ()]
+
+
+# Strategy mu-argus
+
+
+ARGUS = [
+    Small(drawn(n, 30, [A, B, C, D], 0.6), [A, B, C, D], 2 + n % 3, limit, identification=CLASSES[n % 3])
+    for n, limit in [(1, 6), (2, 9), (4, 12), (6, 10)]
+] + [
+    Small(drawn(7, 28, [A, B, C], 0.6), [A, B, C], 3, 8, spans=[(0, 1), (1, 2), (0, 1)]),
+    Small([*drawn(8, 28, [A, B, C], 0.6), ("?", "b0", "c0")], [A, B, C], 3, 9, forbidden=[["aa1"], [], ["c*"]]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("small", ARGUS)
+def test_mu_argus_does_what_a_plain_one_does(small: Small) -> None:
+    small = best_levels(small)
+    with small_task(small) as task:
+        listed = guaranteed_combinations(
+            {name: spec.identification for name, spec in task.prepared.policy.attributes.items()}
+        )
+        names = [tree.name for tree in task.trees]
+        plain = Plain(task)
+        expected = Argus(plain, [[names.index(name) for name in one] for one in listed], small.k).run()
+        if expected is None:
+            assert small.start is not None
+            expected = plain.kept(plain.at(small.start), small.k)
+        assert plain.placed(mu_argus(task).placed) == expected
+
+
+def test_combinations_of_attributes_that_are_checked_apart_count_as_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    small = replace(ARGUS[1], start=(2, 2, 1, 1))
+    with small_task(small) as task:
+        tables = []
+        for number, together in enumerate([64, 2]):
+            monkeypatch.setattr(module, "TOGETHER", together)
+            argus = module._Argus(task)
+            argus._number = 100 * number
+            found = argus._unsafe_in(argus._at([0] * 4), argus.checked)
+            assert len(argus.checked) > 2
+            tables.append(sorted(task.engine.rows(exp.select("*").from_(found))))
+        assert tables[0] == tables[1] and tables[0]
+        names = task.engine.rows(exp.select("table_name").from_("duckdb_tables").where("table_name LIKE '%unsafe%'"))
+        assert len(names) == 2
+
+
+# Strategy subtree
+
+
+UNEVEN = Hierarchy({
+    "u0": ("u0", "p", "s", "*"), "u1": ("u1", "p", "s", "*"), "u2": ("u2", "q", "s", "*"), "u3": ("u3", "q", "s", "*"),
+    "u4": ("u4", "r", "t", "*"), "u5": ("u5", "r", "t", "*"),
+})  # fmt: skip
+
+
+SUBTREE = [
+    *(
+        Small(drawn(n, 36, [UNEVEN, B, C], 0.6), [UNEVEN, B, C], 3, limit, weights=weights)
+        for n, limit, weights in [(1, 6, ()), (2, 3, (1.0, 3.0, 0.5)), (4, 0, ())]
+    ),
+    Small([*drawn(6, 30, [UNEVEN, B], 0.6), ("?", "b0")], [UNEVEN, B], 3, 4, forbidden=[["p"], []]),
+    Small(drawn(7, 30, [UNEVEN, B], 0.6), [UNEVEN, B], 3, 3, spans=[(1, 3), (0, 1)]),
+    # Splitting at once what was raised leads to another cut.
+    Small(drawn(40, 24, [A, B], 0.6), [A, B], 2),
+]
+OF_PERSONS = Small(drawn(6, 16, [A, C], 0.5), [A, C], 2, 1, persons=[row * row % 7 for row in range(16)])
+
+
+@dataclass
+class Cut:
+    """By combination its nodes; what all rows cost, how many are suppressed, the kept classes and persons who lose."""
+
+    nodes: dict[int, Nodes]
+    price: int = 0
+    lost: int = 0
+    kept: dict[Nodes, bool] = field(default_factory=dict)
+    losers: set[Any] = field(default_factory=set)
+
+
+@dataclass
+class Splits:
+    """The documented search for cuts."""
+
+    plain: Plain
+    k: int
+
+    def __post_init__(self) -> None:
+        plain, task = self.plain, self.plain.task
+        weights = sum(tree.weight for tree in task.trees)
+        self.suppressed = SCALE + sum(tree.height for tree in task.trees) + 1
+        self.costs = [
+            {node: round(one.leaves * SCALE * tree.weight / weights / (tree.leaves - 1)) + one.level
+             for node, one in by.items()}
+            for by, tree in zip(plain.nodes, task.trees, strict=True)
+        ]  # fmt: skip
+        self.attributes = range(len(task.trees))
+        # By attribute and ground node the nodes above it that may be released, itself with them.
+        self.paths = [
+            {
+                paths[i][0]: [node for node in paths[i] if plain.nodes[i][node].released]
+                for paths in plain.paths.values()
+            }
+            for i in self.attributes
+        ]
+        self.persons: dict[Any, set[int | None]] = defaultdict(set)
+        if task.members.persons is not None:
+            members = exp.select("combination", "persons", "mover").from_(task.members.persons)
+            for combination, persons, mover in task.engine.rows(members):
+                people = [mover] if mover is not None else [(combination, one) for one in range(persons)]
+                for person in people:
+                    self.persons[person].add(combination)
+        self.most_persons = task.prepared.limit.persons or 0
+
+    def holding(self, nodes: dict[int, Nodes]) -> dict[Nodes, bool]:
+        counts: Counter[Nodes] = Counter()
+        if self.persons:
+            for places in self.persons.values():
+                counts.update({nodes[place] for place in places if place in nodes})
+        else:
+            for combination, its in nodes.items():
+                counts[its] += self.plain.n[combination]
+        return {its: counts[its] >= self.k for its in {*nodes.values()}}
+
+    def price(self, nodes: dict[int, Nodes], kept: dict[Nodes, bool]) -> tuple[int, int]:
+        """What the rows of these combinations cost, and how many of them are suppressed."""
+        price = lost = 0
+        for combination, its in nodes.items():
+            cost = sum(by[node] for by, node in zip(self.costs, its, strict=True)) if kept[its] else self.suppressed
+            price += self.plain.n[combination] * cost
+            lost += 0 if kept[its] else self.plain.n[combination]
+        return price, lost
+
+    def losers(self, nodes: dict[int, Nodes], kept: dict[Nodes, bool]) -> set[Any]:
+        lost = {combination for combination, its in nodes.items() if not kept[its]}
+        return {person for person, places in self.persons.items() if places & lost}
+
+    def cut(self, nodes: dict[int, Nodes]) -> Cut:
+        kept = self.holding(nodes)
+        unknown = {person for person, places in self.persons.items() if None in places}
+        return Cut(nodes, *self.price(nodes, kept), kept, self.losers(nodes, kept) | unknown)
+
+    def is_allowed(self, cut: Cut) -> bool:
+        return cut.lost <= self.plain.allowed and len(cut.losers) <= self.most_persons
+
+    def below(self, i: int, node: int) -> dict[int, int] | None:
+        """By ground node the highest below a node; None where one has none."""
+        paths = {ground: path[: path.index(node)] for ground, path in self.paths[i].items() if node in path}
+        return {ground: path[-1] for ground, path in paths.items()} if all(paths.values()) else None
+
+    def replaced(self, nodes: dict[int, Nodes], i: int, new: dict[int, int]) -> dict[int, Nodes]:
+        """With other nodes of an attribute, by ground node."""
+        return {
+            combination: (*its[:i], new.get(self.plain.paths[combination][i][0], its[i]), *its[i + 1 :])
+            for combination, its in nodes.items()
+        }
+
+    def splits(self, cut: Cut, i: int) -> list[_Split]:
+        found = []
+        for node in {its[i] for its in cut.nodes.values()}:
+            if (below := self.below(i, node)) is None:
+                continue
+            before = {combination: its for combination, its in cut.nodes.items() if its[i] == node}
+            after = self.replaced(before, i, below)
+            kept = self.holding(after)
+            (price, lost), (less, more_lost) = self.price(before, cut.kept), self.price(after, kept)
+            if price > less:
+                persons = len(self.losers(after, kept) - cut.losers) if self.most_persons else 0
+                found.append(_Split(node, price - less, more_lost - lost, persons))
+        return sorted(found, key=lambda split: (-split.worth, split.node))
+
+    def possible(self, cut: Cut, splits: list[_Split], i: int, raised: tuple[int, int] | None) -> list[_Split]:
+        rows, persons = self.plain.allowed - cut.lost, self.most_persons - len(cut.losers)
+        return [s for s in splits if s.lost <= rows and s.persons <= persons and (i, s.node) != raised]
+
+    def descend(self, cut: Cut, raised: tuple[int, int] | None = None) -> Cut:
+        """Split until nothing is left; what was raised is split last, and then nothing is looked at once more."""
+        is_trial = raised is not None
+        waiting, fresh = {i: self.splits(cut, i) for i in self.attributes}, {*self.attributes}
+        while True:
+            open_ = {i: self.possible(cut, waiting[i], i, raised) for i in self.attributes}
+            order = sorted((i for i in open_ if open_[i]), key=lambda i: (-open_[i][0].worth, i))
+            if not order and raised is not None:
+                raised = None
+                continue
+            stale = {*order[:1]} if order or is_trial else {*self.attributes}
+            if not stale <= fresh:
+                waiting |= {i: self.splits(cut, i) for i in stale - fresh}
+                fresh |= stale
+                continue
+            if not order:
+                return cut
+            i = order[0]
+            rival = open_[order[1]][0].worth if len(order) > 1 else 0.0
+            lost, persons, new = cut.lost, len(cut.losers), {}
+            for place, split in enumerate(open_[i]):
+                lost, persons = lost + max(split.lost, 0), persons + split.persons
+                if place and (lost > self.plain.allowed or persons > self.most_persons or split.worth <= rival):
+                    break
+                below = self.below(i, split.node) or {}
+                new |= {ground: below[ground] for ground in self.grounds(cut, i, split.node)}
+            cut = self.cut(self.replaced(cut.nodes, i, new))
+            waiting[i], fresh = self.splits(cut, i), {i}
+
+    def grounds(self, cut: Cut, i: int, node: int) -> set[int]:
+        return {self.plain.paths[combination][i][0] for combination, its in cut.nodes.items() if its[i] == node}
+
+    def exchange(self, cut: Cut) -> Cut | None:
+        """The best of what raising one node and then all splits lead to."""
+        extra: Counter[tuple[int, int]] = Counter()
+        for combination, its in cut.nodes.items():
+            for i in self.attributes:
+                path = self.paths[i][self.plain.paths[combination][i][0]]
+                for above in path[path.index(its[i]) + 1 :]:
+                    extra[i, above] += self.plain.n[combination] * (self.costs[i][above] - self.costs[i][its[i]])
+        best = None
+        for _, i, node in sorted((more, *move) for move, more in extra.items())[:TRIED]:
+            new = {
+                ground: node
+                for its_node in {its[i] for its in cut.nodes.values()}
+                for ground in self.grounds(cut, i, its_node)
+                if node in (path := self.paths[i][ground]) and path.index(node) > path.index(its_node)
+            }
+            after = self.cut(self.replaced(cut.nodes, i, new))
+            if self.is_allowed(after) and any(after.kept.values()):
+                after = self.descend(after, (i, node))
+                if self.is_allowed(after) and after.price < (best or cut).price:
+                    best = after
+        return best
+
+    def run(self, levels: Levels) -> dict[int, Nodes]:
+        start = best = self.cut(self.plain.at(levels))
+        if start.price:
+            best = self.descend(start)
+            while best.price and (better := self.exchange(best)) is not None:
+                best = self.descend(better)
+        best = best if self.is_allowed(best) and best.price <= start.price else start
+        return {combination: its for combination, its in best.nodes.items() if best.kept[its]}
+
+
+def test_cuts_of_persons_are_those_of_a_plain_search() -> None:
+    levels = (2, 1)
+    with small_task(replace(OF_PERSONS, start=levels)) as task:
+        plain = Plain(task)
+        assert plain.placed(subtree(task).placed) == Splits(plain, OF_PERSONS.k).run(levels)
+
+
+@pytest.mark.parametrize("small", SUBTREE)
+def test_no_split_of_a_cut_is_left_that_costs_less(small: Small) -> None:
+    small = best_levels(small)
+    assert small.start is not None
+    with small_task(small) as task:
+        plain = Plain(task)
+        placed = plain.placed(subtree(task).placed)
+        assert placed == Splits(plain, small.k).run(small.start)
+        assert plain.kept(placed, small.k) == placed
+        assert sum(plain.n.values()) - plain.rows(placed) <= plain.allowed
+        assert plain.loss(placed) <= plain.loss(plain.kept(plain.at(small.start), small.k)) + 1e-9
+        check_no_split_is_left(plain, cut_of(plain, placed), placed, small.k)
+
+
+def cuts(rows: int, persons: int) -> _Cuts:
+    """A search with limits of suppressed rows and persons."""
+    found = object.__new__(_Cuts)
+    found._allowed, found._allowed_persons = rows, persons
+    return found
+
+
+def cut(lost: int, persons: int) -> Any:
+    return SimpleNamespace(lost=lost, persons=persons)
+
+
+SPLITS = [_Split(1, 90, 0, 0), _Split(2, 160, 1, 1), _Split(3, 90, 2, 1), _Split(4, 40, -1, 0), _Split(5, 30, 0, 0)]
+
+
+@pytest.mark.parametrize(
+    ("lost", "persons", "rival", "taken"),
+    [
+        (5, 0, 0.0, [1, 2, 3, 4, 5]),  # three more rows, as many as may be
+        (6, 0, 0.0, [1, 2]),  # the third would suppress a row too many
+        (8, 0, 0.0, [1]),
+        (9, 0, 0.0, [1]),  # the first is taken, whatever it suppresses
+        (5, 1, 0.0, [1, 2, 3, 4, 5]),
+        (5, 2, 0.0, [1, 2]),  # the third would take a row from a person too many
+        (5, 0, 30.0, [1, 2]),  # no more than the rival is worth
+        (5, 0, 29.0, [1, 2, 3, 4, 5]),
+        (5, 0, 100.0, [1]),
+    ],
+)
+def test_splits_that_together_suppress_too_much_are_not_taken_together(
+    lost: int, persons: int, rival: float, taken: list[int]
+) -> None:
+    assert [split.worth for split in SPLITS] == [90, 80, 30, 40, 30]
+    assert [*cuts(8, 3)._taken(cut(lost, persons), SPLITS, rival)] == taken
+
+
+def test_a_split_is_possible_within_the_limits_unless_its_node_was_just_raised() -> None:
+    def possible(lost: int, persons: int, raised: tuple[int, int] | None = None) -> list[int]:
+        return [split.node for split in cuts(8, 3)._possible(cut(lost, persons), SPLITS, 0, raised)]
+
+    assert possible(6, 2) == [1, 2, 3, 4, 5]
+    assert possible(7, 2) == [1, 2, 4, 5]
+    assert possible(6, 3) == [1, 4, 5]
+    assert possible(6, 2, (0, 2)) == [1, 3, 4, 5]
+    assert possible(6, 2, (1, 2)) == [1, 2, 3, 4, 5]

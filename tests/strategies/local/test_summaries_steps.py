@@ -1,0 +1,323 @@
+"""What classes are released as, on tables that stand in the test, compared with plain Python."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+from local_tasks import Plain
+from oracle import Hierarchy
+from small_tasks import Small, drawn, letters, small_task
+from sqlglot import exp
+
+from sqlanon.strategies.local import summaries
+from sqlanon.strategies.local.nodes import CELLS, Grid, Tree, set_members
+from sqlanon.strategies.local.summaries import Summary, allowed_nodes, as_ancestor, as_median, as_range, as_set
+from sqlanon.strategies.local.task import LocalTask
+from sqlanon.support.expressions import table
+
+NUMBERS = Hierarchy({
+    f"1{i}": (f"1{i}", f"1{i // 2 * 2}+", f"1{i // 4 * 4}~", "*") for i in range(8)
+})  # fmt: skip
+WORDS = Hierarchy({
+    "{a": ("{a", "p", "*"), "b, c": ("b, c", "p", "*"), 'd"e': ('d"e', "p", "*"), "f": ("f", "q", "*"),
+    "g ": ("g ", "q", "*"), "h": ("h", "r", "*"), "i": ("i", "r", "*"), " j": (" j", "r", "*"),
+})  # fmt: skip
+B = letters("b", 2)
+
+Shown = tuple[str | None, float, int, bool]  # label, leaves, level, and whether its node is none of the hierarchy
+
+
+@dataclass
+class Part:
+    """A class: what is known of its values of the first attribute."""
+
+    plain: Plain
+    tree: Tree
+    rows: Counter[int]  # by lowest node
+    position: Mapping[int, tuple[int, int]]
+    cells: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)  # by lowest node
+    members: Mapping[int, Mapping[str, Any]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        nodes = self.plain.nodes[0]
+        paths = {paths[0][0]: paths[0] for paths in self.plain.paths.values()}
+        self.values = sorted(self.rows, key=lambda node: self.position[node])
+        self.labels = [nodes[node].label for node in self.values]
+        levels = zip(*(paths[node] for node in self.values), strict=True)
+        path = [next(iter(level)) for level in map(set, levels) if len(level) == 1]
+        self.common = nodes[path[0]]
+        released = [node for node in path if nodes[node].released]
+        self.may_be_common = released[0] == path[0]
+        shown = nodes[released[0]]
+        self.ancestor: Shown = shown.label, shown.leaves, shown.level, False
+        self.width = self.position[self.values[-1]][1] - self.position[self.values[0]][0]
+
+    def own(self, label: str, leaves: float) -> Shown:
+        """Not as a node of the hierarchy, unless its label is forbidden."""
+        return self.ancestor if label in self.tree.forbidden else (label, float(leaves), self.common.level, True)
+
+    def are_released(self, *values: int) -> bool:
+        return all(self.plain.nodes[0][value].released for value in values)
+
+    @property
+    def has_several(self) -> bool:
+        return len(self.values) > 1 and None not in self.labels
+
+    @property
+    def middle(self) -> int:
+        rows = [node for node in self.values for _ in range(self.rows[node])]
+        return rows[(len(rows) - 1) // 2]
+
+
+def range_of(part: Part) -> Shown:
+    first, last = part.labels[0], part.labels[-1]
+    if not part.has_several or not part.are_released(part.values[0], part.values[-1]):
+        return part.ancestor
+    assert first is not None and last is not None
+    if first.startswith("<") or last.startswith("≥"):
+        if first.startswith("<") == last.startswith("≥"):
+            return part.ancestor
+        return part.own(f"<{int(last) + 1}" if first.startswith("<") else f"≥{first}", part.width)
+    return part.own(f"{first} to {last}" if "-" in first + last else f"{first}-{last}", part.width)
+
+
+def range_of_cells(part: Part) -> Shown:
+    assert part.tree.grid is not None
+    cells = sorted((part.cells[node] for node in part.values), key=lambda cell: int(cell["cell_low"]))
+    first, last = cells[0], cells[-1]
+    is_open_below, is_open_above = (any(cell[end] is None for cell in cells) for end in ("lower", "upper"))
+    is_in_cells = all(cell["lower"] is not None or cell["upper"] is not None for cell in cells)
+    if not part.has_several or not is_in_cells or part.common.level <= (part.tree.grid.level or 0):
+        return part.ancestor
+    width = last["cell_high"] - first["cell_low"]
+    if is_open_below:
+        return part.ancestor if is_open_above else part.own(f"<{last['beyond']}", width)
+    if is_open_above:
+        return part.own(f"≥{first['least']}", width)
+    if all(cell["closed"] for cell in cells):
+        dash = " to " if "-" in first["lower"] + last["upper"] else "-"
+        return part.own(f"{first['lower']}{dash}{last['upper']}", width)
+    return part.own(f"[{first['lower']}, {last['upper']})", width)
+
+
+def median_of(part: Part) -> Shown:
+    label = part.plain.nodes[0][part.middle].label
+    if not part.has_several or not part.are_released(part.middle):
+        return part.ancestor
+    return part.own(label or "", part.width)
+
+
+def median_of_cells(part: Part) -> Shown:
+    cells = [part.cells[node] for node in part.values]
+    if not part.has_several or any(cell["middle"] is None for cell in cells):
+        return part.ancestor
+    width = max(cell["cell_high"] for cell in cells) - min(cell["cell_low"] for cell in cells)
+    return part.own(part.cells[part.middle]["middle"], width)
+
+
+def set_of(part: Part) -> Shown:
+    alone = len(part.values) == 1 and str(part.labels[0]).startswith("{")
+    listed = None
+    if alone and part.are_released(*part.values):
+        listed = {(part.labels[0], 1)}
+    for level in range(part.tree.height):
+        rows = [part.members[node] for node in part.values]
+        if listed is None and all(row[f"is_member_{level}"] for row in rows):
+            listed = {(row[f"label_{level}"], row[f"size_{level}"]) for row in rows}
+    if listed is None or None in part.labels or not (alone or len(listed) > 1):
+        return part.ancestor
+    leaves = sum(size for _, size in listed) - 1
+    if not alone and leaves == part.common.leaves and part.may_be_common:
+        return part.ancestor
+    return part.own("{" + ", ".join(quoted(str(label)) for label, _ in sorted(listed)) + "}", leaves)
+
+
+def quoted(label: str) -> str:
+    is_plain = label and label == label.strip() and not {*label} & {*',{}"'}
+    return label if is_plain else '"' + label.replace('"', '""') + '"'
+
+
+@contextmanager
+def classes_of(small: Small, renamed: Mapping[str, str | None]) -> Iterator[tuple[LocalTask, Plain]]:
+    """A task with many classes of one or more combinations, ``classes``; with other labels of some values."""
+    with small_task(small) as task:
+        connection = task.engine.connection  # type: ignore[attr-defined]
+        for old, new in renamed.items():
+            connection.execute("UPDATE nodes_0 SET label = ? WHERE label = ?", [new, old])
+        plain, rng = Plain(task), random.Random(1)
+        places = sorted(plain.n)
+        parts = [{place} for place in places] + [{*places}]
+        parts += [{*rng.sample(places, 1 + number % 5)} for number in range(60)]
+        connection.execute("CREATE TABLE parts (combination INTEGER, part INTEGER)")
+        values = [(place, part) for part, some in enumerate(parts) for place in some]
+        connection.executemany("INSERT INTO parts VALUES (?, ?)", values)
+        connection.execute("CREATE TABLE classes AS SELECT c.*, p.part FROM combinations AS c NATURAL JOIN parts AS p")
+        yield task, plain
+
+
+def found(task: LocalTask, tree: Tree, summary: Summary) -> dict[int, Shown]:
+    """By class what it is released as; each of them as one number, above those of the hierarchy if it is no node."""
+    name = summary.__name__
+    shown = task.steps.make(table(name), summary(table("classes"), 0, tree, allowed_nodes(task, f"{name}_of")[0]))
+    numbers: dict[int, Any] = {}
+    parts: dict[int, Shown] = {}
+    for part, node, *rest in task.engine.rows(exp.select("part", "node", "label", "leaves", "level").from_(shown)):
+        assert numbers.setdefault(node, rest) == rest
+        parts[part] = (*rest, node > tree.root)  # type: ignore[assignment]
+    own = [node for node in numbers if node > tree.root]
+    assert sorted(own) == [*range(tree.root + 1, tree.root + 1 + len({*map(str, map(numbers.get, own))}))]
+    return parts
+
+
+def expected(task: LocalTask, plain: Plain, tree: Tree, of: Callable[[Part], Shown], **more: Any) -> dict[int, Shown]:
+    parts: dict[int, Counter[int]] = {}
+    for part, combination in task.engine.rows(exp.select("part", "combination").from_("classes")):
+        parts.setdefault(part, Counter())[plain.paths[combination][0][0]] += plain.n[combination]
+    positions = exp.select("node", "low", "high").from_("nodes_0")
+    position = {node: (low, high) for node, low, high in task.engine.rows(positions)}
+    return {part: of(Part(plain, tree, rows, position, **more)) for part, rows in parts.items()}
+
+
+PLAIN = Small(drawn(1, 60, [NUMBERS, B], 0.6), [NUMBERS, B], forbidden=[["10-15", "12", "14+"], []])
+RANGES = {
+    "numbers": (PLAIN, {"10": "-10", "13": None}),
+    "open ends": (replace(PLAIN, forbidden=[["<17", "12"], []]), {"10": "<11", "17": "≥17", "15": "nan"}),
+}
+
+
+@pytest.mark.parametrize("name", RANGES)
+def test_classes_are_ancestors_ranges_and_medians_as_in_plain_python(name: str) -> None:
+    small, renamed = RANGES[name]
+    with classes_of(small, renamed) as (task, plain):
+        tree = replace(task.trees[0], ordered=True, type="BIGINT", open_ends=name == "open ends")
+        ancestors = expected(task, plain, tree, lambda part: part.ancestor)
+        assert found(task, tree, as_ancestor) == ancestors
+        for summary, of in ((as_range, range_of), (as_median, median_of)):
+            if (name, summary) == ("open ends", as_median):
+                continue
+
+            def ranged(part: Part, of: Callable[[Part], Shown] = of) -> Shown:
+                return part.ancestor if "nan" in part.labels else of(part)
+
+            shown = expected(task, plain, tree, ranged)
+            assert found(task, tree, summary) == shown
+            assert {one[3] for one in shown.values()} == {False, True}
+
+
+def grid_of(task: LocalTask, kind: str) -> dict[int, dict[str, Any]]:
+    """Makes ``grid``: cells of two values; closed, half open, or with open ends and one that is no range."""
+    cells = {}
+    lowest = exp.select("node", "low").from_("nodes_0").where("level = 0").order_by("low")
+    for node, place in task.engine.rows(lowest):
+        low = place // 2 * 2
+        ends: list[Any] = [f"1{low}", f"1{low + 1}", f"1{low}", f"1{low + 2}", f"m{low}", kind != "half open"]
+        if kind == "closed" and not low:
+            ends[0] = f"-{ends[0]}"
+        if kind == "open" and low in (0, 4, 6):
+            ends[0] = ends[0] if low == 6 else None
+            ends[1] = None if low in (4, 6) else ends[1]
+            ends[4] = ends[4] if low != 4 else None
+        cells[node] = dict(zip(("cell", *CELLS), (100 + low, low, low + 1, *ends), strict=True))
+    connection = task.engine.connection  # type: ignore[attr-defined]
+    texts = "lower VARCHAR, upper VARCHAR, least VARCHAR, beyond VARCHAR, middle VARCHAR, closed BOOLEAN"
+    connection.execute(f"CREATE TABLE grid (node INTEGER, cell INTEGER, cell_low INTEGER, cell_high INTEGER, {texts})")
+    rows = [[node, *cell.values()] for node, cell in cells.items()]
+    connection.executemany(f"INSERT INTO grid VALUES ({', '.join('?' * 10)})", rows)
+    return cells
+
+
+@pytest.mark.parametrize(("kind", "level"), [("closed", 1), ("half open", None), ("open", 1)])
+def test_classes_end_on_their_grid_as_in_plain_python(kind: str, level: int | None) -> None:
+    with classes_of(
+        replace(PLAIN, forbidden=[["10-15", "[10, 13)", "m2"], []]), {"13": None} if kind == "closed" else {}
+    ) as (
+        task,
+        plain,
+    ):
+        cells = grid_of(task, kind)
+        tree = replace(task.trees[0], ordered=True, grid=Grid(table("grid"), level))
+        assert found(task, tree, as_range) == expected(task, plain, tree, range_of_cells, cells=cells)
+        assert found(task, tree, as_median) == expected(task, plain, tree, median_of_cells, cells=cells)
+
+
+@pytest.mark.parametrize("exact", [False, True])
+def test_sets_list_what_is_frequent_as_in_plain_python(exact: bool) -> None:
+    small = Small(drawn(3, 60, [WORDS, B], 0.6), [WORDS, B], forbidden=[["f", "q", '{" j", h}'], []])
+    with classes_of(small, {"b, c": None} if exact else {}) as (task, plain):
+        nodes = plain.nodes[0]
+        frequent = {node for node in nodes if node % 4 != 1}
+        connection = task.engine.connection  # type: ignore[attr-defined]
+        connection.execute("CREATE TABLE frequent (node INTEGER)")
+        connection.executemany("INSERT INTO frequent VALUES (?)", [(node,) for node in frequent])
+        tree = task.trees[0]
+        made = task.steps.make(table("sets"), set_members(tree, table("frequent"), exact))
+        members = {}
+        for paths in plain.paths.values():
+            row: dict[str, Any] = {"node": paths[0][0], "is_rare": paths[0][0] not in frequent}
+            for level, node in enumerate(paths[0][:-1]):
+                one = nodes[node]
+                is_listed = level == 0 if exact else node in frequent
+                row |= {f"label_{level}": one.label, f"size_{level}": int(one.leaves) + 1}
+                row[f"is_member_{level}"] = one.label is not None and one.released and is_listed
+            members[paths[0][0]] = row
+        names = list(row)
+        listed = task.engine.rows(exp.select(*names).from_(made))
+        assert {one[0]: dict(zip(names, one, strict=True)) for one in listed} == members
+        tree = replace(tree, members=made)
+        shown = expected(task, plain, tree, set_of, members=members)
+        assert found(task, tree, as_set) == shown
+        assert {one[3] for one in shown.values()} == {False, True}
+
+
+def test_of_each_node_the_nearest_and_the_highest_are_known_that_may_be_released() -> None:
+    with small_task(
+        Small(PLAIN.rows, PLAIN.hierarchies, spans=[(1, 2), (0, 1)], forbidden=[["12+", "14~"], []])
+    ) as task:
+        plain, (allowed, _) = Plain(task), allowed_nodes(task, "t")
+        rows = task.engine.rows(exp.select("node", "shown", "highest").from_(allowed))
+        expected = {}
+        for path in {paths[0] for paths in plain.paths.values()}:
+            for place, node in enumerate(path):
+                released = [above for above in path[place:] if plain.nodes[0][above].released]
+                expected[node] = (released[0], released[-1]) if released else (None, None)
+        assert {node: tuple(rest) for node, *rest in rows} == expected
+
+
+@pytest.mark.parametrize("summary", ["range", "median", "set"])
+def test_whose_own_values_are_shown_is_known(summary: str) -> None:
+    with classes_of(PLAIN, {"17": "≥17"}) as (task, plain):
+        tree = replace(task.trees[0], ordered=summary != "set", members=table("sets"))
+        build = {"range": as_range, "median": as_median, "set": as_set}[summary]
+        rare = {node for node in plain.nodes[0] if node % 3 == 0}
+        if summary == "set":
+            connection = task.engine.connection  # type: ignore[attr-defined]
+            connection.execute("CREATE TABLE frequent AS SELECT node FROM nodes_0 WHERE node % 3 <> 0")
+            task.steps.make(table("sets"), set_members(tree, table("frequent"), exact=True))
+        ordered = replace(task, trees=(tree, task.trees[1]))
+        parts = found(task, tree, build)
+        lasting = task.steps.make(
+            table("others"), as_ancestor(table("classes"), 1, task.trees[1], allowed_nodes(task, "u")[1])
+        )
+        query = summaries._exact_ends(ordered, table("classes"), [table(build.__name__), lasting], summary)
+        of_part: dict[int, list[int]] = {}
+        for part, combination in task.engine.rows(exp.select("part", "combination").from_("classes")):
+            of_part.setdefault(part, []).append(combination)
+        shown = []
+        for part, combinations in of_part.items():
+            label, _, _, is_own = parts[part]
+            values = {c: plain.paths[c][0][0] for c in combinations}
+            for c, node in values.items():
+                own = plain.nodes[0][node].label or ""
+                is_end = {
+                    "range": node in (min(values.values()), max(values.values())) and not own.startswith("≥"),
+                    "median": own == label,
+                    "set": node in rare,
+                }[summary]
+                shown.append((c, is_own and is_end, False))
+        assert sorted(task.engine.rows(query)) == sorted(shown)

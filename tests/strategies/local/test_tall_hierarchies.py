@@ -1,0 +1,38 @@
+"""Statements over the hierarchy of one attribute grow with its height, and no faster: masks of long texts are tall."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from sqlglot import exp
+
+from sqlanon.strategies.local.nodes import Tree, nodes
+from sqlanon.strategies.local.subtree import paths, raises, splits
+from sqlanon.support.coding import Coded
+from sqlanon.support.expressions import col, table
+
+
+def tree_of_height(height: int) -> Tree:
+    return Tree("id", height, 0, height, tuple(range(height + 1)), 10, 1.0, table("nodes"), ordered=False)
+
+
+def nodes_of_height(height: int) -> exp.Query:
+    coded = Coded("id", height, table("coded"), nullable=False)
+    return nodes(coded, table("hierarchy"), 10, "*", 0, height, tuple(range(height + 1)), col("level_0"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "query_of_height",
+    [
+        nodes_of_height,
+        lambda height: paths(table("combinations"), [tree_of_height(height)], 0),
+        lambda height: splits(table("paths")),
+        lambda height: raises(table("paths")),
+    ],
+    ids=["nodes", "paths", "splits", "raises"],
+)
+def test_statements_grow_with_the_height_of_a_hierarchy(query_of_height: Callable[[int], exp.Expr]) -> None:
+    low, high = (len(query_of_height(height).sql("duckdb")) for height in (20, 80))
+    assert high <= 4.5 * low

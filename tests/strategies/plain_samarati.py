@@ -1,0 +1,96 @@
+"""Distance vectors in plain Python, and the algorithm that looks among them only; random tables to try it on."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Collection, Iterator
+
+import oracle
+from oracle import Hierarchy, Levels, Row, Table
+from strategies import Case
+
+from sqlanon.strategies.lattice.lattice import Lattice
+from sqlanon.strategies.lattice.memory import Data
+
+
+def distance(table: Table, one: Row, other: Row, bottom: Levels) -> Levels:
+    """By attribute, the lowest level, from a bottom on, at which two rows read the same."""
+    trees = zip(table.hierarchies, one, other, bottom, strict=True)
+    return tuple(
+        next(level for level in range(low, tree.height + 1) if tree.label(own, level) == tree.label(its, level))
+        for tree, own, its, low in trees
+    )
+
+
+def vectors(table: Table, k: int, bottom: Levels) -> set[Levels]:
+    """The distance vectors between outliers (fewer than k rows at the bottom) and all combinations."""
+    rows = [row for row, _ in table.known_rows]
+    sizes = table.classes(bottom)
+    outliers = [row for row in rows if sizes[table.generalize(row, bottom)] < k]
+    return {distance(table, outlier, row, bottom) for outlier in outliers for row in rows}
+
+
+def distinct_values(table: Table) -> list[list[int]]:
+    """By attribute and level: how many values the rows have, without those that no hierarchy knows."""
+    return [
+        [len({tree.label(value, level) for value in values if tree.knows(value)}) for level in range(tree.height + 1)]
+        for tree, values in zip(table.hierarchies, table.values, strict=True)
+    ]
+
+
+def data_of(case: Case, lattice: Lattice) -> Data:
+    """What a strategy may ask of a case's table; the vectors one by one."""
+    table = Table.of(case.rows, case.hierarchies)
+
+    def parts() -> Iterator[Collection[Levels]]:
+        for vector in sorted(vectors(table, case.k, lattice.bottom)):
+            if all(level <= top for level, top in zip(vector, lattice.top, strict=True)):
+                yield [vector]
+
+    return Data(parts, True, lambda: distinct_values(table))
+
+
+def lowest(among: Collection[Levels]) -> set[Levels]:
+    return {one for one in among if not any(oracle.strictly_lower(other, one) for other in among)}
+
+
+def plain_samarati(case: Case) -> set[Levels]:
+    """The lowest of the distance vectors that satisfy: what the paper takes for the k-minimal generalizations."""
+    table = Table.of(case.rows, case.hierarchies)
+    found = vectors(table, case.k, (0,) * len(table.names))
+    return lowest([one for one in found if oracle.satisfies(oracle.Release(table, one, case.k), case.limit)])
+
+
+def random_tree(drawn: random.Random) -> Hierarchy:
+    """2 to 6 values under 1 to 3 levels; each next level joins neighbours at random."""
+    values, height = drawn.randint(2, 6), drawn.randint(1, 3)
+    paths = [[f"v{value}"] for value in range(values)]
+    groups = list(range(values))
+    for level in range(1, height + 1):
+        starts = [0, *(i for i in range(1, groups[-1] + 1) if level < height and drawn.random() < 0.5)]
+        groups = [sum(start <= group for start in starts) - 1 for group in groups]
+        for path, group in zip(paths, groups, strict=True):
+            path.append("*" if level == height else f"{level}.{group}")
+    return Hierarchy({path[0]: tuple(path) for path in paths})
+
+
+def random_case(drawn: random.Random, k: int, limit: str) -> Case:
+    """A table of 2 to 4 attributes and k to 30 rows: some combinations, of which some repeat."""
+    trees = {f"a{i}": random_tree(drawn) for i in range(drawn.randint(2, 4))}
+    rows: list[Row] = []
+    for _ in range(drawn.randint(2, 8)):
+        row = tuple(drawn.choice(list(tree.paths)) for tree in trees.values())
+        rows += [row] * math.ceil(drawn.random() * (k + 1))
+    missing = max(0, k - len(rows))
+    return Case([*rows, *rows[:1] * missing][:30], trees, k, limit, "height")
+
+
+def misses(case: Case) -> tuple[bool, bool, bool] | None:
+    """What the algorithm gets wrong in a case: it finds not every k-minimal generalization, none, or one that is not
+    k-minimal. None where there is nothing to do, or nothing to find."""
+    solution = oracle.k_minimal(**case.arguments)
+    if solution is None or sum(solution.levels) == 0:
+        return None
+    true, found = {one.levels for one in solution.satisfying}, plain_samarati(case)
+    return bool(true - found), not true & found, bool(found - true)

@@ -1,0 +1,183 @@
+"""Strategy `datafly`: its steps, and what its greed costs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import duckdb
+import oracle
+import pytest
+import strategies
+from conftest import draw_tables, make_policy
+from hypothesis import example, given, settings
+from oracle import Levels, Table
+from plain_samarati import data_of, distinct_values
+from plain_search import search_by
+from strategies import Case
+from test_ola import Limited, limited
+from test_quality_bounds import holds
+from test_search_properties import FIGURE_3, anonymized, as_dict, quick, thorough
+
+import sqlanon
+from sqlanon.strategies.lattice import Outcome, Search
+from sqlanon.strategies.lattice.task import data_of as data_of_engine
+
+
+def plain_datafly(limited_case: Limited) -> Levels | None:
+    """The algorithm over the rows themselves."""
+    case = limited_case.case
+    table = Table.of(case.rows, case.hierarchies)
+
+    def satisfies(levels: Levels) -> bool:
+        return oracle.satisfies(oracle.Release(table, levels, case.k), case.limit)
+
+    return steps_of_datafly(table, limited_case.levels, case.weights or {}, satisfies)
+
+
+def steps_of_datafly(
+    table: Table,
+    allowed: Sequence[Sequence[int]],
+    weights: Mapping[str, float],
+    satisfies: Callable[[Levels], bool],
+) -> Levels | None:
+    """One step up for the attribute with the most values for its weight, until what is there satisfies."""
+    levels = tuple(min(own) for own in allowed)
+    while not satisfies(levels):
+        steps = []
+        for i, (own, tree) in enumerate(zip(allowed, table.hierarchies, strict=True)):
+            values = {tree.label(value, levels[i]) for value in table.values[i] if tree.knows(value)}
+            if levels[i] < max(own):
+                each = Fraction(len(values)) / Fraction(weights.get(table.names[i], 1.0))
+                steps.append((-each, i, min(level for level in own if level > levels[i])))
+        if not steps:
+            return None
+        _, i, level = min(steps)
+        levels = (*levels[:i], level, *levels[i + 1 :])
+    return levels
+
+
+def searched(limited_case: Limited, **limits: Any) -> tuple[Search, Outcome]:
+    search = limited_case.search(**limits)
+    search.data = data_of(limited_case.case, search.lattice)
+    return search, search_by("datafly", search)
+
+
+def check(limited_case: Limited) -> None:
+    """The same steps as over the rows; never better than the optimum, and nothing claimed that is not so."""
+    case, satisfying = limited_case.case, limited_case.satisfying()
+    best = oracle.best(satisfying, case.measure)
+    search, outcome = searched(limited_case)
+    assert outcome.levels == plain_datafly(limited_case)
+    if outcome.levels is None or best is None:
+        assert (best, outcome.exhaustive) == (None, True), "the top satisfies, if anything does"
+        return
+    sign = -1 if case.measure in oracle.MAXIMISED else 1
+    assert holds(outcome.bound, sign * best.score)
+    assert outcome.levels == best.levels if outcome.optimal else outcome.bound <= search.scores[outcome.levels]
+
+
+@quick
+@given(limited_case=limited())
+@example(limited_case=Limited(replace(FIGURE_3, k=3), ((0, 1), (0, 2))))
+def test_datafly_takes_the_steps_of_the_paper(limited_case: Limited) -> None:
+    check(limited_case)
+
+
+@pytest.mark.slow
+@settings(thorough, max_examples=draw_tables(20, usual=60))
+@given(limited_case=limited())
+def test_datafly_takes_the_steps_of_the_paper_many(limited_case: Limited) -> None:
+    check(limited_case)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("k", "expected"), [(2, (0, 1)), (3, (1, 1))])
+def test_figure_3_of_sweeney(k: int, expected: Levels) -> None:
+    """4 ZIPs, then 3 races, are the most: with k = 3 it goes past {1, 0}, which is 3-minimal."""
+    case = replace(FIGURE_3, k=k)
+    with anonymized(case, "datafly") as (result, _):
+        assert dict(result.generalization) == as_dict(case, expected)
+        assert result.lattice.aggregate("count(*) FILTER (classes IS NOT NULL)").fetchall() == [(k + 1,)]
+
+
+# Sweeney 2002, on Datafly: with k = 2, the year of birth alone is enough, and two of twelve rows are suppressed.
+PATIENTS = [
+    ("black", "1965-09-20", "male", "02141"),
+    ("black", "1965-02-14", "male", "02141"),
+    ("black", "1965-10-23", "female", "02138"),
+    ("black", "1965-08-24", "female", "02138"),
+    ("black", "1964-11-07", "female", "02138"),
+    ("black", "1964-12-01", "female", "02138"),
+    ("white", "1964-10-23", "male", "02138"),
+    ("white", "1965-03-15", "female", "02139"),
+    ("white", "1964-08-13", "male", "02139"),
+    ("white", "1964-05-05", "male", "02139"),
+    ("white", "1967-02-13", "male", "02138"),
+    ("white", "1967-03-21", "male", "02138"),
+]
+
+
+@pytest.mark.slow
+def test_the_example_of_sweeney() -> None:
+    with duckdb.connect() as connection:
+        connection.execute("CREATE TABLE t (race VARCHAR, birth DATE, gender VARCHAR, zip VARCHAR)")
+        connection.executemany("INSERT INTO t VALUES (?, ?, ?, ?)", PATIENTS)
+        rules = {"race": "suppress", "birth": {"dates": ["year"]}, "gender": "suppress", "zip": "mask"}
+        search = {"strategy": "datafly", "suppression_limit": 0.17}
+        with sqlanon.connect(connection) as db:
+            result = db.anonymize(make_policy(rules, search=search))
+    assert dict(result.generalization) == {"race": 0, "birth": 1, "gender": 0, "zip": 0}
+    assert (result.suppressed_rows, result.classes) == (2, 5)
+    assert not result.optimal
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("weights", "expected"), [({"ZIP": 4.0}, (1, 0)), ({"ZIP": 4.0, "race": 4.0}, (0, 1)), ({"race": 0.5}, (1, 0))]
+)
+def test_weights_decide_what_is_generalized_next(weights: dict[str, float], expected: Levels) -> None:
+    """4 ZIPs of weight 4 are fewer than 3 races: then the races are generalized first, and that is enough for k = 2."""
+    case = replace(FIGURE_3, measure="loss", weights=weights)
+    with anonymized(case, "datafly") as (result, _):
+        assert dict(result.generalization) == as_dict(case, expected)
+
+
+@pytest.mark.thorough
+@settings(quick, max_examples=draw_tables(20, usual=6))
+@given(case=strategies.cases())
+def test_the_engine_counts_the_same_values(case: Case) -> None:
+    if oracle.solve(**case.arguments) is None:
+        return
+    with anonymized(case, "datafly") as (result, _):
+        counted = [list(values) for values in data_of_engine(result._prepared).distinct_values()]
+    expected = distinct_values(Table.of(case.rows, case.hierarchies))
+    # At the top there is one value; none is counted in plain Python where no hierarchy knows a value.
+    assert [own[:-1] for own in counted] == [own[:-1] for own in expected]
+
+
+@pytest.mark.slow
+def test_values_that_only_the_population_has_do_not_count() -> None:
+    """Two zips and three ages are in the source; of zips the population has five."""
+    with duckdb.connect() as connection:
+        connection.execute("CREATE TABLE t AS SELECT '1' || i % 2 AS zip, i % 3 AS age FROM range(6) r(i)")
+        connection.execute("CREATE TABLE people AS SELECT '1' || i % 5 AS zip, i % 3 AS age FROM range(60) r(i)")
+        asked = sqlanon.Policy(
+            source={"table": "t"},
+            population={"table": "people"},
+            attributes={name: {"role": "quasi", "hierarchy": "suppress"} for name in ("zip", "age")},
+            privacy={"k_map": 5},
+            search={"strategy": "datafly"},
+        )
+        with sqlanon.connect(connection) as db:
+            result = db.anonymize(asked)
+            assert data_of_engine(result._prepared).distinct_values() == [(2, 1), (3, 1)]
+            assert dict(result.generalization) == {"zip": 0, "age": 1}
+
+
+def test_a_search_that_is_stopped_on_the_way_is_left_with_the_top() -> None:
+    search, outcome = searched(Limited(replace(FIGURE_3, k=3), ((0, 1), (0, 1, 2))), checks=2)
+    assert (outcome.levels, outcome.stopped, outcome.optimal) == ((1, 2), "max_checks = 2", False)
+    assert len(search.figures) == 2

@@ -1,0 +1,241 @@
+"""The dive of `optimal` in a large lattice: its answers are true, the proof stays one, and on a wide table they are
+good."""
+
+from __future__ import annotations
+
+import heapq
+import math
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import fields, replace
+from pathlib import Path
+from unittest.mock import patch
+
+import oracle
+import pytest
+import strategies
+import strategies_privacy
+from conftest import draw_tables, examples
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from oracle import Release, Table
+from plain_search import search_by, search_of
+from strategies import Case
+from strategies_privacy import PrivacyCase
+from test_known_optima import Entry, Workshop, workshop
+from test_optimum import ASKED, TREES, WEIGHTS, rows_of
+from test_quality_bounds import at_most, cost, holds
+from test_search_limits import check_every_stop, check_privacy
+from test_search_properties import quick, thorough
+
+import sqlanon
+from sqlanon.measures import Figures
+from sqlanon.strategies.lattice import Budget
+from sqlanon.strategies.lattice.breeding import KEPT, Breeding
+from sqlanon.strategies.lattice.checker import Checker
+from sqlanon.strategies.lattice.dive import Cost, dive
+from sqlanon.strategies.lattice.lattice import Box, Boxes
+from sqlanon.support.coding import Levels
+
+__all__ = ["workshop"]  # the fixture
+
+
+@pytest.fixture(scope="module", autouse=True)
+def every_lattice_is_large() -> Iterator[None]:
+    """Each search dives at once."""
+    with (
+        patch("sqlanon.strategies.full_domain.optimal.LARGE", 0),
+        patch("sqlanon.strategies.full_domain.optimal.FIRST", 0),
+    ):
+        yield
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("measure", "aggregate"), ASKED)
+def test_a_dive_ends_at_a_satisfying_generalization_and_the_proof_stays(measure: str, aggregate: str | None) -> None:
+    draw = random.Random(11)
+    for limit, k in (("0", 2), ("0.1", 3), ("0.3", 2), ("1", 4)):
+        weights = WEIGHTS if aggregate in ("mean", "sum") and k == 3 else None
+        case = Case(rows_of(draw), TREES, k, limit, measure, aggregate, weights)
+        best, table, search = oracle.solve(**case.arguments), Table.of(case.rows, case.hierarchies), search_of(case)
+        assert search.ask(search.lattice.top) and best is not None
+        dive(search, Cost(search))
+        assert search.best is not None
+        assert oracle.satisfies(Release(table, search.best, k), limit)
+        sign = -1 if measure in oracle.MAXIMISED else 1
+        assert search.scores[search.best] >= sign * best.score - 1e-9 * abs(best.score)
+        found = search_by("optimal", search_of(case))
+        assert (found.levels, found.optimal) == (best.levels, True), case
+
+
+def test_breeding_repeats_itself_and_finds_the_best() -> None:
+    draw = random.Random(5)
+    case = Case(rows_of(draw), TREES, 3, "0.1", "loss", None, None)
+    best, asked = oracle.solve(**case.arguments), []
+    assert best is not None
+    for _ in range(2):
+        search = search_of(case)
+        assert search.ask(search.lattice.top)
+        breeding, before = Breeding(search, Cost(search)), len(search.figures)
+        while breeding.draws < 4:
+            breeding.go_on()
+            assert len(search.figures) - before <= KEPT
+            before = len(search.figures)
+        assert search.best is not None
+        assert search.scores[search.best] == pytest.approx(best.score), "a lattice this small is bred to its optimum"
+        asked.append(list(search.figures))
+    assert asked[0] == asked[1]
+
+
+def adult(measure: str, limit: float) -> Entry:
+    quasi = ("sex", "age", "race", "marital-status", "education", "native-country", "workclass", "salary-class")
+    return {
+        "dataset": "adult", "quasi": quasi, "model": "k", "k": 5, "suppression_limit": limit, "measure": measure,
+        "aggregate": None,
+    }  # fmt: skip
+
+
+def check_same(together: Figures, alone: Figures) -> None:
+    for one in fields(Figures):
+        assert getattr(together, one.name) == pytest.approx(getattr(alone, one.name)), one.name
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("measure", "limit"), [("loss", 0.3), ("discernibility", 1.0), ("entropy", 0.05)])
+def test_what_is_checked_together_has_the_figures_that_it_has_alone(
+    workshop: Workshop, measure: str, limit: float
+) -> None:
+    search, draw = workshop.task(adult(measure, limit)).lattice, random.Random(2)
+    assert search.check_first is not None
+    several = [search.lattice.top]
+    several += [tuple(draw.randint(0, height) for height in search.lattice.top) for _ in range(30)]
+    found = search.check_first(several)
+    assert len(found) == 31
+    within = 0
+    for levels, figures in zip(several, found, strict=True):
+        check_same(figures, search.check(levels))
+        within += 0 < figures.suppressed_rows <= search.allowed_rows
+    assert within > 3, "the leaves of suppressed rows are counted for some"
+
+
+def test_max_checks_holds_where_several_are_checked_together(workshop: Workshop) -> None:
+    for checks in (1, 2, 7, 19):
+        task = replace(workshop.task(adult("loss", 0.05)), budget=Budget(checks=checks))
+        outcome = search_by("optimal", task.lattice)
+        assert outcome.stopped
+        assert len(task.lattice.figures) == checks
+
+
+@contextmanager
+def keys_compared(scores: Mapping[Levels, float]) -> Iterator[list[Box]]:
+    """Nothing in a box that waits scores less than its key."""
+    seen: list[Box] = []
+
+    def add(self: Boxes, box: Box) -> None:
+        inside = [score for levels, score in scores.items() if at_most(box.low, levels) and at_most(levels, box.high)]
+        assert holds(box.key, min(inside, default=math.inf))
+        seen.append(box)
+        heapq.heappush(self._heap, box)
+
+    with patch.object(Boxes, "add", add):
+        yield seen
+
+
+def check_keys(case: Case, step: float) -> None:
+    table = Table.of(case.rows, case.hierarchies)
+    releases = [Release(table, levels, case.k) for levels in oracle.lattice(table)] if table.size else []
+    scores = {one.levels: cost(case, one) for one in releases if oracle.satisfies(one, case.limit)}
+    best = oracle.solve(**case.arguments)
+    with patch("sqlanon.strategies.full_domain.optimal.STEP", step), keys_compared(scores):
+        found = search_by("optimal", search_of(case)) if table.size else None
+    assert (found and found.levels) == (best and best.levels)
+
+
+STEPS = st.sampled_from([0.01, 0.1, 0.4, 1.0])
+
+
+@settings(quick, max_examples=draw_tables(20, usual=40))
+@given(case=strategies.cases(), step=STEPS)
+def test_no_key_is_above_a_score(case: Case, step: float) -> None:
+    check_keys(case, step)
+
+
+@pytest.mark.slow
+@settings(thorough, max_examples=draw_tables(20, usual=500))
+@given(case=strategies.cases(), step=STEPS)
+def test_no_key_is_above_a_score_many(case: Case, step: float) -> None:
+    check_keys(case, step)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("measure", "aggregate"), ASKED)
+def test_no_key_is_above_a_score_by_each_measure(measure: str, aggregate: str | None) -> None:
+    draw = random.Random(17)
+    for limit, k, step in (("0.1", 2, 0.1), ("0.3", 3, 0.4), ("1", 4, 0.1), ("1", 3, 0.02), ("1", 2, 0.4)):
+        weights = WEIGHTS if aggregate in ("mean", "sum") and k == 3 else None
+        check_keys(Case(rows_of(draw), TREES, k, limit, measure, aggregate, weights), step)
+
+
+def test_bounds_rise_with_what_has_to_be_suppressed() -> None:
+    """Without a limit nothing is hopeless: the bound of a box still rises with the rows that are suppressed in it."""
+    case = Case(rows_of(random.Random(3)), TREES, 3, "1", "loss", None, None)
+    with keys_compared({}) as seen:
+        search = search_of(case)
+        search_by("optimal", search)
+    assert any(box.key > search.measure.bound(box.low) for box in seen)
+
+
+@pytest.mark.slow
+@settings(quick, max_examples=draw_tables(20, usual=10))
+@given(case=strategies.cases())
+def test_a_stopped_dive_is_honest(case: Case) -> None:
+    check_every_stop(case, "optimal")
+
+
+@pytest.mark.slow
+@settings(thorough, max_examples=examples(15))
+@given(case=strategies_privacy.privacy_cases())
+def test_a_dive_is_honest_with_any_requirement(case: PrivacyCase) -> None:
+    """What is checked together is compared with what is found alone, too."""
+    together = Checker.together
+
+    def compared(self: Checker, several: Sequence[Levels]) -> list[Figures]:
+        found = together(self, several)
+        for levels, figures in zip(several, found, strict=False):
+            check_same(figures, self(levels))
+        return found
+
+    with patch.object(Checker, "together", compared):
+        for checks in (1, 3, 8, 1000):
+            check_privacy(case, checks)
+
+
+@pytest.mark.thorough
+@settings(quick, max_examples=draw_tables(20, usual=5))
+@given(case=strategies_privacy.privacy_cases())
+def test_of_very_many_combinations_each_generalization_is_checked_by_itself(case: PrivacyCase) -> None:
+    with patch("sqlanon.frequency.sets.TOGETHER", 0), patch("sqlanon.strategies.lattice.checker.candidates", None):
+        check_privacy(case, 1000)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(("limit", "most"), [(1.0, 0.537), (0.05, 0.581)])
+def test_16_quasi_identifiers(data: Path, limit: float, most: float) -> None:
+    """The best answers that are known, in a lattice of 85 million generalizations: by checks, not by seconds."""
+    folder = data / "mach2019"
+    names = (folder / "mach2019.csv").read_text(encoding="utf-8").split("\n", 1)[0].strip().split(";")
+    policy = sqlanon.Policy(
+        source={"files": str(folder / "mach2019.csv")},
+        attributes={
+            name: {"role": "quasi", "hierarchy": {"file": str(folder / f"hierarchy_{name}.csv")}} for name in names
+        },
+        privacy={"k": 5},
+        search={"suppression_limit": limit, "max_checks": 500},
+    )
+    with sqlanon.connect() as db, patch("sqlanon.strategies.full_domain.optimal.FIRST", 4):
+        result = db.anonymize(policy)
+    assert result.nodes == 85_030_560
+    assert result.score <= most
+    assert result.suppressed_rows <= limit * result.rows
+    assert result.bound < result.score

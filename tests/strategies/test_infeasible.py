@@ -1,0 +1,192 @@
+"""When nothing satisfies a policy: what the error says."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from typing import Any
+from unittest.mock import patch
+
+import duckdb
+import pyarrow
+import pytest
+from conftest import make_policy
+
+import sqlanon
+from sqlanon.strategies.lattice import Outcome, Search
+from sqlanon.strategies.lattice.task import on_lattice
+
+# Eight women and eight men; all women have one diagnosis. One zip is alone.
+ROWS = [("F", "a", "02139")] * 8 + [("M", dx, "02139") for dx in "bcdebcd"] + [("M", "b", "99999")]
+
+
+def refused(
+    privacy: dict[str, Any], limit: float = 0, strategy: str = "optimal", **sections: Any
+) -> sqlanon.InfeasibleError:
+    with duckdb.connect() as connection:
+        connection.execute("CREATE TABLE t (sex VARCHAR, dx VARCHAR, zip VARCHAR, person INTEGER)")
+        connection.executemany("INSERT INTO t VALUES (?, ?, ?, 1)", ROWS)
+        connection.execute(
+            "CREATE TABLE everybody AS SELECT sex, zip, 2 AS other FROM t UNION ALL SELECT 'X', '00000', 2"
+        )
+        attributes = make_policy({"sex": "suppress", "zip": "suppress", "dx": "sensitive", "person": "identifying"})
+        policy = sqlanon.Policy(
+            source={"table": "t", **sections.pop("source", {})},
+            attributes=attributes.attributes,
+            privacy=privacy,
+            search={"suppression_limit": limit, "strategy": strategy},
+            **sections,
+        )
+        with sqlanon.connect(connection) as db, pytest.raises(sqlanon.InfeasibleError) as raised:
+            db.anonymize(policy)
+    return raised.value
+
+
+@pytest.mark.slow
+def test_a_single_requirement_is_named() -> None:
+    error = refused({"l_diversity": [{"attribute": "dx", "kind": "distinct", "l": 6}]})
+    assert "The requirement is distinct 6-diversity of dx" in str(error)
+    assert (error.suppressed_rows, error.allowed_rows) == (16, 0)
+
+
+@pytest.mark.slow
+def test_the_binding_requirement_is_the_one_without_which_the_fewest_rows_are_suppressed() -> None:
+    error = refused(
+        {
+            "k": 2,
+            "l_diversity": [{"attribute": "dx", "kind": "distinct", "l": 6}],
+            "alpha_k": [{"attribute": "dx", "alpha": 0.9}],
+        }
+    )
+    assert "The binding requirement is distinct 6-diversity of dx; without it, 0 rows would be suppressed" in str(error)
+
+
+@pytest.mark.thorough
+def test_the_message_says_what_can_help() -> None:
+    """A limit that it names is enough."""
+    privacy = {"k": 2, "l_diversity": [{"attribute": "dx", "kind": "distinct", "l": 6}]}
+    assert str(refused(privacy)).endswith("loosen distinct 6-diversity of dx (readers may then learn more of people)")
+    assert str(refused({"k": 17})).endswith("What can help: lower k (it hides people among fewer others)")
+
+
+def test_where_several_requirements_bind_all_are_to_blame() -> None:
+    both = [{"attribute": "dx", "kind": kind, "l": 6} for kind in ("distinct", "entropy")]
+    error = str(refused({"k": 2, "l_diversity": both}))
+    alone = [f"{kind} 6-diversity of dx alone suppresses 16 rows" for kind in ("distinct", "entropy")]
+    assert f"No single requirement is to blame: {'; '.join(alone)}. " in error
+    assert error.endswith(
+        "What can help: loosen distinct 6-diversity of dx and entropy 6-diversity of dx "
+        "(readers may then learn more of people)"
+    )
+
+
+@pytest.mark.parametrize("strategy", ["optimal", "local"])
+def test_the_suppression_limit_that_the_message_names_is_enough(strategy: str) -> None:
+    """One of seven rows has a ZIP code of its own, which may not be generalized."""
+    rows = pyarrow.table({"zip": ["02139"] * 6 + ["99999"]})
+    search = {"strategy": strategy, "suppression_limit": 0.1}
+    policy = sqlanon.Policy(
+        attributes={"zip": {"role": "quasi", "hierarchy": "suppress", "max_level": 0}}, privacy={"k": 3}, search=search
+    )
+    with sqlanon.connect(rows) as db:
+        with pytest.raises(sqlanon.InfeasibleError) as raised:
+            db.anonymize(policy)
+        found = re.search(
+            r"What can help: raise search\.suppression_limit to ([\d.]+), "
+            r"or lower k \(it hides people among fewer others\), or raise the max_level of zip$",
+            str(raised.value),
+        )
+        assert found is not None and found[1] == "0.1429"
+        enough = policy.model_copy(
+            update={"search": type(policy.search)(**{**search, "suppression_limit": float(found[1])})}
+        )
+        assert db.anonymize(enough).suppressed_rows == 1
+
+
+@pytest.mark.slow
+def test_a_strategy_that_does_not_look_at_everything_does_not_say_that_there_is_nothing() -> None:
+    def gives_up(search: Search) -> Outcome:
+        search.ask(search.lattice.top)
+        return Outcome(None, optimal=False, exhaustive=False)
+
+    with patch("sqlanon.strategies.full_domain.datafly.run", on_lattice(gives_up)):
+        error = refused({"k": 17}, strategy="datafly")
+    assert "strategy datafly found no generalization that meets the policy" in str(error)
+    assert 'strategy = "optimal" does, and may find one. The closest it found' in str(error)
+    assert "no generalization meets" not in str(error)
+    assert (error.nearest, error.suppressed_rows) == ({"sex": 1, "zip": 1}, 16)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("strategy", ["incognito", "ola", "flash"])
+def test_a_strategy_that_looks_at_everything_does(strategy: str) -> None:
+    assert "no generalization meets the policy" in str(refused({"k": 17}, strategy=strategy))
+
+
+@pytest.mark.slow
+def test_what_the_table_does_not_meet_as_a_whole_is_named() -> None:
+    error = refused({"average_risk": 0.01})
+    assert "It does not meet average risk of at most 0.01" in str(error)
+    assert error.nearest == {"sex": 1, "zip": 1}
+
+
+def test_it_is_said_by_how_much() -> None:
+    population = {"table": "everybody", "person": "other"}
+    error = refused({"wrong_map": {"max": 0.1}}, source={"person": "person"}, population=population)
+    assert "It does not meet wrong-map of at most 0.1 (here 1)" in str(error)
+
+
+@pytest.mark.slow
+def test_population_classes_that_nobody_is_released_of_are_named() -> None:
+    error = refused({"delta_presence": {"min": 0.99, "max": 1}}, population={"table": "everybody"}, limit=0.5)
+    assert "(0.99, 1)-presence" in str(error)
+
+
+@pytest.mark.slow
+def test_persons_are_counted() -> None:
+    """Sixteen rows of one person are no two persons."""
+    error = refused({"k": 2}, source={"person": "person"})
+    assert "The requirement is 2-anonymity" in str(error)
+    assert error.suppressed_rows == 16
+
+
+@pytest.mark.thorough
+def test_the_command_line_says_it_and_exits_with_1(tmp_path: Any) -> None:
+    with duckdb.connect(str(tmp_path / "h.duckdb")) as connection:
+        connection.execute("CREATE TABLE t AS SELECT 'F' AS sex, 'a' AS dx FROM range(4)")
+    (tmp_path / "policy.toml").write_text(
+        """
+        [source]
+        database = "h.duckdb"
+        table = "t"
+        [attributes]
+        sex = { role = "quasi", hierarchy = "suppress" }
+        dx = { role = "sensitive" }
+        [privacy]
+        k = 2
+        l_diversity = { attribute = "dx", kind = "entropy", l = 2 }
+        [release]
+        database = "r.duckdb"
+        """
+    )
+    command = [sys.executable, "-m", "sqlanon", "anonymize", str(tmp_path / "policy.toml")]
+    outcome = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert outcome.returncode == 1
+    assert "The binding requirement is entropy 2-diversity of dx" in " ".join(outcome.stderr.split())
+    assert not (tmp_path / "r.duckdb").exists()
+
+
+@pytest.mark.slow
+def test_two_requirements_with_nearly_the_same_parameter_stay_two() -> None:
+    """Their names tell all digits: else one would stand for both."""
+    with duckdb.connect() as connection:
+        connection.execute("CREATE TABLE t AS SELECT 'F' AS sex, 'a' AS dx FROM range(4)")
+        policy = sqlanon.Policy(
+            source={"table": "t"},
+            attributes=make_policy({"sex": "suppress", "dx": "sensitive"}).attributes,
+            privacy={"t_closeness": [{"attribute": "dx", "distance": "equal", "t": t} for t in (0.1000001, 0.1000002)]},
+        )
+        with sqlanon.connect(connection) as db:
+            names = [one.requirement for one in db.risk(policy).requirements]
+    assert names == ["equal 0.1000001-closeness of dx", "equal 0.1000002-closeness of dx"]

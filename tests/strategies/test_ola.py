@@ -1,0 +1,239 @@
+"""Strategies that find every k-minimal generalization by themselves: what they find, prove, and admit."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import oracle
+import pytest
+import strategies
+import strategies_privacy
+from conftest import draw_tables
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from oracle import Levels, Release, Table
+from oracle_privacy import k_minimal as k_minimal_privacy
+from oracle_privacy import solve as solve_privacy
+from plain_search import search_by, search_of
+from strategies import Case
+from strategies_privacy import PrivacyCase
+from test_privacy_properties import anonymized
+from test_privacy_properties import thorough as thorough_privacy
+from test_quality_bounds import holds
+from test_search_properties import FIGURE_3, quick, thorough
+from test_search_size import wide_search
+
+import sqlanon
+from sqlanon.strategies.full_domain.ola import _at_height
+from sqlanon.strategies.lattice import Lattice, Outcome, Search
+from sqlanon.support.coding import Levels as OwnLevels
+
+ALL = pytest.mark.parametrize("strategy", ["ola", "flash", "incognito"])
+
+
+@dataclass(frozen=True)
+class Limited:
+    """A case, and the levels that each attribute may have."""
+
+    case: Case
+    levels: tuple[tuple[int, ...], ...]
+
+    def search(self, **limits: Any) -> Search:
+        """A search within the levels."""
+        search = search_of(self.case, **limits)
+        bottom, top = (tuple(pick(own) for own in self.levels) for pick in (min, max))
+        holes = tuple(frozenset(range(min(own), max(own))) - frozenset(own) for own in self.levels)
+        search.lattice = Lattice(search.lattice.attributes, bottom, top, holes if any(holes) else ())
+        return search
+
+    def satisfying(self) -> list[oracle.Figures]:
+        """What satisfies within the levels, by asking one after the other."""
+        arguments = self.case.arguments
+        table = Table.of(arguments.pop("rows"), arguments.pop("hierarchies"))
+        found = oracle.satisfying(table, **arguments)
+        return [one for one in found if all(level in own for level, own in zip(one.levels, self.levels, strict=True))]
+
+
+@st.composite
+def limited(draw: st.DrawFn) -> Limited:
+    """Often all levels; else some, which may leave gaps."""
+    case = draw(strategies.cases().filter(lambda one: bool(one.rows)))
+    whole = tuple(tuple(range(tree.height + 1)) for tree in case.hierarchies.values())
+    if draw(st.booleans()):
+        return Limited(case, whole)
+    some = [draw(st.sets(st.sampled_from(levels), min_size=1)) for levels in whole]
+    return Limited(case, tuple(tuple(sorted(levels)) for levels in some))
+
+
+def minimal_of(figures: list[oracle.Figures]) -> list[oracle.Figures]:
+    return [one for one in figures if not any(oracle.strictly_lower(other.levels, one.levels) for other in figures)]
+
+
+def every_stop(limited_case: Limited, strategy: str) -> Iterator[tuple[Search, Outcome]]:
+    """The outcomes after any number of checks, up to the last: it was not stopped."""
+    checks = 0
+    while True:
+        checks += 1
+        search = limited_case.search(checks=checks)
+        outcome = search_by(strategy, search)
+        yield search, outcome
+        if not outcome.stopped:
+            return
+        assert len(search.figures) == checks
+
+
+def check(limited_case: Limited, strategy: str) -> None:
+    """What is found satisfies, what is called proven is true, and at the end nothing is missing."""
+    case, satisfying = limited_case.case, limited_case.satisfying()
+    best, minimal = oracle.best(satisfying, case.measure), {one.levels for one in minimal_of(satisfying)}
+    scores = {one.levels: one.score for one in satisfying}
+    for search, outcome in every_stop(limited_case, strategy):
+        if best is None:
+            assert (outcome.levels, outcome.exhaustive) == (None, True)
+            continue
+        sign = -1 if case.measure in oracle.MAXIMISED else 1
+        assert holds(outcome.bound, sign * best.score)
+        assert outcome.levels is None or outcome.levels in scores
+        if outcome.stopped:
+            assert not outcome.optimal
+            assert set(outcome.minimal or ()) <= minimal
+            continue
+        assert list(outcome.minimal or ()) == sorted(minimal)
+        assert outcome.levels is not None
+        if outcome.optimal:
+            assert (outcome.levels, outcome.bound) == (best.levels, search.scores[best.levels])
+        if case.limit == "0" or case.measure in ("height", "relative_height"):
+            assert outcome.optimal, "the measure rises along the lattice"
+        check_choice(search, outcome, strategy, [one.levels for one in satisfying], sorted(minimal))
+
+
+def check_choice(
+    search: Search, outcome: Outcome, strategy: str, satisfying: list[Levels], minimal: list[Levels]
+) -> None:
+    """At the end each strategy has the best of what it chooses from."""
+    chosen_from = {"ola": minimal, "flash": [*search.scores], "incognito": [*search.scores]}
+    assert outcome.levels == search.preferred(chosen_from[strategy])
+    if strategy == "incognito":
+        assert outcome.optimal
+        assert list(outcome.satisfying or ()) == sorted(satisfying)
+    else:
+        assert outcome.satisfying is None
+
+
+@ALL
+@settings(quick, max_examples=draw_tables(20, usual=8))
+@given(limited_case=limited())
+def test_nothing_is_missed_and_every_stop_is_honest(strategy: str, limited_case: Limited) -> None:
+    check(limited_case, strategy)
+
+
+@pytest.mark.slow
+@ALL
+@settings(thorough, max_examples=draw_tables(20, usual=60))
+@given(limited_case=limited())
+def test_nothing_is_missed_and_every_stop_is_honest_many(strategy: str, limited_case: Limited) -> None:
+    check(limited_case, strategy)
+
+
+def check_privacy(case: PrivacyCase, strategy: str) -> None:
+    """With any requirements, monotone under suppression or not, through the public API."""
+    expected = k_minimal_privacy(**case.arguments)
+    if expected is None:
+        told = r"no generalization meets the policy|nothing to release"
+        with pytest.raises(sqlanon.InfeasibleError, match=told), anonymized(case, strategy):
+            pass
+        return
+    best = solve_privacy(**case.arguments)
+    assert best is not None
+    with anonymized(case, strategy) as (result, *_):
+        found = [tuple(node[name] for name in case.source.quasi) for node in result.k_minimal]
+    assert found == sorted(one.levels for one in expected.satisfying)
+    if strategy == "incognito":
+        satisfying = [tuple(node[name] for name in case.source.quasi) for node in result.satisfying]
+        assert satisfying == [one.levels for one in best.satisfying]
+        assert result.to_dict()["satisfying"] == len(satisfying)
+    assert result.optimal or strategy != "incognito"
+    if result.optimal:
+        assert tuple(result.generalization[name] for name in case.source.quasi) == best.levels
+
+
+@pytest.mark.thorough
+@ALL
+@thorough_privacy
+@given(case=strategies_privacy.privacy_cases())
+def test_nothing_is_missed_with_any_requirement(strategy: str, case: PrivacyCase) -> None:
+    check_privacy(case, strategy)
+
+
+@ALL
+def test_figure_3_of_sweeney(strategy: str) -> None:
+    search = search_of(FIGURE_3)
+    outcome = search_by(strategy, search)
+    assert outcome.minimal == ((0, 1), (1, 0))
+    assert (outcome.levels, outcome.optimal) == ((0, 1), True)
+
+
+def test_half_the_height_is_all_of_it() -> None:
+    low, high = (1, 0, 2), (3, 2, 2)
+    every = set(between(low, high))
+    assert sum(len(list(_at_height(low, high, height))) for height in range(5)) == len(every)
+    assert set(_at_height(low, high, 2)) == {levels for levels in every if sum(levels) == 5}
+
+
+def between(low: OwnLevels, high: OwnLevels) -> Iterator[OwnLevels]:
+    return ((a, b, c) for a in range(low[0], high[0] + 1) for b in range(low[1], high[1] + 1) for c in (low[2],))
+
+
+@pytest.mark.parametrize("strategy", ["ola", "flash"])
+def test_a_wide_lattice_is_not_laid_out(strategy: str) -> None:
+    search = wide_search(0.05, checks=60)
+    outcome = search_by(strategy, search)
+    assert outcome.stopped == "max_checks = 60"
+    assert outcome.levels is not None
+    assert outcome.bound < search.scores[outcome.levels] < 1
+
+
+# The higher one suppresses nothing; the lower one is k-minimal, and loses as much by the four rows that it leaves out.
+HIGHER_IS_BETTER = Case(
+    rows=[("a", "x")] * 6 + [("a", "y")] * 4,
+    hierarchies={
+        "one": oracle.Hierarchy({"a": ("a", "*"), "b": ("b", "*")}),
+        "two": oracle.Hierarchy({v: (v, "*") for v in "xyz"}),
+    },
+    k=5,
+    limit="0.5",
+    measure="suppression",
+)
+
+
+def test_ola_is_worse_than_optimal_where_a_higher_one_suppresses_less() -> None:
+    search = search_of(HIGHER_IS_BETTER)
+    outcome, best = search_by("ola", search), oracle.solve(**HIGHER_IS_BETTER.arguments)
+    assert best is not None
+    assert (outcome.levels, outcome.optimal, outcome.bound) == ((0, 0), False, 0.0)
+    assert (best.levels, best.score) == ((0, 1), 0)
+    assert search.scores[(0, 0)] == 4
+
+
+@ALL
+def test_what_is_checked_is_not_checked_again(strategy: str) -> None:
+    """Of 8 generalizations three tell it all: the top, and the two that the border is between."""
+    case = replace(HIGHER_IS_BETTER, limit="0", measure="loss")
+    asked: list[Levels] = []
+    search = search_of(case)
+    count = search.check
+
+    def check_once(levels: Levels) -> Any:
+        assert levels not in asked
+        asked.append(levels)
+        return count(levels)
+
+    search.check = check_once
+    outcome = search_by(strategy, search)
+    table = Table.of(case.rows, case.hierarchies)
+    assert outcome.levels is not None
+    assert math.isclose(search.scores[outcome.levels], oracle.score(Release(table, outcome.levels, case.k), "loss"))
+    assert len(asked) <= 4

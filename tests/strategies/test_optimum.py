@@ -1,0 +1,80 @@
+"""What `optimal` finds is the best of all, in small lattices that are looked through as a whole, without an engine."""
+
+from __future__ import annotations
+
+import itertools
+import random
+
+import duckdb
+import oracle
+import pytest
+from conftest import make_policy
+from oracle import AGGREGATES, MEASURES, PER_ATTRIBUTE, Hierarchy, Row
+from plain_search import search_by, search_of
+from strategies import Case
+
+import sqlanon
+from sqlanon.measures import MEASURES as OWN
+from sqlanon.measures import Figures, Marginals
+from sqlanon.requirements import Requirements
+from sqlanon.requirements.l_diversity import EntropyDiversity
+from sqlanon.strategies.lattice import Lattice, Search
+from sqlanon.strategies.lattice.memory import Rules
+
+ASKED = [
+    (measure, aggregate) for measure in MEASURES for aggregate in (AGGREGATES if measure in PER_ATTRIBUTE else [None])
+]
+TREES = {
+    "one": Hierarchy({v: (v, v[0], "*") for v in ("a1", "a2", "b1", "b2")}),
+    "two": Hierarchy({v: (v, v[:2], v[0], "*") for v in ("x11", "x12", "x21", "y11", "y12")}),
+    "three": Hierarchy({v: (v, "*") for v in "mf"}),
+}
+WEIGHTS = {"one": 3.0, "two": 1.0, "three": 0.5}
+
+
+def rows_of(draw: random.Random) -> list[Row]:
+    """Rows of a few combinations that repeat, and some others."""
+    every = list(itertools.product(*(tree.paths for tree in TREES.values())))
+    heaps = [row for row in draw.sample(every, 5) for _ in range(draw.randint(1, 4))]
+    return heaps + draw.choices(every, k=6)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("measure", "aggregate"), ASKED)
+def test_it_is_the_best_of_all_by_each_measure(measure: str, aggregate: str | None) -> None:
+    draw = random.Random(7)
+    for limit in ("0.1", "0.3", "0.5"):
+        for k in (2, 3, 4):
+            weights = WEIGHTS if aggregate in ("mean", "sum") and k == 3 else None
+            case = Case(rows_of(draw), TREES, k, limit, measure, aggregate, weights)
+            expected = oracle.solve(**case.arguments)
+            search = search_of(case)
+            found = search_by("optimal", search)
+            assert found.levels == (None if expected is None else expected.levels), case
+
+
+def test_what_lower_generalizations_need_not_suppress_is_not_held_against_them() -> None:
+    """Entropy l-diversity: rows that are suppressed here need not be suppressed below."""
+    requirements = Requirements((EntropyDiversity("illness", 2),))
+    for seed in range(60):
+        draw = random.Random(seed)
+        nodes = list(itertools.product(range(3), range(3)))
+        figures = {node: Figures(3, draw.randint(0, 6), lost=0.0) for node in nodes}
+        measure = OWN["suppression"](Marginals(20, (2, 2), (4, 4), (0, 0), ((0.0, 20.0, 60.0),) * 2))
+        lattice = Lattice(("one", "two"), (0, 0), (2, 2))
+        search = Search(lattice, measure, figures.__getitem__, Rules(requirements, 20).judge, 5)
+        expected = min(nodes, key=lambda node: (figures[node].suppressed_rows, sum(node), node))
+        assert search_by("optimal", search).levels == expected, seed
+
+
+@pytest.mark.slow
+def test_of_equal_scores_the_lower_generalization_is_taken() -> None:
+    """Not the first in the order of their levels: (0, 2) of height 2 comes before (1, 0) there."""
+    with duckdb.connect() as connection:
+        connection.execute(
+            "CREATE TABLE t AS FROM (VALUES ('p', '11'), ('q', '11'), ('p', '22'), ('q', '22')) AS t(a, b)"
+        )
+        with sqlanon.connect(connection) as db:
+            asked = make_policy({"a": "suppress", "b": "mask"}, k=2, search={"measure": "suppression"})
+            found = db.anonymize(asked)
+    assert found.generalization == {"a": 1, "b": 0}

@@ -1,0 +1,344 @@
+"""Searches that stop before they are done: what was found, and what is proven of it."""
+
+from __future__ import annotations
+
+import json
+import math
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import duckdb
+import oracle
+import pytest
+import strategies
+import strategies_privacy
+from conftest import draw_tables, make_policy
+from hypothesis import given, settings
+from oracle import Hierarchy, Release, Table
+from oracle_privacy import Release as PrivacyRelease
+from oracle_privacy import satisfies as satisfies_privacy
+from oracle_privacy import solve as solve_privacy
+from plain_search import WIDE, search_by, search_of
+from sqlglot import parse_one
+from strategies import Case
+from strategies_privacy import PrivacyCase
+from test_privacy_properties import opened, policy_of
+from test_quality_bounds import holds
+from test_search_properties import quick, thorough
+
+import sqlanon
+from sqlanon.errors import PolicyError
+from sqlanon.strategies.lattice import Outcome, Search, lattice, limits
+from sqlanon.strategies.lattice.checker import Checker
+
+BOTH = pytest.mark.parametrize("strategy", ["optimal", "k_minimal"])
+
+
+def check_every_stop(case: Case, strategy: str) -> None:
+    """Stopped after any number of checks, the answer satisfies the policy, and what is called proven is true."""
+    best, minimal = oracle.solve(**case.arguments), oracle.k_minimal(**case.arguments)
+    table = Table.of(case.rows, case.hierarchies)
+    if not table.size:
+        return
+    stopped, checks = True, 0
+    while stopped:
+        checks += 1
+        search = search_of(case, checks=checks)
+        outcome = search_by(strategy, search)
+        stopped = bool(outcome.stopped)
+        assert len(search.figures) == checks if stopped else len(search.figures) <= checks
+        if best is None:
+            assert outcome.levels is None
+            continue
+        assert minimal is not None
+        sign = -1 if case.measure in oracle.MAXIMISED else 1
+        assert holds(outcome.bound, sign * best.score)
+        if strategy == "k_minimal":
+            known = {figures.levels for figures in minimal.satisfying}
+            assert outcome.minimal is not None
+            assert set(outcome.minimal) <= known if stopped else set(outcome.minimal) == known
+        if outcome.levels is not None:
+            check_answer(case, search, outcome, best, table)
+        else:
+            assert stopped
+
+
+def check_answer(case: Case, search: Search, outcome: Outcome, best: oracle.Solution, table: Table) -> None:
+    levels = outcome.levels
+    assert levels is not None
+    assert oracle.satisfies(Release(table, levels, case.k), case.limit)
+    assert outcome.bound <= search.scores[levels]
+    assert search.preferred((levels, *(outcome.minimal or search.scores))) == levels
+    if outcome.optimal:
+        assert not outcome.stopped
+        assert levels == best.levels
+        assert outcome.bound == search.scores[levels]
+
+
+@pytest.mark.slow
+@BOTH
+@quick
+@given(case=strategies.cases())
+def test_every_stop_is_honest(strategy: str, case: Case) -> None:
+    check_every_stop(case, strategy)
+
+
+@pytest.mark.slow
+@BOTH
+@settings(thorough, max_examples=draw_tables(20, usual=60))
+@given(case=strategies.cases())
+def test_every_stop_is_honest_many(strategy: str, case: Case) -> None:
+    check_every_stop(case, strategy)
+
+
+@pytest.mark.slow
+@pytest.mark.cases(2)
+@pytest.mark.parametrize("room", [1, 4])
+@BOTH
+@quick
+@given(case=strategies.cases())
+def test_a_full_heap_changes_no_answer(strategy: str, room: int, case: Case) -> None:
+    """Where no more boxes may wait by their keys, the rest is worked off depth first."""
+    with patch.object(lattice, "ROOM", room):
+        check_every_stop(case, strategy)
+
+
+@pytest.mark.slow
+@BOTH
+@settings(thorough, max_examples=draw_tables(20, usual=200))
+@given(case=strategies.cases())
+def test_a_full_heap_changes_no_answer_many(strategy: str, case: Case) -> None:
+    with patch.object(lattice, "ROOM", 4):
+        check_every_stop(case, strategy)
+
+
+def check_privacy(case: PrivacyCase, checks: int) -> None:
+    """With any requirements, through the public API."""
+    best = solve_privacy(**case.arguments)
+    if best is None:
+        return
+    with tempfile.TemporaryDirectory() as name, opened(case.source) as db:
+        policy = policy_of(case, "optimal", Path(name))
+        asked = policy.search.model_copy(update={"max_checks": checks})
+        try:
+            result = db.anonymize(policy.model_copy(update={"search": asked}))
+        except sqlanon.InfeasibleError as error:
+            assert f"stopped at [search] max_checks = {checks}" in str(error)
+            return
+    levels = tuple(result.generalization[name] for name in case.source.quasi)
+    assert satisfies_privacy(PrivacyRelease(case.source, levels, case.privacy), case.limit)
+    sign = -1 if case.measure in oracle.MAXIMISED else 1
+    tolerance = 1e-9 * abs(best.score)  # the engine's sums of logarithms are not the oracle's
+    assert sign * result.bound <= sign * best.score + tolerance
+    if result.optimal:
+        assert (levels, result.gap) == (best.levels, 0)
+
+
+@pytest.mark.thorough
+@settings(thorough, max_examples=draw_tables(6, usual=20))
+@given(case=strategies_privacy.privacy_cases())
+def test_a_stop_is_honest_with_any_requirement(case: PrivacyCase) -> None:
+    for checks in (1, 2, 3, 5, 8, 13):
+        check_privacy(case, checks)
+
+
+# A few combinations that repeat, and some that do not; nothing is decided by the first checks.
+MIXED = Case(
+    rows=[(f"{i % 7}{i % 3}", f"{i % 5}{i % 2}") for i in range(60)],
+    hierarchies={
+        name: Hierarchy({v: (v, v[0], "*") for v in (f"{a}{b}" for a in range(7) for b in range(3))})
+        for name in ("one", "two")
+    },
+    k=4,
+    limit="0.2",
+    measure="loss",
+)
+
+
+@pytest.mark.parametrize("strategy", ["optimal", "k_minimal", "ola", "flash", "incognito"])
+def test_a_time_limit_stops_after_the_check_that_is_under_way(strategy: str) -> None:
+    now = 100.0
+
+    def tick(levels: oracle.Levels) -> Any:
+        nonlocal now
+        now += 1.0
+        return figures(levels)
+
+    with patch.object(limits.time, "monotonic", lambda: now):
+        search = search_of(MIXED, seconds=2.5)
+        figures, search.check = search.check, tick
+        outcome = search_by(strategy, search)
+    assert outcome.stopped == "time_limit = 2.5"
+    assert len(search.figures) == 3
+    assert outcome.levels is not None and not outcome.optimal
+
+
+def test_the_first_check_is_made_whatever_the_limits_say() -> None:
+    search = search_of(MIXED, seconds=1e-9)
+    outcome = search_by("optimal", search)
+    assert (outcome.levels, len(search.figures)) == (search.lattice.top, 1)
+
+
+# The result
+
+
+@pytest.fixture
+def connection() -> Any:
+    with duckdb.connect() as found:
+        found.execute("CREATE TABLE t AS SELECT i * i % 89 AS a, i * 7 % 41 AS b, i % 3 AS c FROM range(300) AS r(i)")
+        yield found
+
+
+ROLES = {"a": {"intervals": [5, 10, 20, 40]}, "b": {"intervals": [5, 10, 20]}, "c": "suppress"}
+
+
+@pytest.mark.slow
+def test_a_result_tells_what_is_proven(connection: Any) -> None:
+    with sqlanon.connect(connection) as db:
+        whole = db.anonymize(make_policy(ROLES, k=5))
+        early = db.anonymize(make_policy(ROLES, k=5, search={"max_checks": 2}))
+    assert (whole.optimal, whole.bound, whole.gap, whole.proof) == (
+        True,
+        whole.score,
+        0.0,
+        "optimal among full-domain generalizations",
+    )
+    assert (early.optimal, early.checked) == (False, 2)
+    assert early.bound < whole.score < early.score
+    assert early.gap == pytest.approx((early.score - early.bound) / early.score)
+    shown = json.loads(json.dumps(early.to_dict()))
+    assert (shown["bound"], shown["gap"], shown["optimal"]) == (early.bound, early.gap, False)
+    percent = float(
+        early.proof.removeprefix("not proven optimal: within ").removesuffix(
+            " % of the best full-domain generalization"
+        )
+    )
+    assert early.gap <= percent / 100 < early.gap + 0.001 + 1e-9
+    assert json.loads(json.dumps(whole.to_dict()))["gap"] == 0
+
+
+@pytest.mark.slow
+def test_the_bound_of_what_is_maximised_is_above_the_score(connection: Any) -> None:
+    search = {"measure": "distinct", "max_checks": 2}
+    with sqlanon.connect(connection) as db:
+        best = db.anonymize(make_policy(ROLES, k=5, search={"measure": "distinct"}))
+        early = db.anonymize(make_policy(ROLES, k=5, search=search))
+    assert early.bound >= best.score > early.score
+    assert early.gap == (early.bound - early.score) / early.score
+
+
+@pytest.mark.slow
+def test_k_minimal_tells_the_least_that_anything_scores(connection: Any) -> None:
+    """By height, the lowest k-minimal generalization is the lowest of all that satisfy."""
+    search = {"measure": "height", "strategy": "k_minimal"}
+    with sqlanon.connect(connection) as db:
+        result = db.anonymize(make_policy(ROLES, k=5, search=search))
+        early = db.anonymize(make_policy(ROLES, k=5, search={**search, "max_checks": 2}))
+    assert (result.optimal, result.bound, result.gap) == (True, result.score, 0.0)
+    assert early.bound < early.score
+    assert early.k_minimal == []
+
+
+def test_a_stop_with_nothing_found_does_not_say_that_there_is_nothing() -> None:
+    """Six of eight rows may go: the lower generalization satisfies, and the top does not, but does not rule it out."""
+    with duckdb.connect() as connection:
+        connection.execute("CREATE TABLE wards (ward VARCHAR, diagnosis VARCHAR)")
+        rows = [("a", "flu"), ("a", "asthma"), *[("b", "flu")] * 6]
+        connection.executemany("INSERT INTO wards VALUES (?, ?)", rows)
+        roles = {"ward": "suppress", "diagnosis": "sensitive"}
+        privacy = {"l_diversity": {"attribute": "diagnosis", "kind": "entropy", "l": 2}}
+
+        def policy(**search: Any) -> sqlanon.Policy:
+            attributes = make_policy(roles).attributes
+            search = {"suppression_limit": 0.75, **search}
+            return sqlanon.Policy(source={"table": "wards"}, attributes=attributes, privacy=privacy, search=search)
+
+        with sqlanon.connect(connection) as db:
+            with pytest.raises(sqlanon.InfeasibleError) as caught:
+                db.anonymize(policy(max_checks=1))
+            assert db.anonymize(policy(max_checks=2)).generalization == {"ward": 0}
+    message = str(caught.value)
+    assert "the search stopped at [search] max_checks = 1 before it found" in message
+    assert "a higher limit" in message
+    assert "no generalization meets" not in message
+    assert caught.value.exit_status == 1
+    assert (caught.value.nearest, caught.value.allowed_rows) == ({"ward": 1}, 6)
+
+
+# The policy
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("time_limit", 0, "must be more than 0"),
+        ("time_limit", -1.5, "must be more than 0"),
+        ("time_limit", math.inf, "finite"),
+        ("time_limit", "60", "must be a number"),
+        ("time_limit", True, "must be a number"),
+        ("max_checks", 0, "at least 1"),
+        ("max_checks", 1.5, "must be a whole number"),
+        ("max_checks", True, "must be a whole number"),
+    ],
+)
+def test_limits_that_are_none_are_refused(key: str, value: Any, message: str) -> None:
+    with pytest.raises(PolicyError) as caught:
+        make_policy(ROLES, search={key: value})
+    (problem,) = caught.value.problems
+    assert problem.place == f"search.{key}"
+    assert message in problem.message
+
+
+def test_limits_in_the_policy_and_its_schema() -> None:
+    policy = make_policy(ROLES, search={"time_limit": 0.5, "max_checks": 1000})
+    assert (policy.search.time_limit, policy.search.max_checks) == (0.5, 1000)
+    assert make_policy(ROLES).search.time_limit is None
+    # A policy without them has the fingerprint that it had before there were any.
+    assert "time_limit" not in make_policy(ROLES).redacted()["search"]
+    properties = sqlanon.Policy.model_json_schema()["$defs"]["SearchSection"]["properties"]
+    time_limit, max_checks = (properties[name]["anyOf"][0] for name in ("time_limit", "max_checks"))
+    assert (time_limit["type"], time_limit["exclusiveMinimum"]) == ("number", 0)
+    assert (max_checks["type"], max_checks["minimum"]) == ("integer", 1)
+
+
+# Statements and lattices that take long
+
+
+@pytest.mark.slow
+def test_a_statement_that_takes_long_is_interrupted(connection: Any) -> None:
+    asked, row = [], Checker._row
+
+    def slow(self: Checker, *arguments: Any) -> Any:
+        asked.append(arguments)
+        if len(asked) > 1:  # the first is checked whatever the limit
+            self._engine.rows(
+                parse_one("SELECT count(*) FROM range(10000000000000) AS r(i) WHERE i % 7 = r.i", read="duckdb")
+            )
+        return row(self, *arguments)
+
+    began = time.monotonic()
+    with sqlanon.connect(connection) as db, patch.object(Checker, "_row", slow):
+        result = db.anonymize(make_policy(ROLES, k=5, search={"time_limit": 0.5}))
+    assert time.monotonic() - began < 30
+    assert (len(asked), result.checked, result.optimal) == (2, 1, False)
+    assert result.generalization == {"a": 5, "b": 4, "c": 1}
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("strategy", WIDE)
+def test_a_lattice_of_2_to_the_60_ends_in_time(strategy: str) -> None:
+    names = [f"b{i}" for i in range(60)]
+    with duckdb.connect() as connection:
+        values = ", ".join(f"hash(i, {i}) % {i % 7 + 2} = 0 AS {name}" for i, name in enumerate(names))
+        connection.execute(f"CREATE TABLE t AS SELECT {values} FROM range(3000) AS r(i)")
+        search = {"strategy": strategy, "time_limit": 1.0, "suppression_limit": 0.05}
+        with sqlanon.connect(connection) as db:
+            policy = make_policy(dict.fromkeys(names, "suppress"), k=5, search=search)
+            result = db.anonymize(policy)
+    assert result.nodes == 2**60
+    assert not result.optimal
+    assert result.suppressed_rows <= 150
+    assert result.seconds["search"] < 10
