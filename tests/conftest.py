@@ -19,8 +19,8 @@ from postgres_server import VARIABLE, running
 from spark_cluster import Cluster, cluster
 
 import sqlanon
-import sqlanon.release.targets.file.target
-from sqlanon.release import contents, targets
+from sqlanon.release import contents
+from sqlanon.release.targets.file import target as file_target
 from sqlanon.support.resources import PLAIN, macro_scripts
 
 gc.disable()  # until all tests are collected: what they are made of stays
@@ -85,7 +85,7 @@ def plain_macros() -> Iterator[None]:
     For tests that need no macros of other requirements.
     """
     with pytest.MonkeyPatch.context() as patch:
-        for module in (contents, targets.file):
+        for module in (contents, file_target):
             patch.setattr(module, "macro_scripts", lambda files=PLAIN: macro_scripts(files))
         contents._our_macros.cache_clear()
         yield

@@ -12,7 +12,6 @@ import pytest
 from support import SMALL_SET, SMALL_SPARK
 
 import sqlanon
-from sqlanon.engines import federated
 from sqlanon.errors import SourceError
 
 pytestmark = pytest.mark.usefixtures("spark_cluster")
@@ -122,7 +121,7 @@ def test_masked_rows_beside_numbers(spark: Any, tmp_path: Path) -> None:
 
 def test_files_need_a_folder_that_all_see(spark: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """An executor elsewhere would leave private counts on its own machine."""
-    monkeypatch.setattr(federated, "ROWS_AT_ONCE", 2)
+    monkeypatch.setattr(federation, "ROWS_AT_ONCE", 2)
     policy = sqlanon.Policy(
         source={"table": "t"},
         attributes={"x": {"role": "quasi", "hierarchy": "suppress"}},

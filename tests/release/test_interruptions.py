@@ -317,7 +317,7 @@ def test_a_signal_ends_a_run_at_once_and_leaves_nothing(
 LONG = """
 import sys
 from sqlanon.engines.duckdb import DuckDBEngine
-from sqlanon.release.targets import file as publish
+from sqlanon.release.targets.file import target as publish
 from sqlglot import parse_one
 
 def long(draft, *_, **options):
