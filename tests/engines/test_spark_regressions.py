@@ -12,6 +12,7 @@ import pytest
 from support import SMALL_SET, SMALL_SPARK
 
 import sqlanon
+from sqlanon.engines import federation
 from sqlanon.errors import SourceError
 
 pytestmark = pytest.mark.usefixtures("spark_cluster")
