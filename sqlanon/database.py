@@ -114,7 +114,13 @@ class Database:
     ) -> None:
         self._space = Workspace(source, limits)
 
-    def anonymize(self, policy: Policy, progress: StageProgress | None = None, record: bool = True) -> Result:
+    def anonymize(
+        self,
+        policy: Policy,
+        progress: StageProgress | None = None,
+        record: bool = True,
+        keep_work: str | os.PathLike[str] | None = None,
+    ) -> Result:
         """Search a version of the source that meets the policy and loses little. Nothing is published.
 
         The default strategy, ``optimal``, finds the full-domain generalization that loses the least.
@@ -128,18 +134,21 @@ class Database:
             the best score so far.
         record:
             Record the run in the policy's catalog now. Otherwise `Result.publish` records it.
+        keep_work:
+            A new DuckDB file that keeps the intermediate tables, for queries while debugging: hierarchies, frequency
+            sets, the lattice, the suppressed classes. CONTRIBUTING.md lists them. The file is private.
 
         Raises
         ------
         SourceError
-            The source cannot be read, or does not fit the policy.
+            The source cannot be read, or does not fit the policy; or the file of ``keep_work`` exists.
         HierarchyError
             A hierarchy is not a tree over the source's values. The error has all problems.
         InfeasibleError
             Nothing meets the policy. The error has the generalization that comes nearest.
         """
         _require_policy(policy)
-        result = Result(pipeline.anonymize(self._space, policy, progress or silent))
+        result = Result(pipeline.anonymize(self._space, policy, progress or silent, keep_work))
         if record:
             result.record()
         return result

@@ -9,8 +9,10 @@ dry: its `StatementRunner` records statements instead of executing them, and ans
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -53,6 +55,7 @@ from sqlanon.sources import Source, source_errors
 from sqlanon.sources.bound import Population
 from sqlanon.sources.columns import refuse_repeated_keys
 from sqlanon.sources.run import Run
+from sqlanon.sources.work_file import keep_work_tables
 from sqlanon.sources.workspace import Workspace
 from sqlanon.strategies.examples import example_levels, size_of_lattice
 from sqlanon.strategies.lattice.input import EarlierReleases, SearchInput, search_input
@@ -79,13 +82,19 @@ StageProgress: TypeAlias = "Callable[[str, int, int, float | None], None]"
 records that wait for it, and that have it), and the best score so far."""
 
 
-def anonymize(space: Workspace, policy: Policy, progress: StageProgress = silent) -> ReleaseDraft:
-    """Find the best version of a source that meets the policy."""
+def anonymize(
+    space: Workspace,
+    policy: Policy,
+    progress: StageProgress = silent,
+    keep_work: str | os.PathLike[str] | None = None,
+) -> ReleaseDraft:
+    """Find the best generalization of a source that meets the policy; keep the intermediate tables in a file."""
     laps = Laps()
     progress("scan", 0, 0, None)
     run = space.run(policy, counted=True)
     try:
-        return draft(StatementRunner(run.engine), run, policy, progress, laps)
+        with nullcontext() if keep_work is None else keep_work_tables(run, keep_work):
+            return draft(StatementRunner(run.engine), run, policy, progress, laps)
     finally:
         if run.source.persons is not None:
             run.source.persons.close()

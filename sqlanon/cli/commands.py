@@ -150,6 +150,14 @@ def anonymize(
         ),
     ] = None,
     dialect: Dialect = None,
+    keep_work: Annotated[
+        Path | None,
+        typer.Option(
+            "--keep-work",
+            metavar="FILE",
+            help="Keep the intermediate tables in a new DuckDB file, to query them. It has private values.",
+        ),
+    ] = None,
     memory_limit: MemoryLimit = None,
     threads: Threads = None,
 ) -> None:
@@ -172,7 +180,7 @@ def anonymize(
         finish = partial(_published, force, draft)
     with connect(memory_limit=memory_limit, threads=threads) as db:
         with shown_progress(time_limit=loaded.search.time_limit) as progress:
-            result = db.anonymize(loaded, progress, record=not dry_run)
+            result = db.anonymize(loaded, progress, record=not dry_run, keep_work=keep_work)
             more, show = finish(result, progress)
         seconds = result.seconds | {"total": time.perf_counter() - started}
         _warn(result.warnings)
