@@ -23,7 +23,7 @@ from people import RELEASED, people_policy
 
 import sqlanon
 from sqlanon.engines.limits import Limits
-from sqlanon.release.targets.base import place_of
+from sqlanon.release.targets.base import release_location
 
 
 def copied(database: Path, target: Path) -> None:
@@ -66,7 +66,7 @@ def measured(folder: Path, limits: Limits, rows: int) -> tuple[float, float, flo
     with sqlanon.connect(memory_limit=limits.memory_limit, threads=limits.threads) as db:
         make = processor(lambda: db.anonymize(policy(folder)).publish())
     scanned = processor(lambda: scan(release))
-    verified = processor(lambda: place_of(str(release), None).verify(limits, None))
+    verified = processor(lambda: release_location(str(release), None).verify(limits, None))
     grown(folder / "keyed.duckdb", rows)
     with sqlanon.connect(memory_limit=limits.memory_limit, threads=limits.threads) as db:
         find = processor(lambda: found.append(db.extend(policy(folder))))

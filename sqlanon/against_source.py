@@ -23,10 +23,10 @@ from sqlanon.ledger.growth.released_rows import recode_released_rows
 from sqlanon.measures import Figures
 from sqlanon.policy import Policy
 from sqlanon.recode.stage import Recoding, recode, recode_at
-from sqlanon.release.draft import suppressed_rows_by
+from sqlanon.release.draft import count_suppressed_by_label
 from sqlanon.release.label_levels import LEVELS, label_levels
 from sqlanon.release.manifest import Manifest
-from sqlanon.release.reader import attached
+from sqlanon.release.reader import attach_temporarily
 from sqlanon.release.source_change import NOT_COMPARED, SOURCE_CHECK, SourceChange
 from sqlanon.release.targets.base import Verification, VerifiedRelease
 from sqlanon.requirements import requirements_in
@@ -76,13 +76,13 @@ def check_against_source(
     if not policy.noisy:
         checks.append(_same_rows(run, release, view))
         if checks[-1].passed and found.suppressed is not None and not withdraws:
-            suppressed = sorted(suppressed_rows_by(run, prepared, again, view), key=str)
+            suppressed = sorted(count_suppressed_by_label(run, prepared, again, view), key=str)
             right = suppressed == sorted(found.suppressed, key=str)
             checks.append(source_check("suppression by value", right, "counts match the source"))
         return checks + _audited(audit, run, view)
     if not found.verified:  # what else there may be in its file is not read by the engine that has the source
         return checks
-    with attached(engine, found.path, manifest, VERIFIED) as released:
+    with attach_temporarily(engine, found.path, manifest, VERIFIED) as released:
         checks += NoiseCheck(engine, work, prepared, manifest, released, rows).checks()
         # With noise, rows may have been suppressed that the recoded source has.
         return checks + _audited(audit, run, released if policy.source.person_column is None else view)
@@ -183,7 +183,7 @@ def _with_decoys(
     if not found.verified:  # what else there may be in its file is not read by the engine that has the source
         return []
     steps, manifest, catalog = StatementRunner(run.engine), found.manifest, prepared.policy.catalog
-    with attached(run.engine, found.path, manifest, VERIFIED) as released:
+    with attach_temporarily(run.engine, found.path, manifest, VERIFIED) as released:
         check = DecoyCheck(steps, run.work, manifest, recoded, released)
         checks = check.checks()
         if catalog is not None and manifest.decoys:
@@ -219,7 +219,7 @@ def _same_levels(
     if not found.verified or not found.is_file or found.manifest.version is None:
         return []
     engine = run.engine
-    with attached(engine, found.path, found.manifest, VERIFIED) as released:
+    with attach_temporarily(engine, found.path, found.manifest, VERIFIED) as released:
         theirs = levels_digest(engine, table(LEVELS, "sqlanon", VERIFIED))
         ours = levels_digest(engine, subquery(label_levels(engine, prepared, generalization, released)))
     claim = "each label lies under those above it in its hierarchy"

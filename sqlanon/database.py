@@ -18,7 +18,7 @@ from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.errors import PolicyError, Problem, ReleaseError, SourceError
 from sqlanon.policy import Policy, is_server
 from sqlanon.policy.csv_keys import read_csv_keys
-from sqlanon.release.targets.base import Verification, place_of
+from sqlanon.release.targets.base import Verification, release_location
 from sqlanon.result import Comparison, Result
 from sqlanon.sources import source_errors
 from sqlanon.sources.workspace import Workspace
@@ -297,7 +297,7 @@ class Database:
         manifest, same, only, rows = published.manifest, True, True, None
         if draft is not None:
             assert draft.replaces is not None
-            same = dict(draft.recoding.generalization) == manifest.levels(draft.prepared.heights)
+            same = dict(draft.recoding.generalization) == manifest.levels(draft.search_input.heights)
             only, rows = draft.replaces.only_its_rows, count_withdrawn_rows(published, draft)
         result = None if draft is None else Result(draft)
         return Withdrawal(published.publication.path, manifest.released_rows, change, result, only, same, rows)
@@ -353,7 +353,7 @@ class Database:
             The source does not fit the policy.
         """
         _require_policy(policy)
-        return pipeline.verify(self._space, policy, place_of(release, table), sha256)
+        return pipeline.verify(self._space, policy, release_location(release, table), sha256)
 
     def report(
         self,

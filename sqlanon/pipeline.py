@@ -48,9 +48,9 @@ from sqlanon.policy import Policy, shown_place
 from sqlanon.policy.compatibility import IN_LEDGER, asked_of, conflicts
 from sqlanon.recode.stage import Recoding, recode
 from sqlanon.release.draft import ReleaseDraft, ReplacedRelease, show_audit, show_rows
-from sqlanon.release.publish import Ledger, NoLedger, audited_rows
+from sqlanon.release.publish import Ledger, NoLedger, copy_audited_rows
 from sqlanon.release.publish import publish as audit_and_publish
-from sqlanon.release.targets.base import Reach, kind_taking, recorded_place, target_for
+from sqlanon.release.targets.base import Reach, kind_for_target, recorded_location, target_for
 from sqlanon.sources import Source, source_errors
 from sqlanon.sources.bound import Population
 from sqlanon.sources.columns import refuse_repeated_keys
@@ -73,7 +73,7 @@ if TYPE_CHECKING:
     from sqlanon.noise.stage import NoisePlan, NoiseResult
     from sqlanon.release.manifest import Manifest
     from sqlanon.release.source_change import SourceChange
-    from sqlanon.release.targets.base import ReleasedRows, ReleasePlace, Verification
+    from sqlanon.release.targets.base import ReleasedRows, ReleaseLocation, Verification
     from sqlanon.risk import Risk
     from sqlanon.strategies.compare import Compared, ComparisonProgress
 
@@ -184,7 +184,9 @@ def withdraw(
     with space.run(policy, counted=True) as run, source_errors():
         published = published_release(run, policy)
         rows_now = _count_source_rows(run, policy)
-        place = recorded_place(published.publication.path, published.publication.table_name, Reach(policy, run.source))
+        place = recorded_location(
+            published.publication.path, published.publication.table_name, Reach(policy, run.source)
+        )
     change = measure_source_change(space, policy, place, published.manifest, published.publication, rows_now)
     if not change.may_have_lost_rows:
         return published, change, None
@@ -213,7 +215,7 @@ def _draft_withdrawal(
     run = space.run(policy, counted=True)
     steps, levels = StatementRunner(run.engine), published.levels
     only_its_rows = published.can_republish_own_rows(run.source)
-    kind_taking(None, policy).refuse(policy, run.source)
+    kind_for_target(None, policy).refuse(policy, run.source)
     with source_errors():
         noise = noise_of(steps, run, policy)
         if only_its_rows:
@@ -254,7 +256,7 @@ def risk(
         return replace(found, noise=assess_noise(steps, prepared, recoding, columns, epsilons))
 
 
-def verify(space: Workspace, policy: Policy, place: ReleasePlace, sha256: str | None = None) -> Verification:
+def verify(space: Workspace, policy: Policy, place: ReleaseLocation, sha256: str | None = None) -> Verification:
     """Check a release by itself; then prepare its source as it was prepared for the release, and recode it again."""
     from sqlanon.against_source import (  # noqa: PLC0415  (needed to verify with a policy only)
         check_against_source,
@@ -270,7 +272,7 @@ def verify(space: Workspace, policy: Policy, place: ReleasePlace, sha256: str | 
         recorded_publication,
     )
 
-    with place.verified(space.limits, sha256) as release:
+    with place.open_verified(space.limits, sha256) as release:
         found = release.verification
         if not found.is_file and (policy.noisy or policy.decoys):
             raise ReleaseError("a release with noise or decoys is held against its source as a file: publish it to one")
@@ -333,7 +335,7 @@ def draft(steps: StatementRunner, run: Run, policy: Policy, progress: StageProgr
     """From a bound source to all that a release is made of: the stages in their order."""
     if wrong := list(conflicts(IN_LEDGER, asked_of(dict(policy)))):
         raise PolicyError(wrong)
-    kind_taking(None, policy).refuse(policy, run.source)
+    kind_for_target(None, policy).refuse(policy, run.source)
     with source_errors():
         noise = noise_of(steps, run, policy)  # what cannot be drawn is refused before the search
         prepared = prepare_with_earlier(steps, run, policy)
@@ -392,10 +394,10 @@ def publish(
 ) -> tuple[Any, Ledger]:
     """Audit the release of a draft, beside those that the ledger has, and put it in its place."""
     _refuse_release(draft)
-    draft = replace(draft, as_draft=draft.as_draft or as_draft)
+    draft = replace(draft, is_draft=draft.is_draft or as_draft)
     target = target_for(draft, place, table)
     ledger = ledger_of(draft, run_id, target.path, force)
-    with draft.explained():
+    with draft.name_source_in_errors():
         return audit_and_publish(target, draft, ledger), ledger
 
 
@@ -403,14 +405,14 @@ def release_rows(draft: ReleaseDraft) -> exp.Table:
     """The rows of the release of a draft, audited as `publish` does it, in a table that goes with the run."""
     _refuse_release(draft)
     rows = draft.run.work("release_rows")
-    with draft.explained(), spill_directory() as folder:
-        return audited_rows(target_for(draft, folder / "release.duckdb", None), draft, rows)
+    with draft.name_source_in_errors(), spill_directory() as folder:
+        return copy_audited_rows(target_for(draft, folder / "release.duckdb", None), draft, rows)
 
 
 def _refuse_release(draft: ReleaseDraft) -> None:
     if draft.dependencies.refusals:
         raise AuditError(list(draft.dependencies.refusals))
-    if not draft.prepared.source.recodes:
+    if not draft.search_input.source.recodes:
         raise ReleaseError(
             "the source is a frequency set: its rows are in the warehouse, and so the release is made there; "
             'export("folder", dialect=...) writes the statement, and the tables that it reads'
@@ -501,16 +503,16 @@ def prepare_at_levels(steps: StatementRunner, run: Run, policy: Policy, levels: 
 
 def ledger_of(draft: ReleaseDraft, run_id: str, place: Path, force: bool) -> Ledger:
     """What the ledger has to do with the release of a draft: nothing without a catalog."""
-    if draft.prepared.policy.catalog is None:
-        return NoLedger(is_draft=draft.as_draft)
+    if draft.search_input.policy.catalog is None:
+        return NoLedger(is_draft=draft.is_draft)
     from sqlanon.ledger import DraftEntry, LedgerEntry  # noqa: PLC0415  (needed with a catalog only)
 
-    if draft.as_draft:
-        return DraftEntry(draft.run, draft.prepared, run_id, place)
-    rows, keyed = draft.prepared.marginals.rows, draft.keyed_rows()
+    if draft.is_draft:
+        return DraftEntry(draft.run, draft.search_input, run_id, place)
+    rows, keyed = draft.search_input.marginals.rows, draft.keyed_rows()
     return LedgerEntry(
         draft.run,
-        draft.prepared,
+        draft.search_input,
         run_id,
         place,
         rows,

@@ -284,7 +284,7 @@ class Result(ResultFigures):
     """
 
     def __init__(self, draft: ReleaseDraft) -> None:
-        prepared, found, recoding = draft.prepared, draft.result, draft.recoding
+        prepared, found, recoding = draft.search_input, draft.result, draft.recoding
         noise, decoys = draft.noise, draft.decoys
         shown = measure_of(prepared).shown
         self._run, self._prepared, self._draft = draft.run, prepared, draft
@@ -302,7 +302,7 @@ class Result(ResultFigures):
         self.suppressed_rows = recoding.figures.suppressed_rows
         self.decoys = None if decoys is None else decoys.decoys
         self.score_without_decoys = None if decoys is None else shown(found.score)
-        self.released_rows = draft.expected.rows
+        self.released_rows = draft.expected_figures.rows
         self.classes = recoding.figures.classes
         self.smallest_class = self.smallest_class_rows = recoding.smallest_class
         if (persons := recoding.persons) is not None:
@@ -649,8 +649,8 @@ class Result(ResultFigures):
             "classes": self.classes,
             "smallest_class": self.smallest_class,
         }
-        made = replace(self._draft, as_draft=draft or self.policy.is_draft)
-        with self._recording_export(folder, dialect, made.as_draft):
+        made = replace(self._draft, is_draft=draft or self.policy.is_draft)
+        with self._recording_export(folder, dialect, made.is_draft):
             return export(made, figures, folder, dialect)
 
     @contextmanager

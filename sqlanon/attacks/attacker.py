@@ -53,7 +53,7 @@ from sqlanon.ledger.trees import (
 )
 from sqlanon.places.databases import read_data_files
 from sqlanon.policy import MaskRule, Policy, SourceSection, is_server
-from sqlanon.release.reader import attach_release, detach_release, read_claims, shut
+from sqlanon.release.reader import attach_release, detach_release, lock_down, read_manifest
 from sqlanon.sources import Source, bind_source, file_kind, source_errors
 from sqlanon.sources.columns import Columns, match_columns
 from sqlanon.sources.run import Run
@@ -226,7 +226,7 @@ def opened_attacker(
         raise PolicyError([Problem("releases", "give at least one")])
     if outside is not None and policy is None:
         raise PolicyError([Problem("--outside", "needs a policy with the hierarchies: --policy POLICY.toml")])
-    claims = [read_claims(path, limits) for path in paths]
+    claims = [read_manifest(path, limits) for path in paths]
     writer = ScriptWriter()
     with ExitStack() as stack:
         space = Workspace(None, limits)
@@ -242,7 +242,7 @@ def opened_attacker(
             write_release(writer, subjects[-1], alias)
         if policy is None or run is None:
             if not any(path.suffix.lower() == ".parquet" for path in paths):
-                shut(engine)
+                lock_down(engine)
             yield Attacker(engine, subjects, writer, None, known, counts)
             return
         with source_errors():

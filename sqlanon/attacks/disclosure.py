@@ -24,7 +24,7 @@ from sqlanon.ledger.joint.row_matching import titled
 def find_homogeneity(attacker: Attacker) -> Found:
     """Classes with a single sensitive value."""
     findings = [
-        _finding(attacker, one, name, homogeneity(one.relation, one.manifest.quasi, name))
+        _finding(attacker, one, name, homogeneity(one.relation, one.manifest.quasi_identifiers, name))
         for one, name in _attributes(attacker)
     ]
     return findings, [] if findings else [_NO_ATTRIBUTE]
@@ -34,7 +34,7 @@ def find_background_knowledge(attacker: Attacker) -> Found:
     """Classes with few sensitive values, for an adversary who can rule out some."""
     findings = []
     for one, name in _attributes(attacker):
-        query = background_knowledge(one.relation, one.manifest.quasi, name, attacker.known)
+        query = background_knowledge(one.relation, one.manifest.quasi_identifiers, name, attacker.known)
         findings.append(_finding(attacker, one, name, query, known=attacker.known))
     return findings, [] if findings else [_NO_ATTRIBUTE]
 
@@ -43,8 +43,8 @@ def find_skewness(attacker: Attacker) -> Found:
     """Values that are much more likely in a class than elsewhere."""
     findings = []
     for one, name in _attributes(attacker):
-        query = skewness(one.relation, one.manifest.quasi, name)
-        greatest = attacker.figures(greatest_skew(one.relation, one.manifest.quasi, name))
+        query = skewness(one.relation, one.manifest.quasi_identifiers, name)
+        greatest = attacker.figures(greatest_skew(one.relation, one.manifest.quasi_identifiers, name))
         findings.append(_finding(attacker, one, name, query, **greatest, ratio=RATIO, likely=LIKELY))
     return findings, [] if findings else [_NO_ATTRIBUTE]
 
@@ -55,7 +55,7 @@ def find_similarity(attacker: Attacker) -> Found:
     for one, name in _attributes(attacker):
         tree = attacker.trees.hierarchies.get(name.lower())
         if tree is not None:
-            query = similarity(one.relation, one.manifest.quasi, name, tree.table, tree.height)
+            query = similarity(one.relation, one.manifest.quasi_identifiers, name, tree.table, tree.height)
             findings.append(_finding(attacker, one, name, query))
     return findings, [] if findings else ["needs a policy with a hierarchy of a sensitive attribute"]
 
@@ -68,6 +68,6 @@ def _attributes(attacker: Attacker) -> list[tuple[ComparedRelease, str]]:
 
 
 def _finding(attacker: Attacker, one: ComparedRelease, name: str, query: exp.Select, **figures: Any) -> Finding:
-    sql = attacker.script(titled(query, one.manifest.quasi))
+    sql = attacker.script(titled(query, one.manifest.quasi_identifiers))
     more = {"attribute": name, **figures}
     return Finding((str(one.path),), attacker.victims(query), one.manifest.released_rows, sql, more)

@@ -527,7 +527,7 @@ def find_linking(attacker: Attacker) -> Found:
     findings, reasons = [], []
     for one in (each.with_set_texts for each in attacker.subjects):
         attributes = []
-        for name in one.manifest.quasi:
+        for name in one.manifest.quasi_identifiers:
             column = theirs.get(name.lower())
             attribute = None if column is None else _beside_values(one, private.trees, name, column)
             if attribute is not None:
@@ -554,10 +554,10 @@ def _by_position(
     found = attacker.figures(places(linked))
     both = (first,) if second is None else (first, second)
     if attacker.counts and all(
-        attacker.figures(is_by_class(one.relation, one.manifest.quasi))["is_by_class"] for one in both
+        attacker.figures(is_by_class(one.relation, one.manifest.quasi_identifiers))["is_by_class"] for one in both
     ):
-        theirs = None if second is None else second.manifest.quasi
-        found |= attacker.figures(chance_by_class(linked, first.manifest.quasi, theirs))
+        theirs = None if second is None else second.manifest.quasi_identifiers
+        found |= attacker.figures(chance_by_class(linked, first.manifest.quasi_identifiers, theirs))
     ordered = is_one_order(found["places"], found["agreeing"], found["chance"])
     k = min(one.k for one in both)
     query = unsorted_matching(linked, k)

@@ -102,7 +102,12 @@ class DecoyCheck:
     def checks(self) -> list[Check]:
         """Make ``decoy_places``, ``decoys_beside``, ``decoys_among`` and ``decoys_found`` in the work schema: the
         classes that lack rows, what is real and what is released there, and the rest, which are decoys."""
-        steps, types, quasi, k = self.steps, self._types, self.manifest.quasi, self.manifest.policy["privacy"]["k"]
+        steps, types, quasi, k = (
+            self.steps,
+            self._types,
+            self.manifest.quasi_identifiers,
+            self.manifest.policy["privacy"]["k"],
+        )
         columns = [col(name) for name in quasi]
         keys = [named(col(name), f"q{i}") for i, name in enumerate(quasi)]
         on = all_of(same_to_readers(col(name, "r"), col(f"q{i}", "p"), types[name]) for i, name in enumerate(quasi))

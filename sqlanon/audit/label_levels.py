@@ -11,7 +11,7 @@ from sqlanon.hierarchies.bounds import RangeKind, bounds
 from sqlanon.release.contents import ATTACHED
 from sqlanon.release.label_levels import LEVELS, LEVELS_COLUMNS
 from sqlanon.release.manifest import Manifest
-from sqlanon.release.metadata import labelled
+from sqlanon.release.metadata import generalized_columns
 from sqlanon.release.reader import SUBJECT
 from sqlanon.support.expressions import col, fragment, table, template, text, union_all
 from sqlanon.support.names import labels_table
@@ -83,7 +83,7 @@ def wrong_levels(engine: DuckDBEngine, manifest: Manifest) -> Iterator[str]:
     if engine.columns(found_levels()) != LEVELS_COLUMNS:
         yield f"{LEVELS!r} has not the columns {', '.join(LEVELS_COLUMNS)}"
         return
-    names = labelled(manifest)
+    names = generalized_columns(manifest)
     labels = [_RELEASED(name=text(name), column=col(name), rows=SUBJECT.copy()) for name in names]
     released = union_all(*(labels or [_NOTHING()]))
     for words, query in (

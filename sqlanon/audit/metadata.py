@@ -12,20 +12,20 @@ from sqlanon.audit.label_levels import RANGE_KINDS, wrong_levels
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.policy import PrivacySection
 from sqlanon.policy.problems import read_part
-from sqlanon.release.contents import ATTACHED, found_comments, found_views
+from sqlanon.release.contents import ATTACHED, read_comments, read_views
 from sqlanon.release.manifest import Manifest
 from sqlanon.release.metadata import (
-    ABOUT,
-    OVERVIEW_COLUMNS,
-    QUALITY_COLUMNS,
+    ATTRIBUTES_COLUMNS,
+    DESCRIPTION_TABLES,
+    FIGURES_COLUMNS,
     SUPPRESSION_COLUMNS,
-    Suppressed,
+    SuppressedRows,
+    attribute_rows,
+    can_show_labels,
     comments,
-    labelled,
-    labels_of,
-    may_be_shown,
-    overview,
-    quality,
+    figure_rows,
+    generalized_columns,
+    label_query,
     stable_view,
     views,
 )
@@ -54,7 +54,7 @@ _AGAIN = "views_again"
 
 def stable_view_check(engine: DuckDBEngine, manifest: Manifest) -> Check:
     """Whether the view for readers shows exactly the columns of the newest table."""
-    statement = found_views(engine).get(manifest.table_name, "")
+    statement = read_views(engine).get(manifest.table_name, "")
     claim = f"exactly the columns of {manifest.rows_table!r}"
     right = _selects(statement, [column.name for column in manifest.columns], manifest.rows_table)
     return Check("view", right, claim if right else f"{manifest.table_name!r} is not a view of {claim}")
@@ -97,13 +97,13 @@ def about_checks(engine: DuckDBEngine, manifests: Sequence[Manifest], same_engin
 def _changed_labels(engine: DuckDBEngine, manifest: Manifest) -> Iterator[str]:
     again = table("labels_again", "main", "memory")
     rules = {name.lower(): spec.get("hierarchy") or () for name, spec in manifest.policy["attributes"].items()}
-    for name in labelled(manifest):
+    for name in generalized_columns(manifest):
         found = table(labels_table(name), "main", ATTACHED)
         kind = RANGE_KINDS.get(engine.columns(found).get(f"{name}_low", ""))
         if kind is None and {rule["rule"] for rule in rules[name.lower()]} & {"intervals", "dates"}:
             yield f"{labels_table(name)!r} lacks the ends of its ranges"
             continue
-        engine.execute(create_table(again.copy(), labels_of(name, SUBJECT.copy(), kind)))
+        engine.execute(create_table(again.copy(), label_query(name, SUBJECT.copy(), kind)))
         same = engine.columns(found) == engine.columns(again)
         for one, other in ((found, again), (again, found)) if same else ():
             more = exp.except_(star(one.copy()), star(other.copy()), distinct=False, copy=False)
@@ -113,8 +113,8 @@ def _changed_labels(engine: DuckDBEngine, manifest: Manifest) -> Iterator[str]:
             yield f"{labels_table(name)!r} does not have the labels of the rows"
 
 
-def suppressed_rows(engine: DuckDBEngine) -> Suppressed:
-    found: Suppressed = engine.rows(star(table("suppression", "sqlanon", ATTACHED)))
+def suppressed_rows(engine: DuckDBEngine) -> SuppressedRows:
+    found: SuppressedRows = engine.rows(star(table("suppression", "sqlanon", ATTACHED)))
     return found
 
 
@@ -126,34 +126,36 @@ def suppression_check(engine: DuckDBEngine, manifest: Manifest) -> Check:
     section, _ = read_part(PrivacySection, manifest.policy["privacy"], "privacy", {})
     if section is None:
         return Check(SUPPRESSION, False, "the requirements in the manifest cannot be read")
-    least = promised_k(section, manifest.quasi)
+    least = promised_k(section, manifest.quasi_identifiers)
     wrong = list(_wrong_suppression(engine, manifest, suppressed_rows(engine), least))
     return check_of(SUPPRESSION, wrong, "no reported group is smaller than k")
 
 
-def _wrong_suppression(engine: DuckDBEngine, manifest: Manifest, suppressed: Suppressed, least: int) -> Iterator[str]:
+def _wrong_suppression(
+    engine: DuckDBEngine, manifest: Manifest, suppressed: SuppressedRows, least: int
+) -> Iterator[str]:
     names = {name for name, *_ in suppressed}
     if not names:
         return
-    if not names <= set(manifest.quasi) or len(names) > 1:
+    if not names <= set(manifest.quasi_identifiers) or len(names) > 1:
         yield "suppressed rows are reported by a column that is not a quasi-identifier, or by several"
         return
     name = names.pop()
     label = cast(col(name), "VARCHAR")
     counts = dict(engine.rows(select([label, exp.Count(this=exp.Star())], SUBJECT.copy(), [label.copy()])))
     shown = [count or 0 for _, _, count, _ in suppressed]
-    if min(shown) < least or not may_be_shown(shown, manifest.suppressed_rows, len(counts), least):
+    if min(shown) < least or not can_show_labels(shown, manifest.suppressed_rows, len(counts), least):
         yield f"the suppressed rows by {name!r} reveal groups smaller than {least}"
     if any(counts.get(value) != kept or (kept or 0) < least for _, value, _, kept in suppressed):
         yield f"the released rows by {name!r} do not match the release"
 
 
 def _changed_words(engine: DuckDBEngine, manifests: Sequence[Manifest]) -> Iterator[str]:
-    if found_comments(engine) != comments(manifests):
+    if read_comments(engine) != comments(manifests):
         yield "the comments do not match the manifest"
     for name, columns, right in (
-        ("attributes", OVERVIEW_COLUMNS, overview(manifests[0])),
-        ("figures", QUALITY_COLUMNS, quality(manifests[0])),
+        ("attributes", ATTRIBUTES_COLUMNS, attribute_rows(manifests[0])),
+        ("figures", FIGURES_COLUMNS, figure_rows(manifests[0])),
     ):
         found = table(name, "sqlanon", ATTACHED)
         if engine.columns(found) != columns or engine.rows(star(found)) != right:
@@ -171,7 +173,7 @@ def _changed_views(engine: DuckDBEngine, manifest: Manifest) -> Iterator[str]:
         with engine.using(_AGAIN):
             for view in views(manifest, _AGAIN):
                 engine.execute(view)
-        found, again = found_views(engine), found_views(engine, _AGAIN)
+        found, again = read_views(engine), read_views(engine, _AGAIN)
         for name in sorted(found.keys() | again.keys()):
             if found.get(name) != again.get(name):
                 yield f"the view {name!r} was changed"
@@ -180,5 +182,5 @@ def _changed_views(engine: DuckDBEngine, manifest: Manifest) -> Iterator[str]:
 
 
 def _tables(manifest: Manifest) -> list[tuple[str, str]]:
-    own = [("sqlanon", name) for name in ABOUT]
+    own = [("sqlanon", name) for name in DESCRIPTION_TABLES]
     return [("main", manifest.rows_table), *own]

@@ -18,7 +18,7 @@ from sqlanon.engines.base import Queries
 from sqlanon.engines.travel import count_column, repeated
 from sqlanon.policy.guarantee import combinations_of
 from sqlanon.recode.full_domain import FullDomainRecoding
-from sqlanon.release.reader import Once
+from sqlanon.release.reader import CachedQueries
 from sqlanon.requirements import requirement_checks, requirements_in
 from sqlanon.requirements.audit import Audited, Private
 from sqlanon.requirements.base import ClassCondition, SourceFacts, SubsetCondition
@@ -82,7 +82,7 @@ class SourceAudit:
     def _subject(self, relation: str, private: Private) -> Audited:
         policy = self.prepared.policy
         return Audited(
-            Once(self.engine),
+            CachedQueries(self.engine),
             relation,
             [column.name for column in self.recoding.columns if column.quasi is not None],
             policy.with_role("sensitive"),

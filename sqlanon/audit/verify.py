@@ -35,18 +35,18 @@ from sqlanon.policy.noise import claims_of
 from sqlanon.policy.problems import read_part
 from sqlanon.release.contents import (
     ATTACHED,
-    changed_macros,
-    columns_in_catalog,
+    count_free_blocks,
     expected_objects,
-    found_objects,
-    free_blocks,
-    library_of,
-    strange_blocks,
-    unexpected_definitions,
+    find_changed_macros,
+    find_stray_bytes,
+    find_unexpected_definitions,
+    library_files,
+    list_objects,
+    read_catalog_columns,
 )
-from sqlanon.release.manifest import DIGEST, FORMAT, Manifest, ReleasedColumn, strange_fields
+from sqlanon.release.manifest import DIGEST, FORMAT, Manifest, ReleasedColumn, find_invalid_fields
 from sqlanon.release.reader import SUBJECT, OpenRelease, open_release
-from sqlanon.release.score import follows, released_score
+from sqlanon.release.score import is_score_public, recompute_score
 from sqlanon.release.targets.base import Verification
 from sqlanon.requirements import requirement_checks, requirement_queries, requirements_in, unknown_names
 from sqlanon.requirements.audit import Audited
@@ -84,13 +84,13 @@ def verify_release(path: Path, release: OpenRelease, fresh: bool) -> Verificatio
     contents = _contents(release, fresh)
     if contents is not None and not contents.passed:
         return Verification(path, release.manifest, tuple(_checks_without_rows(release, contents)), digest="")
-    digest = release.asked.rows(digest_of(SUBJECT.name))[0][1]
+    digest = release.queries.rows(digest_of(SUBJECT.name))[0][1]
     return verify_rows(path, release, release.engine.columns(SUBJECT), digest, fresh, contents)
 
 
 def residual_risk_of(release: OpenRelease, found: Verification) -> ResidualRisk | None:
     """The worst that a verified release still shows."""
-    return worst_in_rows(release.asked, SUBJECT, found.manifest) if found.verified else None
+    return worst_in_rows(release.queries, SUBJECT, found.manifest) if found.verified else None
 
 
 def verify_rows(
@@ -113,12 +113,12 @@ def verify_rows(
 def verification_sql(manifest: Manifest) -> list[str]:
     """The statements of `verify_file`, to run in the release file."""
     name = str(table(manifest.table_name).sql("duckdb"))
-    queries: list[exp.Expr] = [k_anonymity_of(name, manifest.quasi), digest_of(name)]
+    queries: list[exp.Expr] = [k_anonymity_of(name, manifest.quasi_identifiers), digest_of(name)]
     section, _ = read_part(PrivacySection, manifest.policy["privacy"], "privacy", {})
     if section is not None:
         queries += requirement_queries(section, partial(audited_of, manifest=manifest, relation=name))
     if manifest.decoys is not None:
-        queries.append(class_sizes_of(name, manifest.quasi, None, None))
+        queries.append(class_sizes_of(name, manifest.quasi_identifiers, None, None))
     return list(dict.fromkeys(query.sql("duckdb") for query in queries))
 
 
@@ -137,7 +137,7 @@ def _checks_without_rows(release: OpenRelease, contents: Check) -> list[Check]:
     checks = [_consistent(manifest), _fields(manifest), contents, NOT_READ]
     if release.is_parquet:
         return checks
-    columns = columns_in_catalog(release.engine, "main", manifest.rows_table)
+    columns = read_catalog_columns(release.engine, "main", manifest.rows_table)
     return [_columns(manifest.columns, list(columns.items())), *checks, _no_more_bytes(release)]
 
 
@@ -148,7 +148,7 @@ def _checks(
     checks = [_columns(manifest.columns, list(columns.items())), _consistent(manifest)]
     if not all(check.passed for check in checks):
         return checks
-    k, classes, rows, _ = release.asked.rows(k_anonymity_of(SUBJECT.name, manifest.quasi))[0]
+    k, classes, rows, _ = release.queries.rows(k_anonymity_of(SUBJECT.name, manifest.quasi_identifiers))[0]
     checks += [
         _fields(manifest),
         _equal("rows", manifest.released_rows, rows),
@@ -179,7 +179,7 @@ def _smallest_class(manifest: Manifest, rows: int) -> Check:
 
 
 def _fields(manifest: Manifest) -> Check:
-    strange = [*strange_fields(manifest), *(f"policy.{place}" for place in strange_parts(manifest.policy))]
+    strange = [*find_invalid_fields(manifest), *(f"policy.{place}" for place in strange_parts(manifest.policy))]
     wrong = [f"unknown content in {', '.join(strange)}"] if strange else []
     return check_of("manifest fields", wrong, "known fields only")
 
@@ -190,9 +190,9 @@ def _score(release: OpenRelease) -> list[Check]:
     if manifest.score is None:
         return []
     sizes = {}
-    if follows(manifest) and MEASURES[manifest.measure].needs_squares:
-        sizes = dict(release.asked.rows(class_sizes_of(SUBJECT.name, manifest.quasi, None, None)))
-    score = released_score(manifest, sizes)
+    if is_score_public(manifest) and MEASURES[manifest.measure].needs_squares:
+        sizes = dict(release.queries.rows(class_sizes_of(SUBJECT.name, manifest.quasi_identifiers, None, None)))
+    score = recompute_score(manifest, sizes)
     if score is None:
         return [Check("score", None, f"not verifiable alone: the {manifest.measure} depends on the source")]
     same = math.isclose(score, manifest.score, rel_tol=1e-9, abs_tol=1e-12)
@@ -202,7 +202,7 @@ def _score(release: OpenRelease) -> list[Check]:
 def _signs(release: OpenRelease) -> Check:
     """Whether floating-point zeros and NaN have no sign."""
     floats = [one for one in leaves_of(release.engine.types(SUBJECT)) if one.type in ("FLOAT", "DOUBLE")]
-    counts = [(one.name, release.asked.rows(with_sign(one, SUBJECT.copy()))[0][0]) for one in floats]
+    counts = [(one.name, release.queries.rows(with_sign(one, SUBJECT.copy()))[0][0]) for one in floats]
     found = "; ".join(f"{count} in column {name!r}" for name, count in counts if count)
     wrong = [f"negative zeros or NaN with a sign: {found}"] if found else []
     return check_of("signs", wrong, "zeros and NaN: one form each")
@@ -218,15 +218,15 @@ def _content_digest(manifest: Manifest, found: str) -> Check:
 def _decoys(release: OpenRelease) -> list[Check]:
     if release.manifest.decoys is None:
         return []
-    query = class_sizes_of(SUBJECT.name, release.manifest.quasi, None, None)
-    return decoy_checks(release.manifest, dict(release.asked.rows(query)))
+    query = class_sizes_of(SUBJECT.name, release.manifest.quasi_identifiers, None, None)
+    return decoy_checks(release.manifest, dict(release.queries.rows(query)))
 
 
 def audited_of(engine: Queries, manifest: Manifest, relation: str) -> Audited:
     sensitive = [column.name for column in manifest.columns if column.role == "sensitive"]
     persons = bool(manifest.policy.get("persons"))
     listed = combinations_of(manifest.policy)
-    return Audited(engine, relation, manifest.quasi, sensitive, manifest.rows, persons, combinations=listed)
+    return Audited(engine, relation, manifest.quasi_identifiers, sensitive, manifest.rows, persons, combinations=listed)
 
 
 def _requirements(release: OpenRelease, fresh: bool) -> list[Check]:
@@ -234,7 +234,7 @@ def _requirements(release: OpenRelease, fresh: bool) -> list[Check]:
     section, problems = read_part(PrivacySection, manifest.policy["privacy"], "privacy", {})
     if section is None:
         return [Check("requirements", False, "; ".join(map(str, problems)))]
-    audited = audited_of(release.asked, manifest, SUBJECT.name)
+    audited = audited_of(release.queries, manifest, SUBJECT.name)
     if strange := unknown_names(section, audited):
         return [Check("requirements", False, f"the release does not have these columns: {strange}")]
     # A file of tables that is fresh has its macros already; one of rows alone never has.
@@ -257,7 +257,7 @@ def _consistent(manifest: Manifest) -> Check:
             ("format", manifest.format == FORMAT and manifest.digest_algorithm == DIGEST),
             ("requirements", bool(policy.get("privacy"))),
             ("roles", all(roles.get(column.name.lower()) == column.role for column in manifest.columns)),
-            ("quasi-identifiers", {name.lower() for name in manifest.quasi} == quasi),
+            ("quasi-identifiers", {name.lower() for name in manifest.quasi_identifiers} == quasi),
             ("noise", _claims_its_noise(manifest)),
             ("generalization", {name.lower() for name in manifest.generalization} == quasi),
             ("row counts", manifest.released_rows == kept or (masks and manifest.released_rows == manifest.rows)),
@@ -299,11 +299,13 @@ def _claims_its_noise(manifest: Manifest) -> bool:
 def _objects_check(release: OpenRelease, fresh: bool) -> Check:
     """Whether a DuckDB file has the objects of a release, with their definitions, and no others."""
     engine = release.engine
-    expected, found = expected_objects(release.manifests), found_objects(engine)
+    expected, found = expected_objects(release.manifests), list_objects(engine)
     wrong = [f"{name} is missing" for name in sorted(expected - found)]
     wrong += [f"{name} is not part of the release" for name in sorted(found - expected)]
     if not fresh:
-        wrong += [f"table {name} has constraints, defaults or collations" for name in unexpected_definitions(engine)]
+        wrong += [
+            f"table {name} has constraints, defaults or collations" for name in find_unexpected_definitions(engine)
+        ]
         wrong += [release.flaw] if release.flaw and not wrong else []
     return check_of("contents", wrong, "rows and metadata only")
 
@@ -325,15 +327,15 @@ def _file_checks(release: OpenRelease, fresh: bool) -> list[Check]:
         checks.append(Check("macros", None, f"written by sqlanon {' with '.join(writer)}, not by this one"))
     else:
         assert release.scratch is not None  # a release that is not fresh was opened as a file
-        changed = changed_macros(engine, release.scratch, library_of(release.manifests))
+        changed = find_changed_macros(engine, release.scratch, library_files(release.manifests))
         wrong = [f"changed: {', '.join(changed)}"] if changed else []
         checks.append(check_of("macros", wrong, "unchanged"))
     return checks
 
 
 def _no_more_bytes(release: OpenRelease) -> Check:
-    strange = [] if release.file is None else list(strange_blocks(release.file))
-    if free := free_blocks(release.engine):
+    strange = [] if release.file is None else list(find_stray_bytes(release.file))
+    if free := count_free_blocks(release.engine):
         strange.append(f"{free} blocks are not in use: they may hold deleted rows")
     return check_of("file", strange, f"all blocks are in use; {UNREAD}")
 
@@ -346,7 +348,7 @@ def _kept(engine: DuckDBEngine, manifest: Manifest) -> Check:
         if not check.passed:
             return Check(name, False, check.message)
     engine.execute(create_temporary_view(table(rows), star(relation)))
-    smallest, classes, count, _ = engine.rows(k_anonymity_of(rows, manifest.quasi))[0]
+    smallest, classes, count, _ = engine.rows(k_anonymity_of(rows, manifest.quasi_identifiers))[0]
     found = (engine.rows(digest_of(rows))[0][1], count, classes, smallest or 0)
     claimed = (manifest.digest, manifest.released_rows, manifest.classes, manifest.fewest_rows)
     return _equal(name, ", ".join(map(str, claimed)), ", ".join(map(str, found)))

@@ -729,12 +729,12 @@ def verify(
     """Check that a release is what it claims to be."""
     from sqlanon.cli.progress import shown_progress
     from sqlanon.engines.limits import Limits
-    from sqlanon.release.targets.base import place_of
+    from sqlanon.release.targets.base import release_location
 
     limits = Limits(memory_limit, threads)
     with options(sha256="--sha256"), shown_progress("verifying the release"):
         if policy is None:
-            found = place_of(release, table).verify(limits, sha256)
+            found = release_location(release, table).verify(limits, sha256)
         else:
             from sqlanon.database import connect
 

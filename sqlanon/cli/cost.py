@@ -6,7 +6,6 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sqlanon.release.sentences import listed
 from sqlanon.support.records import dataclass
 
 if TYPE_CHECKING:
@@ -43,7 +42,7 @@ class Cost:
         gone = self.fully_suppressed
         if not gone:
             return []
-        said = [f"{listed(gone, MOST_NAMES)} {'is' if len(gone) == 1 else 'are'} fully suppressed."]
+        said = [f"{join_names(gone, MOST_NAMES)} {'is' if len(gone) == 1 else 'are'} fully suppressed."]
         if self.trial is not None:
             rest = "" if len(self.kept) < len(gone) else "it" if len(gone) == 1 else "them"
             loss = f"loss {self.trial.loss:.2g} instead of {self.loss:.2g}"
@@ -52,7 +51,7 @@ class Cost:
             options = f"--strategy {self.trial.search['strategy']}"
             more = {key: value for key, value in self.trial.search.items() if key != "strategy"}
             options += "".join(f" --set search.{key}={value}" for key, value in more.items())
-            said.append(f"`{self.trial.name}` would keep {rest or listed(self.kept, MOST_NAMES)} ({loss}):")
+            said.append(f"`{self.trial.name}` would keep {rest or join_names(self.kept, MOST_NAMES)} ({loss}):")
             said.append(f"  add {options}")
             said.append(f"To compare all strategies: sqlanon compare {shlex.quote(str(policy))}")
         return said

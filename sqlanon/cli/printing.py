@@ -52,7 +52,7 @@ def print_result(
     say("")
     worst = None
     try:
-        sizes, worst = release.seen()
+        sizes, worst = release.class_sizes_and_risk()
         print_class_sizes(sizes.sizes.items())
     except ReleaseError as error:  # it is published all the same
         say(f"class sizes: not available: {error}")

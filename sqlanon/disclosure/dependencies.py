@@ -33,7 +33,7 @@ from sqlanon.engines.dialects.kinds import WHOLE
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import SourceError
 from sqlanon.policy import SourceSection
-from sqlanon.release.sentences import listed
+from sqlanon.release.sentences import join_names
 from sqlanon.sources.column_figures import KEY, exact_counts, some_rows
 from sqlanon.sources.duckdb import named_table
 from sqlanon.strategies.lattice.input import SearchInput
@@ -139,7 +139,7 @@ class Narrowing:
 
     @property
     def message(self) -> str:
-        names, is_single = listed([*map(repr, self.columns)]), len(self.columns) == 1
+        names, is_single = join_names([*map(repr, self.columns)]), len(self.columns) == 1
         verb, are, them = ("narrows", "is", "it") if is_single else ("narrow", "are", "them")
         roughly = f" to a part of {100 // PARTS} %" if self.in_parts else ""
         smallest = ""
@@ -390,7 +390,7 @@ def refuse_narrowing(
         return ()
     if chosen is None:
         return tuple(f"dependencies: {_singled_out(each)}" for each in narrowing if each.smallest_group == 1)
-    names = listed([repr(prepared.released[j].name) for j in quasi])
+    names = join_names([repr(prepared.released[j].name) for j in quasi])
     keys = (
         f"{name!r} is nearly a key: it has at least half as many distinct values as rows. Another table with it and "
         f"{names} reveals their values, and whether it depends on them cannot be measured. Make it identifying or "
@@ -401,7 +401,7 @@ def refuse_narrowing(
 
 
 def _singled_out(narrowing: Narrowing) -> str:
-    names = listed([*map(repr, narrowing.columns)])
+    names = join_names([*map(repr, narrowing.columns)])
     return (
         f"{narrowing.message}\n"
         '    To publish it all the same, set dependencies = "warn" in [privacy]: somebody who knows '

@@ -15,7 +15,7 @@ from sqlanon.engines.base import Queries
 from sqlanon.policy import PrivacySection
 from sqlanon.policy.problems import read_part
 from sqlanon.release.manifest import Manifest, ReleasedColumn
-from sqlanon.release.sentences import listed
+from sqlanon.release.sentences import join_names
 from sqlanon.requirements import close_values, different_values, promised_k
 from sqlanon.requirements.base import TOLERANCE
 from sqlanon.sources.column_kinds import special_category
@@ -154,7 +154,7 @@ def few_of(claims: Manifest) -> int:
     section = _privacy(claims)
     if section is None:
         return FEW
-    promised = promised_k(section, claims.quasi)
+    promised = promised_k(section, claims.quasi_identifiers)
     return promised if section.k is not None else max(promised, FEW)
 
 
@@ -212,12 +212,12 @@ def risks_in_rows(engine: Queries, relation: exp.Expr, claims: Manifest) -> list
     """Homogeneity, background knowledge, skewness, values that few rows share, and unique rows."""
     few = few_of(claims)
     there = {name.lower() for name in engine.columns(relation)}  # some engines have what requirements look at only
-    quasi = {name.lower() for name in claims.quasi}
+    quasi = {name.lower() for name in claims.quasi_identifiers}
     columns = [one for one in claims.columns if one.name.lower() in there - quasi]
     sensitive = [one.name for one in columns if _is_sensitive(one)]
     found, known = list[ResidualRisk](), dict[str, _Disclosed]()
-    if sensitive and claims.quasi:
-        known = {name: _disclosed(engine, relation, claims.quasi, name, few) for name in sensitive}
+    if sensitive and claims.quasi_identifiers:
+        known = {name: _disclosed(engine, relation, claims.quasi_identifiers, name, few) for name in sensitive}
         classes = known[sensitive[0]].classes
         distinct = {name: one.values.values for name, one in known.items()}
         one_value = {name: one.one_value for name, one in known.items()}
@@ -227,7 +227,7 @@ def risks_in_rows(engine: Queries, relation: exp.Expr, claims: Manifest) -> list
         for kind, affected in ((HOMOGENEITY, one_value), (BACKGROUND_KNOWLEDGE, two_values), (SKEWNESS, skewed)):
             found += disclosed(kind, affected, distinct, common, classes.rows, few, claims)
     else:
-        quasi_columns = [col(name) for name in claims.quasi]
+        quasi_columns = [col(name) for name in claims.quasi_identifiers]
         classes = _Classes(*engine.rows(_CLASSES(relation=relation, quasi=quasi_columns))[0])
         if not any(map(_is_sensitive, claims.columns)):
             no_column = "The policy declares no sensitive column."
@@ -332,16 +332,16 @@ def disclosed(
     trivial = [name for name, count in values.items() if count < kind.least]
     counts = {name: count for name, count in affected.items() if name not in trivial}
     if trivial and rows:
-        yield ResidualRisk(kind.title, f"Not counted for {listed(trivial)}: {kind.trivial}.", status="not counted")
+        yield ResidualRisk(kind.title, f"Not counted for {join_names(trivial)}: {kind.trivial}.", status="not counted")
     if not counts:
         return
     worst = max(counts, key=lambda name: counts[name])
     if not counts[worst]:
         shared = [name for name in counts if name in common]
-        unaffected = f"No row is affected by its {listed([*counts])}."
+        unaffected = f"No row is affected by its {join_names([*counts])}."
         if shared:
             unaffected += (
-                f" The value of {listed(shared)} that {percent(COMMON)} of the rows or more share reveals nothing."
+                f" The value of {join_names(shared)} that {percent(COMMON)} of the rows or more share reveals nothing."
             )
         yield ResidualRisk(kind.title, unaffected)
         return
@@ -461,7 +461,7 @@ def narrowing_risk(found: Sequence[Narrowing], why_not: str | None, k: int | Non
     if not found:
         return ResidualRisk(title, "No released column says more about a generalized column than its label does.")
     worst = max(found, key=lambda one: (one.pinned, one.affected, one.before / max(one.after, 1.0)))
-    names = listed(worst.columns)
+    names = join_names(worst.columns)
     left = f"{worst.before:,.1f} to {worst.after:,.1f}"
     finding = (
         f"A label of {worst.quasi} stands for {worst.before:,.1f} {worst.unit} on average. Together with {names} only "

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator, Mapping
 from sqlanon.engines.base import Engine
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.policy import Policy
-from sqlanon.release.sentences import listed
+from sqlanon.release.sentences import join_names
 from sqlanon.sources import NOT_THERE, Source
 from sqlanon.sources.column_figures import NEARLY, are_many
 from sqlanon.sources.column_kinds import BELIEF, HEALTH, kind_by_name, special_category
@@ -70,7 +70,7 @@ def _warn_of_special_categories(insensitive: Collection[str], people: int | None
         names = [name for name in insensitive if special_category(name) == category]
         if not names:
             continue
-        shown = listed([*map(repr, names)], _MOST_NAMES)
+        shown = join_names([*map(repr, names)], _MOST_NAMES)
         columns, them = (f"column {shown} is", "it") if len(names) == 1 else (f"columns {shown} are", "them")
         yield Notice(
             f"{columns} insensitive, and named like {category}: no requirement protects {them}; set "

@@ -45,7 +45,7 @@ from sqlanon.policy import Attribute, Policy, shown_place
 from sqlanon.policy.compatibility import IN_LEDGER, asked_of, conflicts
 from sqlanon.policy.problems import join
 from sqlanon.release.manifest import Manifest
-from sqlanon.release.targets.base import Reach, kind_at, recorded_place
+from sqlanon.release.targets.base import Reach, kind_for_path, recorded_location
 from sqlanon.requirements import promised_k
 from sqlanon.requirements.k_anonymity import Shield
 from sqlanon.sources import Source
@@ -99,11 +99,11 @@ class Earlier(ComparedRelease):
 def opened(engine: DuckDBEngine, publication: Publication, reach: Reach, verified: bool = False) -> Iterator[Earlier]:
     """Open an earlier release, once it is known to be as it was published: by the hash of its file, or verified."""
     path, name = publication.path, f"{EARLIER_FILE}_{publication.run_id[:12]}"
-    place = recorded_place(path, publication.table_name, reach)
-    with place.opened(engine.limits, publication.version, publication.sha256, verified) as release:
+    place = recorded_location(path, publication.table_name, reach)
+    with place.open_version(engine.limits, publication.version, publication.sha256, verified) as release:
         _refuse_others(publication, release.manifest, release.digest, release.failures)
         if release.is_changed:
-            what = "file was" if kind_at(path).in_files else "rows were"
+            what = "file was" if kind_for_path(path).in_files else "rows were"
             raise ReleaseError(f"{shown_place(path)} is not the release that the ledger recorded: its {what} changed")
         with release.rows(engine, name) as relation:
             yield Earlier(path, release.manifest, relation, publication)

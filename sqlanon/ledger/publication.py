@@ -27,7 +27,7 @@ from sqlanon.ledger.source_match import sample_of
 from sqlanon.policy import shown_place
 from sqlanon.release.draft import ReplacedRelease
 from sqlanon.release.manifest import Manifest
-from sqlanon.release.targets.base import ANOTHER_PLACE, Reach, kind_at
+from sqlanon.release.targets.base import ANOTHER_PLACE, Reach, kind_for_path
 from sqlanon.sources.run import Run
 from sqlanon.strategies.lattice.input import SearchInput
 from sqlanon.support.expressions import col, is_there, named, select, subquery, union_all
@@ -282,7 +282,7 @@ def history_of_source(
     keep = policy.kept_versions
     kept, replaced = in_place[: keep - 1], next(iter(in_place[keep - 1 :]), None)
     folders = {file.parent for file in prepared.source.files}
-    folders |= {target.parent} if kind_at(target).in_files else set()
+    folders |= {target.parent} if kind_for_path(target).in_files else set()
     others = [one for one in everything if one.source is not None]
     return SourceHistory(
         earlier=[one for one in of_source if one not in in_place or one in kept],

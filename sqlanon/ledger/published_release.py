@@ -14,7 +14,7 @@ from sqlanon.ledger.recording import history
 from sqlanon.ledger.records import History, Publication
 from sqlanon.policy import Policy, shown_place
 from sqlanon.release.manifest import Manifest
-from sqlanon.release.targets.base import Reach, kind_at, place_of, recorded_place
+from sqlanon.release.targets.base import Reach, kind_for_path, recorded_location, release_location
 from sqlanon.requirements import needs_source
 from sqlanon.sources import Source
 from sqlanon.sources.run import Run
@@ -85,10 +85,10 @@ def publication_in_place(ledger: History, run: Run, policy: Policy) -> Publicati
 
 def _read_manifest(run: Run, publication: Publication, reach: Reach) -> Manifest:
     """The manifest of a release that is as it was published."""
-    if kind_at(publication.path).compares:
+    if kind_for_path(publication.path).compares:
         with opened(run.engine, publication, reach) as release:
             return release.manifest
-    verification = recorded_place(publication.path, publication.table_name, reach).verify(run.engine.limits)
+    verification = recorded_location(publication.path, publication.table_name, reach).verify(run.engine.limits)
     recorded = (publication.manifest_hash, publication.digest)
     if not verification.verified or (verification.manifest.fingerprint(), verification.digest) != recorded:
         raise ReleaseError(f"{shown_place(publication.path)} is not the release that the ledger recorded")
@@ -100,11 +100,11 @@ def _place(policy: Policy) -> Path:
     section = policy.release
     assert section is not None
     if section.postgres is not None:
-        return place_of(section.postgres, section.table).path
+        return release_location(section.postgres, section.table).path
     return Path(section.table) if section.spark else Path(os.path.realpath(section.database or section.file or ""))
 
 
 def _is_at(publication: Publication, place: Path, policy: Policy) -> bool:
     if policy.release is not None and policy.release.spark:  # which Spark it is, the source says
-        return kind_at(publication.path).name == "spark" and publication.path.name == place.name
+        return kind_for_path(publication.path).name == "spark" and publication.path.name == place.name
     return publication.path == place

@@ -26,7 +26,7 @@ from sqlanon.ledger import catalog
 from sqlanon.ledger.records import Export, History, Publication, read_history, spent_so_far, standing
 from sqlanon.ledger.trees import forget_trees, is_gone, keep_trees
 from sqlanon.policy import Policy, shown_place
-from sqlanon.release.targets.base import Reach, Verification, recorded_place
+from sqlanon.release.targets.base import Reach, Verification, recorded_location
 from sqlanon.support.expressions import fragment, number, template, text
 from sqlanon.support.records import dataclass
 from sqlanon.support.workdir import BusyError, alone_at
@@ -165,7 +165,7 @@ def forget_gone(engine: DuckDBEngine) -> None:
 def _claims_at(intent: Intent, reach: Reach, engine: DuckDBEngine) -> frozenset[tuple[str, int | None]] | None:
     """The fingerprints of the manifests in the place of an intent, with their versions; None if it cannot be read."""
     try:
-        found = recorded_place(intent.path, intent.table_name, reach).manifests(engine.limits)
+        found = recorded_location(intent.path, intent.table_name, reach).read_manifests(engine.limits)
     except (SqlanonError, OSError):
         return None
     return None if found is None else frozenset((one.fingerprint(), one.version) for one in found)

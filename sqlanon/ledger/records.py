@@ -14,7 +14,7 @@ from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import PolicyError, Problem
 from sqlanon.ledger import catalog
 from sqlanon.policy import same_file, shown_place
-from sqlanon.release.manifest import versioned
+from sqlanon.release.manifest import version_name
 from sqlanon.support.expressions import template
 from sqlanon.support.records import dataclass
 
@@ -88,7 +88,7 @@ class Publication:
         """Its names in policies: its file, with and without ending and folder, or its table, with and without
         version."""
         own = {shown_place(self.path), self.path.name, self.path.stem, self.table_name}
-        return frozenset(own if self.version is None else own | {versioned(self.table_name, self.version)})
+        return frozenset(own if self.version is None else own | {version_name(self.table_name, self.version)})
 
     def __str__(self) -> str:
         return f"{shown_place(self.path)}, table {self.table_name}, of {self.published_at:%Y-%m-%d %H:%M}"

@@ -40,11 +40,11 @@ def count_withdrawn_rows(published: PublishedRelease, draft: ReleaseDraft) -> Wi
     """Compare the classes of a release and of its new version; None where their labels are at other levels, or the rows
     are elsewhere."""
     run, manifest = draft.run, published.manifest
-    if dict(draft.recoding.generalization) != manifest.levels(draft.prepared.heights) or published.levels is None:
+    if dict(draft.recoding.generalization) != manifest.levels(draft.search_input.heights) or published.levels is None:
         return None
-    if draft.prepared.source.access != "rows" or draft.noise is not None or draft.decoys is not None:
+    if draft.search_input.source.access != "rows" or draft.noise is not None or draft.decoys is not None:
         return None
-    columns = [col(name) for name in manifest.quasi]
+    columns = [col(name) for name in manifest.quasi_identifiers]
     keys: list[exp.Expr] = [named(column.copy(), f"k{i}") for i, column in enumerate(columns)]
     with opened(run.engine, published.publication, Reach(published.policy, run.source), verified=True) as release:
         query = _GONE(

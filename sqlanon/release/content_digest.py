@@ -21,7 +21,7 @@ NUMBERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "BOOLEAN")
 """Types whose values are numbers in the digest, not texts."""
 
 
-def numbers_of_name(name: str) -> tuple[int, int]:
+def column_multipliers(name: str) -> tuple[int, int]:
     """N and M: the upper and the lowest 31 bits of the MD5 of a column's name, whose first byte is the lowest."""
     of_name = int.from_bytes(hashlib.md5(name.encode(), usedforsecurity=False).digest(), "little")
     return of_name >> 97, of_name & (2**31 - 1)

@@ -19,7 +19,7 @@ import duckdb
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.release.label_levels import LEVELS
 from sqlanon.release.manifest import Manifest
-from sqlanon.release.metadata import ABOUT, objects
+from sqlanon.release.metadata import DESCRIPTION_TABLES, objects
 from sqlanon.support.expressions import column_definitions, create_schema, fragment, literal_path, table, template, text
 from sqlanon.support.resources import LIBRARY, OF_MEDIANS, macro_scripts
 from sqlanon.support.workdir import spill_directory
@@ -33,7 +33,7 @@ DuckDB 1.4 on, 16 random bytes identify the database."""
 _IDENTIFIED = 67
 
 
-def strange_blocks(path: Path) -> Iterator[str]:
+def find_stray_bytes(path: Path) -> Iterator[str]:
     """Data in a DuckDB file, or beside it, that is in none of its blocks."""
     if path.with_name(f"{path.name}.wal").exists():
         yield f"{path.name}.wal is beside it, with changes that are not in the file"
@@ -132,11 +132,11 @@ _FREE_BLOCKS = template("SELECT free_blocks FROM pragma_database_size() WHERE da
 
 def expected_objects(manifests: Sequence[Manifest]) -> set[str]:
     own = {"table sqlanon.manifest", "schema sqlanon.sqlanon"}
-    described = {f"table sqlanon.{name}" for name in (*ABOUT, LEVELS)}
+    described = {f"table sqlanon.{name}" for name in (*DESCRIPTION_TABLES, LEVELS)}
     return objects(manifests) | own | described
 
 
-def found_objects(engine: DuckDBEngine, database: str = ATTACHED) -> set[str]:
+def list_objects(engine: DuckDBEngine, database: str = ATTACHED) -> set[str]:
     """The objects of an open release file, and columns with defaults; without macros and comments."""
     queries = [_OBJECTS] if duckdb.__version__.startswith("1.") else [_OBJECTS, _TRIGGERS]
     return {name for query in queries for (name,) in engine.rows(query(file=text(database)))} - {"schema main.main"}
@@ -147,35 +147,35 @@ def is_plain_table(engine: DuckDBEngine, schema: str, name: str, database: str =
 
     A view, a generated column, a collation or an index could decide what a reader sees. Only the catalog is read.
     """
-    objects = {one.lower() for one in found_objects(engine, database)}
+    objects = {one.lower() for one in list_objects(engine, database)}
     qualified_name = f"{schema}.{name}".lower()
     indexed = {table_name for (table_name,) in engine.rows(_INDEXED(database=text(database)))}
-    altered = {*unexpected_definitions(engine, database), *indexed}
+    altered = {*find_unexpected_definitions(engine, database), *indexed}
     return f"table {qualified_name}" in objects and qualified_name not in {one.lower() for one in altered}
 
 
-def columns_in_catalog(engine: DuckDBEngine, schema: str, name: str) -> dict[str, str]:
+def read_catalog_columns(engine: DuckDBEngine, schema: str, name: str) -> dict[str, str]:
     """The columns of a relation of an open release file, by the catalog alone."""
     rows = engine.rows(_COLUMNS(database=text(ATTACHED)))
     return {column: type_ for owner, table_name, column, type_, _ in rows if (owner, table_name) == (schema, name)}
 
 
-def found_comments(engine: DuckDBEngine) -> dict[tuple[str, str], str]:
+def read_comments(engine: DuckDBEngine) -> dict[tuple[str, str], str]:
     """The comments of an open release file by table or view, and column; the column of the whole is empty. What is not
     in the main schema has its schema before its name."""
     return {(name, column): comment for name, column, comment in engine.rows(_COMMENTS(file=text(ATTACHED)))}
 
 
-def found_views(engine: DuckDBEngine, database: str = ATTACHED) -> dict[str, str]:
+def read_views(engine: DuckDBEngine, database: str = ATTACHED) -> dict[str, str]:
     return dict(engine.rows(_VIEWS(database=text(database))))
 
 
-def free_blocks(engine: DuckDBEngine) -> int:
+def count_free_blocks(engine: DuckDBEngine) -> int:
     """The number of unused blocks of an open release file, which may hold deleted rows."""
     return int(engine.rows(_FREE_BLOCKS(database=text(ATTACHED)))[0][0])
 
 
-def unexpected_definitions(engine: DuckDBEngine, database: str = ATTACHED) -> list[str]:
+def find_unexpected_definitions(engine: DuckDBEngine, database: str = ATTACHED) -> list[str]:
     """The tables of an open release file that have more than names and types of columns, by name: collations,
     defaults, generated columns and conditions may have a value in them, or change what a reader sees."""
     tables = engine.rows(_TABLES(database=text(database)))
@@ -203,13 +203,13 @@ def _is_other(one: str, other: str) -> bool:
 _COMPRESSION = re.compile(r" USING COMPRESSION \w+")
 
 
-def library_of(manifests: Iterable[Manifest]) -> tuple[str, ...]:
+def library_files(manifests: Iterable[Manifest]) -> tuple[str, ...]:
     """The files of the macro library that is in a release file with some versions."""
     has_medians = any(one.policy.get("search", {}).get("summary") == "median" for one in manifests)
     return OF_MEDIANS if has_medians else LIBRARY
 
 
-def changed_macros(engine: DuckDBEngine, folder: Path, library: tuple[str, ...]) -> list[str]:
+def find_changed_macros(engine: DuckDBEngine, folder: Path, library: tuple[str, ...]) -> list[str]:
     """The macros of an open release file that are not those of its library, by name: parameters, their types and
     defaults, and all overloads count."""
     with _beside(engine, schema=False) as beside:

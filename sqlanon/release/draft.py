@@ -21,10 +21,10 @@ from sqlanon.recode.full_domain import FullDomainRecoding
 from sqlanon.recode.stage import Recoding
 from sqlanon.release.label_levels import label_levels
 from sqlanon.release.manifest import Facts, Manifest, ReleasedColumn, utc_now
-from sqlanon.release.metadata import Suppressed, may_be_shown, suppressed_by
-from sqlanon.release.ranges import ranges_of
-from sqlanon.release.score import follows, is_shown_as_optimal, shown_generalization
-from sqlanon.release.targets.base import Expected, kind_taking
+from sqlanon.release.metadata import SuppressedRows, can_show_labels, suppressed_by_label
+from sqlanon.release.ranges import find_range_kinds
+from sqlanon.release.score import is_proof_public, is_score_public, public_generalization
+from sqlanon.release.targets.base import ExpectedFigures, kind_for_target
 from sqlanon.requirements import needs_source, promised_k, requirement_queries
 from sqlanon.requirements.audit import Audited, Private, Queryable
 from sqlanon.requirements.macros import digest_of, k_anonymity_of
@@ -68,7 +68,7 @@ class ReleaseDraft:
     """
 
     run: Run
-    prepared: SearchInput
+    search_input: SearchInput
     result: SearchResult
     recoding: Recoding
     noise: NoiseResult | None
@@ -76,13 +76,13 @@ class ReleaseDraft:
     dependencies: Dependencies
     warnings: tuple[Notice, ...]
     seconds: dict[str, float]
-    as_draft: bool = False
+    is_draft: bool = False
     replaces: ReplacedRelease | None = None
 
     @property
     def kept_versions(self) -> int:
         """The number of versions that its place keeps: earlier ones still have rows that are withdrawn."""
-        return 1 if self.as_draft or self.replaces is not None else self.prepared.policy.kept_versions
+        return 1 if self.is_draft or self.replaces is not None else self.search_input.policy.kept_versions
 
     @property
     def statement(self) -> ReleaseStatement:
@@ -94,35 +94,35 @@ class ReleaseDraft:
         return self.result.score if self.decoys is None else self.decoys.score
 
     @property
-    def quasi(self) -> list[str]:
+    def quasi_identifiers(self) -> list[str]:
         return [column.name for column in self.statement.columns if column.quasi is not None]
 
     @property
     def ranges(self) -> dict[str, RangeKind]:
-        return ranges_of(self.run.engine, self.prepared)
+        return find_range_kinds(self.run.engine, self.search_input)
 
     @property
-    def expected(self) -> Expected:
+    def expected_figures(self) -> ExpectedFigures:
         recoding = self.recoding
-        rows = self.prepared.marginals.rows - recoding.figures.suppressed_rows + recoding.masked_rows
+        rows = self.search_input.marginals.rows - recoding.figures.suppressed_rows + recoding.masked_rows
         rows += 0 if self.decoys is None else self.decoys.decoys.rows
-        return Expected(rows, recoding.figures.classes, recoding.smallest_class, recoding.masked_rows)
+        return ExpectedFigures(rows, recoding.figures.classes, recoding.smallest_class, recoding.masked_rows)
 
     @contextmanager
     def rows(self, shuffled: bool = True) -> Iterator[exp.Select]:
         """The statement that makes its rows here, class by class unless for checks; where the source is elsewhere,
         a relation that can be read once."""
         types = {one.name: one.type for one in self.columns()}
-        with self.prepared.source.recoded(self.run.engine, self.statement, types, shuffled) as relation:
+        with self.search_input.source.recoded(self.run.engine, self.statement, types, shuffled) as relation:
             yield relation
 
-    def rows_there(self) -> AbstractContextManager[exp.Query]:
-        return self.prepared.source.rows_there(self.run.engine, self.statement)
+    def remote_rows(self) -> AbstractContextManager[exp.Query]:
+        return self.search_input.source.rows_there(self.run.engine, self.statement)
 
     @contextmanager
-    def explained(self) -> Iterator[None]:
+    def name_source_in_errors(self) -> Iterator[None]:
         """Errors that the source caused name it."""
-        source, types = self.prepared.source, {one.name: one.type for one in self.columns()}
+        source, types = self.search_input.source, {one.name: one.type for one in self.columns()}
         try:
             with source.carrying(types):
                 yield
@@ -134,15 +134,15 @@ class ReleaseDraft:
             raise
 
     def columns(self) -> tuple[ReleasedColumn, ...]:
-        roles = {name.lower(): attribute.role for name, attribute in self.prepared.policy.attributes.items()}
-        source, statement = self.prepared.source, self.statement
+        roles = {name.lower(): attribute.role for name, attribute in self.search_input.policy.attributes.items()}
+        source, statement = self.search_input.source, self.statement
         columns = []
         for column in statement.columns:
             type_ = statement.released_type(column, source.columns[column.name])
             columns.append(ReleasedColumn(column.name, type_, roles[column.name.lower()]))
         return tuple(columns)
 
-    def repeating(self) -> list[str]:
+    def repeating_columns(self) -> list[str]:
         statement = self.statement
         counts = self.run.engine.rows(statement.label_counts())[0]
         names = {column.quasi: column.name for column in statement.columns if column.quasi is not None}
@@ -150,23 +150,23 @@ class ReleaseDraft:
         return [column.name for column in self.columns() if column.name in few and column.type == "VARCHAR"]
 
     def checks(self, released: exp.Table) -> list[Check]:
-        run, policy = self.run, self.prepared.policy
+        run, policy = self.run, self.search_input.policy
         if not needs_source(policy.privacy, policy.source.person_column is not None):
             return []
         macros = run.install_macros()
         plain = self.recoding.statement
-        audit = SourceAudit(run.engine, run.work, macros, self.prepared, self.statement, plain, run.population)
+        audit = SourceAudit(run.engine, run.work, macros, self.search_input, self.statement, plain, run.population)
         return audit.checks(released.sql(run.engine.dialect))
 
     def manifest(self, table_name: str, facts: Facts) -> Manifest:
-        policy, result, prepared = self.prepared.policy, self.result, self.prepared
-        levels, heights = shown_generalization(policy, self.recoding.generalization, prepared.heights)
+        policy, result, prepared = self.search_input.policy, self.result, self.search_input
+        levels, heights = public_generalization(policy, self.recoding.generalization, prepared.heights)
         claims = Manifest(
             table_name=table_name,
             published_at=utc_now(),
             sqlanon_version=__version__,
             engine=f"{self.run.engine.version}, python {platform.python_version()}",
-            policy=policy.redacted() | ({"draft": True} if self.as_draft else {}),
+            policy=policy.redacted() | ({"draft": True} if self.is_draft else {}),
             policy_hash=policy.fingerprint(),
             columns=self.columns(),
             generalization=levels,
@@ -178,7 +178,7 @@ class ReleaseDraft:
             **self._of_persons(facts),
             measure=policy.search.measure,
             score=None,
-            optimal=result.optimal and is_shown_as_optimal(policy),
+            optimal=result.optimal and is_proof_public(policy),
             digest=facts.digest,
             guarantee=guarantee_of(policy.search.strategy),
             heights=heights,
@@ -187,7 +187,7 @@ class ReleaseDraft:
             **({} if self.decoys is None else self.decoys.decoys.claimed()),
         )
         is_based = policy.release is not None and bool(policy.release.after)
-        if is_based or not follows(claims):
+        if is_based or not is_score_public(claims):
             return claims
         return replace(claims, score=measure_of(prepared).shown(self.score))
 
@@ -200,26 +200,26 @@ class ReleaseDraft:
         return figures
 
     def label_levels(self, released: exp.Table) -> exp.Query:
-        return label_levels(self.run.engine, self.prepared, self.recoding.generalization, released)
+        return label_levels(self.run.engine, self.search_input, self.recoding.generalization, released)
 
-    def suppressed_by(self, released: exp.Table) -> Suppressed:
+    def suppressed_by_label(self, released: exp.Table) -> SuppressedRows:
         # Of those, readers of the release that is replaced could tell who is withdrawn.
         shows_none = self.decoys is not None or self.replaces is not None
-        return () if shows_none else suppressed_rows_by(self.run, self.prepared, self.recoding, released)
+        return () if shows_none else count_suppressed_by_label(self.run, self.search_input, self.recoding, released)
 
     def keyed_rows(self) -> exp.Query | None:
         """The released rows with the key that the policy names; None without one."""
-        return self._rows_with(self.prepared.columns.key)
+        return self._rows_with(self.search_input.columns.key)
 
     def rows_with_persons(self) -> exp.Query | None:
         """The released rows with the person of each; None where persons are not named, or rows are elsewhere."""
-        person = self.prepared.columns.person
-        return None if person is None or self.prepared.source.access != "rows" else self._rows_with([person])
+        person = self.search_input.columns.person
+        return None if person is None or self.search_input.source.access != "rows" else self._rows_with([person])
 
     def noise_ranges(self) -> exp.Query | None:
         """The classes with the ranges of their noise (`sqlanon.noise.statements.NoisyRecoding.class_ranges`); None
         without noise, or where rows are elsewhere."""
-        if self.noise is None or self.prepared.source.access != "rows":
+        if self.noise is None or self.search_input.source.access != "rows":
             return None
         return self.noise.statement.class_ranges()
 
@@ -248,7 +248,9 @@ def person_claims(persons: PersonFigures | None, smallest_class: int) -> dict[st
     }
 
 
-def suppressed_rows_by(run: Run, prepared: SearchInput, recoding: Recoding, released: exp.Table) -> Suppressed:
+def count_suppressed_by_label(
+    run: Run, prepared: SearchInput, recoding: Recoding, released: exp.Table
+) -> SuppressedRows:
     """What may be told of the suppressed rows, by the released labels of one attribute: nothing of fewer than k.
 
     It is the first attribute that is not at its top: one in all releases of a policy, whatever its rows are. Those of
@@ -268,27 +270,27 @@ def suppressed_rows_by(run: Run, prepared: SearchInput, recoding: Recoding, rele
     attribute, level = below[0]
     least = promised_k(policy.privacy, policy.generalized)
     label = cast(col(f"label_{level}" if level >= attribute.lowest_labelled else "value"), "VARCHAR")
-    query = suppressed_by(attribute.table, label, col(KNOWN), released.copy(), attribute.column, least)
+    query = suppressed_by_label(attribute.table, label, col(KNOWN), released.copy(), attribute.column, least)
     rows = run.engine.rows(query)
     labels = rows[0][-1] if rows else 0
-    if not may_be_shown([row[1] for row in rows], suppressed, labels, least):
+    if not can_show_labels([row[1] for row in rows], suppressed, labels, least):
         return []
     return [(attribute.column, value, left_out, kept) for value, left_out, kept, _ in rows]
 
 
 def show_rows(steps: StatementRunner, draft: ReleaseDraft) -> None:
     """Record the statements that make the rows of a release."""
-    source, policy = draft.prepared.source, draft.prepared.policy
+    source, policy = draft.search_input.source, draft.search_input.policy
     note = "here: at level 1, or the lowest allowed level"
     if policy.search.is_local:
         note = "each combination with its own labels"
     steps.show_text(source.shown(steps.engine, source.release_query(draft.statement)))
-    steps.finish("recode and suppress", source.release_note(kind_taking(None, policy).writes, note))
+    steps.finish("recode and suppress", source.release_note(kind_for_target(None, policy).writes, note))
 
 
 def show_audit(steps: StatementRunner, draft: ReleaseDraft) -> None:
     """Record the audit: in the release file alone; and where it needs the source, by the engine that reads it."""
-    run, prepared, dialect = draft.run, draft.prepared, steps.engine.dialect
+    run, prepared, dialect = draft.run, draft.search_input, steps.engine.dialect
     policy, columns, source, release = prepared.policy, prepared.columns, prepared.source, prepared.policy.release
     relation = table("release" if release is None else release.name).sql(dialect)
     persons = needs = person = None

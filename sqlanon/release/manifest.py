@@ -33,7 +33,7 @@ def utc_now() -> datetime:
     return datetime.now(timezone.utc).replace(tzinfo=None, microsecond=0)
 
 
-def versioned(table_name: str, version: int) -> str:
+def version_name(table_name: str, version: int) -> str:
     """The name of the table of a version.
 
     >>> versioned("patients", 3)
@@ -122,7 +122,7 @@ class Manifest:
     format: int = FORMAT
 
     @property
-    def quasi(self) -> list[str]:
+    def quasi_identifiers(self) -> list[str]:
         """The quasi-identifiers that form the classes: those without noise."""
         noisy = {name.lower() for name in self.noise or ()}
         return [column.name for column in self.columns if column.role == "quasi" and column.name.lower() not in noisy]
@@ -141,7 +141,7 @@ class Manifest:
     @property
     def rows_table(self) -> str:
         """The table with the rows; ``table_name`` is a view of it."""
-        return self.table_name if self.version is None else versioned(self.table_name, self.version)
+        return self.table_name if self.version is None else version_name(self.table_name, self.version)
 
     @property
     def fewest_rows(self) -> int:
@@ -198,7 +198,7 @@ def _parsed(text: str) -> Any:
     return value
 
 
-def strange_fields(manifest: Manifest) -> list[str]:
+def find_invalid_fields(manifest: Manifest) -> list[str]:
     """The names of fields with unknown content. Only names of the table, columns and attributes are free text."""
     levels = {name: level or 0 for name, level in manifest.generalization.items()}
     heights, confidence = manifest.heights or {}, manifest.confidence or {}

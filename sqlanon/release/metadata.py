@@ -19,7 +19,7 @@ from sqlanon.release.sentences import (
     OPTIMAL,
     comment_on_column,
     comment_on_release,
-    what_was_done,
+    describe_treatment,
 )
 from sqlanon.support.expressions import (
     cast,
@@ -36,7 +36,7 @@ from sqlanon.support.expressions import (
 )
 from sqlanon.support.names import METADATA_VIEWS, labels_table
 
-OVERVIEW_COLUMNS = {
+ATTRIBUTES_COLUMNS = {
     "position": "INTEGER",
     "attribute": "VARCHAR",
     "role": "VARCHAR",
@@ -46,7 +46,7 @@ OVERVIEW_COLUMNS = {
 }
 """Columns of ``sqlanon.attributes``."""
 
-QUALITY_COLUMNS = {"position": "INTEGER", "figure": "VARCHAR", "value": "DOUBLE", "meaning": "VARCHAR"}
+FIGURES_COLUMNS = {"position": "INTEGER", "figure": "VARCHAR", "value": "DOUBLE", "meaning": "VARCHAR"}
 """Columns of ``sqlanon.figures``. No view has this name: duckdb-engine confuses tables of one name in two schemas."""
 
 SUPPRESSION_COLUMNS = {
@@ -104,12 +104,12 @@ def stable_view(view: exp.Table, rows: exp.Table, columns: Sequence[str]) -> exp
     return create_view(view, select([col(one) for one in columns], rows))
 
 
-def about_views(name: str, quasi: Sequence[str], catalog: str) -> list[exp.Create]:
+def metadata_views(name: str, quasi: Sequence[str], catalog: str) -> list[exp.Create]:
     queries = (
-        _in_order("attributes", OVERVIEW_COLUMNS),
+        _in_order("attributes", ATTRIBUTES_COLUMNS),
         class_sizes(table(name), quasi),
         select(list(map(col, SUPPRESSION_COLUMNS)), table("suppression", "sqlanon")),
-        _in_order("figures", QUALITY_COLUMNS),
+        _in_order("figures", FIGURES_COLUMNS),
     )
     return [create_view(table(one, "main", catalog), query) for one, query in zip(METADATA_VIEWS, queries, strict=True)]
 
@@ -134,7 +134,7 @@ def column_comment(relation: exp.Table, name: str, words: str) -> exp.Comment:
     return comment("COLUMN", column.copy(), words)
 
 
-def suppressed_by(
+def suppressed_by_label(
     values: exp.Expr, value: exp.Expr, known: exp.Expr, released: exp.Expr, column: str, least: int
 ) -> exp.Select:
     """Suppressed and released rows by released label: ``value``, ``suppressed_rows``, ``released_rows``.
@@ -145,27 +145,29 @@ def suppressed_by(
     return _SUPPRESSED_BY(value=value, values=values, known=known, label=label, released=released, least=least)
 
 
-ABOUT = ("attributes", "suppression", "figures")
+DESCRIPTION_TABLES = ("attributes", "suppression", "figures")
 """The tables in the schema ``sqlanon`` that describe a release."""
 
-Suppressed: TypeAlias = Sequence[tuple[str, str | None, int, int]]
+SuppressedRows: TypeAlias = Sequence[tuple[str, str | None, int, int]]
 """Rows of ``sqlanon.suppression``: attribute, value, suppressed and released rows."""
 
 
-def labelled(manifest: Manifest) -> list[str]:
+def generalized_columns(manifest: Manifest) -> list[str]:
     levels = {name.lower(): level for name, level in manifest.generalization.items()}
-    return [name for name in manifest.quasi if levels.get(name.lower(), 0) != 0 or manifest.has_open_ends(name)]
+    return [
+        name for name in manifest.quasi_identifiers if levels.get(name.lower(), 0) != 0 or manifest.has_open_ends(name)
+    ]
 
 
 def objects(manifests: Sequence[Manifest]) -> set[str]:
     newest = manifests[0]
-    tables = [one.rows_table for one in manifests] + [labels_table(name) for name in labelled(newest)]
+    tables = [one.rows_table for one in manifests] + [labels_table(name) for name in generalized_columns(newest)]
     views = (newest.table_name, *METADATA_VIEWS)
     return {f"table main.{name}" for name in tables} | {f"view main.{name}" for name in views}
 
 
 def refuse_name(manifest: Manifest) -> None:
-    taken = {name.lower() for name in (*METADATA_VIEWS, *map(labels_table, labelled(manifest)))}
+    taken = {name.lower() for name in (*METADATA_VIEWS, *map(labels_table, generalized_columns(manifest)))}
     if manifest.table_name.lower() in taken:
         raise ReleaseError(f"a release file has its own {manifest.table_name!r}: choose another name for the table")
 
@@ -174,18 +176,18 @@ def present(
     engine: DuckDBEngine,
     manifests: Sequence[Manifest],
     ranges: Mapping[str, RangeKind],
-    suppressed: Suppressed,
+    suppressed: SuppressedRows,
     catalog: str,
 ) -> None:
     """Add the metadata to a release file that has its rows and its manifests."""
     newest = manifests[0]
     rows = table(newest.rows_table, "main", catalog)
-    for name in labelled(newest):
+    for name in generalized_columns(newest):
         target = table(labels_table(name), "main", catalog)
-        engine.execute(create_table(target, labels_of(name, rows.copy(), ranges.get(name.lower()))))
+        engine.execute(create_table(target, label_query(name, rows.copy(), ranges.get(name.lower()))))
     for name, columns, content in (
-        ("attributes", OVERVIEW_COLUMNS, overview(newest)),
-        ("figures", QUALITY_COLUMNS, quality(newest)),
+        ("attributes", ATTRIBUTES_COLUMNS, attribute_rows(newest)),
+        ("figures", FIGURES_COLUMNS, figure_rows(newest)),
         ("suppression", SUPPRESSION_COLUMNS, suppressed),
     ):
         engine.execute(column_definitions(table(name, "sqlanon", catalog), columns.items()))
@@ -199,16 +201,23 @@ def present(
         engine.execute(one)
 
 
-def overview(manifest: Manifest) -> list[tuple[int, str, str, int | None, int | None, str]]:
+def attribute_rows(manifest: Manifest) -> list[tuple[int, str, str, int | None, int | None, str]]:
     levels = {name.lower(): level for name, level in manifest.generalization.items()}
     heights = {name.lower(): height for name, height in (manifest.heights or {}).items()}
     return [
-        (i, name, str(one["role"]), levels.get(name.lower()), heights.get(name.lower()), what_was_done(manifest, name))
+        (
+            i,
+            name,
+            str(one["role"]),
+            levels.get(name.lower()),
+            heights.get(name.lower()),
+            describe_treatment(manifest, name),
+        )
         for i, (name, one) in enumerate(manifest.policy["attributes"].items())
     ]
 
 
-def quality(manifest: Manifest) -> list[tuple[int, str, float | None, str]]:
+def figure_rows(manifest: Manifest) -> list[tuple[int, str, float | None, str]]:
     share = manifest.suppressed_rows / manifest.rows if manifest.rows else None
     average = manifest.released_rows / manifest.classes if manifest.classes else None
     hidden = "" if manifest.score is not None else HIDDEN
@@ -242,7 +251,7 @@ def _smallest_class(manifest: Manifest) -> list[tuple[str, float | None, str]]:
     ]
 
 
-def may_be_shown(shown: Sequence[int], suppressed: int, labels: int, least: int) -> bool:
+def can_show_labels(shown: Sequence[int], suppressed: int, labels: int, least: int) -> bool:
     """Whether a release may show the suppressed rows of some labels of an attribute, given that the total is known.
 
     Labels that are not shown have fewer than ``least`` rows, and their numbers must not follow from the rest: the rest
@@ -268,10 +277,10 @@ def views(manifest: Manifest, catalog: str) -> list[exp.Create]:
     columns = [column.name for column in manifest.columns]
     name = table(manifest.table_name, "main", catalog)
     stable = stable_view(name, table(manifest.rows_table), columns)
-    return [stable, *about_views(manifest.table_name, manifest.quasi, catalog)]
+    return [stable, *metadata_views(manifest.table_name, manifest.quasi_identifiers, catalog)]
 
 
-def labels_of(name: str, rows: exp.Table, kind: RangeKind | None) -> exp.Select:
+def label_query(name: str, rows: exp.Table, kind: RangeKind | None) -> exp.Select:
     """The labels of a generalized attribute that released rows have, in order."""
     names: dict[str, exp.Expr] = {"label": col(name), "place": ident(f"{name}_order")}
     there = _LABELS_THERE(label=col(name), rows=rows)
@@ -286,13 +295,13 @@ def _comments(manifests: Sequence[Manifest], catalog: str) -> Iterator[exp.Comme
     newest = manifests[0]
     places = [("VIEW", newest.table_name, newest), *(("TABLE", one.rows_table, one) for one in manifests)]
     for kind, place, manifest in places:
-        yield from comments_on(kind, table(place, "main", catalog), manifest)
-    for name in labelled(newest):
+        yield from comment_statements(kind, table(place, "main", catalog), manifest)
+    for name in generalized_columns(newest):
         words = f"the labels of {name}{IN_ORDER}"
         yield comment("TABLE", table(labels_table(name), "main", catalog), words)
 
 
-def comments_on(
+def comment_statements(
     kind: str, relation: exp.Table, manifest: Manifest, details: str = "sqlanon.manifest"
 ) -> Iterator[exp.Comment]:
     """The comments on a relation with released rows, and on its columns."""

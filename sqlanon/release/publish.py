@@ -111,14 +111,14 @@ def publish(
 def _put_once(target: ReleaseTarget[Any, AnyRelease], draft: Draft, ledger: Ledger) -> AnyRelease:
     ledger.begin()
     with target.stage(draft) as staged:
-        ledger.refuse_unknown_versions(staged.kept)
+        ledger.refuse_unknown_versions(staged.kept_manifests)
         manifest = draft.manifest(target.table_name, target.facts(staged))
         audit(staged, manifest, draft, ledger)
-        with staged.alone(), ledger.recording(manifest, staged.sha256):
+        with staged.lock(), ledger.recording(manifest, staged.sha256):
             return target.commit(staged, manifest)
 
 
-def audited_rows(target: ReleaseTarget[Any, Any], draft: Draft, rows: exp.Table) -> exp.Table:
+def copy_audited_rows(target: ReleaseTarget[Any, Any], draft: Draft, rows: exp.Table) -> exp.Table:
     """Copy the rows of an audited release to a table beside its source, without publishing it."""
     with target.stage(draft) as staged:
         audit(staged, draft.manifest(target.table_name, target.facts(staged)), draft, NoLedger())
@@ -131,9 +131,9 @@ def audit(staged: Staged, manifest: Manifest, draft: Draft, ledger: Ledger) -> N
     """Complete a staged release and check it: alone, with its source, and against the run and earlier releases."""
     with staged.rows() as released:
         checks = [*draft.checks(released), *ledger.checks(manifest, released)]
-        suppressed = draft.suppressed_by(released)
+        suppressed = draft.suppressed_by_label(released)
     verification = with_checks(staged.complete(manifest, suppressed), checks)
-    if failures := [*verification.failures, *against_the_run(verification.manifest, manifest, draft)]:
+    if failures := [*verification.failures, *find_mismatches(verification.manifest, manifest, draft)]:
         raise AuditError(failures, ledger.queries)
 
 
@@ -145,9 +145,9 @@ def with_checks(verification: Verification, checks: Sequence[Check]) -> Verifica
     return replace(verification, checks=(*merged, *(check for name, check in seen.items() if name not in alone)))
 
 
-def against_the_run(found: Manifest, written: Manifest, draft: Draft) -> list[str]:
+def find_mismatches(found: Manifest, written: Manifest, draft: Draft) -> list[str]:
     """Compare the release with the run: no row was lost or added."""
-    failures, expected = [], draft.expected
+    failures, expected = [], draft.expected_figures
     if found != written:
         failures.append("the manifest in the file is not the one that was written")
     if found.released_rows != expected.rows:

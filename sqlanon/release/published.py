@@ -16,7 +16,7 @@ from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.release.frames import pandas_frame, polars_frame
 from sqlanon.release.manifest import Manifest
 from sqlanon.release.reader import SUBJECT, open_release
-from sqlanon.release.sentences import claims_table
+from sqlanon.release.sentences import render_manifest
 from sqlanon.release.targets.base import Verification
 from sqlanon.support.expressions import star, table
 from sqlanon.support.records import dataclass
@@ -85,9 +85,9 @@ class Release:
         >>> Release(Path("release.duckdb"), "patients", manifest).class_sizes()  # doctest: +SKIP
         [(5, 210), (6, 118), ...]
         """
-        return list(self.seen()[0].sizes.items())
+        return list(self.class_sizes_and_risk()[0].sizes.items())
 
-    def seen(self) -> tuple[ClassSizes, ResidualRisk | None]:
+    def class_sizes_and_risk(self) -> tuple[ClassSizes, ResidualRisk | None]:
         """The sizes of the classes, and the worst that the rows still show; the file is opened once."""
         with open_release(self.path, self.limits) as release:
             sizes = ClassSizes.from_rows(release.engine.rows(self._class_sizes(SUBJECT.copy())))
@@ -142,11 +142,11 @@ class Release:
             yield release.engine.relation(star(SUBJECT))
 
     def _class_sizes(self, rows: exp.Table) -> exp.Query:
-        return class_sizes(rows, self.manifest.quasi)
+        return class_sizes(rows, self.manifest.quasi_identifiers)
 
     def _repr_html_(self) -> str:
         """For notebooks: the manifest as a small table."""
-        return claims_table(self.manifest, f"Release {self.table}", "file", self.path)
+        return render_manifest(self.manifest, f"Release {self.table}", "file", self.path)
 
     def __repr__(self) -> str:
         return f"Release({str(self.path)!r}, table={self.table!r}, rows={self.manifest.released_rows})"

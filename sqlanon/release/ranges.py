@@ -16,7 +16,7 @@ from sqlanon.support.expressions import all_of, cast, col, fragment, named, temp
 _LISTED = {"file", "table", "categories"}
 
 
-def ranges_of(engine: Engine, prepared: SearchInput) -> dict[str, RangeKind]:
+def find_range_kinds(engine: Engine, prepared: SearchInput) -> dict[str, RangeKind]:
     """By column, in lower case, what the labels of an attribute are ranges of: of those whose rules, or whose strategy,
     make ranges of numbers or times, and of those with a file of ranges that hold their values."""
     policy, found = prepared.policy, dict[str, RangeKind]()

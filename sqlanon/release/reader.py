@@ -16,7 +16,7 @@ from sqlanon.engines.base import Queries
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.errors import BrokenReleaseError, ReleaseError
-from sqlanon.release.contents import ATTACHED, found_objects, is_plain_table
+from sqlanon.release.contents import ATTACHED, is_plain_table, list_objects
 from sqlanon.release.manifest import Manifest
 from sqlanon.sources.formats import file_kind
 from sqlanon.support.expressions import (
@@ -35,7 +35,7 @@ from sqlanon.support.resources import PLAIN, macro_scripts
 from sqlanon.support.workdir import spill_directory
 
 
-class Once:
+class CachedQueries:
     """An engine that remembers its results, for data that does not change."""
 
     def __init__(self, engine: Queries) -> None:
@@ -63,7 +63,7 @@ class Once:
         return self._engine.columns(relation)
 
 
-def read_claims(path: Path, limits: Limits, version: int | None = None) -> Manifest:
+def read_manifest(path: Path, limits: Limits, version: int | None = None) -> Manifest:
     """The manifest of a release whose rows are a plain table, so that any engine can read them.
 
     It is opened as `open_release` does it: nothing in the file can reach beyond it. Without a ``version``, it is the
@@ -74,7 +74,7 @@ def read_claims(path: Path, limits: Limits, version: int | None = None) -> Manif
 
 
 def attach_release(engine: DuckDBEngine, path: Path, manifest: Manifest, alias: str) -> exp.Table:
-    """The rows of a release that `read_claims` has read, as a relation of another engine.
+    """The rows of a release that `read_manifest` has read, as a relation of another engine.
 
     The file may be another one by now: its catalog is checked again, in the engine that reads its rows.
     """
@@ -119,7 +119,7 @@ def _layout_of(path: Path) -> Layout:
 
 
 @contextmanager
-def attached(engine: DuckDBEngine, path: Path, manifest: Manifest, alias: str) -> Iterator[exp.Table]:
+def attach_temporarily(engine: DuckDBEngine, path: Path, manifest: Manifest, alias: str) -> Iterator[exp.Table]:
     relation = attach_release(engine, path, manifest, alias)
     try:
         yield relation
@@ -134,7 +134,7 @@ def detach_release(engine: DuckDBEngine, path: Path, alias: str) -> None:
         engine.detach(alias)
 
 
-def shut(engine: DuckDBEngine) -> None:
+def lock_down(engine: DuckDBEngine) -> None:
     """Allow no files but the attached ones."""
     engine.connection.execute("SET enable_external_access = false")
     engine.connection.execute("SET lock_configuration = true")
@@ -157,7 +157,7 @@ class OpenRelease:
     """
 
     engine: DuckDBEngine
-    asked: Once
+    queries: CachedQueries
     manifest: Manifest
     is_parquet: bool
     manifests: tuple[Manifest, ...]
@@ -194,7 +194,9 @@ def open_release(
         elif not to_verify:
             raise _not_read(path, flaw)
         is_parquet = layout is not None
-        yield OpenRelease(engine, Once(engine), manifest, is_parquet, tuple(manifests), path, scratch, layout, flaw)
+        yield OpenRelease(
+            engine, CachedQueries(engine), manifest, is_parquet, tuple(manifests), path, scratch, layout, flaw
+        )
 
 
 def _opened(engine: DuckDBEngine, path: Path, scratch: Path) -> tuple[list[Manifest], Layout | None]:
@@ -229,7 +231,7 @@ def _open_database(engine: DuckDBEngine, path: Path, scratch: Path) -> list[Mani
     engine.connection.execute(f"SET allowed_directories = [{allowed}]")
     engine.connection.execute("SET enable_external_access = false")
     engine.connection.execute("SET lock_configuration = true")
-    objects = found_objects(engine)
+    objects = list_objects(engine)
     if not objects & {"table sqlanon.manifest", "view sqlanon.manifest"}:
         raise duckdb.CatalogException(_NO_MANIFEST)
     if not is_plain_table(engine, "sqlanon", "manifest"):

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from sqlanon.release.manifest import Manifest
 
 
-def released_score(manifest: Manifest, sizes: Mapping[int, int]) -> float | None:
+def recompute_score(manifest: Manifest, sizes: Mapping[int, int]) -> float | None:
     """The score computed from the release, or None if its measure needs more."""
-    if not follows(manifest):
+    if not is_score_public(manifest):
         return None
     specs = {name.lower(): spec for name, spec in manifest.policy["attributes"].items()}
     heights = {name.lower(): height for name, height in (manifest.heights or {}).items()}
@@ -40,7 +40,7 @@ def released_score(manifest: Manifest, sizes: Mapping[int, int]) -> float | None
     return measure.shown(measure.score(tuple(level or 0 for level in manifest.generalization.values()), figures))
 
 
-def follows(manifest: Manifest) -> bool:
+def is_score_public(manifest: Manifest) -> bool:
     """Whether the score follows from the release: from classes of real rows, and levels that readers know."""
     policy, measure = manifest.policy, measure_named(manifest.measure) or Measure
     if measure.follows_from == "levels":
@@ -76,14 +76,14 @@ def _is_local(policy: Mapping[str, object]) -> bool:
     return search.get("suppression") == "cells" or traits_of(search.get("strategy")).local
 
 
-def is_shown_as_optimal(policy: Policy) -> bool:
+def is_proof_public(policy: Policy) -> bool:
     """Whether the policy alone says that what is found is proven to be the best: for others it may follow from values
     that are not released."""
     search = policy.search
     return search.traits.proves and not search.is_local and search.time_limit is None and search.max_checks is None
 
 
-def shown_generalization(
+def public_generalization(
     policy: Policy, levels: Mapping[str, int | None], heights: Mapping[str, int]
 ) -> tuple[dict[str, int | None], dict[str, int]]:
     """The levels and heights that readers can know. The height of a hierarchy with a mask is the length of the longest

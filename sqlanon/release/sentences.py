@@ -25,7 +25,7 @@ OPTIMAL = "1: proven optimal among full-domain generalizations; 0: not proven, o
 """Parts of the comments and figures that `sqlanon.release.metadata` writes."""
 
 
-def what_was_done(manifest: Manifest, name: str) -> str:
+def describe_treatment(manifest: Manifest, name: str) -> str:
     """What was done to an attribute, as a sentence without a full stop."""
     attribute = _by_name(manifest.policy.get("attributes", {})).get(name.lower(), {})
     noise = _by_name(manifest.noise or {}).get(name.lower())
@@ -57,7 +57,7 @@ _MEDIANS = {"exact": ", the value of a row", "grid": ", rounded to the middle of
 
 
 def several_levels(summary: str | None, ends: str | None = None) -> str:
-    """What a local strategy does to an attribute, for `what_was_done`.
+    """What a local strategy does to an attribute, for `describe_treatment`.
 
     >>> several_levels("median", "grid").partition("; ")[2]
     'a number is the median of its group, rounded to the middle of a cell of a grid'
@@ -72,7 +72,7 @@ def several_levels(summary: str | None, ends: str | None = None) -> str:
 
 
 def level_in_words(rules: Sequence[Mapping[str, Any]], level: int, height: int | None) -> str:
-    """What a level of a hierarchy does to an attribute, for `what_was_done`.
+    """What a level of a hierarchy does to an attribute, for `describe_treatment`.
 
     >>> level_in_words([{"rule": "dates", "dates": ["month", "year"]}], 2, 3)
     'level 2 of 3: by year; a label is the period that contains the date'
@@ -144,7 +144,7 @@ def _by_name(figures: Mapping[str, Any]) -> dict[str, Any]:
 
 def comment_on_column(manifest: Manifest, name: str, role: str) -> str:
     kind = "quasi-identifier" if role == "quasi" else f"{role} attribute"
-    return f"{kind}: {what_was_done(manifest, name)}"
+    return f"{kind}: {describe_treatment(manifest, name)}"
 
 
 def comment_on_release(manifest: Manifest, details: str = "sqlanon.manifest") -> str:
@@ -180,7 +180,7 @@ def persons_in_words(manifest: Manifest) -> str | None:
     return f"{released}, {manifest.suppressed_persons:,} with suppressed rows"
 
 
-def claims_table(manifest: Manifest, caption: str, what: str, place: object) -> str:
+def render_manifest(manifest: Manifest, caption: str, what: str, place: object) -> str:
     rows: list[tuple[str, object]] = [
         (what, place),
         *([("draft", "for trying out, not for sharing")] if manifest.draft else []),
@@ -193,7 +193,7 @@ def claims_table(manifest: Manifest, caption: str, what: str, place: object) -> 
     return html_table(caption, ["", ""], rows)
 
 
-def listed(names: Sequence[str], most: int | None = None) -> str:
+def join_names(names: Sequence[str], most: int | None = None) -> str:
     """Names in a sentence; of more than ``most``, that there are others.
 
     >>> listed(["zip", "age", "sex"]), listed(["zip"]), listed(["zip", "age", "sex"], 1)

@@ -67,7 +67,7 @@ class Explorer:
 
 
 def explorer(draft: ReleaseDraft) -> Explorer:
-    prepared, levels = draft.prepared, draft.result.levels
+    prepared, levels = draft.search_input, draft.result.levels
     why_not = _why_not(draft)
     if why_not is not None or levels is None:
         return Explorer(None, why_not=why_not or _NO_LEVELS)
@@ -130,7 +130,7 @@ def _as_written(rule: Any) -> Any:
 
 def _why_not(draft: ReleaseDraft) -> str | None:
     """Why figures by class size do not say what `anonymize` would find."""
-    prepared, policy = draft.prepared, draft.prepared.policy
+    prepared, policy = draft.search_input, draft.search_input.policy
     asked, search = prepared.requirements, policy.search
     several = asked.shields or asked.table or asked.separate or asked.covering is not None
     reasons = {

@@ -243,14 +243,14 @@ class Unpublished:
 
     def facts(self, private: bool = False) -> ReportFacts:
         """What its release will show. The rows are made once, in the run's work schema, and dropped."""
-        run, policy = self.draft.run, self.draft.prepared.policy
+        run, policy = self.draft.run, self.draft.search_input.policy
         rows = run.work("reported")
         with self.draft.rows(shuffled=False) as query:
             run.engine.execute(create_table(rows.copy(), query))
         try:
             macros = run.install_macros()
             name = rows.sql(run.engine.dialect)
-            k, classes, released, _ = run.engine.rows(k_anonymity_of(name, self.draft.quasi, macros))[0]
+            k, classes, released, _ = run.engine.rows(k_anonymity_of(name, self.draft.quasi_identifiers, macros))[0]
             claims = self.draft.manifest(released_name(policy), Facts(released, classes, k or 0, ""))
             audited = replace(audited_of(run.engine, claims, name), macros=macros)
             checks = tuple(k_counts_decoys(requirement_checks(policy.privacy, audited), claims))
@@ -264,7 +264,7 @@ class Unpublished:
 
     def _beside_earlier(self, claims: Manifest, rows: exp.Table) -> tuple[list[Check], str | None]:
         """What publishing would say of the earlier releases that the catalog has; or why nothing is known of them."""
-        run, prepared = self.draft.run, self.draft.prepared
+        run, prepared = self.draft.run, self.draft.search_input
         policy = prepared.policy
         if policy.catalog is None:
             return [], "The policy names no `[catalog]`, so earlier releases are not known."
@@ -285,7 +285,7 @@ class Unpublished:
 
     def inside(self, compared: Sequence[Mapping[str, Any]] = (), whole: bool = True) -> Inside:
         """What a private page shows; not ``whole``, what charts need of it."""
-        prepared, engine = self.draft.prepared, self.draft.run.engine
+        prepared, engine = self.draft.search_input, self.draft.run.engine
         source, types = prepared.source.relation, prepared.source.columns
         own = prepared.columns.generalized
         there = engine.columns(source)  # of a source in PostgreSQL, what was counted
@@ -334,12 +334,12 @@ class Unpublished:
         return tuple(level for level in levels if level is not None) if None not in levels else ()
 
     def counted(self) -> tuple[GeneralizationFigures, ...]:
-        maximised = measure_of(self.draft.prepared).shown(1.0) < 0
+        maximised = measure_of(self.draft.search_input).shown(1.0) < 0
         return tuple(self._figures(counted_generalizations(self.lattice, self.chosen, SAMPLE, maximised)))
 
     def small_lattice(self) -> tuple[GeneralizationFigures, ...]:
         """All generalizations, where there are few; those that were not counted, too."""
-        lattice = self.draft.prepared.lattice
+        lattice = self.draft.search_input.lattice
         if lattice.size > SMALL or EARLIER in lattice.attributes:
             return ()
         statuses = {one.levels: one for one in self._figures(_EVERY(lattice=self.lattice))}
@@ -369,7 +369,7 @@ def _facts(
     few = few_of(claims)
     if not readable:
         return ReportFacts(claims, published, few, tuple(checks), None, (), ())
-    quasi, columns = claims.quasi, engine.columns(relation)
+    quasi, columns = claims.quasi_identifiers, engine.columns(relation)
     sizes = ClassSizes.from_rows(engine.rows(class_sizes(relation, quasi)))
 
     labels = {one.name: range_kind(claims, one.name) for one in claims.columns if one.name in quasi}

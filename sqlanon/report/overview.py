@@ -15,7 +15,6 @@ from sqlanon.disclosure.residual_risk import (
     serious_from,
 )
 from sqlanon.policy import AboutSection
-from sqlanon.release.sentences import listed
 from sqlanon.release.source_change import SOURCE_CHECK
 from sqlanon.report.facts import Inside, ReportFacts
 from sqlanon.report.risks import unknown_risks
@@ -73,7 +72,7 @@ def verdict(facts: ReportFacts, inside: Inside | None) -> str:
     open_ = [check.name for check in facts.checks if check.passed is None and check.name in names]
     said = ["The policy's requirements hold."]
     if open_:
-        said = [f"What this page can verify holds. Not verified without the source: {listed(open_)}."]
+        said = [f"What this page can verify holds. Not verified without the source: {join_names(open_)}."]
     if facts.claims.draft:
         said.append("A draft: not compared with earlier releases.")
     found = [one.status for one in _found(facts, inside)]

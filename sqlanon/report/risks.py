@@ -21,7 +21,6 @@ from sqlanon.disclosure.residual_risk import (
 from sqlanon.engines.base import Engine
 from sqlanon.policy import RiskSection
 from sqlanon.release.manifest import Manifest
-from sqlanon.release.sentences import listed
 from sqlanon.requirements import Requirement
 from sqlanon.requirements.audit import Check
 from sqlanon.risk.attackers import population_risk
@@ -40,9 +39,9 @@ def _being_found(claims: Manifest, sizes: ClassSizes) -> ResidualRisk:
     if not sizes.rows:
         return ResidualRisk(title, "The release has no rows.")
     average = sizes.mean(lambda size: 1 / size)
-    known = f"the values of {listed(claims.quasi)}" if claims.quasi else "nothing else"
-    if len(claims.quasi) > MOST_NAMES:
-        known = f"all {len(claims.quasi):,} generalized columns of this person"
+    known = f"the values of {join_names(claims.quasi_identifiers)}" if claims.quasi_identifiers else "nothing else"
+    if len(claims.quasi_identifiers) > MOST_NAMES:
+        known = f"all {len(claims.quasi_identifiers):,} generalized columns of this person"
     finding = (
         f"Somebody who knows that a person is in the table, and {known}, finds the right row with this chance on "
         f"average, and with a chance of 1 in {sizes.smallest:,} in the smallest group."
@@ -138,7 +137,7 @@ def unknown_risks(checks: Sequence[Check], requirements: Sequence[Requirement], 
         found.append(
             ResidualRisk(
                 "Requirements on the source",
-                f"{listed(alone)} cannot be verified from the release alone.",
+                f"{join_names(alone)} cannot be verified from the release alone.",
                 f"Make the page with {which}: the source is then at hand.",
                 "unknown",
             )

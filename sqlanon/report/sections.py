@@ -10,7 +10,7 @@ from sqlanon.disclosure.residual_risk import percent
 from sqlanon.measures import measure_named
 from sqlanon.policy import PrivacySection
 from sqlanon.policy.problems import read_part
-from sqlanon.release.sentences import what_was_done
+from sqlanon.release.sentences import describe_treatment
 from sqlanon.report import charts as draw
 from sqlanon.report.charts import STATUSES
 from sqlanon.report.distributions import Distribution
@@ -193,11 +193,13 @@ _UNNAMED = (
 
 
 def _columns(facts: ReportFacts, inside: Inside | None, charts: dict[str, Any]) -> str:
-    done = [[one.name, ROLES.get(one.role, one.role), what_was_done(facts.claims, one.name)] for one in facts.columns]
+    done = [
+        [one.name, ROLES.get(one.role, one.role), describe_treatment(facts.claims, one.name)] for one in facts.columns
+    ]
     there = {one.name.lower() for one in facts.columns}
     attributes = facts.claims.policy.get("attributes", {})
     done += [
-        [name, ROLES["identifying"], what_was_done(facts.claims, name)]
+        [name, ROLES["identifying"], describe_treatment(facts.claims, name)]
         for name, spec in attributes.items()
         if name.lower() not in there and spec.get("role") == "identifying"
     ]

@@ -149,7 +149,7 @@ def _value(name: str, type_: str, labels: RangeKind | None) -> exp.Expr | None:
 
 def loss_by_column(draft: ReleaseDraft) -> dict[str, float]:
     """What each quasi-identifier loses, by the measure `loss`, from 0 to 1; before noise and decoys."""
-    return losses_of(draft.prepared, draft.result)
+    return losses_of(draft.search_input, draft.result)
 
 
 def changed(before: float, after: float, spread: float | None) -> str:

@@ -94,7 +94,7 @@ def _release(draft: ReleaseDraft, recoding: FullDomainRecoding, place: Target, d
         "2. Run this statement.",
         "3. Run audit.sql before anybody may read the release: the source may have changed.",
     ]
-    if draft.as_draft:
+    if draft.is_draft:
         lines.insert(1, "DRAFT, for trying out, not for sharing.")
     statements = (*before(dialect), place.release_statement(recoding, dialect))
     return _file(dialect, lines, [([], statement) for statement in statements])
@@ -103,8 +103,8 @@ def _release(draft: ReleaseDraft, recoding: FullDomainRecoding, place: Target, d
 def _audit(
     draft: ReleaseDraft, recoding: FullDomainRecoding, place: Target, expected: Mapping[str, int], dialect: str
 ) -> str:
-    policy = draft.prepared.policy
-    names = draft.prepared.columns.by_attribute
+    policy = draft.search_input.policy
+    names = draft.search_input.columns.by_attribute
     audit = audit_of(policy, place, names)
     quasi = [names[name] for name in policy.generalized]
     wanted = {name: value for name, value in expected.items() if name != "source_rows"}

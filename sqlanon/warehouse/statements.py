@@ -229,7 +229,7 @@ class Target:
 
     @classmethod
     def of_draft(cls, draft: ReleaseDraft) -> Target:
-        return replace(cls.of(draft.prepared.policy), types=draft.prepared.source.columns)
+        return replace(cls.of(draft.search_input.policy), types=draft.search_input.source.columns)
 
     @classmethod
     def of(cls, policy: Policy) -> Target:

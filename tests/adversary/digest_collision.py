@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 
-from sqlanon.release.content_digest import numbers_of_name
+from sqlanon.release.content_digest import column_multipliers
 
 _LOW = 2**31 - 1
 _ADDED = 1431655765
@@ -31,16 +31,16 @@ def numbers_that_hide(change: tuple[str, str, str], columns: tuple[str, str], va
 
 def _values_with_low_bits(column: str, bits: int) -> list[int]:
     """Values whose cells have these 31 bits at their end."""
-    high, low = numbers_of_name(column)
+    high, low = column_multipliers(column)
     inverse = pow(high, -1, 2**31)
     return [(part << 31) | (((bits ^ (part * low)) * inverse - _ADDED) & _LOW) for part in range(_TRIED)]
 
 
 def _number_cell(column: str, value: int) -> int:
-    high, low = numbers_of_name(column)
+    high, low = column_multipliers(column)
     return (((value & _LOW) + _ADDED) * high) ^ ((value >> 31) * low)
 
 
 def _text_cell(column: str, value: str) -> int:
     digits = hashlib.md5(f"={value}".encode(), usedforsecurity=False).digest()
-    return (int.from_bytes(digits, "little") >> 97) * numbers_of_name(column)[0]
+    return (int.from_bytes(digits, "little") >> 97) * column_multipliers(column)[0]

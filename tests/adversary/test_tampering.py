@@ -24,7 +24,7 @@ from support import fetch
 import sqlanon
 from sqlanon.audit.verify import verify_file
 from sqlanon.errors import SqlanonError
-from sqlanon.release.targets.base import place_of
+from sqlanon.release.targets.base import release_location
 
 SECRET = "John Doe has HIV"
 CITIES = {"Uplands": ["Hilltown", "Stonebridge"], "Lowlands": ["Fenmarsh", "Delta Port"]}
@@ -811,10 +811,10 @@ def test_what_is_hidden_in_the_end_of_a_block_needs_the_sha256_and_verify_says_s
     at_byte(path, hidden - 16, SECRET.encode())
     data = path.read_bytes()[hidden - size + 8 : hidden]
     at_byte(path, hidden - size, _checksum(data).to_bytes(8, "little"))
-    alone = place_of(path, None).verify()
+    alone = release_location(path, None).verify()
     (told,) = (check.message for check in alone.checks if check.name == "file")
     assert alone.verified and "unused ends" in told and "--sha256, --policy" in told
-    held = place_of(path, None).verify(sha256=hashlib.sha256(published).hexdigest())
+    held = release_location(path, None).verify(sha256=hashlib.sha256(published).hexdigest())
     assert [check.name for check in held.checks if check.passed is False] == ["sha256"]
-    page = place_of(folder / "release.parquet", None).verify()
+    page = release_location(folder / "release.parquet", None).verify()
     assert any("unused ends" in check.message for check in page.checks if check.name == "contents")

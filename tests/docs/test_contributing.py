@@ -101,7 +101,7 @@ def test_its_names_are_those_of_the_code() -> None:
         ("FEATURES", "engines/base.py"),
         ("RemoteEngine", "engines/base.py"),
         ("RemoteDialect", "engines/dialects/remote.py"),
-        ("ReleasePlace", "release/targets/base.py"),
+        ("ReleaseLocation", "release/targets/base.py"),
     ):
         assert f"`{name}`" in PAGE
         assert re.search(rf"\b{name}\b", (ROOT / "sqlanon" / path).read_text(encoding="utf-8")), name

@@ -24,7 +24,7 @@ from support import quoted
 
 import sqlanon
 from sqlanon.engines.postgres import engine as postgres_engine
-from sqlanon.release.targets.base import place_of
+from sqlanon.release.targets.base import release_location
 from sqlanon.sources.postgres import PostgresSource
 
 dbapi = pytest.importorskip("adbc_driver_postgresql.dbapi", reason="the extra postgres is not installed")
@@ -413,7 +413,7 @@ def test_a_reader_sees_the_release_and_not_the_source(small: Server) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ANALYST", analyst)
         with sqlanon.connect() as db:
-            assert place_of("env:ANALYST", "shared.r").verify().verified
+            assert release_location("env:ANALYST", "shared.r").verify().verified
             tree = small_tree(source={"postgres": "env:ANALYST", "table": "clinic.t"})
             with pytest.raises(sqlanon.SourceError, match=r"permission denied|no table or view"):
                 db.anonymize(sqlanon.Policy(**tree))
@@ -605,7 +605,7 @@ def test_a_table_that_is_named_as_another_version_is_not_verified(small: Server)
     release = published()
     small.run("CREATE TABLE shared.r_v9 AS SELECT * FROM clinic.t")
     assert release.verify().failures == ("versions: not of the release: r_v9",)
-    assert not place_of(HERE, "shared.r").verify().verified
+    assert not release_location(HERE, "shared.r").verify().verified
 
 
 @pytest.mark.thorough
@@ -762,7 +762,7 @@ def test_errors_do_not_tell_the_address(small: Server, monkeypatch: pytest.Monke
     for secret in (PASSWORD, "wrong-secret", "127.0.0.1", "holder", str(small.port)):
         assert secret not in str(found.value)
     with pytest.raises(sqlanon.ReleaseError, match=told):
-        place_of(HERE, "shared.r").verify()
+        release_location(HERE, "shared.r").verify()
 
 
 @pytest.mark.thorough

@@ -19,7 +19,7 @@ from warehouse_cases import COLUMNS, HERE, rows
 from warehouse_cases import policy as warehouse_policy
 
 import sqlanon
-from sqlanon.release.targets.base import place_of
+from sqlanon.release.targets.base import release_location
 
 pytest.importorskip("adbc_driver_postgresql", reason="the extra postgres is not installed")
 
@@ -193,7 +193,7 @@ def run_all(server: Server, table: str = "clinic.t") -> dict[str, Any]:
     )
     with sqlanon.connect(connection) as db:
         found["sent"] = db.anonymize(sent).publish().manifest.digest
-    assert place_of(place, "shared.sent").verify().verified
+    assert release_location(place, "shared.sent").verify().verified
     return found
 
 

@@ -17,7 +17,7 @@ from postgres_server import PASSWORD, VARIABLE, Server, binaries, free_port, psq
 
 import sqlanon
 from sqlanon.engines.postgres import engine as postgres_engine
-from sqlanon.release.targets.base import place_of
+from sqlanon.release.targets.base import release_location
 
 dbapi: Any = pytest.importorskip("adbc_driver_postgresql.dbapi", reason="the extra postgres is not installed")
 pytestmark = pytest.mark.slow
@@ -113,7 +113,7 @@ def test_a_read_replica_is_refused_and_a_release_on_it_can_be_verified(
     publish()
     with replica(small) as address:
         monkeypatch.setenv("REPLICA", address)
-        assert place_of("env:REPLICA", "shared.r").verify().verified
+        assert release_location("env:REPLICA", "shared.r").verify().verified
         check_refused("env:REPLICA", "the server is a read replica")
 
 
@@ -150,7 +150,7 @@ def test_a_table_that_is_locked_is_named_as_that(small: Server, monkeypatch: pyt
             cursor.execute(f"LOCK TABLE {relation} IN ACCESS EXCLUSIVE MODE")
             calls: Sequence[Callable[[], Any]] = [publish]
             if relation.startswith("shared"):
-                calls = [publish, place_of(HERE, "shared.r").verify]
+                calls = [publish, release_location(HERE, "shared.r").verify]
             for call in calls:
                 check_blames_nothing_else(failing(call), "a table is locked by another transaction")
 
@@ -180,7 +180,7 @@ def test_a_connection_that_ends_while_rows_are_read_is_named_as_that(
             yield reader
 
     monkeypatch.setattr(postgres_engine.PostgresEngine, "stream", ended)
-    for call in (publish, place_of(HERE, "shared.r").verify):
+    for call in (publish, release_location(HERE, "shared.r").verify):
         message = failing(call)
         assert "PostgreSQL" in message or "the statement failed while its rows were read" in message
         check_blames_nothing_else(message, "")

@@ -23,7 +23,7 @@ from sqlanon.engines.spark import settings as spark_settings
 from sqlanon.engines.spark.engine import SparkEngine
 from sqlanon.places.addresses import spark_name_flaw
 from sqlanon.release.targets.spark import statements as sr
-from sqlanon.release.targets.spark.reader import SparkPlace
+from sqlanon.release.targets.spark.reader import SparkLocation
 from sqlanon.support.expressions import named, select, text
 from sqlanon.support.expressions import table as named_table
 
@@ -335,7 +335,7 @@ def test_a_collation_of_a_schema_is_none_of_the_release(session: Any, small: sql
         assert own.table(f"{SCHEMA}.other").dtypes == [("a", "string collate UTF8_LCASE")]
         assert dict(own.table(f"{SCHEMA}.r").dtypes)["ill"] == "string" and release
         own.sql(f"ALTER TABLE {SCHEMA}.r_v1 ALTER COLUMN ill TYPE STRING COLLATE UTF8_LCASE")
-        assert not SparkPlace.of(own, f"{SCHEMA}.r").verify().verified
+        assert not SparkLocation.of(own, f"{SCHEMA}.r").verify().verified
     session.newSession().sql(f"DROP SCHEMA {SCHEMA} CASCADE")
 
 

@@ -13,7 +13,7 @@ import sqlanon
 from sqlanon.engines.dialects import postgres as pg
 from sqlanon.errors import MissingLibraryError
 from sqlanon.policy import address_of, server_of, shown_place
-from sqlanon.release.targets.base import place_of
+from sqlanon.release.targets.base import release_location
 from sqlanon.support.expressions import col, same, select, table
 
 HERE = "postgresql://holder@db.example/hospital"
@@ -180,7 +180,7 @@ def test_without_the_extra_the_error_says_how_to_get_it(monkeypatch: pytest.Monk
     with sqlanon.connect() as db, pytest.raises(MissingLibraryError, match=r"pip install '\.\[postgres\]'"):
         db.anonymize(policy)
     with pytest.raises(MissingLibraryError, match=r"pip install '\.\[postgres\]'"):
-        place_of(HERE, "shared.r").verify()
+        release_location(HERE, "shared.r").verify()
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import BrokenReleaseError
 from sqlanon.frequency.suppression_limit import SuppressionLimit
 from sqlanon.hierarchies.bounds import bounds
-from sqlanon.release.metadata import suppressed_by
+from sqlanon.release.metadata import suppressed_by_label
 from sqlanon.release.source_change import SourceChange
 from sqlanon.support.expressions import col, star, table
 
@@ -295,7 +295,7 @@ def test_suppressed_rows_are_shown_by_labels_with_enough_of_both(least: int, eng
         engine, "source", [(*key, n) for key, n in source.items()], {"value": "VARCHAR", "known": "BOOL", "rows": "INT"}
     )
     fill(engine, "released", [(key,) for key, n in released.items() for _ in range(n)], {"zip": "VARCHAR"})
-    query = suppressed_by(table("source"), col("value"), col("known"), table("released"), "zip", least)
+    query = suppressed_by_label(table("source"), col("value"), col("known"), table("released"), "zip", least)
     both = {key: source[key, True] - n for key, n in released.items() if (key, True) in source}
     assert {row[0]: row[1:] for row in engine.rows(query)} == {
         key: (n, released[key], len(both)) for key, n in both.items() if n >= least and released[key] >= least

@@ -46,12 +46,12 @@ def draft() -> Iterator[ReleaseDraft]:
 
 
 def released_as(draft: ReleaseDraft, **release: Any) -> ReleaseDraft:
-    policy = draft.prepared.policy.model_copy(update={"release": ReleaseSection(**release)})
-    return replace(draft, prepared=replace(draft.prepared, policy=policy))
+    policy = draft.search_input.policy.model_copy(update={"release": ReleaseSection(**release)})
+    return replace(draft, search_input=replace(draft.search_input, policy=policy))
 
 
 def manifest_of(draft: ReleaseDraft) -> Manifest:
-    expected = draft.expected
+    expected = draft.expected_figures
     return draft.manifest("t", Facts(expected.rows, expected.classes, expected.smallest_class, "digest"))
 
 
@@ -60,7 +60,7 @@ def test_suppressed_rows_are_shown_where_readers_have_one_version(
     keep: int, shown: list[Any], draft: ReleaseDraft
 ) -> None:
     """Rows that only one of two versions has could be told from their sums."""
-    assert released_as(draft, keep=keep).suppressed_by(table("kept")) == shown
+    assert released_as(draft, keep=keep).suppressed_by_label(table("kept")) == shown
 
 
 @pytest.mark.parametrize(("after", "is_shown"), [((), True), (("first",), False)])
@@ -81,7 +81,7 @@ def test_a_score_that_is_a_little_off_is_refused(factor: float, passed: bool, dr
     manifest = replace(right, score=right.score * factor)
     opened: Any = SimpleNamespace(manifest=manifest)
     assert [check.passed for check in _score(opened)] == [passed]
-    checks = _of_figures(draft.prepared, manifest, draft.recoding, draft.score)
+    checks = _of_figures(draft.search_input, manifest, draft.recoding, draft.score)
     failures = [check.name for check in checks if not check.passed]
     assert failures == ([] if passed else ["against the source: score"])
 

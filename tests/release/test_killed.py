@@ -28,8 +28,8 @@ from test_ledger import policy as of_hospital
 import sqlanon
 import sqlanon.release.targets.file.target as publishing
 from sqlanon.ledger import Publication, publications, recording
-from sqlanon.release.targets.base import Reach, place_of
-from sqlanon.release.targets.postgres.reader import PostgresPlace
+from sqlanon.release.targets.base import Reach, release_location
+from sqlanon.release.targets.postgres.reader import PostgresLocation
 from sqlanon.support.workdir import BusyError, alone_at, mode_of_new_files, private_files
 
 __all__ = ["hospital"]
@@ -129,7 +129,7 @@ class Target:
 
 def file_target(folder: Path, name: str) -> Target:
     path = folder / name
-    return Target(file_release(name), str(path), lambda: place_of(path, None).verify())
+    return Target(file_release(name), str(path), lambda: release_location(path, None).verify())
 
 
 def check_ledger(folder: Path, target: Target, publications: int) -> None:
@@ -241,9 +241,9 @@ def test_a_run_that_is_killed_at_any_step_of_publishing_in_postgres(folder: Path
     """Also right after COMMIT."""
     postgres.run("DROP SCHEMA IF EXISTS killed CASCADE", "CREATE SCHEMA killed")
     here = f"env:{VARIABLE}"
-    place = str(PostgresPlace.of(here, "killed.r").path)
+    place = str(PostgresLocation.of(here, "killed.r").path)
     section = f'postgres = "{here}"\ntable = "killed.r"\n'
-    check_each_step(folder, Target(section, place, lambda: place_of(here, "killed.r").verify()), "recording")
+    check_each_step(folder, Target(section, place, lambda: release_location(here, "killed.r").verify()), "recording")
 
 
 class Killed(BaseException):

@@ -14,10 +14,10 @@ import pytest
 from sqlanon.audit.check import decoy_checks
 from sqlanon.audit.verify import _consistent
 from sqlanon.disclosure.class_sizes import ClassSizes
-from sqlanon.release.manifest import Manifest, ReleasedColumn, strange_fields
-from sqlanon.release.metadata import labelled, may_be_shown
-from sqlanon.release.publish import against_the_run
-from sqlanon.release.score import follows, released_score
+from sqlanon.release.manifest import Manifest, ReleasedColumn, find_invalid_fields
+from sqlanon.release.metadata import can_show_labels, generalized_columns
+from sqlanon.release.publish import find_mismatches
+from sqlanon.release.score import is_score_public, recompute_score
 
 POLICY: dict[str, Any] = {
     "attributes": {
@@ -227,22 +227,22 @@ def test_without_decoys_nothing_is_said_of_them() -> None:
     ],
 )
 def test_fields_hold_nothing_but_their_figures(changes: dict[str, Any], strange: list[str]) -> None:
-    assert strange_fields(replace(PLAIN, **changes)) == strange
+    assert find_invalid_fields(replace(PLAIN, **changes)) == strange
 
 
 def test_labels_are_of_generalized_columns_and_of_open_ends() -> None:
-    assert labelled(PLAIN) == ["zip"]
-    assert labelled(replace(PLAIN, generalization={"ZIP": 0})) == []
-    assert labelled(replace(PLAIN, generalization={"ZIP": None})) == ["zip"]
+    assert generalized_columns(PLAIN) == ["zip"]
+    assert generalized_columns(replace(PLAIN, generalization={"ZIP": 0})) == []
+    assert generalized_columns(replace(PLAIN, generalization={"ZIP": None})) == ["zip"]
     ends = with_policy(attributes={"ZIP": {"role": "quasi", "hierarchy": [{"rule": "intervals", "above": 90}]}})
-    assert labelled(replace(ends, generalization={"zip": 0})) == ["zip"]
+    assert generalized_columns(replace(ends, generalization={"zip": 0})) == ["zip"]
 
 
 # --- the score ---------------------------------------------------------------------------------------
 
 
 def shows(measure: str, manifest: Manifest = PLAIN, **search: Any) -> bool:
-    return follows(
+    return is_score_public(
         replace(
             manifest,
             measure=measure,
@@ -291,7 +291,7 @@ def test_the_top_of_a_mask_hides_its_height() -> None:
 )
 def test_the_score_is_worked_out_from_the_release(measure: str, score: float) -> None:
     policy = {**POLICY, "search": {"strategy": "optimal", "measure": measure}}
-    found = released_score(replace(PLAIN, measure=measure, policy=policy), {5: 1, 12: 1})
+    found = recompute_score(replace(PLAIN, measure=measure, policy=policy), {5: 1, 12: 1})
     assert found == pytest.approx(score)
 
 
@@ -305,7 +305,7 @@ def failures(found: dict[str, int], expected: dict[str, Any]) -> list[str]:
         **{"rows": 12, "classes": 3, "smallest_class": 4, "masked_rows": 0, "digest": None} | expected
     )
     draft: Any = SimpleNamespace(expected=wanted, columns=lambda: COLUMNS)
-    return against_the_run(manifest, manifest, draft)
+    return find_mismatches(manifest, manifest, draft)
 
 
 @pytest.mark.parametrize(
@@ -343,10 +343,10 @@ def test_a_release_has_the_rows_and_classes_of_its_run(
 def test_columns_and_manifest_are_those_that_were_written() -> None:
     wanted = SimpleNamespace(rows=17, classes=2, smallest_class=5, masked_rows=0, digest=None)
     draft: Any = SimpleNamespace(expected=wanted, columns=lambda: COLUMNS)
-    assert against_the_run(PLAIN, PLAIN, draft) == []
-    assert len(against_the_run(PLAIN, replace(PLAIN, optimal=False), draft)) == 1
+    assert find_mismatches(PLAIN, PLAIN, draft) == []
+    assert len(find_mismatches(PLAIN, replace(PLAIN, optimal=False), draft)) == 1
     draft.columns = lambda: COLUMNS[::-1]
-    assert against_the_run(PLAIN, PLAIN, draft) == ["the columns are not those of the policy"]
+    assert find_mismatches(PLAIN, PLAIN, draft) == ["the columns are not those of the policy"]
 
 
 # --- what may be shown -------------------------------------------------------------------------------
@@ -362,7 +362,7 @@ def test_what_is_shown_of_suppressed_rows_leaves_each_hidden_label_open() -> Non
         others = itertools.product(range(least), repeat=max(labels - count - 1, 0))
         is_open = labels > count and any(sum(rows) == rest for rows in others)  # one of them has none
         expected = rest == 0 or (rest >= least and is_open)
-        assert may_be_shown(shown, sum(shown) + rest, labels, least) == expected, (least, labels, count, rest)
+        assert can_show_labels(shown, sum(shown) + rest, labels, least) == expected, (least, labels, count, rest)
 
 
 # --- sizes of classes --------------------------------------------------------------------------------

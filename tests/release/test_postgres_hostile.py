@@ -18,9 +18,9 @@ import sqlanon
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.limits import NO_LIMITS
 from sqlanon.release.manifest import Manifest
-from sqlanon.release.metadata import comments_on
-from sqlanon.release.targets.base import place_of
-from sqlanon.release.targets.postgres.reader import PostgresPlace, PostgresRelease
+from sqlanon.release.metadata import comment_statements
+from sqlanon.release.targets.base import release_location
+from sqlanon.release.targets.postgres.reader import PostgresLocation, PostgresRelease
 from sqlanon.support.expressions import text
 
 dbapi: Any = pytest.importorskip("adbc_driver_postgresql.dbapi", reason="the extra postgres is not installed")
@@ -112,7 +112,7 @@ def attacked(server: Server, chosen: int | str, laid: tuple[str, ...], again: bo
         left = "SELECT relname::text FROM pg_class WHERE relowner = 10 AND relnamespace = 'shared'::regnamespace"
         assert server.rows(left) == [], (chosen, outcome)
     else:
-        found = place_of(HERE, "shared.r").verify()
+        found = release_location(HERE, "shared.r").verify()
         assert published.fingerprint() == found.manifest.fingerprint()
         # Tables that are named as other versions are there: `verify` reports them.
         failing = {check.name for check in found.checks if check.passed is False}
@@ -269,7 +269,7 @@ def test_nothing_of_a_forged_release_is_evaluated(forged: tuple[Server, Manifest
     read_as(server, READER)
     assert bool(server.intruder.sprung()) == (what not in NOT_BY_A_PLAIN_READ)  # whoever just reads it steps into it
     for variable in (VARIABLE, "READER"):
-        place = PostgresPlace.of(f"env:{variable}", "shared.r")
+        place = PostgresLocation.of(f"env:{variable}", "shared.r")
         try:
             found = place.verify()
             assert not found.verified and ("rows", None) in [(one.name, one.passed) for one in found.checks]
@@ -278,10 +278,10 @@ def test_nothing_of_a_forged_release_is_evaluated(forged: tuple[Server, Manifest
         with duckdb.connect() as connection:
             engine = DuckDBEngine(connection)
             with suppress(sqlanon.ReleaseError):
-                place.manifests(NO_LIMITS)
+                place.read_manifests(NO_LIMITS)
             with pytest.raises(sqlanon.ReleaseError, match="not read"), place.rows(engine, manifest):
                 pass
-            with pytest.raises(sqlanon.ReleaseError, match="not read"), place.opened(NO_LIMITS, None, None, True):
+            with pytest.raises(sqlanon.ReleaseError, match="not read"), place.open_version(NO_LIMITS, None, None, True):
                 pass
             with pytest.raises(sqlanon.ReleaseError, match="not read"):
                 PostgresRelease(place, manifest).class_sizes()
@@ -292,17 +292,17 @@ def test_nothing_of_a_forged_release_is_evaluated(forged: tuple[Server, Manifest
 def test_a_manifest_that_names_a_type_of_the_forger_runs_no_cast(forged: tuple[Server, Manifest]) -> None:
     """All that the catalog has is as the manifest says: but no release in PostgreSQL has such a column."""
     server, manifest = forged
-    place = PostgresPlace.of(HERE, "shared.r")
+    place = PostgresLocation.of(HERE, "shared.r")
     columns = tuple(replace(one, type="traps.mood") if one.name == "b" else one for one in manifest.columns)
     named = replace(manifest, columns=columns)
     for statement in (
         *FORGED["a type with a cast"],
         f"UPDATE shared.sqlanon_manifest SET manifest = {text(named.to_json()).sql('postgres')}",
-        *(one.sql("postgres") for one in comments_on("VIEW", place.table, named, "shared.sqlanon_manifest")),
+        *(one.sql("postgres") for one in comment_statements("VIEW", place.table, named, "shared.sqlanon_manifest")),
     ):
         server.intruder.run(statement)
     for variable in (VARIABLE, "READER"):
-        place = PostgresPlace.of(f"env:{variable}", "shared.r")
+        place = PostgresLocation.of(f"env:{variable}", "shared.r")
         failed = {one.name: one.message for one in place.verify().checks if one.passed is False}
         assert failed == {"table": "the manifest names types that no release in PostgreSQL has, of 'b'"}
         with pytest.raises(sqlanon.ReleaseError, match="not read"):
@@ -336,7 +336,7 @@ def two_schemas(forged: tuple[Server, Manifest]) -> Iterator[tuple[Server, Manif
     server.run(f"REVOKE CREATE ON DATABASE postgres FROM {INTRUDER}")
 
 
-def looked_at(place: PostgresPlace, manifest: Manifest) -> dict[str, Any]:
+def looked_at(place: PostgresLocation, manifest: Manifest) -> dict[str, Any]:
     """All that reads a release that may be forged."""
 
     def copy(what: Any) -> None:
@@ -346,9 +346,9 @@ def looked_at(place: PostgresPlace, manifest: Manifest) -> dict[str, Any]:
     engine = DuckDBEngine(duckdb.connect())
     return {
         "verify": place.verify,
-        "manifests": lambda: place.manifests(NO_LIMITS),
+        "manifests": lambda: place.read_manifests(NO_LIMITS),
         "rows": lambda: copy(place.rows(engine, manifest)),
-        "opened": lambda: copy(place.opened(NO_LIMITS, None, None, True)),
+        "opened": lambda: copy(place.open_version(NO_LIMITS, None, None, True)),
         "class sizes": lambda: PostgresRelease(place, manifest).class_sizes(),
     }
 
@@ -360,7 +360,7 @@ def test_a_schema_that_is_renamed_between_two_statements_runs_nothing(
     two_schemas: tuple[Server, Manifest], what: str, variable: str
 ) -> None:
     server, manifest = two_schemas
-    place = PostgresPlace.of(f"env:{variable}", "shared.r")
+    place = PostgresLocation.of(f"env:{variable}", "shared.r")
     number, is_there = 0, True
     while is_there:
 
@@ -387,7 +387,7 @@ def test_a_schema_that_is_renamed_does_not_hide_what_is_beside_the_release(
     server.intruder.run("CREATE TABLE shared.r_v7 (a bigint, b text)")
     server.run("DROP SCHEMA IF EXISTS elsewhere CASCADE", f"CREATE SCHEMA elsewhere AUTHORIZATION {INTRUDER}")
     server.run(f"GRANT CREATE ON DATABASE postgres TO {INTRUDER}")
-    place = PostgresPlace.of("env:READER", "shared.r")
+    place = PostgresLocation.of("env:READER", "shared.r")
     number, is_there, verified = 0, True, 0
     while is_there:
 
@@ -420,8 +420,8 @@ def test_manifests_that_are_exchanged_between_two_statements_run_nothing(shared:
         f"CREATE VIEW shared.sqlanon_manifest AS SELECT * FROM shared.hidden WHERE {trap}",
     )
     undo = ("DROP VIEW shared.sqlanon_manifest", "ALTER TABLE shared.hidden RENAME TO sqlanon_manifest")
-    place, taken = PostgresPlace.of(HERE, "shared.r"), 0
-    for read in (place.verify, lambda: place.manifests(NO_LIMITS)):
+    place, taken = PostgresLocation.of(HERE, "shared.r"), 0
+    for read in (place.verify, lambda: place.read_manifests(NO_LIMITS)):
         number, is_there = 0, True
         while is_there:
 

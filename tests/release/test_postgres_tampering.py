@@ -13,7 +13,7 @@ from postgres_server import VARIABLE, Server
 from support import quoted
 
 import sqlanon
-from sqlanon.release.targets.base import place_of
+from sqlanon.release.targets.base import release_location
 from sqlanon.release.targets.postgres.checks import index_name
 
 dbapi: Any = pytest.importorskip("adbc_driver_postgresql.dbapi", reason="the extra postgres is not installed")
@@ -257,7 +257,7 @@ def test_what_is_changed_around_a_release_is_reported(empty: Server, what: str) 
     # A view or a table that is made anew has lost its comments, and its rights are others.
     assert set(failing(release)) - {"comments", "rights"} <= {check}
     assert check in failing(release)
-    assert not place_of(HERE, f"{SCHEMA}.r").verify().verified
+    assert not release_location(HERE, f"{SCHEMA}.r").verify().verified
 
 
 @pytest.mark.thorough
@@ -354,14 +354,14 @@ def test_a_reader_reads_what_the_holder_grants_and_no_version(empty: Server, mon
     assert failing(publish()) == []
     assert (reads(empty, "r"), reads(empty, "r_v1"), reads(empty, "sqlanon_manifest")) == (True, False, True)
     assert (reads(empty, "r", OTHER), reads(empty, "r_v1", OTHER)) == (True, False)
-    assert place_of("env:READER", f"{SCHEMA}.r").verify().verified
+    assert release_location("env:READER", f"{SCHEMA}.r").verify().verified
     empty.run(f"REVOKE SELECT ON {SCHEMA}.r FROM {READER}")
     assert failing(publish()) == []  # the same columns: the view is replaced
     assert (reads(empty, "r"), reads(empty, "r_v2")) == (False, False)
     assert failing(publish("i % 4 AS a, i AS d")) == []  # others: it is made anew
     assert (reads(empty, "r"), reads(empty, "r_v3"), reads(empty, "r", OTHER)) == (False, False, True)
     with pytest.raises(sqlanon.ReleaseError, match=rf"may not read {SCHEMA}\.r: verify needs SELECT"):
-        place_of("env:READER", f"{SCHEMA}.r").verify()
+        release_location("env:READER", f"{SCHEMA}.r").verify()
 
 
 @pytest.mark.slow
@@ -414,7 +414,7 @@ def test_first_publications_at_the_same_time_all_succeed(empty: Server) -> None:
         thread.join()
     assert errors == []
     assert empty.rows(f"SELECT count(*) FROM {SCHEMA}.sqlanon_manifest") == [(4,)]
-    assert all(place_of(HERE, f"{SCHEMA}.r{number}").verify().verified for number in range(4))
+    assert all(release_location(HERE, f"{SCHEMA}.r{number}").verify().verified for number in range(4))
 
 
 def in_postgres(source: dict[str, Any], place: str) -> sqlanon.Policy:
@@ -438,7 +438,7 @@ def test_messages_say_which_right_is_missing(empty: Server, monkeypatch: pytest.
     ):
         empty.run(missing)
         with pytest.raises(sqlanon.ReleaseError, match=told) as found:
-            place_of("env:OTHER", f"{SCHEMA}.r").verify()
+            release_location("env:OTHER", f"{SCHEMA}.r").verify()
         assert "manifest is broken" not in str(found.value)
     with pytest.raises(sqlanon.ReleaseError, match=f"may not use the schema '{SCHEMA}'"):
         publish(place="env:OTHER")

@@ -12,7 +12,7 @@ import pytest
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.spark.engine import SparkEngine
 from sqlanon.release.rows_hash import hash_buckets, hash_rows
-from sqlanon.release.targets.spark.digest import hashed_buckets
+from sqlanon.release.targets.spark.digest import bucket_hashes
 from sqlanon.support.expressions import table
 
 ROWS = [("a", "b", 1), ("b", None, 2), (None, "", 3)]
@@ -65,7 +65,7 @@ def test_other_rows_in_spark_have_another_hash(session: Any) -> None:
 
         def hash_there(rows: list[tuple[Any, ...]]) -> str:
             session.createDataFrame(rows, "x string, y string, n bigint").createOrReplaceTempView("hashed_rows")
-            return hash_buckets(server, hashed_buckets(table("hashed_rows"), TYPES))
+            return hash_buckets(server, bucket_hashes(table("hashed_rows"), TYPES))
 
         hashes = {what: hash_there(rows) for what, rows in OTHERS.items()}
         assert hashes["as they are"] == hash_there(ROWS[::-1])

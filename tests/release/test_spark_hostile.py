@@ -18,7 +18,7 @@ from test_spark_release import ATTRIBUTES, names_in, patients, place, policy_of,
 import sqlanon
 from sqlanon.engines.spark.engine import SparkEngine
 from sqlanon.errors import SqlanonError
-from sqlanon.release.targets.base import place_of
+from sqlanon.release.targets.base import release_location
 
 __all__ = ["place"]
 
@@ -103,7 +103,7 @@ def test_nothing_of_a_forged_release_is_evaluated(what: str, place: Any, evaluat
     except SqlanonError:
         assert not evaluated()
     else:
-        assert place_of(place, "shared.r").verify().checks
+        assert release_location(place, "shared.r").verify().checks
         assert not evaluated()
 
 
@@ -163,7 +163,7 @@ def test_somebody_creates_relations_between_two_statements(
             where = f"before {statements.texts[number] if number < len(statements.texts) else number}: {reason}"
             assert not evaluated(), where
             if not reason:
-                found = place_of(place, "shared.r").verify()
+                found = release_location(place, "shared.r").verify()
                 assert failed(found) <= {"versions"}, where
                 assert expected is None or sum(shown(place).values()) == sum(expected.values()), where
             elif again:
@@ -270,8 +270,8 @@ def test_a_draft_that_is_replaced_is_no_draft_any_more(place: Any) -> None:
     with sqlanon.connect(place) as db:
         result = db.anonymize(policy_of())
         result.publish(draft=True)
-        assert place_of(place, "shared.r").verify().verified
+        assert release_location(place, "shared.r").verify().verified
         assert "DRAFT" in str(place.sql("DESCRIBE EXTENDED shared.r AS JSON").collect())
         result.publish()
-    assert place_of(place, "shared.r").verify().verified
+    assert release_location(place, "shared.r").verify().verified
     assert "DRAFT" not in str(place.sql("DESCRIBE EXTENDED shared.r AS JSON").collect())

@@ -37,10 +37,10 @@ import sqlanon
 from sqlanon.engines.spark.engine import SparkEngine
 from sqlanon.engines.spark.session import java_home
 from sqlanon.ledger import publications, recording
-from sqlanon.release.targets.base import Reach, place_of
+from sqlanon.release.targets.base import Reach, release_location
 from sqlanon.release.targets.spark import rows as spark_rows
-from sqlanon.release.targets.spark.digest import TextsOnce, digest_there, digestible
-from sqlanon.release.targets.spark.reader import Described, SparkPlace, checks_of, names_there
+from sqlanon.release.targets.spark.digest import HashedTexts, digest_query, is_digestible
+from sqlanon.release.targets.spark.reader import CatalogEntry, SparkLocation, catalog_checks, list_relations
 from sqlanon.release.targets.spark.statements import filled
 from sqlanon.requirements.macros import digest_of
 from sqlanon.support.expressions import col, select, star, subquery, table
@@ -175,18 +175,18 @@ def test_digest_in_spark_is_that_of_duckdb(spark: Any) -> None:
     here.register("arrow", values)
     here.execute("CREATE TABLE t AS FROM arrow")
     types = {name: type_ for name, type_, *_ in here.execute("DESCRIBE t").fetchall()}
-    assert all(map(digestible, types.values()))
+    assert all(map(is_digestible, types.values()))
     engine = SparkEngine(spark)
     try:
         relation = engine.upload("sqlanon_values", values)
         for name, type_ in types.items():
             here.execute(f"CREATE OR REPLACE VIEW one AS SELECT {duck(name)} FROM t")
             expected = here.execute(digest_of("one").sql("duckdb")).fetchall()
-            assert engine.rows(digest_there(relation.copy(), {name: type_})) == expected, name
+            assert engine.rows(digest_query(relation.copy(), {name: type_})) == expected, name
         expected = here.execute(digest_of("t").sql("duckdb")).fetchall()
-        assert engine.rows(digest_there(relation.copy(), types)) == expected
+        assert engine.rows(digest_query(relation.copy(), types)) == expected
         none = star(relation.copy()).where("FALSE").subquery("none")
-        assert engine.rows(digest_there(none, types)) == [(0, "0")]
+        assert engine.rows(digest_query(none, types)) == [(0, "0")]
     finally:
         engine.close()
 
@@ -218,8 +218,8 @@ def test_digest_of_texts_that_are_hashed_once(spark: Any, together: list[list[st
         texts = []
         for names in together:
             each = select([col(name) for name in names], relation.copy()).distinct()
-            texts.append(TextsOnce(subquery(each, "each"), {name: name == "zip" for name in names}))
-        assert engine.rows(digest_there(relation, types, texts)) == expected
+            texts.append(HashedTexts(subquery(each, "each"), {name: name == "zip" for name in names}))
+        assert engine.rows(digest_query(relation, types, texts)) == expected
     finally:
         engine.close()
 
@@ -389,7 +389,7 @@ def test_the_page_of_spark(place: Any, tmp_path: Path, monkeypatch: pytest.Monke
     with contextlib.redirect_stdout(printed):
         exec(compile(program, "spark.md", "exec"), {"spark": place})
     assert "`clinic`.`patients`" in printed.getvalue() or "clinic.patients" in printed.getvalue()
-    found = place_of(place, "shared.patients").verify()
+    found = release_location(place, "shared.patients").verify()
     assert found.verified
     assert found.manifest.smallest_class >= 5
     assert place.table("shared.patients").columns == ["zip", "age", "sex", "diagnosis"]
@@ -527,7 +527,7 @@ def test_a_crash_at_any_statement(place: Any, stopped: Callable[..., None], monk
         else:
             publish(place, newer)
         monkeypatch.undo()
-        found = place_of(place, "shared.r").verify()
+        found = release_location(place, "shared.r").verify()
         assert found.verified, (at, found.failures)
         is_new = at > VIEW
         assert ("cost" in place.table("shared.r").columns) != is_new
@@ -571,7 +571,7 @@ def test_the_ledger_after_a_crash_at_any_statement(
         with sqlanon.connect(place) as db:
             result = db.anonymize(newer)
             publications(result._run.engine, tmp_path / "c.duckdb", Reach(newer, result._prepared.source))
-        found = place_of(place, "shared.r").verify()
+        found = release_location(place, "shared.r").verify()
         assert found.verified
         assert len(known()) == number
         assert [row for row in known() if row[1]] == [(found.digest, True, True)]
@@ -597,13 +597,13 @@ def test_an_error_at_any_statement_leaves_nothing(
             monkeypatch.undo()
             assert names_in(place) == names
     assert shown(place) == before
-    assert place_of(place, "shared.r").verify().verified
+    assert release_location(place, "shared.r").verify().verified
     # The view is there, and somebody is told that it is not: then nothing behind it is removed.
     stopped(VIEW, KeyboardInterrupt(), for_good=False, afterwards=True)
     with pytest.raises(KeyboardInterrupt):
         publish(place, policy_of(dict(ATTRIBUTES) | {"cost": "identifying"}))
     monkeypatch.undo()
-    found = place_of(place, "shared.r").verify()
+    found = release_location(place, "shared.r").verify()
     assert found.verified
     assert "cost" not in place.table("shared.r").columns
 
@@ -664,7 +664,7 @@ def test_executors_that_die_while_rows_are_written(
     finally:
         losing[0].join()
     assert losing[0].killed
-    assert place_of(place, "shared.r").verify().verified
+    assert release_location(place, "shared.r").verify().verified
 
 
 def test_rows_that_are_not_those_of_the_search(place: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -785,12 +785,12 @@ def test_what_is_told_beside_the_rows_is_seen(place: Any) -> None:
     patients(place, 60)
     manifest = publish(place).manifest
     made = _made(place)
-    spot = SparkPlace.of(place, "shared.r")
+    spot = SparkLocation.of(place, "shared.r")
     with spot.opened_server() as server:
         for statement, expected in {"SELECT 1": None, **ALTERED, "SELECT 2": None}.items():
             place.sql(statement)
-            view = Described.by(server, spot.table)
-            checks = checks_of(server, spot, view, 1, manifest, names_there(server, spot))
+            view = CatalogEntry.by(server, spot.table)
+            checks = catalog_checks(server, spot, view, 1, manifest, list_relations(server, spot))
             found = {check.name for check in checks if check.passed is False} - {"versions"}
             assert found == ({expected} if expected else set()), statement
             assert not [check for check in checks if "told" in check.message]
@@ -815,13 +815,13 @@ def test_what_was_tampered_with_is_seen(place: Any) -> None:
     for what, (statements, expected) in TAMPERED.items():
         for statement in statements:
             place.sql(statement)
-        found = failed(place_of(place, "shared.r").verify())
+        found = failed(release_location(place, "shared.r").verify())
         assert found >= expected, what
         assert found - expected <= {"smallest class", "classes", "3-anonymity", "rows"}, what
         _put_back(place, made)
         place.sql("INSERT INTO shared.r_v1 SELECT * FROM kept")
         place.sql("INSERT INTO shared.r_v1_manifest SELECT * FROM kept_manifest")
-    assert place_of(place, "shared.r").verify().verified
+    assert release_location(place, "shared.r").verify().verified
 
 
 def test_rows_that_were_changed_with_their_digest_are_found_with_the_source(place: Any) -> None:
@@ -923,11 +923,11 @@ def test_what_is_refused(place: Any) -> None:
     assert names_in(place) == names
     for name in ("r", "a.b.c", 'shared."my table"', "shared.ä"):
         with pytest.raises(sqlanon.ReleaseError, match="is not a release in Spark"):
-            place_of(place, name).verify()
+            release_location(place, name).verify()
     with pytest.raises(sqlanon.ReleaseError, match="it has no manifest"):
-        place_of(place, "shared.taken").verify()
+        release_location(place, "shared.taken").verify()
     with pytest.raises(sqlanon.ReleaseError, match="name the release in Spark"):
-        place_of(place, None).verify()
+        release_location(place, None).verify()
 
 
 def test_tables_of_others_stay(place: Any) -> None:

@@ -21,7 +21,7 @@ from sqlanon.audit.verify import verify_release
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import AuditError
 from sqlanon.release.manifest import Facts, Manifest
-from sqlanon.release.reader import SUBJECT, Once, OpenRelease
+from sqlanon.release.reader import SUBJECT, CachedQueries, OpenRelease
 from sqlanon.release.targets import base as seam
 from sqlanon.release.targets.base import Draft, Reach, ReleaseTarget, Staged, TargetKind, Verification
 from sqlanon.release.targets.file.target import FileTarget, StagedFile
@@ -56,7 +56,9 @@ class MemoryRelease:
 
     def verify(self) -> Verification:
         with counting(self.rows) as engine:
-            release = OpenRelease(engine, Once(engine), self.manifest, is_parquet=True, manifests=(self.manifest,))
+            release = OpenRelease(
+                engine, CachedQueries(engine), self.manifest, is_parquet=True, manifests=(self.manifest,)
+            )
             return verify_release(self.path, release, fresh=False)
 
 
@@ -73,7 +75,7 @@ class MemoryTarget:
 
     def facts(self, staged: StagedInMemory) -> Facts:
         with counting(staged.table) as engine:
-            smallest, classes, rows, _ = engine.rows(k_anonymity_of(SUBJECT.name, staged.draft.quasi))[0]
+            smallest, classes, rows, _ = engine.rows(k_anonymity_of(SUBJECT.name, staged.draft.quasi_identifiers))[0]
             return Facts(rows, classes, smallest, engine.rows(digest_of(SUBJECT.name))[0][1])
 
     def commit(self, staged: StagedInMemory, manifest: Manifest) -> MemoryRelease:
@@ -89,7 +91,7 @@ class StagedInMemory:
     draft: Draft
     table: pa.Table = field(repr=False)
     sha256: ClassVar[None] = None
-    kept: ClassVar[tuple[Manifest, ...]] = ()
+    kept_manifests: ClassVar[tuple[Manifest, ...]] = ()
 
     def rows(self) -> AbstractContextManager[exp.Table]:
         return self.draft.run.engine.registered(self.table)
@@ -97,7 +99,7 @@ class StagedInMemory:
     def complete(self, manifest: Manifest, suppressed: Any) -> Verification:
         return MemoryRelease(self.target.path, manifest, self.table).verify()
 
-    def alone(self) -> AbstractContextManager[None]:
+    def lock(self) -> AbstractContextManager[None]:
         return nullcontext()
 
 
@@ -108,18 +110,20 @@ class MemoryPlace:
     def verify(self, limits: Any = None, sha256: str | None = None) -> Verification:
         return OUT[self.path.name].verify()
 
-    def manifests(self, limits: Any) -> list[Manifest]:
+    def read_manifests(self, limits: Any) -> list[Manifest]:
         return [release.manifest for name, release in OUT.items() if name == self.path.name]
 
     def rows(self, engine: DuckDBEngine, manifest: Manifest) -> AbstractContextManager[exp.Table]:
         return engine.registered(OUT[self.path.name].rows)
 
     @contextmanager
-    def verified(self, limits: Any, sha256: str | None = None) -> Iterator[VerifiedInMemory]:
+    def open_verified(self, limits: Any, sha256: str | None = None) -> Iterator[VerifiedInMemory]:
         yield VerifiedInMemory(self, self.verify())
 
     @contextmanager
-    def opened(self, limits: Any, version: int | None, sha256: str | None, trusted: bool) -> Iterator[OpenedInMemory]:
+    def open_version(
+        self, limits: Any, version: int | None, sha256: str | None, trusted: bool
+    ) -> Iterator[OpenedInMemory]:
         yield OpenedInMemory(OUT[self.path.name], self.verify())
 
 
@@ -157,11 +161,11 @@ class OpenedInMemory:
         return engine.registered(self.release.rows)
 
 
-def place_of(place: str, table_name: str | None) -> MemoryPlace:
+def release_location(place: str, table_name: str | None) -> MemoryPlace:
     return MemoryPlace(Path(place))
 
 
-def recorded_place(path: Path, table_name: str, reach: Reach) -> MemoryPlace:
+def recorded_location(path: Path, table_name: str, reach: Reach) -> MemoryPlace:
     return MemoryPlace(path)
 
 

@@ -31,7 +31,7 @@ from sqlanon.disclosure.class_sizes import ClassSizes, class_sizes
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import BrokenReleaseError, MissingLibraryError, PolicyError, ReleaseError
 from sqlanon.measures import MEASURES
-from sqlanon.release.targets.postgres.reader import PostgresPlace, PostgresRelease
+from sqlanon.release.targets.postgres.reader import PostgresLocation, PostgresRelease
 from sqlanon.report import facts, facts_of_release, sections
 from sqlanon.report.distributions import BARS, NO_VALUE, distribution
 from sqlanon.report.page import page
@@ -772,7 +772,7 @@ def test_a_strange_manifest_has_its_page(rules: Any, plain: Path, tmp_path: Path
 @pytest.mark.slow
 def test_a_release_in_postgres_shows_itself(plain: Path) -> None:
     """No server is asked: there is none."""
-    spot = PostgresPlace("postgresql://me:secret@127.0.0.1:1/hospital", "shared", HOSTILE[1])
+    spot = PostgresLocation("postgresql://me:secret@127.0.0.1:1/hospital", "shared", HOSTILE[1])
     shown = PostgresRelease(spot, facts_of_release(plain).claims)._repr_html_()
     assert Parsed(shown).tags.keys() == {"table", "caption", "thead", "tbody", "tr", "th", "td"}
     assert f"Release shared.{HOSTILE[1]}" in Parsed(shown).text

@@ -43,13 +43,13 @@ from sqlanon.recode.full_domain import FullDomainRecoding, suppressed_classes
 from sqlanon.release.draft import person_claims
 from sqlanon.release.label_levels import label_levels
 from sqlanon.release.manifest import Facts, Manifest, ReleasedColumn, utc_now
-from sqlanon.release.metadata import Suppressed
+from sqlanon.release.metadata import SuppressedRows
 from sqlanon.release.publish import publish
 from sqlanon.release.published import Release
-from sqlanon.release.ranges import ranges_of
-from sqlanon.release.score import released_score
+from sqlanon.release.ranges import find_range_kinds
+from sqlanon.release.score import recompute_score
 from sqlanon.release.source_change import SourceChange
-from sqlanon.release.targets.base import Expected, Reach
+from sqlanon.release.targets.base import ExpectedFigures, Reach
 from sqlanon.release.targets.file.target import FileTarget
 from sqlanon.requirements import promised_k
 from sqlanon.requirements.macros import digest_of, k_anonymity_of
@@ -163,7 +163,7 @@ def extend(steps: StatementRunner, run: Run, prepared: SearchInput, extended: Ex
             _refuse_unknown_persons(release, change, policy)
             persons = _person_figures(run, prepared, recoding)
         rows = _extended(release.relation, run.work("added"), manifest)
-        quasi = [col(name) for name in manifest.quasi]
+        quasi = [col(name) for name in manifest.quasi_identifiers]
         figures = steps.figures(_CLASS_FIGURES(rows=subquery(rows, "r"), quasi=quasi))
     everything = replace(recoding, source=prepared.source.relation)
     dependencies = measure_dependencies(run.engine, steps, prepared, everything, levels)
@@ -443,20 +443,20 @@ class ExtensionDraft:
     """An extended release before it is written: a `sqlanon.release.targets.base.Draft`."""
 
     run: Run
-    prepared: SearchInput
+    search_input: SearchInput
     extension: Extension
     release: Earlier
     recoding: FullDomainRecoding
-    as_draft: ClassVar[bool] = False
+    is_draft: ClassVar[bool] = False
     kept_versions: ClassVar[int] = 1
 
     @property
-    def expected(self) -> Expected:
+    def expected_figures(self) -> ExpectedFigures:
         """The digest is a sum over rows, and so those of the release and of what is added make that of both."""
         engine, macros, before = self.run.engine, self.run.install_macros(PLAIN), self.release.manifest.digest
         added = engine.rows(digest_of(self._added_rows.sql(engine.dialect), macros))[0][1]
         figures = (self.extension.released_rows, self.extension.classes, self.extension.smallest_class_rows)
-        return Expected(*figures, digest=str(int(before) + int(added)))
+        return ExpectedFigures(*figures, digest=str(int(before) + int(added)))
 
     @cached_property
     def _added_rows(self) -> exp.Table:
@@ -467,50 +467,50 @@ class ExtensionDraft:
         return view
 
     @property
-    def quasi(self) -> Sequence[str]:
-        return self.release.manifest.quasi
+    def quasi_identifiers(self) -> Sequence[str]:
+        return self.release.manifest.quasi_identifiers
 
     @property
     def ranges(self) -> dict[str, RangeKind]:
-        return ranges_of(self.run.engine, self.prepared)
+        return find_range_kinds(self.run.engine, self.search_input)
 
     def label_levels(self, released: exp.Table) -> exp.Query:
-        return label_levels(self.run.engine, self.prepared, self.release.manifest.generalization, released)
+        return label_levels(self.run.engine, self.search_input, self.release.manifest.generalization, released)
 
     def columns(self) -> tuple[ReleasedColumn, ...]:
         return self.release.manifest.columns
 
-    def repeating(self) -> Sequence[str]:
+    def repeating_columns(self) -> Sequence[str]:
         """The columns of text that has few values: not counted again."""
         return ()
 
     def rows(self) -> AbstractContextManager[exp.Select]:
         query = _extended(self.release.relation, self.run.work("added"), self.release.manifest)
-        return nullcontext(query.order_by(*by_class(self.release.manifest.quasi), copy=False))
+        return nullcontext(query.order_by(*by_class(self.release.manifest.quasi_identifiers), copy=False))
 
-    def rows_there(self) -> NoReturn:
+    def remote_rows(self) -> NoReturn:
         """A release on a server is not extended."""
         raise NotImplementedError
 
     def checks(self, released: exp.Table) -> list[Check]:
         run, recoding, macros = self.run, self.recoding, self.run.install_macros()
-        person, everything = self.prepared.columns.person, None
+        person, everything = self.search_input.columns.person, None
         if person is not None:
             everything = _with_persons(run, [one.name for one in self.columns()], person)
-        audit = SourceAudit(run.engine, run.work, macros, self.prepared, recoding, recoding, None, everything)
+        audit = SourceAudit(run.engine, run.work, macros, self.search_input, recoding, recoding, None, everything)
         checks = audit.checks(released.sql(run.engine.dialect))
         if not self.extension.added_rows:
             return checks
         new = self._added_rows.sql(run.engine.dialect)
         of_persons = new if person is None else run.place.view("added_persons").sql(run.engine.dialect)
         checks += (replace(one, name=f"new rows: {one.name}") for one in audit.checks_of_classes(of_persons))
-        k = promised_k(self.prepared.policy.privacy, self.prepared.policy.quasi)
-        if k != self.prepared.policy.privacy.k:  # no check of k-anonymity has looked at that
-            smallest = run.engine.rows(k_anonymity_of(new, self.quasi, macros))[0][0]
+        k = promised_k(self.search_input.policy.privacy, self.search_input.policy.quasi)
+        if k != self.search_input.policy.privacy.k:  # no check of k-anonymity has looked at that
+            smallest = run.engine.rows(k_anonymity_of(new, self.quasi_identifiers, macros))[0][0]
             checks.append(Check("new rows", smallest >= k, f"in the smallest class: {smallest:,} (required: {k})"))
         return checks
 
-    def suppressed_by(self, released: exp.Table) -> Suppressed:
+    def suppressed_by_label(self, released: exp.Table) -> SuppressedRows:
         """Rows that wait are added later: nothing is told of them."""
         return ()
 
@@ -522,7 +522,7 @@ class ExtensionDraft:
             sqlanon_version=__version__,
             engine=f"{self.run.engine.version}, python {before.engine.partition('python ')[2]}",
             rows=self.extension.released_before + self.extension.new_rows,
-            dropped_lines=self.run.dropped_lines(self.prepared.policy),
+            dropped_lines=self.run.dropped_lines(self.search_input.policy),
             released_rows=facts.rows,
             suppressed_rows=self.extension.waiting_rows,
             classes=facts.classes,
@@ -534,4 +534,4 @@ class ExtensionDraft:
         )
         # Of the rows that were released before, the source may have others now: the release's own figure counts.
         needs_sizes = MEASURES[claims.measure].needs_squares
-        return claims if needs_sizes else replace(claims, score=released_score(claims, {}))
+        return claims if needs_sizes else replace(claims, score=recompute_score(claims, {}))

@@ -156,7 +156,7 @@ def measure_released_rows(
         return change
     missing, _ = run.engine.rows(different_rows(released.copy(), view, types))[0]
     least = promised_k(prepared.policy.privacy, prepared.policy.quasi)
-    columns = [col(name) for name in manifest.quasi]
+    columns = [col(name) for name in manifest.quasi_identifiers]
     keys: list[exp.Expr] = [named(column.copy(), f"k{i}") for i, column in enumerate(columns)]
     size = exp.Count(this=exp.Star()) if person is None else _PERSONS(person=col(person))
     query = _CLASSES(

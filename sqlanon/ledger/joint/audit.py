@@ -69,7 +69,7 @@ from sqlanon.policy import ReleaseSection, shown_place
 from sqlanon.policy.compatibility import ROWS_ELSEWHERE, WITH_EARLIER, asked_of, conflicts
 from sqlanon.policy.noise import ROUNDING
 from sqlanon.release.manifest import Manifest
-from sqlanon.release.targets.base import Reach, kind_at
+from sqlanon.release.targets.base import Reach, kind_for_path
 from sqlanon.requirements import promised_k
 from sqlanon.sources.run import Run
 from sqlanon.strategies.lattice.input import SearchInput
@@ -274,7 +274,7 @@ class JointAudit:
         name, can_be_base = f"together with {publication}", False
         try:
             with opened(self.run.engine, publication, Reach(self.prepared.policy)) as one:
-                if not kind_at(self.target).compares:  # only what requirements look at comes here
+                if not kind_for_path(self.target).compares:  # only what requirements look at comes here
                     raise NotComparedError("the new release is in Spark, where releases cannot be compared yet")
                 trees = self._trees(one, new)
                 can_be_base = one.can_be_base and not trees[0].crossing
@@ -355,7 +355,7 @@ class JointAudit:
         if refused or not all(one.can_be_base for one in self.refusals):
             return
         first, several = self.refusals[0].publication, len(self.refusals) > 1
-        name = first.path.stem if kind_at(first.path).in_files else first.table_name
+        name = first.path.stem if kind_for_path(first.path).in_files else first.table_name
         based = f"[release] after = {json.dumps('all' if several else name)}"
         if policy.search.traits.local:
             based += ' and [search] strategy = "optimal"'
@@ -381,7 +381,7 @@ class JointAudit:
         if len(self.refusals) == 1:
             path = self.refusals[0].publication.path
             place = shown_place(path)
-            how = f"--output {shlex.quote(place)}" if kind_at(path).in_files else f"publish to {place}"
+            how = f"--output {shlex.quote(place)}" if kind_for_path(path).in_files else f"publish to {place}"
             if path == self.target:  # a version that would be kept beside this one
                 how = "set [release] keep = 1"
             yield f"replace that release: {how}. This is safe only if nobody has a copy of it"
@@ -392,7 +392,7 @@ class JointAudit:
         if not broken or not self.queries:
             return
         name = self.prepared.policy.file_name
-        if self.extends or self.withdraws is not None or name is None or not kind_at(broken[0]).in_files:
+        if self.extends or self.withdraws is not None or name is None or not kind_for_path(broken[0]).in_files:
             yield "    In Python, `queries` of this error has the SQL that lists the rows."
             return
         file, earlier, draft = shlex.quote(name), shlex.quote(shown_place(broken[0])), "draft.duckdb"
@@ -418,7 +418,7 @@ class JointAudit:
     def _not_compared(self, name: str, publication: Publication, why: str, remedy: str | None) -> Check:
         """Nobody can open a release that is gone; one that is there and cannot be read may be broken."""
         why = self._recognized(publication) + why
-        kind = kind_at(publication.path)
+        kind = kind_for_path(publication.path)
         there = not kind.in_files or publication.path.exists() or publication.intended_at is not None
         if there:
             self.breaks.append(str(publication.path))
@@ -674,7 +674,7 @@ class JointAudit:
         files = {"earlier": publication.path, "new": self.target, CATALOG_IN_QUERIES: private.database}
         opening = [
             f"ATTACH {text(str(path)).sql()} AS {name} (READ_ONLY);"
-            if kind_at(path).in_files
+            if kind_for_path(path).in_files
             else f"-- {name}: a copy of {shown_place(path)}"
             for name, path in files.items()
             if not _is_parquet(path)

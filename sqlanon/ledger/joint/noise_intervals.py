@@ -379,7 +379,7 @@ class IntervalAudit:
                 if side.ranges is None:
                     raise _not_kept(release, column)
                 ranges = _RANGES_OF_ATTRIBUTE(ranges=side.ranges.copy(), attribute=column)
-                labels = [cast(col(quasi, "r"), "VARCHAR") for quasi in release.manifest.quasi]
+                labels = [cast(col(quasi, "r"), "VARCHAR") for quasi in release.manifest.quasi_identifiers]
                 joins.append((subquery(ranges, f"c{j}"), same(col("labels", f"c{j}"), _LABELS_OF_CLASS(labels=labels))))
                 low, high = _noisy_ends(release, released, f"c{j}")
             elif release.is_quasi(column):

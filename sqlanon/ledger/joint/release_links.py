@@ -143,7 +143,7 @@ class ComparedRelease:
         # What a later version asks for is not known here, but its k is.
         if self.privacy is None:
             return int(self.manifest.policy["privacy"].get("k") or 2)
-        return promised_k(self.privacy, self.manifest.quasi)
+        return promised_k(self.privacy, self.manifest.quasi_identifiers)
 
     @property
     def privacy(self) -> PrivacySection | None:
@@ -201,7 +201,7 @@ class ComparedRelease:
         if not self.masks:
             return self
         tops = []
-        for name in self.manifest.quasi:
+        for name in self.manifest.quasi_identifiers:
             tree = trees.get(name.lower())
             # Of a NULL the labels below the top are NULL, and no masked row is.
             tops.append(same(cast(col(name), "VARCHAR"), text(TOP) if tree is None else tree.top))
@@ -215,7 +215,7 @@ class ComparedRelease:
         return next(one.name for one in self.manifest.columns if one.name.lower() == name)
 
     def is_quasi(self, name: str) -> bool:
-        return name in {one.lower() for one in self.manifest.quasi}
+        return name in {one.lower() for one in self.manifest.quasi_identifiers}
 
     def level(self, name: str, height: int) -> int | None:
         """The one level of a column's labels in a hierarchy; None where there are several, of masked rows too."""

@@ -24,7 +24,7 @@ from sqlanon.hierarchies.bounds import RangeKind
 from sqlanon.places.addresses import in_spark, is_session, names_spark
 from sqlanon.policy import Policy, in_postgres, is_postgres, shown_place
 from sqlanon.release.manifest import Facts, Manifest, ReleasedColumn
-from sqlanon.release.metadata import Suppressed
+from sqlanon.release.metadata import SuppressedRows
 from sqlanon.release.source_change import SourceChange
 from sqlanon.sources import Source
 from sqlanon.sources.run import Run
@@ -61,7 +61,7 @@ class Verification:
     manifest: Manifest
     checks: tuple[Check, ...]
     digest: str
-    suppressed: Suppressed | None = None
+    suppressed: SuppressedRows | None = None
     sha256: str | None = None
     residual_risk: ResidualRisk | None = None
     source_change: SourceChange | None = None
@@ -69,7 +69,7 @@ class Verification:
     @property
     def is_file(self) -> bool:
         """Whether the release is a file."""
-        return kind_at(self.path).in_files
+        return kind_for_path(self.path).in_files
 
     @property
     def verified(self) -> bool:
@@ -114,7 +114,7 @@ class Verification:
 
 
 @dataclass(frozen=True)
-class Expected:
+class ExpectedFigures:
     """The rows, classes and smallest class that the release must have; and its digest, where it is known before.
     Masked rows count, and may be a class of their own."""
 
@@ -133,15 +133,15 @@ class Draft(Protocol):
         """The run that made it, whose engine has the source."""
 
     @property
-    def prepared(self) -> SearchInput:
+    def search_input(self) -> SearchInput:
         """The source and the policy."""
 
     @property
-    def expected(self) -> Expected:
+    def expected_figures(self) -> ExpectedFigures:
         """The expected rows and classes."""
 
     @property
-    def quasi(self) -> Sequence[str]:
+    def quasi_identifiers(self) -> Sequence[str]:
         """The columns that form the classes."""
 
     @property
@@ -152,7 +152,7 @@ class Draft(Protocol):
         """For its written rows: the labels of generalized attributes at each level from their own up."""
 
     @property
-    def as_draft(self) -> bool:
+    def is_draft(self) -> bool:
         """Whether it is a draft."""
 
     @property
@@ -162,19 +162,19 @@ class Draft(Protocol):
     def columns(self) -> tuple[ReleasedColumn, ...]:
         """Its columns, in order."""
 
-    def repeating(self) -> Collection[str]:
+    def repeating_columns(self) -> Collection[str]:
         """The text columns with few values."""
 
     def rows(self) -> AbstractContextManager[exp.Select]:
         """The statement that makes the rows, for the engine of the source."""
 
-    def rows_there(self) -> AbstractContextManager[exp.Query]:
+    def remote_rows(self) -> AbstractContextManager[exp.Query]:
         """The statement that makes the rows, on the server of the source."""
 
     def checks(self, released: exp.Table) -> list[Check]:
         """The checks that need the source."""
 
-    def suppressed_by(self, released: exp.Table) -> Suppressed:
+    def suppressed_by_label(self, released: exp.Table) -> SuppressedRows:
         """The figures of suppressed rows that the release may show."""
 
     def manifest(self, table_name: str, facts: Facts) -> Manifest:
@@ -190,16 +190,16 @@ class Staged(Protocol):
         """The SHA-256 of the complete file, or of the rows on a server; None if no ledger needs that."""
 
     @property
-    def kept(self) -> Sequence[Manifest]:
+    def kept_manifests(self) -> Sequence[Manifest]:
         """The manifests of the earlier versions that stay in its place."""
 
     def rows(self) -> AbstractContextManager[exp.Table]:
         """The rows, for the engine of the source."""
 
-    def complete(self, manifest: Manifest, suppressed: Suppressed) -> Verification:
+    def complete(self, manifest: Manifest, suppressed: SuppressedRows) -> Verification:
         """Add the manifest and the metadata, and verify everything as a reader would."""
 
-    def alone(self) -> AbstractContextManager[None]:
+    def lock(self) -> AbstractContextManager[None]:
         """The lock of the place, if it needs one, against other publications."""
 
 
@@ -237,7 +237,7 @@ class ReleaseTarget(Protocol[AnyStaged, AnyRelease_co]):
         """Make the release visible to readers, in one step."""
 
 
-class OpenedRelease(Protocol):
+class ExistingRelease(Protocol):
     """An existing release, which is not trusted yet."""
 
     @property
@@ -278,7 +278,7 @@ class VerifiedRelease(ReleasedRows, Protocol):
         """The SHA-256 that the ledger has of the release: of its file, or of its rows on a server."""
 
 
-class ReleasePlace(ReleasedRows, Protocol):
+class ReleaseLocation(ReleasedRows, Protocol):
     """A place where releases are read."""
 
     @property
@@ -288,15 +288,15 @@ class ReleasePlace(ReleasedRows, Protocol):
     def verify(self, limits: Limits = NO_LIMITS, sha256: str | None = None) -> Verification:
         """Verify the release by itself; with a SHA-256, compare its file."""
 
-    def verified(self, limits: Limits, sha256: str | None = None) -> AbstractContextManager[VerifiedRelease]:
+    def open_verified(self, limits: Limits, sha256: str | None = None) -> AbstractContextManager[VerifiedRelease]:
         """Verify the release as `verify` does. On a server, the rows of what is verified are read once."""
 
-    def manifests(self, limits: Limits) -> Sequence[Manifest] | None:
+    def read_manifests(self, limits: Limits) -> Sequence[Manifest] | None:
         """The current manifests, empty without a release; None if the place cannot be read."""
 
-    def opened(
+    def open_version(
         self, limits: Limits, version: int | None, sha256: str | None, trusted: bool
-    ) -> AbstractContextManager[OpenedRelease]:
+    ) -> AbstractContextManager[ExistingRelease]:
         """A version of the release, verified unless it is trusted or its file has this SHA-256."""
 
 
@@ -314,7 +314,7 @@ class TargetKind:
 
     ``takes`` says whether `publish` writes to it (None: the policy names the place), ``reads`` whether a caller means
     it, and ``recorded`` whether a path in the catalog is one. ``module`` has ``target_for(draft, place, table_name)``,
-    ``place_of(place, table_name)`` and ``recorded_place(path, table_name, reach)``. ``refuse`` raises an error before
+    ``release_location(place, table_name)`` and ``recorded_location(path, table_name, reach)``. ``refuse`` raises an error before
     the search if the place cannot hold an unchanged column. ``in_files`` says whether a release is a file,
     ``compares`` whether its rows can be compared with another release, and ``writes`` what a plan says.
     """
@@ -344,37 +344,37 @@ def unregister(kind: TargetKind) -> None:
     del KINDS[kind.name]
 
 
-def kind_taking(place: Any, policy: Policy) -> TargetKind:
+def kind_for_target(place: Any, policy: Policy) -> TargetKind:
     return next(kind for kind in reversed(KINDS.values()) if kind.takes(place, policy))
 
 
 def target_for(draft: Draft, place: Any, table_name: str | None) -> ReleaseTarget[Any, Any]:
-    kind = kind_taking(place, draft.prepared.policy)
+    kind = kind_for_target(place, draft.search_input.policy)
     target: ReleaseTarget[Any, Any] = import_module(kind.module).target_for(draft, place, table_name)
     return target
 
 
-def place_of(release: Any, table_name: str | None) -> ReleasePlace:
+def release_location(release: Any, table_name: str | None) -> ReleaseLocation:
     """The place of a release: a path, an address, or a session."""
     kind = next((kind for kind in reversed(KINDS.values()) if kind.reads(release)), None)
     if kind is None:
         raise ReleaseError(f"cannot verify a {type(release).__name__}: give a path, an address, or a session")
-    place: ReleasePlace = import_module(kind.module).place_of(release, table_name)
+    place: ReleaseLocation = import_module(kind.module).release_location(release, table_name)
     return place
 
 
-def kind_at(path: Path) -> TargetKind:
+def kind_for_path(path: Path) -> TargetKind:
     return next(kind for kind in reversed(KINDS.values()) if kind.recorded(path))
 
 
-def recorded_place(path: Path, table_name: str, reach: Reach) -> ReleasePlace:
+def recorded_location(path: Path, table_name: str, reach: Reach) -> ReleaseLocation:
     """The place at a path of the catalog, or an error if this run cannot reach it."""
-    kind = kind_at(path)
-    place: ReleasePlace = import_module(kind.module).recorded_place(path, table_name, reach)
+    kind = kind_for_path(path)
+    place: ReleaseLocation = import_module(kind.module).recorded_location(path, table_name, reach)
     return place
 
 
-def named_place(release: Any, table_name: str | None, where: str) -> tuple[Any, str]:
+def named_location(release: Any, table_name: str | None, where: str) -> tuple[Any, str]:
     """A place on a server, and the name of the release, which is required."""
     if table_name is None:
         raise ReleaseError(f"name the release in {where}: --table schema.name")

@@ -21,7 +21,7 @@ from sqlanon.errors import BrokenReleaseError, ReleaseError, SqlanonError
 from sqlanon.places.addresses import VERSION_DIGITS
 from sqlanon.policy import ReleaseSection, shown_place
 from sqlanon.release.manifest import Manifest, ReleasedColumn
-from sqlanon.release.sentences import claims_table
+from sqlanon.release.sentences import render_manifest
 from sqlanon.release.targets.base import Draft, Verification
 from sqlanon.support.expressions import create_temporary_table, drop_table, table
 from sqlanon.support.records import dataclass
@@ -34,7 +34,7 @@ class Server(Protocol):
 
 
 @dataclass(frozen=True)
-class ServerPlace(ABC):
+class ServerLocation(ABC):
     """Where on a server a release is: the address, the schema, and the name of the view that readers know."""
 
     address: str | None = field(repr=False)
@@ -84,12 +84,12 @@ class ServerPlace(ABC):
             ) from error
 
 
-AnyServerPlace = TypeVar("AnyServerPlace", bound=ServerPlace)
+AnyServerLocation = TypeVar("AnyServerLocation", bound=ServerLocation)
 
 
 @dataclass(frozen=True)
-class ServerTarget(Generic[AnyServerPlace]):
-    place: AnyServerPlace
+class ServerTarget(Generic[AnyServerLocation]):
+    place: AnyServerLocation
 
     @property
     def path(self) -> Path:
@@ -103,7 +103,7 @@ class ServerTarget(Generic[AnyServerPlace]):
 class StagedOnServer(ABC):
     """A release that nobody on the server can read yet. Its version is its own: no lock of the place is needed."""
 
-    kept: ClassVar[Sequence[Manifest]] = ()
+    kept_manifests: ClassVar[Sequence[Manifest]] = ()
     """A server shows one version."""
 
     @property
@@ -111,15 +111,15 @@ class StagedOnServer(ABC):
     def sha256(self) -> str | None:
         """The SHA-256 of the rows for the ledger; None without one."""
 
-    def alone(self) -> AbstractContextManager[None]:
+    def lock(self) -> AbstractContextManager[None]:
         return nullcontext()
 
 
 @dataclass(frozen=True)
-class ServerRelease(Generic[AnyServerPlace]):
+class ServerRelease(Generic[AnyServerLocation]):
     """A release that was published on a server."""
 
-    place: AnyServerPlace
+    place: AnyServerLocation
     manifest: Manifest
     limits: Limits = NO_LIMITS  # what `verify` may take of this machine
     sha256: ClassVar[None] = None
@@ -144,7 +144,7 @@ class ServerRelease(Generic[AnyServerPlace]):
         with self.place.opened_server() as server, server.translated_errors(ReleaseError):
             return [(size, classes) for size, classes, _ in server.rows(self._class_sizes())]
 
-    def seen(self) -> tuple[ClassSizes, ResidualRisk | None]:
+    def class_sizes_and_risk(self) -> tuple[ClassSizes, ResidualRisk | None]:
         """The sizes of the classes; what its rows still show is not counted on a server."""
         return ClassSizes.of(dict(self.class_sizes())), None
 
@@ -154,14 +154,14 @@ class ServerRelease(Generic[AnyServerPlace]):
 
     def _repr_html_(self) -> str:
         """For notebooks: what it claims as a small table; nothing is asked of the server."""
-        return claims_table(self.manifest, f"Release {self.table}", f"in {self.place.where}", self.path)
+        return render_manifest(self.manifest, f"Release {self.table}", f"in {self.place.where}", self.path)
 
     def _class_sizes(self) -> exp.Query:
-        return class_sizes(self.place.table, self.manifest.quasi)
+        return class_sizes(self.place.table, self.manifest.quasi_identifiers)
 
 
 def release_section(draft: Draft) -> ReleaseSection:
-    section = draft.prepared.policy.release
+    section = draft.search_input.policy.release
     assert section is not None
     return section
 

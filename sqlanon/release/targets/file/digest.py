@@ -11,7 +11,7 @@ from functools import reduce
 from sqlglot import exp
 
 from sqlanon.audit.values import told_apart
-from sqlanon.release.content_digest import NUMBERS, numbers_of_name
+from sqlanon.release.content_digest import NUMBERS, column_multipliers
 from sqlanon.support.expressions import aliased, cast, col, fragment, named, number, subquery, template
 
 MANY = 1_000_000
@@ -71,7 +71,7 @@ def digest_by_value(rows: exp.Table, types: Mapping[str, str], repeating: Collec
 
 
 def _cell(value: exp.Expr, name: str, type_: str) -> exp.Expr:
-    high, low = (cast(number(one), "BIGINT") for one in numbers_of_name(name))
+    high, low = (cast(number(one), "BIGINT") for one in column_multipliers(name))
     if type_ in NUMBERS:
         return _CELL_OF_NUMBER(value=value, high=high, low=low)
     return _CELL_OF_TEXT(value=value, high=high)

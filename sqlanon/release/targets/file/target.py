@@ -25,12 +25,20 @@ from sqlanon.errors import DiskError, OvertakenError, ReleaseError
 from sqlanon.hierarchies.bounds import RangeKind
 from sqlanon.policy import STORAGE_VERSION, Policy, same_file, table_parts, why_no_release, why_not_written
 from sqlanon.release import macro_library
-from sqlanon.release.contents import ATTACHED, expected_objects, found_objects, library_of
+from sqlanon.release.contents import ATTACHED, expected_objects, library_files, list_objects
 from sqlanon.release.label_levels import LEVELS, LEVELS_COLUMNS
-from sqlanon.release.manifest import Facts, Manifest, versioned
-from sqlanon.release.metadata import Suppressed, present, refuse_name
+from sqlanon.release.manifest import Facts, Manifest, version_name
+from sqlanon.release.metadata import SuppressedRows, present, refuse_name
 from sqlanon.release.published import Release
-from sqlanon.release.reader import SUBJECT, Once, OpenRelease, attached, open_release, read_claims, read_manifests
+from sqlanon.release.reader import (
+    SUBJECT,
+    CachedQueries,
+    OpenRelease,
+    attach_temporarily,
+    open_release,
+    read_manifest,
+    read_manifests,
+)
 from sqlanon.release.targets.base import Draft, Reach, ReleaseTarget, Verification, refuse_draft_over
 from sqlanon.release.targets.file.digest import MANY, approximate_counts, digest_by_value, hashed_by_value, repeats
 from sqlanon.requirements.macros import digest_of, k_anonymity_of
@@ -134,9 +142,9 @@ def _scalars(type_: DuckDBPyType) -> Iterator[str]:
 
 
 def create_released(engine: DuckDBEngine, draft: Draft, target: exp.Table) -> None:
-    columns, repeating = [(column.name, column.type) for column in draft.columns()], draft.repeating()
+    columns, repeating = [(column.name, column.type) for column in draft.columns()], draft.repeating_columns()
     # What DuckDB would find out for itself: with the format of old files, that takes a tenth of the time of writing.
-    chosen = repeating if _older(draft.prepared.policy.storage_version, (1, 3)) else ()
+    chosen = repeating if _older(draft.search_input.policy.storage_version, (1, 3)) else ()
     compressed = [
         (name, f"{type_} USING COMPRESSION dictionary" if name in chosen else type_) for name, type_ in columns
     ]
@@ -207,11 +215,11 @@ class FileTarget:
             raise ReleaseError(f"{path} {wrong}")
         if self.is_parquet:
             refuse_types({column.name: column.type for column in draft.columns()}, None)
-        there = _what_is_at(path)
+        there = _file_identity(path)
         before = _refuse_to_destroy(path, self.table_name, draft.run.engine.limits)
         version = None if self.is_parquet else 1 + max((one.version or 0 for one in before), default=0)
-        name = self.table_name if version is None else versioned(self.table_name, version)
-        if draft.as_draft:
+        name = self.table_name if version is None else version_name(self.table_name, version)
+        if draft.is_draft:
             refuse_draft_over(before, path)
         kept = () if self.is_parquet else [one for one in before if not one.draft][: self.keep - 1]
         try:
@@ -236,39 +244,39 @@ class FileTarget:
 
 
 def target_for(draft: Draft, place: str | Path | None, table_name: str | None) -> ReleaseTarget[StagedFile, Release]:
-    section, catalog = draft.prepared.policy.release, draft.prepared.policy.catalog
+    section, catalog = draft.search_input.policy.release, draft.search_input.policy.catalog
     chosen = place or (None if section is None else section.database or section.file)
     if chosen is None:
         raise ReleaseError('no place is given: publish("release.duckdb"), or [release] database = ... in the policy')
     path = Path(os.path.realpath(chosen))  # a link stays a link
     if wrong := why_no_release(Path(chosen)):
         raise ReleaseError(f"{chosen} {wrong}")
-    private = [*draft.prepared.source.files, *draft.run.engine.files()]
+    private = [*draft.search_input.source.files, *draft.run.engine.files()]
     if catalog is not None:
         private.append(catalog.database)
     if any(same_file(path, file) for file in private):
         raise ReleaseError(f"{path} is the source, or the catalog: a release needs a file of its own")
-    return FileTarget(path, table_name or released_name(draft.prepared.policy), draft.kept_versions)
+    return FileTarget(path, table_name or released_name(draft.search_input.policy), draft.kept_versions)
 
 
-def place_of(place: str | os.PathLike[str], table_name: str | None) -> FilePlace:
+def release_location(place: str | os.PathLike[str], table_name: str | None) -> FileLocation:
     if table_name is not None:
         raise ReleaseError("a Parquet file needs no table name: leave it out")
-    return FilePlace(Path(place).absolute())
+    return FileLocation(Path(place).absolute())
 
 
-def recorded_place(path: Path, table_name: str, reach: Reach) -> FilePlace:
-    return FilePlace(path)
+def recorded_location(path: Path, table_name: str, reach: Reach) -> FileLocation:
+    return FileLocation(path)
 
 
 @dataclass(frozen=True)
-class FilePlace:
+class FileLocation:
     path: Path
 
     def verify(self, limits: Limits = NO_LIMITS, sha256: str | None = None) -> Verification:
         return verify_file(self.path, limits=limits, sha256=sha256, with_risk=True)
 
-    def manifests(self, limits: Limits) -> Sequence[Manifest] | None:
+    def read_manifests(self, limits: Limits) -> Sequence[Manifest] | None:
         if not self.path.exists():
             return () if self.path.parent.is_dir() else None  # a folder may come back
         with open_release(self.path, limits) as release:
@@ -276,23 +284,25 @@ class FilePlace:
 
     @contextmanager
     def rows(self, engine: DuckDBEngine, manifest: Manifest) -> Iterator[exp.Table]:
-        read_claims(self.path, engine.limits, manifest.version)
-        with attached(engine, self.path, manifest, VERIFIED) as relation:
+        read_manifest(self.path, engine.limits, manifest.version)
+        with attach_temporarily(engine, self.path, manifest, VERIFIED) as relation:
             yield relation
 
     @contextmanager
-    def verified(self, limits: Limits, sha256: str | None = None) -> Iterator[VerifiedFile]:
+    def open_verified(self, limits: Limits, sha256: str | None = None) -> Iterator[VerifiedFile]:
         yield VerifiedFile(self, self.verify(limits, sha256))
 
     @contextmanager
-    def opened(self, limits: Limits, version: int | None, sha256: str | None, trusted: bool) -> Iterator[OpenedFile]:
+    def open_version(
+        self, limits: Limits, version: int | None, sha256: str | None, trusted: bool
+    ) -> Iterator[OpenedFile]:
         """A version in the file. As it was written, it is as it was audited then."""
         path = self.path
-        identity = _what_is_at(path)
+        identity = _file_identity(path)
         is_same = sha256 is not None and path.is_file() and bool(file_check(path, sha256).passed)
         is_changed = sha256 is not None and not is_same
         if trusted or is_same:
-            manifest = read_claims(path, limits, version)
+            manifest = read_manifest(path, limits, version)
             yield OpenedFile(path, manifest, manifest.digest, (), is_changed, identity)
             return
         found = verify_file(path, limits=limits, version=version)
@@ -303,7 +313,7 @@ class FilePlace:
 class VerifiedFile:
     """A file that was verified; each use opens it again, and checks its catalog or layout."""
 
-    place: FilePlace
+    place: FileLocation
     verification: Verification
 
     def rows(self, engine: DuckDBEngine, manifest: Manifest) -> AbstractContextManager[exp.Table]:
@@ -324,8 +334,8 @@ class OpenedFile:
 
     @contextmanager
     def rows(self, engine: DuckDBEngine, alias: str) -> Iterator[exp.Table]:
-        with attached(engine, self.path, self.manifest, alias) as relation:
-            if _what_is_at(self.path) != self.identity:
+        with attach_temporarily(engine, self.path, self.manifest, alias) as relation:
+            if _file_identity(self.path) != self.identity:
                 raise ReleaseError(f"{self.path} was replaced while it was read: try again")
             yield relation
 
@@ -338,7 +348,7 @@ class StagedRows:
     file: Path
     table_name: str
     engine: DuckDBEngine
-    asked: Once
+    queries: CachedQueries
 
     @classmethod
     @contextmanager
@@ -347,15 +357,15 @@ class StagedRows:
         spill.mkdir(mode=0o700)
         with closing(DuckDBEngine.private(spill, draft.run.engine.limits)) as engine:
             engine.script(*macro_scripts(PLAIN))
-            yield cls(draft, file, table_name, engine, Once(engine))
+            yield cls(draft, file, table_name, engine, CachedQueries(engine))
 
     def counted(self, version: int | None) -> Facts:
         self.engine.attach(self.file, ATTACHED, read_only=True)
         rows = table(self.table_name, "main", ATTACHED)
         self.engine.execute(create_temporary_view(SUBJECT.copy(), star(rows)))
-        smallest, classes, count, _ = self.asked.rows(k_anonymity_of(SUBJECT.name, self.draft.quasi))[0]
+        smallest, classes, count, _ = self.queries.rows(k_anonymity_of(SUBJECT.name, self.draft.quasi_identifiers))[0]
         # Verifying a Parquet file reuses this answer, so here the macro is asked.
-        digest = self.asked.rows(digest_of(SUBJECT.name))[0][1] if version is None else self._digest(rows, count)
+        digest = self.queries.rows(digest_of(SUBJECT.name))[0][1] if version is None else self._digest(rows, count)
         self.engine.detach(ATTACHED)
         return Facts(count, classes, smallest or 0, digest, version)
 
@@ -369,7 +379,7 @@ class StagedRows:
 
     def verified(self, path: Path, manifest: Manifest) -> Verification:
         self.engine.attach(self.file, ATTACHED, read_only=True)
-        release = OpenRelease(self.engine, self.asked, manifest, is_parquet=True, manifests=(manifest,))
+        release = OpenRelease(self.engine, self.queries, manifest, is_parquet=True, manifests=(manifest,))
         verification = verify_release(path, release, fresh=False)
         self.engine.detach(ATTACHED)
         return verification
@@ -392,7 +402,7 @@ class StagedFile:
     staged: StagedRows
     ranges: Mapping[str, RangeKind]
     version: int | None
-    kept: Sequence[Manifest]
+    kept_manifests: Sequence[Manifest]
     there: tuple[int, ...] | None
     sha256: str | None = None
 
@@ -403,7 +413,7 @@ class StagedFile:
     def rows(self) -> AbstractContextManager[exp.Table]:
         return self.staged.beside_source()
 
-    def complete(self, manifest: Manifest, suppressed: Suppressed) -> Verification:
+    def complete(self, manifest: Manifest, suppressed: SuppressedRows) -> Verification:
         if not self.target.is_parquet:
             refuse_name(manifest)
         verification = _audit(self, manifest, suppressed)
@@ -412,9 +422,9 @@ class StagedFile:
         return verification
 
     @contextmanager
-    def alone(self) -> Iterator[None]:
+    def lock(self) -> Iterator[None]:
         with alone_at(self.target.path):
-            if _what_is_at(self.target.path) != self.there:  # the versions in it were those before
+            if _file_identity(self.target.path) != self.there:  # the versions in it were those before
                 raise OvertakenError(f"another run has just published to {self.target.path}: try again")
             yield
 
@@ -423,7 +433,7 @@ def write_rows(draft: Draft, query: exp.Select, file: Path, table_name: str, wit
     """Write recoded rows to a fresh file, in the order of the query, with the types spelled out; with the levels of
     their labels, if they are to be there."""
     engine, target = draft.run.engine, table(table_name, "main", STAGED)
-    attach_new(engine, file, draft.prepared.policy.storage_version)
+    attach_new(engine, file, draft.search_input.policy.storage_version)
     try:
         file.chmod(0o600)
         create_released(engine, draft, target)
@@ -479,7 +489,7 @@ def _refuse_to_destroy(path: Path, table_name: str, limits: Limits) -> tuple[Man
     try:
         with open_release(path, limits) as release:
             existing, before = release.manifest, release.manifests
-            more = set() if release.is_parquet else found_objects(release.engine) - expected_objects(before)
+            more = set() if release.is_parquet else list_objects(release.engine) - expected_objects(before)
     except ReleaseError as error:
         reason = "exists and is not a release of sqlanon"
         if isinstance(error.__cause__, duckdb.IOException) and "lock" in str(error.__cause__):
@@ -497,7 +507,7 @@ def _refuse_to_destroy(path: Path, table_name: str, limits: Limits) -> tuple[Man
     return before
 
 
-def _audit(staged: StagedFile, manifest: Manifest, suppressed: Suppressed) -> Verification:
+def _audit(staged: StagedFile, manifest: Manifest, suppressed: SuppressedRows) -> Verification:
     """Put the manifest in the file, and what tells about its rows, and check all of it. The rows, which were counted
     for the manifest, are not counted a second time."""
     rows, is_parquet = staged.staged, staged.target.is_parquet
@@ -505,13 +515,13 @@ def _audit(staged: StagedFile, manifest: Manifest, suppressed: Suppressed) -> Ve
     engine.attach(rows.file, ATTACHED, read_write=True)
     with engine.using(ATTACHED):
         if not is_parquet:
-            version = rows.draft.prepared.policy.storage_version
-            library = macro_scripts(library_of((manifest, *staged.kept)))
+            version = rows.draft.search_input.policy.storage_version
+            library = macro_scripts(library_files((manifest, *staged.kept_manifests)))
             macro_library.install(engine, library, ATTACHED, rows.file.parent, version)
         _write_manifest(engine, staged, (manifest, *_keep(engine, staged)), suppressed)
         if not is_parquet:
             found = read_manifests(engine)
-            release = OpenRelease(engine, rows.asked, found[0], is_parquet, tuple(found))
+            release = OpenRelease(engine, rows.queries, found[0], is_parquet, tuple(found))
             verification = verify_release(staged.file, release, fresh=True)
             engine.script(f"CHECKPOINT {ATTACHED}")  # to detach is not enough: it is silent where the disk is full
     engine.detach(ATTACHED)
@@ -520,18 +530,18 @@ def _audit(staged: StagedFile, manifest: Manifest, suppressed: Suppressed) -> Ve
 
 def _keep(engine: DuckDBEngine, staged: StagedFile) -> Sequence[Manifest]:
     """Copy the rows of earlier versions to the file that is in use; their manifests."""
-    for one in staged.kept:
+    for one in staged.kept_manifests:
         target = table(one.rows_table, "main", ATTACHED)
-        with attached(engine, staged.target.path, one, BEFORE) as before:
-            if _what_is_at(staged.target.path) != staged.there:
+        with attach_temporarily(engine, staged.target.path, one, BEFORE) as before:
+            if _file_identity(staged.target.path) != staged.there:
                 raise OvertakenError(f"another run has just published to {staged.target.path}: try again")
             engine.execute(column_definitions(target.copy(), [(column.name, column.type) for column in one.columns]))
             engine.execute(exp.Insert(this=target, expression=star(before)))
-    return staged.kept
+    return staged.kept_manifests
 
 
 def _write_manifest(
-    engine: DuckDBEngine, staged: StagedFile, manifests: Sequence[Manifest], suppressed: Suppressed
+    engine: DuckDBEngine, staged: StagedFile, manifests: Sequence[Manifest], suppressed: SuppressedRows
 ) -> None:
     """Add the manifests to the file that is in use, and what tells about its rows; or copy the rows to a Parquet file
     that has the manifest."""
@@ -546,7 +556,7 @@ def _write_manifest(
         present(engine, manifests, staged.ranges, suppressed, ATTACHED)
 
 
-def _what_is_at(path: Path) -> tuple[int, ...] | None:
+def _file_identity(path: Path) -> tuple[int, ...] | None:
     """Tells one file at a place from another; None where there is none."""
     try:
         found = path.stat()

@@ -16,10 +16,10 @@ from sqlanon.engines.dialects import postgres as pg
 from sqlanon.engines.postgres.engine import PostgresEngine
 from sqlanon.errors import BrokenReleaseError
 from sqlanon.places.addresses import MANIFEST
-from sqlanon.release.manifest import Manifest, versioned
-from sqlanon.release.metadata import comments_on
+from sqlanon.release.manifest import Manifest, version_name
+from sqlanon.release.metadata import comment_statements
 from sqlanon.release.targets.postgres import statements as ps
-from sqlanon.release.targets.server import ServerPlace, shown_columns, types_in, version_of
+from sqlanon.release.targets.server import ServerLocation, shown_columns, types_in, version_of
 from sqlanon.support.expressions import qualified
 from sqlanon.support.records import dataclass
 
@@ -56,14 +56,14 @@ class Relations:
     manifests: exp.Table
 
     @classmethod
-    def by_name(cls, server: PostgresEngine, place: ServerPlace) -> Relations:
+    def by_name(cls, server: PostgresEngine, place: ServerLocation) -> Relations:
         """For a schema that nobody else can exchange."""
         numbers = [number_of(server, place.schema, name) for name in (place.name, MANIFEST)]
         return cls(numbers[0], place.table, numbers[1], ps.manifests(place.schema))
 
 
 def server_checks(
-    server: PostgresEngine, place: ServerPlace, manifest: Manifest, relations: Relations | None = None
+    server: PostgresEngine, place: ServerLocation, manifest: Manifest, relations: Relations | None = None
 ) -> list[Check]:
     """The checks of what the catalog has of a release; of the relations that are read, where they are not its names."""
     return list(_InCatalog(server, place, manifest, relations or Relations.by_name(server, place)).checks())
@@ -96,7 +96,7 @@ def refuse_to_read_manifests(server: PostgresEngine, schema: str, number: int | 
 @dataclass(frozen=True)
 class _InCatalog:
     server: PostgresEngine
-    place: ServerPlace
+    place: ServerLocation
     manifest: Manifest
     relations: Relations
 
@@ -113,7 +113,7 @@ class _InCatalog:
     def own(self) -> str:
         """The table of its version."""
         name, version = self.place.name, self.manifest.version
-        return name if version is None else versioned(name, version)
+        return name if version is None else version_name(name, version)
 
     @cached_property
     def numbers(self) -> Mapping[str, int | None]:
@@ -190,7 +190,7 @@ class _InCatalog:
         found = {one: dict(rows(ps.comments(), [number])) for one, number in self.numbers.items()}
         strange = [one for one in (self.own, MANIFEST) if found[one]]
         notes = [what for number in self.numbers.values() for (what,) in rows(ps.notes(), [number])]
-        expected = _told(comments_on("VIEW", self.place.table, self.manifest, f"{self.place.schema}.{MANIFEST}"))
+        expected = _told(comment_statements("VIEW", self.place.table, self.manifest, f"{self.place.schema}.{MANIFEST}"))
         there = found[name]
         changed = sorted(one for one in expected.keys() | there.keys() if expected.get(one) != there.get(one))
         wrong = [f"those of {one!r} were not written by sqlanon" for one in strange]
@@ -223,7 +223,7 @@ class _InCatalog:
         schema, rows = self.schema_number, self.server.rows
         there = rows(ps.beside(), [schema])
         known = rows(ps.releases_of(manifests=self.relations.manifests.copy()))
-        pairs = {view: {(view, "v"), (versioned(view, version), "r")} for view, version in known}
+        pairs = {view: {(view, "v"), (version_name(view, version), "r")} for view, version in known}
         whole = {view: pair for view, pair in pairs.items() if pair <= {(one, kind) for _, one, kind in there}}
         ours = {(MANIFEST, "r")}.union(*whole.values())
         upon = [rows(ps.upon(), [number, self.numbers[self.place.name]]) for number in self.numbers.values()]

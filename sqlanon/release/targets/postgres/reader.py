@@ -27,9 +27,9 @@ from sqlanon.errors import BrokenReleaseError, ReleaseError, SourceError
 from sqlanon.places.addresses import MANIFEST
 from sqlanon.policy import address_of, server_of, shown_place, table_parts
 from sqlanon.release.manifest import Manifest
-from sqlanon.release.reader import COPIED, SUBJECT, Once, OpenRelease
+from sqlanon.release.reader import COPIED, SUBJECT, CachedQueries, OpenRelease
 from sqlanon.release.rows_hash import hash_rows
-from sqlanon.release.targets.base import Reach, Verification, named_place
+from sqlanon.release.targets.base import Reach, Verification, named_location
 from sqlanon.release.targets.postgres import statements as ps
 from sqlanon.release.targets.postgres.checks import (
     Relations,
@@ -38,7 +38,7 @@ from sqlanon.release.targets.postgres.checks import (
     schema_of,
     server_checks,
 )
-from sqlanon.release.targets.server import ServerPlace, ServerRelease, copied, manifests_of, refuse_sha256, types_in
+from sqlanon.release.targets.server import ServerLocation, ServerRelease, copied, manifests_of, refuse_sha256, types_in
 from sqlanon.support.expressions import col, create_table, create_temporary_view, create_view, select, star, table
 from sqlanon.support.records import dataclass
 from sqlanon.support.resources import PLAIN, macro_scripts
@@ -46,14 +46,14 @@ from sqlanon.support.workdir import spill_directory
 
 
 @dataclass(frozen=True)
-class PostgresPlace(ServerPlace):
+class PostgresLocation(ServerLocation):
     address: str = field(repr=False)
 
     where: ClassVar[str] = "PostgreSQL"
     dialect: ClassVar[str] = PostgresEngine.dialect
 
     @classmethod
-    def of(cls, place: str, table_name: str) -> PostgresPlace:
+    def of(cls, place: str, table_name: str) -> PostgresLocation:
         parts = table_parts(table_name)
         if len(parts) != 2:
             raise ReleaseError(f"{table_name!r} is not a release in PostgreSQL: write schema.name")
@@ -78,7 +78,7 @@ class PostgresPlace(ServerPlace):
             return checked.verified(limits)
 
     @contextmanager
-    def verified(self, limits: Limits, sha256: str | None = None) -> Iterator[VerifiedInPostgres]:
+    def open_verified(self, limits: Limits, sha256: str | None = None) -> Iterator[VerifiedInPostgres]:
         """Verify the release, and keep a copy of what is verified in a file of this machine."""
         refuse_sha256(sha256)
         with spill_directory() as folder:
@@ -87,7 +87,7 @@ class PostgresPlace(ServerPlace):
                 verification = checked.verified(limits, copy)
             yield VerifiedInPostgres(checked, verification, copy, limits)
 
-    def manifests(self, limits: Limits) -> Sequence[Manifest] | None:
+    def read_manifests(self, limits: Limits) -> Sequence[Manifest] | None:
         """The one that the schema has of the release."""
         with self.opened_server() as server:
             with server.reading_locked(ReleaseError):
@@ -109,7 +109,7 @@ class PostgresPlace(ServerPlace):
         return copied(engine, table(COPIED, "main", "temp"), types_in(manifest.columns), self._stream(manifest))
 
     @contextmanager
-    def opened(
+    def open_version(
         self, limits: Limits, version: int | None, sha256: str | None, trusted: bool
     ) -> Iterator[OpenedPostgres]:
         """The version that the view shows, verified."""
@@ -154,7 +154,7 @@ class PostgresPlace(ServerPlace):
 class CheckedRelease:
     """A release in PostgreSQL, locked, with the checks of the server's catalog; its rows are not read yet."""
 
-    place: PostgresPlace
+    place: PostgresLocation
     server: PostgresEngine
     relations: Relations
     manifest: Manifest
@@ -243,15 +243,15 @@ class OpenedPostgres:
         return copied(engine, table(alias, "main", "temp"), types, stream)
 
 
-def place_of(place: str, table_name: str | None) -> PostgresPlace:
-    return PostgresPlace.of(*named_place(place, table_name, PostgresPlace.where))
+def release_location(place: str, table_name: str | None) -> PostgresLocation:
+    return PostgresLocation.of(*named_location(place, table_name, PostgresLocation.where))
 
 
-def recorded_place(path: Path, table_name: str, reach: Reach) -> PostgresPlace:
+def recorded_location(path: Path, table_name: str, reach: Reach) -> PostgresLocation:
     """The release that the ledger has, by the addresses that the policy has."""
     for section in () if reach.policy is None else (reach.policy.source, reach.policy.release):
         if section is not None and section.postgres is not None:
-            place = PostgresPlace(address_of(section.postgres), path.name.removesuffix(f".{table_name}"), table_name)
+            place = PostgresLocation(address_of(section.postgres), path.name.removesuffix(f".{table_name}"), table_name)
             if place.path == path:
                 return place
     raise ReleaseError(f"{shown_place(path)} is in PostgreSQL, on a server that the policy does not name")
@@ -263,7 +263,7 @@ def types_of(server: PostgresEngine, schema: str, name: str) -> dict[str, str]:
     return {column: pg.type_here(kind) or kind for column, kind, _ in rows}
 
 
-class PostgresRelease(ServerRelease[PostgresPlace]):
+class PostgresRelease(ServerRelease[PostgresLocation]):
     """A release that was published in PostgreSQL."""
 
     def class_sizes_sql(self) -> str:
@@ -277,7 +277,10 @@ class PostgresRelease(ServerRelease[PostgresPlace]):
     def class_sizes(self) -> list[tuple[int, int]]:
         """How many classes there are of each size, as the server counts them: size in rows, and classes; ascending."""
         with self.place.checked_relation() as (server, relation):
-            return [(size, classes) for size, classes, _ in server.rows(class_sizes(relation, self.manifest.quasi))]
+            return [
+                (size, classes)
+                for size, classes, _ in server.rows(class_sizes(relation, self.manifest.quasi_identifiers))
+            ]
 
 
 @contextmanager
@@ -296,11 +299,11 @@ def _opened(checked: CheckedRelease, limits: Limits) -> Iterator[OpenRelease]:
             ) from error
         engine.execute(create_view(SUBJECT.copy(), star(target.copy())))
         # Of rows alone.
-        yield OpenRelease(engine, Once(engine), manifest, is_parquet=True, manifests=(manifest,))
+        yield OpenRelease(engine, CachedQueries(engine), manifest, is_parquet=True, manifests=(manifest,))
 
 
 @contextmanager
-def _reading(server: PostgresEngine, place: PostgresPlace, needs_view: bool = True) -> Iterator[Relations]:
+def _reading(server: PostgresEngine, place: PostgresLocation, needs_view: bool = True) -> Iterator[Relations]:
     """The relations of a release, locked, in a transaction in which nothing can be written.
 
     Whoever owns the schema can rename it and put another in its place, and no lock stops that. So a schema of somebody
@@ -336,7 +339,7 @@ _RELEASE, _MANIFESTS = "sqlanon release", "sqlanon manifests"
 """The temporary views that read by number."""
 
 
-def _refuse_without_temporary_views(server: PostgresEngine, place: PostgresPlace, owner: str) -> None:
+def _refuse_without_temporary_views(server: PostgresEngine, place: PostgresLocation, owner: str) -> None:
     if server.rows(pg.may_make_temporary())[0][0]:
         return
     raise ReleaseError(
@@ -346,7 +349,7 @@ def _refuse_without_temporary_views(server: PostgresEngine, place: PostgresPlace
     )
 
 
-def _refuse_unreadable(server: PostgresEngine, place: PostgresPlace, relations: Relations, needs_view: bool) -> None:
+def _refuse_unreadable(server: PostgresEngine, place: PostgresLocation, relations: Relations, needs_view: bool) -> None:
     numbers = {MANIFEST: relations.manifests_number} | ({place.name: relations.view_number} if needs_view else {})
     if None in numbers.values():
         raise place.without_manifest()
@@ -367,7 +370,7 @@ def _view_by_number(server: PostgresEngine, name: str, relation: exp.Table) -> t
     return view, numbers[0] if len(numbers) == 1 else None
 
 
-def _locked_manifest(server: PostgresEngine, place: PostgresPlace, relations: Relations) -> Manifest:
+def _locked_manifest(server: PostgresEngine, place: PostgresLocation, relations: Relations) -> Manifest:
     """The manifest of the release."""
     manifests = _manifests(server, place, relations)
     if not manifests:
@@ -376,7 +379,7 @@ def _locked_manifest(server: PostgresEngine, place: PostgresPlace, relations: Re
         return Manifest.from_json(manifests[0][1])
 
 
-def _manifests(server: PostgresEngine, place: PostgresPlace, relations: Relations) -> list[tuple[int, str]]:
+def _manifests(server: PostgresEngine, place: PostgresLocation, relations: Relations) -> list[tuple[int, str]]:
     """Version and text of the manifests of a release, from a table that is locked and checked before it is read."""
     refuse_to_read_manifests(server, place.schema, relations.manifests_number)
     server.execute(ps.locked(relations.manifests, ps.READING))

@@ -18,14 +18,20 @@ from sqlanon.engines.travel import arrived, travelling
 from sqlanon.errors import AuditError, ReleaseError, SourceError
 from sqlanon.places.addresses import MANIFEST
 from sqlanon.policy import Policy
-from sqlanon.release.manifest import Facts, Manifest, versioned
-from sqlanon.release.metadata import Suppressed, comments_on, stable_view
+from sqlanon.release.manifest import Facts, Manifest, version_name
+from sqlanon.release.metadata import SuppressedRows, comment_statements, stable_view
 from sqlanon.release.rows_hash import hash_rows
 from sqlanon.release.targets.base import Draft, ReleaseTarget, Verification, refuse_draft_over
 from sqlanon.release.targets.file.target import STAGED_FILE, StagedRows, write_rows
 from sqlanon.release.targets.postgres import statements as ps
 from sqlanon.release.targets.postgres.checks import manifest_table_flaws, number_of, server_checks
-from sqlanon.release.targets.postgres.reader import PostgresPlace, PostgresRelease, place_of, recorded_place, types_of
+from sqlanon.release.targets.postgres.reader import (
+    PostgresLocation,
+    PostgresRelease,
+    recorded_location,
+    release_location,
+    types_of,
+)
 from sqlanon.release.targets.server import (
     ServerTarget,
     StagedOnServer,
@@ -41,7 +47,7 @@ from sqlanon.support.expressions import drop_table, drop_view, star, table
 from sqlanon.support.records import dataclass
 from sqlanon.support.workdir import spill_directory
 
-__all__ = ["PostgresTarget", "place_of", "recorded_place", "target_for"]
+__all__ = ["PostgresTarget", "recorded_location", "release_location", "target_for"]
 
 _SECTION = "release.postgres"
 
@@ -50,13 +56,13 @@ _READ_BACK = "read_back"
 
 
 @dataclass(frozen=True)
-class PostgresTarget(ServerTarget[PostgresPlace]):
+class PostgresTarget(ServerTarget[PostgresLocation]):
     @contextmanager
     def stage(self, draft: Draft) -> Iterator[StagedPostgres]:
         """Write the rows to a table of their own, in a transaction that is undone unless it is committed; and read them
         back."""
         # It may be another than the policy's.
-        draft.prepared.source.refuse_release(self.place.address, self.place.schema)
+        draft.search_input.source.refuse_release(self.place.address, self.place.schema)
         types = types_in(draft.columns())
         refuse_types(types, lambda type_: pg.type_there(type_) is not None, "PostgreSQL")
         with (
@@ -65,9 +71,9 @@ class PostgresTarget(ServerTarget[PostgresPlace]):
             spill_directory() as directory,
         ):
             older = _Older.found(server, self.place)
-            if draft.as_draft:
+            if draft.is_draft:
                 refuse_draft_over(older.manifests, f"{self.place.schema}.{self.place.name}")
-            relation = table(versioned(self.place.name, older.next_version), self.place.schema)
+            relation = table(version_name(self.place.name, older.next_version), self.place.schema)
             server.execute(ps.released_table(relation.copy(), types))
             _closed(server, relation)
             _fill(server, self.place.address, draft, relation, types)
@@ -84,7 +90,7 @@ class PostgresTarget(ServerTarget[PostgresPlace]):
         """Count the rows there and here: both must find the same."""
         draft, relation = staged.staged.draft, staged.relation
         facts, types = staged.staged.counted(staged.older.next_version), types_in(draft.columns())
-        there = staged.server.rows(ps.class_figures(relation, draft.quasi))[0]
+        there = staged.server.rows(ps.class_figures(relation, draft.quasi_identifiers))[0]
         here = (facts.rows, facts.classes, facts.smallest_class)
         failures = []
         if tuple(there) != here:
@@ -107,7 +113,7 @@ class PostgresTarget(ServerTarget[PostgresPlace]):
     @contextmanager
     def _server(self, draft: Draft) -> Iterator[PostgresEngine]:
         """The source's connection, if that is the place, by the very text of its address; else a new one."""
-        if (own := draft.prepared.source.server(PostgresEngine, self.place.address)) is not None:
+        if (own := draft.search_input.source.server(PostgresEngine, self.place.address)) is not None:
             with own.named(_SECTION):
                 yield own
             return
@@ -121,7 +127,7 @@ def refuse_server_of(policy: Policy, source: Source) -> None:
     section = policy.release
     assert section is not None
     assert section.postgres is not None
-    place = PostgresPlace.of(section.postgres, section.table)
+    place = PostgresLocation.of(section.postgres, section.table)
     if source.server(PostgresEngine, place.address) is not None:
         return  # it was looked at when the source was bound
     try:
@@ -140,7 +146,7 @@ def _refuse_server(server: PostgresEngine) -> None:
 def target_for(draft: Draft, place: object, table_name: str | None) -> ReleaseTarget[StagedPostgres, PostgresRelease]:
     section = release_section(draft)
     assert section.postgres is not None
-    return PostgresTarget(PostgresPlace.of(section.postgres, table_name or section.table))
+    return PostgresTarget(PostgresLocation.of(section.postgres, table_name or section.table))
 
 
 @dataclass(frozen=True)
@@ -148,7 +154,7 @@ class StagedPostgres(StagedOnServer):
     """A release in an open transaction, which has the lock of the place; what was there before; and its rows, as they
     were read back."""
 
-    place: PostgresPlace
+    place: PostgresLocation
     server: PostgresEngine
     relation: exp.Table
     older: _Older
@@ -160,12 +166,12 @@ class StagedPostgres(StagedOnServer):
     @property
     def sha256(self) -> str | None:
         draft = self.staged.draft
-        if draft.prepared.policy.catalog is None:
+        if draft.search_input.policy.catalog is None:
             return None
         with self.rows() as released:
             return hash_rows(draft.run.engine, released, types_in(draft.columns()))
 
-    def complete(self, manifest: Manifest, suppressed: Suppressed) -> Verification:
+    def complete(self, manifest: Manifest, suppressed: SuppressedRows) -> Verification:
         """Have the view show the new version, and verify the rows, and what PostgreSQL has of the release."""
         verification = self.staged.verified(self.place.path, manifest)
         _put_in_place(self.server, self.place, self.relation, self.older, manifest)
@@ -175,8 +181,8 @@ class StagedPostgres(StagedOnServer):
 
 def _fill(server: PostgresEngine, address: str, draft: Draft, target: exp.Table, types: Mapping[str, str]) -> None:
     """Make the rows there, where the source is on that server; else send them."""
-    if draft.prepared.source.server(PostgresEngine, address) is not None:
-        with draft.rows_there() as query:
+    if draft.search_input.source.server(PostgresEngine, address) is not None:
+        with draft.remote_rows() as query:
             server.execute(exp.Insert(this=target.copy(), expression=query))
         return
     with draft.rows() as rows, draft.run.engine.stream(travelling(rows, types, "VARCHAR")) as reader:
@@ -199,7 +205,7 @@ class _Older:
     manifests: Sequence[Manifest] | None
 
     @classmethod
-    def found(cls, server: PostgresEngine, place: PostgresPlace) -> _Older:
+    def found(cls, server: PostgresEngine, place: PostgresLocation) -> _Older:
         """Look, and let nobody else publish under this name meanwhile."""
         _refuse_server(server)
         server.rows(ps.lock(name=place.lock_name))  # of this database
@@ -217,7 +223,7 @@ class _Older:
             readers = [
                 (role, grant) for role, privilege, grant, column in rights if privilege == "SELECT" and not column
             ]
-        own = versioned(place.name, known[-1][0]) if known else ""
+        own = version_name(place.name, known[-1][0]) if known else ""
         shown = table(own, place.schema) if kinds.get(own) == "r" else None
         return cls(
             next_version(version_of(name, place.name) for name in kinds),
@@ -229,7 +235,7 @@ class _Older:
         )
 
 
-def _own_schema(server: PostgresEngine, place: PostgresPlace) -> int:
+def _own_schema(server: PostgresEngine, place: PostgresLocation) -> int:
     """The number of the schema. Refuse a schema that does not exist, or whose owner could put another in its place
     while the release is written."""
     schemas = server.rows(ps.schema(), [place.schema])
@@ -248,7 +254,7 @@ def _own_schema(server: PostgresEngine, place: PostgresPlace) -> int:
     return number
 
 
-def _refuse_of_others(server: PostgresEngine, place: PostgresPlace, name: str) -> None:
+def _refuse_of_others(server: PostgresEngine, place: PostgresLocation, name: str) -> None:
     """The owner of a view, or of a table, can change it at any time: a release is of one."""
     found = server.rows(ps.relation(), [number_of(server, place.schema, name)])
     if not found:
@@ -261,7 +267,7 @@ def _refuse_of_others(server: PostgresEngine, place: PostgresPlace, name: str) -
         )
 
 
-def _lock_manifests(server: PostgresEngine, place: PostgresPlace, mode: str) -> None:
+def _lock_manifests(server: PostgresEngine, place: PostgresLocation, mode: str) -> None:
     """Lock the table of manifests until the transaction ends, and refuse what sqlanon did not make of it: what its
     triggers did would be done by this user."""
     _refuse_of_others(server, place, MANIFEST)
@@ -286,7 +292,7 @@ def _replaced(schema: str, name: str) -> ReleaseError:
 
 
 def _put_in_place(
-    server: PostgresEngine, place: PostgresPlace, staged: exp.Table, older: _Older, manifest: Manifest
+    server: PostgresEngine, place: PostgresLocation, staged: exp.Table, older: _Older, manifest: Manifest
 ) -> None:
     """Have the view show the new version, to those who could read it before; the older one goes."""
     view = stable_view(place.table, staged.copy(), [column.name for column in manifest.columns])
@@ -297,7 +303,7 @@ def _put_in_place(
     else:
         _lock_found(server, place.table, older.view)
         _replace_view(server, place, view, staged, older)
-    for told in comments_on("VIEW", place.table, manifest, f"{place.schema}.{MANIFEST}"):
+    for told in comment_statements("VIEW", place.table, manifest, f"{place.schema}.{MANIFEST}"):
         server.execute(told)
     _manifest_in_place(server, place, older.next_version, manifest)
     if older.table is not None and older.table_number is not None:
@@ -307,7 +313,7 @@ def _put_in_place(
 
 
 def _replace_view(
-    server: PostgresEngine, place: PostgresPlace, view: exp.Create, staged: exp.Table, older: _Older
+    server: PostgresEngine, place: PostgresLocation, view: exp.Create, staged: exp.Table, older: _Older
 ) -> None:
     assert older.view is not None
     if _has_the_columns_of(server, older.view, staged):
@@ -322,7 +328,7 @@ def _replace_view(
         server.execute(ps.grant_select(place.table, role, may_grant))
 
 
-def _manifest_in_place(server: PostgresEngine, place: PostgresPlace, version: int, manifest: Manifest) -> None:
+def _manifest_in_place(server: PostgresEngine, place: PostgresLocation, version: int, manifest: Manifest) -> None:
     manifests = ps.manifests(place.schema)
     # Two that publish into a new schema would both make the table, and the later one would fail.
     server.rows(ps.lock(name=f"sqlanon {place.schema}"))
@@ -361,7 +367,7 @@ def _has_the_columns_of(server: PostgresEngine, view: int, staged: exp.Table) ->
     return server.rows(ps.shape(), [view]) == server.rows(ps.shape(), [table_number])
 
 
-def _refuse_if_needed(server: PostgresEngine, place: PostgresPlace, name: str, why: str) -> None:
+def _refuse_if_needed(server: PostgresEngine, place: PostgresLocation, name: str, why: str) -> None:
     """What others have built upon a relation is theirs: it is not dropped with it."""
     own, view = (number_of(server, place.schema, one) for one in (name, place.name))
     if needed := [one for (one,) in server.rows(ps.upon(), [own, view])]:

@@ -7,7 +7,7 @@ from functools import partial, reduce
 
 from sqlglot import exp
 
-from sqlanon.release.content_digest import NUMBERS, numbers_of_name
+from sqlanon.release.content_digest import NUMBERS, column_multipliers
 from sqlanon.support.expressions import all_of, anonymous, cast, col, fragment, named, same, subquery, template, text
 from sqlanon.support.records import dataclass
 
@@ -113,7 +113,7 @@ _BUCKETS = template(
 )
 
 
-def hashed_buckets(relation: exp.Expr, types: Mapping[str, str]) -> exp.Select:
+def bucket_hashes(relation: exp.Expr, types: Mapping[str, str]) -> exp.Select:
     """The SHA-256 of the sorted hashes of rows, for each of 4,096 buckets: for `release.rows_hash`."""
     cells = [(f"c{i}", name, type_) for i, (name, type_) in enumerate(types.items())]
     raw = _STAGE(values=[named(_raw(col(name), type_), cell) for cell, name, type_ in cells], rows=relation.copy())
@@ -127,7 +127,7 @@ def hashed_buckets(relation: exp.Expr, types: Mapping[str, str]) -> exp.Select:
 
 
 @dataclass(frozen=True)
-class TextsOnce:
+class HashedTexts:
     """Combinations of texts, each once, that are hashed and then joined to the rows: few enough to be sent to all
     executors."""
 
@@ -135,7 +135,7 @@ class TextsOnce:
     nullable: Mapping[str, bool]  # by column, whether it may be NULL
 
 
-def digest_there(relation: exp.Expr, types: Mapping[str, str], texts: Sequence[TextsOnce] = ()) -> exp.Select:
+def digest_query(relation: exp.Expr, types: Mapping[str, str], texts: Sequence[HashedTexts] = ()) -> exp.Select:
     """The rows of a relation, and its digest; ``texts`` are those that are not hashed with each row."""
     columns: list[tuple[exp.Expr, str, str]] = [(col(name), name, type_) for name, type_ in types.items()]
     if not texts:
@@ -186,12 +186,12 @@ def _lines(
     return _STAGE(values=[named(line, "line"), *(col(f"k{i}") for i, _ in enumerate(keys))], rows=rows)
 
 
-def digestible(type_: str) -> bool:
+def is_digestible(type_: str) -> bool:
     """Whether a type of DuckDB's has a text in Spark that is the same.
 
     Numbers of 32 bits have none: DuckDB's text of a few of them has more digits than is needed.
 
-    >>> [digestible(one) for one in ("VARCHAR", "DECIMAL(8,2)", "DOUBLE", "FLOAT", "INTEGER[]")]
+    >>> [is_digestible(one) for one in ("VARCHAR", "DECIMAL(8,2)", "DOUBLE", "FLOAT", "INTEGER[]")]
     [True, True, True, False, False]
     """
     return type_ in (*NUMBERS, "VARCHAR", "DOUBLE", *_TIMES) or _is_decimal(type_)
@@ -228,7 +228,7 @@ def _text(raw: exp.Expr, type_: str) -> exp.Expr:
 
 def _cell(value: exp.Expr, name: str, type_: str) -> exp.Expr:
     """A cell's number, of an integer or of the digits of its text's MD5."""
-    high, low = numbers_of_name(name)
+    high, low = column_multipliers(name)
     if type_ in NUMBERS:
         return _CELL_OF_NUMBER(value=value, high=high, low=low)
     return _CELL_OF_TEXT(number=_REVERSED(last=_LAST(digits=value)), high=high)

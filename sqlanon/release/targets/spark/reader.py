@@ -22,11 +22,11 @@ from sqlanon.engines.spark.errors import condition_of
 from sqlanon.errors import BrokenReleaseError, ReleaseError, SourceError
 from sqlanon.places.addresses import spark_address_of, spark_name_flaw, spark_path
 from sqlanon.policy import shown_place, table_parts
-from sqlanon.release.manifest import Manifest, versioned
+from sqlanon.release.manifest import Manifest, version_name
 from sqlanon.release.sentences import comment_on_any_version, comment_on_column, comment_on_release
-from sqlanon.release.targets.base import Reach, Verification, named_place
+from sqlanon.release.targets.base import Reach, Verification, named_location
 from sqlanon.release.targets.server import (
-    ServerPlace,
+    ServerLocation,
     ServerRelease,
     manifests_of,
     refuse_sha256,
@@ -35,8 +35,15 @@ from sqlanon.release.targets.server import (
     version_of,
 )
 from sqlanon.release.targets.spark import statements as sr
-from sqlanon.release.targets.spark.digest import digest_there
-from sqlanon.release.targets.spark.rows import all_here, counted, hash_rows_there, looked_at, pinned_rows, types_of
+from sqlanon.release.targets.spark.digest import digest_query
+from sqlanon.release.targets.spark.rows import (
+    copy_all_rows,
+    counted,
+    hash_rows_in_spark,
+    looked_at,
+    pinned_rows,
+    types_of,
+)
 from sqlanon.support.expressions import table
 from sqlanon.support.records import dataclass
 
@@ -62,7 +69,7 @@ _FIXED = (None, "BINDING", "COMPENSATION", "UNSUPPORTED")
 
 
 @dataclass(frozen=True)
-class SparkPlace(ServerPlace):
+class SparkLocation(ServerLocation):
     """Where in Spark a release is: the address, or the session; the schema, and the name of the view."""
 
     session: Any = field(default=None, repr=False, compare=False)
@@ -72,7 +79,7 @@ class SparkPlace(ServerPlace):
     dialect: ClassVar[str] = SparkEngine.dialect
 
     @classmethod
-    def of(cls, place: Any, table_name: str) -> SparkPlace:
+    def of(cls, place: Any, table_name: str) -> SparkLocation:
         """Of a session, an address or ``env:NAME``, and ``schema.name``; in lower case, as Spark's catalog has them."""
         if flaw := spark_name_flaw(table_name):
             raise ReleaseError(f"{table_name!r} is not a release in Spark: it {flaw}")
@@ -86,10 +93,10 @@ class SparkPlace(ServerPlace):
         return spark_path(self.address or catalog_of(self.session), self.schema, self.name)
 
     def rows_table(self, version: int) -> exp.Table:
-        return table(versioned(self.name, version), self.schema)
+        return table(version_name(self.name, version), self.schema)
 
     def manifest(self, version: int) -> exp.Table:
-        return table(f"{versioned(self.name, version)}{OF_MANIFEST}", self.schema)
+        return table(f"{version_name(self.name, version)}{OF_MANIFEST}", self.schema)
 
     def verify(self, limits: Limits = NO_LIMITS, sha256: str | None = None) -> Verification:
         refuse_sha256(sha256)
@@ -98,7 +105,7 @@ class SparkPlace(ServerPlace):
             return self._verify_rows(server, self.table, manifest, checks, limits)
 
     @contextmanager
-    def verified(self, limits: Limits, sha256: str | None = None) -> Iterator[VerifiedInSpark]:
+    def open_verified(self, limits: Limits, sha256: str | None = None) -> Iterator[VerifiedInSpark]:
         """Verify the release; Spark keeps the rows that are verified."""
         refuse_sha256(sha256)
         with ExitStack() as stack:
@@ -113,8 +120,8 @@ class SparkPlace(ServerPlace):
 
     def _check_catalog(self, server: SparkEngine) -> tuple[Manifest, Sequence[Check]]:
         """The manifest, and the checks of what the catalog has of the release."""
-        names = names_there(server, self)
-        view = Described.by(server, self.table) if self.name in names else None
+        names = list_relations(server, self)
+        view = CatalogEntry.by(server, self.table) if self.name in names else None
         version = _version(self, view, names)
         # Nothing is read of a relation before the catalog has said that it is a plain table, or a view of one.
         if flaws := flaws_of_manifest_table(server, self, version, names):
@@ -127,7 +134,7 @@ class SparkPlace(ServerPlace):
         claimed = (release, number, manifest.table_name, manifest.version)
         of_this = claimed == (self.name, version, self.name, version)
         message = f"of version {version}" if of_this else f"not of version {version} of {self.name!r}"
-        checks = checks_of(server, self, view, version, manifest, names)
+        checks = catalog_checks(server, self, view, version, manifest, names)
         return manifest, (Check("manifest table", of_this, message), *checks)
 
     def _verify_rows(
@@ -139,9 +146,9 @@ class SparkPlace(ServerPlace):
             found = rows_there.verified(manifest, self.path)
         return replace(found, checks=(*found.checks, *checks))
 
-    def manifests(self, limits: Limits) -> Sequence[Manifest] | None:
+    def read_manifests(self, limits: Limits) -> Sequence[Manifest] | None:
         with self.opened_server() as server, server.translated_errors(ReleaseError):
-            return self.manifests_shown(server, names_there(server, self))
+            return self.manifests_shown(server, list_relations(server, self))
 
     def manifests_shown(self, server: SparkEngine, names: frozenset[str]) -> Sequence[Manifest] | None:
         """The manifest of what the view shows, by the names in the schema."""
@@ -159,9 +166,9 @@ class SparkPlace(ServerPlace):
 
     def _refuse_flaws(self, server: SparkEngine, manifest: Manifest) -> None:
         """Refuse to read the rows of a release whose view or tables are not those that sqlanon made."""
-        names = names_there(server, self)
-        view = Described.by(server, self.table) if self.name in names else None
-        checks = checks_of(server, self, view, manifest.version or 1, manifest, names)
+        names = list_relations(server, self)
+        view = CatalogEntry.by(server, self.table) if self.name in names else None
+        checks = catalog_checks(server, self, view, manifest.version or 1, manifest, names)
         if flaws := _flaws(checks):
             raise self.refuse_to_read(flaws)
 
@@ -169,10 +176,10 @@ class SparkPlace(ServerPlace):
     def rows(self, engine: DuckDBEngine, manifest: Manifest) -> Iterator[exp.Table]:
         with self.opened_server() as server, server.translated_errors(ReleaseError):
             self._refuse_flaws(server, manifest)
-            with all_here(engine, server, self.table, manifest) as rows:
+            with copy_all_rows(engine, server, self.table, manifest) as rows:
                 yield rows
 
-    def opened(self, limits: Limits, version: int | None, sha256: str | None, trusted: bool) -> NoReturn:
+    def open_version(self, limits: Limits, version: int | None, sha256: str | None, trusted: bool) -> NoReturn:
         """Its rows stay there."""
         raise ReleaseError(_stays(self.path))
 
@@ -195,7 +202,7 @@ class SparkPlace(ServerPlace):
 class VerifiedInSpark:
     """A release in Spark that was verified, while Spark keeps the rows that were: they are not read again."""
 
-    place: SparkPlace
+    place: SparkLocation
     server: SparkEngine
     kept_rows: exp.Table
     verification: Verification
@@ -206,13 +213,13 @@ class VerifiedInSpark:
             raise self.place.refuse_to_read(flaws)
         with (
             self.server.translated_errors(ReleaseError),
-            all_here(engine, self.server, self.kept_rows, manifest) as rows,
+            copy_all_rows(engine, self.server, self.kept_rows, manifest) as rows,
         ):
             yield rows
 
     def sha256(self) -> str:
         with self.server.translated_errors(ReleaseError):
-            return hash_rows_there(self.server, self.kept_rows, self.verification.manifest.columns)
+            return hash_rows_in_spark(self.server, self.kept_rows, self.verification.manifest.columns)
 
 
 def _flaws(checks: Sequence[Check]) -> list[str]:
@@ -230,11 +237,11 @@ def number_in(name: str, release: str) -> int | None:
 
 
 @dataclass(frozen=True)
-class Described:
+class CatalogEntry:
     of: Mapping[str, Any]
 
     @classmethod
-    def by(cls, server: SparkEngine, relation: exp.Table) -> Described:
+    def by(cls, server: SparkEngine, relation: exp.Table) -> CatalogEntry:
         return cls(json.loads(server.rows(sr.description(relation))[0][0]))
 
     @property
@@ -252,14 +259,14 @@ class Described:
         mark = (self.of.get("table_properties") or {}).get(sr.MADE_BY)
         return not self.is_view and mark in (release, _REDACTED)
 
-    def version_shown(self, place: SparkPlace) -> int | None:
+    def version_shown(self, place: SparkLocation) -> int | None:
         """The version of a release whose table this view reads, if that is all that it reads."""
         read = sr.read_by(self.of.get("view_text") or "") if self.is_view else []
         if len(read) != 1 or read[0].db.lower() != place.schema or read[0].catalog:
             return None
         return version_of(read[0].name.lower(), place.name)
 
-    def flaws_of_view(self, place: SparkPlace, rows: exp.Table, manifest: Manifest) -> list[str]:
+    def flaws_of_view(self, place: SparkLocation, rows: exp.Table, manifest: Manifest) -> list[str]:
         """What is not as in the view that is made of a table: a list of its columns, and nothing more."""
         columns = [column.name for column in manifest.columns]
         query = sr.shown_by_view(rows, columns).sql(SparkEngine.dialect)
@@ -313,7 +320,7 @@ def column_comments(manifest: Manifest) -> dict[str, str]:
     return {column.name: comment_on_column(manifest, column.name, column.role) for column in manifest.columns}
 
 
-def table_comment(place: SparkPlace, version: int, manifest: Manifest) -> str:
+def table_comment(place: SparkLocation, version: int, manifest: Manifest) -> str:
     return comment_on_release(manifest, place.manifest(version).name)
 
 
@@ -321,7 +328,7 @@ def view_comment(manifest: Manifest) -> str:
     return comment_on_any_version(manifest.draft)
 
 
-def names_there(server: SparkEngine, place: SparkPlace) -> frozenset[str]:
+def list_relations(server: SparkEngine, place: SparkLocation) -> frozenset[str]:
     """The tables and views in the schema of a release whose names begin with its own."""
     if place.schema not in {str(name).lower() for (name,) in server.rows(sr.schemas(place.schema))}:
         raise place.without_schema()
@@ -329,12 +336,12 @@ def names_there(server: SparkEngine, place: SparkPlace) -> frozenset[str]:
     return frozenset(name.lower() for _, name, temporary in found if not temporary)
 
 
-def version_shown(server: SparkEngine, place: SparkPlace, names: frozenset[str]) -> int | None:
+def version_shown(server: SparkEngine, place: SparkLocation, names: frozenset[str]) -> int | None:
     """The version of a release that its view shows; None where it shows none, or where there is no view."""
-    return Described.by(server, place.table).version_shown(place) if place.name in names else None
+    return CatalogEntry.by(server, place.table).version_shown(place) if place.name in names else None
 
 
-def ours(server: SparkEngine, place: SparkPlace, names: frozenset[str]) -> dict[str, int]:
+def ours(server: SparkEngine, place: SparkLocation, names: frozenset[str]) -> dict[str, int]:
     """The tables of versions that were made for a release, with the number of each."""
     found = {}
     for name in sorted(names):
@@ -342,7 +349,7 @@ def ours(server: SparkEngine, place: SparkPlace, names: frozenset[str]) -> dict[
         if number is None:
             continue
         try:
-            if Described.by(server, table(name, place.schema)).made_for(place.name):
+            if CatalogEntry.by(server, table(name, place.schema)).made_for(place.name):
                 found[name] = number
         except Exception as error:
             if condition_of(error).partition(".")[0] != "TABLE_OR_VIEW_NOT_FOUND":  # somebody has just removed it
@@ -350,10 +357,10 @@ def ours(server: SparkEngine, place: SparkPlace, names: frozenset[str]) -> dict[
     return found
 
 
-def checks_of(
+def catalog_checks(
     server: SparkEngine,
-    place: SparkPlace,
-    view: Described | None,
+    place: SparkLocation,
+    view: CatalogEntry | None,
     version: int,
     manifest: Manifest,
     names: frozenset[str],
@@ -372,7 +379,7 @@ def checks_of(
 
 
 def tables_check(
-    server: SparkEngine, place: SparkPlace, version: int, manifest: Manifest, names: frozenset[str]
+    server: SparkEngine, place: SparkLocation, version: int, manifest: Manifest, names: frozenset[str]
 ) -> Check:
     """Whether the tables behind the view are those of the release: readers of the view may often read them, too."""
     rows = place.rows_table(version)
@@ -385,20 +392,22 @@ def tables_check(
     return check_of("tables", found, "exactly the columns of the release")
 
 
-def flaws_of_manifest_table(server: SparkEngine, place: SparkPlace, version: int, names: frozenset[str]) -> list[str]:
+def flaws_of_manifest_table(
+    server: SparkEngine, place: SparkLocation, version: int, names: frozenset[str]
+) -> list[str]:
     types = {name: type_here(type_.lower()) or "" for name, type_ in sr.MANIFEST.items()}
     return _flaws_of_table(server, place, place.manifest(version), types, names)
 
 
-def flaws_of_new_table(server: SparkEngine, place: SparkPlace, version: int, types: Mapping[str, str]) -> list[str]:
+def flaws_of_new_table(server: SparkEngine, place: SparkLocation, version: int, types: Mapping[str, str]) -> list[str]:
     """What is not as in the table of a version that was just made, and has no comments yet."""
     rows = place.rows_table(version)
-    return _flaws_of_table(server, place, rows, types, names_there(server, place))
+    return _flaws_of_table(server, place, rows, types, list_relations(server, place))
 
 
 def _flaws_of_table(
     server: SparkEngine,
-    place: SparkPlace,
+    place: SparkLocation,
     relation: exp.Table,
     types: Mapping[str, str],
     names: frozenset[str],
@@ -407,12 +416,12 @@ def _flaws_of_table(
 ) -> list[str]:
     if relation.name not in names:
         return ["it is not there"]
-    if flaws := Described.by(server, relation).flaws_of_table(place.name, comment, comments):
+    if flaws := CatalogEntry.by(server, relation).flaws_of_table(place.name, comment, comments):
         return flaws
     return [] if list(types_of(server, relation).items()) == list(types.items()) else ["it has other columns"]
 
 
-def _others(server: SparkEngine, place: SparkPlace, version: int, names: frozenset[str]) -> Check:
+def _others(server: SparkEngine, place: SparkLocation, version: int, names: frozenset[str]) -> Check:
     """What a publication that did not end has left is in nobody's way: the next one removes it."""
     others = frozenset(name for name in names if number_in(name, place.name) not in (None, version))
     left = ours(server, place, others)
@@ -424,7 +433,7 @@ def _others(server: SparkEngine, place: SparkPlace, version: int, names: frozens
     return Check("versions", True, "no other relations")
 
 
-def in_the_way(place: SparkPlace, names: frozenset[str], own: Collection[str]) -> list[Check]:
+def in_the_way(place: SparkLocation, names: frozenset[str], own: Collection[str]) -> list[Check]:
     """Warnings of tables that have the name of a version, and are not among ``own``: they stay."""
     strange = sorted(name for name in names if number_in(name, place.name) is not None and name not in own)
     if not strange:
@@ -444,7 +453,7 @@ def of_catalog(server: SparkEngine) -> list[Check]:
 
 
 @dataclass(frozen=True)
-class SparkRelease(ServerRelease[SparkPlace]):
+class SparkRelease(ServerRelease[SparkLocation]):
     """A release that was published in Spark."""
 
     warnings: tuple[str, ...] = ()  # what the holder should know of it
@@ -453,7 +462,7 @@ class SparkRelease(ServerRelease[SparkPlace]):
         """The statements behind `verify`. Two run in Spark: the content digest, and the combinations of values that the
         requirements look at. The rest runs in DuckDB, over these."""
         there = [
-            digest_there(self.place.table, types_in(self.manifest.columns)),
+            digest_query(self.place.table, types_in(self.manifest.columns)),
             sr.combinations(self.place.table, _looked_at(self.manifest), _COUNT),
         ]
         here = [one for one in verification_sql(self.manifest) if ".DIGEST(" not in one.upper()]
@@ -461,18 +470,18 @@ class SparkRelease(ServerRelease[SparkPlace]):
 
 
 def _looked_at(manifest: Manifest) -> dict[str, str]:
-    return looked_at(manifest.policy["privacy"], manifest.quasi, manifest.columns)
+    return looked_at(manifest.policy["privacy"], manifest.quasi_identifiers, manifest.columns)
 
 
-def place_of(place: Any, table_name: str | None) -> SparkPlace:
-    return SparkPlace.of(*named_place(place, table_name, SparkPlace.where))
+def release_location(place: Any, table_name: str | None) -> SparkLocation:
+    return SparkLocation.of(*named_location(place, table_name, SparkLocation.where))
 
 
-def recorded_place(path: Path, table_name: str, reach: Reach) -> SparkPlace:
+def recorded_location(path: Path, table_name: str, reach: Reach) -> SparkLocation:
     """The release that the ledger has, if it is in the Spark that the source is in."""
     there = None if reach.source is None else reach.source.server(SparkEngine)
     if there is not None:
-        place = replace(SparkPlace.of(there.home, path.name), server=there)
+        place = replace(SparkLocation.of(there.home, path.name), server=there)
         if place.path == path:
             return place
     raise ReleaseError(_stays(path))
@@ -482,7 +491,7 @@ def _stays(path: Path) -> str:
     return f"{shown_place(path)} is in Spark, and releases there cannot be compared yet"
 
 
-def _version(place: SparkPlace, view: Described | None, names: frozenset[str]) -> int:
+def _version(place: SparkLocation, view: CatalogEntry | None, names: frozenset[str]) -> int:
     """The version that the view shows; if it shows none, the newest that has a manifest."""
     shown = None if view is None else view.version_shown(place)
     numbers = [number_in(name, place.name) for name in names if name.endswith(OF_MANIFEST)]

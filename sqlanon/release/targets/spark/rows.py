@@ -29,12 +29,12 @@ from sqlanon.errors import BrokenReleaseError
 from sqlanon.policy import PrivacySection
 from sqlanon.policy.problems import read_part
 from sqlanon.release.manifest import Manifest, ReleasedColumn
-from sqlanon.release.reader import COPIED, SUBJECT, Once, OpenRelease
+from sqlanon.release.reader import COPIED, SUBJECT, CachedQueries, OpenRelease
 from sqlanon.release.rows_hash import hash_buckets
 from sqlanon.release.targets.base import Verification
 from sqlanon.release.targets.server import copied, types_in
 from sqlanon.release.targets.spark import statements as sr
-from sqlanon.release.targets.spark.digest import TextsOnce, digest_there, digestible, hashed_buckets
+from sqlanon.release.targets.spark.digest import HashedTexts, bucket_hashes, digest_query, is_digestible
 from sqlanon.requirements import looked_at_sensitive
 from sqlanon.support.expressions import (
     col,
@@ -82,7 +82,7 @@ def looked_at(privacy: Mapping[str, Any], quasi: Sequence[str], columns: Sequenc
 class CountedRelease:
     # has the combinations of what requirements look at, as `SUBJECT` as often as there are rows; remembers answers
     engine: DuckDBEngine
-    asked: Once
+    queries: CachedQueries
     combinations: exp.Table  # their table, its columns with their types, and the column of their counts
     wanted: Mapping[str, str]
     count: str
@@ -93,7 +93,7 @@ class CountedRelease:
     def verified(self, manifest: Manifest, path: Path) -> Verification:
         if self.invalid_texts:
             return Verification(path, manifest, (Check("texts", False, self.words_on_texts()),), digest="")
-        release = OpenRelease(self.engine, self.asked, manifest, is_parquet=True, manifests=(manifest,))
+        release = OpenRelease(self.engine, self.queries, manifest, is_parquet=True, manifests=(manifest,))
         return verify_rows(path, release, self.types, self.digest, fresh=False)
 
     def words_on_texts(self) -> str:
@@ -137,8 +137,8 @@ def counted(
     with spill_directory() as spill, closing(DuckDBEngine.private(spill, limits)) as engine:
         engine.script(*macro_scripts(PLAIN))
         count, target = count_column(wanted), table("combinations", "main", "temp")
-        found = CountedRelease(engine, Once(engine), target, wanted, count, types, "")
-        if not (as_claimed and all(map(digestible, types.values()))):
+        found = CountedRelease(engine, CachedQueries(engine), target, wanted, count, types, "")
+        if not (as_claimed and all(map(is_digestible, types.values()))):
             yield found
             return
         try:
@@ -166,13 +166,15 @@ def _invalid_texts(server: SparkEngine, relation: exp.Table, texts: Sequence[str
     return {name: count for name, count in zip(texts, counts, strict=True) if count}
 
 
-def hash_rows_there(server: SparkEngine, relation: exp.Table, columns: Sequence[ReleasedColumn]) -> str:
+def hash_rows_in_spark(server: SparkEngine, relation: exp.Table, columns: Sequence[ReleasedColumn]) -> str:
     """The SHA-256 of rows in Spark, hashed there."""
-    return hash_buckets(server, hashed_buckets(relation, types_in(columns)))
+    return hash_buckets(server, bucket_hashes(relation, types_in(columns)))
 
 
 @contextmanager
-def all_here(engine: DuckDBEngine, server: SparkEngine, relation: exp.Table, manifest: Manifest) -> Iterator[exp.Table]:
+def copy_all_rows(
+    engine: DuckDBEngine, server: SparkEngine, relation: exp.Table, manifest: Manifest
+) -> Iterator[exp.Table]:
     """All columns of rows that are in Spark: brought here once for each combination, and repeated by a view."""
     types = types_in(manifest.columns)
     count, target, view = count_column(types), table(f"{COPIED}_counted", "main", "temp"), table(COPIED, "main", "temp")
@@ -229,7 +231,7 @@ def _digest(
     in groups of columns that are joined as one."""
     names = [name for name, type_ in wanted.items() if type_ == "VARCHAR"]
     if not names:
-        return str(server.rows(digest_there(relation, types))[0][1])
+        return str(server.rows(digest_query(relation, types))[0][1])
     has_nulls, distinct = ([one(value=col(name)) for name in names] for one in (_HAS_NULL, _DISTINCT))
     facts = _FACTS(rows=_SUM(count=col(count)), nulls=has_nulls, values=distinct, relation=fetched)
     counted, *found = engine.rows(facts)[0]
@@ -239,8 +241,8 @@ def _digest(
     for group in hashed_together(values, combined):
         each = select([col(name) for name in group], combinations.copy())
         once = subquery(each.distinct(copy=False), "texts") if len(group) < len(wanted) else combinations
-        texts.append(TextsOnce(once, {name: nulls[name] for name in group}))
-    rows, digest = server.rows(digest_there(relation, types, texts))[0]
+        texts.append(HashedTexts(once, {name: nulls[name] for name in group}))
+    rows, digest = server.rows(digest_query(relation, types, texts))[0]
     if rows != counted:
         raise BrokenReleaseError("the rows of the release changed while they were read")
     return str(digest)

@@ -20,7 +20,7 @@ from sqlanon.engines.spark.engine import SparkEngine
 from sqlanon.engines.spark.errors import condition_of, is_of_spark, reason_of
 from sqlanon.errors import AuditError, ReleaseError, SourceError
 from sqlanon.release.manifest import Facts, Manifest
-from sqlanon.release.metadata import Suppressed
+from sqlanon.release.metadata import SuppressedRows
 from sqlanon.release.reader import SUBJECT
 from sqlanon.release.targets.base import Draft, ReleaseTarget, Verification, refuse_draft_over
 from sqlanon.release.targets.server import (
@@ -32,38 +32,38 @@ from sqlanon.release.targets.server import (
     types_in,
 )
 from sqlanon.release.targets.spark import statements as sr
-from sqlanon.release.targets.spark.digest import digestible
+from sqlanon.release.targets.spark.digest import is_digestible
 from sqlanon.release.targets.spark.reader import (
-    Described,
-    SparkPlace,
+    CatalogEntry,
+    SparkLocation,
     SparkRelease,
     column_comments,
     flaws_of_new_table,
     in_the_way,
-    names_there,
+    list_relations,
     number_in,
     of_catalog,
     ours,
-    place_of,
-    recorded_place,
+    recorded_location,
+    release_location,
     table_comment,
     tables_check,
     version_shown,
     view_comment,
 )
-from sqlanon.release.targets.spark.rows import CountedRelease, counted, hash_rows_there, looked_at, pinned_rows
+from sqlanon.release.targets.spark.rows import CountedRelease, counted, hash_rows_in_spark, looked_at, pinned_rows
 from sqlanon.requirements.macros import k_anonymity_of
 from sqlanon.support.expressions import drop_table, named, table, text
 from sqlanon.support.records import dataclass
 
-__all__ = ["SparkTarget", "place_of", "recorded_place", "target_for"]
+__all__ = ["SparkTarget", "recorded_location", "release_location", "target_for"]
 
 _MOST_IN_THE_WAY = 1000
 _TAKEN = "LOCATION_ALREADY_EXISTS"
 
 
 @dataclass(frozen=True)
-class SparkTarget(ServerTarget[SparkPlace]):
+class SparkTarget(ServerTarget[SparkLocation]):
     """A release in a schema of Spark: the one that the source is in."""
 
     server: SparkEngine
@@ -75,20 +75,20 @@ class SparkTarget(ServerTarget[SparkPlace]):
         columns = draft.columns()
         types = types_in(columns)
         refuse_types(types, _is_held, "a release in Spark")
-        with server.translated_errors(ReleaseError), draft.rows_there() as query:
+        with server.translated_errors(ReleaseError), draft.remote_rows() as query:
             version = _next_version(server, place)
-            if draft.as_draft:
+            if draft.is_draft:
                 refuse_draft_over(
-                    place.manifests_shown(server, names_there(server, place)), f"{place.schema}.{place.name}"
+                    place.manifests_shown(server, list_relations(server, place)), f"{place.schema}.{place.name}"
                 )
             version = _make_table(server, place, types, version)
             try:
                 _fill(draft.run.engine, server, place.rows_table(version), query, list(types))
                 if flaws := flaws_of_new_table(server, place, version, types):
                     raise AuditError([f"{place.rows_table(version).name}: {'; '.join(flaws)}"])
-                wanted = looked_at(draft.prepared.policy.redacted()["privacy"], draft.quasi, columns)
+                wanted = looked_at(draft.search_input.policy.redacted()["privacy"], draft.quasi_identifiers, columns)
                 rows: AbstractContextManager[exp.Table] = nullcontext(place.rows_table(version))
-                if draft.prepared.policy.catalog is not None:  # what the ledger hashes are the rows of the audit
+                if draft.search_input.policy.catalog is not None:  # what the ledger hashes are the rows of the audit
                     rows = pinned_rows(server, place.rows_table(version))
                 with rows as audited, counted(server, audited, columns, wanted, draft.run.engine.limits) as found:
                     yield StagedSpark(self, draft, version, audited, found)
@@ -103,7 +103,7 @@ class SparkTarget(ServerTarget[SparkPlace]):
             raise AuditError([found.words_on_texts()])
         if not found.digest:
             raise AuditError([f"the columns in Spark are {found.types}, and should be {types_in(draft.columns())}"])
-        smallest, classes, rows, _ = found.asked.rows(k_anonymity_of(SUBJECT.name, draft.quasi))[0]
+        smallest, classes, rows, _ = found.queries.rows(k_anonymity_of(SUBJECT.name, draft.quasi_identifiers))[0]
         return Facts(rows, classes, smallest or 0, found.digest, staged.version)
 
     def commit(self, staged: StagedSpark, manifest: Manifest) -> SparkRelease:
@@ -116,9 +116,9 @@ class SparkTarget(ServerTarget[SparkPlace]):
 
 def target_for(draft: Draft, place: object, table_name: str | None) -> ReleaseTarget[StagedSpark, SparkRelease]:
     """The Spark that the source is in, and the schema that the policy names."""
-    if (there := draft.prepared.source.server(SparkEngine)) is None:
+    if (there := draft.search_input.source.server(SparkEngine)) is None:
         raise ReleaseError("a release in Spark needs a source in Spark")
-    return SparkTarget(SparkPlace.of(there.home, table_name or release_section(draft).table), there)
+    return SparkTarget(SparkLocation.of(there.home, table_name or release_section(draft).table), there)
 
 
 @dataclass(frozen=True)
@@ -136,11 +136,11 @@ class StagedSpark(StagedOnServer):
 
     @property
     def sha256(self) -> str | None:
-        if self.draft.prepared.policy.catalog is None:
+        if self.draft.search_input.policy.catalog is None:
             return None
-        return hash_rows_there(self.target.server, self.audited_rows, self.draft.columns())
+        return hash_rows_in_spark(self.target.server, self.audited_rows, self.draft.columns())
 
-    def complete(self, manifest: Manifest, suppressed: Suppressed) -> Verification:
+    def complete(self, manifest: Manifest, suppressed: SuppressedRows) -> Verification:
         server, place, version = self.target.server, self.target.place, self.version
         verification = self.found.verified(manifest, place.path)
         server.execute(sr.manifest_table(place.manifest(version), place.name))
@@ -155,11 +155,11 @@ class StagedSpark(StagedOnServer):
 
 
 def _is_held(type_: str) -> bool:
-    return type_here(type_there(type_) or "") == type_ and digestible(type_)
+    return type_here(type_there(type_) or "") == type_ and is_digestible(type_)
 
 
-def _next_version(server: SparkEngine, place: SparkPlace) -> int:
-    names = names_there(server, place)
+def _next_version(server: SparkEngine, place: SparkLocation) -> int:
+    names = list_relations(server, place)
     if place.name in names:
         shown = version_shown(server, place, names)
         if shown is None or place.manifest(shown).name not in names:
@@ -167,7 +167,7 @@ def _next_version(server: SparkEngine, place: SparkPlace) -> int:
     return next_version(number_in(name, place.name) for name in names)
 
 
-def _make_table(server: SparkEngine, place: SparkPlace, types: Mapping[str, str], version: int) -> int:
+def _make_table(server: SparkEngine, place: SparkLocation, types: Mapping[str, str], version: int) -> int:
     """Make the table of a version, without rows; its number. Files that no catalog knows any more may be in the way of
     a number: of a session whose catalog was in memory."""
     for number in range(version, version + _MOST_IN_THE_WAY):
@@ -197,9 +197,9 @@ def _fill(
             server.forget(name)
 
 
-def _show(server: SparkEngine, place: SparkPlace, version: int, manifest: Manifest) -> None:
+def _show(server: SparkEngine, place: SparkLocation, version: int, manifest: Manifest) -> None:
     """Have the view show a version, if the catalog still has what was made of it."""
-    names = names_there(server, place)
+    names = list_relations(server, place)
     tables = tables_check(server, place, version, manifest, names)
     if not tables.passed:
         raise AuditError([f"{tables.name}: {tables.message}"])
@@ -207,7 +207,7 @@ def _show(server: SparkEngine, place: SparkPlace, version: int, manifest: Manife
     if place.name not in names:
         server.execute(sr.first_view(place.table, place.rows_table(version), columns, view_comment(manifest)))
         return
-    view = Described.by(server, place.table)
+    view = CatalogEntry.by(server, place.table)
     if view.version_shown(place) is None:
         raise place.taken()
     server.execute(sr.next_view(place.table, place.rows_table(version), columns))
@@ -215,19 +215,19 @@ def _show(server: SparkEngine, place: SparkPlace, version: int, manifest: Manife
         server.execute(sr.comment_on_view(place.table, view_comment(manifest)))
 
 
-def _take_back(server: SparkEngine, place: SparkPlace, version: int) -> None:
+def _take_back(server: SparkEngine, place: SparkLocation, version: int) -> None:
     """Remove what a publication has made that came to nothing. If the view shows it, it did not."""
-    if version_shown(server, place, names_there(server, place)) != version:
+    if version_shown(server, place, list_relations(server, place)) != version:
         for one in (place.manifest(version), place.rows_table(version)):
             server.execute(drop_table(one, exists=True))
 
 
-def _remove_older(server: SparkEngine, place: SparkPlace, version: int) -> list[Check]:
+def _remove_older(server: SparkEngine, place: SparkLocation, version: int) -> list[Check]:
     """Remove older versions, and what interrupted publications left: tables of ours that no view shows.
 
     What somebody else publishes meanwhile has a higher number. The release is out: obstacles are warnings."""
     try:
-        names = names_there(server, place)
+        names = list_relations(server, place)
         shown, own = version_shown(server, place, names), ours(server, place, names)
     except Exception as error:
         if not is_of_spark(error):
