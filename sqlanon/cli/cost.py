@@ -6,6 +6,7 @@ import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sqlanon.release.sentences import join_names
 from sqlanon.support.records import dataclass
 
 if TYPE_CHECKING:

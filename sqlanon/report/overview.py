@@ -15,6 +15,7 @@ from sqlanon.disclosure.residual_risk import (
     serious_from,
 )
 from sqlanon.policy import AboutSection
+from sqlanon.release.sentences import join_names
 from sqlanon.release.source_change import SOURCE_CHECK
 from sqlanon.report.facts import Inside, ReportFacts
 from sqlanon.report.risks import unknown_risks

@@ -21,6 +21,7 @@ from sqlanon.disclosure.residual_risk import (
 from sqlanon.engines.base import Engine
 from sqlanon.policy import RiskSection
 from sqlanon.release.manifest import Manifest
+from sqlanon.release.sentences import join_names
 from sqlanon.requirements import Requirement
 from sqlanon.requirements.audit import Check
 from sqlanon.risk.attackers import population_risk

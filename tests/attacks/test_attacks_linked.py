@@ -493,7 +493,7 @@ def test_of_two_releases_the_smaller_k_counts() -> None:
     subjects = []
     with duckdb.connect() as connection:
         for name, k in (("one", 2), ("two", 3)):
-            manifest: Any = SimpleNamespace(published_at=name, columns=columns, quasi=["v"], noise=None)
+            manifest: Any = SimpleNamespace(published_at=name, columns=columns, quasi_identifiers=["v"], noise=None)
             manifest.policy = policy | {"privacy": {"k": k}, "search": {}}
             manifest.levels = lambda _: {"v": 0}
             subjects.append(ComparedRelease(Path(name), manifest, make(connection, name, ["v"], [*"abcdabcdbcd"])))
@@ -506,7 +506,7 @@ def test_in_the_order_of_classes_places_say_no_more_than_labels() -> None:
     """The same release twice, by class, and inside each class in the same order or in another one."""
     classes = [("young", problem) for problem in "abcdefgh"] + [("old", problem) for problem in "ijklmnop"]
     columns = [SimpleNamespace(name=name, type="VARCHAR", role=role) for name, role in (("age", "quasi"), ("ill", ""))]
-    manifest: Any = SimpleNamespace(published_at="", columns=columns, quasi=["age"], noise=None)
+    manifest: Any = SimpleNamespace(published_at="", columns=columns, quasi_identifiers=["age"], noise=None)
     manifest.policy = {"attributes": {"age": {}}, "privacy": {"k": 2}, "search": {}}
     manifest.levels = lambda _: {"age": 0}
     ordered = []

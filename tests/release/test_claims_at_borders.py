@@ -18,7 +18,7 @@ from sqlanon.audit.verify import _score
 from sqlanon.policy import ReleaseSection
 from sqlanon.release.draft import ReleaseDraft
 from sqlanon.release.manifest import Facts, Manifest
-from sqlanon.release.metadata import quality
+from sqlanon.release.metadata import figure_rows
 from sqlanon.support.expressions import table
 
 
@@ -70,7 +70,7 @@ def test_the_score_of_a_release_beside_others_is_hidden(
     manifest = manifest_of(released_as(draft, after=after))
     score = draft.score if is_shown else None
     assert manifest.score == score
-    assert [value for _, figure, value, _ in quality(manifest) if figure == "score"] == [score]
+    assert [value for _, figure, value, _ in figure_rows(manifest) if figure == "score"] == [score]
 
 
 @pytest.mark.parametrize(("factor", "passed"), [(1.005, False), (1 + 1e-6, False), (1, True)])

@@ -304,7 +304,7 @@ def failures(found: dict[str, int], expected: dict[str, Any]) -> list[str]:
     wanted = SimpleNamespace(
         **{"rows": 12, "classes": 3, "smallest_class": 4, "masked_rows": 0, "digest": None} | expected
     )
-    draft: Any = SimpleNamespace(expected=wanted, columns=lambda: COLUMNS)
+    draft: Any = SimpleNamespace(expected_figures=wanted, columns=lambda: COLUMNS)
     return find_mismatches(manifest, manifest, draft)
 
 
@@ -342,7 +342,7 @@ def test_a_release_has_the_rows_and_classes_of_its_run(
 
 def test_columns_and_manifest_are_those_that_were_written() -> None:
     wanted = SimpleNamespace(rows=17, classes=2, smallest_class=5, masked_rows=0, digest=None)
-    draft: Any = SimpleNamespace(expected=wanted, columns=lambda: COLUMNS)
+    draft: Any = SimpleNamespace(expected_figures=wanted, columns=lambda: COLUMNS)
     assert find_mismatches(PLAIN, PLAIN, draft) == []
     assert len(find_mismatches(PLAIN, replace(PLAIN, optimal=False), draft)) == 1
     draft.columns = lambda: COLUMNS[::-1]

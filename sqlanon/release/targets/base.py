@@ -314,8 +314,8 @@ class TargetKind:
 
     ``takes`` says whether `publish` writes to it (None: the policy names the place), ``reads`` whether a caller means
     it, and ``recorded`` whether a path in the catalog is one. ``module`` has ``target_for(draft, place, table_name)``,
-    ``release_location(place, table_name)`` and ``recorded_location(path, table_name, reach)``. ``refuse`` raises an error before
-    the search if the place cannot hold an unchanged column. ``in_files`` says whether a release is a file,
+    ``release_location(place, table_name)`` and ``recorded_location(path, table_name, reach)``. ``refuse`` raises an
+    error before the search if the place cannot hold an unchanged column. ``in_files`` says whether a release is a file,
     ``compares`` whether its rows can be compared with another release, and ``writes`` what a plan says.
     """
 
