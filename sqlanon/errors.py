@@ -7,8 +7,7 @@ needed to correct a hierarchy.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-
-from sqlanon.support.records import dataclass
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sqlanon.errors import ReleaseError
@@ -9,7 +10,6 @@ from sqlanon.policy import shown_place
 from sqlanon.release.source_change import SourceChange
 from sqlanon.result import Result
 from sqlanon.support.notices import with_noun
-from sqlanon.support.records import dataclass
 
 if TYPE_CHECKING:
     from pathlib import Path

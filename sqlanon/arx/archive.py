@@ -12,12 +12,11 @@ import zipfile
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from xml.parsers import expat
 
 from sqlanon.errors import SourceError
-from sqlanon.support.records import dataclass
 
 _LARGEST_XML = 16_000_000  # bytes
 _LARGEST_HIERARCHY = 256_000_000

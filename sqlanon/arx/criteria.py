@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from typing import Any, TypeAlias
-
-from sqlanon.support.records import dataclass
 
 _NUMBER = r"([0-9.]{1,40}(?:E-?[0-9]{1,3})?)"
 _OF = r" for attribute '(.*)'"

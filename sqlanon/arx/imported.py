@@ -7,6 +7,7 @@ import re
 import shutil
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,6 @@ from sqlanon.arx.criteria import (
 from sqlanon.arx.project import Attribute, Project, read_project
 from sqlanon.arx.tables import HierarchyFile, read_hierarchy, write_private, write_table
 from sqlanon.errors import SourceError
-from sqlanon.support.records import dataclass
 from sqlanon.support.toml import toml_key, toml_value
 
 POLICY = "policy.toml"

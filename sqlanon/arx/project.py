@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
+from dataclasses import dataclass
 
 from sqlanon.arx.archive import Archive, Element
 from sqlanon.errors import SourceError
-from sqlanon.support.records import dataclass
 
 DATA = "data/input.csv"
 _FOLDER = "input/"

@@ -9,6 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import IO, Any
@@ -16,7 +17,6 @@ from typing import IO, Any
 from sqlanon.arx.archive import Archive
 from sqlanon.arx.project import DATA, Attribute
 from sqlanon.errors import SourceError
-from sqlanon.support.records import dataclass
 
 _MISSING = "NULL"
 """How ARX writes a value that is missing."""

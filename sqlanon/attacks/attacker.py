@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import combinations
 from pathlib import Path
@@ -60,7 +60,6 @@ from sqlanon.sources.run import Run
 from sqlanon.sources.workspace import Workspace
 from sqlanon.support.coding import value_counts
 from sqlanon.support.expressions import create_table, star, subquery, table, template, union_all
-from sqlanon.support.records import dataclass
 
 _VICTIMS = template("SELECT coalesce(sum(n)::BIGINT, 0) AS victims FROM :found AS v")
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
-
-from sqlanon.support.records import dataclass
 
 
 @dataclass(frozen=True)

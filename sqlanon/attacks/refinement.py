@@ -11,6 +11,7 @@ Sources: R. C.-W. Wong, A. W.-C. Fu, K. Wang, J. Pei, Minimality attack in priva
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from sqlglot import exp
 
@@ -44,7 +45,6 @@ from sqlanon.support.expressions import (
     text,
     union_all,
 )
-from sqlanon.support.records import dataclass
 
 _LABELLED = "sqlanon labelled"
 

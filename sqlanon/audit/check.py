@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sqlglot import exp
@@ -13,7 +13,6 @@ from sqlglot import exp
 from sqlanon.errors import ReleaseError
 from sqlanon.release.manifest import Manifest
 from sqlanon.requirements.audit import Check, Queryable
-from sqlanon.support.records import dataclass
 from sqlanon.support.resources import __version__
 
 _AT_ONCE = 1 << 20

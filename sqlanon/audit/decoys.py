@@ -7,7 +7,7 @@ real row, either of them may count as the decoy.)
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
@@ -20,7 +20,6 @@ from sqlanon.recode.stage import Recoding
 from sqlanon.release.manifest import Manifest
 from sqlanon.strategies.lattice.input import SearchInput
 from sqlanon.support.expressions import Namer, all_of, col, named, row_count, same, subquery, template, union_all
-from sqlanon.support.records import dataclass
 
 _IN_CATALOG = "decoys in the catalog"
 CATALOG_CHECK = f"{AGAINST}{_IN_CATALOG}"

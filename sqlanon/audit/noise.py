@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from sqlglot import exp
 
@@ -33,7 +34,6 @@ from sqlanon.support.expressions import (
     subquery,
     template,
 )
-from sqlanon.support.records import dataclass
 
 _COUNTED = template("SELECT :columns, count(*) AS :count FROM :rows GROUP BY :columns")
 

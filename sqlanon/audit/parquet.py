@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, BinaryIO, TypeAlias
@@ -36,7 +37,6 @@ from sqlanon.support.expressions import (
     subquery,
     total,
 )
-from sqlanon.support.records import dataclass
 
 Fields: TypeAlias = Mapping[int, Any]
 """The fields of a struct by their numbers: numbers, bytes, lists, and structs."""

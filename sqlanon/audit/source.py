@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from uuid import uuid4
 
 from sqlglot import exp
@@ -40,7 +41,6 @@ from sqlanon.support.expressions import (
     table,
     union_all,
 )
-from sqlanon.support.records import dataclass
 
 
 @dataclass(frozen=True)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
 from sqlanon.support.expressions import all_of, anonymous, col, fragment, named, number, same, template, text
-from sqlanon.support.records import dataclass
 
 if TYPE_CHECKING:
     from duckdb.sqltypes import DuckDBPyType

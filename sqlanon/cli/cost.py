@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sqlanon.release.sentences import join_names
-from sqlanon.support.records import dataclass
 
 if TYPE_CHECKING:
     from sqlanon.disclosure.residual_risk import ResidualRisk

@@ -11,7 +11,7 @@ Source: the post-analytics of the IAB's paper on anonymizing its data, which inj
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sqlglot import exp
@@ -42,7 +42,6 @@ from sqlanon.support.expressions import (
     union_all,
 )
 from sqlanon.support.notices import Notice
-from sqlanon.support.records import dataclass
 
 
 @dataclass(frozen=True)

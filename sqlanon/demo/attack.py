@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 
 from sqlanon.demo.linkage import SHARED, Linkage, fitting, link, one_by_name, right_names, smallest_class
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.support.expressions import table
-from sqlanon.support.records import dataclass
 from sqlanon.support.workdir import private_directory
 
 QUASI = (*SHARED, "ethnicity")

@@ -12,11 +12,11 @@ This module builds the queries; it runs nothing.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from sqlglot import exp
 
 from sqlanon.support.expressions import col, fragment, named, template
-from sqlanon.support.records import dataclass
 
 SHARED = ("zip", "birth_date", "sex")
 """The columns that the patients and the voter list share."""

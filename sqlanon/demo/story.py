@@ -6,6 +6,7 @@ import shlex
 import shutil
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 import sqlanon
@@ -13,7 +14,6 @@ from sqlanon.demo.attack import QUASI, Attack, attack
 from sqlanon.demo.hospital import make_hospital
 from sqlanon.demo.linkage import GROUND
 from sqlanon.errors import SourceError
-from sqlanon.support.records import dataclass
 from sqlanon.support.terminal import percent, say, show_table
 
 HOSPITAL, POLICY, RELEASE, FIRST_POLICY = "hospital.duckdb", "policy.toml", "release.duckdb", "first.toml"

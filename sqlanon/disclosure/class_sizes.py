@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 from sqlglot import exp
 
 from sqlanon.support.expressions import col, named, template
-from sqlanon.support.records import dataclass
 
 _CLASSES = template("SELECT count(*) AS class_size FROM :relation GROUP BY :quasi")
 # Without quasi-identifiers, all rows are one class; without rows, there is none.

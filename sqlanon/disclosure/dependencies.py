@@ -8,7 +8,7 @@ and suppression" (2002), section 2.2. `sqlanon.disclosure.narrowing` has the fig
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from itertools import combinations
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
@@ -54,7 +54,6 @@ from sqlanon.support.expressions import (
     union_all,
 )
 from sqlanon.support.notices import Notice
-from sqlanon.support.records import dataclass
 
 ENOUGH = 20_000
 """The approximate number of rows in the sample of a larger table."""

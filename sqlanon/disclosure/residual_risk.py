@@ -5,6 +5,7 @@ the same. Cheap enough to be said wherever a release is published or verified.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from sqlglot import exp
@@ -20,7 +21,6 @@ from sqlanon.requirements import close_values, different_values, promised_k
 from sqlanon.requirements.base import TOLERANCE
 from sqlanon.sources.column_kinds import special_category
 from sqlanon.support.expressions import all_of, col, named, number, same, template, union_all
-from sqlanon.support.records import dataclass
 from sqlanon.support.toml import toml_key, toml_value
 
 if TYPE_CHECKING:

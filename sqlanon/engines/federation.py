@@ -11,7 +11,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
@@ -40,7 +40,6 @@ from sqlanon.support.expressions import (
     union_all,
     used_columns,
 )
-from sqlanon.support.records import dataclass
 from sqlanon.support.workdir import private_directory
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
 from sqlanon.errors import SourceError
-from sqlanon.support.records import dataclass
 
 _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?([KMGT])I?B", re.IGNORECASE)
 _LEAST_MEGABYTES = 10  # with less, an engine cannot even begin

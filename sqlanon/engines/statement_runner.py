@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from sqlglot import exp
@@ -11,7 +12,6 @@ from sqlglot import exp
 from sqlanon.engines.base import WorkEngine
 from sqlanon.support.expressions import create_table, drop_table, select
 from sqlanon.support.markup import escaped
-from sqlanon.support.records import dataclass
 
 
 def one_line(text: str) -> str:

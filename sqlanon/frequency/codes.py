@@ -11,6 +11,7 @@ requirements look at. In the table of a pack: ``code``, and the codes of its att
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import reduce
 from operator import add
 
@@ -35,7 +36,6 @@ from sqlanon.support.expressions import (
     subquery,
     template,
 )
-from sqlanon.support.records import dataclass
 
 ROOM = 2**15
 """A pack has at most so many codes: they fit a SMALLINT."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
@@ -32,7 +32,6 @@ from sqlanon.sources.bound import SMALL
 from sqlanon.support import coding as cd
 from sqlanon.support.coding import Coded, Levels
 from sqlanon.support.expressions import Namer, table
-from sqlanon.support.records import dataclass
 
 
 @dataclass(frozen=True)

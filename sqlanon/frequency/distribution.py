@@ -8,6 +8,7 @@ source) and ``n``: rows, or distinct pairs of person and value; with movers, ``m
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from sqlglot import exp
 
@@ -32,7 +33,6 @@ from sqlanon.support.expressions import (
     total,
     union_all,
 )
-from sqlanon.support.records import dataclass
 
 
 def plain_pairs(rows: exp.Expr, quasi: int, sensitive: int, inner: Sequence[int] = ()) -> exp.Select:

@@ -11,6 +11,7 @@ attribute's values: ``value``, ``code``. In the packed keys: ``id``, ``w0, w1, .
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import reduce
 from itertools import combinations
 from math import comb
@@ -35,7 +36,6 @@ from sqlanon.support.expressions import (
     template,
     total,
 )
-from sqlanon.support.records import dataclass
 
 BITS = 63
 """Of a word: the highest one of a BIGINT is its sign."""

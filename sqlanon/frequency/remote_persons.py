@@ -12,6 +12,7 @@ coded table the codes of `coding` at all levels, ``known``, ``s0, s1, ...`` (cod
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import count
 
 from sqlglot import exp
@@ -42,7 +43,6 @@ from sqlanon.support.expressions import (
     template,
     union_all,
 )
-from sqlanon.support.records import dataclass
 
 _MOVERS = template("""
     SELECT :columns, r.person

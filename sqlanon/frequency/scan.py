@@ -5,7 +5,7 @@ combinations, persons, sensitive values.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
@@ -24,7 +24,6 @@ from sqlanon.sources.columns import Columns, match_columns, population_columns
 from sqlanon.support import coding as cd
 from sqlanon.support.coding import ROWS, Coded
 from sqlanon.support.expressions import Namer, col, named, select, subquery, total, union_all
-from sqlanon.support.records import dataclass
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ import random
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from itertools import count
 
 from sqlglot import exp
@@ -29,7 +29,6 @@ from sqlanon.requirements import Distribution, Requirements
 from sqlanon.sources.bound import SMALL
 from sqlanon.support.coding import KNOWN, ROWS, Coded, Levels, below_top, code_name, group_counts, group_sizes
 from sqlanon.support.expressions import Namer, aliased, all_columns, all_of, col, select, subquery
-from sqlanon.support.records import dataclass
 
 DRAWN = 256
 """So many rows are drawn: the guess is a mean over them."""

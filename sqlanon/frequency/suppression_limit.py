@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
 
@@ -10,7 +11,6 @@ from sqlglot import exp
 
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.frequency.statements import person_count, rows_of_largest_persons
-from sqlanon.support.records import dataclass
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ in one of the next level.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import date, timedelta
 from decimal import Decimal
 
@@ -29,7 +30,6 @@ from sqlanon.hierarchies.parts import (
 )
 from sqlanon.policy.rules import IntervalsRule
 from sqlanon.support.expressions import all_of, anonymous, cast, col, fragment, is_there, template, text
-from sqlanon.support.records import dataclass
 
 _MOST_MASKED = 1000
 

@@ -4,6 +4,7 @@ columns, as rules see them."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
 from typing import TypeAlias
@@ -14,7 +15,6 @@ from sqlglot.errors import ParseError
 from sqlanon.engines.values import one_form
 from sqlanon.hierarchies.bounds import RangeKind
 from sqlanon.support.expressions import col, fragment, ident, named, native_type, select, subquery, template
-from sqlanon.support.records import dataclass
 
 TOP = "*"
 CAST_IT = "cast it in the source query, or declare its type if it is read from a file"

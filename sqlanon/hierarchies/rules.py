@@ -6,6 +6,7 @@ import csv
 import io
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import date
 from itertools import combinations, islice
 from pathlib import Path
@@ -29,7 +30,6 @@ from sqlanon.policy.rules import (
 from sqlanon.support.encodings import decode, describe_bad_byte, is_utf_8
 from sqlanon.support.expressions import aliased, col, fragment, ident, literal_path, named, select, template, text
 from sqlanon.support.names import table_parts
-from sqlanon.support.records import dataclass
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ that names values, counts and the remedy."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial, reduce
 from itertools import pairwise
 from operator import add
@@ -14,7 +15,6 @@ from sqlglot import exp
 from sqlanon.hierarchies.parts import TOP, ColumnKind, Generated, HierarchyDraft, Listed, Part, column_kind, keys_table
 from sqlanon.support.expressions import cast, col, fragment, template, text, union_all
 from sqlanon.support.fields import in_words
-from sqlanon.support.records import dataclass
 
 
 class Finding(NamedTuple):

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from sqlglot import exp
@@ -64,7 +65,6 @@ from sqlanon.support.expressions import (
     template,
 )
 from sqlanon.support.names import EARLIER
-from sqlanon.support.records import dataclass
 
 MOST = 60
 """The bits of a mark."""

@@ -12,7 +12,7 @@ person, and so are a UUID and its text.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from string import ascii_lowercase, ascii_uppercase
 
@@ -42,7 +42,6 @@ from sqlanon.support.expressions import (
     template,
     text,
 )
-from sqlanon.support.records import dataclass
 
 SAMPLED_PEOPLE = 4000
 """The most people of a sample: of a hundred people of a million, in another source, some are still in it."""

@@ -8,6 +8,7 @@ each statement.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 
 from sqlglot import exp
 
@@ -28,7 +29,6 @@ from sqlanon.support.expressions import (
     template,
     text,
 )
-from sqlanon.support.records import dataclass
 
 _ROW_COUNT = template("SELECT pg_catalog.count(*) FROM :relation", "postgres")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,6 @@ from sqlanon.release.targets.base import ANOTHER_PLACE, Reach, kind_for_path
 from sqlanon.sources.run import Run
 from sqlanon.strategies.lattice.input import SearchInput
 from sqlanon.support.expressions import col, is_there, named, select, subquery, union_all
-from sqlanon.support.records import dataclass
 
 
 @dataclass(frozen=True)

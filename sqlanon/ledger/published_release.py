@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from sqlanon.errors import PolicyError, Problem, ReleaseError
@@ -18,7 +19,6 @@ from sqlanon.release.targets.base import Reach, kind_for_path, recorded_location
 from sqlanon.requirements import needs_source
 from sqlanon.sources import Source
 from sqlanon.sources.run import Run
-from sqlanon.support.records import dataclass
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from sqlanon.ledger.people_samples import PeopleOfSource
@@ -11,7 +12,6 @@ from sqlanon.ledger.same_people import PeopleHistory, compare_people
 from sqlanon.ledger.source_match import MOST_SOURCES, SameRows
 from sqlanon.policy import Policy
 from sqlanon.sources.run import Run
-from sqlanon.support.records import dataclass
 
 
 @dataclass(frozen=True)

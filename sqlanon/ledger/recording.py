@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,6 @@ from sqlanon.ledger.trees import forget_trees, is_gone, keep_trees
 from sqlanon.policy import Policy, shown_place
 from sqlanon.release.targets.base import Reach, Verification, recorded_location
 from sqlanon.support.expressions import fragment, number, template, text
-from sqlanon.support.records import dataclass
 from sqlanon.support.workdir import BusyError, alone_at
 
 _INTENTS = template("""

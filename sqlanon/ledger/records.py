@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import islice
 from pathlib import Path
@@ -16,7 +16,6 @@ from sqlanon.ledger import catalog
 from sqlanon.policy import same_file, shown_place
 from sqlanon.release.manifest import version_name
 from sqlanon.support.expressions import template
-from sqlanon.support.records import dataclass
 
 _STANDING = template("""
     SELECT

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,6 @@ from sqlanon.ledger import catalog
 from sqlanon.ledger.people_samples import PeopleOfSource, PeopleSample
 from sqlanon.sources.run import Run
 from sqlanon.support.expressions import create_table, drop_table, template, text
-from sqlanon.support.records import dataclass
 
 FEWEST_PEOPLE = 5
 """Fewer shared people are none."""

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 
@@ -31,7 +31,6 @@ from sqlanon.ledger.source_samples import Counts, RowsHere, SampledRows
 from sqlanon.policy import Policy
 from sqlanon.sources.run import Run
 from sqlanon.support.expressions import create_table, drop_table, template, text
-from sqlanon.support.records import dataclass
 
 SAMPLED = 2000
 """The rows of a source that are kept: of two tables with a hundredth of the rows in common some 20 are found."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from string import ascii_lowercase, ascii_uppercase
 from typing import TypeAlias
 
@@ -33,7 +33,6 @@ from sqlanon.support.expressions import (
     select,
     template,
 )
-from sqlanon.support.records import dataclass
 
 HASHES = "hashes"
 

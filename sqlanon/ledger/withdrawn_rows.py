@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from sqlglot import exp
 
 from sqlanon.ledger.earlier import opened
@@ -9,7 +11,6 @@ from sqlanon.ledger.published_release import PublishedRelease
 from sqlanon.release.draft import ReleaseDraft
 from sqlanon.release.targets.base import Reach
 from sqlanon.support.expressions import all_of, col, named, same, template
-from sqlanon.support.records import dataclass
 
 _GONE = template("""
     WITH published AS (SELECT :keys, count(*) AS n FROM :released AS r GROUP BY :columns),

@@ -14,6 +14,7 @@ on another row looks into a secure view with something volatile in it.)
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from sqlglot import exp
 
@@ -39,7 +40,6 @@ from sqlanon.support.expressions import (
     text,
     union_all,
 )
-from sqlanon.support.records import dataclass
 
 _ENUM = r"ENUM\(('([^']|'')*'(, )?)*\)"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import ROUND_FLOOR, Decimal
 
@@ -29,7 +29,6 @@ from sqlanon.support.expressions import (
     text,
     union_all,
 )
-from sqlanon.support.records import dataclass
 
 SCHEMA = "sqlanon"
 DEFINITIONS = "live_definitions"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +44,6 @@ from sqlanon.strategies.stage import search
 from sqlanon.support.coding import Levels
 from sqlanon.support.expressions import col, fragment, subquery, table, template
 from sqlanon.support.notices import Notice, ordered_messages
-from sqlanon.support.records import dataclass
 
 
 @dataclass(frozen=True)

@@ -5,10 +5,8 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Literal
-
-from sqlanon.support.records import dataclass
 
 if TYPE_CHECKING:
     from sqlanon.support.coding import Levels

@@ -8,7 +8,7 @@ recoding ──> records ──> classes ──> noisy ──> links, near ─�
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 from sqlglot import exp
@@ -40,7 +40,6 @@ from sqlanon.strategies.recoding import ByClass
 from sqlanon.support.coding import Column
 from sqlanon.support.expressions import Namer, column_definitions, drop_table, star, template
 from sqlanon.support.notices import Notice
-from sqlanon.support.records import dataclass
 
 PAIRS = 200_000_000
 """With several attributes, so many pairs of records of a class are compared for the linking risk: some ten seconds.

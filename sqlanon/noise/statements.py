@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from decimal import Decimal
 
 from sqlglot import exp
@@ -41,7 +41,6 @@ from sqlanon.support.expressions import (
     template,
     total,
 )
-from sqlanon.support.records import dataclass
 
 LARGEST = 1e100
 """Greater magnitudes are no measurements, and their ranges would overflow."""

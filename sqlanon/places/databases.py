@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, TypeAlias
 from urllib.parse import unquote
@@ -18,7 +18,6 @@ from pydantic import BeforeValidator, ValidationInfo, WithJsonSchema
 
 from sqlanon.places.addresses import address_in, is_variable, written
 from sqlanon.support.fields import file_path, file_pattern, folder_of
-from sqlanon.support.records import dataclass
 
 _SECRET = re.compile(r"passw|pwd|secret|token|credential|signature|^sig$|api_?key|access_?key(_id)?$", re.IGNORECASE)
 """Names of options that hold a secret, or a part of one."""

@@ -7,7 +7,7 @@ the checks, their messages, and the page docs/reference/compatibility.md (`page`
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -19,7 +19,6 @@ from sqlanon.policy.strategies import STRATEGIES, Traits
 from sqlanon.requirements import estimated
 from sqlanon.requirements.registry import kinds
 from sqlanon.support.names import table_parts
-from sqlanon.support.records import dataclass
 
 if TYPE_CHECKING:
     from sqlanon.policy.privacy import PrivacySection

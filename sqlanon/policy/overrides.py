@@ -7,6 +7,7 @@ import os
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
 
@@ -16,7 +17,6 @@ from sqlanon.errors import PolicyError, Problem
 from sqlanon.policy.models import SECTIONS, Policy, read_file, read_tree
 from sqlanon.policy.strategies import traits_of
 from sqlanon.support.fields import nearest
-from sqlanon.support.records import dataclass
 
 _TEXT = re.compile(r"[^\s\"'\[\]{}=#,]+")
 """A value without quotes that TOML does not know is a text, such as mondrian."""

@@ -8,13 +8,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 
 from sqlanon.errors import Problem
 from sqlanon.support.fields import Flaws, Loc, Section, in_words, nearest
-from sqlanon.support.records import dataclass
 
 _Part = TypeVar("_Part", bound=Section)
 

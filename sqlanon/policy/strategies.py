@@ -5,10 +5,9 @@ A policy is read without the code of any strategy: that is imported when the str
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Protocol
-
-from sqlanon.support.records import dataclass
 
 
 @dataclass(frozen=True)

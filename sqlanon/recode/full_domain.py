@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
@@ -27,7 +27,6 @@ from sqlanon.support.expressions import (
     union_all,
     where,
 )
-from sqlanon.support.records import dataclass
 
 
 @dataclass(frozen=True)

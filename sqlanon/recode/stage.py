@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
@@ -21,7 +21,6 @@ from sqlanon.strategies.lattice.result import Placed, SearchResult
 from sqlanon.strategies.recoding import ByClass
 from sqlanon.support.coding import Levels
 from sqlanon.support.notices import Notice
-from sqlanon.support.records import dataclass
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
@@ -39,7 +39,6 @@ from sqlanon.strategies.recoding import ReleaseStatement
 from sqlanon.support.coding import KNOWN, Column
 from sqlanon.support.expressions import cast, col, table
 from sqlanon.support.notices import Notice
-from sqlanon.support.records import dataclass
 from sqlanon.support.resources import __version__
 
 if TYPE_CHECKING:

@@ -6,13 +6,12 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from dataclasses import fields as fields_of
 from datetime import datetime, timezone
 from typing import Any
 
 from sqlanon.policy.guarantee import GUARANTEES
-from sqlanon.support.records import dataclass
 
 FORMAT = 1
 DIGEST = "sum-xor-cells"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -19,7 +19,6 @@ from sqlanon.errors import AuditError, OvertakenError
 from sqlanon.release.manifest import Manifest
 from sqlanon.release.targets.base import Draft, Published, ReleaseTarget, Staged, Verification
 from sqlanon.support.expressions import create_table, star
-from sqlanon.support.records import dataclass
 
 ATTEMPTS = 5
 """The number of attempts if other runs publish at the same time."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,7 +20,6 @@ from sqlanon.release.reader import SUBJECT, open_release
 from sqlanon.release.sentences import render_manifest
 from sqlanon.release.targets.base import Verification
 from sqlanon.support.expressions import star, table
-from sqlanon.support.records import dataclass
 
 if TYPE_CHECKING:
     import duckdb

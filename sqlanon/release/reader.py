@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,6 @@ from sqlanon.support.expressions import (
     star,
     table,
 )
-from sqlanon.support.records import dataclass
 from sqlanon.support.resources import PLAIN, macro_scripts
 from sqlanon.support.workdir import spill_directory
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
 from sqlanon.audit.check import AGAINST
 from sqlanon.support.notices import with_noun
-from sqlanon.support.records import dataclass
 
 SOURCE_CHECK = f"{AGAINST}unchanged source"
 """The check that fails where a release is as it was published, and its source is not."""

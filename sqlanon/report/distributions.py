@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 from typing import Any, TypeAlias
 
@@ -18,7 +18,6 @@ from sqlanon.hierarchies.bounds import RangeKind, bounds
 from sqlanon.hierarchies.parts import bounds_kind
 from sqlanon.support.expressions import anonymous, col, fragment, number, subquery, template, text, values_query
 from sqlanon.support.markup import distinct
-from sqlanon.support.records import dataclass
 
 _LABEL_COUNTS = template("""
     SELECT value::VARCHAR AS label, rows

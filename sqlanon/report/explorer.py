@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from itertools import product
 from typing import Any
@@ -28,7 +28,6 @@ from sqlanon.strategies.lattice.lattice import Lattice
 from sqlanon.support.coding import Coded, Levels, code_name, group_counts, level_leaves
 from sqlanon.support.expressions import cast, col, fragment, named, subquery, template
 from sqlanon.support.markup import escaped
-from sqlanon.support.records import dataclass
 from sqlanon.support.toml import toml_key, toml_value
 
 NODES = 1000

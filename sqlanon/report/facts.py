@@ -7,7 +7,7 @@ stands apart from what is for internal use only.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -43,7 +43,6 @@ from sqlanon.requirements.macros import k_anonymity_of
 from sqlanon.strategies.lattice.checker import measure_of
 from sqlanon.support.expressions import cast, col, create_table, drop_table, fragment, number, template
 from sqlanon.support.names import EARLIER
-from sqlanon.support.records import dataclass
 
 MARK = "<!-- a report of sqlanon -->"
 """In its second line each page says what it is."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from sqlanon.disclosure.class_sizes import ClassSizes
@@ -21,7 +22,6 @@ from sqlanon.report.utility import MOST, changed, in_years, pairs_that_moved, ra
 from sqlanon.requirements import requirements_in
 from sqlanon.requirements.audit import Check
 from sqlanon.support.markup import Marked, escaped, harmless, html_table
-from sqlanon.support.records import dataclass
 
 ROLES: Mapping[str, str] = {
     "identifying": "identifying",

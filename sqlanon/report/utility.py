@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import combinations
 
 from sqlglot import exp
@@ -16,7 +17,6 @@ from sqlanon.release.manifest import Manifest
 from sqlanon.report.distributions import spans_of
 from sqlanon.strategies.compare import losses_of
 from sqlanon.support.expressions import all_of, cast, col, fragment, is_there, named, subquery, template
-from sqlanon.support.records import dataclass
 
 MOST = 8
 """Correlations are shown of up to this many columns."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from sqlglot import exp
@@ -30,7 +31,6 @@ from sqlanon.requirements.registry import (
     unregister,
 )
 from sqlanon.requirements.t_closeness import close_values
-from sqlanon.support.records import dataclass
 
 
 @dataclass(frozen=True)

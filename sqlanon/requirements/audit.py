@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from sqlglot import exp
 
 from sqlanon.requirements.macros import Macro, class_sizes_of, macro_of
-from sqlanon.support.records import dataclass
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ Source: K. El Emam, "Guide to the De-Identification of Personal Health Informati
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import ClassVar
 
 from sqlglot import exp
@@ -15,7 +16,6 @@ from sqlanon.requirements.base import TOLERANCE, Entry, KeptClasses, Requirement
 from sqlanon.requirements.macros import Macro
 from sqlanon.requirements.plain_sql import Released
 from sqlanon.support.fields import ShareAboveZero
-from sqlanon.support.records import dataclass
 
 AVERAGE_RISK = Macro("average_risk", ("average_risk", "sample_uniqueness", "classes", "rows"))
 

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, Protocol, TypeAlias
 
 from sqlglot import exp
@@ -32,7 +32,6 @@ from sqlanon.requirements.macros import Macro
 from sqlanon.requirements.plain_sql import Released
 from sqlanon.support.expressions import col, number
 from sqlanon.support.fields import Flaw
-from sqlanon.support.records import dataclass
 
 CLASS_SIZE = "class_size"
 """The column of a class that is always there: its number of rows."""

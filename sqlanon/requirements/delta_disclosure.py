@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import ClassVar
 
 from pydantic import Field
@@ -24,7 +25,6 @@ from sqlanon.requirements.plain_sql import Released
 from sqlanon.support.coding import ROWS
 from sqlanon.support.expressions import anonymous, col, double_total, fragment, number
 from sqlanon.support.fields import Name, Positive, Section
-from sqlanon.support.records import dataclass
 
 GREATEST_RATIO = fragment("max(n / share)")
 LEAST_RATIO = fragment("min(n / share)")

@@ -38,11 +38,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
 
 from sqlanon.errors import SourceError
-from sqlanon.support.records import dataclass
 
 Estimator = Literal["dankar", "pitman", "zayatz", "snb"]
 """The names of the estimators, as a policy has them."""

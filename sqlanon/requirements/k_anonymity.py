@@ -8,7 +8,7 @@ pairs of shield and k of the IAB's paper on anonymizing its data.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Annotated, ClassVar
 
 from pydantic import Field
@@ -21,7 +21,6 @@ from sqlanon.requirements.plain_sql import Released
 from sqlanon.support.expressions import col, number
 from sqlanon.support.fields import Name, Section, Whole
 from sqlanon.support.notices import Notice
-from sqlanon.support.records import dataclass
 
 ROWS = Macro("k_anonymity", ("k", "classes", "rows", "uniques"))
 PERSONS = Macro("person_k_anonymity", ("k", "classes", "persons", "rows", "uniques"))

@@ -6,6 +6,7 @@ Source: L. Sweeney, "Computational disclosure control" (2001), section 4.4 (k-ma
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
 from pydantic import Field
@@ -16,7 +17,6 @@ from sqlanon.requirements.base import CLASS_POPULATION, ClassCondition, Entry, R
 from sqlanon.requirements.macros import Macro
 from sqlanon.support.expressions import col, number
 from sqlanon.support.fields import Whole
-from sqlanon.support.records import dataclass
 
 K_MAP = Macro("k_map", ("k", "null_map", "classes"))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field
@@ -26,7 +27,6 @@ from sqlanon.requirements.plain_sql import ClassValues, Released
 from sqlanon.support.coding import ROWS
 from sqlanon.support.expressions import anonymous, cast, col, double_total, fragment, greatest, number
 from sqlanon.support.fields import Flaw, Name, Number, Positive, Section, Switch
-from sqlanon.support.records import dataclass
 
 LOGS = fragment("sum(n * ln(n))")
 ENTROPY = fragment("ln(:total) - :logs / :total")

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from sqlglot import exp
 
 from sqlanon.support.expressions import anonymous, col, ident, number, select, text
-from sqlanon.support.records import dataclass
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,11 @@ its rows, ``p`` its share of the class and ``q`` that of the source. NULL is a v
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from sqlglot import exp
 
 from sqlanon.support.expressions import col, free_name, ident, named, number, subquery, template
-from sqlanon.support.records import dataclass
 
 SIZE = "class_size"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import ClassVar
 
 from sqlglot import exp
@@ -13,7 +14,6 @@ from sqlanon.requirements.base import TOLERANCE, Entry, KeptClasses, Requirement
 from sqlanon.requirements.plain_sql import Released
 from sqlanon.support.expressions import fragment
 from sqlanon.support.fields import Share
-from sqlanon.support.records import dataclass
 
 ALONE = fragment("sum(CASE WHEN n = 1 THEN 1 ELSE 0 END)")
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Literal
 
@@ -38,7 +39,6 @@ from sqlanon.requirements.plain_sql import Released
 from sqlanon.support.coding import ROWS
 from sqlanon.support.expressions import anonymous, col, double_total, fragment, greatest, number
 from sqlanon.support.fields import Flaw, Name, Section, Share
-from sqlanon.support.records import dataclass
 
 EQUAL_DISTANCE = fragment("sum(CASE WHEN p > q THEN p - q ELSE 0::DOUBLE END)")
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from typing import Any
 
@@ -67,7 +67,6 @@ from sqlanon.strategies.lattice.classes import classes
 from sqlanon.support.coding import ROWS
 from sqlanon.support.expressions import all_of, cast, col, fragment, named, same, star, subquery, template
 from sqlanon.support.notices import Notice, ordered_messages
-from sqlanon.support.records import dataclass
 
 _PERSON_ROWS = template("SELECT DISTINCT :quasi, person FROM :raw")
 _EVERY_ROW = template("SELECT :quasi, 1 AS n FROM :source")

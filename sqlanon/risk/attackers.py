@@ -25,12 +25,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from sqlanon.disclosure.class_sizes import ClassSizes
 from sqlanon.requirements.estimators import dankar_choice, pitman, snb, zayatz
 from sqlanon.risk.individual import individual_risk, threshold_text
-from sqlanon.support.records import dataclass
 
 
 @dataclass(frozen=True)

@@ -21,13 +21,13 @@ import math
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from sqlanon.engines.base import Queries
 from sqlanon.engines.deadline import interrupted_after
 from sqlanon.errors import OvertimeError
 from sqlanon.risk.leakage import DIGITS, Attributes, SetFigures
-from sqlanon.support.records import dataclass
 
 AT_ONCE = 8
 """At most this many open sets are counted in one statement: the next ones are chosen by what they leak."""

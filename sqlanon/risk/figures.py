@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, field, fields
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal
 
 from sqlanon.disclosure.class_sizes import ClassSizes
@@ -12,7 +12,6 @@ from sqlanon.risk.attackers import JournalistRisk, MarketerRisk, PopulationRisk,
 from sqlanon.risk.best_first import LeakageSearch
 from sqlanon.risk.individual import HouseholdRisk, IndividualRisk
 from sqlanon.risk.leakage import Leakage
-from sqlanon.support.records import dataclass
 
 Columns = Mapping[str, str]
 Table = tuple[Columns, Sequence[Sequence[Any]]]

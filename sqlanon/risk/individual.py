@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from sqlglot import exp
@@ -30,7 +31,6 @@ from sqlanon.policy import Policy, RiskSection
 from sqlanon.sources.columns import Columns, match_columns
 from sqlanon.sources.run import Run
 from sqlanon.support.expressions import all_of, col, fragment, named, same, subquery, template
-from sqlanon.support.records import dataclass
 
 NEAR = 1e-3
 """Where so little of a class is missing in the sample, the formulas are series."""

@@ -31,6 +31,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations as combinations_of
 from math import prod
@@ -54,7 +55,6 @@ from sqlanon.support.expressions import (
     template,
     union_all,
 )
-from sqlanon.support.records import dataclass
 
 LARGEST_KEY = 2**62
 """Codes are put together in one number up to here: it is quicker to group by than several columns."""

@@ -8,6 +8,7 @@ same of its combinations.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from sqlglot import exp
@@ -25,7 +26,6 @@ from sqlanon.sources.columns import match_columns
 from sqlanon.sources.run import Run
 from sqlanon.support.coding import ROWS, Coded, code_name, value_counts, values_of_both
 from sqlanon.support.expressions import Namer, aliased, all_of, cast, col, fragment, named, same, template, union_all
-from sqlanon.support.records import dataclass
 
 _NUMBERED_OTHERS = template("""
     SELECT :quasi, row_number() OVER () AS others

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, field
+from dataclasses import asdict, dataclass, field
 from functools import reduce
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -45,7 +45,6 @@ from sqlanon.policy import Policy
 from sqlanon.sources.columns import match_columns
 from sqlanon.sources.run import Run
 from sqlanon.support.expressions import anonymous, cast, col, fragment, named, same, template, text, union_all
-from sqlanon.support.records import dataclass
 
 if TYPE_CHECKING:
     import duckdb

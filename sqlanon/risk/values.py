@@ -10,7 +10,7 @@ before. The mean over the values of a level, each by its share, is what the attr
 
 from __future__ import annotations
 
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from sqlglot import exp
@@ -26,7 +26,6 @@ from sqlanon.risk.priors import WeightedSets, priors_of, read_shares
 from sqlanon.sources.columns import match_columns
 from sqlanon.sources.run import Run
 from sqlanon.support.expressions import anonymous, cast, col, fragment, same, template, union_all
-from sqlanon.support.records import dataclass
 
 if TYPE_CHECKING:
     import duckdb

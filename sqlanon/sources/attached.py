@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 import duckdb
@@ -25,7 +26,6 @@ from sqlanon.sources.kinds import Binding, SourceKind, lower
 from sqlanon.sources.plain import refuse_ambiguous
 from sqlanon.sources.scope import one_statement, read_by_holder
 from sqlanon.support.expressions import col, create_table, ident, qualified, select, table, template
-from sqlanon.support.records import dataclass
 
 _CURRENT_SCHEMA = template("SELECT system.main.current_schema()")
 _KNOWN_TABLES = template("""

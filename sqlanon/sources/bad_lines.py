@@ -12,13 +12,12 @@ import csv
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import NamedTuple, TextIO
 
 from sqlanon.sources.csv_lines import SHOWN_LINES, Layout, Record, describe_record, open_reader, read_records
 from sqlanon.support.notices import Notice, with_noun
-from sqlanon.support.records import dataclass
 
 _MOST_LINES = 10_000  # of a record: a quote that is closed later is taken for a stray one
 _RUN_LINES = 200  # that are parsed at once, as most lines are good

@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Protocol, TypeAlias, TypeVar
 
@@ -23,7 +23,6 @@ from sqlanon.sources.column_figures import distinct_counts
 from sqlanon.sources.csv_text import ReadFile
 from sqlanon.support.coding import Column
 from sqlanon.support.expressions import subquery, table
-from sqlanon.support.records import dataclass
 
 Access: TypeAlias = Literal["rows", "counts", "remote"]
 """How a source is reached: its rows are read here; they were counted elsewhere, and the counts are here; or statements

@@ -10,9 +10,8 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Literal
-
-from sqlanon.support.records import dataclass
 
 Role = Literal["identifying", "quasi", "sensitive", "insensitive"]
 

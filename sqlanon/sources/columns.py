@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from sqlglot import exp
 
@@ -16,7 +17,6 @@ from sqlanon.support.coding import Column
 from sqlanon.support.expressions import col, is_null, template
 from sqlanon.support.fields import nearest
 from sqlanon.support.names import EARLIER
-from sqlanon.support.records import dataclass
 
 
 @dataclass(frozen=True)

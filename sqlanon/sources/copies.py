@@ -3,13 +3,13 @@ and are read several times as fast."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
 from sqlglot import exp
 
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.support.expressions import table
-from sqlanon.support.records import dataclass
 
 
 @dataclass

@@ -23,7 +23,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -60,7 +60,6 @@ from sqlanon.support.expressions import (
     text,
     union_all,
 )
-from sqlanon.support.records import dataclass
 from sqlanon.support.toml import toml_key
 from sqlanon.support.workdir import spill_directory
 

@@ -11,7 +11,7 @@ import gzip
 import re
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import chain, islice, takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, AnyStr, BinaryIO, cast
@@ -20,7 +20,6 @@ from sqlanon.policy.sections import CsvSection
 from sqlanon.sources.totals import TOTAL_WORDS
 from sqlanon.support.fields import in_words
 from sqlanon.support.notices import with_noun
-from sqlanon.support.records import dataclass
 
 if TYPE_CHECKING:
     from _csv import Reader

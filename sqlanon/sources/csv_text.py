@@ -11,6 +11,7 @@ import zlib
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
@@ -19,7 +20,6 @@ from sqlanon.places.databases import shown_name
 from sqlanon.policy.sections import CsvSection
 from sqlanon.sources import csv_lines
 from sqlanon.support.encodings import UTF_8, is_mostly_utf_8, probable_encodings
-from sqlanon.support.records import dataclass
 from sqlanon.support.workdir import spill_directory
 
 _CHUNK = 1 << 20

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from datetime import date
 from functools import partial
 from typing import Literal
@@ -40,7 +40,6 @@ from sqlanon.sources.typed_columns import POINT, SHOWN_VALUES, NumberMarks, numb
 from sqlanon.support.expressions import col, fragment, named, select, subquery, template, text
 from sqlanon.support.fields import in_words
 from sqlanon.support.notices import with_noun
-from sqlanon.support.records import dataclass
 from sqlanon.support.toml import toml_key, toml_value
 
 MOSTLY = 0.95

@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import BinaryIO
@@ -35,7 +36,6 @@ from sqlanon.support.expressions import (
     values_query,
 )
 from sqlanon.support.fields import in_words
-from sqlanon.support.records import dataclass
 from sqlanon.support.toml import toml_key, toml_value
 
 _CELLS = 1_000_000  # that are held at once

@@ -8,7 +8,7 @@ Stata, SAS), what is read over the network, and tables that others may change. A
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -81,7 +81,6 @@ from sqlanon.support.expressions import (
     text,
     union_all,
 )
-from sqlanon.support.records import dataclass
 
 
 @dataclass(frozen=True)
@@ -93,7 +92,7 @@ class Scan:
     text_columns: Collection[str]  # in lower case, as all names here
     sheet: str | None = None
     wanted: Collection[str] = ()
-    choices: ReadingChoices = ReadingChoices()
+    choices: ReadingChoices = field(default_factory=ReadingChoices)
     csv: CsvSection = DETECTED
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from sqlglot import exp
@@ -19,7 +19,6 @@ from sqlanon.sources.csv_text import ReadFile, describe_bad_byte, encoding_of, r
 from sqlanon.sources.doubtful_columns import MOSTLY, describe_dates, find_doubtful_columns, find_doubtful_dates
 from sqlanon.sources.typed_columns import ONLY_POINT, NumberMarks
 from sqlanon.support.expressions import col, fragment, row_count, select, template, text
-from sqlanon.support.records import dataclass
 from sqlanon.support.toml import toml_key, toml_value
 
 _LEAST_SHARE = 0.5  # of the values of a text column that have a type, for the type to be named

@@ -11,7 +11,7 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
@@ -38,7 +38,6 @@ from sqlanon.sources.bound import Source, WorkNames
 from sqlanon.sources.doubtful_columns import ColumnChecks, column_checks
 from sqlanon.sources.formats import file_kind
 from sqlanon.sources.typed_columns import ColumnReading, column_readings
-from sqlanon.support.records import dataclass
 
 
 class _Closes(Protocol):

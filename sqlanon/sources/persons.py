@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sqlglot import exp
@@ -38,7 +38,6 @@ from sqlanon.support.expressions import (
     template,
     union_all,
 )
-from sqlanon.support.records import dataclass
 
 FEWEST_PERSONS = 5
 """A column with fewer values numbers no people."""

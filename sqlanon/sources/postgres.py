@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
 
@@ -49,7 +49,6 @@ from sqlanon.support.expressions import (
     table,
     used_columns,
 )
-from sqlanon.support.records import dataclass
 
 _NUMERIC = " (a numeric needs a precision of at most 38 and a scale: numeric(12,2))"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -15,7 +16,6 @@ from sqlanon.errors import SourceError
 from sqlanon.sources.bound import ROWS_THERE, EveryColumn, Recodes, RemotePersons, Source, WorkNames
 from sqlanon.sources.plain import types_here
 from sqlanon.support.expressions import by_class, drop_view, name_of, named, select, subquery, table, template
-from sqlanon.support.records import dataclass
 
 _Server = TypeVar("_Server")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 
 import duckdb
 
@@ -15,7 +16,6 @@ from sqlanon.sources.bound import Population, Source, WorkNames
 from sqlanon.sources.copies import Copies
 from sqlanon.support.expressions import Namer, drop_schema
 from sqlanon.support.notices import Notice
-from sqlanon.support.records import dataclass
 from sqlanon.support.resources import CHECKS, macro_scripts
 
 

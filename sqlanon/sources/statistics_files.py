@@ -14,6 +14,7 @@ import re
 import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 from subprocess import DEVNULL, PIPE, Popen
@@ -45,7 +46,6 @@ from sqlanon.support.expressions import (
     values_query,
 )
 from sqlanon.support.notices import with_noun
-from sqlanon.support.records import dataclass
 from sqlanon.support.toml import toml_value
 
 Kind: TypeAlias = Literal["spss", "stata", "sas", "xport"]

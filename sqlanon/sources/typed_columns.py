@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
 from sqlglot import exp
@@ -33,7 +33,6 @@ from sqlanon.support.expressions import (
 )
 from sqlanon.support.fields import in_words
 from sqlanon.support.notices import with_noun
-from sqlanon.support.records import dataclass
 
 SHOWN_VALUES = 5
 _DIGITS_OF_BIGINT = 18  # every integer of so many digits is one

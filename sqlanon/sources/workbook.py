@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
 from functools import lru_cache
 from math import isfinite
@@ -20,7 +21,6 @@ from xml.etree import ElementTree
 from zipfile import BadZipFile, ZipFile
 
 from sqlanon.errors import SourceError
-from sqlanon.support.records import dataclass
 
 Kind: TypeAlias = Literal[
     "integer",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 
 from sqlglot import exp
 
@@ -16,7 +16,6 @@ from sqlanon.strategies.lattice.checker import Checker, measure_of
 from sqlanon.strategies.lattice.input import SearchInput
 from sqlanon.strategies.lattice.result import SearchResult
 from sqlanon.support.expressions import cast, col, ident, named, select
-from sqlanon.support.records import dataclass
 
 COLUMNS: Mapping[str, str] = {
     "strategy": "VARCHAR",

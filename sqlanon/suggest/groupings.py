@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -17,7 +18,6 @@ from sqlglot import exp
 
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.support.expressions import Namer, col, fragment, number, subquery, template, text, union_all, values_query
-from sqlanon.support.records import dataclass
 
 SHARE = 0.8
 """From this share of the rows and of the distinct values on, a column has a grouping's values."""

@@ -11,7 +11,7 @@ import os
 import re
 import unicodedata
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from decimal import ROUND_FLOOR, Decimal
 from itertools import islice
 from pathlib import Path
@@ -20,7 +20,6 @@ from sqlanon.hierarchies.parts import TOP, ColumnKind
 from sqlanon.suggest.groupings import RULES, Labelled
 from sqlanon.suggest.profile import Profile
 from sqlanon.suggest.propose import SUPPRESS, Proposal, Rule, intervals, is_measured
-from sqlanon.support.records import dataclass
 
 INLINE = 60
 """The most values of categories that stand in the policy itself."""

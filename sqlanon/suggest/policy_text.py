@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from decimal import Decimal
 
 from sqlanon.disclosure.dependencies import Narrowing
@@ -12,7 +13,6 @@ from sqlanon.requirements import different_values
 from sqlanon.sources.persons import PersonColumn
 from sqlanon.suggest.propose import Proposal
 from sqlanon.suggest.trials import DIFFERENT, Diversity, Trial, chosen, why_chosen
-from sqlanon.support.records import dataclass
 from sqlanon.support.toml import toml_key, toml_text, toml_value
 
 K = 5

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from sqlglot import exp
 
@@ -26,7 +26,6 @@ from sqlanon.sources.column_kinds import ICD, KINDS, MENTIONS
 from sqlanon.sources.run import Run
 from sqlanon.suggest.groupings import find_groupings, make_vocabulary
 from sqlanon.support.expressions import col, template
-from sqlanon.support.records import dataclass
 
 ENOUGH = 50_000
 """About this many rows of a larger table are profiled: every n-th one."""

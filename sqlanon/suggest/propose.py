@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any
 
@@ -37,7 +37,6 @@ from sqlanon.sources.column_kinds import (
 )
 from sqlanon.suggest.profile import CODES, Profile
 from sqlanon.suggest.reading import AS_IT_STANDS, Reading
-from sqlanon.support.records import dataclass
 from sqlanon.support.toml import toml_value
 
 MOST = 30

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from datetime import date
 from typing import Any
 
@@ -29,7 +29,6 @@ from sqlanon.sources.typed_columns import ONLY_POINT, POINT, UNITS
 from sqlanon.suggest.profile import MISSING_WORDS, TableProfile
 from sqlanon.support.expressions import col, fragment, select, template, text
 from sqlanon.support.notices import with_noun
-from sqlanon.support.records import dataclass
 from sqlanon.support.toml import toml_value
 
 _WORDS = re.compile(MISSING_WORDS)

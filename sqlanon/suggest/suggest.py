@@ -8,7 +8,7 @@ import re
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from sqlglot import exp
@@ -33,7 +33,6 @@ from sqlanon.suggest.reading import AS_IT_STANDS, Reading, find_missing_codes, f
 from sqlanon.suggest.trials import Diversity, Trial, try_with_diversity
 from sqlanon.support.expressions import col, fragment, named, table, template
 from sqlanon.support.notices import ordered_messages
-from sqlanon.support.records import dataclass
 
 SIZE, MOST_SETS = 3, 1000
 """The size of the largest sets of quasi-identifiers that are counted, and the most sets of a size that are."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from sqlanon import pipeline
@@ -31,7 +31,6 @@ from sqlanon.strategies.lattice.lattice import silent
 from sqlanon.strategies.stage import search
 from sqlanon.suggest.typical_counts import TypicalCounts, error_of_counts, typical_counts
 from sqlanon.support.expressions import anonymous, col, subquery, template
-from sqlanon.support.records import dataclass
 
 if TYPE_CHECKING:
     from sqlanon.result import Result

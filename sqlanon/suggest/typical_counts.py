@@ -9,6 +9,7 @@ preservation" (VLDB 2006): the difference from the true count as a share of it, 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import reduce
 from itertools import combinations
 
@@ -23,7 +24,6 @@ from sqlanon.strategies.lattice.input import SearchInput
 from sqlanon.strategies.recoding import ByClass
 from sqlanon.support.coding import Coded, Column
 from sqlanon.support.expressions import Namer, aliased, all_of, cast, col, fragment, star, subquery, template, union_all
-from sqlanon.support.records import dataclass
 
 MOST = 10
 """The most counts that are asked for."""

@@ -7,6 +7,7 @@ column.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TypeAlias
 
 from sqlglot import exp
@@ -29,7 +30,6 @@ from sqlanon.support.expressions import (
     union_all,
     where,
 )
-from sqlanon.support.records import dataclass
 
 Levels: TypeAlias = tuple[int, ...]
 """A generalization: a level for each quasi-identifier, in the policy's order."""

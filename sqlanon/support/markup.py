@@ -5,8 +5,7 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Iterable, Sequence
-
-from sqlanon.support.records import dataclass
+from dataclasses import dataclass
 
 _NO_SIGNS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 """What XML has no sign for, and what screens do not show."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
@@ -40,7 +40,6 @@ from sqlanon.support.expressions import (
     template,
     text,
 )
-from sqlanon.support.records import dataclass
 
 TEXTS = "label_0"
 """The column of an uploaded table that has its values as text, or as the open ends that they lie beyond."""

@@ -6,6 +6,7 @@ One description for each dialect: which types it has, how values travel, and how
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 from sqlglot import exp
 
@@ -13,7 +14,6 @@ from sqlanon.engines import travel
 from sqlanon.engines.dialects.translation import translated
 from sqlanon.engines.values import person_id
 from sqlanon.support.expressions import aliased, cast, col, fragment, name_of, named, select, subquery, table, template
-from sqlanon.support.records import dataclass
 
 _SHADOW = template("SELECT :columns FROM range(1, 2) AS r(i) WHERE :refused")
 _REFUSAL = fragment("error('the rows of the source are elsewhere, and are not read here' || CAST(r.i AS VARCHAR))")

@@ -7,7 +7,7 @@ are written so that little has to be. None of them tells types apart, and none h
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import partial
 
 from sqlglot import exp
@@ -15,7 +15,6 @@ from sqlglot import exp
 from sqlanon.engines.dialects.kinds import Kinds, type_text
 from sqlanon.errors import UntranslatableError
 from sqlanon.support.expressions import native_type
-from sqlanon.support.records import dataclass
 
 
 @dataclass(frozen=True)

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakKeyDictionary
 
 from sqlanon.engines.spark.errors import condition_of, is_of_spark
 from sqlanon.errors import SourceError
-from sqlanon.support.records import dataclass
 
 _ORDER = "spark.sql.functionResolution.sessionOrder"
 _PATH = "spark.sql.path.enabled"

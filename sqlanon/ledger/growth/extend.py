@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, NoReturn
@@ -74,7 +74,6 @@ from sqlanon.support.expressions import (
 )
 from sqlanon.support.names import EARLIER
 from sqlanon.support.notices import ordered_messages
-from sqlanon.support.records import dataclass
 from sqlanon.support.resources import PLAIN, __version__
 
 # The mark of the release that is extended is the first: the bit 1.

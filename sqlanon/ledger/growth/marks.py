@@ -9,6 +9,7 @@ whenever it is asked. With a key it is known.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from sqlglot import exp
 
@@ -29,7 +30,6 @@ from sqlanon.support.expressions import (
     text,
 )
 from sqlanon.support.names import EARLIER
-from sqlanon.support.records import dataclass
 
 KEY_HASH = "key_hash"
 

@@ -7,7 +7,7 @@ Of a source whose rows are elsewhere, the ledger has a sample of the people: tho
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
@@ -43,7 +43,6 @@ from sqlanon.support.expressions import (
     subquery,
     template,
 )
-from sqlanon.support.records import dataclass
 
 _KEYS = template("SELECT key_hash FROM sqlanon_catalog.sqlanon.released_keys WHERE run_id = :run_id")
 _PEOPLE = template("SELECT DISTINCT person FROM sqlanon_catalog.sqlanon.released_people WHERE run_id = :run_id")

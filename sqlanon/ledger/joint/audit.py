@@ -11,7 +11,7 @@ import math
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -84,7 +84,6 @@ from sqlanon.support.expressions import (
     text,
 )
 from sqlanon.support.notices import with_noun
-from sqlanon.support.records import dataclass
 
 SHOWN_CATALOGS = 3
 """The most other catalogs that a warning names."""

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from datetime import date
 from typing import Any, TypeAlias
 
@@ -53,7 +54,6 @@ from sqlanon.support.expressions import (
     text,
     union_all,
 )
-from sqlanon.support.records import dataclass
 
 CONFIDENCE = 0.99
 """The probability that the interval of a released value holds the true one."""

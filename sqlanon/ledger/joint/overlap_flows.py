@@ -20,9 +20,8 @@ from __future__ import annotations
 
 from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass
 from itertools import pairwise
-
-from sqlanon.support.records import dataclass
 
 Edge = tuple[int, int]
 

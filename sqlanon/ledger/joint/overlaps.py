@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 from sqlglot import exp
@@ -42,7 +42,6 @@ from sqlanon.support.expressions import (
     union_all,
     values_query,
 )
-from sqlanon.support.records import dataclass
 
 MOST_OVERLAPS = 100_000
 """The most pairs of groups in components that come to Python."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sqlglot import exp
@@ -38,7 +38,6 @@ from sqlanon.ledger.joint.part_requirements import (
 from sqlanon.ledger.joint.row_matching import FIRST, SECOND, ReleaseLink, is_met, met_name, parts_of_both, swapped_met
 from sqlanon.ledger.joint.unmatched import UNMATCHED, labelled_unmatched, unmatched_rows
 from sqlanon.support.expressions import Namer, aliased, create_table, drop_table, subquery, template
-from sqlanon.support.records import dataclass
 
 MOST_MEETING = 20_000_000
 """The most pairs of groups that can be the same rows: they take some gigabytes."""

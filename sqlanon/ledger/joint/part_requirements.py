@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 from sqlglot import exp
@@ -27,7 +28,6 @@ from sqlanon.requirements import requirements_in
 from sqlanon.requirements.base import ClassCondition, Requirement, SourceFacts
 from sqlanon.requirements.plain_sql import Released
 from sqlanon.support.expressions import all_of, cast, col, ident, named, same, subquery, table, template, values_query
-from sqlanon.support.records import dataclass
 
 NewRows: TypeAlias = "Literal['new'] | Union"
 """The new rows of each class of the second release, or of each union of classes."""

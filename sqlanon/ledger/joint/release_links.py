@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -42,7 +42,6 @@ from sqlanon.support.expressions import (
     text,
     union_all,
 )
-from sqlanon.support.records import dataclass
 
 _DECIMAL = re.compile(r"DECIMAL\((\d+),\s*(\d+)\)")
 _DIGITS = {

@@ -28,7 +28,7 @@ values in common with.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 from sqlglot import exp
@@ -49,7 +49,6 @@ from sqlanon.support.expressions import (
     template,
     union_all,
 )
-from sqlanon.support.records import dataclass
 
 FIRST, SECOND = "sqlanon first", "sqlanon second"
 """The groups of each release, within a statement: names that no relation of a user has."""

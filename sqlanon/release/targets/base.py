@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import field
+from dataclasses import dataclass, field
 from importlib import import_module
 from os import PathLike
 from pathlib import Path
@@ -30,7 +30,6 @@ from sqlanon.sources import Source
 from sqlanon.sources.run import Run
 from sqlanon.strategies.lattice.input import SearchInput
 from sqlanon.support.markup import html_table
-from sqlanon.support.records import dataclass
 
 CLAIMS = ("published_at", "sqlanon_version", "engine", "version", "policy_hash", "rows", "suppressed_rows", "optimal")
 """Fields of a manifest that no row of the release supports: a forger can write others that fit one another."""

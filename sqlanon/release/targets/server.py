@@ -6,7 +6,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
@@ -24,7 +24,6 @@ from sqlanon.release.manifest import Manifest, ReleasedColumn
 from sqlanon.release.sentences import render_manifest
 from sqlanon.release.targets.base import Draft, Verification
 from sqlanon.support.expressions import create_temporary_table, drop_table, table
-from sqlanon.support.records import dataclass
 
 
 class Server(Protocol):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from sqlglot import exp
@@ -29,7 +29,6 @@ from sqlanon.strategies.lattice.memory import Rules
 from sqlanon.strategies.lattice.persons import count_persons_in_classes, persons_in_classes
 from sqlanon.strategies.lattice.population_match import wrong_map
 from sqlanon.support.coding import Coded, Levels
-from sqlanon.support.records import dataclass
 
 
 def measure_of(prepared: SearchInput) -> Measure:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from sqlglot import exp
 
@@ -20,7 +21,6 @@ from sqlanon.sources.columns import Columns
 from sqlanon.strategies.lattice import Lattice
 from sqlanon.support.coding import Coded, Column
 from sqlanon.support.expressions import Namer
-from sqlanon.support.records import dataclass
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ import heapq
 import math
 import operator
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from sqlglot import exp
@@ -15,7 +16,6 @@ from sqlanon.engines.base import Engine
 from sqlanon.support.coding import Levels
 from sqlanon.support.expressions import cast, column_definitions, named
 from sqlanon.support.names import EARLIER
-from sqlanon.support.records import dataclass
 
 
 @dataclass(frozen=True)

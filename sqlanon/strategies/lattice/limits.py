@@ -5,10 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from sqlanon.engines.deadline import InterruptedStatementError
-from sqlanon.support.records import dataclass
 
 GRACE = 0.5
 """Seconds that the statement under way has to end by itself after the time limit, before it is interrupted."""

@@ -8,7 +8,7 @@ import operator
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain, islice
 from typing import Any, NamedTuple
 
@@ -21,7 +21,6 @@ from sqlanon.strategies.lattice.forecast import Forecast
 from sqlanon.strategies.lattice.lattice import Box, Dominance, Lattice, Progress, silent
 from sqlanon.strategies.lattice.limits import FIRST_GRACE, GRACE, Budget
 from sqlanon.support.coding import Levels
-from sqlanon.support.records import dataclass
 
 
 def kept_classes(figures: Figures, rows: int) -> KeptClasses:

@@ -5,11 +5,11 @@ and the bounds of all above them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 from sqlanon.strategies.lattice.lattice import Dominance
 from sqlanon.strategies.lattice.memory import Search
 from sqlanon.support.coding import Levels
-from sqlanon.support.records import dataclass
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from sqlglot import exp
 
@@ -11,7 +12,6 @@ from sqlanon.frequency.statements import MOVER, PERSONS, counted
 from sqlanon.strategies.lattice.classes import KEPT, judged
 from sqlanon.support.coding import Levels, code_name
 from sqlanon.support.expressions import all_of, col, named, subquery, template, union_all
-from sqlanon.support.records import dataclass
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ Source: L. Sweeney, "Computational disclosure control" (2001), section 4.4: null
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from sqlglot import exp
 
@@ -17,7 +18,6 @@ from sqlanon.strategies.lattice.classes import judged
 from sqlanon.strategies.lattice.input import SearchInput
 from sqlanon.support.coding import KNOWN, ROWS, Coded, Levels
 from sqlanon.support.expressions import aliased, all_of, cast, col, named, same, template, text
-from sqlanon.support.records import dataclass
 
 STRANGE = "sqlanon: in no hierarchy: "
 

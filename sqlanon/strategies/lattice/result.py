@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from itertools import compress
 from typing import Any, Protocol
 
@@ -16,7 +17,6 @@ from sqlanon.strategies.lattice.persons import PersonFigures
 from sqlanon.support.coding import Levels
 from sqlanon.support.names import EARLIER
 from sqlanon.support.notices import Notice
-from sqlanon.support.records import dataclass
 
 
 class Placed(Protocol):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cached_property, wraps
 
 from sqlanon.engines.base import Engine, Queries
@@ -19,7 +20,6 @@ from sqlanon.strategies.lattice.outcome import Outcome
 from sqlanon.strategies.lattice.result import SearchResult
 from sqlanon.strategies.lattice.vectors import distance_vectors, distinct_values
 from sqlanon.support.coding import Levels
-from sqlanon.support.records import dataclass
 
 
 def data_of(prepared: SearchInput) -> Data:

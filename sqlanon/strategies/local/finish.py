@@ -7,7 +7,7 @@ negative numbers come before the others, and are in the order of their digits am
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import wraps
 
 from sqlglot import exp
@@ -44,7 +44,6 @@ from sqlanon.strategies.local.task import LocalOutcome, LocalTask, local_task
 from sqlanon.support.coding import Levels
 from sqlanon.support.expressions import aliased, col, fragment, star, subquery, template, union_all
 from sqlanon.support.notices import Notice
-from sqlanon.support.records import dataclass
 
 MOST_DIGITS = 40
 """Labels are not made longer than can be read: a column of numbers such as 1e+300 does not sort as text."""

@@ -49,7 +49,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
@@ -63,7 +63,6 @@ from sqlanon.strategies.local.nodes import COMBINATION, Tree, node_name
 from sqlanon.strategies.local.task import LocalOutcome, LocalTask
 from sqlanon.support.coding import ROWS
 from sqlanon.support.expressions import all_of, col, fragment, template
-from sqlanon.support.records import dataclass
 
 MOST_COMPARED = 50 * MOST_PAIRS
 """Of more pairs the first round alone would take minutes."""

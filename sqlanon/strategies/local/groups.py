@@ -8,7 +8,7 @@ less. Prices are whole numbers, so that sums of them are the same in any order: 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
@@ -20,7 +20,6 @@ from sqlanon.strategies.local.summaries import allowed_nodes
 from sqlanon.strategies.local.task import LocalTask
 from sqlanon.support.coding import ROWS, Levels
 from sqlanon.support.expressions import aliased, all_of, col, fragment, named, subquery, template, union_all
-from sqlanon.support.records import dataclass
 
 CELL = "cell"
 UNIT = 1_000_000_000

@@ -36,6 +36,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 from sqlglot import exp
@@ -57,7 +58,6 @@ from sqlanon.support.expressions import (
     template,
     union_all,
 )
-from sqlanon.support.records import dataclass
 
 STATE = "state"
 OTHER = "other"

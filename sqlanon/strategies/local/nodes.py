@@ -8,13 +8,13 @@ released as.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
 
 from sqlglot import exp
 
 from sqlanon.hierarchies.build import released_column
 from sqlanon.support.coding import Coded, Levels, code_name
 from sqlanon.support.expressions import aliased, all_of, col, fragment, named, number, same, template, text, union_all
-from sqlanon.support.records import dataclass
 
 COMBINATION = "combination"
 NODE = "node"

@@ -4,7 +4,7 @@ statement that makes the rows."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
@@ -17,7 +17,6 @@ from sqlanon.strategies.local.nodes import NODE, Tree, agree, may_be_shown, node
 from sqlanon.strategies.recoding import MASKED, ordered
 from sqlanon.support.coding import KNOWN, ROWS, Coded, Column, code_name
 from sqlanon.support.expressions import aliased, all_of, cast, col, fragment, named, same, subquery, template, text
-from sqlanon.support.records import dataclass
 
 
 @dataclass(frozen=True)

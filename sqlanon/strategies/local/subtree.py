@@ -32,7 +32,7 @@ columns, all ours: ``combination``, ``n``, the ground nodes ``q{i}_n{floor}``, t
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
@@ -44,7 +44,6 @@ from sqlanon.strategies.local.placement import Members, judged_groups
 from sqlanon.strategies.local.task import LocalOutcome, LocalTask
 from sqlanon.support.coding import ROWS, Levels
 from sqlanon.support.expressions import aliased, col, fragment, named, number, subquery, template
-from sqlanon.support.records import dataclass
 
 SCALE = 10**12
 """The cost of a row that shows nothing. Beside its loss a value costs 1 for each level, so that of two nodes that stand

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
@@ -38,7 +38,6 @@ from sqlanon.strategies.local.placement import Members, judged_groups
 from sqlanon.support import coding as cd
 from sqlanon.support.coding import ROWS, Levels
 from sqlanon.support.expressions import Namer, aliased, col, fragment, template, union_all
-from sqlanon.support.records import dataclass
 
 _ORDERED = re.compile(r"U?(TINY|SMALL|BIG|HUGE)?INT(EGER)?|DECIMAL.*|FLOAT|DOUBLE|BIGNUM|DATE|TIME.*")
 """Types whose values are numbers or times, as the engine spells them."""

@@ -10,6 +10,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 import duckdb
@@ -60,7 +61,6 @@ from sqlanon.support.expressions import (
     text,
 )
 from sqlanon.support.names import STAGED, VERIFIED
-from sqlanon.support.records import dataclass
 from sqlanon.support.resources import PLAIN, macro_scripts, sql_text
 from sqlanon.support.workdir import (
     BusyError,

@@ -7,6 +7,7 @@ of it is looked up by the numbers of the relations, in one transaction with the 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 
 from sqlglot import exp
@@ -21,7 +22,6 @@ from sqlanon.release.metadata import comment_statements
 from sqlanon.release.targets.postgres import statements as ps
 from sqlanon.release.targets.server import ServerLocation, shown_columns, types_in, version_of
 from sqlanon.support.expressions import qualified
-from sqlanon.support.records import dataclass
 
 _READ = "SELECT"
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -40,7 +40,6 @@ from sqlanon.release.targets.postgres.checks import (
 )
 from sqlanon.release.targets.server import ServerLocation, ServerRelease, copied, manifests_of, refuse_sha256, types_in
 from sqlanon.support.expressions import col, create_table, create_temporary_view, create_view, select, star, table
-from sqlanon.support.records import dataclass
 from sqlanon.support.resources import PLAIN, macro_scripts
 from sqlanon.support.workdir import spill_directory
 

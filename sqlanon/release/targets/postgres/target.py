@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
@@ -44,7 +44,6 @@ from sqlanon.release.targets.server import (
 )
 from sqlanon.sources import Source
 from sqlanon.support.expressions import drop_table, drop_view, star, table
-from sqlanon.support.records import dataclass
 from sqlanon.support.workdir import spill_directory
 
 __all__ = ["PostgresTarget", "recorded_location", "release_location", "target_for"]

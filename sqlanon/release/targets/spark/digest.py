@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial, reduce
 
 from sqlglot import exp
 
 from sqlanon.release.content_digest import NUMBERS, column_multipliers
 from sqlanon.support.expressions import all_of, anonymous, cast, col, fragment, named, same, subquery, template, text
-from sqlanon.support.records import dataclass
 
 _TIMES = ("DATE", "TIMESTAMP", "TIMESTAMP WITH TIME ZONE")
 

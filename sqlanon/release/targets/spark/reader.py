@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, ClassVar, NoReturn
 
@@ -45,7 +45,6 @@ from sqlanon.release.targets.spark.rows import (
     types_of,
 )
 from sqlanon.support.expressions import table
-from sqlanon.support.records import dataclass
 
 _COUNT = "rows"
 

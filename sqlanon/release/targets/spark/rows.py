@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -49,7 +49,6 @@ from sqlanon.support.expressions import (
     table,
     template,
 )
-from sqlanon.support.records import dataclass
 from sqlanon.support.resources import PLAIN, macro_scripts
 from sqlanon.support.workdir import spill_directory
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from dataclasses import dataclass
 from uuid import uuid4
 
 from sqlglot import exp
@@ -54,7 +55,6 @@ from sqlanon.release.targets.spark.reader import (
 from sqlanon.release.targets.spark.rows import CountedRelease, counted, hash_rows_in_spark, looked_at, pinned_rows
 from sqlanon.requirements.macros import k_anonymity_of
 from sqlanon.support.expressions import drop_table, named, table, text
-from sqlanon.support.records import dataclass
 
 __all__ = ["SparkTarget", "recorded_location", "release_location", "target_for"]
 
