@@ -29,7 +29,7 @@ from sqlanon.release.manifest import Manifest
 from sqlanon.release.reader import attach_temporarily
 from sqlanon.release.source_change import NOT_COMPARED, SOURCE_CHECK, SourceChange
 from sqlanon.release.targets.base import Verification, VerifiedRelease
-from sqlanon.requirements import requirements_in
+from sqlanon.requirements import list_requirements
 from sqlanon.sources.run import Run
 from sqlanon.strategies.lattice.checker import Checker, measure_of, rules_of
 from sqlanon.strategies.lattice.input import SearchInput
@@ -129,7 +129,7 @@ def check_extended(run: Run, prepared: SearchInput, release: VerifiedRelease) ->
 
 def _macros_for(policy: Policy) -> Sequence[str]:
     """The files of the macro library that the policy's requirements are checked by."""
-    plain = all(one.entry.plain_macros for one in requirements_in(policy.privacy))
+    plain = all(one.entry.plain_macros for one in list_requirements(policy.privacy))
     return PLAIN if plain and policy.source.person_column is None else CHECKS
 
 
@@ -137,11 +137,11 @@ def check_policy(policy: Policy, found: Verification) -> list[Check]:
     """Whether a release was made by a policy, wherever it was published to, and its manifest shows it."""
     manifest = found.manifest
     shown = {name: part for name, part in manifest.policy.items() if name != "draft"}
-    policies = [policy, policy.published_to(found.path)] if found.is_file else [policy]
+    policies = [policy, policy.with_output_file(found.path)] if found.is_file else [policy]
     made = any(one.made(manifest.policy_hash) for one in policies)
     return [
         source_check("policy", made, "the release was made by this policy"),
-        source_check("manifest", _as_json(shown) == _as_json(policy.redacted()), "the manifest shows this policy"),
+        source_check("manifest", _as_json(shown) == _as_json(policy.redact()), "the manifest shows this policy"),
     ]
 
 
@@ -316,12 +316,12 @@ def _persons(prepared: SearchInput, manifest: Manifest, again: PersonFigures | N
     )
     counted = (again.persons, again.released, again.suppressed, again.partly_released)
     right = claimed == counted
-    if prepared.policy.suppresses_last and manifest.suppressed_persons is not None:
+    if prepared.policy.suppresses_after_noise and manifest.suppressed_persons is not None:
         right = manifest.persons == again.persons and again.suppressed <= manifest.suppressed_persons
         right = right and prepared.limit.allows(0, manifest.suppressed_persons)
     said = f"{again.released:,} of {again.persons:,} persons are released with all their rows"
     checks = [source_check("persons", right, said, f"{said}; the release claims {manifest.released_persons}")]
-    if not prepared.policy.suppresses_last and not prepared.policy.masks:
+    if not prepared.policy.suppresses_after_noise and not prepared.policy.masks:
         smallest = f"the smallest class has {again.smallest_class:,} persons"
         right = manifest.smallest_class == again.smallest_class
         checks.append(source_check("smallest class", right, smallest, f"{smallest}, not {manifest.smallest_class}"))
@@ -331,7 +331,7 @@ def _persons(prepared: SearchInput, manifest: Manifest, again: PersonFigures | N
 def _suppressed(prepared: SearchInput, manifest: Manifest, suppressed: int) -> Check:
     """With noise, rows may have been suppressed when the rest was decided: more than can be found again."""
     found, policy = manifest.suppressed_rows, prepared.policy
-    if policy.suppresses_last and found > suppressed:
+    if policy.suppresses_after_noise and found > suppressed:
         late = f"{suppressed:,} rows suppressed, and {found - suppressed:,} after noise was drawn"
         return source_check("suppressed rows", found <= prepared.limit.rows, late)
     return source_check("suppressed rows", suppressed == found, f"{suppressed:,} rows suppressed")

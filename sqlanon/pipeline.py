@@ -44,8 +44,8 @@ from sqlanon.frequency.scan import scan
 from sqlanon.frequency.unmatched import without_unmatched
 from sqlanon.hierarchies.build import Hierarchies, build_hierarchies, value_facts
 from sqlanon.hierarchies.levels import warn_of_levels_above_top
-from sqlanon.policy import Policy, shown_place
-from sqlanon.policy.compatibility import IN_LEDGER, asked_of, conflicts
+from sqlanon.policy import Policy, format_location
+from sqlanon.policy.compatibility import IN_LEDGER, collect_sections, find_conflicts
 from sqlanon.recode.stage import Recoding, recode
 from sqlanon.release.draft import ReleaseDraft, ReplacedRelease, show_audit, show_rows
 from sqlanon.release.publish import Ledger, NoLedger, copy_audited_rows
@@ -193,8 +193,8 @@ def withdraw(
     gone = change.missing_rows if change.deleted_rows is None else change.deleted_rows
     if gone == published.manifest.released_rows:
         raise ReleaseError(
-            f"no row of {shown_place(published.publication.path)} is in the source any more: remove the release, there "
-            "is none to publish in its place; `sqlanon anonymize` makes one of the source as it is now"
+            f"no row of {format_location(published.publication.path)} is in the source any more: remove the release, "
+            "there is none to publish in its place; `sqlanon anonymize` makes one of the source as it is now"
         )
     try:
         return published, change, _draft_withdrawal(space, published, True, progress, laps)
@@ -333,7 +333,7 @@ def measure_source_change(
 
 def draft(steps: StatementRunner, run: Run, policy: Policy, progress: StageProgress, laps: Laps) -> ReleaseDraft:
     """From a bound source to all that a release is made of: the stages in their order."""
-    if wrong := list(conflicts(IN_LEDGER, asked_of(dict(policy)))):
+    if wrong := list(find_conflicts(IN_LEDGER, collect_sections(dict(policy)))):
         raise PolicyError(wrong)
     kind_for_target(None, policy).refuse(policy, run.source)
     with source_errors():

@@ -20,7 +20,7 @@ from sqlanon import pipeline
 from sqlanon.engines.dialects.translation import DIALECTS, translated
 from sqlanon.engines.dialects.variables import without_variables
 from sqlanon.errors import ReleaseError, SourceError
-from sqlanon.policy import Policy, shown_place
+from sqlanon.policy import Policy, format_location
 from sqlanon.release.draft import ReleaseDraft
 from sqlanon.release.frames import pandas_frame, polars_frame
 from sqlanon.release.manifest import utc_now
@@ -215,7 +215,7 @@ class ResultFigures:
             elif (level := self.generalization.get(name)) is None:
                 found[name] = SEVERAL_LEVELS
             else:
-                rules = [rule.redacted() for rule in self.policy.attributes[name].hierarchy or ()]
+                rules = [rule.redact() for rule in self.policy.attributes[name].hierarchy or ()]
                 found[name] = level_in_words(rules, level, self.heights.get(name)).partition("; ")[0]
         return found
 
@@ -605,7 +605,7 @@ class Result(ResultFigures):
         release: Release | PostgresRelease | SparkRelease
         release, ledger = pipeline.publish(self._draft, self.run_id, path, table, force, draft)
         if ledger.held_against:
-            self.held_against = tuple(shown_place(one) for one in ledger.held_against)
+            self.held_against = tuple(format_location(one) for one in ledger.held_against)
         # Published a second time, it says once what it says.
         notes = (*ledger.notes(release.manifest.digest), *getattr(release, "warnings", ()))
         self.warnings += tuple(one for one in notes if one not in self.warnings)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sqlanon.errors import ReleaseError
-from sqlanon.policy import shown_place
+from sqlanon.policy import format_location
 from sqlanon.release.source_change import SourceChange
 from sqlanon.result import Result
 from sqlanon.support.notices import with_noun
@@ -97,7 +97,9 @@ class Withdrawal:
 
     def _result(self) -> Result:
         if self.result is None:
-            raise ReleaseError(f"{shown_place(self.path)}: no row of it has left the source, so nothing is withdrawn")
+            raise ReleaseError(
+                f"{format_location(self.path)}: no row of it has left the source, so nothing is withdrawn"
+            )
         return self.result
 
     def to_dict(self) -> dict[str, Any]:

@@ -310,7 +310,7 @@ def _private_side(
             write_hierarchy(name, policy, run, (column, outside_column, type_), longest, target, writer)
     if problems:
         raise HierarchyError(problems)
-    rules = {name.lower(): [one.get("hierarchy")] for name, one in policy.redacted()["attributes"].items()}
+    rules = {name.lower(): [one.get("hierarchy")] for name, one in policy.redact()["attributes"].items()}
     quasi = {name.lower() for name in policy.generalized}  # sensitive values are released unchanged
     built = {name: one if name in quasi else replace(one, open_ends=False) for name, one in built.items()}
     trees = {name: Tree.of(one.table, one.height, one.open_ends) for name, one in built.items()}

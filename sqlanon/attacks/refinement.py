@@ -25,7 +25,7 @@ from sqlanon.frequency.sets import ClassSpace, SensitiveTable
 from sqlanon.frequency.uncoded import distribution
 from sqlanon.ledger.joint.release_links import ComparedRelease
 from sqlanon.ledger.joint.row_matching import titled
-from sqlanon.requirements import Domain, Requirements, requirements_of
+from sqlanon.requirements import Domain, Requirements, bind_requirements
 from sqlanon.requirements.base import CLASS_POPULATION, Distribution
 from sqlanon.strategies.lattice.classes import judged
 from sqlanon.support.coding import code_name, value_counts
@@ -341,4 +341,4 @@ def _requirements(attacker: Attacker, private: PrivateSide) -> Requirements:
         values = steps.make(run.work(f"attack_domain_{s}"), value_counts(run.source.relation, column, counted=False))
         domains[name] = Domain(domain_of(steps, values, 0).values, tree.height if tree is not None else 0)
     steps.drop_all_but(())  # each attack counts them anew
-    return requirements_of(private.policy.privacy, private.policy.generalized, domains)
+    return bind_requirements(private.policy.privacy, private.policy.generalized, domains)

@@ -30,7 +30,7 @@ from sqlanon.release.metadata import (
     views,
 )
 from sqlanon.release.reader import SUBJECT
-from sqlanon.requirements import promised_k
+from sqlanon.requirements import guaranteed_k
 from sqlanon.support.expressions import (
     cast,
     col,
@@ -126,7 +126,7 @@ def suppression_check(engine: DuckDBEngine, manifest: Manifest) -> Check:
     section, _ = read_part(PrivacySection, manifest.policy["privacy"], "privacy", {})
     if section is None:
         return Check(SUPPRESSION, False, "the requirements in the manifest cannot be read")
-    least = promised_k(section, manifest.quasi_identifiers)
+    least = guaranteed_k(section, manifest.quasi_identifiers)
     wrong = list(_wrong_suppression(engine, manifest, suppressed_rows(engine), least))
     return check_of(SUPPRESSION, wrong, "no reported group is smaller than k")
 

@@ -166,7 +166,7 @@ class NoiseCheck:
         """The columns without noise: the rows of the recoded source; some of them, if some were suppressed later."""
         noisy = {one.name for one in columns}
         extra, missing = self._differences(noisy)
-        if self.prepared.policy.suppresses_last:
+        if self.prepared.policy.suppresses_after_noise:
             message = "without noise, all released rows are in the source"
             return source_check(
                 "recoded source", not extra, message, f"{extra} released rows, without noise, are not in the source"

@@ -17,13 +17,13 @@ from sqlanon.audit.check import Check
 from sqlanon.audit.remote import RemoteAudit
 from sqlanon.engines.base import Queries
 from sqlanon.engines.travel import count_column, repeated
-from sqlanon.policy.guarantee import combinations_of
+from sqlanon.policy.guarantee import guaranteed_combinations
 from sqlanon.recode.full_domain import FullDomainRecoding
 from sqlanon.release.reader import CachedQueries
-from sqlanon.requirements import requirement_checks, requirements_in
-from sqlanon.requirements.audit import Audited, Private
+from sqlanon.requirements import check_requirements, list_requirements
+from sqlanon.requirements.audit import AuditedRelease, PrivateRelations
 from sqlanon.requirements.base import ClassCondition, SourceFacts, SubsetCondition
-from sqlanon.requirements.macros import digest_of
+from sqlanon.requirements.macros import call_digest
 from sqlanon.sources.bound import Population
 from sqlanon.strategies.lattice.input import SearchInput
 from sqlanon.strategies.lattice.population_match import generalized_population
@@ -67,34 +67,34 @@ class SourceAudit:
             if audited is not None:
                 found.append(self._same_rows(relation, audited))
                 relation = audited.sql(self.engine.dialect)
-            return [*found, *requirement_checks(self.prepared.policy.privacy, self._subject(relation, private))]
+            return [*found, *check_requirements(self.prepared.policy.privacy, self._subject(relation, private))]
 
     def checks_of_classes(self, relation: str) -> list[Check]:
         """The checks, on some of the rows, of what each class or each group of a shield must meet by itself, where rows
         are counted."""
         policy = self.prepared.policy
         facts, parts = SourceFacts(policy.generalized), ClassCondition | SubsetCondition
-        of_parts = [one for one in requirements_in(policy.privacy) if isinstance(one.of(facts), parts)]
+        of_parts = [one for one in list_requirements(policy.privacy) if isinstance(one.of(facts), parts)]
         with self._private() as (private, _):
             subject = self._subject(relation, private)
             return [check for one in of_parts for check in one.audit(subject)]
 
-    def _subject(self, relation: str, private: Private) -> Audited:
+    def _subject(self, relation: str, private: PrivateRelations) -> AuditedRelease:
         policy = self.prepared.policy
-        return Audited(
+        return AuditedRelease(
             CachedQueries(self.engine),
             relation,
             [column.name for column in self.recoding.columns if column.quasi is not None],
-            policy.with_role("sensitive"),
+            policy.attributes_with_role("sensitive"),
             self.prepared.marginals.rows,
             policy.source.person_column is not None,
             self.macros,
             private,
-            combinations_of(policy.redacted()),
+            guaranteed_combinations(policy.redact()),
         )
 
     @contextmanager
-    def _private(self) -> Iterator[tuple[Private, exp.Table | None]]:
+    def _private(self) -> Iterator[tuple[PrivateRelations, exp.Table | None]]:
         """Create the views temporarily; the second has the released rows with their persons."""
         mark = uuid4().hex[:12]
         person, audited, counts = self.prepared.columns.person, None, None
@@ -122,7 +122,7 @@ class SourceAudit:
                 reference = self._counted(mark)
                 views.append(reference)
             yield (
-                Private(
+                PrivateRelations(
                     reference.sql(self.engine.dialect),
                     person,
                     None if theirs is None else theirs.sql(self.engine.dialect),
@@ -184,7 +184,7 @@ class SourceAudit:
         self.engine.execute(create_temporary_view(plain, select(columns, audited.copy())))
         try:
             names = (relation, plain.sql(self.engine.dialect))
-            theirs, ours = (self.engine.rows(digest_of(name, self.macros))[0] for name in names)
+            theirs, ours = (self.engine.rows(call_digest(name, self.macros))[0] for name in names)
         finally:
             self.engine.execute(drop_view(plain.copy()))
         message = "the rows whose persons are counted match the release"

@@ -29,9 +29,9 @@ from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.errors import BrokenReleaseError, ReleaseError
 from sqlanon.measures import MEASURES
-from sqlanon.policy import PrivacySection, strange_parts
-from sqlanon.policy.guarantee import combinations_of, guarantee_of
-from sqlanon.policy.noise import claims_of
+from sqlanon.policy import PrivacySection, find_unknown_parts
+from sqlanon.policy.guarantee import guaranteed_combinations, strategy_guarantee
+from sqlanon.policy.noise import noise_claims
 from sqlanon.policy.problems import read_part
 from sqlanon.release.contents import (
     ATTACHED,
@@ -48,9 +48,9 @@ from sqlanon.release.manifest import DIGEST, FORMAT, Manifest, ReleasedColumn, f
 from sqlanon.release.reader import SUBJECT, OpenRelease, open_release
 from sqlanon.release.score import is_score_public, recompute_score
 from sqlanon.release.targets.base import Verification
-from sqlanon.requirements import requirement_checks, requirement_queries, requirements_in, unknown_names
-from sqlanon.requirements.audit import Audited
-from sqlanon.requirements.macros import class_sizes_of, digest_of, k_anonymity_of
+from sqlanon.requirements import check_requirements, find_unknown_names, list_requirement_queries, list_requirements
+from sqlanon.requirements.audit import AuditedRelease
+from sqlanon.requirements.macros import call_digest, call_k_anonymity, count_class_sizes
 from sqlanon.support.expressions import create_temporary_view, star, table
 from sqlanon.support.resources import CHECKS, __version__, macro_scripts
 
@@ -84,7 +84,7 @@ def verify_release(path: Path, release: OpenRelease, fresh: bool) -> Verificatio
     contents = _contents(release, fresh)
     if contents is not None and not contents.passed:
         return Verification(path, release.manifest, tuple(_checks_without_rows(release, contents)), digest="")
-    digest = release.queries.rows(digest_of(SUBJECT.name))[0][1]
+    digest = release.queries.rows(call_digest(SUBJECT.name))[0][1]
     return verify_rows(path, release, release.engine.columns(SUBJECT), digest, fresh, contents)
 
 
@@ -113,12 +113,12 @@ def verify_rows(
 def verification_sql(manifest: Manifest) -> list[str]:
     """The statements of `verify_file`, to run in the release file."""
     name = str(table(manifest.table_name).sql("duckdb"))
-    queries: list[exp.Expr] = [k_anonymity_of(name, manifest.quasi_identifiers), digest_of(name)]
+    queries: list[exp.Expr] = [call_k_anonymity(name, manifest.quasi_identifiers), call_digest(name)]
     section, _ = read_part(PrivacySection, manifest.policy["privacy"], "privacy", {})
     if section is not None:
-        queries += requirement_queries(section, partial(audited_of, manifest=manifest, relation=name))
+        queries += list_requirement_queries(section, partial(audited_of, manifest=manifest, relation=name))
     if manifest.decoys is not None:
-        queries.append(class_sizes_of(name, manifest.quasi_identifiers, None, None))
+        queries.append(count_class_sizes(name, manifest.quasi_identifiers, None, None))
     return list(dict.fromkeys(query.sql("duckdb") for query in queries))
 
 
@@ -148,7 +148,7 @@ def _checks(
     checks = [_columns(manifest.columns, list(columns.items())), _consistent(manifest)]
     if not all(check.passed for check in checks):
         return checks
-    k, classes, rows, _ = release.queries.rows(k_anonymity_of(SUBJECT.name, manifest.quasi_identifiers))[0]
+    k, classes, rows, _ = release.queries.rows(call_k_anonymity(SUBJECT.name, manifest.quasi_identifiers))[0]
     checks += [
         _fields(manifest),
         _equal("rows", manifest.released_rows, rows),
@@ -179,7 +179,7 @@ def _smallest_class(manifest: Manifest, rows: int) -> Check:
 
 
 def _fields(manifest: Manifest) -> Check:
-    strange = [*find_invalid_fields(manifest), *(f"policy.{place}" for place in strange_parts(manifest.policy))]
+    strange = [*find_invalid_fields(manifest), *(f"policy.{place}" for place in find_unknown_parts(manifest.policy))]
     wrong = [f"unknown content in {', '.join(strange)}"] if strange else []
     return check_of("manifest fields", wrong, "known fields only")
 
@@ -191,7 +191,7 @@ def _score(release: OpenRelease) -> list[Check]:
         return []
     sizes = {}
     if is_score_public(manifest) and MEASURES[manifest.measure].needs_squares:
-        sizes = dict(release.queries.rows(class_sizes_of(SUBJECT.name, manifest.quasi_identifiers, None, None)))
+        sizes = dict(release.queries.rows(count_class_sizes(SUBJECT.name, manifest.quasi_identifiers, None, None)))
     score = recompute_score(manifest, sizes)
     if score is None:
         return [Check("score", None, f"not verifiable alone: the {manifest.measure} depends on the source")]
@@ -218,15 +218,17 @@ def _content_digest(manifest: Manifest, found: str) -> Check:
 def _decoys(release: OpenRelease) -> list[Check]:
     if release.manifest.decoys is None:
         return []
-    query = class_sizes_of(SUBJECT.name, release.manifest.quasi_identifiers, None, None)
+    query = count_class_sizes(SUBJECT.name, release.manifest.quasi_identifiers, None, None)
     return decoy_checks(release.manifest, dict(release.queries.rows(query)))
 
 
-def audited_of(engine: Queries, manifest: Manifest, relation: str) -> Audited:
+def audited_of(engine: Queries, manifest: Manifest, relation: str) -> AuditedRelease:
     sensitive = [column.name for column in manifest.columns if column.role == "sensitive"]
     persons = bool(manifest.policy.get("persons"))
-    listed = combinations_of(manifest.policy)
-    return Audited(engine, relation, manifest.quasi_identifiers, sensitive, manifest.rows, persons, combinations=listed)
+    listed = guaranteed_combinations(manifest.policy)
+    return AuditedRelease(
+        engine, relation, manifest.quasi_identifiers, sensitive, manifest.rows, persons, combinations=listed
+    )
 
 
 def _requirements(release: OpenRelease, fresh: bool) -> list[Check]:
@@ -235,12 +237,12 @@ def _requirements(release: OpenRelease, fresh: bool) -> list[Check]:
     if section is None:
         return [Check("requirements", False, "; ".join(map(str, problems)))]
     audited = audited_of(release.queries, manifest, SUBJECT.name)
-    if strange := unknown_names(section, audited):
+    if strange := find_unknown_names(section, audited):
         return [Check("requirements", False, f"the release does not have these columns: {strange}")]
     # A file of tables that is fresh has its macros already; one of rows alone never has.
-    if (not fresh or release.is_parquet) and not all(one.entry.plain_macros for one in requirements_in(section)):
+    if (not fresh or release.is_parquet) and not all(one.entry.plain_macros for one in list_requirements(section)):
         release.engine.script(*macro_scripts(CHECKS))
-    return requirement_checks(section, audited)
+    return check_requirements(section, audited)
 
 
 def _consistent(manifest: Manifest) -> Check:
@@ -264,7 +266,10 @@ def _consistent(manifest: Manifest) -> Check:
             ("decoys", claims_its_decoys(manifest)),
             ("persons", _claims_its_persons(manifest)),
             ("measure", policy.get("search", {}).get("measure") == manifest.measure),
-            ("guarantee", guarantee_of(policy.get("search", {}).get("strategy", "optimal")) == manifest.guarantee),
+            (
+                "guarantee",
+                strategy_guarantee(policy.get("search", {}).get("strategy", "optimal")) == manifest.guarantee,
+            ),
         )
         if not right
     ]
@@ -287,7 +292,7 @@ def _claims_its_persons(manifest: Manifest) -> bool:
 
 def _claims_its_noise(manifest: Manifest) -> bool:
     try:
-        epsilon, noise = claims_of(manifest.policy)
+        epsilon, noise = noise_claims(manifest.policy)
     except (KeyError, TypeError, ValueError):
         return False
     beta = manifest.policy["privacy"].get("confidence")
@@ -348,8 +353,8 @@ def _kept(engine: DuckDBEngine, manifest: Manifest) -> Check:
         if not check.passed:
             return Check(name, False, check.message)
     engine.execute(create_temporary_view(table(rows), star(relation)))
-    smallest, classes, count, _ = engine.rows(k_anonymity_of(rows, manifest.quasi_identifiers))[0]
-    found = (engine.rows(digest_of(rows))[0][1], count, classes, smallest or 0)
+    smallest, classes, count, _ = engine.rows(call_k_anonymity(rows, manifest.quasi_identifiers))[0]
+    found = (engine.rows(call_digest(rows))[0][1], count, classes, smallest or 0)
     claimed = (manifest.digest, manifest.released_rows, manifest.classes, manifest.fewest_rows)
     return _equal(name, ", ".join(map(str, claimed)), ", ".join(map(str, found)))
 

@@ -246,7 +246,7 @@ def _in_warehouse(policy: Policy, export: Path | None, dialect: str | None) -> t
 
 
 def _refuse_nowhere(policy: Policy) -> None:
-    if policy.release is None or not policy.release.has_a_place:
+    if policy.release is None or not policy.release.has_location:
         places = 'database = "release.duckdb", file = "release.parquet", postgres = ... or spark = true'
         message = f"say where the release goes: {places}; or give --output FILE"
         raise PolicyError([Problem("release", message)])

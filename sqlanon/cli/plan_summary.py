@@ -30,11 +30,11 @@ def plan_summary(policy: Policy, plan: Plan, command: str) -> str:
 
 
 def _of_policy(policy: Policy, plan: Plan) -> Iterator[tuple[str, str]]:
-    from sqlanon.requirements import requirements_in
+    from sqlanon.requirements import list_requirements
 
     yield "source", _source(policy)
     yield "release", _target(policy)
-    yield "requirements", ", ".join(one.name for one in requirements_in(policy.privacy))
+    yield "requirements", ", ".join(one.name for one in list_requirements(policy.privacy))
     yield "strategy", _strategy(policy, plan)
     search = policy.search
     share = f"at most {_percent(search.suppression_limit)} of the" if search.suppression_limit else "no"
@@ -44,17 +44,17 @@ def _of_policy(policy: Policy, plan: Plan) -> Iterator[tuple[str, str]]:
     limits += [f"at most {search.max_checks:,} checks"] if search.max_checks is not None else []
     yield "measure", ", ".join([search.measure, *limits])
     for role in ("identifying", "sensitive", "insensitive"):
-        if names := policy.with_role(role):
+        if names := policy.attributes_with_role(role):
             yield role, _few(names, WIDTH - _LABEL)
 
 
 def _source(policy: Policy) -> str:
-    from sqlanon.places.databases import shown_name
+    from sqlanon.places.databases import file_name
 
     source = policy.source
     rows = "a query" if source.query is not None else f"table {source.table}"
     if source.files:
-        return _few([shown_name(one) for one in source.files], WIDTH - _LABEL)
+        return _few([file_name(one) for one in source.files], WIDTH - _LABEL)
     if source.frequency_set:
         return "counts of a table in a warehouse"
     if isinstance(source.database, Path):
@@ -65,7 +65,7 @@ def _source(policy: Policy) -> str:
 
 def _target(policy: Policy) -> str:
     release = policy.release
-    if release is None or not release.has_a_place:
+    if release is None or not release.has_location:
         return "nowhere: give [release] database or file, or --output FILE"
     file = release.database or release.file
     place = file.name if file is not None else "PostgreSQL" if release.postgres is not None else "Spark"

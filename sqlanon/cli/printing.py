@@ -179,7 +179,7 @@ def print_live(view: LiveView, policy: Policy) -> None:
     say("")
     done = []
     for name, level in view.generalization.items():
-        rules = [rule.redacted() for rule in policy.attributes[name].hierarchy or ()]
+        rules = [rule.redact() for rule in policy.attributes[name].hierarchy or ()]
         done.append((name, level_in_words(rules, level, view.heights[name])))
     _show_levels(done)
     say("")
@@ -233,11 +233,11 @@ def print_lost_rows(change: SourceChange, policy: Path) -> None:
 
 def print_withdrawal(found: Withdrawal, published: Release | PostgresRelease | SparkRelease | None) -> None:
     """What leaves a release, what stays in it, and what readers of both versions learn."""
-    from sqlanon.policy import shown_place
+    from sqlanon.policy import format_location
 
     change, result = found.source_change, found.result
     if result is None:
-        say(f"nothing to withdraw from {shown_place(found.path)}: {change.differences if change else 'no change'}")
+        say(f"nothing to withdraw from {format_location(found.path)}: {change.differences if change else 'no change'}")
         say("the release is unchanged")
         return
     say(f"since the release: {change.losses or change.differences}")
@@ -266,7 +266,7 @@ def _verdict(found: Verification, alone: bool) -> str:
     from sqlanon.audit.check import AGAINST
     from sqlanon.policy import PrivacySection
     from sqlanon.policy.problems import read_part
-    from sqlanon.requirements import requirements_in
+    from sqlanon.requirements import list_requirements
 
     if (change := found.source_change) is not None:
         return f"NOT verified against the source, which has changed since: {change.differences}"
@@ -275,7 +275,7 @@ def _verdict(found: Verification, alone: bool) -> str:
     passed = [check.name.removeprefix(AGAINST) for check in found.checks if check.passed]
     open_ = [check.name for check in found.checks if check.passed is None and check.name not in passed]
     section, _ = read_part(PrivacySection, found.manifest.policy["privacy"], "privacy", {})
-    promised = [] if section is None else [one.name for one in requirements_in(section)]
+    promised = [] if section is None else [one.name for one in list_requirements(section)]
     held = [name for name in promised if name in passed]
     others = len(passed) - len([name for name in passed if name in held])
     said = ", ".join(held) + (" and " if held else "") + f"{others:,} {'other checks' if held else 'checks'}"

@@ -300,7 +300,7 @@ class _Plan:
         self.person = None if prepared.columns.person is None else f"r{self._count}"
         types = prepared.source.columns
         self.ordered = [j for j in unchanged if _is_ordered(types[self.columns[j].name])]
-        sensitive = {name.lower() for name in prepared.policy.with_role("sensitive")}
+        sensitive = {name.lower() for name in prepared.policy.attributes_with_role("sensitive")}
         by_column = {column: name for name, column in prepared.columns.by_attribute.items()}
         self.sensitive = {j for j in unchanged if by_column[self.columns[j].name].lower() in sensitive}
 

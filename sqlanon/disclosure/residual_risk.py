@@ -17,7 +17,7 @@ from sqlanon.policy import PrivacySection
 from sqlanon.policy.problems import read_part
 from sqlanon.release.manifest import Manifest, ReleasedColumn
 from sqlanon.release.sentences import join_names
-from sqlanon.requirements import close_values, different_values, promised_k
+from sqlanon.requirements import guaranteed_k, require_close_values, require_distinct_values
 from sqlanon.requirements.base import TOLERANCE
 from sqlanon.sources.column_kinds import special_category
 from sqlanon.support.expressions import all_of, col, named, number, same, template, union_all
@@ -154,7 +154,7 @@ def few_of(claims: Manifest) -> int:
     section = _privacy(claims)
     if section is None:
         return FEW
-    promised = promised_k(section, claims.quasi_identifiers)
+    promised = guaranteed_k(section, claims.quasi_identifiers)
     return promised if section.k is not None else max(promised, FEW)
 
 
@@ -348,9 +348,9 @@ def disclosed(
     share, is_few = max(counts[worst], few) / rows, counts[worst] < few
     count = kind.least
     if kind.closeness is None:
-        key, entry = different_values(worst, count)
+        key, entry = require_distinct_values(worst, count)
     else:
-        key, entry = close_values(worst, kind.closeness)
+        key, entry = require_close_values(worst, kind.closeness)
     words = {
         "name": worst,
         "count": str(count),

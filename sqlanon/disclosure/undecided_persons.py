@@ -21,7 +21,7 @@ from sqlanon.engines.dialects.postgres import distinct_counts as exact_counts
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import PolicyError, Problem, SourceError, UnreadableColumnsError
 from sqlanon.policy import Policy
-from sqlanon.requirements import promised_k
+from sqlanon.requirements import guaranteed_k
 from sqlanon.sources.bound import ROWS_THERE, EveryColumn, Source
 from sqlanon.sources.column_figures import distinct_counts
 from sqlanon.sources.columns import Columns
@@ -120,7 +120,7 @@ def refuse_undecided_person(
     source whose rows stay elsewhere."""
     if person is None:
         return
-    least = promised_k(prepared.policy.privacy, prepared.policy.quasi)
+    least = guaranteed_k(prepared.policy.privacy, prepared.policy.quasi)
     classes, rows = _count_small_classes(steps.engine, prepared.source, recoding, person.name, least)
     if not classes and prepared.source.access == "rows":
         return

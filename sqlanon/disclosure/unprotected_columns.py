@@ -35,7 +35,9 @@ def find_unprotected_columns(
     counts = _value_counts(steps.engine, source, columns)
     # A column with one value in all rows tells no people apart.
     constant = {name for name, (distinct, values) in counts.items() if distinct == 1 and values == rows}
-    special = [name for name in policy.with_role("insensitive") if columns.by_attribute[name] not in constant]
+    special = [
+        name for name in policy.attributes_with_role("insensitive") if columns.by_attribute[name] not in constant
+    ]
     return (
         *_warn_of_special_categories(special, people),
         *_warn_of_unknown_values(source, columns),
@@ -45,7 +47,7 @@ def find_unprotected_columns(
 
 def warn_of_insensitive_names(policy: Policy) -> tuple[Notice, ...]:
     """Warn of insensitive columns of special categories, where no row is read."""
-    return tuple(_warn_of_special_categories(policy.with_role("insensitive"), None))
+    return tuple(_warn_of_special_categories(policy.attributes_with_role("insensitive"), None))
 
 
 def unique_columns(engine: Engine, source: Source, columns: Columns, share: float) -> list[str]:

@@ -27,7 +27,7 @@ from sqlanon.hierarchies.build import Hierarchies, ValueFacts
 from sqlanon.hierarchies.levels import PermittedLevels, forbidden_levels, permitted_levels
 from sqlanon.measures import MEASURES, Marginals
 from sqlanon.policy import Policy
-from sqlanon.requirements import Domain, Requirements, requirements_of
+from sqlanon.requirements import Domain, Requirements, bind_requirements
 from sqlanon.sources.bound import SMALL
 from sqlanon.support import coding as cd
 from sqlanon.support.coding import Coded, Levels
@@ -76,7 +76,7 @@ def count_combinations(
     domains = {
         name: Domain(_count(facts[name]), coded[name].height if name in coded else 0) for name in scanned.sensitive
     }
-    requirements = requirements_of(policy.privacy, policy.generalized, domains)
+    requirements = bind_requirements(policy.privacy, policy.generalized, domains)
     rows, measure = facts[policy.generalized[0]].rows, MEASURES[policy.search.measure]
     figures = _marginal_figures(steps, attributes, measure.needs_entropy)
     marginals = _marginals(rows, hierarchies.quasi, figures, measure.needs_entropy)

@@ -16,7 +16,7 @@ from sqlanon.frequency.scan import Scan, Scanned, with_members
 from sqlanon.hierarchies.build import Hierarchy
 from sqlanon.hierarchies.parts import TOP
 from sqlanon.policy import Policy
-from sqlanon.requirements import requirements_of
+from sqlanon.requirements import bind_requirements
 from sqlanon.support.expressions import Namer, all_of, cast, col, fragment, same, template
 
 _MATCHED = template("SELECT p.* FROM :raw AS p WHERE :listed")
@@ -35,7 +35,7 @@ def without_unmatched(policy: Policy, scanned: Scanned, hierarchies: tuple[Hiera
     if scanned.population is None or not closed:
         return scanned
     matched, unmatched = _matched(scanned, closed, work)
-    covering = requirements_of(policy.privacy, policy.generalized).covering
+    covering = bind_requirements(policy.privacy, policy.generalized).covering
     if unmatched and covering is not None:
         lacking = [one for i, one in closed.items() if _lacks_values(scanned, i, one)]
         names = ", ".join(repr(one.attribute) for one in lacking)

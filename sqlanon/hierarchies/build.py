@@ -26,7 +26,7 @@ from sqlanon.hierarchies.validate import (
 )
 from sqlanon.policy import Policy
 from sqlanon.policy.rules import IntervalsRule, MaskRule, Rule
-from sqlanon.requirements import hierarchies_needed
+from sqlanon.requirements import attributes_needing_hierarchies
 from sqlanon.support import coding as cd
 from sqlanon.support.expressions import (
     Namer,
@@ -125,7 +125,7 @@ def build_hierarchies(
     targets |= {
         name: work(f"sensitive_hierarchy_{s}")
         for s, name in enumerate(sensitive)
-        if name in hierarchies_needed(policy.privacy)
+        if name in attributes_needing_hierarchies(policy.privacy)
     }
     for name, target in targets.items():
         spec, of = policy.attributes[name], values[name]

@@ -16,7 +16,7 @@ from sqlglot import exp
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import SourceError
 from sqlanon.hierarchies import Hierarchy
-from sqlanon.policy import Policy, why_not_written
+from sqlanon.policy import Policy, database_path_flaw
 from sqlanon.support.expressions import col, create_table, fragment, insert_rows, row_count, star, table, template
 from sqlanon.support.names import CATALOG
 from sqlanon.support.resources import __version__, macros, sql_text
@@ -102,7 +102,7 @@ def init_database(path: Path) -> None:
 
 def _refuse_others(path: Path) -> None:
     """A file must begin as DuckDB's do: the engine itself would open a Parquet file as a database of views."""
-    if reason := why_not_written(path):
+    if reason := database_path_flaw(path):
         raise SourceError(f"{path} {reason}")
     if path.exists() and not is_database(path):
         raise SourceError(f"{path} is not a DuckDB file: choose another name")

@@ -42,12 +42,12 @@ from sqlanon.ledger.recognition import recognize
 from sqlanon.ledger.recording import history
 from sqlanon.ledger.records import History, Publication, named_publications, read_history
 from sqlanon.ledger.trees import is_same_tree, trees_of
-from sqlanon.policy import Attribute, Policy, shown_place
-from sqlanon.policy.compatibility import IN_LEDGER, asked_of, conflicts
+from sqlanon.policy import Attribute, Policy, format_location
+from sqlanon.policy.compatibility import IN_LEDGER, collect_sections, find_conflicts
 from sqlanon.policy.problems import join
 from sqlanon.release.manifest import Manifest
 from sqlanon.release.targets.base import Reach, kind_for_path, recorded_location
-from sqlanon.requirements import promised_k
+from sqlanon.requirements import guaranteed_k
 from sqlanon.requirements.k_anonymity import Shield
 from sqlanon.sources import Source
 from sqlanon.sources.run import Run
@@ -104,13 +104,15 @@ def opened(engine: DuckDBEngine, publication: Publication, reach: Reach, verifie
         _refuse_others(publication, release.manifest, release.digest, release.failures)
         if release.is_changed:
             what = "file was" if kind_for_path(path).in_files else "rows were"
-            raise ReleaseError(f"{shown_place(path)} is not the release that the ledger recorded: its {what} changed")
+            raise ReleaseError(
+                f"{format_location(path)} is not the release that the ledger recorded: its {what} changed"
+            )
         with release.rows(engine, name) as relation:
             yield Earlier(path, release.manifest, relation, publication)
 
 
 def _refuse_others(publication: Publication, manifest: Manifest, digest: str, failures: Sequence[str]) -> None:
-    place = shown_place(publication.path)
+    place = format_location(publication.path)
     if publication.manifest_hash not in (None, manifest.fingerprint()):
         raise ReleaseError(f"{place} is not the release that the ledger recorded: its manifest was changed")
     if digest != publication.digest:
@@ -175,7 +177,7 @@ def _publications(run: Run, policy: Policy, runs: Sequence[str] | None) -> list[
     after = policy.release.after if policy.release else ()
     if not after:
         return []
-    if wrong := list(conflicts(IN_LEDGER, asked_of(dict(policy)))):
+    if wrong := list(find_conflicts(IN_LEDGER, collect_sections(dict(policy)))):
         raise PolicyError(wrong)
     assert policy.catalog is not None
     path = policy.catalog.database
@@ -297,7 +299,7 @@ def _mark(
     engine.execute(drop_table(rows) if i else drop_view(rows))
     if one.manifest.released_rows and not found:
         hint = "check that it is a release of this table and that the keys are written in the same way"
-        raise NoMarkedRowsError(f"no row of {shown_place(one.path)} was found in the source: {hint}")
+        raise NoMarkedRowsError(f"no row of {format_location(one.path)} was found in the source: {hint}")
     return target, there == one.manifest.released_rows
 
 
@@ -385,7 +387,7 @@ def _search_policy(policy: Policy, floors: Mapping[str, int], ks: Sequence[int],
             attributes[name] = spec.model_copy(update=limits) if spec.role == "quasi" else spec
     attributes[EARLIER] = Attribute.model_validate({"role": "quasi", "hierarchy": "suppress", "max_level": 0})
     privacy, k = policy.privacy, policy.privacy.k
-    own = promised_k(policy.privacy, policy.quasi)
+    own = guaranteed_k(policy.privacy, policy.quasi)
     least = max(min(own, its) for its in ks)
     shields = getattr(privacy, Shield.entry.key)
     if k is not None and least < k:

@@ -318,7 +318,11 @@ class PeopleOfSource:
         names no persons, also those that it does not declare."""
         policy, by_lower = self.policy, {name.lower(): name for name in names}
         person = policy.source.person
-        wanted = [*([person] if isinstance(person, str) else []), *policy.source.key, *policy.with_role("identifying")]
+        wanted = [
+            *([person] if isinstance(person, str) else []),
+            *policy.source.key,
+            *policy.attributes_with_role("identifying"),
+        ]
         if not isinstance(person, str):
             declared = {name.lower() for name in policy.attributes}
             wanted += [name for name in by_lower if name not in declared]

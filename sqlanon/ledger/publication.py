@@ -24,7 +24,7 @@ from sqlanon.ledger.recording import UNRECORDED, Kept, history, recording
 from sqlanon.ledger.records import Publication, Spent, kept_secret, not_compared, publications_elsewhere
 from sqlanon.ledger.same_people import most_rows_of_a_person
 from sqlanon.ledger.source_match import sample_of
-from sqlanon.policy import shown_place
+from sqlanon.policy import format_location
 from sqlanon.release.draft import ReplacedRelease
 from sqlanon.release.manifest import Manifest
 from sqlanon.release.targets.base import ANOTHER_PLACE, Reach, kind_for_path
@@ -131,11 +131,11 @@ class LedgerEntry:
         unknown = [each.rows_table for each in kept if (each.version, each.fingerprint()) not in recorded]
         if unknown:
             raise ReleaseError(
-                f"{self.place} has {' and '.join(sorted(unknown))}, which release.keep = {policy.kept_versions} would "
-                f"keep and the catalog {policy.catalog.database} does not have: it was not compared with this release, "
-                "and a reader of both may single out whoever came or left in between. Set [catalog] database to the "
-                "catalog that recorded it; or publish to another place, with --output; or set keep = 1, which is safe "
-                "only if nobody has a copy of it"
+                f"{self.place} has {' and '.join(sorted(unknown))}, which release.keep = {policy.retained_versions} "
+                f"would keep and the catalog {policy.catalog.database} does not have: it was not compared with this "
+                "release, and a reader of both may single out whoever came or left in between. Set [catalog] database "
+                "to the catalog that recorded it; or publish to another place, with --output; or set keep = 1, which "
+                "is safe only if nobody has a copy of it"
             )
 
     def checks(self, manifest: Manifest, released: exp.Table) -> list[Check]:
@@ -167,7 +167,7 @@ class LedgerEntry:
                 "withdraws": withdrawn,
                 "only_rows_of": withdrawn if self.replaces is not None and self.replaces.only_its_rows else None,
             }
-        keep = 1 if self._kept is None or self.replaces is not None else policy.kept_versions
+        keep = 1 if self._kept is None or self.replaces is not None else policy.retained_versions
         path, reach = policy.catalog.database, Reach(policy, self.prepared.source)
         return recording(self.run.engine, path, reach, row, keep, audit.history.known, self._kept)
 
@@ -278,7 +278,7 @@ def history_of_source(
     noisy = [one for one in noisy if recognition.has_rows_of(one.source)]
     in_place = [one for one in of_source if one.path == target and one.run_id not in prepared.earlier.after]
     in_place.sort(key=lambda one: one.version or 1, reverse=True)
-    keep = policy.kept_versions
+    keep = policy.retained_versions
     kept, replaced = in_place[: keep - 1], next(iter(in_place[keep - 1 :]), None)
     folders = {file.parent for file in prepared.source.files}
     folders |= {target.parent} if kind_for_path(target).in_files else set()
@@ -311,7 +311,7 @@ def _undecided(publications: Sequence[Publication]) -> list[str]:
     newest, more = publications[-1], len(publications) - 1
     others = f" (and {more} more)" if more else ""
     return [
-        f"{shown_place(newest.path)}{others} may be a release of the same people: its source has the same columns and "
-        "about as many rows. The two were not compared, because too few rows are unique to recognize them. If they are "
-        "the same people, give both policies the same [source], or compare the files with sqlanon attack"
+        f"{format_location(newest.path)}{others} may be a release of the same people: its source has the same columns "
+        "and about as many rows. The two were not compared, because too few rows are unique to recognize them. If they "
+        "are the same people, give both policies the same [source], or compare the files with sqlanon attack"
     ]

@@ -13,7 +13,7 @@ from sqlanon.ledger.earlier import opened
 from sqlanon.ledger.growth.source_change import can_mark_rows
 from sqlanon.ledger.recording import history
 from sqlanon.ledger.records import History, Publication
-from sqlanon.policy import Policy, shown_place
+from sqlanon.policy import Policy, format_location
 from sqlanon.release.manifest import Manifest
 from sqlanon.release.targets.base import Reach, kind_for_path, recorded_location, release_location
 from sqlanon.requirements import needs_source
@@ -51,7 +51,7 @@ def published_release(run: Run, policy: Policy) -> PublishedRelease:
     if policy.catalog is None:
         message = "missing: withdraw needs the catalog in which the release was recorded; set database under [catalog]"
         raise PolicyError([Problem("catalog", message)])
-    if policy.release is None or not policy.release.has_a_place:
+    if policy.release is None or not policy.release.has_location:
         raise PolicyError([Problem("release", "names no place: set the file or table of the release to withdraw from")])
     reach = Reach(policy, run.source)
     ledger = history(run.engine, policy.catalog.database, reach)
@@ -59,8 +59,8 @@ def published_release(run: Run, policy: Policy) -> PublishedRelease:
     manifest = _read_manifest(run, publication, reach)
     if not policy.made(manifest.policy_hash):
         raise ReleaseError(
-            f"{shown_place(publication.path)} was made by another policy: withdraw from it with that policy, or run "
-            "anonymize"
+            f"{format_location(publication.path)} was made by another policy: withdraw from it with that policy, or "
+            "run anonymize"
         )
     others = [earlier for earlier in ledger.publications if earlier.run_id in publication.after]
     return PublishedRelease(policy, publication, manifest, others)
@@ -75,11 +75,11 @@ def publication_in_place(ledger: History, run: Run, policy: Policy) -> Publicati
         return max(published, key=lambda publication: publication.published_at)
     if any(_is_at(draft, place, policy) for draft in ledger.drafts):
         raise ReleaseError(
-            f"{shown_place(place)} is a draft: publish a release in its place first, with sqlanon anonymize"
+            f"{format_location(place)} is a draft: publish a release in its place first, with sqlanon anonymize"
         )
     raise ReleaseError(
-        f"the ledger in {policy.catalog.database} has no release of this source at {shown_place(place)}: publish one "
-        "first, with sqlanon anonymize"
+        f"the ledger in {policy.catalog.database} has no release of this source at {format_location(place)}: publish "
+        "one first, with sqlanon anonymize"
     )
 
 
@@ -91,7 +91,7 @@ def _read_manifest(run: Run, publication: Publication, reach: Reach) -> Manifest
     verification = recorded_location(publication.path, publication.table_name, reach).verify(run.engine.limits)
     recorded = (publication.manifest_hash, publication.digest)
     if not verification.verified or (verification.manifest.fingerprint(), verification.digest) != recorded:
-        raise ReleaseError(f"{shown_place(publication.path)} is not the release that the ledger recorded")
+        raise ReleaseError(f"{format_location(publication.path)} is not the release that the ledger recorded")
     return verification.manifest
 
 

@@ -25,7 +25,7 @@ from sqlanon.hierarchies import Hierarchy
 from sqlanon.ledger import catalog
 from sqlanon.ledger.records import Export, History, Publication, read_history, spent_so_far, standing
 from sqlanon.ledger.trees import forget_trees, is_gone, keep_trees
-from sqlanon.policy import Policy, shown_place
+from sqlanon.policy import Policy, format_location
 from sqlanon.release.targets.base import Reach, Verification, recorded_location
 from sqlanon.support.expressions import fragment, number, template, text
 from sqlanon.support.workdir import BusyError, alone_at
@@ -293,17 +293,17 @@ def recording(
     Nothing is ``kept`` of drafts, and of releases that the ledger forgets.
     """
     version, run_id = row["version"] or 0, row["run_id"]
-    kept_versions = range(version - keep + 1, version)
+    retained_versions = range(version - keep + 1, version)
     now = datetime.now(timezone.utc).replace(tzinfo=None)
     with alone_with(path):
         with _settled(engine, path, reach):
             if kept is not None:
-                _refuse_overtaken(engine, row, known, kept_versions, kept.people)
+                _refuse_overtaken(engine, row, known, retained_versions, kept.people)
             catalog.insert(engine, "releases", row | {"intended_at": now})
             if kept is not None:
                 kept.write(engine, run_id)
             (intent,) = [one for one in intents(engine) if one.run_id == run_id and one.intended_at == now]
-        with _until_known(engine, path, intent, kept_versions, reach):
+        with _until_known(engine, path, intent, retained_versions, reach):
             yield
 
 
@@ -332,7 +332,7 @@ def _until_known(
                 complete(engine, intent, kept)
         except (SqlanonError, OSError, duckdb.Error) as error:  # it does not undo the release
             raise ReleaseError(
-                f"{shown_place(intent.path)} is published, but the ledger in {path} cannot be written: "
+                f"{format_location(intent.path)} is published, but the ledger in {path} cannot be written: "
                 f"{str(error).splitlines()[0]}; the next run with this catalog completes it"
             ) from error
         is_known = True

@@ -13,7 +13,7 @@ from pathlib import Path
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import PolicyError, Problem
 from sqlanon.ledger import catalog
-from sqlanon.policy import same_file, shown_place
+from sqlanon.policy import format_location, is_same_file
 from sqlanon.release.manifest import version_name
 from sqlanon.support.expressions import template
 
@@ -86,11 +86,11 @@ class Publication:
     def names(self) -> frozenset[str]:
         """Its names in policies: its file, with and without ending and folder, or its table, with and without
         version."""
-        own = {shown_place(self.path), self.path.name, self.path.stem, self.table_name}
+        own = {format_location(self.path), self.path.name, self.path.stem, self.table_name}
         return frozenset(own if self.version is None else own | {version_name(self.table_name, self.version)})
 
     def __str__(self) -> str:
-        return f"{shown_place(self.path)}, table {self.table_name}, of {self.published_at:%Y-%m-%d %H:%M}"
+        return f"{format_location(self.path)}, table {self.table_name}, of {self.published_at:%Y-%m-%d %H:%M}"
 
 
 @dataclass(frozen=True)
@@ -175,7 +175,7 @@ def publications_elsewhere(
     for folder in {path.parent, *folders}:
         with suppress(OSError):
             for one in islice(folder.iterdir(), _LISTED):
-                if one not in (path, target) and catalog.is_database(one) and not same_file(one, path):
+                if one not in (path, target) and catalog.is_database(one) and not is_same_file(one, path):
                     found[one] = ("catalog" not in one.name, -one.stat().st_mtime, one)
     beside = sorted(found, key=found.__getitem__)
     return sorted(one for one in beside[:BESIDE] if catalog.has_releases(engine, one, source, target))

@@ -11,7 +11,7 @@ from decimal import ROUND_FLOOR, Decimal
 from sqlglot import exp
 
 from sqlanon.live.queries import LiveColumn, LiveRecipe, LiveTree, live_labels, live_nodes, live_status, live_view
-from sqlanon.requirements import Domain, requirements_of
+from sqlanon.requirements import Domain, bind_requirements
 from sqlanon.strategies.lattice.input import SearchInput
 from sqlanon.support.coding import Levels
 from sqlanon.support.expressions import (
@@ -143,7 +143,7 @@ def live_recipe(
         tuple(quasi),
         tuple(zip(columns.sensitive_names, (place[column] for column in columns.sensitive), strict=True)),
         trees,
-        requirements_of(policy.privacy, policy.generalized, domains),
+        bind_requirements(policy.privacy, policy.generalized, domains),
         None if columns.person is None else place[columns.person],
     )
     return recipe, tables, contents

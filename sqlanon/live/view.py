@@ -32,9 +32,9 @@ from sqlanon.live.statements import (
 )
 from sqlanon.pipeline import prepare
 from sqlanon.policy import Policy, table_parts
-from sqlanon.policy.compatibility import LIVE_VIEWS, asked_of, conflicts
+from sqlanon.policy.compatibility import LIVE_VIEWS, collect_sections, find_conflicts
 from sqlanon.release.manifest import utc_now
-from sqlanon.requirements import void_shields
+from sqlanon.requirements import warn_of_void_shields
 from sqlanon.sources import find_table, fixed_column, source_errors
 from sqlanon.sources.run import Run
 from sqlanon.sources.workspace import Workspace
@@ -136,7 +136,7 @@ def live(space: Workspace, policy: Policy, name: str | None, progress: Progress)
         with source_errors():
             searched = _search(run, policy, space.home(policy), progress)
             warnings = warn_of_unprotected_columns(StatementRunner(run.engine), searched.prepared)
-        warnings += tuple(void_shields(searched.prepared.requirements.shields, policy.privacy.k))
+        warnings += tuple(warn_of_void_shields(searched.prepared.requirements.shields, policy.privacy.k))
         with space.writing(policy) as engine, _writable(), engine.inside(searched.base.catalog):
             draft, before, others = _draft(engine, searched, name)
             secure, counted = can_be_secure(engine), sound(engine, others)
@@ -223,7 +223,7 @@ def _broken(one: Known) -> str:
 
 
 def _refuse(space: Workspace, policy: Policy, name: str | None) -> None:
-    if found := list(conflicts(LIVE_VIEWS, asked_of(dict(policy), given=space.given))):
+    if found := list(find_conflicts(LIVE_VIEWS, collect_sections(dict(policy), given=space.given))):
         raise PolicyError(found)
     space.home(policy)
     if name is not None and not name.strip():

@@ -28,9 +28,9 @@ class Loss(Measure):
         marginals: Marginals,
         weights: Sequence[float] = (),
         aggregate: str = "mean",
-        least_class: int = 1,
+        min_class_rows: int = 1,
     ) -> None:
-        super().__init__(marginals, weights, aggregate, least_class)
+        super().__init__(marginals, weights, aggregate, min_class_rows)
         m = marginals
         self._bounds = [
             [((leaf_sum / (leaves - 1) if leaves > 1 else 0.0) + unknown) / m.rows for leaf_sum in leaf_sums]

@@ -158,10 +158,10 @@ class Measure:
         marginals: Marginals,
         weights: Sequence[float] = (),
         aggregate: str = "mean",
-        least_class: int = 1,
+        min_class_rows: int = 1,
     ) -> None:
         self.marginals = marginals
-        self.least_class = least_class
+        self.min_class_rows = min_class_rows
         self.weights = tuple(weights) or (1.0,) * len(marginals.heights)
         self.combine = AGGREGATES[aggregate]
         self.least_gain = LEAST_GAINS[aggregate]

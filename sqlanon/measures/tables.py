@@ -34,7 +34,7 @@ class Suppression(Measure):
 class _ClassCount(Measure):
     """What measures that count classes share.
 
-    A kept class stays in a kept class when classes merge, and a new one takes at least ``least_class`` suppressed
+    A kept class stays in a kept class when classes merge, and a new one takes at least ``min_class_rows`` suppressed
     rows: that bounds the kept classes above a checked generalization.
     """
 
@@ -44,16 +44,16 @@ class _ClassCount(Measure):
 
     def most(self) -> int:
         """At most so many kept classes, anywhere."""
-        return self.marginals.rows // self.least_class
+        return self.marginals.rows // self.min_class_rows
 
     def most_after(self, figures: Figures) -> int:
         """At most so many kept classes at a checked generalization and above it."""
-        return figures.classes + figures.suppressed_rows // self.least_class
+        return figures.classes + figures.suppressed_rows // self.min_class_rows
 
     def lift(self, levels: Levels, figures: Figures) -> float:
         """So many classes fewer: both counts of classes take every row that is suppressed for one that may become part
         of a new class, and these never do. Rounded down both, as ⌊a − b⌋ is at most ⌊a⌋ − ⌊b⌋."""
-        return float(figures.suppressed_rows // self.least_class)
+        return float(figures.suppressed_rows // self.min_class_rows)
 
 
 class Distinct(_ClassCount):
@@ -127,7 +127,7 @@ class Discernibility(Measure):
 
     @property
     def _least(self) -> int:
-        return min(self.least_class, self.marginals.rows)
+        return min(self.min_class_rows, self.marginals.rows)
 
     def score(self, levels: Levels, figures: Figures) -> float:
         return figures.squares + float(self.marginals.rows) * figures.suppressed_rows

@@ -29,9 +29,9 @@ from sqlanon.noise.statements import (
     survivors,
 )
 from sqlanon.policy import Policy
-from sqlanon.policy.noise import claims_of
+from sqlanon.policy.noise import noise_claims
 from sqlanon.recode.stage import Recoding
-from sqlanon.requirements.base import KeptClasses
+from sqlanon.requirements.base import RetainedClasses
 from sqlanon.sources.run import Run
 from sqlanon.strategies.lattice.input import SearchInput
 from sqlanon.strategies.lattice.persons import PersonFigures
@@ -85,7 +85,7 @@ class NoiseResult:
         The errors of a table may be those of one outlier. The linking risk, and the rows that were suppressed for
         confidence, change with one person's value where what is released is the same.
         """
-        epsilon, noise = claims_of(policy.redacted())
+        epsilon, noise = noise_claims(policy.redact())
         confidence = None if self.confidence is None else {"beta": self.confidence["beta"]}
         return {"epsilon": epsilon, "noise": noise, "confidence": confidence}
 
@@ -203,7 +203,7 @@ def add_noise(
     steps.drop(records, draws)
     links, all_records = _links(steps, columns, rows, classes, work)
     kept, beta, confidence = None, policy.privacy.confidence, None
-    if policy.suppresses_last:
+    if policy.suppresses_after_noise:
         left, judged, kept = _keep(steps, prepared, plain, columns, rows, classes)
         recoding = recoding if steps.dry else _suppressed_last(steps, prepared, recoding, left, judged, kept)
         released = prepared.marginals.rows - recoding.figures.suppressed_rows
@@ -276,7 +276,7 @@ def _suppressed_last(
     suppressed_persons = None if persons is None else persons.suppressed
     if not limit.allows(suppressed, suppressed_persons) or not found["classes"]:
         raise _refused(prepared, recoding, suppressed, suppressed_persons)
-    left = KeptClasses(found["classes"], found["rows"], found["count"], found["singles"])
+    left = RetainedClasses(found["classes"], found["rows"], found["count"], found["singles"])
     if broken := [one.name for one in prepared.requirements.table if not one.holds(left)]:
         message = f"{', '.join(broken)} would not be met by the {found['rows']:,} rows that remain after noise was "
         message += "drawn: loosen it, or lower confidence"

@@ -32,21 +32,21 @@ def is_variable(place: str) -> bool:
     return place.startswith(_VARIABLE)
 
 
-def value_of(place: str) -> str:
+def resolve_variable(place: str) -> str:
     """What the environment has for ``env:NAME``, if anything; any other text itself."""
     return os.environ.get(place[len(_VARIABLE) :], "") if is_variable(place) else place
 
 
-def address_in(place: str, is_right: Callable[[str], bool], which: str) -> str:
+def resolve_address(place: str, is_right: Callable[[str], bool], which: str) -> str:
     """The address itself: of ``env:NAME``, what the environment says. No error says what a variable holds."""
-    address = value_of(place)
+    address = resolve_variable(place)
     if is_variable(place) and not is_right(address):
         wrong = f"holds no address {which}" if address else "is not set"
         raise SourceError(f"the environment variable {place[len(_VARIABLE) :]} {wrong}")
     return address
 
 
-def written(value: object, such_as: str) -> str:
+def require_address_text(value: object, such_as: str) -> str:
     """What is written for an address, if it can be one: a text that has something in it."""
     if not isinstance(value, str) or not value:
         raise ValueError(f"must be an address in quotes, such as {such_as}, not {in_words(value)}")
@@ -91,14 +91,14 @@ def is_postgres(place: str) -> bool:
     return place.startswith(_SCHEMES) or is_variable(place)
 
 
-def address_of(place: str) -> str:
-    return address_in(place, lambda address: address.startswith(_SCHEMES), "that begins with postgresql://")
+def resolve_postgres_address(place: str) -> str:
+    return resolve_address(place, lambda address: address.startswith(_SCHEMES), "that begins with postgresql://")
 
 
-def server_of(address: str) -> str:
+def server_address(address: str) -> str:
     """Host and database of an address, and neither user nor options: the same for the same place.
 
-    >>> server_of("postgresql://me:secret@db.example:5433/hospital?sslmode=require")
+    >>> server_address("postgresql://me:secret@db.example:5433/hospital?sslmode=require")
     'postgresql://db.example:5433/hospital'
     """
     _, host, options, name = _parts(address)
@@ -106,10 +106,10 @@ def server_of(address: str) -> str:
     return f"postgresql://{host or by_options}/{name or options.get('dbname', '')}"
 
 
-def in_postgres(path: Path) -> bool:
-    """Whether a path is the place of a release in PostgreSQL, as the ledger has it: `server_of`, schema and name.
+def is_postgres_location(path: Path) -> bool:
+    """Whether a path is the place of a release in PostgreSQL, as the ledger has it: `server_address`, schema and name.
 
-    >>> in_postgres(Path(server_of("postgresql://db/hospital"), "public.patients")), in_postgres(Path("r.duckdb"))
+    >>> is_postgres_location(Path("postgresql://db/hospital/public.patients")), is_postgres_location(Path("r.duckdb"))
     (True, False)
     """
     return path.parts[:1] == ("postgresql:",)
@@ -132,7 +132,7 @@ def _parts(address: str) -> tuple[str, str, dict[str, str], str]:
 
 
 def _postgres_address(value: object) -> str:
-    value = written(value, "postgresql://user@host/database")
+    value = require_address_text(value, "postgresql://user@host/database")
     if is_variable(value):
         return value
     # What was written is not quoted: it may hold a password.
@@ -159,7 +159,7 @@ PostgresAddress: TypeAlias = Annotated[
 ]
 
 
-def release_name_flaws(table: str) -> Iterator[Flaw]:
+def postgres_name_flaws(table: str) -> Iterator[Flaw]:
     """What is wrong with the name of a release in PostgreSQL: it needs a schema, and room for its version."""
     parts = table_parts(table)
     if len(parts) != 2:
@@ -208,21 +208,21 @@ def is_session(source: Any) -> bool:
     return type(source).__name__ == "SparkSession" and type(source).__module__.startswith("pyspark.sql")
 
 
-def spark_address_of(place: str) -> str:
-    return address_in(place, is_spark, "of Spark, such as sc://host:port or local[2]")
+def resolve_spark_address(place: str) -> str:
+    return resolve_address(place, is_spark, "of Spark, such as sc://host:port or local[2]")
 
 
-def shown_spark(address: str) -> str:
+def format_spark_address(address: str) -> str:
     """An address for people, and for the ledger: without options, which may hold a token.
 
-    >>> shown_spark("sc://host:15002/;token=secret;user_id=me"), shown_spark("local[2]")
+    >>> format_spark_address("sc://host:15002/;token=secret;user_id=me"), format_spark_address("local[2]")
     ('sc://host:15002', 'local[2]')
     """
     return address.partition("/;")[0].rstrip("/") if address.startswith(CONNECT) else address
 
 
 def _spark_address(value: object) -> str:
-    value = written(value, '"sc://host:port" or "local[2]"')
+    value = require_address_text(value, '"sc://host:port" or "local[2]"')
     if is_variable(value):
         return value
     # What was written is not quoted: it may hold a token.
@@ -250,19 +250,19 @@ SparkAddress: TypeAlias = Annotated[
 ]
 
 
-def names_spark(place: str) -> bool:
-    return is_spark(value_of(place))
+def resolves_to_spark(place: str) -> bool:
+    return is_spark(resolve_variable(place))
 
 
-def spark_path(address: str, schema: str, name: str) -> Path:
+def spark_location(address: str, schema: str, name: str) -> Path:
     """The place of a release in Spark for the ledger, which knows paths: no token is in it."""
-    return Path(_IN_SPARK, quote(shown_spark(address), safe=":[]*,"), f"{schema}.{name}")
+    return Path(_IN_SPARK, quote(format_spark_address(address), safe=":[]*,"), f"{schema}.{name}")
 
 
-def in_spark(path: Path) -> bool:
+def is_spark_location(path: Path) -> bool:
     """Whether a path is the place of a release in Spark.
 
-    >>> in_spark(spark_path("sc://host:15002", "shared", "r")), in_spark(Path("r.duckdb"))
+    >>> is_spark_location(spark_location("sc://host:15002", "shared", "r")), is_spark_location(Path("r.duckdb"))
     (True, False)
     """
     return path.parts[:1] == (_IN_SPARK,)
@@ -297,29 +297,29 @@ def is_server(place: str) -> bool:
     return is_spark(place) or is_postgres(place)
 
 
-def shown_place(path: Path) -> str:
+def format_location(path: Path) -> str:
     """The place of a release for people: a file, or an address without secrets, which a path shortens.
 
-    >>> shown_place(Path(server_of("postgresql://db/hospital"), "public.patients")), shown_place(Path("r.duckdb"))
+    >>> format_location(Path("postgresql://db/hospital/public.patients")), format_location(Path("r.duckdb"))
     ('postgresql://db/hospital/public.patients', 'r.duckdb')
-    >>> shown_place(spark_path("sc://host:15002/;token=secret", "shared", "r"))
+    >>> format_location(spark_location("sc://host:15002/;token=secret", "shared", "r"))
     'sc://host:15002/shared.r'
     """
-    if in_spark(path):
+    if is_spark_location(path):
         _, address, *rest = path.parts
         return "/".join((unquote(address), *rest))
-    if not in_postgres(path):
+    if not is_postgres_location(path):
         return str(path)
     names_a_host = len(path.parts) > len(("postgresql:", "database", "schema.name"))
     return "/".join(("postgresql:", "", *(() if names_a_host else ("",)), *path.parts[1:]))
 
 
-def why_not_written(path: Path) -> str | None:
+def database_path_flaw(path: Path) -> str | None:
     """Why DuckDB cannot write a database at a path, or None.
 
     It reads a question mark as the end of the path, and a backslash as a slash: its log of changes goes elsewhere.
 
-    >>> why_not_written(Path("/data/what now?/release.duckdb"))
+    >>> database_path_flaw(Path("/data/what now?/release.duckdb"))
     "has '?' in its path, which DuckDB cannot write a database at: use another folder or name"
     """
     wrong = next((one for one in ("?", *("\\" * (os.sep != "\\"))) if one in str(path)), None)
@@ -332,10 +332,10 @@ _OTHER_FILES = (
 )
 
 
-def why_no_release(path: Path) -> str | None:
+def release_file_flaw(path: Path) -> str | None:
     """Why a release cannot have a name, or None: people open a file by what its name says.
 
-    >>> why_no_release(Path("people.csv"))
+    >>> release_file_flaw(Path("people.csv"))
     'ends in .csv, and a release is a DuckDB or Parquet file: name it people.duckdb or people.parquet'
     """
     ending = path.suffix.lower()

@@ -16,7 +16,7 @@ from urllib.parse import unquote
 
 from pydantic import BeforeValidator, ValidationInfo, WithJsonSchema
 
-from sqlanon.places.addresses import address_in, is_variable, written
+from sqlanon.places.addresses import is_variable, require_address_text, resolve_address
 from sqlanon.support.fields import file_path, file_pattern, folder_of
 
 _SECRET = re.compile(r"passw|pwd|secret|token|credential|signature|^sig$|api_?key|access_?key(_id)?$", re.IGNORECASE)
@@ -42,10 +42,10 @@ def is_remote(place: str) -> bool:
     >>> is_remote("s3://bucket/x.parquet"), is_remote("delta:https://host/x"), is_remote("x.parquet")
     (True, True, False)
     """
-    return bool(_SCHEME.match(without_format(place)))
+    return bool(_SCHEME.match(strip_table_format(place)))
 
 
-def without_format(pattern: str) -> str:
+def strip_table_format(pattern: str) -> str:
     """The place itself of ``delta:PLACE`` or ``iceberg:PLACE``."""
     return next((pattern[len(one) :] for one in _TABLE_FORMATS if pattern.startswith(one)), pattern)
 
@@ -59,10 +59,10 @@ def table_format(pattern: str) -> str | None:
     return next((one.rstrip(":") for one in _TABLE_FORMATS if pattern.startswith(one)), None)
 
 
-def shown_address(address: str) -> str:
+def format_address(address: str) -> str:
     """An address for people, and for the ledger: without user, password and options.
 
-    >>> shown_address("https://me:secret@host/x.parquet?sig=secret"), shown_address("data/x.parquet")
+    >>> format_address("https://me:secret@host/x.parquet?sig=secret"), format_address("data/x.parquet")
     ('https://host/x.parquet', 'data/x.parquet')
     """
     if not is_remote(address):
@@ -72,17 +72,17 @@ def shown_address(address: str) -> str:
     return f"{place}://{host.rpartition('@')[2]}{slash}{path}"
 
 
-def shown_name(path: str) -> str:
+def file_name(path: str) -> str:
     """The name of a file, without the options of its address."""
-    return Path(shown_address(path)).name
+    return Path(format_address(path)).name
 
 
-def shown_database(database: Path | str) -> str:
+def format_database(database: Path | str) -> str:
     """A database for people, and for the ledger: the same for the same one, without user and password.
 
-    >>> shown_database("mysql:host=db user=me passwd=secret database=hospital"), shown_database("mysql://me@db/hospital")
+    >>> format_database("mysql:host=db user=me passwd=secret database=hospital"), format_database("mysql://me@db/hospital")
     ('mysql://db/hospital', 'mysql://db/hospital')
-    >>> shown_database("ducklake:mysql:host=db user=me database=lake")
+    >>> format_database("ducklake:mysql:host=db user=me database=lake")
     'ducklake:mysql://db/lake'
     """
     if isinstance(database, Path):
@@ -91,14 +91,14 @@ def shown_database(database: Path | str) -> str:
         catalog = database.removeprefix(_LAKE_PREFIX)
         if (file := _lake_file(catalog)) is not None:
             return _LAKE_PREFIX + os.path.realpath(file)
-        return _LAKE_PREFIX + shown_database(catalog)
+        return _LAKE_PREFIX + format_database(catalog)
     if database.startswith((*_MYSQL_PREFIXES, *_POSTGRES_PREFIXES)):
         kind = "mysql" if database.startswith("mysql") else "postgres"
         options = _options(database)
         port = f":{options['port']}" if options.get("port", "") not in ("", "0", "3306", "5432") else ""
         place = options.get("host") or options.get("socket") or "localhost"
         return f"{kind}://{place}{port}/{options.get('database') or options.get('dbname') or options.get('db', '')}"
-    return shown_address(database)
+    return format_address(database)
 
 
 def local_database(database: Path | str | None) -> Path | None:
@@ -108,11 +108,11 @@ def local_database(database: Path | str | None) -> Path | None:
     return _lake_file(database.removeprefix(_LAKE_PREFIX)) if database.startswith(_LAKE_PREFIX) else None
 
 
-def database_in(database: Path | str) -> Path | str:
+def resolve_database(database: Path | str) -> Path | str:
     """The database itself: of ``env:NAME``, what the environment says."""
     if isinstance(database, Path) or not is_variable(database):
         return database
-    found = address_in(database, bool, "of a database")
+    found = resolve_address(database, bool, "of a database")
     return found if is_address(found) else Path(found)
 
 
@@ -152,7 +152,7 @@ class Attachment:
     secrets: tuple[str, ...] = field(default=(), repr=False)
 
 
-def attachment_of(database: Path | str) -> Attachment:
+def choose_attachment(database: Path | str) -> Attachment:
     """How a database is attached that is no DuckDB file on this machine."""
     if isinstance(database, Path):
         return Attachment("SQLite databases", str(database), "sqlite", ("sqlite_scanner",))
@@ -174,7 +174,7 @@ def extensions_for(address: str) -> tuple[str, ...]:
     """The extensions that DuckDB reads an address with."""
     if not is_remote(address):
         return ()
-    return ("azure",) if without_format(address).lower().startswith(_AZURE) else ("httpfs",)
+    return ("azure",) if strip_table_format(address).lower().startswith(_AZURE) else ("httpfs",)
 
 
 def read_database(value: object, folder: Path | None = None) -> Path | str:
@@ -182,7 +182,7 @@ def read_database(value: object, folder: Path | None = None) -> Path | str:
     if not isinstance(value, str):
         return file_path(value, folder)
     if is_variable(value):
-        return written(value, "mysql://user@host/database")
+        return require_address_text(value, "mysql://user@host/database")
     if value.startswith(_POSTGRES_PREFIXES):
         raise ValueError('is a PostgreSQL server: write it as postgres = "postgresql://user@host/database"')
     if value.startswith("sqlite:"):
@@ -198,7 +198,7 @@ def read_database(value: object, folder: Path | None = None) -> Path | str:
 def read_data_files(value: object, folder: Path | None = None) -> str:
     """Files as a policy names them: a path, a pattern, an address, ``delta:FOLDER`` or ``iceberg:FOLDER``."""
     if isinstance(value, str) and is_variable(value):
-        return written(value, "https://host/patients.parquet")
+        return require_address_text(value, "https://host/patients.parquet")
     if isinstance(value, str) and is_remote(value):
         refuse_secrets(value)
         return value
@@ -210,16 +210,16 @@ def read_data_files(value: object, folder: Path | None = None) -> str:
 
 def refuse_secrets(address: str) -> None:
     """What was written is not quoted: it may hold a password."""
-    if any(_SECRET.search(name) for name in _options(without_format(address))):
+    if any(_SECRET.search(name) for name in _options(strip_table_format(address))):
         way = "set MYSQL_PWD; or " if "mysql:" in address else ""
         raise ValueError(
             f"holds a password or a key, and policies are no place for one: leave it out and {way}{_ELSEWHERE}"
         )
 
 
-def data_files_in(pattern: str) -> str:
+def resolve_data_files(pattern: str) -> str:
     """The pattern itself: of ``env:NAME``, what the environment says."""
-    return address_in(pattern, bool, "of files") if is_variable(pattern) else pattern
+    return resolve_address(pattern, bool, "of files") if is_variable(pattern) else pattern
 
 
 def _options(address: str) -> Mapping[str, str]:
@@ -261,7 +261,7 @@ def _data_files(value: object, info: ValidationInfo) -> str:
     return read_data_files(value, folder_of(info))
 
 
-DatabasePlace: TypeAlias = Annotated[
+DatabaseLocation: TypeAlias = Annotated[
     Path | str, BeforeValidator(_database), WithJsonSchema({"type": "string", "minLength": 1})
 ]
 DataFiles: TypeAlias = Annotated[str, BeforeValidator(_data_files), WithJsonSchema({"type": "string"})]

@@ -3,23 +3,23 @@
 from typing import Any
 
 from sqlanon.places.addresses import (
-    address_of,
-    in_postgres,
+    database_path_flaw,
+    format_location,
+    format_spark_address,
     is_postgres,
+    is_postgres_location,
     is_server,
     is_spark,
-    server_of,
-    shown_place,
-    shown_spark,
-    spark_address_of,
-    why_no_release,
-    why_not_written,
+    release_file_flaw,
+    resolve_postgres_address,
+    resolve_spark_address,
+    server_address,
 )
-from sqlanon.policy.checks import same_file
+from sqlanon.policy.checks import is_same_file
 from sqlanon.policy.models import Policy
 from sqlanon.policy.noise import Noise
 from sqlanon.policy.privacy import PrivacySection
-from sqlanon.policy.redact import strange_parts
+from sqlanon.policy.redact import find_unknown_parts
 from sqlanon.policy.rules import (
     CategoriesRule,
     DatesRule,
@@ -45,14 +45,14 @@ from sqlanon.policy.sections import (
     SearchSection,
     SourceSection,
 )
-from sqlanon.requirements.registry import kinds
+from sqlanon.requirements.registry import requirement_types
 from sqlanon.support.fields import Leaf
 from sqlanon.support.names import table_parts
 
 
 def __getattr__(name: str) -> Any:
     """The sections of requirements, by their names: ``Shield``, ``LDiversity``, ..."""
-    for kind in kinds():
+    for kind in requirement_types():
         if kind.__name__ == name:
             return kind
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
@@ -84,18 +84,18 @@ __all__ = [
     "SourceSection",
     "SuppressRule",
     "TableRule",
-    "address_of",
-    "in_postgres",
+    "database_path_flaw",
+    "find_unknown_parts",
+    "format_location",
+    "format_spark_address",
     "is_postgres",
+    "is_postgres_location",
+    "is_same_file",
     "is_server",
     "is_spark",
-    "same_file",
-    "server_of",
-    "shown_place",
-    "shown_spark",
-    "spark_address_of",
-    "strange_parts",
+    "release_file_flaw",
+    "resolve_postgres_address",
+    "resolve_spark_address",
+    "server_address",
     "table_parts",
-    "why_no_release",
-    "why_not_written",
 ]

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from sqlanon.errors import Problem
-from sqlanon.places.addresses import is_variable, why_no_release, why_not_written
-from sqlanon.places.databases import is_remote, local_database, without_format
+from sqlanon.places.addresses import database_path_flaw, is_variable, release_file_flaw
+from sqlanon.places.databases import is_remote, local_database, strip_table_format
 from sqlanon.policy.compatibility import (
     AFTER_NOISE,
     BUDGETS,
@@ -28,9 +28,9 @@ from sqlanon.policy.compatibility import (
     WITH_DECOYS,
     WITH_EARLIER,
     WITH_NOISE,
-    Asked,
-    asked_of,
-    conflicts,
+    PolicySections,
+    collect_sections,
+    find_conflicts,
 )
 from sqlanon.policy.noise import MOST_EPSILON, ROUNDING, Noise
 from sqlanon.policy.privacy import PrivacySection
@@ -47,8 +47,8 @@ from sqlanon.policy.sections import (
     SearchSection,
     SourceSection,
 )
-from sqlanon.requirements.base import SensitiveSpot
-from sqlanon.requirements.registry import RequirementType, kinds_by_key
+from sqlanon.requirements.base import SensitiveAttribute
+from sqlanon.requirements.registry import RequirementType, requirement_types_by_key
 from sqlanon.support.fields import Section, nearest
 from sqlanon.support.names import EARLIER, METADATA_VIEWS, labels_table
 
@@ -66,7 +66,9 @@ def _sensitive_attributes(privacy: _Keys, attributes: Mapping[str, Attribute], n
 
 
 def _kinds_with(field: str) -> list[tuple[str, RequirementType]]:
-    return [(key, kind) for key, kind in kinds_by_key().items() if field in getattr(kind, "model_fields", ())]
+    return [
+        (key, kind) for key, kind in requirement_types_by_key().items() if field in getattr(kind, "model_fields", ())
+    ]
 
 
 def _keys(part: object) -> _Keys:
@@ -119,8 +121,8 @@ def _on_sensitive(
     others = any(one.role == "sensitive" for other, one in attributes.items() if other != name)
     # An unsound attribute may be meant to be sensitive.
     alone = not others and len(attributes) == len(names)
-    spot = SensitiveSpot(join("attributes", name), attribute.hierarchy is not None, alone)
-    for loc, message in kind.conflicts(keys, name, spot):
+    spot = SensitiveAttribute(join("attributes", name), attribute.hierarchy is not None, alone)
+    for loc, message in kind.find_conflicts(keys, name, spot):
         yield Problem(join(place, ".".join(map(str, loc))), message)
 
 
@@ -175,14 +177,14 @@ def _person(section: str, keys: _Keys, attributes: Mapping[str, Attribute]) -> I
             )
 
 
-def _noise(asked: Asked) -> Iterator[Problem]:
+def _noise(asked: PolicySections) -> Iterator[Problem]:
     if asked.privacy is None:
         return
-    yield from conflicts(BUDGETS, asked)
+    yield from find_conflicts(BUDGETS, asked)
     noisy = {name: one.noise for name, one in asked.attributes.items() if one.noise is not None}
     if noisy:
         yield from _budget(noisy, asked.privacy)
-        yield from conflicts((*WITH_NOISE, *AFTER_NOISE), asked)
+        yield from find_conflicts((*WITH_NOISE, *AFTER_NOISE), asked)
 
 
 def _budget(noisy: Mapping[str, Noise], privacy: PrivacySection) -> Iterator[Problem]:
@@ -239,7 +241,7 @@ def _linkable(noisy: Mapping[str, Noise], epsilon: float, privacy: PrivacySectio
         )
 
 
-def _names_of_releases(asked: Asked) -> Iterator[Problem]:
+def _names_of_releases(asked: PolicySections) -> Iterator[Problem]:
     for name in asked.attributes:
         if name.lower() == EARLIER:
             yield Problem(join("attributes", name), "is a name that sqlanon uses: rename it, with query under [source]")
@@ -304,7 +306,7 @@ def cross_check(parts: Mapping[str, Any], names: list[str], written: Mapping[str
     attributes: dict[str, Attribute] = parts.get("attributes", {})
     sound = len(attributes) == len(names)
     privacy = _keys(written.get("privacy"))
-    asked = asked_of(
+    asked = collect_sections(
         parts,
         written={name: _keys(part) for name, part in written.items() if part is not None},
         known=set(privacy) <= set(PrivacySection.model_fields),
@@ -313,21 +315,21 @@ def cross_check(parts: Mapping[str, Any], names: list[str], written: Mapping[str
     yield from _names(names)
     if names and sound:
         yield from _quasi(attributes)
-    yield from conflicts((*WEIGHTS, *OF_STRATEGIES), asked)
+    yield from find_conflicts((*WEIGHTS, *OF_STRATEGIES), asked)
     if "search" not in written:
         asked = replace(asked, search=SearchSection())
-    yield from conflicts(IDENTIFICATIONS, asked)
+    yield from find_conflicts(IDENTIFICATIONS, asked)
     if names:  # else: what is wrong with the attributes says it all
         yield from _sensitive_attributes(privacy, attributes, names)
-    yield from conflicts(POPULATIONS, asked)
+    yield from find_conflicts(POPULATIONS, asked)
     yield from _person("source", _keys(written.get("source")), attributes)
     yield from _person("population", _keys(written.get("population")), attributes)
     yield from _noise(asked)
     yield from _names_of_releases(asked)
-    yield from conflicts((*WITH_EARLIER, *WITH_DECOYS), asked)
+    yield from find_conflicts((*WITH_EARLIER, *WITH_DECOYS), asked)
     if asked.risk is not None:
         yield from _risk(asked.risk, attributes, names)
-    yield from conflicts(ROWS_ELSEWHERE, asked)
+    yield from find_conflicts(ROWS_ELSEWHERE, asked)
     if asked.source is not None:
         yield from _reading(asked.source, attributes)
     yield from _files(parts, attributes)
@@ -380,7 +382,7 @@ def _files(parts: Mapping[str, Any], attributes: Mapping[str, Attribute]) -> Ite
     """No file that is written may be one that is read; the release is not the catalog, and is named as what it is."""
     found = list(_written_files(parts, attributes))
     release: ReleaseSection | None = parts.get("release")
-    if release and release.database and not found and (reason := why_no_release(release.database)):
+    if release and release.database and not found and (reason := release_file_flaw(release.database)):
         found.append(Problem("release.database", reason))
     yield from found
 
@@ -396,27 +398,27 @@ def _written_files(parts: Mapping[str, Any], attributes: Mapping[str, Attribute]
         read = (name for name in ("source", "population") if name in parts and _is_read(path, parts[name]))
         if (section := next(read, None)) is not None:  # both may be in one file
             yield Problem(place, f"is the {section}, or one of its files, which sqlanon only reads: use another file")
-        if reason := why_not_written(path):
+        if reason := database_path_flaw(path):
             yield Problem(place, reason)
         for name, attribute in attributes.items():
-            if any(isinstance(rule, FileRule) and same_file(path, rule.file) for rule in attribute.hierarchy or ()):
+            if any(isinstance(rule, FileRule) and is_same_file(path, rule.file) for rule in attribute.hierarchy or ()):
                 yield Problem(place, f"is the hierarchy file of {join('attributes', name)}: use another file")
         risk: RiskSection | None = parts.get("risk")
         for name, prior in (risk.priors or {} if risk else {}).items():
-            if prior.file is not None and same_file(path, prior.file):
+            if prior.file is not None and is_same_file(path, prior.file):
                 yield Problem(place, f"is the file of {join('risk.priors', name)}: use another file")
-        if place != "catalog.database" and catalog and same_file(path, catalog.database):
+        if place != "catalog.database" and catalog and is_same_file(path, catalog.database):
             yield Problem(place, "is the catalog, which is private: use another file")
 
 
 def _is_read(path: Path, section: SourceSection | PopulationSection) -> bool:
     database = local_database(section.database)
-    in_database = database is not None and same_file(path, database)
+    in_database = database is not None and is_same_file(path, database)
     patterns = (*section.files, *(section.frequency_set if isinstance(section, SourceSection) else ()))
     return in_database or any(_matches(path, pattern) for pattern in patterns)
 
 
-def same_file(one: Path, other: Path) -> bool:
+def is_same_file(one: Path, other: Path) -> bool:
     """Tell whether two paths are one file, through links of both kinds."""
     if os.path.realpath(one) == os.path.realpath(other):
         return True
@@ -429,7 +431,7 @@ def same_file(one: Path, other: Path) -> bool:
 def _matches(path: Path, pattern: str) -> bool:
     if is_remote(pattern) or is_variable(pattern):
         return False
-    pattern = without_format(pattern)
+    pattern = strip_table_format(pattern)
     return _segments_match(path.absolute().parts, Path(pattern).absolute().parts) or _segments_match(
         Path(os.path.realpath(path)).parts, Path(os.path.realpath(pattern)).parts
     )

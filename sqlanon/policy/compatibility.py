@@ -17,7 +17,7 @@ from sqlanon.policy.problems import join
 from sqlanon.policy.rules import TableRule
 from sqlanon.policy.strategies import STRATEGIES, Traits
 from sqlanon.requirements import estimated
-from sqlanon.requirements.registry import kinds
+from sqlanon.requirements.registry import requirement_types
 from sqlanon.support.names import table_parts
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class AskedAttribute(Protocol):
 
 
 @dataclass(frozen=True)
-class Asked:
+class PolicySections:
     """A policy as far as it is sound; ``None``: the section is missing, or unsound."""
 
     source: Any = None
@@ -111,7 +111,7 @@ class PolicyFeature:
     """Something that a policy may ask for, or that is done with it."""
 
     words: str
-    uses: Callable[[Asked], Iterable[Use]]
+    uses: Callable[[PolicySections], Iterable[Use]]
     of_attributes: bool = False
 
 
@@ -125,7 +125,7 @@ class Row:
     at: str = ""
     """The place of the problem; by default, that of the feature."""
 
-    def problems(self, asked: Asked) -> Iterator[tuple[int, Problem]]:
+    def problems(self, asked: PolicySections) -> Iterator[tuple[int, Problem]]:
         """One for each pair of uses, with the number of its attribute."""
         others = list(self.beside.uses(asked))
         for use in self.feature.uses(asked) if others else ():
@@ -134,27 +134,27 @@ class Row:
                 yield use.order, Problem(self.at or use.place, message)
 
 
-def conflicts(rows: Sequence[Row], asked: Asked) -> Iterator[Problem]:
+def find_conflicts(rows: Sequence[Row], asked: PolicySections) -> Iterator[Problem]:
     """What does not go together in a policy, row by row; of rows on attributes, attribute by attribute."""
     for _, some in groupby(rows, key=lambda row: row.feature.of_attributes):
         found = [one for row in some for one in row.problems(asked)]
         yield from (problem for _, problem in sorted(found, key=lambda one: one[0]))
 
 
-def asked_of(parts: Mapping[str, Any], **more: Any) -> Asked:
+def collect_sections(parts: Mapping[str, Any], **more: Any) -> PolicySections:
     asked = {name: part for name, part in parts.items() if part is not None and name != "about"}
-    return Asked(**asked, **more)
+    return PolicySections(**asked, **more)
 
 
 # --- Features
 
 
 def _scoped(scope: str) -> list[str]:
-    return [kind.entry.key for kind in kinds() if kind.entry.scope == scope]
+    return [kind.entry.key for kind in requirement_types() if kind.entry.scope == scope]
 
 
 def _of_whole_source() -> list[str]:
-    return [kind.entry.key for kind in kinds() if kind.entry.whole_source]
+    return [kind.entry.key for kind in requirement_types() if kind.entry.whole_source]
 
 
 def _covering() -> list[str]:
@@ -190,7 +190,7 @@ def _always(words: str) -> PolicyFeature:
 
 
 def _of_attributes(key: str, is_used: Callable[[AskedAttribute], object]) -> PolicyFeature:
-    def uses(asked: Asked) -> Iterator[Use]:
+    def uses(asked: PolicySections) -> Iterator[Use]:
         for order, (name, attribute) in enumerate(asked.attributes.items()):
             if is_used(attribute):
                 yield Use(join(join("attributes", name), key), order=order)
@@ -201,7 +201,7 @@ def _of_attributes(key: str, is_used: Callable[[AskedAttribute], object]) -> Pol
 def _of_search(
     words: str, place: str, is_used: Callable[[AskedSearch], object], **more: Callable[[AskedSearch], str]
 ) -> PolicyFeature:
-    def uses(asked: Asked) -> Iterator[Use]:
+    def uses(asked: PolicySections) -> Iterator[Use]:
         if asked.search is not None and is_used(asked.search):
             search = asked.search
             own = {"strategy": search.strategy, "measure": search.measure, "aggregate": search.aggregate}
@@ -240,8 +240,8 @@ def _measure(words: str, trait: str, has: bool = True) -> PolicyFeature:
     )
 
 
-def _requirements(words: str, names: Callable[[Asked], Iterable[str]]) -> PolicyFeature:
-    def uses(asked: Asked) -> Iterator[Use]:
+def _requirements(words: str, names: Callable[[PolicySections], Iterable[str]]) -> PolicyFeature:
+    def uses(asked: PolicySections) -> Iterator[Use]:
         for name in names(asked):
             place = join("privacy", name)
             yield Use(place, {"requirement": place, "name": name})
@@ -249,7 +249,7 @@ def _requirements(words: str, names: Callable[[Asked], Iterable[str]]) -> Policy
     return PolicyFeature(words, uses)
 
 
-def _unknown_to_strategy(asked: Asked) -> list[str]:
+def _unknown_to_strategy(asked: PolicySections) -> list[str]:
     known = None if asked.search is None else asked.search.traits.knows
     return [] if known is None else sorted(asked.requirements - known - {*_scoped("population"), *_scoped("table")})
 
@@ -258,7 +258,7 @@ def _local(search: AskedSearch) -> str:
     return f"strategy {search.strategy}" if search.traits.local else 'suppression = "cells"'
 
 
-def _local_uses(asked: Asked) -> Iterator[Use]:
+def _local_uses(asked: PolicySections) -> Iterator[Use]:
     search = asked.search
     if search is not None and search.is_local:
         key = "suppression" if search.suppression == "cells" else "strategy"
@@ -359,17 +359,17 @@ NO_LEDGER = PolicyFeature(
 CONFIDENCE = _given("privacy.confidence")
 
 
-def _noisy(asked: Asked) -> list[str]:
+def _noisy(asked: PolicySections) -> list[str]:
     return [name for name, attribute in asked.attributes.items() if attribute.noise is not None]
 
 
-def _shields(asked: Asked) -> dict[str, Sequence[Any]]:
+def _shields(asked: PolicySections) -> dict[str, Sequence[Any]]:
     """By key, the requirements on some of the quasi-identifiers."""
-    keys = [kind.entry.key for kind in kinds() if kind.entry.subsets]
+    keys = [kind.entry.key for kind in requirement_types() if kind.entry.subsets]
     return {} if asked.privacy is None else {key: found for key in keys if (found := getattr(asked.privacy, key))}
 
 
-def _noisy_shields(asked: Asked) -> Iterator[Use]:
+def _noisy_shields(asked: PolicySections) -> Iterator[Use]:
     noisy = _noisy(asked)
     for key, shields in _shields(asked).items():
         for i, shield in enumerate(shields):
@@ -381,14 +381,14 @@ def _noisy_shields(asked: Asked) -> Iterator[Use]:
 NOISY_SHIELD = PolicyFeature("a shield over an attribute with noise", _noisy_shields)
 
 
-def _decided_before(asked: Asked) -> Iterator[Use]:
+def _decided_before(asked: PolicySections) -> Iterator[Use]:
     """What is decided of classes before noise is drawn, and is not decided again."""
     for name in _of_whole_source():
         if name in asked.requirements:
             yield Use(join("privacy", name), {"decided": f"{name} was"})
 
 
-def _decided_of_persons(asked: Asked) -> Iterator[Use]:
+def _decided_of_persons(asked: PolicySections) -> Iterator[Use]:
     yield from _decided_before(asked)
     if isinstance(asked.get("source.person"), str):
         yield from (Use(join("privacy", key), {"decided": "shields over persons were"}) for key in _shields(asked))
@@ -421,7 +421,7 @@ PRESENCE = _requirements(
 
 
 def _comparing_persons() -> list[str]:
-    return [kind.entry.key for kind in kinds() if kind.entry.persons]
+    return [kind.entry.key for kind in requirement_types() if kind.entry.persons]
 
 
 COMPARES_PERSONS = _requirements(
@@ -430,13 +430,13 @@ COMPARES_PERSONS = _requirements(
 )
 
 
-def _without_persons(asked: Asked) -> Iterator[Use]:
+def _without_persons(asked: PolicySections) -> Iterator[Use]:
     """A source that could have persons, and names none."""
     if not asked.written.get("source", {}).get("person") and not [*_elsewhere(asked)]:
         yield Use("source")
 
 
-def _population_without_persons(asked: Asked) -> Iterator[Use]:
+def _population_without_persons(asked: PolicySections) -> Iterator[Use]:
     population = asked.written.get("population")
     if population is not None and population.get("person") is None:
         yield Use("population")
@@ -446,7 +446,7 @@ NO_PERSON = PolicyFeature("no `source.person`", _without_persons)
 NO_PERSON_OF_POPULATION = PolicyFeature("`[population]` without `person`", _population_without_persons)
 
 
-def _no_use(asked: Asked) -> Iterator[Use]:
+def _no_use(asked: PolicySections) -> Iterator[Use]:
     privacy = asked.written.get("privacy", {})
     used = asked.written.get("risk") is not None or any(privacy.get(name) is not None for name in _scoped("population"))
     if privacy and asked.known and not used:
@@ -456,7 +456,7 @@ def _no_use(asked: Asked) -> Iterator[Use]:
 NO_USE = PolicyFeature("no requirement on a population, and no `[risk]`", _no_use)
 
 
-def _elsewhere(asked: Asked) -> Iterator[Use]:
+def _elsewhere(asked: PolicySections) -> Iterator[Use]:
     """Where the rows of the source are, if sqlanon does not see them."""
     source = asked.source
     if asked.exported or (source is not None and source.frequency_set):
@@ -487,7 +487,7 @@ NO_KEY = PolicyFeature(
 )
 
 
-def _population_of_source(asked: Asked) -> Iterator[Use]:
+def _population_of_source(asked: PolicySections) -> Iterator[Use]:
     population = asked.population
     if population is not None and population.database is None and not population.files:
         yield Use("population")
@@ -496,7 +496,7 @@ def _population_of_source(asked: Asked) -> Iterator[Use]:
 POPULATION_OF_SOURCE = PolicyFeature("`[population]` without a database or files", _population_of_source)
 
 
-def _beside_source(asked: Asked) -> Iterator[Use]:
+def _beside_source(asked: PolicySections) -> Iterator[Use]:
     """A release that would stand in the schema of its source."""
     source, release = asked.source, asked.release
     if source is None or release is None:
@@ -516,7 +516,7 @@ BESIDE_SOURCE = PolicyFeature("`release.table` in the schema of the source", _be
 IN_SPARK = _setting("release.spark")
 
 
-def _not_in_spark(asked: Asked) -> Iterator[Use]:
+def _not_in_spark(asked: PolicySections) -> Iterator[Use]:
     """A source that says where it is. Else it is what the policy is applied to: that may be a Spark session."""
     source = asked.source
     if source is not None and source.spark is None and (source.database or source.postgres or source.files):
@@ -530,7 +530,7 @@ UNNAMED = PolicyFeature(
 )
 
 
-def _is_source(asked: Asked) -> Iterator[Use]:
+def _is_source(asked: PolicySections) -> Iterator[Use]:
     source, release = asked.source, asked.release
     name = None if source is None else source.table
     if name is not None and release is not None and table_parts(name) == table_parts(release.table):
@@ -542,7 +542,7 @@ IS_SOURCE = PolicyFeature("`release.table` that is the source", _is_source)
 LIVE = _always("a live view")
 
 
-def _files(asked: Asked) -> Iterator[Use]:
+def _files(asked: PolicySections) -> Iterator[Use]:
     own = asked.source is not None and asked.source.files and "database" not in asked.given
     if asked.given.get("files") or own:
         yield Use("source.files")

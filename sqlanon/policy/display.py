@@ -8,11 +8,11 @@ from pathlib import Path
 from sqlanon.policy.privacy import PrivacySection
 from sqlanon.policy.rules import Rule
 from sqlanon.policy.sections import Attribute, SearchSection
-from sqlanon.requirements.registry import requirements_in
+from sqlanon.requirements.registry import list_requirements
 from sqlanon.support.markup import html_table
 
 
-def policy_in_a_line(attributes: Mapping[str, Attribute], privacy: PrivacySection, search: SearchSection) -> str:
+def describe_policy(attributes: Mapping[str, Attribute], privacy: PrivacySection, search: SearchSection) -> str:
     names = {
         role: ", ".join(name for name, one in attributes.items() if one.role == role) for role in ("quasi", "sensitive")
     }
@@ -31,7 +31,7 @@ def policy_table(
 
 
 def _requirements(privacy: PrivacySection) -> str:
-    return ", ".join(one.name for one in requirements_in(privacy))
+    return ", ".join(one.name for one in list_requirements(privacy))
 
 
 def _done(attribute: Attribute) -> Iterator[str]:

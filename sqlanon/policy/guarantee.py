@@ -31,30 +31,30 @@ GUARANTEES = ("quasi-identifiers", "combinations")
 """Of what a release's k-anonymity holds: of all quasi-identifiers together, or of some at a time."""
 
 
-def guarantee_of(strategy: object) -> str:
+def strategy_guarantee(strategy: object) -> str:
     return GUARANTEES[traits_of(strategy).of_combinations]
 
 
-def combinations_of(policy: Mapping[str, Any]) -> tuple[tuple[str, ...], ...]:
+def guaranteed_combinations(policy: Mapping[str, Any]) -> tuple[tuple[str, ...], ...]:
     """The combinations in which a release is k-anonymous in place of all quasi-identifiers together; empty where it is
     so in these.
     """
-    if guarantee_of(policy.get("search", {}).get("strategy", "optimal")) != GUARANTEES[1]:
+    if strategy_guarantee(policy.get("search", {}).get("strategy", "optimal")) != GUARANTEES[1]:
         return ()
     attributes = policy.get("attributes", {})
     quasi = {name: spec for name, spec in attributes.items() if spec.get("role") == "quasi"}
-    return guaranteed_combinations({name: spec.get("identification", CLASSES[-1]) for name, spec in quasi.items()})
+    return select_combinations({name: spec.get("identification", CLASSES[-1]) for name, spec in quasi.items()})
 
 
-def guaranteed_combinations(identification: Mapping[str, str]) -> tuple[tuple[str, ...], ...]:
+def select_combinations(identification: Mapping[str, str]) -> tuple[tuple[str, ...], ...]:
     """The combinations of attributes in which each tuple of released values occurs k times, if any row has it.
 
     A blank is a value of its own there, as it is for whoever groups by the columns. That is stricter than µ-Argus,
     which leaves a missing value out of account.
 
-    >>> guaranteed_combinations({"birth": "most", "zip": "more", "sex": "identifying", "race": "identifying"})
+    >>> select_combinations({"birth": "most", "zip": "more", "sex": "identifying", "race": "identifying"})
     (('birth', 'zip', 'sex'), ('birth', 'zip', 'race'))
-    >>> guaranteed_combinations({"zip": "identifying", "sex": "identifying"})
+    >>> select_combinations({"zip": "identifying", "sex": "identifying"})
     (('zip', 'sex'),)
     """
     names = list(identification)

@@ -22,12 +22,12 @@ from pydantic import Field, PrivateAttr
 
 from sqlanon.errors import PolicyError, Problem
 from sqlanon.policy.checks import cross_check
-from sqlanon.policy.display import policy_in_a_line, policy_table
-from sqlanon.policy.noise import shared_out
+from sqlanon.policy.display import describe_policy, policy_table
+from sqlanon.policy.noise import share_epsilon
 from sqlanon.policy.privacy import PrivacySection
 from sqlanon.policy.problems import join, read_part, unknown_key
 from sqlanon.policy.query_files import without_folders
-from sqlanon.policy.redact import redact
+from sqlanon.policy.redact import redact_attribute
 from sqlanon.policy.sections import (
     AboutSection,
     Attribute,
@@ -229,10 +229,10 @@ class Policy(Section):
             When the file cannot be read, is not TOML, or the policy has mistakes: all of them.
         """
         tree, folder = read_file(path)
-        return cls.of_file(path, read_tree(tree, folder))
+        return cls.from_file(path, read_tree(tree, folder))
 
     @classmethod
-    def of_file(cls, path: str | os.PathLike[str], parts: Mapping[str, Any]) -> Policy:
+    def from_file(cls, path: str | os.PathLike[str], parts: Mapping[str, Any]) -> Policy:
         """Return the policy of a file that was read: it knows the catalogs that the file has by default."""
         policy = cls(**parts)
         policy._stem = Path(path).stem
@@ -247,14 +247,14 @@ class Policy(Section):
         return policy_table(self.attributes, self.privacy, self.search, self.source.person_column is not None)
 
     def __repr__(self) -> str:
-        return policy_in_a_line(self.attributes, self.privacy, self.search)
+        return describe_policy(self.attributes, self.privacy, self.search)
 
     __str__ = __repr__
 
     @property
     def quasi(self) -> tuple[str, ...]:
         """The quasi-identifiers, as the policy orders them."""
-        return self.with_role("quasi")
+        return self.attributes_with_role("quasi")
 
     @property
     def generalized(self) -> tuple[str, ...]:
@@ -272,7 +272,7 @@ class Policy(Section):
         return self.release is not None and self.release.suppressed == "mask"
 
     @property
-    def kept_versions(self) -> int:
+    def retained_versions(self) -> int:
         """How many versions of the release stay in its place."""
         return 1 if self.release is None else self.release.keep
 
@@ -282,7 +282,7 @@ class Policy(Section):
         return (self.release or ReleaseSection()).storage_version
 
     @property
-    def suppresses_last(self) -> bool:
+    def suppresses_after_noise(self) -> bool:
         """Whether rows may be suppressed after noise was drawn: for confidence, or because they have no value."""
         unknown = any(self.attributes[name].on_unknown == "suppress" for name in self.noisy)
         return self.privacy.confidence is not None or unknown
@@ -291,7 +291,7 @@ class Policy(Section):
     def epsilons(self) -> dict[str, float]:
         """The ε of each attribute with noise."""
         asked = {name: noise.epsilon for name in self.quasi if (noise := self.attributes[name].noise) is not None}
-        return shared_out(asked, self.privacy.epsilon)
+        return share_epsilon(asked, self.privacy.epsilon)
 
     @property
     def epsilon(self) -> float | None:
@@ -313,7 +313,7 @@ class Policy(Section):
         """The privacy requirements that are asked for, with their parameters, by name."""
         return self.privacy.requirements
 
-    def with_role(self, role: Role) -> tuple[str, ...]:
+    def attributes_with_role(self, role: Role) -> tuple[str, ...]:
         """Return the attributes with a role, as the policy orders them."""
         return tuple(name for name, attribute in self.attributes.items() if attribute.role == role)
 
@@ -339,7 +339,7 @@ class Policy(Section):
         """Return whether a release with this hash was made by the policy."""
         return policy_hash == self.fingerprint()
 
-    def published_to(self, path: Path) -> Policy:
+    def with_output_file(self, path: Path) -> Policy:
         """Return the policy with a file as the place of its release, as if it named this file."""
         section = self.release or ReleaseSection()
         places: dict[str, Any] = dict.fromkeys(("database", "file", "postgres", "spark"))
@@ -348,7 +348,7 @@ class Policy(Section):
         places["file" if path.suffix.lower() == ".parquet" else "database"] = path
         return self.model_copy(update={"release": section.model_copy(update=places)})
 
-    def redacted(self) -> dict[str, Any]:
+    def redact(self) -> dict[str, Any]:
         """Return what the manifest of a release may show of the policy, ready for JSON.
 
         It has roles, kinds of rules and parameters; no ground value, query, path or name of a source.
@@ -362,7 +362,7 @@ class Policy(Section):
             "undeclared": self.source.undeclared,
             "persons": self.source.person_column is not None,
             "population": self.population is not None,
-            "attributes": {name: redact(attribute) for name, attribute in self.attributes.items()},
+            "attributes": {name: redact_attribute(attribute) for name, attribute in self.attributes.items()},
             "privacy": self.privacy.model_dump(mode="json", exclude_none=True, exclude={"epsilon_total"}),
             "search": self.search.model_dump(mode="json", exclude_none=True),
             "suppressed": self.release.suppressed if self.release else "drop",

@@ -85,10 +85,10 @@ class Noise(SparseSection):
                 yield ("bounds",), f"the first, {low}, must be less than the second, {high}"
 
 
-def shared_out(asked: Mapping[str, float | None], record: float | None) -> dict[str, float]:
+def share_epsilon(asked: Mapping[str, float | None], record: float | None) -> dict[str, float]:
     """Each attribute's own ε: what it asks for, or (None) an equal share of what the others leave of the record's.
 
-    >>> shared_out({"height": None, "weight": 0.5, "bmi": None}, 1.5)
+    >>> share_epsilon({"height": None, "weight": 0.5, "bmi": None}, 1.5)
     {'height': 0.5, 'weight': 0.5, 'bmi': 0.5}
     """
     own = [Decimal(str(epsilon)) for epsilon in asked.values() if epsilon is not None]
@@ -96,11 +96,11 @@ def shared_out(asked: Mapping[str, float | None], record: float | None) -> dict[
     return {name: share if epsilon is None else epsilon for name, epsilon in asked.items()}
 
 
-def claims_of(policy: Mapping[str, Any]) -> tuple[float | None, dict[str, dict[str, Any]] | None]:
+def noise_claims(policy: Mapping[str, Any]) -> tuple[float | None, dict[str, dict[str, Any]] | None]:
     """What a release claims of noise, by its policy as a tree, redacted or not: the ε of a record, and by attribute its
     ε, bounds and granularity; None without."""
     asked = {name: spec["noise"] for name, spec in policy["attributes"].items() if spec.get("noise") is not None}
     if not asked:
         return None, None
-    own = shared_out({name: noise.get("epsilon") for name, noise in asked.items()}, policy["privacy"].get("epsilon"))
+    own = share_epsilon({name: noise.get("epsilon") for name, noise in asked.items()}, policy["privacy"].get("epsilon"))
     return math.fsum(own.values()), {name: {**noise, "epsilon": own[name]} for name, noise in asked.items()}

@@ -53,7 +53,7 @@ def load_overridden(path: str | os.PathLike[str], overrides: Overrides) -> Polic
         except ValueError as error:
             problems.append(Problem(f"--set {setting.partition('=')[0].strip()}", str(error)))
     try:
-        return Policy.of_file(path, read_tree(tree, folder, problems))
+        return Policy.from_file(path, read_tree(tree, folder, problems))
     except PolicyError as error:  # what an option says wrongly is not in the policy file
         raise error.renamed(options) from None
 

@@ -24,7 +24,7 @@ from pydantic_core.core_schema import no_info_wrap_validator_function
 
 from sqlanon.policy.noise import MOST_EPSILON, Epsilon
 from sqlanon.policy.problems import Missing
-from sqlanon.requirements.registry import RequirementType, kinds_by_key, on_change
+from sqlanon.requirements.registry import RequirementType, on_change, requirement_types_by_key
 from sqlanon.support.fields import Flaw, Flaws, Section, as_list, as_real, in_words, one_or_more
 
 
@@ -172,7 +172,7 @@ def _field(kind: RequirementType) -> tuple[Any, Any]:
 
 def _assemble() -> None:
     """Give the section the keys of all requirements, before its own."""
-    wanted: dict[str, Any] = {key: _field(kind) for key, kind in kinds_by_key().items()}
+    wanted: dict[str, Any] = {key: _field(kind) for key, kind in requirement_types_by_key().items()}
     fields = create_model("Requirements", __base__=Section, **wanted).model_fields
     PrivacySection.model_fields.clear()
     PrivacySection.model_fields.update({**fields, **_OWN})

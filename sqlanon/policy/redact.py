@@ -14,11 +14,11 @@ from sqlanon.policy.rules import DatesRule, IntervalsRule, MaskRule
 from sqlanon.policy.sections import Attribute, Identification, Role, SearchSection
 
 
-def redact(attribute: Attribute) -> dict[str, Any]:
+def redact_attribute(attribute: Attribute) -> dict[str, Any]:
     """An attribute for the eyes of readers of a release."""
     redacted: dict[str, Any] = {"role": attribute.role}
     if attribute.hierarchy is not None:
-        redacted["hierarchy"] = [rule.redacted() for rule in attribute.hierarchy]
+        redacted["hierarchy"] = [rule.redact() for rule in attribute.hierarchy]
     if attribute.noise is not None:
         redacted["noise"] = attribute.noise.model_dump(mode="json")
         redacted["on_unknown"] = attribute.on_unknown
@@ -37,12 +37,12 @@ def redact(attribute: Attribute) -> dict[str, Any]:
     return redacted
 
 
-def strange_parts(redacted: Mapping[str, Any]) -> Iterator[str]:
-    """The parts of a redacted policy, as somebody may have written it, that `Policy.redacted` makes of none; as places.
+def find_unknown_parts(redacted: Mapping[str, Any]) -> Iterator[str]:
+    """The parts of a redacted policy, as somebody may have written it, that `Policy.redact` makes of none; as places.
 
     A key may be missing: older versions knew fewer. Names of attributes are the holder's own.
 
-    >>> sorted(strange_parts({"persons": "John", "attributes": {"zip": {"role": "quasi", "note": 1}}}))
+    >>> sorted(find_unknown_parts({"persons": "John", "attributes": {"zip": {"role": "quasi", "note": 1}}}))
     ['attributes.zip.note', 'persons']
     """
     for name, value in redacted.items():
@@ -83,7 +83,7 @@ def _is_rule(redacted: Mapping[str, Any]) -> bool:
     rest = {name: value for name, value in redacted.items() if name != "rule"}
     if kind in _WITH_PARAMETERS:
         read, _ = read_part(_WITH_PARAMETERS[kind], _with_dates(rest), "", {})
-        return read is not None and _is_within(redacted, json.loads(json.dumps(read.redacted())))
+        return read is not None and _is_within(redacted, json.loads(json.dumps(read.redact())))
     own = {"categories": {"levels", "depth"}, "file": {"levels"}, "table": {"levels"}, "suppress": set[str]()}
     return kind in own and rest.keys() <= own[kind] and all(map(_is_count, rest.values()))
 

@@ -149,7 +149,7 @@ class _Rule(Section):
     kind: ClassVar[str]
     public: ClassVar[frozenset[str]] = frozenset({"levels"})
 
-    def redacted(self) -> dict[str, Any]:
+    def redact(self) -> dict[str, Any]:
         """Return the kind and the parameters, without ground values, paths and names of tables."""
         return {
             "rule": self.kind,
@@ -282,7 +282,7 @@ class SuppressRule(_Rule):
     def _as_word(self) -> str:
         return "suppress"
 
-    def redacted(self) -> dict[str, Any]:
+    def redact(self) -> dict[str, Any]:
         """Return the kind: there is nothing else."""
         return {"rule": self.kind}
 
@@ -325,9 +325,9 @@ class CategoriesRule(_LevelsRule):
         """The number of levels of categories."""
         return len(next(branches(self.categories))[0])
 
-    def redacted(self) -> dict[str, Any]:
+    def redact(self) -> dict[str, Any]:
         """Return the number of levels of categories, and no category."""
-        return {**super().redacted(), "depth": self.depth}
+        return {**super().redact(), "depth": self.depth}
 
 
 class FileRule(_LevelsRule):

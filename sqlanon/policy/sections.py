@@ -18,9 +18,9 @@ from pydantic import (
 )
 
 from sqlanon.measures import MEASURES
-from sqlanon.places.addresses import PostgresAddress, SparkAddress, release_name_flaws, spark_name_flaw
-from sqlanon.places.databases import DatabasePlace, DataFiles
-from sqlanon.policy.compatibility import OF_RELEASE, OF_SEARCH, Asked, conflicts
+from sqlanon.places.addresses import PostgresAddress, SparkAddress, postgres_name_flaws, spark_name_flaw
+from sqlanon.places.databases import DatabaseLocation, DataFiles
+from sqlanon.policy.compatibility import OF_RELEASE, OF_SEARCH, PolicySections, find_conflicts
 from sqlanon.policy.noise import Noise
 from sqlanon.policy.query_files import with_folder
 from sqlanon.policy.reading import THOUSANDS, ColumnType, reading_flaws
@@ -125,7 +125,7 @@ class Attribute(SparseSection):
     )
 
     @property
-    def says_how_to_read(self) -> bool:
+    def has_reading_keys(self) -> bool:
         """Whether a key says how the values of the column are read."""
         return any(self._is_set(name) for name in READING_KEYS)
 
@@ -311,7 +311,7 @@ class _Relation(SparseSection):
 
     _optional: ClassVar[tuple[str, ...]] = ("value_labels", "user_missing", "csv")
 
-    database: DatabasePlace | None = Field(
+    database: DatabaseLocation | None = Field(
         default=None,
         description="a DuckDB or SQLite file, `mysql:...`, `ducklake:...` or the `https://` address of a DuckDB file, "
         "opened read-only; or `env:NAME`",
@@ -554,7 +554,7 @@ class SearchSection(SparseSection):
     )
 
     def _flaws(self) -> Iterator[Flaw]:
-        for problem in conflicts(OF_SEARCH, Asked(search=self)):
+        for problem in find_conflicts(OF_SEARCH, PolicySections(search=self)):
             yield (problem.place.removeprefix("search."),), problem.message
 
     def _idle(self) -> set[str]:
@@ -647,7 +647,7 @@ class ReleaseSection(SparseSection):
         return table_parts(self.table)[-1] if self.postgres is not None or self.spark else self.table
 
     @property
-    def has_a_place(self) -> bool:
+    def has_location(self) -> bool:
         """Whether it says where the release goes."""
         return self.spark or any(one is not None for one in (self.database, self.file, self.postgres))
 
@@ -658,7 +658,7 @@ class ReleaseSection(SparseSection):
         yield from self._in_spark()
         if self.file is not None and self.file.suffix.lower() != ".parquet":
             yield ("file",), f"must end in .parquet, and {self.file.name!r} does not"
-        for problem in conflicts(OF_RELEASE, Asked(release=self)):
+        for problem in find_conflicts(OF_RELEASE, PolicySections(release=self)):
             yield (problem.place.removeprefix("release."),), problem.message
 
     def _in_postgres(self) -> Iterator[Flaw]:
@@ -666,7 +666,7 @@ class ReleaseSection(SparseSection):
             return
         if self.database is not None or self.file is not None:
             yield ("postgres",), "give postgres = ..., database = ... or file = ...: only one"
-        yield from release_name_flaws(self.table)
+        yield from postgres_name_flaws(self.table)
 
     def _in_spark(self) -> Iterator[Flaw]:
         if not self.spark:

@@ -11,7 +11,7 @@ from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.frequency.sets import ClassSpace
 from sqlanon.measures import Figures
 from sqlanon.recode.full_domain import FullDomainRecoding, masked_class, suppressed_classes
-from sqlanon.requirements import void_shields
+from sqlanon.requirements import warn_of_void_shields
 from sqlanon.strategies.lattice.candidate import smallest_class, whole_classes
 from sqlanon.strategies.lattice.input import SearchInput
 from sqlanon.strategies.lattice.memory import kept_classes
@@ -50,7 +50,7 @@ def recode(steps: StatementRunner, prepared: SearchInput, result: SearchResult) 
 
 
 def _recode_combinations(steps: StatementRunner, prepared: SearchInput, found: Placed) -> Recoding:
-    warnings = [*found.warnings, *void_shields(prepared.requirements.shields, prepared.policy.privacy.k)]
+    warnings = [*found.warnings, *warn_of_void_shields(prepared.requirements.shields, prepared.policy.privacy.k)]
     masked = 0
     if found.figures.suppressed_rows and prepared.policy.masks:
         suppressed = found.suppressed(steps, prepared)
@@ -67,7 +67,7 @@ def recode_at(steps: StatementRunner, prepared: SearchInput, levels: Levels, fig
     """How the rows of a generalization are made."""
     suppressed = None
     space = prepared.sets.at(levels)
-    masked, warnings = 0, list(void_shields(prepared.requirements.shields, prepared.asked.privacy.k))
+    masked, warnings = 0, list(warn_of_void_shields(prepared.requirements.shields, prepared.asked.privacy.k))
     if figures.suppressed_rows:
         suppressed = steps.make(prepared.work("suppressed"), suppressed_classes(space, levels))
         if prepared.policy.masks:

@@ -16,7 +16,7 @@ from sqlanon.disclosure.dependencies import Dependencies
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import ReleaseError
 from sqlanon.hierarchies.bounds import RangeKind
-from sqlanon.policy.guarantee import guarantee_of
+from sqlanon.policy.guarantee import strategy_guarantee
 from sqlanon.recode.full_domain import FullDomainRecoding
 from sqlanon.recode.stage import Recoding
 from sqlanon.release.label_levels import label_levels
@@ -25,9 +25,9 @@ from sqlanon.release.metadata import SuppressedRows, can_show_labels, suppressed
 from sqlanon.release.ranges import find_range_kinds
 from sqlanon.release.score import is_proof_public, is_score_public, public_generalization
 from sqlanon.release.targets.base import ExpectedFigures, kind_for_target
-from sqlanon.requirements import needs_source, promised_k, requirement_queries
-from sqlanon.requirements.audit import Audited, Private, Queryable
-from sqlanon.requirements.macros import digest_of, k_anonymity_of
+from sqlanon.requirements import guaranteed_k, list_requirement_queries, needs_source
+from sqlanon.requirements.audit import AuditedRelease, PrivateRelations, Queryable
+from sqlanon.requirements.macros import call_digest, call_k_anonymity
 from sqlanon.sources.run import Run
 from sqlanon.strategies.examples import example_levels
 from sqlanon.strategies.lattice.checker import measure_of
@@ -79,9 +79,9 @@ class ReleaseDraft:
     replaces: ReplacedRelease | None = None
 
     @property
-    def kept_versions(self) -> int:
+    def retained_versions(self) -> int:
         """The number of versions that its place keeps: earlier ones still have rows that are withdrawn."""
-        return 1 if self.is_draft or self.replaces is not None else self.search_input.policy.kept_versions
+        return 1 if self.is_draft or self.replaces is not None else self.search_input.policy.retained_versions
 
     @property
     def statement(self) -> ReleaseStatement:
@@ -165,7 +165,7 @@ class ReleaseDraft:
             published_at=utc_now(),
             sqlanon_version=__version__,
             engine=f"{self.run.engine.version}, python {platform.python_version()}",
-            policy=policy.redacted() | ({"draft": True} if self.is_draft else {}),
+            policy=policy.redact() | ({"draft": True} if self.is_draft else {}),
             policy_hash=policy.fingerprint(),
             columns=self.columns(),
             generalization=levels,
@@ -179,7 +179,7 @@ class ReleaseDraft:
             score=None,
             optimal=result.optimal and is_proof_public(policy),
             digest=facts.digest,
-            guarantee=guarantee_of(policy.search.strategy),
+            guarantee=strategy_guarantee(policy.search.strategy),
             heights=heights,
             version=facts.version,
             **({} if self.noise is None else self.noise.claimed(policy)),
@@ -259,7 +259,7 @@ def count_suppressed_by_label(
     """
     policy, suppressed = prepared.policy, recoding.figures.suppressed_rows
     may_show = policy.source.person_column is None and policy.population is None and not policy.noisy
-    alone = not prepared.earlier.after and policy.kept_versions == 1
+    alone = not prepared.earlier.after and policy.retained_versions == 1
     if not may_show or not alone or policy.search.is_local or not suppressed:
         return []
     own = zip(prepared.own_attributes, recoding.generalization.values(), strict=True)
@@ -267,7 +267,7 @@ def count_suppressed_by_label(
     if not below:
         return []
     attribute, level = below[0]
-    least = promised_k(policy.privacy, policy.generalized)
+    least = guaranteed_k(policy.privacy, policy.generalized)
     label = cast(col(f"label_{level}" if level >= attribute.lowest_labelled else "value"), "VARCHAR")
     query = suppressed_by_label(attribute.table, label, col(KNOWN), released.copy(), attribute.column, least)
     rows = run.engine.rows(query)
@@ -311,7 +311,7 @@ def show_audit(steps: StatementRunner, draft: ReleaseDraft) -> None:
             person,
         )
         needs = steps.make(run.work("population_audited"), query)
-    private = Private(
+    private = PrivateRelations(
         source.relation.sql(dialect),
         columns.person,
         None if needs is None else needs.sql(dialect),
@@ -320,12 +320,12 @@ def show_audit(steps: StatementRunner, draft: ReleaseDraft) -> None:
     )
     subject = relation if persons is None else persons.sql(dialect)
 
-    def audited(by: Queryable) -> Audited:
-        sensitive = policy.with_role("sensitive")
-        return Audited(by, subject, columns.generalized, sensitive, 0, columns.person is not None, None, private)
+    def audited(by: Queryable) -> AuditedRelease:
+        sensitive = policy.attributes_with_role("sensitive")
+        return AuditedRelease(by, subject, columns.generalized, sensitive, 0, columns.person is not None, None, private)
 
-    queries: list[exp.Expr] = [k_anonymity_of(relation, columns.generalized), digest_of(relation)]
-    queries += requirement_queries(policy.privacy, audited)
+    queries: list[exp.Expr] = [call_k_anonymity(relation, columns.generalized), call_digest(relation)]
+    queries += list_requirement_queries(policy.privacy, audited)
     for text in dict.fromkeys(steps.engine.shown(query) for query in queries):
         steps.show_text(text)
     note = "in the new file, which then replaces the old one; checks that need the source run in its engine"

@@ -38,8 +38,8 @@ from sqlanon.report.distributions import Distribution, distribution
 from sqlanon.report.explorer import Explorer, explorer
 from sqlanon.report.risks import earlier_risk, risks_of_release, uniques_in_source
 from sqlanon.report.utility import NO_NUMBERS, ColumnLeft, Numbers, columns_left, loss_by_column, numbers_of, range_kind
-from sqlanon.requirements import Requirement, requirement_checks, requirements_in
-from sqlanon.requirements.macros import k_anonymity_of
+from sqlanon.requirements import Requirement, check_requirements, list_requirements
+from sqlanon.requirements.macros import call_k_anonymity
 from sqlanon.strategies.lattice.checker import measure_of
 from sqlanon.support.expressions import cast, col, create_table, drop_table, fragment, number, template
 from sqlanon.support.names import EARLIER
@@ -77,7 +77,7 @@ class ReportFacts:
     def requirements(self) -> list[Requirement]:
         """What the policy of the manifest requires."""
         section, _ = read_part(PrivacySection, self.claims.policy.get("privacy"), "privacy", {})
-        return [] if section is None else list(requirements_in(section))
+        return [] if section is None else list(list_requirements(section))
 
     @property
     def worst(self) -> ResidualRisk | None:
@@ -249,10 +249,10 @@ class Unpublished:
         try:
             macros = run.install_macros()
             name = rows.sql(run.engine.dialect)
-            k, classes, released, _ = run.engine.rows(k_anonymity_of(name, self.draft.quasi_identifiers, macros))[0]
+            k, classes, released, _ = run.engine.rows(call_k_anonymity(name, self.draft.quasi_identifiers, macros))[0]
             claims = self.draft.manifest(released_name(policy), Facts(released, classes, k or 0, ""))
             audited = replace(audited_of(run.engine, claims, name), macros=macros)
-            checks = tuple(k_counts_decoys(requirement_checks(policy.privacy, audited), claims))
+            checks = tuple(k_counts_decoys(check_requirements(policy.privacy, audited), claims))
             if with_source := k_counts_decoys(self.draft.checks(rows), claims):
                 checks = tuple(with_source) if private else beside(checks, with_source)
             together = [earlier_risk(*self._beside_earlier(claims, rows))] if private else []
@@ -270,9 +270,9 @@ class Unpublished:
         if policy.is_draft:
             return [], "A draft is not compared with earlier releases."
         try:
-            has_a_place = policy.release is not None and policy.release.has_a_place
+            has_location = policy.release is not None and policy.release.has_location
             beside = policy.catalog.database.with_name("no release.duckdb")  # where none is
-            target = target_for(self.draft, None if has_a_place else beside, None).path
+            target = target_for(self.draft, None if has_location else beside, None).path
             people = PeopleOfSource(run, policy)
             try:
                 audit = JointAudit(run, prepared, target, history_of_source(run, prepared, target, "", people))

@@ -19,7 +19,7 @@ from sqlanon.report.explorer import controls
 from sqlanon.report.facts import Inside, ReportFacts, of_persons
 from sqlanon.report.overview import glossary, risks, shown_average_risk
 from sqlanon.report.utility import MOST, changed, in_years, pairs_that_moved, range_kind, rounded
-from sqlanon.requirements import requirements_in
+from sqlanon.requirements import list_requirements
 from sqlanon.requirements.audit import Check
 from sqlanon.support.markup import Marked, escaped, harmless, html_table
 
@@ -37,7 +37,7 @@ def sentences(policy: Mapping[str, Any]) -> list[str]:
     if section is None:
         return ["The manifest does not say in a readable way what the policy requires."]
     who = "people" if policy.get("persons") else "rows"
-    found = [one.sentence(who) for one in requirements_in(section)]
+    found = [one.sentence(who) for one in list_requirements(section)]
     if section.confidence is not None:
         found.append(f"After noise, nobody is left nearly alone, with a confidence of {100 * section.confidence:g} %.")
     return found

@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlglot import exp
 
-from sqlanon.requirements.audit import Audited, Check, Queryable
+from sqlanon.requirements.audit import AuditedRelease, Check, Queryable
 from sqlanon.requirements.base import (
     ClassCondition,
     Condition,
@@ -20,17 +20,17 @@ from sqlanon.requirements.base import (
     SubsetCondition,
     TableCondition,
 )
-from sqlanon.requirements.k_anonymity import KAnonymity, void_shields
-from sqlanon.requirements.l_diversity import different_values
+from sqlanon.requirements.k_anonymity import KAnonymity, warn_of_void_shields
+from sqlanon.requirements.l_diversity import require_distinct_values
 from sqlanon.requirements.registry import (
-    kinds,
-    kinds_by_key,
+    list_requirements,
+    list_requirements_in_policy_order,
     register,
-    requirements_as_written,
-    requirements_in,
+    requirement_types,
+    requirement_types_by_key,
     unregister,
 )
-from sqlanon.requirements.t_closeness import close_values
+from sqlanon.requirements.t_closeness import require_close_values
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class Requirements:
     @property
     def without_population(self) -> Requirements:
         """All but what is on a population."""
-        own = [one for one in self.all if not (isinstance(one, ClassCondition) and one.of_population)]
+        own = [one for one in self.all if not (isinstance(one, ClassCondition) and one.uses_population)]
         return Requirements.of(own)
 
     @property
@@ -91,86 +91,86 @@ class Requirements:
     @property
     def k(self) -> int:
         """No class of a smaller count is ever kept."""
-        return max((one.least_count for one in self.classes), default=1)
+        return max((one.min_class_count for one in self.classes), default=1)
 
     @property
-    def least_class(self) -> int:
+    def min_class_rows(self) -> int:
         """No class of fewer rows is ever kept."""
-        return max((one.least_class for one in self.classes), default=1)
+        return max((one.min_class_rows for one in self.classes), default=1)
 
 
-def conditions_of(
+def bind_conditions(
     section: Any, quasi: Sequence[str] = (), domains: Mapping[str, Domain] | None = None
 ) -> list[tuple[Requirement, Condition]]:
     """The requirements of a ``[privacy]`` with their conditions on a source: those on classes first."""
     source = SourceFacts(quasi, domains or {})
-    found = [(one, one.of(source)) for one in requirements_as_written(section)]
+    found = [(one, one.of(source)) for one in list_requirements_in_policy_order(section)]
     places = (ClassCondition, SubsetCondition, TableCondition, SeparateCondition)
     return sorted(found, key=lambda one: next(i for i, place in enumerate(places) if isinstance(one[1], place)))
 
 
-def requirements_of(
+def bind_requirements(
     section: Any, quasi: Sequence[str] = (), domains: Mapping[str, Domain] | None = None
 ) -> Requirements:
     """The conditions of a ``[privacy]`` on a source."""
-    return Requirements.of([condition for _, condition in conditions_of(section, quasi, domains)])
+    return Requirements.of([condition for _, condition in bind_conditions(section, quasi, domains)])
 
 
 def sensitive_attributes(section: Any) -> tuple[str, ...]:
     """The sensitive attributes that requirements name, each once, in the order of the policy's requirements."""
-    return tuple(dict.fromkeys(name for one in requirements_as_written(section) for name in one.attributes))
+    return tuple(dict.fromkeys(name for one in list_requirements_in_policy_order(section) for name in one.attributes))
 
 
-def looked_at_sensitive(section: Any, sensitive: Sequence[str]) -> tuple[str, ...]:
+def examined_sensitive_attributes(section: Any, sensitive: Sequence[str]) -> tuple[str, ...]:
     """The sensitive attributes that requirements look at, of those that there are."""
     named = sensitive_attributes(section)
-    every = any(one.all_sensitive for one in requirements_in(section))
+    every = any(one.all_sensitive for one in list_requirements(section))
     return tuple(dict.fromkeys((*named, *sensitive))) if every else named
 
 
-def hierarchies_needed(section: Any) -> frozenset[str]:
+def attributes_needing_hierarchies(section: Any) -> frozenset[str]:
     """The sensitive attributes whose hierarchies requirements need."""
-    return frozenset(name for one in requirements_in(section) for name in one.hierarchies)
+    return frozenset(name for one in list_requirements(section) for name in one.hierarchies)
 
 
 def ordered_attributes(section: Any) -> frozenset[str]:
     """The sensitive attributes whose values requirements put in order."""
-    return frozenset(name for one in requirements_in(section) for name in one.ordered)
+    return frozenset(name for one in list_requirements(section) for name in one.ordered)
 
 
 def estimated(section: Any) -> tuple[str, ...]:
     """The keys of requirements whose figures are estimates."""
-    return tuple(dict.fromkeys(one.entry.key for one in requirements_in(section) if one.entry.estimate))
+    return tuple(dict.fromkeys(one.entry.key for one in list_requirements(section) if one.entry.estimate))
 
 
-def promised_k(section: Any, quasi: Sequence[str]) -> int:
+def guaranteed_k(section: Any, quasi: Sequence[str]) -> int:
     """The rows that a class has at least where the requirements of a ``[privacy]`` are met; 2 where none says so."""
-    least = [one.promised(quasi) for one in requirements_in(section)]
+    least = [one.promised(quasi) for one in list_requirements(section)]
     return max(2 if section.k is None else section.k, *least)
 
 
 def needs_source(section: Any, persons: bool) -> bool:
     """Whether the requirements cannot be verified from the release alone."""
-    return persons or not all(one.entry.alone for one in requirements_in(section))
+    return persons or not all(one.entry.alone for one in list_requirements(section))
 
 
-def requirement_checks(section: Any, audited: Audited) -> list[Check]:
+def check_requirements(section: Any, audited: AuditedRelease) -> list[Check]:
     """The checks of all requirements, by macros that are independent of the search."""
-    return [check for one in requirements_in(section) for check in one.audit(audited)]
+    return [check for one in list_requirements(section) for check in one.audit(audited)]
 
 
-def unknown_names(section: Any, audited: Audited) -> str:
+def find_unknown_names(section: Any, audited: AuditedRelease) -> str:
     """What requirements name, and is no sensitive column, or no quasi-identifier, of what is checked."""
     sensitive, quasi = ({name.lower() for name in names} for names in (audited.sensitive, audited.quasi))
     wrong = [name for name in sensitive_attributes(section) if name.lower() not in sensitive]
-    named = (name for one in requirements_in(section) for name in one.quasi_identifiers)
+    named = (name for one in list_requirements(section) for name in one.quasi_identifiers)
     return ", ".join(map(repr, dict.fromkeys([*wrong, *(name for name in named if name.lower() not in quasi)])))
 
 
-def requirement_queries(section: Any, audited: Callable[[Queryable], Audited]) -> list[exp.Expr]:
-    """The queries of `requirement_checks`; none is run."""
+def list_requirement_queries(section: Any, audited: Callable[[Queryable], AuditedRelease]) -> list[exp.Expr]:
+    """The queries of `check_requirements`; none is run."""
     recorder = _Recorder()
-    requirement_checks(section, audited(recorder))
+    check_requirements(section, audited(recorder))
     return recorder.queries
 
 
@@ -192,24 +192,24 @@ __all__ = [
     "KAnonymity",
     "Requirement",
     "Requirements",
-    "close_values",
-    "conditions_of",
-    "different_values",
+    "attributes_needing_hierarchies",
+    "bind_conditions",
+    "bind_requirements",
+    "check_requirements",
     "estimated",
-    "hierarchies_needed",
-    "kinds",
-    "kinds_by_key",
-    "looked_at_sensitive",
+    "examined_sensitive_attributes",
+    "find_unknown_names",
+    "guaranteed_k",
+    "list_requirement_queries",
+    "list_requirements",
     "needs_source",
     "ordered_attributes",
-    "promised_k",
     "register",
-    "requirement_checks",
-    "requirement_queries",
-    "requirements_in",
-    "requirements_of",
+    "require_close_values",
+    "require_distinct_values",
+    "requirement_types",
+    "requirement_types_by_key",
     "sensitive_attributes",
-    "unknown_names",
     "unregister",
-    "void_shields",
+    "warn_of_void_shields",
 ]

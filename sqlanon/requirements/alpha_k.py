@@ -9,11 +9,11 @@ from typing import ClassVar
 from pydantic import Field
 from sqlglot import exp
 
-from sqlanon.requirements.audit import Audited, Check, figure
-from sqlanon.requirements.base import TOLERANCE, ClassCondition, Distribution, Entry, Requirement, plain
+from sqlanon.requirements.audit import AuditedRelease, Check, figure
+from sqlanon.requirements.base import TOLERANCE, ClassCondition, Distribution, Entry, Requirement, format_number
 from sqlanon.requirements.l_diversity import L_DIVERSITY
 from sqlanon.requirements.macros import Macro
-from sqlanon.requirements.plain_sql import Released
+from sqlanon.requirements.plain_sql import WarehouseRelease
 from sqlanon.support.coding import ROWS
 from sqlanon.support.expressions import col, double_total, fragment, greatest, number
 from sqlanon.support.fields import Name, Section, ShareAboveZero
@@ -48,14 +48,14 @@ class AlphaK(Section, Requirement, ClassCondition):
 
     @property
     def name(self) -> str:
-        return f"share of at most {plain(self.alpha)} of each {self.attribute}"
+        return f"share of at most {format_number(self.alpha)} of each {self.attribute}"
 
     @property
     def distribution(self) -> Distribution:
         return Distribution(self.attribute)
 
     @property
-    def least_class(self) -> int:
+    def min_class_rows(self) -> int:
         """1 / α, rounded up: the fewest values that can meet it."""
         return math.ceil(1 / self.alpha - 1e-9)
 
@@ -75,7 +75,7 @@ class AlphaK(Section, Requirement, ClassCondition):
     def _figures(self) -> dict[str, exp.Expr]:
         return {name: self.distribution.column(name) for name in ("total", "largest")}
 
-    def audit(self, audited: Audited) -> Iterator[Check]:
+    def audit(self, audited: AuditedRelease) -> Iterator[Check]:
         """By ``alpha``; too few values are too few, whoever has them."""
         share = figure(audited.figures(ALPHA, list(audited.quasi), self.attribute, **audited.by_person)["alpha"])
         values = figure(audited.figures(L_DIVERSITY, list(audited.quasi), self.attribute)["distinct_l"])
@@ -85,7 +85,7 @@ class AlphaK(Section, Requirement, ClassCondition):
         else:
             yield audited.beside_persons(check)
 
-    def violations(self, released: Released) -> exp.Select:
+    def violations(self, released: WarehouseRelease) -> exp.Select:
         return released.values(self.attribute).counted(LARGEST_SHARE(), SHARE_ABOVE(most=self.alpha + TOLERANCE))
 
     def sentence(self, who: str) -> str:

@@ -1,7 +1,7 @@
 """The subject of an audit: released rows, and what only the data holder has beside them.
 
 A release alone shows its rows: who they are of, how the source is distributed, and a population it does not show. What
-needs these is not verifiable alone; with `Private` relations it is.
+needs these is not verifiable alone; with `PrivateRelations` relations it is.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from sqlglot import exp
 
-from sqlanon.requirements.macros import Macro, class_sizes_of, macro_of
+from sqlanon.requirements.macros import Macro, call_macro, count_class_sizes
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class PersonCounts(Protocol):
 
 
 @dataclass(frozen=True)
-class Private:
+class PrivateRelations:
     """What only the data holder has, as relations by their text.
 
     The source, with its sensitive columns and its person column, if it has one (then the relation that is checked has
@@ -73,7 +73,7 @@ class Private:
 
 
 @dataclass(frozen=True)
-class Audited:
+class AuditedRelease:
     """The released rows, by their text, the columns of their roles, and the rows of their source.
 
     ``macros`` is the database that has the macro library (None: the one in use); ``persons``: the policy counts
@@ -87,7 +87,7 @@ class Audited:
     rows: int
     persons: bool = False
     macros: str | None = None
-    private: Private | None = None
+    private: PrivateRelations | None = None
     combinations: Sequence[Sequence[str]] = ()
 
     @property
@@ -130,7 +130,7 @@ class Audited:
             sensitive = {name.lower() for name in self.sensitive}
             named = (one for one in arguments[1:] if isinstance(one, str) and one.lower() in sensitive)
             relation = self.person_counts.of_release(arguments[0], next(named, None))
-        query = macro_of(macro.name, relation, *arguments, catalog=self.macros, **options)
+        query = call_macro(macro.name, relation, *arguments, catalog=self.macros, **options)
         rows = self.engine.rows(query)
         return dict(zip(macro.columns, rows[0], strict=True)) if rows else dict.fromkeys(macro.columns)
 
@@ -151,7 +151,7 @@ class Audited:
         """How many classes there are of each size, in rows or persons."""
         counts = self.person_counts
         relation = self.relation if counts is None else counts.of_release(self.quasi)
-        return dict(self.engine.rows(class_sizes_of(relation, self.quasi, self.person, self.macros)))
+        return dict(self.engine.rows(count_class_sizes(relation, self.quasi, self.person, self.macros)))
 
     def beside_source(self, check: Check) -> Check:
         """A check on shares of the source, which a release alone does not show."""

@@ -11,10 +11,10 @@ from typing import ClassVar
 
 from sqlglot import exp
 
-from sqlanon.requirements.audit import Audited, Check, figure
-from sqlanon.requirements.base import TOLERANCE, Entry, KeptClasses, Requirement, TableCondition
+from sqlanon.requirements.audit import AuditedRelease, Check, figure
+from sqlanon.requirements.base import TOLERANCE, Entry, Requirement, RetainedClasses, TableCondition
 from sqlanon.requirements.macros import Macro
-from sqlanon.requirements.plain_sql import Released
+from sqlanon.requirements.plain_sql import WarehouseRelease
 from sqlanon.support.fields import ShareAboveZero
 
 AVERAGE_RISK = Macro("average_risk", ("average_risk", "sample_uniqueness", "classes", "rows"))
@@ -46,15 +46,15 @@ class AverageRisk(TableCondition, Requirement):
     def most(self) -> float:
         return self.limit
 
-    def figure(self, kept: KeptClasses) -> float:
+    def figure(self, kept: RetainedClasses) -> float:
         return kept.classes / kept.count
 
-    def audit(self, audited: Audited) -> Iterator[Check]:
+    def audit(self, audited: AuditedRelease) -> Iterator[Check]:
         figures = audited.figures(AVERAGE_RISK, list(audited.quasi), **audited.by_person)
         value = figure(figures["average_risk"])
         yield audited.beside_persons(Check(self.name, self.within(value), f"it is {value:.6g}"))
 
-    def violations(self, released: Released) -> exp.Select:
+    def violations(self, released: WarehouseRelease) -> exp.Select:
         return released.by_share(exp.Count(this=exp.Star()), self.limit + TOLERANCE)
 
     def sentence(self, who: str) -> str:

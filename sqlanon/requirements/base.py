@@ -27,9 +27,9 @@ from typing import Any, ClassVar, Literal, Protocol, TypeAlias
 
 from sqlglot import exp
 
-from sqlanon.requirements.audit import Audited, Check
+from sqlanon.requirements.audit import AuditedRelease, Check
 from sqlanon.requirements.macros import Macro
-from sqlanon.requirements.plain_sql import Released
+from sqlanon.requirements.plain_sql import WarehouseRelease
 from sqlanon.support.expressions import col, number
 from sqlanon.support.fields import Flaw
 
@@ -55,10 +55,10 @@ WIDEST = "widest"
 """The columns of `frequency.distribution.domain`."""
 
 
-def plain(value: float) -> str:
+def format_number(value: float) -> str:
     """A number for a name: short, and never the same for two numbers.
 
-    >>> plain(0.2), plain(3.0), plain(0.1000001)
+    >>> format_number(0.2), format_number(3.0), format_number(0.1000001)
     ('0.2', '3', '0.1000001')
     """
     short = f"{value:g}"
@@ -111,7 +111,7 @@ class ClassCondition(ABC):
     hereditary: ClassVar[bool] = False
     """Whether no part of a class that breaks it ever meets it."""
 
-    of_population: ClassVar[bool] = False
+    uses_population: ClassVar[bool] = False
     """Whether it is on what a class matches in the population."""
 
     @property
@@ -135,12 +135,12 @@ class ClassCondition(ABC):
         return False
 
     @property
-    def least_class(self) -> int:
+    def min_class_rows(self) -> int:
         """No class of fewer rows ever meets it: that bounds what a search can find."""
         return 1
 
     @property
-    def least_count(self) -> int:
+    def min_class_count(self) -> int:
         """It is a least count (rows or persons) of classes, and nothing else: this one; else 1."""
         return 1
 
@@ -185,7 +185,7 @@ class SubsetCondition:
 
 
 @dataclass(frozen=True)
-class KeptClasses:
+class RetainedClasses:
     """The kept classes together: how many they are, their rows, and what requirements count in them (rows or persons).
 
     ``singles`` are the classes of one; ``unmatched`` the rows of classes that match nobody in the population.
@@ -212,7 +212,7 @@ class Limit(ABC):
     @property
     def name(self) -> str:
         """What people call it, with its limit."""
-        return f"{self.words} of at most {plain(self.most)}"
+        return f"{self.words} of at most {format_number(self.most)}"
 
     def within(self, figure: float) -> bool:
         """Whether a figure is within the limit; where there is none (NaN), it is not."""
@@ -226,15 +226,15 @@ class TableCondition(Limit):
     """
 
     @abstractmethod
-    def figure(self, kept: KeptClasses) -> float:
+    def figure(self, kept: RetainedClasses) -> float:
         """The figure of kept classes, of which there are some."""
 
-    def holds(self, kept: KeptClasses) -> bool:
+    def holds(self, kept: RetainedClasses) -> bool:
         """Whether kept classes meet it."""
         return not kept.count or self.within(self.figure(kept))
 
 
-class KeptRows(Protocol):
+class RetainedRows(Protocol):
     """The kept rows of one generalization: how many they are, and what the source counts (rows or persons). All else is
     counted when it is asked for.
     """
@@ -255,7 +255,7 @@ class SeparateCondition(Limit):
     """A limit on a figure counted for each generalization separately: that one meets it says nothing of another."""
 
     @abstractmethod
-    def figure(self, kept: KeptRows) -> float:
+    def figure(self, kept: RetainedRows) -> float:
         """The figure of kept rows, of which there are some; NaN: there is none."""
 
     def refuse(self, counted: int) -> None:
@@ -267,7 +267,7 @@ Condition: TypeAlias = ClassCondition | SubsetCondition | TableCondition | Separ
 
 
 @dataclass(frozen=True)
-class SensitiveSpot:
+class SensitiveAttribute:
     """A sensitive attribute of a policy: its place, whether it has a hierarchy, whether no other is sensitive."""
 
     place: str
@@ -352,7 +352,7 @@ class Requirement(ABC):
         return None, None
 
     @classmethod
-    def conflicts(cls, written: Mapping[str, Any], name: str, spot: SensitiveSpot) -> Iterator[Flaw]:
+    def find_conflicts(cls, written: Mapping[str, Any], name: str, spot: SensitiveAttribute) -> Iterator[Flaw]:
         """What is wrong between it, as it is written, and the sensitive attribute that it names."""
         return iter(())
 
@@ -361,10 +361,10 @@ class Requirement(ABC):
         return 1
 
     @abstractmethod
-    def audit(self, audited: Audited) -> Iterator[Check]:
+    def audit(self, audited: AuditedRelease) -> Iterator[Check]:
         """Check it on a relation, by macros or SQL that know nothing of the search."""
 
-    def violations(self, released: Released) -> exp.Select | None:
+    def violations(self, released: WarehouseRelease) -> exp.Select | None:
         """A query in plain SQL, for any warehouse, of what breaks it; None where there is none."""
         return None
 

@@ -8,17 +8,17 @@ from typing import ClassVar, Literal
 from pydantic import Field
 from sqlglot import exp
 
-from sqlanon.requirements.audit import Audited, Check, figure
+from sqlanon.requirements.audit import AuditedRelease, Check, figure
 from sqlanon.requirements.base import (
     TOLERANCE,
     ClassCondition,
     Distribution,
     Entry,
     Requirement,
-    plain,
+    format_number,
 )
 from sqlanon.requirements.macros import Macro
-from sqlanon.requirements.plain_sql import Released
+from sqlanon.requirements.plain_sql import WarehouseRelease
 from sqlanon.support.coding import ROWS
 from sqlanon.support.expressions import col, double_total, fragment, number
 from sqlanon.support.fields import Name, Positive, Section
@@ -61,7 +61,7 @@ class BetaLikeness(Section, Requirement, ClassCondition):
 
     @property
     def name(self) -> str:
-        return f"{self.kind} {plain(self.beta)}-likeness of {self.attribute}"
+        return f"{self.kind} {format_number(self.beta)}-likeness of {self.attribute}"
 
     @property
     def distribution(self) -> Distribution:
@@ -80,21 +80,21 @@ class BetaLikeness(Section, Requirement, ClassCondition):
     def _worst(self) -> str:
         return f"beyond {self.kind} {self.beta!r}"
 
-    def audit(self, audited: Audited) -> Iterator[Check]:
+    def audit(self, audited: AuditedRelease) -> Iterator[Check]:
         figures = audited.against_source(BETA_LIKENESS, self.attribute)
         gain, excess = figure(figures["beta"]), figure(figures["enhanced_excess"])
         holds = gain <= self.beta + TOLERANCE and (self.kind == "basic" or excess <= TOLERANCE)
-        message = f"greatest gain of a value: {gain:.6g} (allowed: {plain(self.beta)})"
+        message = f"greatest gain of a value: {gain:.6g} (allowed: {format_number(self.beta)})"
         if self.kind == "enhanced":
             message += f"; beyond -ln q by {excess:.6g}"
         yield audited.beside_source(Check(self.name, holds, message))
 
-    def violations(self, released: Released) -> exp.Select:
+    def violations(self, released: WarehouseRelease) -> exp.Select:
         gain = (GAIN_ENHANCED if self.kind == "enhanced" else GAIN_BASIC)(beta=self.beta)
         return released.values(self.attribute).shares(gain, gain > number(1 + TOLERANCE))
 
     def sentence(self, who: str) -> str:
         return (
             f"No value of {self.attribute} is much more frequent in a group than in the whole table "
-            f"({self.kind} β-likeness, β = {plain(self.beta)})."
+            f"({self.kind} β-likeness, β = {format_number(self.beta)})."
         )

@@ -9,7 +9,7 @@ from typing import ClassVar
 from pydantic import Field
 from sqlglot import exp
 
-from sqlanon.requirements.audit import Audited, Check, figure
+from sqlanon.requirements.audit import AuditedRelease, Check, figure
 from sqlanon.requirements.base import (
     CUMULATED,
     TOLERANCE,
@@ -18,10 +18,10 @@ from sqlanon.requirements.base import (
     Entry,
     Requirement,
     SourceFacts,
-    plain,
+    format_number,
 )
 from sqlanon.requirements.macros import Macro
-from sqlanon.requirements.plain_sql import Released
+from sqlanon.requirements.plain_sql import WarehouseRelease
 from sqlanon.support.coding import ROWS
 from sqlanon.support.expressions import anonymous, col, double_total, fragment, number
 from sqlanon.support.fields import Name, Positive, Section
@@ -60,19 +60,19 @@ class DeltaDisclosure(Section, Requirement):
         values = source.domains[self.attribute].values if source.domains else 1
         return Disclosure(self.attribute, self.delta, values)
 
-    def audit(self, audited: Audited) -> Iterator[Check]:
+    def audit(self, audited: AuditedRelease) -> Iterator[Check]:
         worst = figure(audited.against_source(DELTA_DISCLOSURE, self.attribute)["delta"])
-        message = f"greatest |ln(p/q)|: {worst:.6g} (allowed: {plain(self.delta)})"
+        message = f"greatest |ln(p/q)|: {worst:.6g} (allowed: {format_number(self.delta)})"
         yield audited.beside_source(Check(self.name, worst <= self.delta + TOLERANCE, message))
 
-    def violations(self, released: Released) -> exp.Select:
+    def violations(self, released: WarehouseRelease) -> exp.Select:
         far = FARTHEST()
         return released.values(self.attribute).shares(far, MISSING_OR_FAR(far=far, most=self.delta + TOLERANCE))
 
     def sentence(self, who: str) -> str:
         return (
             f"No value of {self.attribute} is much more or less frequent in a group than in the whole table "
-            f"(δ-disclosure privacy, δ = {plain(self.delta)})."
+            f"(δ-disclosure privacy, δ = {format_number(self.delta)})."
         )
 
 
@@ -90,14 +90,14 @@ class Disclosure(ClassCondition):
 
     @property
     def name(self) -> str:
-        return f"{plain(self.delta)}-disclosure privacy of {self.attribute}"
+        return f"{format_number(self.delta)}-disclosure privacy of {self.attribute}"
 
     @property
     def distribution(self) -> Distribution:
         return Distribution(self.attribute)
 
     @property
-    def least_class(self) -> int:
+    def min_class_rows(self) -> int:
         """A row for each value of the table."""
         return self.values or 1
 

@@ -8,13 +8,13 @@ from typing import ClassVar
 from pydantic import Field
 from sqlglot import exp
 
-from sqlanon.requirements.audit import Audited, Check, figure, needs_population
+from sqlanon.requirements.audit import AuditedRelease, Check, figure, needs_population
 from sqlanon.requirements.base import (
     TOLERANCE,
     ClassCondition,
     Entry,
     Requirement,
-    plain,
+    format_number,
 )
 from sqlanon.requirements.macros import Macro
 from sqlanon.support.expressions import fragment, number
@@ -58,7 +58,7 @@ class DeltaPresence(Section, Requirement, ClassCondition):
         whole_source=True,
         macros=(PRESENCE,),
     )
-    of_population: ClassVar[bool] = True
+    uses_population: ClassVar[bool] = True
 
     # Monotone without suppression: of two classes merged, the share is between theirs. Not with suppression. With a
     # least share above 0 every class of the population has to be a kept class too, which no suppression can cure: a
@@ -70,7 +70,7 @@ class DeltaPresence(Section, Requirement, ClassCondition):
 
     @property
     def name(self) -> str:
-        return f"({plain(self.min)}, {plain(self.max)})-presence"
+        return f"({format_number(self.min)}, {format_number(self.max)})-presence"
 
     def condition(self) -> exp.Expr:
         return WITHIN(least=number(self.min - TOLERANCE), most=number(self.max + TOLERANCE))
@@ -81,7 +81,7 @@ class DeltaPresence(Section, Requirement, ClassCondition):
             return None
         return TOO_FEW(least=number(self.min - TOLERANCE))
 
-    def audit(self, audited: Audited) -> Iterator[Check]:
+    def audit(self, audited: AuditedRelease) -> Iterator[Check]:
         population = audited.population
         if population is None:
             yield needs_population(self.name)
@@ -93,5 +93,5 @@ class DeltaPresence(Section, Requirement, ClassCondition):
         yield Check(self.name, holds, f"the shares of the population's classes are {least:.6g} to {most:.6g}")
 
     def sentence(self, who: str) -> str:
-        least, most = plain(self.min), plain(self.max)
+        least, most = format_number(self.min), format_number(self.max)
         return f"Of each group of the population, a share of {least} to {most} is in the release (δ-presence)."

@@ -14,10 +14,10 @@ from typing import Annotated, ClassVar
 from pydantic import Field
 from sqlglot import exp
 
-from sqlanon.requirements.audit import Audited, Check
+from sqlanon.requirements.audit import AuditedRelease, Check
 from sqlanon.requirements.base import CLASS_COUNT, ClassCondition, Entry, Requirement, SourceFacts, SubsetCondition
 from sqlanon.requirements.macros import Macro
-from sqlanon.requirements.plain_sql import Released
+from sqlanon.requirements.plain_sql import WarehouseRelease
 from sqlanon.support.expressions import col, number
 from sqlanon.support.fields import Name, Section, Whole
 from sqlanon.support.notices import Notice
@@ -55,12 +55,12 @@ class KAnonymity(Requirement, ClassCondition):
         return f"{self.k}-anonymity"
 
     @property
-    def least_class(self) -> int:
+    def min_class_rows(self) -> int:
         """k."""
         return self.k
 
     @property
-    def least_count(self) -> int:
+    def min_class_count(self) -> int:
         return self.k
 
     def condition(self) -> exp.Expr:
@@ -69,7 +69,7 @@ class KAnonymity(Requirement, ClassCondition):
     def promised(self, quasi: Sequence[str]) -> int:
         return self.k
 
-    def audit(self, audited: Audited) -> Iterator[Check]:
+    def audit(self, audited: AuditedRelease) -> Iterator[Check]:
         """By ``k_anonymity``; where only some combinations are guaranteed, the whole may fail."""
         for some in audited.combinations:
             yield _check(audited, f"{self.k}-anonymity of {', '.join(some)}", self.k, some)
@@ -79,7 +79,7 @@ class KAnonymity(Requirement, ClassCondition):
             whole = replace(whole, passed=None, message=f"{message}person than one combination may identify the row")
         yield whole
 
-    def violations(self, released: Released) -> exp.Select:
+    def violations(self, released: WarehouseRelease) -> exp.Select:
         return released.small_classes(released.quasi, self.k)
 
     def sentence(self, who: str) -> str:
@@ -130,10 +130,10 @@ class Shield(Section, Requirement):
         own = {name.lower() for name in self.quasi}
         return self.k if own >= {name.lower() for name in quasi} else 1
 
-    def audit(self, audited: Audited) -> Iterator[Check]:
+    def audit(self, audited: AuditedRelease) -> Iterator[Check]:
         yield _check(audited, self.name, self.k, self.quasi)
 
-    def violations(self, released: Released) -> exp.Select:
+    def violations(self, released: WarehouseRelease) -> exp.Select:
         own = sorted((released.columns[name] for name in self.quasi), key=list(released.quasi).index)
         return released.small_classes(own, self.k)
 
@@ -141,7 +141,7 @@ class Shield(Section, Requirement):
         return f"At least {self.k} {who} share each combination of {', '.join(self.quasi)}."
 
 
-def _check(audited: Audited, name: str, required: int, quasi: Sequence[str]) -> Check:
+def _check(audited: AuditedRelease, name: str, required: int, quasi: Sequence[str]) -> Check:
     macro, person = (PERSONS, [audited.person]) if audited.person else (ROWS, [])
     k = audited.figures(macro, list(quasi), *person)["k"] or 0
     message = f"smallest class: {k} {'persons' if audited.person else 'rows'} (required: {required})"
@@ -150,10 +150,10 @@ def _check(audited: Audited, name: str, required: int, quasi: Sequence[str]) -> 
     return Check(name, k >= required, message)
 
 
-def void_shields(shields: Sequence[SubsetCondition], k: int | None) -> Iterator[Notice]:
+def warn_of_void_shields(shields: Sequence[SubsetCondition], k: int | None) -> Iterator[Notice]:
     """Warn of shields that add nothing to the other requirements.
 
-    >>> [each.message for each in void_shields([SubsetCondition((0,), ("zip",), 3)], 5)]
+    >>> [each.message for each in warn_of_void_shields([SubsetCondition((0,), ("zip",), 3)], 5)]
     ['3-anonymity of zip is void: 5-anonymity over all quasi-identifiers requires as much or more']
     """
     for i, shield in enumerate(shields):

@@ -12,7 +12,7 @@ from typing import Annotated, ClassVar
 from pydantic import Field
 from sqlglot import exp
 
-from sqlanon.requirements.audit import Audited, Check, needs_population
+from sqlanon.requirements.audit import AuditedRelease, Check, needs_population
 from sqlanon.requirements.base import CLASS_POPULATION, ClassCondition, Entry, Requirement
 from sqlanon.requirements.macros import Macro
 from sqlanon.support.expressions import col, number
@@ -41,7 +41,7 @@ class KMap(Requirement, ClassCondition):
         macros=(K_MAP,),
     )
     hereditary = True
-    of_population = True
+    uses_population = True
 
     @property
     def name(self) -> str:
@@ -50,7 +50,7 @@ class KMap(Requirement, ClassCondition):
     def condition(self) -> exp.Expr:
         return col(CLASS_POPULATION) >= number(self.k)
 
-    def audit(self, audited: Audited) -> Iterator[Check]:
+    def audit(self, audited: AuditedRelease) -> Iterator[Check]:
         population = audited.population
         if population is None:
             yield needs_population(self.name)

@@ -11,19 +11,19 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field
 from sqlglot import exp
 
-from sqlanon.requirements.audit import Audited, Check, figure
+from sqlanon.requirements.audit import AuditedRelease, Check, figure
 from sqlanon.requirements.base import (
     TOLERANCE,
     ClassCondition,
     Distribution,
     Entry,
     Requirement,
-    SensitiveSpot,
+    SensitiveAttribute,
     SourceFacts,
-    plain,
+    format_number,
 )
 from sqlanon.requirements.macros import Macro
-from sqlanon.requirements.plain_sql import ClassValues, Released
+from sqlanon.requirements.plain_sql import ClassValues, WarehouseRelease
 from sqlanon.support.coding import ROWS
 from sqlanon.support.expressions import anonymous, cast, col, double_total, fragment, greatest, number
 from sqlanon.support.fields import Flaw, Name, Number, Positive, Section, Switch
@@ -41,7 +41,7 @@ NOT_UNDER = fragment("NOT coalesce((:least < :c), false)")
 L_DIVERSITY = Macro("l_diversity", ("distinct_l", "entropy_l", "recursive_c", "classes"))
 
 
-def different_values(attribute: str, least: int) -> tuple[str, dict[str, object]]:
+def require_distinct_values(attribute: str, least: int) -> tuple[str, dict[str, object]]:
     """The key of ``[privacy]`` and the entry that require at least some number of different values in each class."""
     return LDiversity.entry.key, {"attribute": attribute, "kind": "distinct", "l": least}
 
@@ -100,7 +100,7 @@ class LDiversity(Section, Requirement):
             yield ("c",), f'applies to kind = "recursive", and this one is {self.kind}: leave it out'
 
     @classmethod
-    def conflicts(cls, written: Mapping[str, Any], name: str, spot: SensitiveSpot) -> Iterator[Flaw]:
+    def find_conflicts(cls, written: Mapping[str, Any], name: str, spot: SensitiveAttribute) -> Iterator[Flaw]:
         if written.get("joint") is True and spot.alone:
             yield ("joint",), f"needs a second sensitive attribute besides {name!r}: leave it out"
 
@@ -122,7 +122,7 @@ class LDiversity(Section, Requirement):
     def promised(self, quasi: Sequence[str]) -> int:
         return math.ceil(self.l)
 
-    def audit(self, audited: Audited) -> Iterator[Check]:
+    def audit(self, audited: AuditedRelease) -> Iterator[Check]:
         """By ``l_diversity``; joint, with the other sensitive columns beside the quasi-identifiers."""
         others = [name for name in audited.sensitive if name.lower() != self.attribute.lower()] if self.joint else []
         whole = math.floor(self.l)
@@ -134,18 +134,18 @@ class LDiversity(Section, Requirement):
         else:
             least = found["distinct_l" if self.kind == "distinct" else "entropy_l"]
             holds = math.log(max(figure(least), 1.0)) >= math.log(self.l) - TOLERANCE
-            message = f"worst class: {figure(least):.6g} (required: {plain(self.l)})"
+            message = f"worst class: {figure(least):.6g} (required: {format_number(self.l)})"
         check = Check(self.name, bool(holds), message)
         # Too few values are too few, whoever has them.
         enough = self.kind != "distinct" and figure(found["distinct_l"]) >= self.l
         yield audited.beside_persons(check) if enough else check
 
-    def violations(self, released: Released) -> exp.Select:
+    def violations(self, released: WarehouseRelease) -> exp.Select:
         return self._own().violations(released.values(self.attribute, self.joint))
 
     def sentence(self, who: str) -> str:
         joint = ", also among those who agree in the other sensitive columns" if self.joint else ""
-        c, l = plain(self.c or 0), plain(self.l)
+        c, l = format_number(self.c or 0), format_number(self.l)
         meant = {
             "distinct": f"at least {l} different values",
             "entropy": f"values as diverse as {l} equally frequent ones",
@@ -169,7 +169,7 @@ class _Diversity(ClassCondition):
         return Distribution(self.attribute)
 
     @property
-    def least_class(self) -> int:
+    def min_class_rows(self) -> int:
         """l, rounded up: each value needs a row."""
         return math.ceil(self.l - 1e-9)
 
@@ -215,7 +215,7 @@ class EntropyDiversity(_Diversity):
 
     @property
     def name(self) -> str:
-        return f"entropy {plain(self.l)}-diversity of {self.attribute}"
+        return f"entropy {format_number(self.l)}-diversity of {self.attribute}"
 
     def figures(self) -> Mapping[str, exp.Expr]:
         """``total``: Σ n. ``logs``: Σ n ln n."""
@@ -252,7 +252,7 @@ class RecursiveDiversity(_Diversity):
 
     @property
     def name(self) -> str:
-        return f"recursive ({plain(self.c)}, {self.l})-diversity of {self.attribute}"
+        return f"recursive ({format_number(self.c)}, {self.l})-diversity of {self.attribute}"
 
     def figures(self) -> Mapping[str, exp.Expr]:
         """``counts``: all of them, the largest first."""
@@ -309,9 +309,9 @@ class JointDiversity(ClassCondition):
         return f"joint {self.diversity.name}"
 
     @property
-    def least_class(self) -> int:
+    def min_class_rows(self) -> int:
         """As of its groups."""
-        return self.diversity.least_class
+        return self.diversity.min_class_rows
 
     def figures(self) -> Mapping[str, exp.Expr]:
         """``holds``: whether all groups meet it. ``short``: Σ of what they lose."""

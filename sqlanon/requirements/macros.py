@@ -18,7 +18,7 @@ class Macro:
     columns: tuple[str, ...]
 
 
-def macro_of(
+def call_macro(
     name: str,
     relation: str,
     *arguments: str | Sequence[str],
@@ -27,7 +27,7 @@ def macro_of(
 ) -> exp.Select:
     """``FROM sqlanon.name(relation, arguments, option := value)``.
 
-    >>> macro_of("l_diversity", "patients", ["zip"], "diagnosis", l=3).sql("duckdb")
+    >>> call_macro("l_diversity", "patients", ["zip"], "diagnosis", l=3).sql("duckdb")
     'SELECT * FROM "sqlanon".L_DIVERSITY(\\'patients\\', [\\'zip\\'], \\'diagnosis\\', "l" := 3)'
     """
     given: list[exp.Expr] = [text(relation)]
@@ -43,21 +43,21 @@ def _texts(names: Sequence[str]) -> exp.Array:
     return exp.Array(expressions=[text(name) for name in names])
 
 
-def k_anonymity_of(relation: str, quasi: Sequence[str], catalog: str | None = None) -> exp.Select:
+def call_k_anonymity(relation: str, quasi: Sequence[str], catalog: str | None = None) -> exp.Select:
     """One row of k, classes, rows, uniques."""
-    return macro_of("k_anonymity", relation, quasi, catalog=catalog)
+    return call_macro("k_anonymity", relation, quasi, catalog=catalog)
 
 
-def digest_of(relation: str, catalog: str | None = None) -> exp.Select:
+def call_digest(relation: str, catalog: str | None = None) -> exp.Select:
     """One row of rows, digest."""
-    return macro_of("digest", relation, catalog=catalog)
+    return call_macro("digest", relation, catalog=catalog)
 
 
-def class_sizes_of(relation: str, quasi: Sequence[str], person: str | None, catalog: str | None) -> exp.Select:
+def count_class_sizes(relation: str, quasi: Sequence[str], person: str | None, catalog: str | None) -> exp.Select:
     """How many classes there are of each size, in rows or persons."""
     if person is None:
-        classes = macro_of("equivalence_classes", relation, quasi, catalog=catalog)
+        classes = call_macro("equivalence_classes", relation, quasi, catalog=catalog)
     else:
-        classes = macro_of("person_k_anonymity_classes", relation, quasi, person, catalog=catalog)
+        classes = call_macro("person_k_anonymity_classes", relation, quasi, person, catalog=catalog)
     source = exp.Subquery(this=classes, alias=exp.TableAlias(this=ident("c")))
     return select([col("class_size"), exp.Count(this=exp.Star())], source, [col("class_size")])

@@ -10,8 +10,8 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from sqlanon.requirements.audit import Audited, Check, needs_population
-from sqlanon.requirements.base import Entry, KeptClasses, Requirement, TableCondition
+from sqlanon.requirements.audit import AuditedRelease, Check, needs_population
+from sqlanon.requirements.base import Entry, Requirement, RetainedClasses, TableCondition
 from sqlanon.requirements.k_map import K_MAP
 from sqlanon.support.expressions import template
 from sqlanon.support.fields import Section, Share
@@ -50,10 +50,10 @@ class NullMap(Section, TableCondition, Requirement):
     def most(self) -> float:
         return self.max
 
-    def figure(self, kept: KeptClasses) -> float:
+    def figure(self, kept: RetainedClasses) -> float:
         return kept.unmatched / kept.rows
 
-    def audit(self, audited: Audited) -> Iterator[Check]:
+    def audit(self, audited: AuditedRelease) -> Iterator[Check]:
         population = audited.population
         if population is None:
             yield needs_population(self.name)

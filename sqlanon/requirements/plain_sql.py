@@ -38,7 +38,7 @@ _BY_SHARE = template("SELECT :share AS figure FROM :classes HAVING :share > :lim
 
 
 @dataclass(frozen=True)
-class Released:
+class WarehouseRelease:
     """A release in a warehouse and its source, with the columns of their roles, and of each attribute."""
 
     release: exp.Table
@@ -62,7 +62,7 @@ class Released:
     def by_share(self, part: exp.Expr, limit: float) -> exp.Select:
         """One row with the share of the released rows that a sum over classes (of ``n`` rows) is, if it is too much."""
         share = over(part, exp.Sum(this=col("n")))
-        return _BY_SHARE(share=share, classes=sizes(self.release, self.quasi), limit=limit)
+        return _BY_SHARE(share=share, classes=class_sizes(self.release, self.quasi), limit=limit)
 
 
 @dataclass(frozen=True)
@@ -113,6 +113,6 @@ def over(part: exp.Expr, whole: exp.Expr) -> exp.Div:
     return exp.Div(this=part, expression=exp.Nullif(this=whole, expression=number(0)))
 
 
-def sizes(release: exp.Table, quasi: Sequence[str]) -> exp.Subquery:
+def class_sizes(release: exp.Table, quasi: Sequence[str]) -> exp.Subquery:
     """The rows ``n`` of each class."""
     return subquery(_SIZES(release=release, columns=[col(name) for name in quasi]), "classes")

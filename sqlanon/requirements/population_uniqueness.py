@@ -10,8 +10,8 @@ from typing import Annotated, ClassVar
 from pydantic import Field
 
 from sqlanon.errors import SourceError
-from sqlanon.requirements.audit import Audited, Check
-from sqlanon.requirements.base import Entry, KeptRows, Requirement, SeparateCondition
+from sqlanon.requirements.audit import AuditedRelease, Check
+from sqlanon.requirements.base import Entry, Requirement, RetainedRows, SeparateCondition
 from sqlanon.requirements.estimators import Estimator, population_uniqueness
 from sqlanon.requirements.k_anonymity import PERSONS
 from sqlanon.support.fields import Flaw, Section, Share, ShareAboveZero, Whole
@@ -74,7 +74,7 @@ class PopulationUniqueness(Section, SeparateCondition, Requirement):
     def most(self) -> float:
         return self.limit
 
-    def figure(self, kept: KeptRows) -> float:
+    def figure(self, kept: RetainedRows) -> float:
         return self.estimate(kept.sizes(), kept.counted)
 
     def estimate(self, sizes: Mapping[int, int], counted: int) -> float:
@@ -98,7 +98,7 @@ class PopulationUniqueness(Section, SeparateCondition, Requirement):
             return self.population
         return counted / self.sampling_fraction if self.sampling_fraction else float(counted)
 
-    def audit(self, audited: Audited) -> Iterator[Check]:
+    def audit(self, audited: AuditedRelease) -> Iterator[Check]:
         value = self.estimate(audited.class_sizes(), _counted(audited))
         check = Check(self.name, self.within(value), f"the estimate is {value:.6g}")
         yield audited.beside_persons(check)
@@ -107,7 +107,7 @@ class PopulationUniqueness(Section, SeparateCondition, Requirement):
         return f"At most {100 * self.limit:g} % are estimated to be unique in the population ({self.estimator})."
 
 
-def _counted(audited: Audited) -> int:
+def _counted(audited: AuditedRelease) -> int:
     """The rows, or persons, of the source."""
     if not audited.person or audited.private is None:
         return audited.rows

@@ -42,19 +42,19 @@ _FORMS = ("number", "table", "list")
 _listeners: list[Callable[[], object]] = []
 
 
-def kinds() -> tuple[RequirementType, ...]:
+def requirement_types() -> tuple[RequirementType, ...]:
     """All kinds of requirement, in the order of audits and reports."""
     return tuple(_registered)
 
 
-def kinds_by_key() -> Mapping[str, RequirementType]:
+def requirement_types_by_key() -> Mapping[str, RequirementType]:
     """The same by their keys in ``[privacy]``, in the order of the policy: numbers, then tables, then lists."""
     return {kind.entry.key: kind for form in _FORMS for kind in _registered if kind.entry.form == form}
 
 
 def register(kind: RequirementType) -> None:
     """Add a requirement. Policies know its key from now on."""
-    if kind.entry.key in kinds_by_key():
+    if kind.entry.key in requirement_types_by_key():
         raise ValueError(f"there is a requirement {kind.entry.key!r} already")
     _registered.append(kind)
     _announce()
@@ -76,15 +76,15 @@ def _announce() -> None:
         listener()
 
 
-def requirements_in(section: Any) -> Iterator[Requirement]:
+def list_requirements(section: Any) -> Iterator[Requirement]:
     """The requirements of a ``[privacy]``, in the order of audits and reports."""
     for kind in _registered:
         yield from _of_kind(kind, section)
 
 
-def requirements_as_written(section: Any) -> Iterator[Requirement]:
+def list_requirements_in_policy_order(section: Any) -> Iterator[Requirement]:
     """The same in the order of the policy."""
-    for kind in kinds_by_key().values():
+    for kind in requirement_types_by_key().values():
         yield from _of_kind(kind, section)
 
 

@@ -8,10 +8,10 @@ from typing import ClassVar
 
 from sqlglot import exp
 
-from sqlanon.requirements.audit import Audited, Check, figure
+from sqlanon.requirements.audit import AuditedRelease, Check, figure
 from sqlanon.requirements.average_risk import AVERAGE_RISK
-from sqlanon.requirements.base import TOLERANCE, Entry, KeptClasses, Requirement, TableCondition
-from sqlanon.requirements.plain_sql import Released
+from sqlanon.requirements.base import TOLERANCE, Entry, Requirement, RetainedClasses, TableCondition
+from sqlanon.requirements.plain_sql import WarehouseRelease
 from sqlanon.support.expressions import fragment
 from sqlanon.support.fields import Share
 
@@ -43,15 +43,15 @@ class SampleUniqueness(TableCondition, Requirement):
     def most(self) -> float:
         return self.limit
 
-    def figure(self, kept: KeptClasses) -> float:
+    def figure(self, kept: RetainedClasses) -> float:
         return kept.singles / kept.count
 
-    def audit(self, audited: Audited) -> Iterator[Check]:
+    def audit(self, audited: AuditedRelease) -> Iterator[Check]:
         figures = audited.figures(AVERAGE_RISK, list(audited.quasi), **audited.by_person)
         value = figure(figures["sample_uniqueness"])
         yield audited.beside_persons(Check(self.name, self.within(value), f"it is {value:.6g}"))
 
-    def violations(self, released: Released) -> exp.Select:
+    def violations(self, released: WarehouseRelease) -> exp.Select:
         return released.by_share(ALONE(), self.limit + TOLERANCE)
 
     def sentence(self, who: str) -> str:

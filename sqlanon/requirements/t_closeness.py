@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field
 from sqlglot import exp
 
-from sqlanon.requirements.audit import Audited, Check, figure
+from sqlanon.requirements.audit import AuditedRelease, Check, figure
 from sqlanon.requirements.base import (
     CUMULATED,
     SHARE,
@@ -30,12 +30,12 @@ from sqlanon.requirements.base import (
     Domain,
     Entry,
     Requirement,
-    SensitiveSpot,
+    SensitiveAttribute,
     SourceFacts,
-    plain,
+    format_number,
 )
 from sqlanon.requirements.macros import Macro
-from sqlanon.requirements.plain_sql import Released
+from sqlanon.requirements.plain_sql import WarehouseRelease
 from sqlanon.support.coding import ROWS
 from sqlanon.support.expressions import anonymous, col, double_total, fragment, greatest, number
 from sqlanon.support.fields import Flaw, Name, Section, Share
@@ -83,7 +83,7 @@ ORDERED_SUM = fragment("""
 MEAN = fragment("CASE WHEN :values - 1 > 0 THEN :sum / (:values - 1)::DOUBLE ELSE 0.0 END")
 
 
-def close_values(attribute: str, t: float) -> tuple[str, dict[str, object]]:
+def require_close_values(attribute: str, t: float) -> tuple[str, dict[str, object]]:
     """The key of ``[privacy]`` and the entry that require the values of an attribute in each class to be as frequent as
     in the whole table, up to a distance."""
     return TCloseness.entry.key, {"attribute": attribute, "distance": "equal", "t": t}
@@ -121,7 +121,7 @@ class TCloseness(Section, Requirement):
     )
 
     @classmethod
-    def conflicts(cls, written: Mapping[str, Any], name: str, spot: SensitiveSpot) -> Iterator[Flaw]:
+    def find_conflicts(cls, written: Mapping[str, Any], name: str, spot: SensitiveAttribute) -> Iterator[Flaw]:
         if written.get("distance") == "hierarchical" and not spot.has_hierarchy:
             yield (
                 ("distance",),
@@ -146,7 +146,7 @@ class TCloseness(Section, Requirement):
             return TreeCloseness(self.attribute, self.t, max(domain.height, 1), "hierarchical")
         return TreeCloseness(self.attribute, self.t)
 
-    def audit(self, audited: Audited) -> Iterator[Check]:
+    def audit(self, audited: AuditedRelease) -> Iterator[Check]:
         options = {"distance": str(self.distance)}
         if self.distance == "hierarchical":
             if audited.private is None:
@@ -155,10 +155,10 @@ class TCloseness(Section, Requirement):
                 return
             options["hierarchy"] = audited.private.hierarchies[self.attribute]
         t = figure(audited.against_source(T_CLOSENESS, self.attribute, **options)["t"])
-        message = f"farthest class from the table: {t:.6g} (allowed: {plain(self.t)})"
+        message = f"farthest class from the table: {t:.6g} (allowed: {format_number(self.t)})"
         yield audited.beside_source(Check(self.name, t <= self.t + TOLERANCE, message))
 
-    def violations(self, released: Released) -> exp.Select | None:
+    def violations(self, released: WarehouseRelease) -> exp.Select | None:
         if self.distance != "equal":
             return None
         distance = EQUAL_DISTANCE()
@@ -167,7 +167,7 @@ class TCloseness(Section, Requirement):
     def sentence(self, who: str) -> str:
         return (
             f"Within each group, {self.attribute} is distributed nearly as in the whole table: the distance is at "
-            f"most {plain(self.t)} ({self.distance} t-closeness)."
+            f"most {format_number(self.t)} ({self.distance} t-closeness)."
         )
 
 
@@ -185,7 +185,7 @@ class _Closeness(ClassCondition):
 
     @property
     def name(self) -> str:
-        return f"{self.word} {plain(self.t)}-closeness of {self.attribute}"
+        return f"{self.word} {format_number(self.t)}-closeness of {self.attribute}"
 
     @cached_property
     def _distance(self) -> exp.Expr:

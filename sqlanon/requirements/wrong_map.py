@@ -11,8 +11,8 @@ from typing import ClassVar
 from pydantic import Field
 from sqlglot import exp
 
-from sqlanon.requirements.audit import Audited, Check, needs_population
-from sqlanon.requirements.base import Entry, KeptRows, Requirement, SeparateCondition
+from sqlanon.requirements.audit import AuditedRelease, Check, needs_population
+from sqlanon.requirements.base import Entry, Requirement, RetainedRows, SeparateCondition
 from sqlanon.requirements.null_map import ROWS
 from sqlanon.support.expressions import all_of, cast, col, same, template
 from sqlanon.support.fields import Section, Share
@@ -58,10 +58,10 @@ class WrongMap(Section, SeparateCondition, Requirement):
     def most(self) -> float:
         return self.max
 
-    def figure(self, kept: KeptRows) -> float:
+    def figure(self, kept: RetainedRows) -> float:
         return kept.wrong() / kept.rows
 
-    def audit(self, audited: Audited) -> Iterator[Check]:
+    def audit(self, audited: AuditedRelease) -> Iterator[Check]:
         if audited.population is None or audited.person is None:
             yield needs_population(self.name)
             return

@@ -32,11 +32,11 @@ from sqlanon.frequency.statements import PERSON, PERSONS, POPULATION, person_cou
 from sqlanon.frequency.uncoded import distribution, frequency
 from sqlanon.hierarchies.build import AttributeValues
 from sqlanon.policy import Policy, RiskSection
-from sqlanon.requirements import Domain, KAnonymity, Requirements, hierarchies_needed, requirements_of
+from sqlanon.requirements import Domain, KAnonymity, Requirements, attributes_needing_hierarchies, bind_requirements
 from sqlanon.requirements.base import (
     ClassCondition,
     Distribution,
-    KeptClasses,
+    RetainedClasses,
     SeparateCondition,
     SubsetCondition,
     TableCondition,
@@ -167,7 +167,7 @@ class _Assessment:
         as_it_stands = self._as_it_stands() if self.columns.noisy else found
         requirements = space.requirements
         persons = self._all_persons if self.persons else None
-        below = [found[f"rows_{i}"] for i, one in enumerate(requirements.classes) if one.least_count > 1]
+        below = [found[f"rows_{i}"] for i, one in enumerate(requirements.classes) if one.min_class_count > 1]
         sizes = self._sizes()
         counted = sizes.rows if persons is None else persons
         population, share = population_size(self.policy, counted), sampling_fraction(self.policy, lambda: counted)
@@ -312,7 +312,7 @@ class _Assessment:
     def rows(self) -> exp.Table | exp.Subquery:
         """What all figures come from: the source itself where it is needed once, else its distinct combinations."""
         columns, source = self.columns, self.run.source.relation
-        asked = requirements_of(self.policy.privacy, self.policy.generalized)
+        asked = bind_requirements(self.policy.privacy, self.policy.generalized)
         several = columns.sensitive or self.persons or asked.shields or asked.separate
         quasi = (*columns.generalized, *columns.noisy)
         if not several and not columns.noisy:
@@ -375,7 +375,7 @@ class _Assessment:
 
     def _requirements(self, domains: Mapping[str, Domain] | None = None) -> Requirements:
         """The policy's requirements."""
-        return requirements_of(self.policy.privacy, self.policy.generalized, domains)
+        return bind_requirements(self.policy.privacy, self.policy.generalized, domains)
 
     def _values(self, raw: exp.Table) -> tuple[dict[str, exp.Table], dict[str, Domain]]:
         """The values of each sensitive attribute in the whole source, with their shares."""
@@ -389,7 +389,7 @@ class _Assessment:
 
     def _nodes(self, values: Mapping[str, exp.Table]) -> tuple[dict[str, int], dict[str, exp.Table]]:
         """The heights of the hierarchies that hierarchical t-closeness needs, and their nodes above each value."""
-        asked, names = hierarchies_needed(self.policy.privacy), self.columns.sensitive_names
+        asked, names = attributes_needing_hierarchies(self.policy.privacy), self.columns.sensitive_names
         types = {name: self.run.source.columns[self.columns.by_attribute[name]] for name in names}
         wanted = {name: AttributeValues(values[name], types[name]) for name in names if name in asked}
         heights, found = {}, {}
@@ -440,7 +440,7 @@ class _Assessment:
 
 @dataclass(frozen=True)
 class _EveryRow:
-    """All rows of the source as the kept ones: `requirements.base.KeptRows`."""
+    """All rows of the source as the kept ones: `requirements.base.RetainedRows`."""
 
     rows: int
     counted: int
@@ -495,7 +495,7 @@ def _of_a_shield(one: SubsetCondition, figures: Mapping[str, int]) -> Requiremen
 
 def _of_the_table(one: TableCondition, figures: Mapping[str, int]) -> RequirementRisk:
     """A requirement on all classes together, from the row of `_figures`."""
-    found = KeptClasses(
+    found = RetainedClasses(
         figures["classes"], figures["rows"], figures["count"], figures["singles"], figures.get("unmatched", 0)
     )
     figure = one.figure(found) if found.count else 0.0

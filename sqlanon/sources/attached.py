@@ -16,7 +16,7 @@ from sqlglot import exp
 
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import SourceError
-from sqlanon.places.databases import attachment_of, database_in, local_database, shown_database
+from sqlanon.places.databases import choose_attachment, format_database, local_database, resolve_database
 from sqlanon.policy import PopulationSection, SourceSection, table_parts
 from sqlanon.sources.bind import bind_relation, without_values
 from sqlanon.sources.bound import Source, WorkNames
@@ -51,7 +51,7 @@ class _Attached(SourceKind):
     def bind(self, binding: Binding) -> tuple[DuckDBEngine, Source]:
         wanted = binding.wanted  # none stands for all
         if wanted:
-            wanted |= lower(*binding.policy.with_role("identifying"))
+            wanted |= lower(*binding.policy.attributes_with_role("identifying"))
         return binding.engine, bind_attached(binding.engine, binding.section, binding.place, wanted)
 
 
@@ -62,7 +62,7 @@ def bind_attached(
     engine: DuckDBEngine, section: SourceSection | PopulationSection, place: WorkNames, wanted: Collection[str]
 ) -> Source:
     assert section.database is not None
-    database = database_in(section.database)
+    database = resolve_database(section.database)
     with _attached(engine, database, f"{place.name}_attached") as (holder, alias), _errors(database):
         if section.query is not None:
             query = one_statement(holder, section.query)
@@ -75,7 +75,7 @@ def bind_attached(
     bound = bind_relation(engine, place.table, place, section.query is None, more=columns)
     file = local_database(database)
     files = () if file is None else (file,)
-    home = shown_database(database)
+    home = format_database(database)
     return AttachedSource(bound.relation, bound.columns, files, bound.in_place, home=home, table_name=name)
 
 
@@ -85,7 +85,7 @@ def _attached(engine: DuckDBEngine, database: Path | str, alias: str) -> Iterato
     file = local_database(database)
     if file is not None and not file.is_file():  # DuckDB would begin a new one, or find out later
         raise SourceError(f"there is no database at {file}")
-    attachment = attachment_of(database)
+    attachment = choose_attachment(database)
     for extension in attachment.extensions:
         load_extension(engine, extension, "source.database", attachment.what)
     holder, options = engine.beside(), {"type": attachment.type} if attachment.type else {}
@@ -134,18 +134,18 @@ def _errors(database: Path | str) -> Iterator[None]:
         yield
     except duckdb.TypeMismatchException:
         raise SourceError(
-            f"source.database: {shown_database(database)}: a value is not of the type that its column declares, which "
+            f"source.database: {format_database(database)}: a value is not of the type that its column declares, which "
             "SQLite allows: make a view there that casts the column, and name it as table"
         ) from None
     except duckdb.Error as error:
         raise SourceError(
-            f"source.database: {shown_database(database)} cannot be read: {_reason(error, database)}"
+            f"source.database: {format_database(database)} cannot be read: {_reason(error, database)}"
         ) from None
 
 
 def _reason(error: duckdb.Error, database: Path | str) -> str:
     """What the engine says, behind the address, which it quotes whole."""
-    attachment = attachment_of(database)
+    attachment = choose_attachment(database)
     said = without_values(error).rpartition(attachment.place)[2].lstrip("\"': ")
     is_secret = any(secret in said for secret in attachment.secrets)
     return type(error).__name__ if is_secret or not said else said

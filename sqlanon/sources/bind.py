@@ -18,7 +18,7 @@ from sqlglot import exp
 from sqlanon.engines.base import Engine
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import SourceError
-from sqlanon.places.databases import shown_name
+from sqlanon.places.databases import file_name
 from sqlanon.sources.bound import Source, WorkNames
 from sqlanon.sources.plain import plain_column, refuse_ambiguous
 from sqlanon.support.expressions import create_temporary_view, drop_view, named, select
@@ -75,13 +75,13 @@ def _json_error(message: str) -> str | None:
     found = _JSON_ERROR.search(message)
     if found is None:
         return None
-    place = f"{shown_name(found[1])}, {'line' if found[2] == 'line' else 'object'} {int(found[3]):,}"
+    place = f"{file_name(found[1])}, {'line' if found[2] == 'line' else 'object'} {int(found[3]):,}"
     if message.count(_KEY_TWICE) == 1:
         key = message.partition(_KEY_TWICE)[2].partition('"')[0]
         return f"{place}: the key {in_words(key)} stands twice in an object; remove one of them"
     if "Malformed" in found[0]:
         near = f"near {'line' if found[2] == 'line' else 'object'} {int(found[3]):,}"
-        return f"{shown_name(found[1])}, {near}: this is no JSON; the file is broken or cut off, or is not in UTF-8"
+        return f"{file_name(found[1])}, {near}: this is no JSON; the file is broken or cut off, or is not in UTF-8"
     return f"{place}: a value is not of the type of its column"
 
 
@@ -93,7 +93,7 @@ def without_values(error: duckdb.Error) -> str:
         if (json_error := _json_error(str(error).partition(": ")[2])) is not None:
             return json_error
         file = _FILE_IN_QUOTES.search(str(error))
-        what = f"{shown_name(file[1])} is not" if file and Path(file[1]).is_file() else "its content is not"
+        what = f"{file_name(file[1])} is not" if file and Path(file[1]).is_file() else "its content is not"
         return f"{what} as expected: a broken file, rows of different lengths, or files that do not match"
     if isinstance(error, duckdb.OutOfMemoryException):
         return "it needs more memory; raise memory_limit, or use fewer threads"

@@ -11,7 +11,7 @@ from sqlanon.engines.base import Engine
 from sqlanon.engines.dialects.kinds import is_nested
 from sqlanon.errors import SourceError
 from sqlanon.policy import Policy
-from sqlanon.requirements import looked_at_sensitive
+from sqlanon.requirements import examined_sensitive_attributes
 from sqlanon.sources.bound import Source
 from sqlanon.support.coding import Column
 from sqlanon.support.expressions import col, is_null, template
@@ -78,7 +78,7 @@ def match_columns(policy: Policy, source: Source) -> Columns:
         several = "the columns of the source do not match the policy:"
         raise SourceError(wrong[0] if len(wrong) == 1 else "\n  - ".join([several, *wrong]))
     matched = {name: by_lower[name.lower()] for name in policy.attributes}
-    looked_at = looked_at_sensitive(policy.privacy, policy.with_role("sensitive"))
+    looked_at = examined_sensitive_attributes(policy.privacy, policy.attributes_with_role("sensitive"))
     # Nested values have no hierarchy: their parts do.
     nested = [name for name in (*policy.generalized, *looked_at) if is_nested(source.columns[matched[name]])]
     if nested:

@@ -33,7 +33,7 @@ from sqlglot import exp
 
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import SourceError
-from sqlanon.places.databases import shown_name
+from sqlanon.places.databases import file_name
 from sqlanon.policy.sections import CsvSection
 from sqlanon.sources import csv_lines
 from sqlanon.sources.bad_lines import DroppedLines, UnclearLinesError, copy_good_lines, read_good_records
@@ -296,7 +296,7 @@ def _copy_good_lines(
     copy: str,
     read_lines: int | None,
 ) -> DroppedLines:
-    name = shown_name(path)
+    name = file_name(path)
     if not csv_lines.can_open(path):
         raise SourceError(
             f"source.csv: {name}: bad lines are dropped from files on this machine, plain or as .gz; download or "
@@ -380,7 +380,7 @@ def find_values(
             )
             for record in islice(records, int(bool(file.options["header"])), None):
                 if i < len(record.fields) and (value := record.fields[i]) in values:
-                    name = f"{shown_name(path)}, " if len(paths) > 1 else ""
+                    name = f"{file_name(path)}, " if len(paths) > 1 else ""
                     places.append((f"{name}line {record.line:,}", value))
                     if len(places) == most:
                         return places
@@ -554,7 +554,7 @@ def _describe_strange_values(file: CsvFile, column: str, type_: str, count: int,
     if type_ in _DAYS:
         keys.append(f'type = "{type_.lower()}" with format = ... says how all of them are written')
     return (
-        f"source.files: {shown_name(file.path)}: column {column!r} is read as {type_}, which cannot hold {values} as "
+        f"source.files: {file_name(file.path)}: column {column!r} is read as {type_}, which cannot hold {values} as "
         f"written; correct the file, or decide how it is read: {'; '.join(keys)}"
     )
 
@@ -623,7 +623,7 @@ def _agree_on_format(
 
 
 def _format_in(file: CsvFile, option: str) -> str:
-    return f"{shown_name(file.path)} writes dates as {file.options.get(option, '2026-01-31 23:59:59')}"
+    return f"{file_name(file.path)} writes dates as {file.options.get(option, '2026-01-31 23:59:59')}"
 
 
 def _columns_in(file: CsvFile, names: Collection[str]) -> str:
@@ -687,7 +687,7 @@ def _sniff(engine: DuckDBEngine, path: str, known: CsvSection, options: Options)
     if known.header is None and csv_lines.may_be_header(_lines_layout(file), open_lines):
         line = int(file.options["skip"]) + 1
         raise SourceError(
-            f"source.files: {shown_name(path)}: line {line:,} may be the header or a row of the data; set header = "
+            f"source.files: {file_name(path)}: line {line:,} may be the header or a row of the data; set header = "
             "true or header = false under [source.csv]"
         )
     return file
@@ -768,7 +768,7 @@ def _sniff_quotes(engine: DuckDBEngine, path: str, known: CsvSection, options: O
     )[0][0]
     if line is not None:
         raise SourceError(
-            f"source.files: {shown_name(path)}: quotes inside values follow a backslash, and line {line:,} has a "
+            f"source.files: {file_name(path)}: quotes inside values follow a backslash, and line {line:,} has a "
             "backslash before another character; write quotes inside values twice, and backslashes as they are"
         )
     return file
@@ -802,7 +802,7 @@ def _given(value: str | None) -> str:
 
 def _refuse_blank_file(engine: DuckDBEngine, file: CsvFile) -> None:
     if not engine.rows(_HAS_TEXT(lines=_read([_as_lines(file)])))[0][0]:
-        raise SourceError(f"{shown_name(file.path)} is empty: it has no header and no rows")
+        raise SourceError(f"{file_name(file.path)} is empty: it has no header and no rows")
 
 
 def _as_lines(file: CsvFile) -> CsvFile:
@@ -825,14 +825,14 @@ def _with_written_names(engine: DuckDBEngine, file: CsvFile, known: CsvSection) 
     if len(names) > 4 and not any(names[1::2]):
         delimiter = csv_lines.delimiter_name(str(file.options["delim"]))
         raise SourceError(
-            f"source.files: {shown_name(file.path)}: the header has the delimiter {delimiter} twice between names; a "
+            f"source.files: {file_name(file.path)}: the header has the delimiter {delimiter} twice between names; a "
             "delimiter has one character: save the file with such a one"
         )
     if not names[-1]:
         _refuse_broken_lines(engine, file.path, known, file)
-    refuse_ambiguous(names, shown_name(file.path))
+    refuse_ambiguous(names, file_name(file.path))
     written = [name or column for name, column in zip(names, file.columns, strict=True)]
-    refuse_ambiguous(written, shown_name(file.path))
+    refuse_ambiguous(written, file_name(file.path))
     return replace(file, columns=dict(zip(written, file.columns.values(), strict=True)))
 
 
@@ -854,14 +854,14 @@ def _refuse_comments_in_rows(engine: DuckDBEngine, file: CsvFile) -> None:
     count = engine.rows(_COMMENTS_IN_ROWS(lines=lines, fields=len(file.columns), **arguments))[0][0]
     if count:
         raise SourceError(
-            f"source.files: {shown_name(file.path)} has comments after {comment}, and {comment} also stands in "
+            f"source.files: {file_name(file.path)} has comments after {comment}, and {comment} also stands in "
             f"{count:,} {'line' if count == 1 else 'lines'} that may be rows; remove the comments from the file"
         )
 
 
 def _refuse_files_without_header(files: Sequence[CsvFile]) -> None:
     """Columns of several files are matched by name, and without a header line their names are only positions."""
-    without = [shown_name(file.path) for file in files if not file.options["header"]]
+    without = [file_name(file.path) for file in files if not file.options["header"]]
     if len(files) > 1 and without:
         more = len(without) - _MOST_FILES
         shown = [*without[:_MOST_FILES], *([f"{more:,} more"] if more > 0 else [])]
@@ -878,7 +878,7 @@ def _refuse_lines_above_rows(file: CsvFile) -> None:
     if lines and not file.options["header"]:
         first = "line 1 has" if lines == 1 else f"the first {lines:,} lines have"
         raise SourceError(
-            f"source.files: {shown_name(file.path)} has no header line, and {first} other fields than the lines below; "
+            f"source.files: {file_name(file.path)} has no header line, and {first} other fields than the lines below; "
             f"set skip = {lines} under [source.csv] if {'it is' if lines == 1 else 'they are'} no row of the data, or "
             "else correct the file"
         )
@@ -914,7 +914,7 @@ def _refuse_broken_lines(engine: DuckDBEngine, path: str, known: CsvSection, fil
     if flaw is None and layout is not None:
         flaw = csv_lines.describe_broken_lines(open_lines, layout)
     if flaw is not None:
-        raise _BrokenLinesError(f"source.files: {shown_name(path)}: {flaw}", layout)
+        raise _BrokenLinesError(f"source.files: {file_name(path)}: {flaw}", layout)
 
 
 def _refuse_unreadable_lines(engine: DuckDBEngine, path: str, is_alone: bool) -> None:
@@ -923,12 +923,12 @@ def _refuse_unreadable_lines(engine: DuckDBEngine, path: str, is_alone: bool) ->
     if flaw is None and is_alone:
         flaw = csv_lines.describe_unreadable_lines(_open_lines(engine, path))
     if flaw is not None:
-        raise SourceError(f"source.files: {shown_name(path)}: {flaw}")
+        raise SourceError(f"source.files: {file_name(path)}: {flaw}")
 
 
 def _one_column_error(file: CsvFile, where: str) -> SourceError:
     return SourceError(
-        f"source.files: {shown_name(file.path)}: no delimiter splits its lines into the same number of fields, so that "
+        f"source.files: {file_name(file.path)}: no delimiter splits its lines into the same number of fields, so that "
         f"each line is one value, and {where}; correct the file, or set delimiter under [source.csv]: a character that "
         "no line has makes it one column"
     )
@@ -937,7 +937,7 @@ def _one_column_error(file: CsvFile, where: str) -> SourceError:
 def _refuse_other_separators(file: CsvFile, open_lines: csv_lines.Lines) -> None:
     if (separator := csv_lines.describe_other_separator(open_lines(csv_lines.SAMPLED_LINES))) is not None:
         raise SourceError(
-            f"source.files: {shown_name(file.path)}: each line would be one value, and {separator}. If the file has "
+            f"source.files: {file_name(file.path)}: each line would be one value, and {separator}. If the file has "
             "one column, set delimiter to a character that no line has"
         )
 
@@ -961,19 +961,19 @@ def _refuse_titles(file: CsvFile, open_lines: csv_lines.Lines) -> None:
     lines = list(open_lines(2 * skip + 1))
     titles = [line for line in lines[:skip] if line.strip()]
     if any("\udc80" <= sign <= "\udcff" for title in titles for sign in title):  # the engine does not decode them
-        raise SourceError(f"source.files: {shown_name(file.path)}: {describe_bad_byte(file.path)}")
+        raise SourceError(f"source.files: {file_name(file.path)}: {describe_bad_byte(file.path)}")
     delimiter, comment = str(file.options["delim"]), str(file.options["comment"])
     for number, line in enumerate(lines[:skip], 1):
         if delimiter in line and not (comment and line.startswith(comment)):
             raise SourceError(
-                f"source.files: {shown_name(file.path)}: line {number:,} has {csv_lines.delimiter_name(delimiter)}, "
+                f"source.files: {file_name(file.path)}: line {number:,} has {csv_lines.delimiter_name(delimiter)}, "
                 f"and line {skip + 1:,} looks like the header; if so, set skip = {skip} under [source.csv], else "
                 f"correct line {number:,}"
             )
     if len(titles) > _MOST_TITLES or len(titles) > len(lines) - skip:
         name = csv_lines.delimiter_name(str(file.options["delim"]))
         raise SourceError(
-            f"source.files: {shown_name(file.path)}: the first {skip:,} lines have no {name}, and line {skip + 1:,} "
+            f"source.files: {file_name(file.path)}: the first {skip:,} lines have no {name}, and line {skip + 1:,} "
             f"has; if they are above the header, set skip = {skip} under [source.csv], else correct them"
         )
 
@@ -981,7 +981,7 @@ def _refuse_titles(file: CsvFile, open_lines: csv_lines.Lines) -> None:
 def _refuse_repeated_header(file: CsvFile, open_lines: csv_lines.Lines) -> None:
     """The first row of a file without a header is a person."""
     if (flaw := csv_lines.describe_repeated_header(_lines_layout(file), open_lines)) is not None:
-        raise SourceError(f"source.files: {shown_name(file.path)}: {flaw}")
+        raise SourceError(f"source.files: {file_name(file.path)}: {flaw}")
 
 
 def _refuse_last_lines(file: CsvFile, known: CsvSection) -> None:
@@ -989,7 +989,7 @@ def _refuse_last_lines(file: CsvFile, known: CsvSection) -> None:
     if "footer" in known.model_fields_set or not csv_lines.can_open(file.path):
         return
     if (flaw := csv_lines.describe_last_lines(file.path, _lines_layout(file))) is not None:
-        raise SourceError(f"source.files: {shown_name(file.path)}: {flaw}, or footer = 0 to read all lines as rows")
+        raise SourceError(f"source.files: {file_name(file.path)}: {flaw}, or footer = 0 to read all lines as rows")
 
 
 def _refuse_other_delimiters(file: CsvFile, open_lines: csv_lines.Lines) -> None:
@@ -997,7 +997,7 @@ def _refuse_other_delimiters(file: CsvFile, open_lines: csv_lines.Lines) -> None
     if len(file.columns) > 1 and (others := csv_lines.other_delimiters(open_lines, layout)):
         names = " and ".join(map(csv_lines.delimiter_name, [layout.delimiter, *others]))
         raise SourceError(
-            f"source.files: {shown_name(file.path)}: {names} each split all lines into the same number of fields; "
+            f"source.files: {file_name(file.path)}: {names} each split all lines into the same number of fields; "
             "set delimiter under [source.csv]"
         )
 
@@ -1024,7 +1024,7 @@ def _refuse_rows_inside_values(engine: DuckDBEngine, layout: Layout, target: exp
         if row is not None:
             shown_quote = "'\"'" if file.options["quote"] == '"' else f'"{file.options["quote"]}"'
             raise SourceError(
-                f"source.files: {shown_name(file.path)}: a quoted value in row {row:,} has line breaks, and its lines "
+                f"source.files: {file_name(file.path)}: a quoted value in row {row:,} has line breaks, and its lines "
                 "look like rows of their own, which stray quotes would make one value; correct the quotes, or confirm "
                 f"them: quote = {shown_quote} under [source.csv]"
             )

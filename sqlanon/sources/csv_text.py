@@ -16,7 +16,7 @@ from itertools import islice
 from pathlib import Path
 
 from sqlanon.errors import SourceError
-from sqlanon.places.databases import shown_name
+from sqlanon.places.databases import file_name
 from sqlanon.policy.sections import CsvSection
 from sqlanon.sources import csv_lines
 from sqlanon.support.encodings import UTF_8, is_mostly_utf_8, probable_encodings
@@ -69,7 +69,7 @@ def readable_files(paths: Sequence[str], csv: CsvSection, lines: int | None = No
                 continue
             if not csv_lines.can_open(path):
                 raise SourceError(
-                    f"source.csv: {shown_name(path)}: only a file on this machine, plain or as .gz, is read with an "
+                    f"source.csv: {file_name(path)}: only a file on this machine, plain or as .gz, is read with an "
                     "encoding or a footer; download or unpack it first"
                 )
             folder = folder or stack.enter_context(spill_directory())
@@ -82,7 +82,7 @@ def readable_files(paths: Sequence[str], csv: CsvSection, lines: int | None = No
 
 def copy_path(folder: Path, number: int, path: str) -> Path:
     """Where a file is copied to: a file of the same name, in a folder of its own."""
-    name = shown_name(path)
+    name = file_name(path)
     (folder / str(number)).mkdir()
     return folder / str(number) / (name.rpartition(".")[0] if name.lower().endswith(_PACKED) else name)
 
@@ -101,7 +101,7 @@ def _decoded_lines(path: str, encoding: str) -> Iterator[str]:
         with io.TextIOWrapper(csv_lines.open_bytes(path), encoding=codec, newline="") as file:
             yield from file
     except UnicodeError:
-        raise SourceError(f"source.files: {shown_name(path)}: {describe_bad_byte(path, encoding)}") from None
+        raise SourceError(f"source.files: {file_name(path)}: {describe_bad_byte(path, encoding)}") from None
 
 
 def _without_footer(lines: Iterable[str], footer: int) -> Iterator[str]:

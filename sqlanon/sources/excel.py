@@ -17,7 +17,7 @@ from sqlglot import exp
 
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import SourceError
-from sqlanon.places.databases import is_remote, shown_name
+from sqlanon.places.databases import file_name, is_remote
 from sqlanon.sources.bound import Locate
 from sqlanon.sources.sheet_table import Place, SheetTable
 from sqlanon.sources.united import refuse_different_columns
@@ -106,14 +106,14 @@ class ExcelTables:
             for error, cell in sheet.errors[sheet.column(name)].items():
                 if error not in missing:
                     raise SourceError(
-                        f"source.files: {shown_name(sheet.path)}: cell {cell} has the error {error}; correct it, or "
+                        f"source.files: {file_name(sheet.path)}: cell {cell} has the error {error}; correct it, or "
                         f"add missing = [{toml_value(error)}] to {attribute}: then it is NULL"
                     )
 
     def _refuse_dates_among_others(self, name: str, attribute: str) -> None:
         first: dict[bool, str] = {}
         for sheet in self.sheets:
-            file = f" of {shown_name(sheet.path)}" if len(self.sheets) > 1 else ""
+            file = f" of {file_name(sheet.path)}" if len(self.sheets) > 1 else ""
             for kind, (cell, shown) in sheet.kinds[sheet.column(name)].items():
                 first.setdefault(kind in TIMES, f"{in_words(shown)} in cell {cell}{file}")
         if len(first) == 2:
@@ -124,7 +124,7 @@ class ExcelTables:
 
     def _places(self, engine: DuckDBEngine, column: str, values: Collection[str]) -> Iterator[Place]:
         for read in self.sheets:
-            file = f"{shown_name(read.path)}, " if len(self.sheets) > 1 else ""
+            file = f"{file_name(read.path)}, " if len(self.sheets) > 1 else ""
             number = read.names[read.column(column)]
             with _open_table(engine, read.path, self.sheet) as opened:
                 for row in opened.data():
@@ -184,7 +184,7 @@ def _common_types(
             of_sheet = sheet.kinds[sheet.column(name)]
             if "unreadable" in of_sheet and (not wanted or name.lower() in wanted):
                 cell, reason = of_sheet["unreadable"]
-                raise SourceError(f"source.files: {shown_name(sheet.path)}: cell {cell} {reason}")
+                raise SourceError(f"source.files: {file_name(sheet.path)}: cell {cell} {reason}")
             kinds |= {*of_sheet}
         fitting = (type_ for type_, of_type in _TYPES.items() if kinds and kinds <= of_type)
         types[name] = "VARCHAR" if name.lower() in text_columns else next(fitting, "VARCHAR")
@@ -226,7 +226,7 @@ def _raw_name(column: int) -> str:
 
 @contextmanager
 def _open_table(engine: DuckDBEngine, path: str, sheet: str | None) -> Iterator[SheetTable]:
-    name = shown_name(path)
+    name = file_name(path)
     with _open(engine, path) as file, Workbook(file, name) as book:
         yield SheetTable(book, name, sheet)
 

@@ -19,13 +19,13 @@ from sqlglot import exp
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import SourceError
 from sqlanon.places.databases import (
-    data_files_in,
     extensions_for,
+    file_name,
+    format_address,
     is_remote,
-    shown_address,
-    shown_name,
+    resolve_data_files,
+    strip_table_format,
     table_format,
-    without_format,
 )
 from sqlanon.policy import PopulationSection, SourceSection
 from sqlanon.policy.sections import CsvSection
@@ -108,7 +108,7 @@ class FileFormat:
 
 def _parquet(scan: Scan) -> exp.Select:
     for path in scan.paths:
-        refuse_ambiguous(_parquet_columns(scan.engine, path), shown_name(path))
+        refuse_ambiguous(_parquet_columns(scan.engine, path), file_name(path))
     # A scan of several files leaves out the columns that the first one lacks, and casts values to its types.
     files = {path: scan.engine.columns(read_parquet([path])) for path in scan.paths} if len(scan.paths) > 1 else {}
     refuse_different_columns([*files.items()])
@@ -206,15 +206,15 @@ def bind_files(
 ) -> Source:
     refuse_query(section)
     with source_errors():
-        patterns = [data_files_in(pattern) for pattern in section.files]
+        patterns = [resolve_data_files(pattern) for pattern in section.files]
         for extension in dict.fromkeys(one for pattern in patterns for one in extensions_for(pattern)):
             load_extension(engine, extension, "source.files", "files over the network")
         paths = _paths(engine, patterns, section.files)
         name, format_ = _format_of(paths)
         if format_.extension is not None:
             load_extension(engine, format_.extension, "source.files", f"{format_.words} files")
-        if empty := [path for path in paths if not is_remote(path) and _is_empty(Path(without_format(path)))]:
-            raise SourceError(f"{shown_name(empty[0])} is empty: it has no header and no rows")
+        if empty := [path for path in paths if not is_remote(path) and _is_empty(Path(strip_table_format(path)))]:
+            raise SourceError(f"{file_name(empty[0])} is empty: it has no header and no rows")
         sheet = section.table if name == "excel" and isinstance(section, SourceSection) else None
         choices = ReadingChoices(section.value_labels, section.user_missing)
         if name not in WORDS:
@@ -234,7 +234,7 @@ def bind_files(
             if name == "csv" or (name == "excel" and reading.type == "text")
         }
         as_text = {*text_columns, *declared}
-        scan = Scan(engine, [without_format(path) for path in paths], as_text, sheet, wanted, choices, csv)
+        scan = Scan(engine, [strip_table_format(path) for path in paths], as_text, sheet, wanted, choices, csv)
         relation = _relation(name, format_, scan, place, wanted)
         relation, values = _typed(relation, scan, place, readings)
         _refuse_doubts(relation, scan, checks, readings)
@@ -253,7 +253,7 @@ def bind_files(
 def find_csv_files(engine: DuckDBEngine, section: SourceSection) -> Sequence[str]:
     """The CSV files that a section names, also if they cannot be read; none if it names others."""
     try:
-        paths = _paths(engine, [data_files_in(pattern) for pattern in section.files], section.files)
+        paths = _paths(engine, [resolve_data_files(pattern) for pattern in section.files], section.files)
         return paths if _format_of(paths)[0] == "csv" else ()
     except (SourceError, duckdb.Error):
         return ()
@@ -326,7 +326,7 @@ def _refuse_choices(choices: ReadingChoices, format_: FileFormat) -> None:
 def _format_of(paths: list[str]) -> tuple[str, FileFormat]:
     kinds = [file_kind(path) for path in paths]
     if None in kinds:
-        strange = shown_name(paths[kinds.index(None)])
+        strange = file_name(paths[kinds.index(None)])
         advice = "; save it as .xlsx or CSV" if strange.lower().endswith(OTHER_WORKBOOKS) else ""
         raise SourceError(f"source.files: {strange} has an unknown format{advice}; known: {KNOWN_ENDINGS}")
     if len(set(kinds)) > 1:
@@ -423,7 +423,7 @@ def _for_people(
     """What reads the files in SQL that people run; what is secret in an address is theirs to add."""
     if format_.function is None:
         return None
-    paths: list[exp.Expr] = [text(shown_address(path)) for path in scan.paths]
+    paths: list[exp.Expr] = [text(format_address(path)) for path in scan.paths]
     options: list[exp.Expr] = []
     texts = [column for column in columns if column.lower() in scan.text_columns or column in values]
     if name == "csv" and texts:

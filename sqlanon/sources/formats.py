@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from sqlanon.places.databases import shown_address, table_format
+from sqlanon.places.databases import format_address, table_format
 
 
 def _packed(*names: str) -> tuple[str, ...]:
@@ -37,6 +37,6 @@ def file_kind(path: str) -> str | None:
     >>> file_kind("a.CSV.gz"), file_kind("https://host/x.parquet?sig=1"), file_kind("delta:x"), file_kind("x.duckdb")
     ('csv', 'parquet', 'delta', None)
     """
-    name = shown_address(path).lower()
+    name = format_address(path).lower()
     by_ending = (kind for kind, endings in ENDINGS.items() if name.endswith(endings))
     return table_format(path) or next(by_ending, None)

@@ -10,7 +10,7 @@ from sqlglot import exp
 
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import SourceError
-from sqlanon.places.databases import shown_name
+from sqlanon.places.databases import file_name
 from sqlanon.policy.sections import CsvSection
 from sqlanon.sources import csv_lines
 from sqlanon.sources.bad_lines import DroppedLines
@@ -144,7 +144,7 @@ def inspect_refused(paths: Sequence[str], csv: CsvSection | None, refusal: str) 
 def _inspect_file(file: ReadFile, known: CsvSection, dropped: DroppedLines | None) -> InspectedFile:
     quote, escape = str(file.options["quote"]), str(file.options["escape"])
     return InspectedFile(
-        name=shown_name(file.path),
+        name=file_name(file.path),
         encoding=known.encoding or encoding_of(file.path, known),
         delimiter=str(file.options["delim"]) if file.fields > 1 else None,
         quote=quote,
@@ -158,7 +158,7 @@ def _inspect_file(file: ReadFile, known: CsvSection, dropped: DroppedLines | Non
 
 
 def _inspect_lines(path: str, known: CsvSection) -> InspectedFile:
-    name = shown_name(path)
+    name = file_name(path)
     if not csv_lines.can_open(path):
         return InspectedFile(name, known.encoding or encoding_of(path, known))
     encoding = known.encoding or encoding_of(path, known)

@@ -15,7 +15,7 @@ from sqlglot import exp
 
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import SourceError
-from sqlanon.places.databases import shown_name
+from sqlanon.places.databases import file_name
 from sqlanon.sources import csv_lines
 from sqlanon.sources.plain import refuse_ambiguous
 from sqlanon.sources.typed_columns import SHORT_NUMBER, ZONE, without_zone
@@ -86,19 +86,19 @@ def scan_json(engine: DuckDBEngine, paths: list[str], text_columns: Collection[s
         names = [name for (name,) in engine.rows(_KEYS(objects=objects))]
         if None in names:
             raise SourceError(
-                f"source.files: {shown_name(path)}: a row is no object, so that its values have no names; write "
+                f"source.files: {file_name(path)}: a row is no object, so that its values have no names; write "
                 '{"name": value, ...} for each row'
             )
         if {"resourceType", "entry"} <= {*names}:
             raise SourceError(
-                f"source.files: {shown_name(path)} is a bundle of FHIR, whose rows are of several kinds; write the "
+                f"source.files: {file_name(path)} is a bundle of FHIR, whose rows are of several kinds; write the "
                 "resources of one kind to a file of their own, an object on each line"
             )
-        refuse_ambiguous(names, shown_name(path))
+        refuse_ambiguous(names, file_name(path))
         if names:
             files_with_keys.append((path, dict.fromkeys(names)))
     if not files_with_keys:
-        raise SourceError(f"{shown_name(paths[0])} is empty: it has no rows with values")
+        raise SourceError(f"{file_name(paths[0])} is empty: it has no rows with values")
     # A key of another case is another key to DuckDB, which would read it as NULL.
     refuse_different_columns(files_with_keys, same_case=True)
     files = exp.Array(expressions=[literal_path(path) for path in paths])
@@ -122,7 +122,7 @@ def _refuse_byte_order_mark(path: str) -> None:
     with csv_lines.open_bytes(path) as file:
         if file.read(len(codecs.BOM_UTF8)) == codecs.BOM_UTF8:
             raise SourceError(
-                f"source.files: {shown_name(path)} begins with a byte order mark, which JSON does not have (RFC 8259); "
+                f"source.files: {file_name(path)} begins with a byte order mark, which JSON does not have (RFC 8259); "
                 "save it as UTF-8 without one"
             )
 

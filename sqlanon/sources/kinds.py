@@ -23,17 +23,17 @@ from sqlglot.errors import SqlglotError
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import SourceError, SqlanonError
 from sqlanon.places.databases import (
-    data_files_in,
+    format_address,
     is_attached,
     is_remote,
     read_data_files,
     read_database,
-    shown_address,
+    resolve_data_files,
+    strip_table_format,
     table_format,
-    without_format,
 )
 from sqlanon.policy import FileRule, MaskRule, Policy, SourceSection, is_postgres, is_spark, table_parts
-from sqlanon.requirements import looked_at_sensitive
+from sqlanon.requirements import examined_sensitive_attributes
 from sqlanon.sources.bound import Source, WorkNames
 from sqlanon.sources.doubtful_columns import ColumnChecks, column_checks
 from sqlanon.sources.formats import file_kind
@@ -75,7 +75,10 @@ class Binding:
 
     @cached_property
     def looked_at(self) -> tuple[str, ...]:
-        return (*self.policy.generalized, *looked_at_sensitive(self.policy.privacy, self.policy.with_role("sensitive")))
+        return (
+            *self.policy.generalized,
+            *examined_sensitive_attributes(self.policy.privacy, self.policy.attributes_with_role("sensitive")),
+        )
 
     @cached_property
     def declared(self) -> frozenset[str]:
@@ -140,7 +143,7 @@ class SourceKind(ABC):
             parts = [self.schema, *parts][-2:] if parts else []  # patients is main.patients
         name = ".".join(parts).lower() if parts else table
         query = None if asked is None else _normal(asked, self.dialect)
-        files = [_file_identity(data_files_in(one)) for one in section.files]
+        files = [_file_identity(resolve_data_files(one)) for one in section.files]
         return json.dumps({"database": source.home, "table": name, "query": query, "files": files})
 
     @abstractmethod
@@ -252,9 +255,9 @@ def kind_of(section: SourceSection, copied: bool = False) -> SourceKind:
 def _file_identity(files: str) -> str:
     """What tells files from others, for the ledger."""
     if is_remote(files):
-        return shown_address(files)
+        return format_address(files)
     named = table_format(files)
-    return os.path.realpath(files) if named is None else f"{named}:{os.path.realpath(without_format(files))}"
+    return os.path.realpath(files) if named is None else f"{named}:{os.path.realpath(strip_table_format(files))}"
 
 
 def lower(*names: str | None) -> frozenset[str]:

@@ -26,7 +26,7 @@ from sqlanon.engines.postgres.engine import PostgresEngine
 from sqlanon.engines.statement_runner import Stage
 from sqlanon.engines.travel import arrived, count_column, repeated, travelling
 from sqlanon.errors import SourceError, SqlanonError
-from sqlanon.policy import SourceSection, address_of, server_of, table_parts
+from sqlanon.policy import SourceSection, resolve_postgres_address, server_address, table_parts
 from sqlanon.policy.compatibility import IN_SCHEMA_OF_SOURCE
 from sqlanon.sources.bind import source_errors
 from sqlanon.sources.bound import ROWS_THERE, Ask, Counted, EveryColumn, Recodes, RemotePersons, Sampled, Source
@@ -241,8 +241,8 @@ class PostgresSource(Source):
         """
         if self.schema != schema:
             return
-        address = address_of(place)
-        same = server_of(self.address) == server_of(address)
+        address = resolve_postgres_address(place)
+        same = server_address(self.address) == server_address(address)
         if not same:
             with (
                 closing(PostgresEngine.open(address, "release.postgres")) as other,
@@ -319,7 +319,7 @@ class _Postgres(SourceKind):
 
     def bind(self, binding: Binding) -> tuple[DuckDBEngine, PostgresSource]:
         assert binding.section.postgres is not None
-        address, release = address_of(binding.section.postgres), binding.policy.release
+        address, release = resolve_postgres_address(binding.section.postgres), binding.policy.release
         server = binding.servers.open(address, lambda: PostgresEngine.open(address, "source.postgres"))
         source = _bind(binding, server, address)
         if release is not None and release.postgres is not None:
@@ -372,7 +372,7 @@ def _bind(binding: Binding, server: PostgresEngine, address: str) -> PostgresSou
         columns,
         in_place=False,
         counted=Counted(combinations, count),
-        home=server_of(address),
+        home=server_address(address),
         persons=persons,
         engine=server,
         address=address,

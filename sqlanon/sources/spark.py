@@ -13,8 +13,8 @@ from sqlanon.engines.federation import FederatedEngine, There
 from sqlanon.engines.spark.engine import SparkEngine
 from sqlanon.errors import SourceError
 from sqlanon.places.addresses import SESSION
-from sqlanon.places.databases import shown_name
-from sqlanon.policy import SourceSection, spark_address_of, table_parts
+from sqlanon.places.databases import file_name
+from sqlanon.policy import SourceSection, resolve_spark_address, table_parts
 from sqlanon.sources.kinds import Binding, SourceKind
 from sqlanon.sources.remote import RemoteSource, bind_remote
 from sqlanon.sources.scope import as_it_stands, one_select
@@ -48,7 +48,7 @@ def _session(binding: Binding) -> SparkEngine:
     address = binding.section.spark
     if address in (None, SESSION):
         return SparkEngine(binding.given, "source.spark")
-    return SparkEngine.open(spark_address_of(address), "source.spark")
+    return SparkEngine.open(resolve_spark_address(address), "source.spark")
 
 
 def _refuse_functions(query: str, replaced: Collection[str]) -> None:
@@ -81,7 +81,7 @@ def _files(server: SparkEngine, patterns: tuple[str, ...]) -> exp.Expr:
     for pattern in patterns:
         own_files = server.parquet_files(pattern)
         if repeated := files.keys() & own_files.keys():
-            raise SourceError(f"source.files: two patterns match {shown_name(min(repeated))}: name each file once")
+            raise SourceError(f"source.files: two patterns match {file_name(min(repeated))}: name each file once")
         files |= own_files
     refuse_different_columns([(file, own) for file, own in files.items() if own])
     refuse_different_columns([*columns.items()])  # with those of folders, such as year=2026

@@ -25,7 +25,7 @@ from sqlglot import exp
 
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import MissingLibraryError, SourceError
-from sqlanon.places.databases import is_remote, shown_name
+from sqlanon.places.databases import file_name, is_remote
 from sqlanon.sources.plain import refuse_ambiguous
 from sqlanon.sources.statistics_reader import FAILED
 from sqlanon.sources.united import refuse_different_columns
@@ -213,7 +213,7 @@ class _File:
 
     @property
     def name(self) -> str:
-        return shown_name(self.path)
+        return file_name(self.path)
 
     def variable(self, name: str) -> _Variable:
         return next(variable for variable in self.variables if variable.name.lower() == name.lower())
@@ -267,7 +267,7 @@ def _read_files(
 ) -> list[_File]:
     """What files say of themselves; with an engine, their rows go into raw tables."""
     if remote := [path for path in paths if is_remote(path)]:
-        raise SourceError(f"source.files: {shown_name(remote[0])}: {WORDS[kind]} files are read from this machine only")
+        raise SourceError(f"source.files: {file_name(remote[0])}: {WORDS[kind]} files are read from this machine only")
     files: list[_File] = []
     for index, path in enumerate(paths):
         with _reading(path, kind) as (description, process):
@@ -283,7 +283,7 @@ def _reading(path: str, kind: Kind) -> Iterator[tuple[Any, Popen[bytes]]]:
     """What a file says of itself, and the process that reads it: its output has the rows as an Arrow stream."""
     import pyarrow  # noqa: PLC0415
 
-    name = shown_name(path)
+    name = file_name(path)
     if importlib.util.find_spec("pyreadstat") is None:
         raise MissingLibraryError(f"{name}: reading {WORDS[kind]} files", "pyreadstat", "stats")
     command = [sys.executable, "-c", _SCRIPT, "\n".join(sys.path), str(_READER), path, kind, str(_CELLS)]
@@ -310,7 +310,7 @@ def _described_file(path: str, kind: Kind, description: Mapping[str, Any]) -> _F
     _refuse_cut_file(path, kind)
     if kind == "xport":
         _refuse_several_tables(path)
-    name = shown_name(path)
+    name = file_name(path)
     refuse_ambiguous([variable.name for variable in variables], name)
     if not variables:
         raise SourceError(f"{name} has no columns")
@@ -356,7 +356,7 @@ def _refuse_cut_file(path: str, kind: Kind) -> None:
         file.seek(max(0, size - 12))
         is_cut = start == b"<stata_dta>" and file.read() != b"</stata_dta>"
     if is_cut or (kind == "xport" and size % 80):
-        raise SourceError(f"{shown_name(path)} is broken: its end is missing")
+        raise SourceError(f"{file_name(path)} is broken: its end is missing")
 
 
 def _refuse_several_tables(path: str) -> None:
@@ -366,7 +366,7 @@ def _refuse_several_tables(path: str) -> None:
         while block := file.read(80 * 100_000):
             count += sum(match.start() % 80 == 0 for match in header.finditer(block))
     if count > 1:
-        raise SourceError(f"{shown_name(path)} has {count} data sets: export each to a file of its own")
+        raise SourceError(f"{file_name(path)} has {count} data sets: export each to a file of its own")
 
 
 # The raw table

@@ -90,7 +90,7 @@ def column_readings(attributes: Mapping[str, Attribute], text_columns: Collectio
             attribute.missing,
         )
         for name, attribute in attributes.items()
-        if attribute.says_how_to_read
+        if attribute.has_reading_keys
     }
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from sqlanon.errors import SourceError
-from sqlanon.places.databases import shown_address, shown_name
+from sqlanon.places.databases import file_name, format_address
 
 _MOST_DIFFERENCES = 5
 
@@ -16,8 +16,8 @@ def refuse_different_columns(files: Sequence[tuple[str, Mapping[str, str | None]
     Each file has its path, and its columns with their types. A type that is None is that of any column.
     """
     paths = [path for path, _ in files]
-    are_distinct = len(set(map(shown_name, paths))) == len(paths)
-    labels = [shown_name(path) if are_distinct else shown_address(path) for path in paths]
+    are_distinct = len(set(map(file_name, paths))) == len(paths)
+    labels = [file_name(path) if are_distinct else format_address(path) for path in paths]
     first = {_key(name, same_case): (name, type_) for name, type_ in files[0][1].items()} if files else {}
     differences: list[str] = []
     for label, (_, columns) in zip(labels[1:], files[1:], strict=True):

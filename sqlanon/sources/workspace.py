@@ -23,9 +23,9 @@ from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.errors import PolicyError, SourceError
 from sqlanon.places.addresses import SESSION, is_session
-from sqlanon.places.databases import is_attached, shown_database
-from sqlanon.policy import Policy, SourceSection, TableRule, shown_spark, table_parts, why_not_written
-from sqlanon.policy.compatibility import ROWS_ELSEWHERE, asked_of, conflicts
+from sqlanon.places.databases import format_database, is_attached
+from sqlanon.policy import Policy, SourceSection, TableRule, database_path_flaw, format_spark_address, table_parts
+from sqlanon.policy.compatibility import ROWS_ELSEWHERE, collect_sections, find_conflicts
 from sqlanon.sources.arrow import copy_arrow, shown_type
 from sqlanon.sources.bind import source_errors
 from sqlanon.sources.bound import Population, WorkNames
@@ -64,7 +64,7 @@ class Workspace:
                 self.described = self._kind.name
             elif (read := read_given(source)) is not None:
                 self._given = dict(read)
-                self.described = shown_spark(self.described)
+                self.described = format_spark_address(self.described)
                 if isinstance(database := read.get("database"), Path) and not is_attached(database):
                     self._reader(database)
             elif self._is_session:
@@ -176,9 +176,9 @@ class Workspace:
     def _home(self, section: SourceSection) -> str | None:
         """What tells the database of DuckDB that the source is in from others, for the ledger."""
         if not self._is_live:
-            return None if section.database is None else shown_database(section.database)
+            return None if section.database is None else format_database(section.database)
         path = self._engine.rows(_PATH(database=self._engine.holder.database))[0][0]
-        return ":memory:" if path is None else shown_database(Path(path))
+        return ":memory:" if path is None else format_database(Path(path))
 
     def _look_up_as_user(self, policy: Policy, schema: str, database: str) -> None:
         """Know what the user's connection knows now, with the temporary tables that hierarchies are in."""
@@ -203,7 +203,9 @@ class Workspace:
             given = {"database": None}
         section = policy.source.model_copy(update={"postgres": None, "spark": None, "frequency_set": (), **given})
         # The policy may not have known that it is in Spark: what cannot be had there was not refused.
-        if in_spark and (found := list(conflicts(ROWS_ELSEWHERE, asked_of({**dict(policy), "source": section})))):
+        if in_spark and (
+            found := list(find_conflicts(ROWS_ELSEWHERE, collect_sections({**dict(policy), "source": section})))
+        ):
             raise PolicyError(found)
         return section
 
@@ -270,7 +272,7 @@ class Workspace:
         if database is None:
             yield self._engine
             return
-        if reason := why_not_written(database):
+        if reason := database_path_flaw(database):
             raise SourceError(f"{database} {reason}")
         reader = self._reader(database)
         alias = reader.holder.database

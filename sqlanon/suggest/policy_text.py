@@ -9,7 +9,7 @@ from decimal import Decimal
 
 from sqlanon.disclosure.dependencies import Narrowing
 from sqlanon.disclosure.residual_risk import percent
-from sqlanon.requirements import different_values
+from sqlanon.requirements import require_distinct_values
 from sqlanon.sources.persons import PersonColumn
 from sqlanon.suggest.propose import Proposal
 from sqlanon.suggest.trials import DIFFERENT, Diversity, Trial, chosen, why_chosen
@@ -320,6 +320,6 @@ def _about_diversity(one: Diversity, best: Trial | None) -> list[str]:
         gone = [name for name in trial.fully_suppressed if name not in best.fully_suppressed]
         cost += f" Not active: {_listed(gone)} would be fully suppressed." if gone else ""
         cost += "" if one.kept or gone else " Not active: you decide."
-    key, entry = different_values(one.attribute, DIFFERENT)
+    key, entry = require_distinct_values(one.attribute, DIFFERENT)
     section = [f"[[privacy.{key}]]", *(f"{name} = {toml_value(value)}" for name, value in entry.items())]
     return [*_comment(f"{risk} {cost}"), *(section if one.kept else [f"# {line}" for line in section])]

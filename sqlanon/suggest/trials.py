@@ -21,7 +21,7 @@ from sqlanon.policy import Policy
 from sqlanon.policy.sections import SearchSection
 from sqlanon.policy.strategies import traits_of
 from sqlanon.recode.stage import recode
-from sqlanon.requirements import different_values
+from sqlanon.requirements import require_distinct_values
 from sqlanon.sources import source_errors
 from sqlanon.sources.bound import Source
 from sqlanon.sources.columns import match_columns
@@ -424,7 +424,7 @@ class _Clock:
 def _try_diversity(sample: _Sample, policy: Policy, best: Trial, clock: _Clock) -> list[Diversity]:
     found, kept = list[Diversity](), list[str]()
     for i, name in enumerate(sample.sensitive):
-        required = [different_values(one, DIFFERENT) for one in (*kept, name)]
+        required = [require_distinct_values(one, DIFFERENT) for one in (*kept, name)]
         tree = policy.model_dump(exclude_none=True)
         diverse = {required[0][0]: [entry for _, entry in required]}
         stricter = Policy(**{**tree, "privacy": {**tree["privacy"], **diverse}})

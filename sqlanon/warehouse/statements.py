@@ -21,8 +21,8 @@ from sqlanon.errors import PolicyError, Problem, SourceError
 from sqlanon.policy import Policy, table_parts
 from sqlanon.recode.full_domain import FullDomainRecoding
 from sqlanon.release.draft import ReleaseDraft
-from sqlanon.requirements import conditions_of, looked_at_sensitive
-from sqlanon.requirements.plain_sql import Released, sizes
+from sqlanon.requirements import bind_conditions, examined_sensitive_attributes
+from sqlanon.requirements.plain_sql import WarehouseRelease, class_sizes
 from sqlanon.sources.frequency_set import COUNT
 from sqlanon.support.coding import SOURCE
 from sqlanon.support.expressions import (
@@ -165,7 +165,7 @@ def uploaded(relation: exp.Table, columns: Sequence[str], open_ends: bool = Fals
 
 def figures(release: exp.Table, quasi: Sequence[str]) -> exp.Select:
     """One row: ``released_rows``, ``classes`` and ``smallest_class`` of the release."""
-    return _FIGURES(classes=sizes(release, quasi))
+    return _FIGURES(classes=class_sizes(release, quasi))
 
 
 def other_figures(found: exp.Select, expected: Mapping[str, int]) -> exp.Select:
@@ -243,7 +243,7 @@ class Target:
         if not release or (not section.frequency_set and release == own[-1:]):  # by default, the source's own name
             release = (_RELEASE,)
         source = table(*reversed(own)) if section.query is None else table(_OWN_QUERY, alias="source")
-        sensitive = looked_at_sensitive(policy.privacy, policy.with_role("sensitive"))
+        sensitive = examined_sensitive_attributes(policy.privacy, policy.attributes_with_role("sensitive"))
         looked_at = tuple(dict.fromkeys((*policy.generalized, *sensitive)))
         count = free_name(COUNT, policy.attributes)
         return cls(source, table(*reversed(release)), looked_at, count, section.query)
@@ -325,9 +325,11 @@ class Audit:
 
 
 def audit_of(policy: Policy, target: Target, names: Mapping[str, str]) -> Audit:
-    quasi, sensitive = ([names[name] for name in some] for some in (policy.generalized, policy.with_role("sensitive")))
-    released = Released(target.release, target.source, quasi, sensitive, names)
-    bound = conditions_of(policy.privacy, policy.generalized)
+    quasi, sensitive = (
+        [names[name] for name in some] for some in (policy.generalized, policy.attributes_with_role("sensitive"))
+    )
+    released = WarehouseRelease(target.release, target.source, quasi, sensitive, names)
+    bound = bind_conditions(policy.privacy, policy.generalized)
     found = [(condition.name, one.violations(released)) for one, condition in bound]
     violations = tuple((name, query) for name, query in found if query is not None)
     return Audit(violations, tuple(name for name, query in found if query is None))

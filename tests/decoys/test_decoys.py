@@ -499,7 +499,7 @@ def test_who_does_not_ask_gets_none(little: Path) -> None:
         release = result.publish(little / "release.duckdb")
     assert (result.decoys, result.decoy_rows, result.suppressed_rows) == (None, None, 3)
     assert "decoys" not in result.to_dict()
-    assert "decoys" not in asked.redacted()
+    assert "decoys" not in asked.redact()
     assert release.manifest.decoys is None
 
 

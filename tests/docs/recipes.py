@@ -20,7 +20,7 @@ from sqlanon.sources import kinds as sources
 PAGE = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 
 REGISTRIES: tuple[tuple[Callable[[], tuple[Any, ...]], Callable[[Any], None]], ...] = (
-    (requirements.kinds, requirements.unregister),
+    (requirements.requirement_types, requirements.unregister),
     (lambda: tuple(measures.MEASURES.values()), measures.unregister),
     (lambda: tuple(strategies.STRATEGIES.values()), strategies.unregister),
     (lambda: tuple(sources.KINDS.values()), sources.unregister_source),

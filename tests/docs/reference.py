@@ -24,7 +24,7 @@ from sqlanon.cli.commands import app
 from sqlanon.measures import MEASURES
 from sqlanon.policy.compatibility import page as compatibility
 from sqlanon.policy.schema import editor_schema
-from sqlanon.requirements import kinds
+from sqlanon.requirements import requirement_types
 from sqlanon.support.resources import LIBRARY, POLICY_SCHEMA, sql_text
 from sqlanon.support.toml import toml_key, toml_value
 
@@ -386,7 +386,7 @@ def requirements() -> str:
     head = ("under `[privacy]`", "asks for", "on", "a release alone shows it, if rows are counted")
     rows = [
         [code(one.key), one.description, ON[one.scope], "yes" if one.alone else "no"]
-        for one in (kind.entry for kind in kinds())
+        for one in (kind.entry for kind in requirement_types())
     ]
     return table(head, rows)
 

@@ -24,7 +24,7 @@ from sqlanon.measures import MEASURES, Measure
 from sqlanon.noise.statements import NoisyColumn, can_be_noisy
 from sqlanon.policy.models import parse_toml
 from sqlanon.policy.strategies import STRATEGIES as STRATEGIES_BY_NAME
-from sqlanon.requirements import kinds
+from sqlanon.requirements import requirement_types
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 FIRST_RELEASE = (ROOT / "docs" / "tutorial" / "first-release.md").read_text(encoding="utf-8")
@@ -270,7 +270,7 @@ def test_the_sql_of_the_requirements(tmp_path: Path) -> None:
             row, *_ = relation.fetchall()
             found = ", ".join(f"{name} {value:.6g}" for name, value in zip(relation.columns, row, strict=True) if shown)
             assert found == shown.strip(" -"), query
-    assert called >= {macro.name for kind in kinds() for macro in kind.entry.macros}
+    assert called >= {macro.name for kind in requirement_types() for macro in kind.entry.macros}
 
 
 @pytest.mark.thorough

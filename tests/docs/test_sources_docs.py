@@ -11,7 +11,7 @@ from environments import ROOT
 from test_readme import blocks
 
 import sqlanon
-from sqlanon.places.databases import attachment_of, extensions_for
+from sqlanon.places.databases import choose_attachment, extensions_for
 from sqlanon.sources.extensions import _NEEDS
 from sqlanon.sources.files import FORMATS
 from sqlanon.sources.formats import ENDINGS, file_kind
@@ -36,7 +36,7 @@ def test_each_row_is_a_source_with_its_extensions(source: str, line: str, extens
     ).source
     needed: set[str] = set()
     if (section.database is not None and Path(str(section.database)).suffix != ".duckdb") or "://" in line:
-        needed |= set(attachment_of(section.database).extensions) if section.database is not None else set()
+        needed |= set(choose_attachment(section.database).extensions) if section.database is not None else set()
     for pattern in section.files:
         kind = file_kind(pattern)
         assert kind is not None

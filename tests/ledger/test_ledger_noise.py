@@ -171,7 +171,7 @@ def test_a_total_that_the_release_alone_exceeds_is_a_mistake(clinic: Path) -> No
 def test_a_policy_without_a_total_has_the_fingerprint_that_it_had(clinic: Path) -> None:
     plain = policy(clinic, "one", {"cost": 1.0})
     assert "epsilon_total" not in plain.model_dump(mode="json")["privacy"]
-    assert "epsilon_total" not in policy(clinic, "one", {"cost": 1.0}, total=2.0).redacted()["privacy"]
+    assert "epsilon_total" not in policy(clinic, "one", {"cost": 1.0}, total=2.0).redact()["privacy"]
 
 
 @pytest.mark.cases(1)

@@ -234,13 +234,13 @@ def test_closeness_is_held_against_the_whole_source(tmp_path: Path) -> None:
 
 @pytest.mark.thorough
 def test_earlier_versions_do_not_stay_in_the_file(tmp_path: Path) -> None:
-    kept_versions = {"release": {"keep": 2}}
-    folder = make(tmp_path, **kept_versions)
+    retained_versions = {"release": {"keep": 2}}
+    folder = make(tmp_path, **retained_versions)
     change(folder / "h.duckdb", WITHDRAW_TWO)
-    withdraw(folder, **kept_versions)
+    withdraw(folder, **retained_versions)
     names = fetch(folder / "r.duckdb", "SELECT table_name FROM duckdb_tables() WHERE schema_name = 'main'")
     assert len(names) == 1
-    assert verify(folder, **kept_versions).verified
+    assert verify(folder, **retained_versions).verified
 
 
 @pytest.mark.thorough

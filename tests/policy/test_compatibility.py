@@ -12,7 +12,16 @@ import pytest
 
 import sqlanon
 from sqlanon.policy import compatibility
-from sqlanon.policy.compatibility import EXTENSIONS, IN_LEDGER, LIVE_VIEWS, TABLE, Row, asked_of, conflicts, page
+from sqlanon.policy.compatibility import (
+    EXTENSIONS,
+    IN_LEDGER,
+    LIVE_VIEWS,
+    TABLE,
+    Row,
+    collect_sections,
+    find_conflicts,
+    page,
+)
 
 DRAWN = 2000
 """So many policies are drawn at most: all rows are reached much earlier."""
@@ -110,8 +119,8 @@ def messages(tree: dict[str, Any]) -> set[str]:
         policy = sqlanon.Policy(**tree)
     except sqlanon.PolicyError as error:
         return {one.message for one in error.problems}
-    asked = asked_of(dict(policy))
-    return {one.message for rows in (LIVE_VIEWS, EXTENSIONS, IN_LEDGER) for one in conflicts(rows, asked)}
+    asked = collect_sections(dict(policy))
+    return {one.message for rows in (LIVE_VIEWS, EXTENSIONS, IN_LEDGER) for one in find_conflicts(rows, asked)}
 
 
 @pytest.mark.slow

@@ -9,14 +9,14 @@ import pytest
 
 import sqlanon
 from sqlanon.places.databases import (
-    attachment_of,
-    database_in,
+    choose_attachment,
+    format_address,
+    format_database,
     is_attached,
     local_database,
     read_data_files,
     read_database,
-    shown_address,
-    shown_database,
+    resolve_database,
 )
 
 ROLES = {"zip": {"role": "quasi", "hierarchy": "suppress"}}
@@ -91,7 +91,7 @@ def test_paths_are_relative_to_the_policy() -> None:
 
 def test_the_ledger_knows_a_database_however_it_is_written() -> None:
     one = {
-        shown_database(written)
+        format_database(written)
         for written in (
             "mysql:host=db user=me database=h",
             "mysql:database=h user=you host=db port=3306 passwd=hush",
@@ -100,10 +100,10 @@ def test_the_ledger_knows_a_database_however_it_is_written() -> None:
         )
     }
     assert one == {"mysql://db/h"}
-    assert shown_database("mysql://db:3307/h") not in one
-    assert shown_database("ducklake:mysql://me:hush@db/h") == "ducklake:mysql://db/h"
-    assert shown_address("s3://bucket/x.parquet?s3_region=eu") == "s3://bucket/x.parquet"
-    assert shown_address("delta:https://me:hush@h/x?sig=hush") == "delta:https://h/x"
+    assert format_database("mysql://db:3307/h") not in one
+    assert format_database("ducklake:mysql://me:hush@db/h") == "ducklake:mysql://db/h"
+    assert format_address("s3://bucket/x.parquet?s3_region=eu") == "s3://bucket/x.parquet"
+    assert format_address("delta:https://me:hush@h/x?sig=hush") == "delta:https://h/x"
 
 
 def test_a_database_of_sqlite_is_known_by_its_content(tmp_path: Path) -> None:
@@ -118,19 +118,19 @@ def test_a_database_of_sqlite_is_known_by_its_content(tmp_path: Path) -> None:
 
 
 def test_what_is_secret_is_not_in_the_repr() -> None:
-    attachment = attachment_of("mysql:host=db passwd=hush database=h")
+    attachment = choose_attachment("mysql:host=db passwd=hush database=h")
     assert (attachment.type, attachment.secrets) == ("mysql", ("hush",))
     assert "hush" not in repr(attachment)
 
 
 def test_an_environment_variable_has_the_whole_address(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("HOSPITAL", "mysql://me:hush@db/h")
-    assert database_in("env:HOSPITAL") == "mysql://me:hush@db/h"
+    assert resolve_database("env:HOSPITAL") == "mysql://me:hush@db/h"
     monkeypatch.setenv("HOSPITAL", str(tmp_path / "x.sqlite"))
-    assert database_in("env:HOSPITAL") == tmp_path / "x.sqlite"
+    assert resolve_database("env:HOSPITAL") == tmp_path / "x.sqlite"
     monkeypatch.delenv("HOSPITAL")
     with pytest.raises(sqlanon.SourceError, match="HOSPITAL is not set"):
-        database_in("env:HOSPITAL")
+        resolve_database("env:HOSPITAL")
 
 
 def test_the_release_may_not_be_the_catalog_of_the_lake(tmp_path: Path) -> None:

@@ -471,7 +471,7 @@ def test_whatever_is_written_the_answer_is_a_policy_or_its_problems(noises: list
     except PolicyError as error:
         assert all(problem.message for problem in error.problems)
         return
-    json.dumps(policy.redacted(), allow_nan=False)
+    json.dumps(policy.redact(), allow_nan=False)
     assert Policy(**policy.model_dump()) == policy
     json.dumps(policy.model_dump(mode="json"), allow_nan=False)
     assert all(epsilon > 0 for epsilon in policy.epsilons.values())
@@ -573,7 +573,7 @@ def test_equal_numbers_have_one_fingerprint(tmp_path: Path) -> None:
 
 
 def test_a_redacted_policy_shows_the_noise_and_no_more(tmp_path: Path) -> None:
-    redacted = load(tmp_path, TEXT.replace('"hospital.duckdb"', '"secret.duckdb"')).redacted()
+    redacted = load(tmp_path, TEXT.replace('"hospital.duckdb"', '"secret.duckdb"')).redact()
     text = json.dumps(redacted, allow_nan=False)
     assert "secret" not in text and str(tmp_path) not in text
     height, weight, born = (redacted["attributes"][name] for name in ("height", "weight", "born"))
@@ -587,7 +587,7 @@ def test_a_redacted_policy_shows_the_noise_and_no_more(tmp_path: Path) -> None:
 
 
 def test_what_was_redacted_without_noise_is_as_it_was() -> None:
-    redacted = Policy(attributes=PLAIN, privacy={"k": 5}).redacted()
+    redacted = Policy(attributes=PLAIN, privacy={"k": 5}).redact()
     assert redacted["attributes"]["zip"] == {
         "role": "quasi",
         "hierarchy": redacted["attributes"]["zip"]["hierarchy"],

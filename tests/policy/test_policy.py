@@ -119,9 +119,9 @@ def write(folder: Path, text: str, name: str = "policy.toml") -> Path:
 def test_the_policy_of_the_contract(tmp_path: Path) -> None:
     policy = Policy.load(write(tmp_path, CONTRACT))
     assert policy.quasi == ("zip", "age", "birth", "education", "country", "sex")
-    assert policy.with_role("identifying") == ("name",)
-    assert policy.with_role("sensitive") == ("diagnosis",)
-    assert policy.with_role("insensitive") == ("cost",)
+    assert policy.attributes_with_role("identifying") == ("name",)
+    assert policy.attributes_with_role("sensitive") == ("diagnosis",)
+    assert policy.attributes_with_role("insensitive") == ("cost",)
     assert policy.requirements == {"k": 5}
     rules = [policy.attributes[name].hierarchy for name in policy.quasi]
     assert rules == [
@@ -693,7 +693,7 @@ def test_whatever_is_written_the_answer_is_a_policy_or_its_problems(
         except PolicyError as error:
             assert all(problem.message for problem in error.problems)
         else:
-            json.dumps(policy.redacted(), allow_nan=False)
+            json.dumps(policy.redact(), allow_nan=False)
             assert Policy(**policy.model_dump()) == policy
 
 
@@ -814,7 +814,7 @@ def test_a_redacted_policy_shows_nothing_private() -> None:
         release={"database": "/data/secret_release.duckdb", "table": "secret_name", "suppressed": "mask"},
         catalog={"database": "/data/secret_catalog.duckdb"},
     )
-    redacted = policy.redacted()
+    redacted = policy.redact()
     text = json.dumps(redacted, allow_nan=False)
     assert "secret" not in text and "SELECT" not in text and "/data" not in text
     quasi = {"role": "quasi", "weight": 1.0, "on_unknown": "error", "min_level": 0}
@@ -891,8 +891,8 @@ def test_about_is_for_people_and_for_no_manifest(tmp_path: Path) -> None:
         "purpose": "planning of <beds>", "owner": "Quality", "approved_by": "A. Huber", "approved_on": "2026-11-23",
     }  # fmt: skip
     assert policy.fingerprint() == policy.model_copy(update={"about": None}).fingerprint()
-    assert "Huber" not in json.dumps(policy.redacted())
-    assert "beds" not in json.dumps(policy.redacted())
+    assert "Huber" not in json.dumps(policy.redact())
+    assert "beds" not in json.dumps(policy.redact())
 
 
 def test_about_has_texts_alone() -> None:

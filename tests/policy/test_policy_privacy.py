@@ -294,7 +294,7 @@ def of_several(kind: str, names: Any, **changes: Any) -> dict[str, Any]:
 def test_several_attributes_are_a_requirement_of_each(kind: str) -> None:
     lines = [{**ONE_OF_EACH[kind], "attribute": name} for name in ("income", "diagnosis")]
     two, one = Policy(**tree({kind: lines})), Policy(**tree({kind: of_several(kind, ["income", "diagnosis"])}))
-    assert one == two and one.fingerprint() == two.fingerprint() and one.redacted() == two.redacted()
+    assert one == two and one.fingerprint() == two.fingerprint() and one.redact() == two.redact()
     assert Policy(**one.model_dump(exclude_none=True)) == two
     mixed = Policy(**tree({kind: [of_several(kind, ("income",)), ONE_OF_EACH[kind]]}))
     assert mixed == two
@@ -747,7 +747,7 @@ def test_whatever_is_written_the_answer_is_a_policy_or_its_problems(
     except PolicyError as error:
         assert all(problem.message for problem in error.problems)
     else:
-        json.dumps(policy.redacted(), allow_nan=False)
+        json.dumps(policy.redact(), allow_nan=False)
         assert Policy(**policy.model_dump()) == policy
         as_json = json.loads(json.dumps(policy.model_dump(mode="json"), allow_nan=False))
         assert Policy(**as_json).fingerprint() == policy.fingerprint()
@@ -827,7 +827,7 @@ def test_a_redacted_policy_shows_the_requirements_and_no_name_beyond_attributes(
         attributes=ATTRIBUTES,
         privacy=EVERY_REQUIREMENT,
     )
-    redacted = policy.redacted()
+    redacted = policy.redact()
     text = json.dumps(redacted, allow_nan=False)
     assert "secret" not in text and "SELECT" not in text and "/data" not in text
     assert redacted["persons"] is True and redacted["population"] is True
@@ -844,7 +844,7 @@ def test_a_redacted_policy_shows_the_requirements_and_no_name_beyond_attributes(
 
 
 def test_a_redacted_policy_shows_no_requirement_that_is_not_asked_for() -> None:
-    redacted = Policy(**tree({"alpha_k": ONE_OF_EACH["alpha_k"]})).redacted()
+    redacted = Policy(**tree({"alpha_k": ONE_OF_EACH["alpha_k"]})).redact()
     assert redacted["privacy"] == {"alpha_k": [ONE_OF_EACH["alpha_k"]]}
     assert redacted["persons"] is False and redacted["population"] is False
 

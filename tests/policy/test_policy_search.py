@@ -58,7 +58,7 @@ def test_a_policy_that_asks_for_nothing_new_has_the_fingerprint_that_it_had() ->
     asked = tree({"suppression_limit": 0.05}, {"k": 5, "l_diversity": [diverse]})
     policy = sqlanon.Policy(**asked, release={"database": "/x/r.duckdb"})
     assert policy.fingerprint() == "026e78054f4a5559af6a650b5886097b0898fe62fc43cb70925e4a032bf20ab6"
-    assert sqlanon.Policy(**tree({"strategy": "mondrian"})).redacted()["search"]["summary"] == "range"
+    assert sqlanon.Policy(**tree({"strategy": "mondrian"})).redact()["search"]["summary"] == "range"
 
 
 @pytest.mark.parametrize("strategy", LOCAL)

@@ -12,7 +12,7 @@ from conftest import make_policy
 import sqlanon
 from sqlanon.engines.dialects import postgres as pg
 from sqlanon.errors import MissingLibraryError
-from sqlanon.policy import address_of, server_of, shown_place
+from sqlanon.policy import format_location, resolve_postgres_address, server_address
 from sqlanon.release.targets.base import release_location
 from sqlanon.support.expressions import col, same, select, table
 
@@ -82,7 +82,7 @@ def test_addresses_without_a_password_may_stand_in_a_policy(address: str) -> Non
 
 
 def test_a_password_is_no_part_of_a_place() -> None:
-    assert server_of("postgresql://holder:a?b@db/hospital") == "postgresql://db/hospital"
+    assert server_address("postgresql://holder:a?b@db/hospital") == "postgresql://db/hospital"
 
 
 def test_all_that_needs_rows_is_refused_at_once() -> None:
@@ -151,26 +151,26 @@ def test_what_a_manifest_shows_of_a_policy_has_no_address() -> None:
     policy = make_policy(
         ZIP, source={"postgres": HERE, "table": "clinic.t"}, table=None, release={"postgres": HERE, "table": "shared.r"}
     )
-    shown = str(policy.redacted())
+    shown = str(policy.redact())
     assert not any(word in shown for word in ("db.example", "holder", "hospital", "clinic", "shared", "postgres"))
 
 
 def test_an_address_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOSPITAL", "postgresql://holder:s3cret@db/hospital")
-    assert address_of("env:HOSPITAL").endswith("s3cret@db/hospital")
-    assert server_of(address_of("env:HOSPITAL")) == "postgresql://db/hospital"
+    assert resolve_postgres_address("env:HOSPITAL").endswith("s3cret@db/hospital")
+    assert server_address(resolve_postgres_address("env:HOSPITAL")) == "postgresql://db/hospital"
     monkeypatch.setenv("HOSPITAL", "s3cret")
     with pytest.raises(sqlanon.SourceError, match="HOSPITAL holds no address") as found:
-        address_of("env:HOSPITAL")
+        resolve_postgres_address("env:HOSPITAL")
     assert "s3cret" not in str(found.value)
     monkeypatch.delenv("HOSPITAL")
     with pytest.raises(sqlanon.SourceError, match="HOSPITAL is not set"):
-        address_of("env:HOSPITAL")
+        resolve_postgres_address("env:HOSPITAL")
 
 
 def test_the_same_place_by_options() -> None:
-    assert server_of("postgresql:///hospital?host=/run/pg&port=5433") == "postgresql://%2Frun%2Fpg:5433/hospital"
-    assert server_of("postgresql://me@db:1/?dbname=x") == server_of("postgresql://you:pw@db:1/x")
+    assert server_address("postgresql:///hospital?host=/run/pg&port=5433") == "postgresql://%2Frun%2Fpg:5433/hospital"
+    assert server_address("postgresql://me@db:1/?dbname=x") == server_address("postgresql://you:pw@db:1/x")
 
 
 def test_without_the_extra_the_error_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -192,11 +192,11 @@ def test_without_the_extra_the_error_says_how_to_get_it(monkeypatch: pytest.Monk
     ],
 )
 def test_the_place_of_a_release_is_shown_as_an_address(place: str) -> None:
-    assert shown_place(Path(place)) == place
+    assert format_location(Path(place)) == place
 
 
 def test_the_place_of_a_file_is_its_path() -> None:
-    assert shown_place(Path("/postgresql/r.duckdb")) == "/postgresql/r.duckdb"
+    assert format_location(Path("/postgresql/r.duckdb")) == "/postgresql/r.duckdb"
 
 
 def test_a_source_in_postgres_is_named_by_the_policy() -> None:

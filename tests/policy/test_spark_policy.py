@@ -9,7 +9,7 @@ from conftest import make_policy
 
 import sqlanon
 from sqlanon.errors import SourceError
-from sqlanon.policy import is_spark, shown_spark, spark_address_of
+from sqlanon.policy import format_spark_address, is_spark, resolve_spark_address
 
 HERE = "sc://cluster.example:15002"
 ZIP = {"zip": "suppress"}
@@ -115,17 +115,17 @@ def test_policies_without_spark_keep_their_fingerprint() -> None:
 def test_what_a_manifest_shows_of_a_policy_has_no_address() -> None:
     source = {"spark": HERE, "table": "clinic.t", "scratch": "/shared/scratch"}
     policy = make_policy(ZIP, source=source, table=None, release={"spark": True, "table": "open.r"})
-    shown = str(policy.redacted())
+    shown = str(policy.redact())
     assert not any(word in shown for word in ("cluster", "clinic", "open", "spark", "scratch"))
 
 
 def test_an_address_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CLUSTER", "sc://db:15002/;token=s3cret")
-    assert shown_spark(spark_address_of("env:CLUSTER")) == "sc://db:15002"
+    assert format_spark_address(resolve_spark_address("env:CLUSTER")) == "sc://db:15002"
     monkeypatch.setenv("CLUSTER", "s3cret")
     with pytest.raises(SourceError, match="CLUSTER holds no address") as found:
-        spark_address_of("env:CLUSTER")
+        resolve_spark_address("env:CLUSTER")
     assert "s3cret" not in str(found.value)
     monkeypatch.delenv("CLUSTER")
     with pytest.raises(SourceError, match="CLUSTER is not set"):
-        spark_address_of("env:CLUSTER")
+        resolve_spark_address("env:CLUSTER")

@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 
 import sqlanon
 from sqlanon.errors import PolicyError
-from sqlanon.policy.compatibility import EXTENSIONS, asked_of, conflicts
+from sqlanon.policy.compatibility import EXTENSIONS, collect_sections, find_conflicts
 
 Row: TypeAlias = dict[str, str]
 """A value of each feature."""
@@ -193,7 +193,7 @@ def refusal(row: Row, folder: Path) -> str:
         policy = sqlanon.Policy(**tree_of(row, folder))
     except PolicyError as error:
         return str(error)
-    problems = conflicts(EXTENSIONS, asked_of(dict(policy))) if row["history"] == "extend" else ()
+    problems = find_conflicts(EXTENSIONS, collect_sections(dict(policy))) if row["history"] == "extend" else ()
     return "; ".join(map(str, problems))
 
 

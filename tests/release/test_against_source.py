@@ -35,7 +35,7 @@ LIMIT = SuppressionLimit(5)
 
 
 def prepared(limit: SuppressionLimit = LIMIT, late: bool = False, masks: bool = False) -> Any:
-    return SimpleNamespace(limit=limit, policy=SimpleNamespace(suppresses_last=late, masks=masks))
+    return SimpleNamespace(limit=limit, policy=SimpleNamespace(suppresses_after_noise=late, masks=masks))
 
 
 @pytest.mark.parametrize(

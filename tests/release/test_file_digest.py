@@ -10,7 +10,7 @@ import pytest
 
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.release.targets.file.digest import approximate_counts, digest_by_value, hashed_by_value, repeats
-from sqlanon.requirements.macros import digest_of
+from sqlanon.requirements.macros import call_digest
 from sqlanon.support.expressions import table
 from sqlanon.support.resources import sql_text
 
@@ -66,7 +66,7 @@ def found(engine: DuckDBEngine, names: list[str]) -> str:
 @pytest.mark.parametrize("beside", ["VARCHAR", "BIGINT", "DECIMAL(9,2)"])
 def test_the_digest_is_that_of_the_macro(engine: DuckDBEngine, type_: str, beside: str) -> None:
     make(engine, type_, beside, "DATE", "INTEGER[]")
-    expected = engine.rows(digest_of("t"))[0][1]
+    expected = engine.rows(call_digest("t"))[0][1]
     names = hashed_by_value(engine.columns(table("t")))
     assert "select" in names
     for repeating in ([], names[:1], names):
@@ -83,7 +83,7 @@ def test_only_what_reads_the_same_where_it_is_equal_is_hashed_once(engine: DuckD
 def test_no_rows_have_the_digest_of_the_macro(engine: DuckDBEngine) -> None:
     make(engine, "DATE", "VARCHAR")
     engine.connection.execute("DELETE FROM t")
-    assert found(engine, ["x"]) == engine.rows(digest_of("t"))[0][1] == "0"
+    assert found(engine, ["x"]) == engine.rows(call_digest("t"))[0][1] == "0"
 
 
 def test_values_repeat_where_there_are_few_of_them_in_many_rows(engine: DuckDBEngine) -> None:

@@ -42,7 +42,7 @@ from sqlanon.release.targets.spark import rows as spark_rows
 from sqlanon.release.targets.spark.digest import HashedTexts, digest_query, is_digestible
 from sqlanon.release.targets.spark.reader import CatalogEntry, SparkLocation, catalog_checks, list_relations
 from sqlanon.release.targets.spark.statements import filled
-from sqlanon.requirements.macros import digest_of
+from sqlanon.requirements.macros import call_digest
 from sqlanon.support.expressions import col, select, star, subquery, table
 from sqlanon.support.resources import PLAIN, macros
 
@@ -181,9 +181,9 @@ def test_digest_in_spark_is_that_of_duckdb(spark: Any) -> None:
         relation = engine.upload("sqlanon_values", values)
         for name, type_ in types.items():
             here.execute(f"CREATE OR REPLACE VIEW one AS SELECT {duck(name)} FROM t")
-            expected = here.execute(digest_of("one").sql("duckdb")).fetchall()
+            expected = here.execute(call_digest("one").sql("duckdb")).fetchall()
             assert engine.rows(digest_query(relation.copy(), {name: type_})) == expected, name
-        expected = here.execute(digest_of("t").sql("duckdb")).fetchall()
+        expected = here.execute(call_digest("t").sql("duckdb")).fetchall()
         assert engine.rows(digest_query(relation.copy(), types)) == expected
         none = star(relation.copy()).where("FALSE").subquery("none")
         assert engine.rows(digest_query(none, types)) == [(0, "0")]
@@ -211,7 +211,7 @@ def test_digest_of_texts_that_are_hashed_once(spark: Any, together: list[list[st
         here.register("arrow", values)
         here.execute("CREATE TABLE t AS FROM arrow")
         types = {name: type_ for name, type_, *_ in here.execute("DESCRIBE t").fetchall()}
-        expected = here.execute(digest_of("t").sql("duckdb")).fetchall()
+        expected = here.execute(call_digest("t").sql("duckdb")).fetchall()
     engine = SparkEngine(spark)
     try:
         relation = engine.upload("sqlanon_values", values)

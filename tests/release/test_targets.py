@@ -27,7 +27,7 @@ from sqlanon.release.targets.base import Draft, Reach, ReleaseTarget, Staged, Ta
 from sqlanon.release.targets.file.target import FileTarget, StagedFile
 from sqlanon.release.targets.postgres.target import PostgresTarget, StagedPostgres
 from sqlanon.release.targets.spark.target import SparkTarget, StagedSpark
-from sqlanon.requirements.macros import digest_of, k_anonymity_of
+from sqlanon.requirements.macros import call_digest, call_k_anonymity
 from sqlanon.support.resources import PLAIN, macros
 
 __all__ = ["hospital"]
@@ -75,8 +75,8 @@ class MemoryTarget:
 
     def facts(self, staged: StagedInMemory) -> Facts:
         with counting(staged.table) as engine:
-            smallest, classes, rows, _ = engine.rows(k_anonymity_of(SUBJECT.name, staged.draft.quasi_identifiers))[0]
-            return Facts(rows, classes, smallest, engine.rows(digest_of(SUBJECT.name))[0][1])
+            smallest, classes, rows, _ = engine.rows(call_k_anonymity(SUBJECT.name, staged.draft.quasi_identifiers))[0]
+            return Facts(rows, classes, smallest, engine.rows(call_digest(SUBJECT.name))[0][1])
 
     def commit(self, staged: StagedInMemory, manifest: Manifest) -> MemoryRelease:
         for error in BROKEN:

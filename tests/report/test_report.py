@@ -706,7 +706,7 @@ def test_every_requirement_and_every_measure_has_its_words() -> None:
     }  # fmt: skip
     roles = make_policy(attributes).model_dump(exclude_none=True)["attributes"]
     policy = sqlanon.Policy(attributes=roles, privacy=asked, population={"table": "p"})
-    told = sections.sentences(policy.redacted())
+    told = sections.sentences(policy.redact())
     assert len(told) == 14
     assert "{" not in " ".join(told)
     for figure in ("at least 3 rows", "at least 7 rows", "20 %", "10 %", "5 %", "75 %", "c = 4", "at most 0.3"):

@@ -9,9 +9,9 @@ from typing import Annotated, ClassVar
 from pydantic import Field
 from sqlglot import exp
 
-from sqlanon.requirements.audit import Audited, Check
-from sqlanon.requirements.base import Entry, KeptClasses, Requirement, TableCondition
-from sqlanon.requirements.plain_sql import Released, sizes
+from sqlanon.requirements.audit import AuditedRelease, Check
+from sqlanon.requirements.base import Entry, Requirement, RetainedClasses, TableCondition
+from sqlanon.requirements.plain_sql import WarehouseRelease, class_sizes
 from sqlanon.support.expressions import template
 from sqlanon.support.fields import Whole
 
@@ -40,15 +40,15 @@ class FewClasses(Requirement, TableCondition):
     def most(self) -> float:
         return self.limit
 
-    def figure(self, kept: KeptClasses) -> float:
+    def figure(self, kept: RetainedClasses) -> float:
         return kept.classes
 
-    def audit(self, audited: Audited) -> Iterator[Check]:
+    def audit(self, audited: AuditedRelease) -> Iterator[Check]:
         found = sum(audited.class_sizes().values())
         yield Check(self.name, found <= self.limit, f"there are {found}")
 
-    def violations(self, released: Released) -> exp.Select:
-        return TOO_MANY(classes=sizes(released.release, released.quasi), limit=self.limit)
+    def violations(self, released: WarehouseRelease) -> exp.Select:
+        return TOO_MANY(classes=class_sizes(released.release, released.quasi), limit=self.limit)
 
     def sentence(self, who: str) -> str:
         return f"There are at most {self.limit} groups."

@@ -22,8 +22,8 @@ from support import ROOT, change, cli, insert
 import sqlanon
 from sqlanon import AuditError, InfeasibleError, PolicyError
 from sqlanon.audit.verify import verify_file
-from sqlanon.requirements import kinds, register, unregister
-from sqlanon.requirements.plain_sql import Released
+from sqlanon.requirements import register, requirement_types, unregister
+from sqlanon.requirements.plain_sql import WarehouseRelease
 from sqlanon.support.expressions import table
 
 Others = recipe("others").Others
@@ -269,7 +269,9 @@ def test_a_warehouse_audits_it(published: Published) -> None:
         ("patients", release.path.with_name("hospital.duckdb"), False),
     ):
         names = {name: name for name in policy.attributes}
-        query = one.violations(Released(table(relation), table(relation), policy.generalized, ["illness"], names))
+        query = one.violations(
+            WarehouseRelease(table(relation), table(relation), policy.generalized, ["illness"], names)
+        )
         with duckdb.connect(str(path), read_only=True) as connection:
             assert (connection.execute(query.sql("duckdb")).fetchall() == []) is met
 
@@ -279,7 +281,7 @@ def test_no_other_module_names_a_requirement() -> None:
     """But k, and k of some attributes, which several stages are about; two are also figures of a result. What
     translates the criteria of another tool has to name ours."""
     known = ("k", "k_anonymity", "null_map", "wrong_map")
-    mine = [kind for kind in kinds() if kind is not Others and kind.entry.key not in known]
+    mine = [kind for kind in requirement_types() if kind is not Others and kind.entry.key not in known]
     words = {word for kind in mine for word in (kind.entry.key, f"privacy.{kind.entry.key}", kind.__name__)}
     package = ROOT / "sqlanon"
     others = [path for path in package.rglob("*.py") if path.parent != package / "requirements"]

@@ -13,8 +13,8 @@ import sqlanon
 from sqlanon.audit.verify import verify_file
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.policy import PrivacySection
-from sqlanon.requirements import promised_k
-from sqlanon.requirements.audit import Audited, Private
+from sqlanon.requirements import guaranteed_k
+from sqlanon.requirements.audit import AuditedRelease, PrivateRelations
 from sqlanon.requirements.k_map import KMap
 from sqlanon.requirements.l_diversity import LDiversity
 from sqlanon.support.resources import CHECKS, macros
@@ -61,8 +61,8 @@ def test_a_release_alone_does_not_show_its_persons(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("quasi", "promised"), [(["zip"], 2), (["zip", "age"], 5)])
 def test_a_shield_over_some_promises_nothing_of_all(quasi: list[str], promised: int) -> None:
     section = PrivacySection.model_validate({"k_anonymity": [{"quasi": quasi, "k": 5}]})
-    assert promised_k(section, ["Zip", "Age"]) == promised
-    assert promised_k(section, ["Zip"]) == 5
+    assert guaranteed_k(section, ["Zip", "Age"]) == promised
+    assert guaranteed_k(section, ["Zip"]) == 5
 
 
 @pytest.mark.slow
@@ -95,10 +95,12 @@ def test_a_class_of_the_population_alone_counts_beside_sensitive_values() -> Non
             assert db.anonymize(policy).generalization == {"ward": 1}
 
 
-def audited(connection: duckdb.DuckDBPyConnection, *sensitive: str, private: Private | None = None) -> Audited:
+def audited(
+    connection: duckdb.DuckDBPyConnection, *sensitive: str, private: PrivateRelations | None = None
+) -> AuditedRelease:
     """Table t, released: its ward is a quasi-identifier."""
     connection.execute(macros(CHECKS))
-    return Audited(DuckDBEngine(connection), "t", ["ward"], sensitive, rows=2, private=private)
+    return AuditedRelease(DuckDBEngine(connection), "t", ["ward"], sensitive, rows=2, private=private)
 
 
 @pytest.mark.slow
@@ -107,7 +109,7 @@ def test_a_population_is_audited_by_its_persons() -> None:
     with duckdb.connect() as connection:
         connection.execute("CREATE TABLE t AS SELECT unnest(['a', 'a']) AS ward")
         connection.execute("CREATE TABLE everybody AS SELECT 'a' AS ward, unnest([1, 1, 1, 2]) AS who")
-        private = Private("t", population="everybody", population_person="who")
+        private = PrivateRelations("t", population="everybody", population_person="who")
         subject = audited(connection, private=private)
         assert [check.passed for k in (2, 3) for check in KMap(k).audit(subject)] == [True, False]
 

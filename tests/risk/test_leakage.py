@@ -317,7 +317,7 @@ def test_priors_of_a_policy(tmp_path: Path) -> None:
             sqlanon.Policy(**tree, risk={"priors": given_}, release={"file": shares})
         assert message in str(raised.value)
     asked = sqlanon.Policy(**tree, risk={"priors": {"zip": {"file": shares}}})
-    assert "zip.parquet" not in json.dumps(asked.redacted())
+    assert "zip.parquet" not in json.dumps(asked.redact())
     assert sqlanon.Policy(**json.loads(asked.model_dump_json())).fingerprint() == asked.fingerprint()
 
 

@@ -396,7 +396,7 @@ def test_a_policy_without_the_section_is_what_it_was() -> None:
     plain = sqlanon.Policy(attributes=attributes, privacy={"k": 2})
     asked = sqlanon.Policy(attributes=attributes, privacy={"k": 2}, risk={"weights": "w", "population": 10})
     assert plain.fingerprint() != asked.fingerprint()
-    assert "risk" not in json.dumps(asked.redacted())
+    assert "risk" not in json.dumps(asked.redact())
     assert sqlanon.Policy(**json.loads(asked.model_dump_json())).fingerprint() == asked.fingerprint()
 
 

@@ -21,8 +21,8 @@ from oracle_distances import entropy, equal_distance, hierarchical_distance, ord
 from support import quoted
 
 from sqlanon.release.contents import PARSED_TYPE
-from sqlanon.requirements import kinds
-from sqlanon.requirements.macros import macro_of
+from sqlanon.requirements import requirement_types
+from sqlanon.requirements.macros import call_macro
 from sqlanon.support.resources import sql_file
 
 Connection: TypeAlias = duckdb.DuckDBPyConnection
@@ -32,7 +32,7 @@ FILES = sorted(sql_file("macros.sql").parent.glob("macros*.sql"))
 QUASI = ["zip", "Age"]
 TREE = Hierarchy({v: (v, v[0] + "*", "*" if v[0] in "ab" else "**", "any") for v in ("a1", "a2", "b1", "c1", "c2")})
 INFINITY = math.inf
-COLUMNS = {macro.name: macro.columns for kind in kinds() for macro in kind.entry.macros}
+COLUMNS = {macro.name: macro.columns for kind in requirement_types() for macro in kind.entry.macros}
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +70,7 @@ def insert(db: Connection, name: str, rows: Sequence[Sequence[Any]]) -> None:
 
 def one(db: Connection, macro: str, *arguments: Any, **options: Any) -> tuple[Any, ...]:
     """The one row of a macro on table t."""
-    query = macro_of(macro, "src.main.t", *arguments, catalog="lib", **options).sql("duckdb")
+    query = call_macro(macro, "src.main.t", *arguments, catalog="lib", **options).sql("duckdb")
     found = db.execute(query)
     assert tuple(column[0] for column in found.description or []) == COLUMNS[macro]
     (row,) = found.fetchall()
@@ -79,7 +79,7 @@ def one(db: Connection, macro: str, *arguments: Any, **options: Any) -> tuple[An
 
 def by_class(db: Connection, macro: str, *arguments: Any, **options: Any) -> dict[tuple[Any, ...], tuple[Any, ...]]:
     """The figures of each class of table t: by Age and zip, as the table has them."""
-    query = macro_of(macro, "src.main.t", *arguments, catalog="lib", **options).sql("duckdb")
+    query = call_macro(macro, "src.main.t", *arguments, catalog="lib", **options).sql("duckdb")
     found = db.execute(query)
     assert [column[0] for column in found.description or []][:2] == ["age", "ZIP"]
     rows = found.fetchall()
@@ -309,7 +309,7 @@ def table_of(db: Connection, *classes: Sequence[Any], type_: str = "VARCHAR") ->
 
 
 def of_x(db: Connection, macro: str, **options: Any) -> list[tuple[Any, ...]]:
-    query = macro_of(macro, "src.main.x", ["zip"], "s", catalog="lib", **options).sql("duckdb")
+    query = call_macro(macro, "src.main.x", ["zip"], "s", catalog="lib", **options).sql("duckdb")
     return sorted(db.execute(query).fetchall())
 
 
@@ -429,7 +429,7 @@ def called(db: Connection, macro: str, relation: str, quasi: Sequence[str], **ar
     """A macro's rows; the arguments by the parameters' names."""
     positional = [arguments[parameter] for parameter in {**EVERY, **TWINS}[macro]]
     options = {name: arguments[name] for name in NAMED.get(macro, ()) if name in arguments}
-    query = macro_of(macro, relation, list(quasi), *positional, catalog="lib", **options).sql("duckdb")
+    query = call_macro(macro, relation, list(quasi), *positional, catalog="lib", **options).sql("duckdb")
     return db.execute(query).fetchall()
 
 
@@ -477,7 +477,7 @@ def test_classes_have_the_columns_that_were_asked_for(macro: str, db: Connection
     figures: list[str] = []
     for name in ["other", *HOSTILE]:
         db.execute(f"CREATE OR REPLACE VIEW src.renamed AS SELECT a AS {quoted(name)}, b, d FROM src.plain")
-        query = macro_of(macro, "src.renamed", [name], *arguments, catalog="lib").sql("duckdb")
+        query = call_macro(macro, "src.renamed", [name], *arguments, catalog="lib").sql("duckdb")
         if name in figures:
             with pytest.raises(duckdb.Error, match="rename it"):
                 db.execute(query).fetchall()
@@ -623,7 +623,7 @@ def test_values_are_of_any_type(value: str, db: Connection) -> None:
     for macro, more in [*calls, ("t_closeness", {"distance": "ordered"})]:
         options = more if macro in ("l_diversity", "alpha") else {"reference": "src.typed", **more}
         found, expected = (
-            db.execute(macro_of(macro, "src.part", ["zip"], of, catalog="lib", **options).sql("duckdb")).fetchall()
+            db.execute(call_macro(macro, "src.part", ["zip"], of, catalog="lib", **options).sql("duckdb")).fetchall()
             for of in ("s", "n")
         )
         assert close(found, expected), (macro, options)
@@ -636,7 +636,7 @@ def test_released_text_is_held_against_a_source_of_an_enum(db: Connection) -> No
     table_of(db, ["mild", "severe"], ["mild"], type_="ENUM ('severe', 'mild', 'none')")
     db.execute("CREATE OR REPLACE VIEW src.released AS SELECT zip, s::VARCHAR AS s FROM src.x")
     for macro in ("t_closeness", "delta_disclosure", "beta_likeness"):
-        query = macro_of(macro, "src.released", ["zip"], "s", catalog="lib", reference="src.x").sql("duckdb")
+        query = call_macro(macro, "src.released", ["zip"], "s", catalog="lib", reference="src.x").sql("duckdb")
         assert close(db.execute(query).fetchall(), of_x(db, macro))
 
 

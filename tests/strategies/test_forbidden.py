@@ -75,7 +75,7 @@ def test_a_policy_without_them_has_the_fingerprint_that_it_had() -> None:
 @pytest.mark.thorough
 def test_the_manifest_tells_how_many_and_not_which(people: Any, tmp_path: Path) -> None:
     policy = make_policy({"town": town("harbour", "Kiel"), "age": "suppress"})
-    assert policy.redacted()["attributes"]["town"]["forbidden"] == 2
+    assert policy.redact()["attributes"]["town"]["forbidden"] == 2
     with connected(people) as db:
         release = db.anonymize(policy).publish(tmp_path / "release.duckdb")
     with duckdb.connect(str(release.path), read_only=True) as connection:

@@ -26,7 +26,7 @@ from sqlanon.frequency.suppression_limit import count_suppression_limit
 from sqlanon.measures import MEASURES
 from sqlanon.pipeline import prepare
 from sqlanon.policy.strategies import STRATEGIES
-from sqlanon.requirements import requirements_of
+from sqlanon.requirements import bind_requirements
 from sqlanon.sources import WorkNames, bind_source
 from sqlanon.strategies.lattice.input import SearchInput
 from sqlanon.strategies.lattice.lattice import silent
@@ -116,7 +116,7 @@ class Workshop:
         if model != "k":
             return made
         # Of k alone nothing that is prepared depends.
-        requirements, sets = requirements_of(policy.privacy), copy(made.sets)
+        requirements, sets = bind_requirements(policy.privacy), copy(made.sets)
         sets.space = replace(sets.space, requirements=requirements)
         return replace(made, sets=sets)
 

@@ -297,7 +297,7 @@ def test_limits_in_the_policy_and_its_schema() -> None:
     assert (policy.search.time_limit, policy.search.max_checks) == (0.5, 1000)
     assert make_policy(ROLES).search.time_limit is None
     # A policy without them has the fingerprint that it had before there were any.
-    assert "time_limit" not in make_policy(ROLES).redacted()["search"]
+    assert "time_limit" not in make_policy(ROLES).redact()["search"]
     properties = sqlanon.Policy.model_json_schema()["$defs"]["SearchSection"]["properties"]
     time_limit, max_checks = (properties[name]["anyOf"][0] for name in ("time_limit", "max_checks"))
     assert (time_limit["type"], time_limit["exclusiveMinimum"]) == ("number", 0)

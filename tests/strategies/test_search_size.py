@@ -52,7 +52,7 @@ def wide_search(limit: float, **limits: Any) -> Search:
     marginals = Marginals(ROWS, HEIGHTS, CARDINALITIES, (0,) * 15, LEAF_SUMS)
     return Search(
         Lattice(tuple(f"a{i}" for i in range(15)), (0,) * 15, HEIGHTS),
-        MEASURES["loss"](marginals, least_class=K),
+        MEASURES["loss"](marginals, min_class_rows=K),
         made_up,
         Rules(Requirements((KAnonymity(K),)), ROWS).judge,
         int(limit * ROWS),

@@ -28,8 +28,8 @@ from typer.testing import CliRunner
 
 import sqlanon
 from sqlanon.cli import app
-from sqlanon.requirements import requirements_in
-from sqlanon.requirements.plain_sql import Released
+from sqlanon.requirements import list_requirements
+from sqlanon.requirements.plain_sql import WarehouseRelease
 from sqlanon.support.expressions import table
 from sqlanon.warehouse import DIALECTS
 
@@ -705,9 +705,9 @@ def test_the_audit_finds_the_classes_that_an_oracle_finds(kind: str, data: st.Da
         },
         privacy={kind: [spec]},
     )
-    (requirement,) = requirements_in(asked.privacy)
+    (requirement,) = list_requirements(asked.privacy)
     names = {name: name for name in asked.attributes}
-    released = Released(table("t"), table("t"), asked.generalized, [*source.sensitive], names)
+    released = WarehouseRelease(table("t"), table("t"), asked.generalized, [*source.sensitive], names)
     with opened(source) as db:
         engine = db._space.engine.holder
         query = requirement.violations(released)
@@ -727,8 +727,8 @@ def test_the_audit_of_the_whole_table(connection: duckdb.DuckDBPyConnection) -> 
             policy = sqlanon.Policy(
                 attributes={"zip": {"role": "quasi", "hierarchy": "suppress"}}, privacy={name: limit}
             )
-            (one,) = requirements_in(policy.privacy)
-            query = one.violations(Released(table("t"), table("t"), ["zip"], [], {"zip": "zip"}))
+            (one,) = list_requirements(policy.privacy)
+            query = one.violations(WarehouseRelease(table("t"), table("t"), ["zip"], [], {"zip": "zip"}))
             assert query is not None and connection.execute(query.sql("duckdb")).fetchall() == found
 
 

@@ -38,7 +38,7 @@ from sqlanon.ledger.records import Publication
 from sqlanon.ledger.trees import tree_of_both, trees_of
 from sqlanon.measures import MEASURES, Figures
 from sqlanon.policy import Policy
-from sqlanon.policy.compatibility import EXTENSIONS, asked_of, conflicts
+from sqlanon.policy.compatibility import EXTENSIONS, collect_sections, find_conflicts
 from sqlanon.recode.full_domain import FullDomainRecoding, suppressed_classes
 from sqlanon.release.draft import person_claims
 from sqlanon.release.label_levels import label_levels
@@ -51,8 +51,8 @@ from sqlanon.release.score import recompute_score
 from sqlanon.release.source_change import SourceChange
 from sqlanon.release.targets.base import ExpectedFigures, Reach
 from sqlanon.release.targets.file.target import FileTarget
-from sqlanon.requirements import promised_k
-from sqlanon.requirements.macros import digest_of, k_anonymity_of
+from sqlanon.requirements import guaranteed_k
+from sqlanon.requirements.macros import call_digest, call_k_anonymity
 from sqlanon.sources.columns import refuse_repeated_keys
 from sqlanon.sources.run import Run
 from sqlanon.strategies.lattice.candidate import between_ends, candidate, class_leaves
@@ -127,7 +127,7 @@ class Extended:
 
 def release_to_extend(run: Run, policy: Policy) -> Extended:
     """The release of a policy, if it can be extended."""
-    if wrong := list(conflicts(EXTENSIONS, asked_of(dict(policy)))):
+    if wrong := list(find_conflicts(EXTENSIONS, collect_sections(dict(policy)))):
         raise PolicyError(wrong)
     assert policy.catalog is not None
     assert policy.release is not None
@@ -447,13 +447,13 @@ class ExtensionDraft:
     release: Earlier
     recoding: FullDomainRecoding
     is_draft: ClassVar[bool] = False
-    kept_versions: ClassVar[int] = 1
+    retained_versions: ClassVar[int] = 1
 
     @property
     def expected_figures(self) -> ExpectedFigures:
         """The digest is a sum over rows, and so those of the release and of what is added make that of both."""
         engine, macros, before = self.run.engine, self.run.install_macros(PLAIN), self.release.manifest.digest
-        added = engine.rows(digest_of(self._added_rows.sql(engine.dialect), macros))[0][1]
+        added = engine.rows(call_digest(self._added_rows.sql(engine.dialect), macros))[0][1]
         figures = (self.extension.released_rows, self.extension.classes, self.extension.smallest_class_rows)
         return ExpectedFigures(*figures, digest=str(int(before) + int(added)))
 
@@ -503,9 +503,9 @@ class ExtensionDraft:
         new = self._added_rows.sql(run.engine.dialect)
         of_persons = new if person is None else run.place.view("added_persons").sql(run.engine.dialect)
         checks += (replace(one, name=f"new rows: {one.name}") for one in audit.checks_of_classes(of_persons))
-        k = promised_k(self.search_input.policy.privacy, self.search_input.policy.quasi)
+        k = guaranteed_k(self.search_input.policy.privacy, self.search_input.policy.quasi)
         if k != self.search_input.policy.privacy.k:  # no check of k-anonymity has looked at that
-            smallest = run.engine.rows(k_anonymity_of(new, self.quasi_identifiers, macros))[0][0]
+            smallest = run.engine.rows(call_k_anonymity(new, self.quasi_identifiers, macros))[0][0]
             checks.append(Check("new rows", smallest >= k, f"in the smallest class: {smallest:,} (required: {k})"))
         return checks
 

@@ -21,11 +21,11 @@ from sqlanon.ledger.people_samples import PeopleOfSource, person_hash
 from sqlanon.ledger.recording import history
 from sqlanon.ledger.records import Publication, read_history
 from sqlanon.policy import Policy, ReleaseSection
-from sqlanon.policy.compatibility import ROWS_ELSEWHERE, WITH_EARLIER, asked_of, conflicts
+from sqlanon.policy.compatibility import ROWS_ELSEWHERE, WITH_EARLIER, collect_sections, find_conflicts
 from sqlanon.release.manifest import Manifest
 from sqlanon.release.source_change import SourceChange
 from sqlanon.release.targets.base import Reach, Verification
-from sqlanon.requirements import promised_k
+from sqlanon.requirements import guaranteed_k
 from sqlanon.sources import Source
 from sqlanon.sources.run import Run
 from sqlanon.strategies.lattice.input import SearchInput
@@ -107,7 +107,7 @@ def can_mark_rows(policy: Policy, source: Source, manifest: Manifest) -> bool:
     """Whether the source's rows can be compared one by one with a release: at one level each, and read here."""
     release = (policy.release or ReleaseSection()).model_copy(update={"after": ("all",)})
     parts = dict(policy) | {"release": release}
-    refused = any(conflicts((*WITH_EARLIER, *ROWS_ELSEWHERE), asked_of(parts)))
+    refused = any(find_conflicts((*WITH_EARLIER, *ROWS_ELSEWHERE), collect_sections(parts)))
     at_one_level = None not in manifest.generalization.values()
     return source.access == "rows" and at_one_level and not refused and not manifest.decoys
 
@@ -154,7 +154,7 @@ def measure_released_rows(
     if {name: type_ for name, type_ in run.engine.columns(view).items() if name in types} != types:
         return change
     missing, _ = run.engine.rows(different_rows(released.copy(), view, types))[0]
-    least = promised_k(prepared.policy.privacy, prepared.policy.quasi)
+    least = guaranteed_k(prepared.policy.privacy, prepared.policy.quasi)
     columns = [col(name) for name in manifest.quasi_identifiers]
     keys: list[exp.Expr] = [named(column.copy(), f"k{i}") for i, column in enumerate(columns)]
     size = exp.Count(this=exp.Star()) if person is None else _PERSONS(person=col(person))

@@ -65,12 +65,12 @@ from sqlanon.ledger.trees import (
     trees_of_pair,
     value_types,
 )
-from sqlanon.policy import ReleaseSection, shown_place
-from sqlanon.policy.compatibility import ROWS_ELSEWHERE, WITH_EARLIER, asked_of, conflicts
+from sqlanon.policy import ReleaseSection, format_location
+from sqlanon.policy.compatibility import ROWS_ELSEWHERE, WITH_EARLIER, collect_sections, find_conflicts
 from sqlanon.policy.noise import ROUNDING
 from sqlanon.release.manifest import Manifest
 from sqlanon.release.targets.base import Reach, kind_for_path
-from sqlanon.requirements import promised_k
+from sqlanon.requirements import guaranteed_k
 from sqlanon.sources.run import Run
 from sqlanon.strategies.lattice.input import SearchInput
 from sqlanon.support.expressions import (
@@ -350,7 +350,7 @@ class JointAudit:
         full_domain = policy.search.model_copy(update={"strategy": "optimal"} if policy.search.traits.local else {})
         release = (policy.release or ReleaseSection()).model_copy(update={"after": ("all",)})
         parts = dict(policy) | {"search": full_domain, "release": release}
-        refused = any(conflicts((*WITH_EARLIER, *ROWS_ELSEWHERE), asked_of(parts)))
+        refused = any(find_conflicts((*WITH_EARLIER, *ROWS_ELSEWHERE), collect_sections(parts)))
         if refused or not all(one.can_be_base for one in self.refusals):
             return
         first, several = self.refusals[0].publication, len(self.refusals) > 1
@@ -379,7 +379,7 @@ class JointAudit:
         """To take the place of the earlier one, where it is one."""
         if len(self.refusals) == 1:
             path = self.refusals[0].publication.path
-            place = shown_place(path)
+            place = format_location(path)
             how = f"--output {shlex.quote(place)}" if kind_for_path(path).in_files else f"publish to {place}"
             if path == self.target:  # a version that would be kept beside this one
                 how = "set [release] keep = 1"
@@ -394,7 +394,7 @@ class JointAudit:
         if self.extends or self.withdraws is not None or name is None or not kind_for_path(broken[0]).in_files:
             yield "    In Python, `queries` of this error has the SQL that lists the rows."
             return
-        file, earlier, draft = shlex.quote(name), shlex.quote(shown_place(broken[0])), "draft.duckdb"
+        file, earlier, draft = shlex.quote(name), shlex.quote(format_location(broken[0])), "draft.duckdb"
         yield "    To list the rows, attack that release and a draft of this one:"
         yield f"      sqlanon anonymize {file} --draft --output {draft}"
         yield f"      sqlanon attack {earlier} {draft} --policy {file} --only complementary_release,temporal --sql"
@@ -637,7 +637,7 @@ class JointAudit:
             return []
         found = []
         policy = self.prepared.policy
-        for wanted in shared_requirements(policy.privacy, policy.with_role("sensitive"), audit.linked):
+        for wanted in shared_requirements(policy.privacy, policy.attributes_with_role("sensitive"), audit.linked):
             count, _ = audit.violations(wanted, part)
             if count:
                 shared = audit.labelled_shared_rows(wanted) if part == "joined by counts" else ()
@@ -650,7 +650,7 @@ class JointAudit:
     def _fewest_rows(self, one: Earlier) -> tuple[int, str]:
         """The fewest rows that an attack may find, and why so many."""
         policy = self.prepared.policy
-        k, most_rows = min(promised_k(policy.privacy, policy.quasi), one.promised), 1
+        k, most_rows = min(guaranteed_k(policy.privacy, policy.quasi), one.promised), 1
         if one.publication.run_id not in self.prepared.earlier.after:
             # A release does not tell persons apart. Of so many rows, k persons have one at least. What is based on the
             # other consists of parts with k persons each, counted where persons are known: here in fewer rows, too.
@@ -674,7 +674,7 @@ class JointAudit:
         opening = [
             f"ATTACH {text(str(path)).sql()} AS {name} (READ_ONLY);"
             if kind_for_path(path).in_files
-            else f"-- {name}: a copy of {shown_place(path)}"
+            else f"-- {name}: a copy of {format_location(path)}"
             for name, path in files.items()
             if not _is_parquet(path)
         ]

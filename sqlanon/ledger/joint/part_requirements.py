@@ -24,9 +24,9 @@ from sqlanon.ledger.joint.class_unions import Union, new_rows_in_unions, union_c
 from sqlanon.ledger.joint.overlaps import group_columns
 from sqlanon.ledger.joint.row_matching import SECOND, Finest, ReleaseLink, both_grouped, finest, joined
 from sqlanon.ledger.joint.unmatched import with_unmatched
-from sqlanon.requirements import requirements_in
+from sqlanon.requirements import list_requirements
 from sqlanon.requirements.base import ClassCondition, Requirement, SourceFacts
-from sqlanon.requirements.plain_sql import Released
+from sqlanon.requirements.plain_sql import WarehouseRelease
 from sqlanon.support.expressions import all_of, cast, col, ident, named, same, subquery, table, template, values_query
 
 NewRows: TypeAlias = "Literal['new'] | Union"
@@ -86,7 +86,9 @@ class SharedRequirement:
         """The parts of some rows that break it."""
         (attribute,) = self.requirement.attributes
         sensitive = [f"s{j}" for j in self.sensitive]
-        return self.requirement.violations(Released(rows, whole, keys, sensitive, {attribute: f"s{self.column}"}))
+        return self.requirement.violations(
+            WarehouseRelease(rows, whole, keys, sensitive, {attribute: f"s{self.column}"})
+        )
 
 
 def shared_requirements(privacy: Any, sensitive: Collection[str], linked: ReleaseLink) -> Iterator[SharedRequirement]:
@@ -97,7 +99,7 @@ def shared_requirements(privacy: Any, sensitive: Collection[str], linked: Releas
     """
     columns = {name.lower(): j for j, name in enumerate(linked.shared)}
     numbers = [columns[name.lower()] for name in sensitive if name.lower() in columns]
-    for one in requirements_in(privacy):
+    for one in list_requirements(privacy):
         column = columns.get(one.attributes[0].lower()) if one.attributes else None
         if column is None or not isinstance(one.of(SourceFacts()), ClassCondition):
             continue

@@ -26,7 +26,7 @@ from sqlanon.ledger.joint.row_matching import (
 from sqlanon.policy import PrivacySection
 from sqlanon.policy.problems import read_part
 from sqlanon.release.manifest import Manifest, has_open_ends
-from sqlanon.requirements import promised_k
+from sqlanon.requirements import guaranteed_k
 from sqlanon.support.expressions import (
     aliased,
     all_of,
@@ -142,7 +142,7 @@ class ComparedRelease:
         # What a later version asks for is not known here, but its k is.
         if self.privacy is None:
             return int(self.manifest.policy["privacy"].get("k") or 2)
-        return promised_k(self.privacy, self.manifest.quasi_identifiers)
+        return guaranteed_k(self.privacy, self.manifest.quasi_identifiers)
 
     @property
     def privacy(self) -> PrivacySection | None:

@@ -21,8 +21,8 @@ from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.errors import ReleaseError
 from sqlanon.hierarchies.bounds import RangeKind
-from sqlanon.places.addresses import in_spark, is_session, names_spark
-from sqlanon.policy import Policy, in_postgres, is_postgres, shown_place
+from sqlanon.places.addresses import is_session, is_spark_location, resolves_to_spark
+from sqlanon.policy import Policy, format_location, is_postgres, is_postgres_location
 from sqlanon.release.manifest import Facts, Manifest, ReleasedColumn
 from sqlanon.release.metadata import SuppressedRows
 from sqlanon.release.source_change import SourceChange
@@ -92,17 +92,17 @@ class Verification:
         words = {True: "ok", False: "FAILED", None: "not verifiable alone"}
         rows = [(check.name, words[check.passed], check.message) for check in self.checks]
         verdict = "verified" if self.verified else "NOT verified"
-        return html_table(f"{shown_place(self.path)}: {verdict}", ["check", "result", "what was found"], rows)
+        return html_table(f"{format_location(self.path)}: {verdict}", ["check", "result", "what was found"], rows)
 
     def __repr__(self) -> str:
         failed = [check.name for check in self.checks if check.passed is False]
         what = f"failed={failed}" if failed else f"checks={len(self.checks)}"
-        return f"Verification({shown_place(self.path)!r}, verified={self.verified}, {what})"
+        return f"Verification({format_location(self.path)!r}, verified={self.verified}, {what})"
 
     def to_dict(self) -> dict[str, Any]:
         """The fields, for JSON."""
         return {
-            "release": shown_place(self.path),
+            "release": format_location(self.path),
             "table": self.manifest.table_name if self.is_file else self.path.name,
             "verified": self.verified,
             **({"draft": True} if self.manifest.draft else {}),
@@ -155,7 +155,7 @@ class Draft(Protocol):
         """Whether it is a draft."""
 
     @property
-    def kept_versions(self) -> int:
+    def retained_versions(self) -> int:
         """The number of versions that its place keeps."""
 
     def columns(self) -> tuple[ReleasedColumn, ...]:
@@ -425,7 +425,7 @@ register(
         _POSTGRES,
         _in_section("postgres"),
         lambda place: _is_text(place, is_postgres),
-        in_postgres,
+        is_postgres_location,
         _refuse_server,
         writes="a new table in PostgreSQL",
     )
@@ -435,8 +435,8 @@ register(
         "spark",
         "sqlanon.release.targets.spark.target",
         _in_section("spark"),
-        lambda place: is_session(place) or _is_text(place, names_spark),
-        in_spark,
+        lambda place: is_session(place) or _is_text(place, resolves_to_spark),
+        is_spark_location,
         compares=False,
         writes="a new table in Spark",
     )

@@ -19,7 +19,7 @@ from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.engines.travel import arrived
 from sqlanon.errors import BrokenReleaseError, ReleaseError, SqlanonError
 from sqlanon.places.addresses import VERSION_DIGITS
-from sqlanon.policy import ReleaseSection, shown_place
+from sqlanon.policy import ReleaseSection, format_location
 from sqlanon.release.manifest import Manifest, ReleasedColumn
 from sqlanon.release.sentences import render_manifest
 from sqlanon.release.targets.base import Draft, Verification
@@ -46,7 +46,7 @@ class ServerLocation(ABC):
     @property
     @abstractmethod
     def path(self) -> Path:
-        """The same place for the ledger, which knows paths: no secret is in it. People are told its `shown_place`."""
+        """The same place for the ledger, which knows paths: no secret is in it. Messages show `format_location`."""
 
     @property
     def table(self) -> exp.Table:
@@ -79,7 +79,7 @@ class ServerLocation(ABC):
             raise
         except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
             raise BrokenReleaseError(
-                f"{shown_place(self.path)} was a release of sqlanon; its manifest is broken: {error}"
+                f"{format_location(self.path)} was a release of sqlanon; its manifest is broken: {error}"
             ) from error
 
 
@@ -127,7 +127,7 @@ class ServerRelease(Generic[AnyServerLocation]):
     @property
     def path(self) -> str:
         """The server, the schema and the view, in one text; no user, password or token is in it."""
-        return shown_place(self.place.path)
+        return format_location(self.place.path)
 
     @property
     def table(self) -> str:

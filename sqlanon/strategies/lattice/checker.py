@@ -35,7 +35,7 @@ def measure_of(prepared: SearchInput) -> Measure:
     """The policy's measure, over the prepared source."""
     policy = prepared.policy
     # Where k-anonymity is of combinations, a class may have one row.
-    least = 1 if policy.search.traits.of_combinations else prepared.requirements.least_class
+    least = 1 if policy.search.traits.of_combinations else prepared.requirements.min_class_rows
     return MEASURES[policy.search.measure](prepared.marginals, prepared.weights, policy.search.aggregate, least)
 
 
@@ -252,7 +252,7 @@ class Checker:
 
 @dataclass(frozen=True)
 class _Kept:
-    """The kept rows of a generalization: `requirements.base.KeptRows`."""
+    """The kept rows of a generalization: `requirements.base.RetainedRows`."""
 
     engine: Engine
     prepared: SearchInput

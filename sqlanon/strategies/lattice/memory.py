@@ -16,16 +16,16 @@ from sqlanon.engines.deadline import InterruptedStatementError
 from sqlanon.frequency.suppression_limit import SuppressionLimit
 from sqlanon.measures import Figures, Measure
 from sqlanon.requirements import Requirements
-from sqlanon.requirements.base import KeptClasses
+from sqlanon.requirements.base import RetainedClasses
 from sqlanon.strategies.lattice.forecast import Forecast
 from sqlanon.strategies.lattice.lattice import Box, Dominance, Lattice, Progress, silent
 from sqlanon.strategies.lattice.limits import FIRST_GRACE, GRACE, Budget
 from sqlanon.support.coding import Levels
 
 
-def kept_classes(figures: Figures, rows: int) -> KeptClasses:
+def kept_classes(figures: Figures, rows: int) -> RetainedClasses:
     """The kept classes of a generalization together, where the source has so many rows."""
-    return KeptClasses(
+    return RetainedClasses(
         figures.classes, rows - figures.suppressed_rows, figures.count, figures.singles, figures.unmatched
     )
 

@@ -59,7 +59,7 @@ def distance_vectors(prepared: SearchInput) -> Iterator[set[Levels]]:
             for level in range(low + 1, top + 1)
             if engine.rows(neighbours(target, bottom, heights, i, level))[0][0]
         }
-        together, outliers = engine.rows(sizes(target))[0]
+        together, outliers = engine.rows(class_sizes(target))[0]
         # Of a large lattice there may be as many vectors as pairs: then each comes here.
         pairs = PAIRS if lattice.size <= PAIRS else PAIRS // 10 // len(heights)
         step = pairs // max(together, 1) + 1
@@ -93,7 +93,7 @@ def combinations(space: ClassSpace, bottom: Levels) -> exp.Select:
     return query.where(col(KNOWN), copy=False) if space.unknown else query
 
 
-def sizes(of: exp.Table) -> exp.Select:
+def class_sizes(of: exp.Table) -> exp.Select:
     """One row: how many combinations there are, and how many of them are outliers."""
     count = exp.Count(this=exp.Star())
     return select([count, where(count.copy(), col(OUTLIER))], of.copy())

@@ -18,7 +18,7 @@ from sqlanon.errors import InfeasibleError
 from sqlanon.hierarchies.numerals import NUMERAL, padded, part_of, whole_digits, written_out
 from sqlanon.measures import Figures, Measure
 from sqlanon.measures.base import Totals
-from sqlanon.policy.guarantee import combinations_of
+from sqlanon.policy.guarantee import guaranteed_combinations
 from sqlanon.requirements import Requirements
 from sqlanon.requirements.base import SubsetCondition
 from sqlanon.requirements.k_anonymity import KAnonymity
@@ -316,7 +316,7 @@ def _in_order(task: LocalTask, outcome: LocalOutcome, kept: exp.Table, i: int, l
 def _as_guaranteed(task: LocalTask) -> Requirements:
     """The policy's requirements; where k-anonymity is guaranteed of combinations only, of these."""
     policy, asked = task.prepared.policy, task.prepared.requirements
-    listed = combinations_of(policy.redacted())
+    listed = guaranteed_combinations(policy.redact())
     if not listed or policy.privacy.k is None:
         return asked
     names = [tree.name for tree in task.trees]

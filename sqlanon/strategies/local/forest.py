@@ -110,7 +110,7 @@ _MEMBERS = template("SELECT combination, cell FROM :shares")
 def forest(task: LocalTask) -> LocalOutcome:
     """Group combinations by the trees of a forest, some of them in several groups."""
     prepared = task.prepared
-    k = task.members.requirements.least_class
+    k = task.members.requirements.min_class_rows
     with task.clock.in_time(FIRST_GRACE):
         refuse_repeated_keys(task.engine, prepared.source, prepared.columns.key)
         _refuse_many(task, k)

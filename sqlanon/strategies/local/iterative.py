@@ -127,7 +127,7 @@ def _again(task: LocalTask, groups: Groups, best: Grouping) -> Grouping:
         members=best.members,
         classes=best.classes,
         prices=groups.prices,
-        least=task.members.requirements.least_class,
+        least=task.members.requirements.min_class_rows,
     )
     going = groups.make(moves)
     now = groups.make(_MOVED(members=best.members, going=going))

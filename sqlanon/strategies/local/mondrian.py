@@ -138,7 +138,7 @@ class Cutting:
         search = task.prepared.policy.search
         by_combination = [search.cuts == "relaxed" and tree.ordered for tree in task.trees]
         self._as_sets = search.summary == "set" and not as_ancestors
-        self._least = task.members.requirements.least_class
+        self._least = task.members.requirements.min_class_rows
         self._open = self._begin(allowed)
         self._last = int(task.engine.rows(_GREATEST_PART(parts=self._open))[0][0])
         self.classes = self._make("mondrian_classes", _NO_CLASSES(parts=self._open))

@@ -32,7 +32,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from sqlanon.policy.guarantee import guaranteed_combinations
+from sqlanon.policy.guarantee import select_combinations
 from sqlanon.strategies.lattice.limits import Clock, LimitReachedError
 from sqlanon.strategies.local.cells import is_released
 from sqlanon.strategies.local.finish import on_combinations
@@ -165,7 +165,7 @@ class _Argus:
         self._number = 0
         names = [tree.name for tree in task.trees]
         specs = task.prepared.policy.attributes
-        listed = guaranteed_combinations({name: specs[name].identification for name in names})
+        listed = select_combinations({name: specs[name].identification for name in names})
         self.checked = [[names.index(name) for name in one] for one in listed]
         self.known = self._rows(task.combinations)
         self.levels = [task.prepared.lattice.levels(i) for i in self.attributes]

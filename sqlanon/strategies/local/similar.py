@@ -261,7 +261,7 @@ class _Similar:
         return too_many
 
     def _divided(self, whole: Grouping) -> Grouping:
-        groups, least = self.groups, self.task.members.requirements.least_class
+        groups, least = self.groups, self.task.members.requirements.min_class_rows
         blocks = groups.make(
             _OPEN_BLOCKS(members=whole.members, classes=whole.classes, rows=2 * least, most=MOST_TOGETHER)
         )

@@ -179,7 +179,7 @@ def local_task(
     requirements = _of_classes(prepared.requirements)
     if prepared.policy.search.traits.summarises and prepared.policy.search.ends == "grid":
         trees = tuple(
-            _with_grid(steps, prepared, i, tree, texts[i], requirements.least_class) for i, tree in enumerate(trees)
+            _with_grid(steps, prepared, i, tree, texts[i], requirements.min_class_rows) for i, tree in enumerate(trees)
         )
 
     def within(name: str, relation: exp.Expr, columns: Sequence[str]) -> exp.Table:
@@ -291,7 +291,7 @@ def _with_members(
     """The tree of an attribute with what its sets may list."""
     if tree.ordered or tree.floor == tree.height:
         return tree
-    least = max(members.requirements.least_class, 2)
+    least = max(members.requirements.min_class_rows, 2)
     counted = replace(members, requirements=Requirements((KAnonymity(least),)), sensitive=None)
     names = [node_name(i, level) for level in range(tree.floor, tree.height)]
     frequent = union_all(

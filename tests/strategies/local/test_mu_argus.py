@@ -21,7 +21,7 @@ from test_search_properties import quick, thorough
 import sqlanon
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.pipeline import prepare
-from sqlanon.policy.guarantee import CLASSES, guaranteed_combinations
+from sqlanon.policy.guarantee import CLASSES, select_combinations
 from sqlanon.strategies.local.mu_argus import mu_argus
 from sqlanon.strategies.local.task import LocalTask, local_task
 
@@ -34,7 +34,7 @@ Placed = dict[int, Nodes]
 @given(st.lists(st.sampled_from(CLASSES), min_size=1, max_size=6))
 def test_the_combinations_have_one_of_each_class(classes: list[str]) -> None:
     identification = {f"a{i}": one for i, one in enumerate(classes)}
-    found = guaranteed_combinations(identification)
+    found = select_combinations(identification)
     ranks = sorted({CLASSES.index(one) for one in classes})
     first, second = ranks[0], ranks[:2][-1]
     for three in itertools.combinations(identification, min(3, len(classes))):
@@ -47,7 +47,7 @@ def test_the_combinations_have_one_of_each_class(classes: list[str]) -> None:
 def test_three_classes_are_those_of_mu_argus() -> None:
     """One that is most, one that is at least more, and any third: all of them distinct."""
     identification = {"birth": "most", "zip": "more", "job": "more", "sex": "identifying", "race": "identifying"}
-    assert set(guaranteed_combinations(identification)) == {
+    assert set(select_combinations(identification)) == {
         ("birth", "zip", "job"), ("birth", "zip", "sex"), ("birth", "zip", "race"),
         ("birth", "job", "sex"), ("birth", "job", "race"),
     }  # fmt: skip
@@ -145,7 +145,7 @@ def check(case: Case, limits: Sequence[int], classes: Sequence[str]) -> None:
         ask = bare.prepared.policy.model_copy(update={"attributes": named})
         task = _with_policy(bare, ask)
         names = list(case.hierarchies)
-        listed = guaranteed_combinations({name: spec.identification for name, spec in named.items()})
+        listed = select_combinations({name: spec.identification for name, spec in named.items()})
         checked = [[names.index(name) for name in one] for one in listed]
         plain = Plain(task)
         expected = Argus(plain, checked, case.k).run()

@@ -16,7 +16,7 @@ from sqlglot import exp
 from test_mu_argus import Argus
 from test_subtree import check_no_split_is_left, cut_of
 
-from sqlanon.policy.guarantee import guaranteed_combinations
+from sqlanon.policy.guarantee import select_combinations
 from sqlanon.strategies.local.mu_argus import mu_argus
 from sqlanon.strategies.local.subtree import SCALE, TRIED, _Cuts, _Split, subtree
 from sqlanon.support.coding import Levels
@@ -43,7 +43,7 @@ ARGUS = [
 def test_mu_argus_does_what_a_plain_one_does(small: Small) -> None:
     small = best_levels(small)
     with small_task(small) as task:
-        listed = guaranteed_combinations(
+        listed = select_combinations(
             {name: spec.identification for name, spec in task.prepared.policy.attributes.items()}
         )
         names = [tree.name for tree in task.trees]

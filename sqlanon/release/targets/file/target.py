@@ -24,7 +24,7 @@ from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.errors import DiskError, OvertakenError, ReleaseError
 from sqlanon.hierarchies.bounds import RangeKind
-from sqlanon.policy import STORAGE_VERSION, Policy, same_file, table_parts, why_no_release, why_not_written
+from sqlanon.policy import STORAGE_VERSION, Policy, database_path_flaw, is_same_file, release_file_flaw, table_parts
 from sqlanon.release import macro_library
 from sqlanon.release.contents import ATTACHED, expected_objects, library_files, list_objects
 from sqlanon.release.label_levels import LEVELS, LEVELS_COLUMNS
@@ -42,7 +42,7 @@ from sqlanon.release.reader import (
 )
 from sqlanon.release.targets.base import Draft, Reach, ReleaseTarget, Verification, refuse_draft_over
 from sqlanon.release.targets.file.digest import MANY, approximate_counts, digest_by_value, hashed_by_value, repeats
-from sqlanon.requirements.macros import digest_of, k_anonymity_of
+from sqlanon.requirements.macros import call_digest, call_k_anonymity
 from sqlanon.sources import NOT_THERE, Source
 from sqlanon.sources.bind import without_values
 from sqlanon.support.expressions import (
@@ -211,7 +211,7 @@ class FileTarget:
     @contextmanager
     def stage(self, draft: Draft) -> Iterator[StagedFile]:
         path = self.path
-        if wrong := why_not_written(path):  # rows go through a database beside a Parquet file, too
+        if wrong := database_path_flaw(path):  # rows go through a database beside a Parquet file, too
             raise ReleaseError(f"{path} {wrong}")
         if self.is_parquet:
             refuse_types({column.name: column.type for column in draft.columns()}, None)
@@ -249,14 +249,14 @@ def target_for(draft: Draft, place: str | Path | None, table_name: str | None) -
     if chosen is None:
         raise ReleaseError('no place is given: publish("release.duckdb"), or [release] database = ... in the policy')
     path = Path(os.path.realpath(chosen))  # a link stays a link
-    if wrong := why_no_release(Path(chosen)):
+    if wrong := release_file_flaw(Path(chosen)):
         raise ReleaseError(f"{chosen} {wrong}")
     private = [*draft.search_input.source.files, *draft.run.engine.files()]
     if catalog is not None:
         private.append(catalog.database)
-    if any(same_file(path, file) for file in private):
+    if any(is_same_file(path, file) for file in private):
         raise ReleaseError(f"{path} is the source, or the catalog: a release needs a file of its own")
-    return FileTarget(path, table_name or released_name(draft.search_input.policy), draft.kept_versions)
+    return FileTarget(path, table_name or released_name(draft.search_input.policy), draft.retained_versions)
 
 
 def release_location(place: str | os.PathLike[str], table_name: str | None) -> FileLocation:
@@ -363,9 +363,9 @@ class StagedRows:
         self.engine.attach(self.file, ATTACHED, read_only=True)
         rows = table(self.table_name, "main", ATTACHED)
         self.engine.execute(create_temporary_view(SUBJECT.copy(), star(rows)))
-        smallest, classes, count, _ = self.queries.rows(k_anonymity_of(SUBJECT.name, self.draft.quasi_identifiers))[0]
+        smallest, classes, count, _ = self.queries.rows(call_k_anonymity(SUBJECT.name, self.draft.quasi_identifiers))[0]
         # Verifying a Parquet file reuses this answer, so here the macro is asked.
-        digest = self.queries.rows(digest_of(SUBJECT.name))[0][1] if version is None else self._digest(rows, count)
+        digest = self.queries.rows(call_digest(SUBJECT.name))[0][1] if version is None else self._digest(rows, count)
         self.engine.detach(ATTACHED)
         return Facts(count, classes, smallest or 0, digest, version)
 
@@ -374,7 +374,7 @@ class StagedRows:
         names = hashed_by_value(types) if count >= MANY else []
         values = self.engine.rows(approximate_counts(rows, names))[0] if names else ()
         repeating = [name for name, many in zip(names, values, strict=True) if repeats(many, count)]
-        query = digest_by_value(rows, types, repeating) if repeating else digest_of(SUBJECT.name)
+        query = digest_by_value(rows, types, repeating) if repeating else call_digest(SUBJECT.name)
         return str(self.engine.rows(query)[0][-1])
 
     def verified(self, path: Path, manifest: Manifest) -> Verification:
@@ -464,7 +464,10 @@ def refuse_types_of(policy: Policy, source: Source) -> None:
     path = None if section is None else section.database or section.file
     if path is None:
         return
-    released = {name.lower() for name in (*policy.with_role("sensitive"), *policy.with_role("insensitive"))}
+    released = {
+        name.lower()
+        for name in (*policy.attributes_with_role("sensitive"), *policy.attributes_with_role("insensitive"))
+    }
     types = {name: type_ for name, type_ in source.columns.items() if name.lower() in released and type_ != NOT_THERE}
     refuse_types(types, None if path.suffix.lower() == ".parquet" else policy.storage_version)
 

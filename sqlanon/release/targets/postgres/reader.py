@@ -25,7 +25,7 @@ from sqlanon.engines.postgres.engine import PostgresEngine
 from sqlanon.engines.travel import arrived, travelling
 from sqlanon.errors import BrokenReleaseError, ReleaseError, SourceError
 from sqlanon.places.addresses import MANIFEST
-from sqlanon.policy import address_of, server_of, shown_place, table_parts
+from sqlanon.policy import format_location, resolve_postgres_address, server_address, table_parts
 from sqlanon.release.manifest import Manifest
 from sqlanon.release.reader import COPIED, SUBJECT, CachedQueries, OpenRelease
 from sqlanon.release.rows_hash import hash_rows
@@ -56,11 +56,11 @@ class PostgresLocation(ServerLocation):
         parts = table_parts(table_name)
         if len(parts) != 2:
             raise ReleaseError(f"{table_name!r} is not a release in PostgreSQL: write schema.name")
-        return cls(address_of(place), *parts)
+        return cls(resolve_postgres_address(place), *parts)
 
     @property
     def path(self) -> Path:
-        return Path(f"{server_of(self.address)}/{self.schema}.{self.name}")
+        return Path(f"{server_address(self.address)}/{self.schema}.{self.name}")
 
     @contextmanager
     def opened_server(self) -> Iterator[PostgresEngine]:
@@ -131,7 +131,7 @@ class PostgresLocation(ServerLocation):
         with self._checked() as checked:
             if checked.trusted().manifest.fingerprint() != manifest.fingerprint():
                 raise BrokenReleaseError(
-                    f"{shown_place(self.path)} was replaced while it was verified: verify it again"
+                    f"{format_location(self.path)} was replaced while it was verified: verify it again"
                 )
             with checked.stream() as reader:
                 yield reader
@@ -167,7 +167,7 @@ class CheckedRelease:
         """The same, or an error if a check failed."""
         if self.failures:
             raise BrokenReleaseError(
-                f"{shown_place(self.place.path)} was changed since it was published, and is not read: "
+                f"{format_location(self.place.path)} was changed since it was published, and is not read: "
                 f"{'; '.join(self.failures)}"
             )
         return self
@@ -250,10 +250,12 @@ def recorded_location(path: Path, table_name: str, reach: Reach) -> PostgresLoca
     """The release that the ledger has, by the addresses that the policy has."""
     for section in () if reach.policy is None else (reach.policy.source, reach.policy.release):
         if section is not None and section.postgres is not None:
-            place = PostgresLocation(address_of(section.postgres), path.name.removesuffix(f".{table_name}"), table_name)
+            place = PostgresLocation(
+                resolve_postgres_address(section.postgres), path.name.removesuffix(f".{table_name}"), table_name
+            )
             if place.path == path:
                 return place
-    raise ReleaseError(f"{shown_place(path)} is in PostgreSQL, on a server that the policy does not name")
+    raise ReleaseError(f"{format_location(path)} is in PostgreSQL, on a server that the policy does not name")
 
 
 def types_of(server: PostgresEngine, schema: str, name: str) -> dict[str, str]:
@@ -294,7 +296,7 @@ def _opened(checked: CheckedRelease, limits: Limits) -> Iterator[OpenRelease]:
                 engine.copy_arrow(target, reader, lambda relation: arrived(relation, types))
         except duckdb.ConversionException as error:
             raise BrokenReleaseError(
-                f"{shown_place(checked.place.path)} cannot be read: a value does not fit its type"
+                f"{format_location(checked.place.path)} cannot be read: a value does not fit its type"
             ) from error
         engine.execute(create_view(SUBJECT.copy(), star(target.copy())))
         # Of rows alone.

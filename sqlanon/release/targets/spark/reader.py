@@ -20,8 +20,8 @@ from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.engines.spark.engine import SparkEngine, catalog_of
 from sqlanon.engines.spark.errors import condition_of
 from sqlanon.errors import BrokenReleaseError, ReleaseError, SourceError
-from sqlanon.places.addresses import spark_address_of, spark_name_flaw, spark_path
-from sqlanon.policy import shown_place, table_parts
+from sqlanon.places.addresses import resolve_spark_address, spark_location, spark_name_flaw
+from sqlanon.policy import format_location, table_parts
 from sqlanon.release.manifest import Manifest, version_name
 from sqlanon.release.sentences import comment_on_any_version, comment_on_column, comment_on_release
 from sqlanon.release.targets.base import Reach, Verification, named_location
@@ -84,12 +84,12 @@ class SparkLocation(ServerLocation):
             raise ReleaseError(f"{table_name!r} is not a release in Spark: it {flaw}")
         schema, name = (part.lower() for part in table_parts(table_name))
         if isinstance(place, str):
-            return cls(spark_address_of(place), schema, name)
+            return cls(resolve_spark_address(place), schema, name)
         return cls(None, schema, name, place)
 
     @property
     def path(self) -> Path:
-        return spark_path(self.address or catalog_of(self.session), self.schema, self.name)
+        return spark_location(self.address or catalog_of(self.session), self.schema, self.name)
 
     def rows_table(self, version: int) -> exp.Table:
         return table(version_name(self.name, version), self.schema)
@@ -160,7 +160,7 @@ class SparkLocation(ServerLocation):
 
     def refuse_to_read(self, flaws: Sequence[str]) -> BrokenReleaseError:
         return BrokenReleaseError(
-            f"{shown_place(self.path)} was a release of sqlanon; {'; '.join(flaws)}. Nothing of it was read"
+            f"{format_location(self.path)} was a release of sqlanon; {'; '.join(flaws)}. Nothing of it was read"
         )
 
     def _refuse_flaws(self, server: SparkEngine, manifest: Manifest) -> None:
@@ -487,7 +487,7 @@ def recorded_location(path: Path, table_name: str, reach: Reach) -> SparkLocatio
 
 
 def _stays(path: Path) -> str:
-    return f"{shown_place(path)} is in Spark, and releases there cannot be compared yet"
+    return f"{format_location(path)} is in Spark, and releases there cannot be compared yet"
 
 
 def _version(place: SparkLocation, view: CatalogEntry | None, names: frozenset[str]) -> int:

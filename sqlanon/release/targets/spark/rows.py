@@ -35,7 +35,7 @@ from sqlanon.release.targets.base import Verification
 from sqlanon.release.targets.server import copied, types_in
 from sqlanon.release.targets.spark import statements as sr
 from sqlanon.release.targets.spark.digest import HashedTexts, bucket_hashes, digest_query, is_digestible
-from sqlanon.requirements import looked_at_sensitive
+from sqlanon.requirements import examined_sensitive_attributes
 from sqlanon.support.expressions import (
     col,
     column_definitions,
@@ -73,7 +73,7 @@ def looked_at(privacy: Mapping[str, Any], quasi: Sequence[str], columns: Sequenc
     wanted = {name.lower() for name in quasi}
     if section is not None:
         sensitive = [column.name for column in columns if column.role == "sensitive"]
-        wanted |= {name.lower() for name in looked_at_sensitive(section, sensitive)}
+        wanted |= {name.lower() for name in examined_sensitive_attributes(section, sensitive)}
     return {column.name: column.type for column in columns if column.name.lower() in wanted}
 
 

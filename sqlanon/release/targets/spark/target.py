@@ -53,7 +53,7 @@ from sqlanon.release.targets.spark.reader import (
     view_comment,
 )
 from sqlanon.release.targets.spark.rows import CountedRelease, counted, hash_rows_in_spark, looked_at, pinned_rows
-from sqlanon.requirements.macros import k_anonymity_of
+from sqlanon.requirements.macros import call_k_anonymity
 from sqlanon.support.expressions import drop_table, named, table, text
 
 __all__ = ["SparkTarget", "recorded_location", "release_location", "target_for"]
@@ -86,7 +86,7 @@ class SparkTarget(ServerTarget[SparkLocation]):
                 _fill(draft.run.engine, server, place.rows_table(version), query, list(types))
                 if flaws := flaws_of_new_table(server, place, version, types):
                     raise AuditError([f"{place.rows_table(version).name}: {'; '.join(flaws)}"])
-                wanted = looked_at(draft.search_input.policy.redacted()["privacy"], draft.quasi_identifiers, columns)
+                wanted = looked_at(draft.search_input.policy.redact()["privacy"], draft.quasi_identifiers, columns)
                 rows: AbstractContextManager[exp.Table] = nullcontext(place.rows_table(version))
                 if draft.search_input.policy.catalog is not None:  # what the ledger hashes are the rows of the audit
                     rows = pinned_rows(server, place.rows_table(version))
@@ -103,7 +103,7 @@ class SparkTarget(ServerTarget[SparkLocation]):
             raise AuditError([found.words_on_texts()])
         if not found.digest:
             raise AuditError([f"the columns in Spark are {found.types}, and should be {types_in(draft.columns())}"])
-        smallest, classes, rows, _ = found.queries.rows(k_anonymity_of(SUBJECT.name, draft.quasi_identifiers))[0]
+        smallest, classes, rows, _ = found.queries.rows(call_k_anonymity(SUBJECT.name, draft.quasi_identifiers))[0]
         return Facts(rows, classes, smallest or 0, found.digest, staged.version)
 
     def commit(self, staged: StagedSpark, manifest: Manifest) -> SparkRelease:
