@@ -524,10 +524,10 @@ class Database:
             As for `anonymize`, for the hierarchies of these two.
         """
         _require_policy(policy)
-        from sqlanon.risk import uniques_matrix  # noqa: PLC0415
+        from sqlanon.risk import count_uniques_by_level  # noqa: PLC0415
 
         with self._space.run(policy) as run, source_errors():
-            return uniques_matrix(run, policy, first, second)
+            return count_uniques_by_level(run, policy, first, second)
 
     def uniques_matrix_sql(self, policy: Policy, first: str, second: str) -> str:
         """The statements that `uniques_matrix` runs, each with a semicolon. They are not run.
@@ -538,10 +538,10 @@ class Database:
             As for `uniques_matrix`, as far as the schema and the hierarchy files show.
         """
         _require_policy(policy)
-        from sqlanon.risk import uniques_matrix  # noqa: PLC0415
+        from sqlanon.risk import count_uniques_by_level  # noqa: PLC0415
 
         run, shown = self._space.run(policy, read=False), list[str]()
-        uniques_matrix(run, policy, first, second, shown)
+        count_uniques_by_level(run, policy, first, second, shown)
         return "\n\n".join(f"{statement};" for statement in shown)
 
     def value_leakage(self, policy: Policy, attribute: str) -> ValueLeakage:
@@ -586,11 +586,11 @@ class Database:
         [0.9928, 0.0]
         """
         _require_policy(policy)
-        from sqlanon.risk import value_leakage  # noqa: PLC0415
+        from sqlanon.risk import measure_value_leakage  # noqa: PLC0415
 
         run = self._space.run(policy)  # it stays: the relation reads its tables
         with source_errors():
-            return value_leakage(run, policy, attribute)
+            return measure_value_leakage(run, policy, attribute)
 
     def value_leakage_sql(self, policy: Policy, attribute: str) -> str:
         """The statements that `value_leakage` runs, each with a semicolon. They are not run.
@@ -601,10 +601,10 @@ class Database:
             As for `value_leakage`, as far as the schema and the hierarchy files show.
         """
         _require_policy(policy)
-        from sqlanon.risk import value_leakage  # noqa: PLC0415
+        from sqlanon.risk import measure_value_leakage  # noqa: PLC0415
 
         run, shown = self._space.run(policy, read=False), list[str]()  # its views stay: the statements name them
-        value_leakage(run, policy, attribute, shown)
+        measure_value_leakage(run, policy, attribute, shown)
         return "\n\n".join(f"{statement};" for statement in shown)
 
     def suda(self, policy: Policy, size: int | None = None, fraction: float | None = None) -> Suda:
@@ -632,10 +632,10 @@ class Database:
         _require_policy(policy)
         from sqlanon.risk.suda import (  # noqa: PLC0415
             find_special_uniques,
-            refuse_settings,
+            refuse_suda_settings,
         )
 
-        refuse_settings(policy, size, fraction)
+        refuse_suda_settings(policy, size, fraction)
         run = self._space.run(policy)  # it stays: the relations read its tables
         with source_errors():
             return find_special_uniques(run, policy, size, fraction)
@@ -650,11 +650,11 @@ class Database:
         """
         _require_policy(policy)
         from sqlanon.risk.suda import (  # noqa: PLC0415
-            refuse_settings,
+            refuse_suda_settings,
             suda_statements,
         )
 
-        refuse_settings(policy, size, fraction)
+        refuse_suda_settings(policy, size, fraction)
         run = self._space.run(policy, read=False)  # its views stay: the statements name them
         return suda_statements(run, policy, size, fraction)
 

@@ -22,12 +22,12 @@ from sqlglot import exp
 
 from sqlanon.audit.check import Check, source_check
 from sqlanon.disclosure.dependencies import measure_dependencies
-from sqlanon.disclosure.rows_without_person import warn_of_rows_without_person
-from sqlanon.disclosure.undecided_persons import (
+from sqlanon.disclosure.person_column import (
     explain_undecided_person,
     find_undecided_person,
     refuse_undecided_person,
 )
+from sqlanon.disclosure.rows_without_person import warn_of_rows_without_person
 from sqlanon.disclosure.unprotected_columns import warn_of_insensitive_names, warn_of_unprotected_columns
 from sqlanon.engines.statement_runner import Plan, StatementRunner
 from sqlanon.errors import (
@@ -237,14 +237,14 @@ def risk(
     space: Workspace, policy: Policy, epsilons: Sequence[float], leakage: int, leakage_seconds: float | None
 ) -> Risk:
     """How risky a source is as it stands; with noise, the errors that it would make in the version that is found."""
-    from sqlanon.risk import assess  # noqa: PLC0415  (needed for risk only)
+    from sqlanon.risk import assess_risk  # noqa: PLC0415  (needed for risk only)
 
     with space.run(policy) as run, source_errors():
-        found = assess(run, policy, leakage, leakage_seconds)
+        found = assess_risk(run, policy, leakage, leakage_seconds)
     if not policy.noisy:
         return found
     from sqlanon.noise.columns import columns_for_noise  # noqa: PLC0415  (needed with noise only)
-    from sqlanon.risk import assess_noise  # noqa: PLC0415
+    from sqlanon.risk import estimate_noise_errors  # noqa: PLC0415
 
     with space.run(policy) as run, source_errors():
         steps, columns = StatementRunner(run.engine), columns_for_noise(run.engine, policy, run.source)
@@ -253,23 +253,23 @@ def risk(
             recoding = recode(steps, prepared, search(steps, prepared, silent))
         except InfeasibleError:
             return found
-        return replace(found, noise=assess_noise(steps, prepared, recoding, columns, epsilons))
+        return replace(found, noise=estimate_noise_errors(steps, prepared, recoding, columns, epsilons))
 
 
 def verify(space: Workspace, policy: Policy, place: ReleaseLocation, sha256: str | None = None) -> Verification:
     """Check a release by itself; then prepare its source as it was prepared for the release, and recode it again."""
-    from sqlanon.against_source import (  # noqa: PLC0415  (needed to verify with a policy only)
-        check_against_source,
-        check_extended,
-        check_losses,
-        check_policy,
-        explain_failure,
-    )
     from sqlanon.ledger import (  # noqa: PLC0415
         check_against_ledger,
         count_changes,
         publication_of,
         recorded_publication,
+    )
+    from sqlanon.source_verification import (  # noqa: PLC0415  (needed to verify with a policy only)
+        check_against_source,
+        check_extended,
+        check_lost_rows,
+        check_policy,
+        explain_failure,
     )
 
     with place.open_verified(space.limits, sha256) as release:
@@ -300,7 +300,7 @@ def verify(space: Workspace, policy: Policy, place: ReleaseLocation, sha256: str
             if publication is None:
                 return everything
             if everything.verified:  # others may have come with the rows of those who left
-                return check_losses(everything, count_changes(run, policy, publication, found.manifest, rows_now))
+                return check_lost_rows(everything, count_changes(run, policy, publication, found.manifest, rows_now))
         change = measure_source_change(space, policy, release, found.manifest, publication, rows_now)
         return explain_failure(everything, change, len(found.checks) + len(of_policy))
 

@@ -8,7 +8,7 @@ from sqlglot import exp
 
 from sqlanon.attacks.attacker import Attacker, Found
 from sqlanon.attacks.findings import Finding
-from sqlanon.disclosure.disclosure import (
+from sqlanon.disclosure.attribute_disclosure import (
     LIKELY,
     RATIO,
     background_knowledge,

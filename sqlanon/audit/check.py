@@ -18,7 +18,7 @@ from sqlanon.support.resources import __version__
 _AT_ONCE = 1 << 20
 
 
-def sha256_of(path: Path) -> str:
+def file_sha256(path: Path) -> str:
     digest = hashlib.sha256()
     with path.open("rb") as file:
         while block := file.read(_AT_ONCE):
@@ -26,12 +26,12 @@ def sha256_of(path: Path) -> str:
     return digest.hexdigest()
 
 
-def file_check(path: Path, expected: str) -> Check:
+def check_sha256(path: Path, expected: str) -> Check:
     expected = expected.strip().lower()
     if not re.fullmatch("[0-9a-f]{64}", expected):
         raise ReleaseError("sha256: must be 64 hexadecimal digits, as `anonymize` prints them")
     try:
-        found = sha256_of(path)
+        found = file_sha256(path)
     except OSError as error:
         raise ReleaseError(f"{path} cannot be read: {error.strerror or error}") from error
     if (log := path.with_name(f"{path.name}.wal")).exists():
@@ -41,7 +41,7 @@ def file_check(path: Path, expected: str) -> Check:
     return Check("sha256", False, f"expected {expected}, found {found}: the file was changed or is another one")
 
 
-def claims_its_decoys(manifest: Manifest) -> bool:
+def has_possible_decoys(manifest: Manifest) -> bool:
     """Whether the figures of decoys in a manifest are possible."""
     policy = manifest.policy
     rows = manifest.decoys
@@ -53,17 +53,17 @@ def claims_its_decoys(manifest: Manifest) -> bool:
     return rows == 0 or (rows > 0 and k > 1 and manifest.smallest_class == k)
 
 
-def k_counts_decoys(checks: Sequence[Check], manifest: Manifest) -> list[Check]:
+def note_decoys_in_k(checks: Sequence[Check], manifest: Manifest) -> list[Check]:
     """Add to the check of k that it counts decoys, if there are any."""
     if not manifest.decoys:
         return list(checks)
     message = f"k counts {manifest.decoys} decoys, which are invented rows"
     k = f"{manifest.policy['privacy']['k']}-anonymity"
-    names = (k, f"{AGAINST}{k}")
+    names = (k, f"{SOURCE_PREFIX}{k}")
     return [replace(one, message=f"{one.message}; {message}") if one.name in names else one for one in checks]
 
 
-def decoy_checks(manifest: Manifest, sizes: Mapping[int, int]) -> list[Check]:
+def check_decoys(manifest: Manifest, sizes: Mapping[int, int]) -> list[Check]:
     """Whether enough classes have k rows, as filled classes do. No check if the policy has no decoys."""
     if manifest.decoys is None:
         return []
@@ -73,23 +73,23 @@ def decoy_checks(manifest: Manifest, sizes: Mapping[int, int]) -> list[Check]:
     return [Check("decoys", manifest.decoys <= found * (k - 1), message)]
 
 
-AGAINST = "against the source: "
+SOURCE_PREFIX = "against the source: "
 """The prefix of checks against the source."""
 
 
-UNREAD = "only the SHA-256 finds data in their unused ends (--sha256, --policy)"
+UNREAD_BYTES = "only the SHA-256 finds data in their unused ends (--sha256, --policy)"
 """What checks of blocks or pages cannot see."""
 
 
-def check_of(name: str, wrong: Iterable[str], right: str) -> Check:
+def check_faults(name: str, wrong: Iterable[str], right: str) -> Check:
     """A check that fails with the faults, or passes with the message ``right``."""
     return Check(name, not (message := "; ".join(wrong)), message or right)
 
 
-def words_check(name: str, changed: Iterable[str], right: str, manifest: Manifest) -> Check:
+def check_wording(name: str, changed: Iterable[str], right: str, manifest: Manifest) -> Check:
     """A check of the words that a release has of its manifest. Another version of sqlanon may write others: then a
     difference shows nothing."""
-    check = check_of(name, changed, right)
+    check = check_faults(name, changed, right)
     if check.passed or manifest.sqlanon_version == __version__:
         return check
     message = f"{check.message}; the manifest says that sqlanon {manifest.sqlanon_version} wrote them, and this is "
@@ -98,7 +98,7 @@ def words_check(name: str, changed: Iterable[str], right: str, manifest: Manifes
 
 def source_check(name: str, passed: bool, claim: str, found: str | None = None) -> Check:
     """A check against the source: the claim if it passed, else what was found."""
-    return Check(f"{AGAINST}{name}", passed, claim if passed else found or f"not true: {claim}")
+    return Check(f"{SOURCE_PREFIX}{name}", passed, claim if passed else found or f"not true: {claim}")
 
 
 @dataclass(frozen=True)
@@ -113,4 +113,4 @@ class Claim:
         return source_check(self.name, not engine.rows(self.broken)[0][0], self.words)
 
 
-__all__ = ["AGAINST", "UNREAD", "Check", "Claim", "check_of", "source_check", "words_check"]
+__all__ = ["SOURCE_PREFIX", "UNREAD_BYTES", "Check", "Claim", "check_faults", "check_wording", "source_check"]

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from sqlanon.audit.check import AGAINST, Check, Claim, source_check
-from sqlanon.audit.values import different_rows, same_to_readers, told_apart
+from sqlanon.audit.check import SOURCE_PREFIX, Check, Claim, source_check
+from sqlanon.audit.visible_values import count_different_rows, distinguishing_parts, look_equal
 from sqlanon.decoys.draw import Decoys, count, figures_of_all
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.recode.full_domain import FullDomainRecoding
@@ -22,7 +22,7 @@ from sqlanon.strategies.lattice.input import SearchInput
 from sqlanon.support.expressions import Namer, all_of, col, named, row_count, same, subquery, template, union_all
 
 _IN_CATALOG = "decoys in the catalog"
-CATALOG_CHECK = f"{AGAINST}{_IN_CATALOG}"
+CATALOG_CHECK = f"{SOURCE_PREFIX}{_IN_CATALOG}"
 """The check that compares with the catalog: that the source has changed does not explain it alone."""
 
 _MINUS = template("""
@@ -47,26 +47,26 @@ _NOT_IN_THE_RELEASE = template("""
 """)
 
 
-def minus(rows: exp.Table, others: exp.Table, types: Mapping[str, str]) -> exp.Select:
+def subtract_rows(rows: exp.Table, others: exp.Table, types: Mapping[str, str]) -> exp.Select:
     """The rows of one relation that the other lacks, as multisets."""
-    values = [(name, [col(name), *told_apart(col(name), type_)]) for name, type_ in types.items()]
+    values = [(name, [col(name), *distinguishing_parts(col(name), type_)]) for name, type_ in types.items()]
     numbered = [named(one, f"c{i}_{j}") for i, (_, parts) in enumerate(values) for j, one in enumerate(parts)]
     columns = [named(col(f"c{i}_0"), name) for i, name in enumerate(types)]
     return _MINUS(columns=columns, values=numbered, rows=rows, others=others)
 
 
-def surplus(rows: exp.Table, others: exp.Table, types: Mapping[str, str]) -> exp.Select:
+def count_surplus_rows(rows: exp.Table, others: exp.Table, types: Mapping[str, str]) -> exp.Select:
     """The number of rows that the other relation lacks, as multisets."""
-    return row_count(rows=subquery(minus(rows, others, types), "q"))
+    return row_count(rows=subquery(subtract_rows(rows, others, types), "q"))
 
 
-def strangers(rest: exp.Table, kept: exp.Query, name: str, type_: str) -> exp.Select:
+def count_foreign_values(rest: exp.Table, kept: exp.Query, name: str, type_: str) -> exp.Select:
     """The number of rows with a value in a column that no kept row has."""
-    on = same_to_readers(col(name, "d"), col(name, "k"), type_)
+    on = look_equal(col(name, "d"), col(name, "k"), type_)
     return _STRANGERS(decoys=rest, kept=kept, same=on)
 
 
-def filled_again(steps: StatementRunner, prepared: SearchInput, recoding: Recoding) -> tuple[Decoys, Recoding]:
+def recount_decoys(steps: StatementRunner, prepared: SearchInput, recoding: Recoding) -> tuple[Decoys, Recoding]:
     """The decoys that a generalization needs, and the real rows of the release.
 
     Makes ``decoy_classes`` in the work schema.
@@ -81,7 +81,7 @@ def filled_again(steps: StatementRunner, prepared: SearchInput, recoding: Recodi
     return decoys, replace(recoding, figures=figures, statement=replace(plain, suppressed=None))
 
 
-def claims_check(manifest: Manifest, decoys: Decoys) -> Check:
+def check_decoy_claims(manifest: Manifest, decoys: Decoys) -> Check:
     """Whether a release has the right number of decoys."""
     message = f"{decoys.rows} needed in {decoys.classes} classes; without them, the smallest class has "
     return source_check("decoys", manifest.decoys == decoys.rows, f"{message}{decoys.smallest_class_without} rows")
@@ -109,23 +109,23 @@ class DecoyCheck:
         )
         columns = [col(name) for name in quasi]
         keys = [named(col(name), f"q{i}") for i, name in enumerate(quasi)]
-        on = all_of(same_to_readers(col(name, "r"), col(f"q{i}", "p"), types[name]) for i, name in enumerate(quasi))
+        on = all_of(look_equal(col(name, "r"), col(f"q{i}", "p"), types[name]) for i, name in enumerate(quasi))
         filled = all_of(same(col(f"q{i}", "f"), col(f"q{i}", "p")) for i in range(len(quasi)))
 
         short = _SHORT_CLASSES(keys=keys, real=self.real, quasi=columns, k=k)
         places = steps.make(self.work("decoy_places"), short)
         beside = steps.make(self.work("decoys_beside"), _WITHIN(rows=self.real, places=places, same=on))
         among = steps.make(self.work("decoys_among"), _WITHIN(rows=self.released, places=places, same=on))
-        rest = steps.make(self.work("decoys_found"), minus(among, beside, types))
+        rest = steps.make(self.work("decoys_found"), subtract_rows(among, beside, types))
 
         real, released = (_OUTSIDE(rows=rows, places=places, same=on) for rows in (self.real, self.released))
-        elsewhere = different_rows(subquery(released, "r"), subquery(real, "r"), types)
-        foreign = [strangers(rest, real, name, types[name]) for name in types if name not in quasi]
+        elsewhere = count_different_rows(subquery(released, "r"), subquery(real, "r"), types)
+        foreign = [count_foreign_values(rest, real, name, types[name]) for name in types if name not in quasi]
         claims = [
             Claim(
                 "recoded source",
                 "all its rows are in the release",
-                _NOT_IN_THE_RELEASE(lacking=minus(beside, among, types), elsewhere=elsewhere),
+                _NOT_IN_THE_RELEASE(lacking=subtract_rows(beside, among, types), elsewhere=elsewhere),
             ),
             Claim(
                 "filled classes",
@@ -148,7 +148,7 @@ class DecoyCheck:
             return Check(CATALOG_CHECK, None, message)
         rest = self.work("decoys_found")
         pairs = ((rest, table), (table, rest))
-        wrong = sum(self.steps.ask(surplus(*pair, self._types), [(0,)])[0][0] for pair in pairs)
+        wrong = sum(self.steps.ask(count_surplus_rows(*pair, self._types), [(0,)])[0][0] for pair in pairs)
         return source_check(_IN_CATALOG, not wrong, "they are the rows that are not in the source")
 
     @property

@@ -73,30 +73,33 @@ def levels_digest(engine: DuckDBEngine, levels: exp.Expr) -> str:
     return digest
 
 
-def found_levels() -> exp.Table:
+def released_levels() -> exp.Table:
     return table(LEVELS, "sqlanon", ATTACHED)
 
 
-def wrong_levels(engine: DuckDBEngine, manifest: Manifest) -> Iterator[str]:
+def find_level_faults(engine: DuckDBEngine, manifest: Manifest) -> Iterator[str]:
     """What is wrong with them. Each label is released, or above one that is; those above a label are above one another;
     ranges, masks and suppressed values lie under theirs. Which groups of a file lie under which is the source's."""
-    if engine.columns(found_levels()) != LEVELS_COLUMNS:
+    if engine.columns(released_levels()) != LEVELS_COLUMNS:
         yield f"{LEVELS!r} has not the columns {', '.join(LEVELS_COLUMNS)}"
         return
     names = generalized_columns(manifest)
     labels = [_RELEASED(name=text(name), column=col(name), rows=SUBJECT.copy()) for name in names]
     released = union_all(*(labels or [_NOTHING()]))
     for words, query in (
-        ("labels that are neither released nor above one that is", _STRANGE(levels=found_levels(), released=released)),
-        ("labels with two labels at one level, or none", _REPEATED(levels=found_levels())),
-        ("labels above one another that contradict each other", _CONTRADICTED(levels=found_levels())),
+        (
+            "labels that are neither released nor above one that is",
+            _STRANGE(levels=released_levels(), released=released),
+        ),
+        ("labels with two labels at one level, or none", _REPEATED(levels=released_levels())),
+        ("labels above one another that contradict each other", _CONTRADICTED(levels=released_levels())),
     ):
         if count := engine.rows(query)[0][0]:
             yield f"{LEVELS!r}: {count:,} rows have {words}"
     rules = {name.lower(): spec.get("hierarchy") or () for name, spec in manifest.policy["attributes"].items()}
     for name in names:
         for under in _conditions(engine, name, rules[name.lower()]):
-            query = _NOT_UNDER(levels=found_levels(), name=text(name), under=under)
+            query = _NOT_UNDER(levels=released_levels(), name=text(name), under=under)
             if count := engine.rows(query)[0][0]:
                 yield f"{LEVELS!r}: {count:,} rows have a label of {name!r} that is not under the one above it"
 

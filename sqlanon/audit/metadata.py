@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from sqlglot import exp, parse_one
 from sqlglot.errors import SqlglotError
 
-from sqlanon.audit.check import Check, check_of, words_check
-from sqlanon.audit.label_levels import RANGE_KINDS, wrong_levels
+from sqlanon.audit.check import Check, check_faults, check_wording
+from sqlanon.audit.label_levels import RANGE_KINDS, find_level_faults
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.policy import PrivacySection
 from sqlanon.policy.problems import read_part
@@ -52,7 +52,7 @@ _AGAIN = "views_again"
 """The database with the views as this version writes them."""
 
 
-def stable_view_check(engine: DuckDBEngine, manifest: Manifest) -> Check:
+def check_stable_view(engine: DuckDBEngine, manifest: Manifest) -> Check:
     """Whether the view for readers shows exactly the columns of the newest table."""
     statement = read_views(engine).get(manifest.table_name, "")
     claim = f"exactly the columns of {manifest.rows_table!r}"
@@ -81,7 +81,7 @@ def _plain(query: exp.Select) -> exp.Expr:
     )
 
 
-def about_checks(engine: DuckDBEngine, manifests: Sequence[Manifest], same_engine: bool) -> list[Check]:
+def check_metadata(engine: DuckDBEngine, manifests: Sequence[Manifest], same_engine: bool) -> list[Check]:
     """Whether the labels are those of the rows, and comments and views those of the manifest."""
     newest, name, seen = manifests[0], "comments and views", "unchanged"
     changed = list(_changed_words(engine, manifests))
@@ -89,9 +89,9 @@ def about_checks(engine: DuckDBEngine, manifests: Sequence[Manifest], same_engin
         changed += _changed_views(engine, newest)
     else:
         seen = "the comments are unchanged; another engine created the views"
-    if wrong := [*_changed_labels(engine, newest), *wrong_levels(engine, newest)]:
-        return [check_of(name, [*changed, *wrong], seen)]
-    return [words_check(name, changed, seen, newest)]
+    if wrong := [*_changed_labels(engine, newest), *find_level_faults(engine, newest)]:
+        return [check_faults(name, [*changed, *wrong], seen)]
+    return [check_wording(name, changed, seen, newest)]
 
 
 def _changed_labels(engine: DuckDBEngine, manifest: Manifest) -> Iterator[str]:
@@ -113,12 +113,12 @@ def _changed_labels(engine: DuckDBEngine, manifest: Manifest) -> Iterator[str]:
             yield f"{labels_table(name)!r} does not have the labels of the rows"
 
 
-def suppressed_rows(engine: DuckDBEngine) -> SuppressedRows:
+def read_suppressed_rows(engine: DuckDBEngine) -> SuppressedRows:
     found: SuppressedRows = engine.rows(star(table("suppression", "sqlanon", ATTACHED)))
     return found
 
 
-def suppression_check(engine: DuckDBEngine, manifest: Manifest) -> Check:
+def check_suppression(engine: DuckDBEngine, manifest: Manifest) -> Check:
     """Whether the figures of suppressed rows are at least k and fit the released rows."""
     types = engine.columns(table("suppression", "sqlanon", ATTACHED))
     if types != SUPPRESSION_COLUMNS:
@@ -127,8 +127,8 @@ def suppression_check(engine: DuckDBEngine, manifest: Manifest) -> Check:
     if section is None:
         return Check(SUPPRESSION, False, "the requirements in the manifest cannot be read")
     least = guaranteed_k(section, manifest.quasi_identifiers)
-    wrong = list(_wrong_suppression(engine, manifest, suppressed_rows(engine), least))
-    return check_of(SUPPRESSION, wrong, "no reported group is smaller than k")
+    wrong = list(_wrong_suppression(engine, manifest, read_suppressed_rows(engine), least))
+    return check_faults(SUPPRESSION, wrong, "no reported group is smaller than k")
 
 
 def _wrong_suppression(

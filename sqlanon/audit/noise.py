@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from sqlanon.audit.check import AGAINST, Check, source_check
-from sqlanon.audit.values import different_rows
+from sqlanon.audit.check import SOURCE_PREFIX, Check, source_check
+from sqlanon.audit.visible_values import count_different_rows
 from sqlanon.engines.base import WorkEngine
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.engines.travel import count_column
@@ -159,7 +159,7 @@ class NoiseCheck:
             count = count_column(types)
             query = counted(self.recoded, list(types), count)
             recoded = StatementRunner(self.engine).make(self.work("counted_recoded"), query)
-        extra, missing = self.engine.rows(different_rows(self.released, recoded, types, count))[0]
+        extra, missing = self.engine.rows(count_different_rows(self.released, recoded, types, count))[0]
         return extra, missing
 
     def _others(self, columns: tuple[NoisyColumn, ...]) -> Check:
@@ -217,7 +217,7 @@ class NoiseCheck:
 
         Those that were suppressed after it was drawn may have been any of them.
         """
-        title = f"{AGAINST}size of the noise of {name}"
+        title = f"{SOURCE_PREFIX}size of the noise of {name}"
         if not records:
             return Check(title, True, "no noise: all values of each class are equal")
         # A value is on a grid: it is less than two of its steps from where it would be without one.

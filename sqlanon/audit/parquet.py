@@ -20,8 +20,8 @@ from typing import Any, BinaryIO, TypeAlias
 
 from sqlglot import exp
 
-from sqlanon.audit.check import UNREAD, Check, check_of
-from sqlanon.audit.values import Leaf, leaves_of, values_of
+from sqlanon.audit.check import UNREAD_BYTES, Check, check_faults
+from sqlanon.audit.visible_values import Leaf, leaf_columns, leaf_values
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.support.expressions import (
     anonymous,
@@ -178,15 +178,15 @@ class _Strange(ValueError):  # noqa: N818 - it does not leave this module
     pass
 
 
-def parquet_check(engine: DuckDBEngine, path: Path, layout: Layout) -> Check:
+def check_parquet(engine: DuckDBEngine, path: Path, layout: Layout) -> Check:
     """Whether a Parquet file has only its rows, their statistics, and the manifest."""
     wrong = [layout.flaw] if layout.flaw else list(_beyond_the_rows(engine, path, layout.chunks))
-    return check_of("contents", wrong, f"pages of rows, their statistics and the manifest only; {UNREAD}")
+    return check_faults("contents", wrong, f"pages of rows, their statistics and the manifest only; {UNREAD_BYTES}")
 
 
 def _beyond_the_rows(engine: DuckDBEngine, path: Path, chunks: Sequence[Chunk]) -> Iterator[str]:
     types = engine.types(read_parquet([str(path)]))
-    leaves = leaves_of(types)
+    leaves = leaf_columns(types)
     claimed = _statistics(engine, path)
     for place, leaf in enumerate(leaves):
         own = [one for one in chunks if one.place == place]
@@ -241,7 +241,7 @@ def _figures(
         rows.this.append("expressions", exp.PropertyEQ(this=ident("file_row_number"), expression=exp.true()))
     else:  # a column has this name
         row = exp.Window(this=exp.RowNumber()) - 1
-    query = values_of(leaf, rows, named(_group(row, chunks), "g"))
+    query = leaf_values(leaf, rows, named(_group(row, chunks), "g"))
     if any(one.entries is not None for one in chunks):
         query = select([col("g"), col("v")], subquery(query, "q"), [col("g"), col("v")])
     value: exp.Expr = col("v")

@@ -13,17 +13,25 @@ from typing import Any
 import duckdb
 from sqlglot import exp
 
-from sqlanon.audit.check import UNREAD, Check, check_of, claims_its_decoys, decoy_checks, file_check, k_counts_decoys
+from sqlanon.audit.check import (
+    UNREAD_BYTES,
+    Check,
+    check_decoys,
+    check_faults,
+    check_sha256,
+    has_possible_decoys,
+    note_decoys_in_k,
+)
 from sqlanon.audit.metadata import (
     SUPPRESSION,
-    about_checks,
-    stable_view_check,
-    suppressed_rows,
-    suppression_check,
+    check_metadata,
+    check_stable_view,
+    check_suppression,
+    read_suppressed_rows,
 )
-from sqlanon.audit.parquet import parquet_check
-from sqlanon.audit.values import leaves_of, with_sign
-from sqlanon.disclosure.residual_risk import ResidualRisk, worst_in_rows
+from sqlanon.audit.parquet import check_parquet
+from sqlanon.audit.visible_values import count_signed_zeros, leaf_columns
+from sqlanon.disclosure.residual_risk import ResidualRisk, find_worst_risk
 from sqlanon.engines.base import Queries
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.limits import NO_LIMITS, Limits
@@ -71,12 +79,12 @@ def verify_file(
     with open_release(path, limits, version, to_verify=True) as release:
         try:
             found = verify_release(path, release, fresh)
-            found = replace(found, residual_risk=residual_risk_of(release, found)) if with_risk else found
+            found = replace(found, residual_risk=find_residual_risk(release, found)) if with_risk else found
         except duckdb.OutOfMemoryException as error:
             raise ReleaseError(f"{path} cannot be verified: it needs more memory; raise memory_limit") from error
         except duckdb.Error as error:
             raise BrokenReleaseError(f"{path} was a release of sqlanon; it cannot be read: {error}") from error
-    return found if sha256 is None else replace(found, checks=(file_check(path, sha256), *found.checks))
+    return found if sha256 is None else replace(found, checks=(check_sha256(path, sha256), *found.checks))
 
 
 def verify_release(path: Path, release: OpenRelease, fresh: bool) -> Verification:
@@ -88,9 +96,9 @@ def verify_release(path: Path, release: OpenRelease, fresh: bool) -> Verificatio
     return verify_rows(path, release, release.engine.columns(SUBJECT), digest, fresh, contents)
 
 
-def residual_risk_of(release: OpenRelease, found: Verification) -> ResidualRisk | None:
+def find_residual_risk(release: OpenRelease, found: Verification) -> ResidualRisk | None:
     """The worst that a verified release still shows."""
-    return worst_in_rows(release.queries, SUBJECT, found.manifest) if found.verified else None
+    return find_worst_risk(release.queries, SUBJECT, found.manifest) if found.verified else None
 
 
 def verify_rows(
@@ -107,7 +115,7 @@ def verify_rows(
     """
     checks = tuple(_checks(release, columns, digest, fresh, contents))
     shows = any(check.name == SUPPRESSION and check.passed for check in checks)
-    return Verification(path, release.manifest, checks, digest, suppressed_rows(release.engine) if shows else None)
+    return Verification(path, release.manifest, checks, digest, read_suppressed_rows(release.engine) if shows else None)
 
 
 def verification_sql(manifest: Manifest) -> list[str]:
@@ -116,7 +124,7 @@ def verification_sql(manifest: Manifest) -> list[str]:
     queries: list[exp.Expr] = [call_k_anonymity(name, manifest.quasi_identifiers), call_digest(name)]
     section, _ = read_part(PrivacySection, manifest.policy["privacy"], "privacy", {})
     if section is not None:
-        queries += list_requirement_queries(section, partial(audited_of, manifest=manifest, relation=name))
+        queries += list_requirement_queries(section, partial(audited_release, manifest=manifest, relation=name))
     if manifest.decoys is not None:
         queries.append(count_class_sizes(name, manifest.quasi_identifiers, None, None))
     return list(dict.fromkeys(query.sql("duckdb") for query in queries))
@@ -125,16 +133,16 @@ def verification_sql(manifest: Manifest) -> list[str]:
 def _contents(release: OpenRelease, fresh: bool) -> Check | None:
     """Whether a file has what a release has, and nothing else, before a row is read; None if nothing is to be said."""
     if release.layout is not None:
-        return check_of("contents", [release.flaw], "") if release.flaw else None
+        return check_faults("contents", [release.flaw], "") if release.flaw else None
     return None if release.is_parquet else _objects_check(release, fresh)
 
 
-NOT_READ = Check("rows", None, "not read: the release has something else than a release of sqlanon has")
+ROWS_NOT_READ = Check("rows", None, "not read: the release has something else than a release of sqlanon has")
 
 
 def _checks_without_rows(release: OpenRelease, contents: Check) -> list[Check]:
     manifest = release.manifest
-    checks = [_consistent(manifest), _fields(manifest), contents, NOT_READ]
+    checks = [_check_consistency(manifest), _fields(manifest), contents, ROWS_NOT_READ]
     if release.is_parquet:
         return checks
     columns = read_catalog_columns(release.engine, "main", manifest.rows_table)
@@ -145,7 +153,7 @@ def _checks(
     release: OpenRelease, columns: Mapping[str, str], digest: str, fresh: bool, contents: Check | None
 ) -> list[Check]:
     manifest = release.manifest
-    checks = [_columns(manifest.columns, list(columns.items())), _consistent(manifest)]
+    checks = [_columns(manifest.columns, list(columns.items())), _check_consistency(manifest)]
     if not all(check.passed for check in checks):
         return checks
     k, classes, rows, _ = release.queries.rows(call_k_anonymity(SUBJECT.name, manifest.quasi_identifiers))[0]
@@ -154,8 +162,8 @@ def _checks(
         _equal("rows", manifest.released_rows, rows),
         _equal("classes", manifest.classes, classes),
         _smallest_class(manifest, k or 0),
-        *_score(release),
-        *k_counts_decoys(_requirements(release, fresh), manifest),
+        *_check_score(release),
+        *note_decoys_in_k(_requirements(release, fresh), manifest),
         *_decoys(release),
     ]
     checks += [_signs(release), _content_digest(manifest, digest)]
@@ -166,7 +174,7 @@ def _checks(
         return [*checks, contents, *_file_checks(release, fresh)]
     if release.layout is None or release.file is None:
         return checks  # rows that come from a server have no file
-    return [*checks, parquet_check(release.engine, release.file, release.layout)]
+    return [*checks, check_parquet(release.engine, release.file, release.layout)]
 
 
 def _smallest_class(manifest: Manifest, rows: int) -> Check:
@@ -181,10 +189,10 @@ def _smallest_class(manifest: Manifest, rows: int) -> Check:
 def _fields(manifest: Manifest) -> Check:
     strange = [*find_invalid_fields(manifest), *(f"policy.{place}" for place in find_unknown_parts(manifest.policy))]
     wrong = [f"unknown content in {', '.join(strange)}"] if strange else []
-    return check_of("manifest fields", wrong, "known fields only")
+    return check_faults("manifest fields", wrong, "known fields only")
 
 
-def _score(release: OpenRelease) -> list[Check]:
+def _check_score(release: OpenRelease) -> list[Check]:
     """Whether the score in the manifest is that of the release."""
     manifest = release.manifest
     if manifest.score is None:
@@ -201,11 +209,11 @@ def _score(release: OpenRelease) -> list[Check]:
 
 def _signs(release: OpenRelease) -> Check:
     """Whether floating-point zeros and NaN have no sign."""
-    floats = [one for one in leaves_of(release.engine.types(SUBJECT)) if one.type in ("FLOAT", "DOUBLE")]
-    counts = [(one.name, release.queries.rows(with_sign(one, SUBJECT.copy()))[0][0]) for one in floats]
+    floats = [one for one in leaf_columns(release.engine.types(SUBJECT)) if one.type in ("FLOAT", "DOUBLE")]
+    counts = [(one.name, release.queries.rows(count_signed_zeros(one, SUBJECT.copy()))[0][0]) for one in floats]
     found = "; ".join(f"{count} in column {name!r}" for name, count in counts if count)
     wrong = [f"negative zeros or NaN with a sign: {found}"] if found else []
-    return check_of("signs", wrong, "zeros and NaN: one form each")
+    return check_faults("signs", wrong, "zeros and NaN: one form each")
 
 
 def _content_digest(manifest: Manifest, found: str) -> Check:
@@ -219,10 +227,10 @@ def _decoys(release: OpenRelease) -> list[Check]:
     if release.manifest.decoys is None:
         return []
     query = count_class_sizes(SUBJECT.name, release.manifest.quasi_identifiers, None, None)
-    return decoy_checks(release.manifest, dict(release.queries.rows(query)))
+    return check_decoys(release.manifest, dict(release.queries.rows(query)))
 
 
-def audited_of(engine: Queries, manifest: Manifest, relation: str) -> AuditedRelease:
+def audited_release(engine: Queries, manifest: Manifest, relation: str) -> AuditedRelease:
     sensitive = [column.name for column in manifest.columns if column.role == "sensitive"]
     persons = bool(manifest.policy.get("persons"))
     listed = guaranteed_combinations(manifest.policy)
@@ -236,7 +244,7 @@ def _requirements(release: OpenRelease, fresh: bool) -> list[Check]:
     section, problems = read_part(PrivacySection, manifest.policy["privacy"], "privacy", {})
     if section is None:
         return [Check("requirements", False, "; ".join(map(str, problems)))]
-    audited = audited_of(release.queries, manifest, SUBJECT.name)
+    audited = audited_release(release.queries, manifest, SUBJECT.name)
     if strange := find_unknown_names(section, audited):
         return [Check("requirements", False, f"the release does not have these columns: {strange}")]
     # A file of tables that is fresh has its macros already; one of rows alone never has.
@@ -245,7 +253,7 @@ def _requirements(release: OpenRelease, fresh: bool) -> list[Check]:
     return check_requirements(section, audited)
 
 
-def _consistent(manifest: Manifest) -> Check:
+def _check_consistency(manifest: Manifest) -> Check:
     """Whether the manifest is consistent, because it decides which checks run."""
     policy = manifest.policy
     roles = {name.lower(): spec.get("role") for name, spec in policy.get("attributes", {}).items()}
@@ -263,7 +271,7 @@ def _consistent(manifest: Manifest) -> Check:
             ("noise", _claims_its_noise(manifest)),
             ("generalization", {name.lower() for name in manifest.generalization} == quasi),
             ("row counts", manifest.released_rows == kept or (masks and manifest.released_rows == manifest.rows)),
-            ("decoys", claims_its_decoys(manifest)),
+            ("decoys", has_possible_decoys(manifest)),
             ("persons", _claims_its_persons(manifest)),
             ("measure", policy.get("search", {}).get("measure") == manifest.measure),
             (
@@ -273,7 +281,7 @@ def _consistent(manifest: Manifest) -> Check:
         )
         if not right
     ]
-    return check_of("manifest", [f"contradicts itself in {', '.join(wrong)}"] if wrong else [], "consistent")
+    return check_faults("manifest", [f"contradicts itself in {', '.join(wrong)}"] if wrong else [], "consistent")
 
 
 def _claims_its_persons(manifest: Manifest) -> bool:
@@ -312,14 +320,14 @@ def _objects_check(release: OpenRelease, fresh: bool) -> Check:
             f"table {name} has constraints, defaults or collations" for name in find_unexpected_definitions(engine)
         ]
         wrong += [release.flaw] if release.flaw and not wrong else []
-    return check_of("contents", wrong, "rows and metadata only")
+    return check_faults("contents", wrong, "rows and metadata only")
 
 
 def _file_checks(release: OpenRelease, fresh: bool) -> list[Check]:
     """The checks of a DuckDB file whose objects are those of a release."""
     engine, newest, checks = release.engine, release.manifests[0], list[Check]()
     if release.manifest is newest:
-        checks += [stable_view_check(engine, newest), suppression_check(engine, newest)]
+        checks += [check_stable_view(engine, newest), check_suppression(engine, newest)]
         checks += [_kept(engine, one) for one in release.manifests[1:]]
     if fresh:
         return checks
@@ -327,14 +335,14 @@ def _file_checks(release: OpenRelease, fresh: bool) -> list[Check]:
     writer = (newest.sqlanon_version, newest.engine.partition(",")[0])
     same_engine = writer[1] == engine.version
     if release.manifest is newest:
-        checks += about_checks(engine, release.manifests, same_engine)
+        checks += check_metadata(engine, release.manifests, same_engine)
     if not same_engine or writer[0] != __version__:  # each version spells macros in its own way
         checks.append(Check("macros", None, f"written by sqlanon {' with '.join(writer)}, not by this one"))
     else:
         assert release.scratch is not None  # a release that is not fresh was opened as a file
         changed = find_changed_macros(engine, release.scratch, library_files(release.manifests))
         wrong = [f"changed: {', '.join(changed)}"] if changed else []
-        checks.append(check_of("macros", wrong, "unchanged"))
+        checks.append(check_faults("macros", wrong, "unchanged"))
     return checks
 
 
@@ -342,14 +350,14 @@ def _no_more_bytes(release: OpenRelease) -> Check:
     strange = [] if release.file is None else list(find_stray_bytes(release.file))
     if free := count_free_blocks(release.engine):
         strange.append(f"{free} blocks are not in use: they may hold deleted rows")
-    return check_of("file", strange, f"all blocks are in use; {UNREAD}")
+    return check_faults("file", strange, f"all blocks are in use; {UNREAD_BYTES}")
 
 
 def _kept(engine: DuckDBEngine, manifest: Manifest) -> Check:
     name, rows = f"version {manifest.version}", f"version_{manifest.version}"
     relation = table(manifest.rows_table, "main", ATTACHED)
     columns = _columns(manifest.columns, list(engine.columns(relation).items()))
-    for check in (columns, _consistent(manifest)):
+    for check in (columns, _check_consistency(manifest)):
         if not check.passed:
             return Check(name, False, check.message)
     engine.execute(create_temporary_view(table(rows), star(relation)))

@@ -167,7 +167,7 @@ def anonymize(
     from sqlanon.cli.cost import cost_of, price_of
     from sqlanon.cli.progress import shown_progress
     from sqlanon.database import connect
-    from sqlanon.disclosure.residual_risk import narrowing_risk, worst_of
+    from sqlanon.disclosure.residual_risk import describe_narrowing, find_worst
 
     started = time.perf_counter()
     loaded = load(policy, settings, strategy, output)
@@ -185,11 +185,11 @@ def anonymize(
         seconds = result.seconds | {"total": time.perf_counter() - started}
         _warn(result.warnings)
         worst = None if as_json else show(seconds["total"])
-        narrowing = narrowing_risk(result.dependencies, None, loaded.privacy.k, result.persons or result.rows)
+        narrowing = describe_narrowing(result.dependencies, None, loaded.privacy.k, result.persons or result.rows)
         risks = [narrowing] if worst is None else [worst, narrowing]
         with shown_progress("reading the result") as progress:
             cost = cost_of(result, seconds["total"], progress)
-            worst = worst_of(risks)
+            worst = find_worst(risks)
             price = None if as_json else price_of(result, worst, seconds["total"], progress)
         if as_json:
             print_json(result.to_dict() | more | {"seconds": seconds} | cost.to_dict())

@@ -190,9 +190,9 @@ def print_live(view: LiveView, policy: Policy) -> None:
 
 
 def print_class_sizes(sizes: Iterable[tuple[int, int]], unit: str = "rows") -> None:
-    from sqlanon.disclosure.class_sizes import by_doubling
+    from sqlanon.disclosure.class_sizes import doubling_histogram
 
-    bars = by_doubling(dict(sizes))
+    bars = doubling_histogram(dict(sizes))
     while bars and not next(iter(bars.values())):  # no class is as small
         bars.pop(next(iter(bars)))
     if bars:
@@ -263,7 +263,7 @@ def print_withdrawal(found: Withdrawal, published: Release | PostgresRelease | S
 
 def _verdict(found: Verification, alone: bool) -> str:
     """What was verified and, of a release that was checked alone, what needs its source."""
-    from sqlanon.audit.check import AGAINST
+    from sqlanon.audit.check import SOURCE_PREFIX
     from sqlanon.policy import PrivacySection
     from sqlanon.policy.problems import read_part
     from sqlanon.requirements import list_requirements
@@ -272,7 +272,7 @@ def _verdict(found: Verification, alone: bool) -> str:
         return f"NOT verified against the source, which has changed since: {change.differences}"
     if not found.verified:
         return f"NOT verified: {', '.join(check.name for check in found.checks if check.passed is False)}"
-    passed = [check.name.removeprefix(AGAINST) for check in found.checks if check.passed]
+    passed = [check.name.removeprefix(SOURCE_PREFIX) for check in found.checks if check.passed]
     open_ = [check.name for check in found.checks if check.passed is None and check.name not in passed]
     section, _ = read_part(PrivacySection, found.manifest.policy["privacy"], "privacy", {})
     promised = [] if section is None else [one.name for one in list_requirements(section)]

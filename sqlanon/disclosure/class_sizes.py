@@ -51,7 +51,7 @@ def value_counts(release: exp.Expr, quasi: Sequence[str], sensitive: str) -> exp
     )
 
 
-def by_doubling(classes: Mapping[int, int]) -> dict[str, int]:
+def doubling_histogram(classes: Mapping[int, int]) -> dict[str, int]:
     """The classes by ranges of sizes, each as wide as all before it: ``1``, ``2``, ``3-4``, ``5-8``, ...
 
     >>> by_doubling({1: 3, 2: 1, 7: 2})
@@ -79,7 +79,7 @@ class ClassSizes:
     by_size: tuple[tuple[int, int, int], ...]
 
     @classmethod
-    def of(cls, classes: dict[int, int]) -> ClassSizes:
+    def from_classes(cls, classes: dict[int, int]) -> ClassSizes:
         return cls.from_rows((size, n, size * n) for size, n in classes.items())
 
     @classmethod
@@ -117,7 +117,7 @@ class ClassSizes:
 
     @property
     def histogram(self) -> dict[str, int]:
-        return by_doubling(self.sizes)
+        return doubling_histogram(self.sizes)
 
     def bins(self, few: int, apart: bool = False) -> list[tuple[int, int, int, int]]:
         """The classes by ranges of sizes, each twice as wide as the one before: low, high, classes, rows.

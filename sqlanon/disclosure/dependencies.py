@@ -23,7 +23,7 @@ from sqlanon.disclosure.narrowing import (
     is_large,
     measure_narrowing,
     narrowing_query,
-    part_of,
+    rank_part,
     smallest_group,
     values_by_chance,
 )
@@ -230,11 +230,11 @@ def measure_dependencies(
     levels: Mapping[str, int | None],
 ) -> Dependencies:
     """The stage dependencies: whether unchanged columns reveal generalized values."""
-    narrowing, warnings = narrowing_columns(engine, steps, prepared, recoding, levels)
+    narrowing, warnings = find_narrowing_columns(engine, steps, prepared, recoding, levels)
     return Dependencies(narrowing, refuse_narrowing(steps, prepared, levels, narrowing), warnings)
 
 
-def narrowing_columns(
+def find_narrowing_columns(
     engine: WorkEngine,
     steps: StatementRunner,
     prepared: SearchInput,
@@ -316,7 +316,7 @@ class _Plan:
         extra += filter(None, [self._prepared.columns.person])
         for name in extra:
             recoding = recoding.with_column(Column(name))
-        relation = positional(recoding.select(shuffled=False), len(self.columns) + len(extra))
+        relation = number_columns(recoding.select(shuffled=False), len(self.columns) + len(extra))
         lower = [named(col(f"label_{level}", f"h{j}"), f"lower{j}") for j, level in self._sparse.items()]
         query = _with_parts(relation, self.ordered, lower)
         for j in self._sparse:
@@ -425,7 +425,7 @@ def _measurable(
     return unchanged, [j for j, column in enumerate(released) if is_generalized(column)]
 
 
-def positional(query: exp.Query, count: int) -> exp.Subquery:
+def number_columns(query: exp.Query, count: int) -> exp.Subquery:
     """A query's rows with columns ``r0``, ``r1``, ...: names of columns may be there twice."""
     columns = [ident(f"r{i}") for i in range(count)]
     part = subquery(query)
@@ -437,7 +437,7 @@ def _with_parts(relation: exp.Subquery, ordered: Sequence[int], lower: Sequence[
     """Rows, with the part that each number or date is in, and lower labels."""
     if not ordered and not lower:
         return star(relation)
-    parts = [named(part_of(col(f"r{j}", "r")), f"part{j}") for j in ordered]
+    parts = [named(rank_part(col(f"r{j}", "r")), f"part{j}") for j in ordered]
     return _WITH_PARTS(columns=[all_columns("r"), *parts, *lower], rows=star(relation))
 
 
@@ -480,7 +480,7 @@ def _is_ordered(type_: str) -> bool:
     return type_ in WHOLE or type_.startswith(("DECIMAL", "FLOAT", "DOUBLE", "DATE", "TIME"))
 
 
-def narrowing_columns_of_source(
+def find_narrowing_in_source(
     steps: StatementRunner,
     work: Namer,
     relation: exp.Table,
@@ -500,7 +500,7 @@ def narrowing_columns_of_source(
     step = rows // ENOUGH if rows > 2 * ENOUGH else 1
     names = [*columns, *quasi, *filter(None, [person])]
     ordered = [j for j, name in enumerate(columns) if _is_ordered(types[name])]
-    rows_in_place = _with_parts(positional(some_rows(relation, names, step), len(names)), ordered)
+    rows_in_place = _with_parts(number_columns(some_rows(relation, names, step), len(names)), ordered)
     sample = steps.make(work("narrowing_rows"), rows_in_place)
     measured = _Rows(
         lambda query: steps.ask(query, []), sample, None if person is None else f"r{len(names) - 1}", rows, 1 / step

@@ -282,7 +282,7 @@ def smallest_group(rows: exp.Expr, keys: Sequence[exp.Expr], person: exp.Expr | 
     return _SMALLEST(count=count, rows=rows, keys=list(keys))
 
 
-def part_of(value: exp.Expr) -> exp.Expr:
+def rank_part(value: exp.Expr) -> exp.Expr:
     """The part that a number or a date is in, of `PARTS` with equally many rows; NULL of NULL."""
     return _PART(value=value, parts=float(PARTS))
 
@@ -304,7 +304,7 @@ def narrowing_query(source: exp.Expr, ground: str, columns: Mapping[str, bool]) 
     return _VALUES_LEFT_IN_PARTS(
         ends=ends,
         columns=[col(parts.get(name, name)) for name in columns],
-        inner=[*names, *(named(part_of(col(name)), part) for name, part in parts.items())],
+        inner=[*names, *(named(rank_part(col(name)), part) for name, part in parts.items())],
         ground=col(ground),
         source=source,
     )

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from sqlglot import exp
 
+from sqlanon.disclosure.attribute_disclosure import COMMON, LIKELY, RATIO
 from sqlanon.disclosure.class_sizes import class_labels
-from sqlanon.disclosure.disclosure import COMMON, LIKELY, RATIO
 from sqlanon.engines.base import Queries
 from sqlanon.policy import PrivacySection
 from sqlanon.policy.problems import read_part
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 FEW = 5
 """Without a k, what is in fewer rows than these is neither named nor counted."""
-MIXED = 2
+FEWEST_HIDDEN_VALUES = 2
 """The fewest values that are not shown: one alone could be counted by subtraction."""
 SERIOUS = 0.1
 """From this share of the rows a finding is serious; with a k of more than 10, from 1 / k."""
@@ -118,14 +118,14 @@ class ResidualRisk:
         return self.status in ("serious", "minor")
 
 
-def by_severity(risks: Iterable[ResidualRisk]) -> list[ResidualRisk]:
+def sort_by_severity(risks: Iterable[ResidualRisk]) -> list[ResidualRisk]:
     """What is worst first."""
     return sorted(risks, key=lambda one: (_ORDER.index(one.status), -(1.0 if one.share is None else one.share)))
 
 
-def worst_of(risks: Iterable[ResidualRisk]) -> ResidualRisk | None:
+def find_worst(risks: Iterable[ResidualRisk]) -> ResidualRisk | None:
     """The worst finding that a command line can say; None where there is nothing to say."""
-    return next((one for one in by_severity(risks) if one.is_finding and one.line), None)
+    return next((one for one in sort_by_severity(risks) if one.is_finding and one.line), None)
 
 
 def _privacy(claims: Manifest) -> PrivacySection | None:
@@ -133,22 +133,22 @@ def _privacy(claims: Manifest) -> PrivacySection | None:
     return read_part(PrivacySection, claims.policy.get("privacy"), "privacy", {})[0]
 
 
-def promised_by(claims: Manifest) -> int | None:
+def required_k(claims: Manifest) -> int | None:
     """The k of a policy."""
     section = _privacy(claims)
     return None if section is None else section.k
 
 
-def serious_from(k: int | None) -> float:
+def serious_share(k: int | None) -> float:
     """The share of the rows from which a finding is serious: 10 %, or 1 / k if that is less."""
     return SERIOUS if k is None else min(SERIOUS, 1 / k)
 
 
-def graded(share: float, claims: Manifest) -> Status:
-    return "serious" if share >= serious_from(promised_by(claims)) else "minor" if share else "none"
+def grade_share(share: float, claims: Manifest) -> Status:
+    return "serious" if share >= serious_share(required_k(claims)) else "minor" if share else "none"
 
 
-def few_of(claims: Manifest) -> int:
+def fewest_shown_rows(claims: Manifest) -> int:
     """Counts below it are not shown: what a class has at least by the policy that a manifest shows; without a k, `FEW`
     or more."""
     section = _privacy(claims)
@@ -158,7 +158,7 @@ def few_of(claims: Manifest) -> int:
     return promised if section.k is not None else max(promised, FEW)
 
 
-def percent(share: float) -> str:
+def format_percent(share: float) -> str:
     """A share for people.
 
     >>> percent(0.4512), percent(0.00004), percent(0.9999), percent(1.0), percent(0.0104), percent(0)
@@ -203,21 +203,21 @@ class _Disclosed:
     values: _Values
 
 
-def worst_in_rows(engine: Queries, relation: exp.Expr, claims: Manifest) -> ResidualRisk | None:
+def find_worst_risk(engine: Queries, relation: exp.Expr, claims: Manifest) -> ResidualRisk | None:
     """The worst that the rows of a release still show; None where there is nothing to say."""
-    return worst_of(risks_in_rows(engine, relation, claims))
+    return find_worst(find_risks(engine, relation, claims))
 
 
-def risks_in_rows(engine: Queries, relation: exp.Expr, claims: Manifest) -> list[ResidualRisk]:
+def find_risks(engine: Queries, relation: exp.Expr, claims: Manifest) -> list[ResidualRisk]:
     """Homogeneity, background knowledge, skewness, values that few rows share, and unique rows."""
-    few = few_of(claims)
+    few = fewest_shown_rows(claims)
     there = {name.lower() for name in engine.columns(relation)}  # some engines have what requirements look at only
     quasi = {name.lower() for name in claims.quasi_identifiers}
     columns = [one for one in claims.columns if one.name.lower() in there - quasi]
     sensitive = [one.name for one in columns if _is_sensitive(one)]
     found, known = list[ResidualRisk](), dict[str, _Disclosed]()
     if sensitive and claims.quasi_identifiers:
-        known = {name: _disclosed(engine, relation, claims.quasi_identifiers, name, few) for name in sensitive}
+        known = {name: _count_disclosed(engine, relation, claims.quasi_identifiers, name, few) for name in sensitive}
         classes = known[sensitive[0]].classes
         distinct = {name: one.values.values for name, one in known.items()}
         one_value = {name: one.one_value for name, one in known.items()}
@@ -225,18 +225,18 @@ def risks_in_rows(engine: Queries, relation: exp.Expr, claims: Manifest) -> list
         skewed = {name: one.skewed for name, one in known.items()}
         common = [name for name, one in known.items() if one.has_common]
         for kind, affected in ((HOMOGENEITY, one_value), (BACKGROUND_KNOWLEDGE, two_values), (SKEWNESS, skewed)):
-            found += disclosed(kind, affected, distinct, common, classes.rows, few, claims)
+            found += describe_disclosure(kind, affected, distinct, common, classes.rows, few, claims)
     else:
         quasi_columns = [col(name) for name in claims.quasi_identifiers]
         classes = _Classes(*engine.rows(_CLASSES(relation=relation, quasi=quasi_columns))[0])
         if not any(map(_is_sensitive, claims.columns)):
             no_column = "The policy declares no sensitive column."
             found.append(ResidualRisk("Sensitive values", no_column, status="not counted"))
-    others = _values_of(engine, relation, [one.name for one in columns if one.name not in known], few)
+    others = _count_values(engine, relation, [one.name for one in columns if one.name not in known], few)
     values = {one.name: known[one.name].values if one.name in known else others[one.name] for one in columns}
     noisy = {name.lower() for name, spec in claims.policy.get("attributes", {}).items() if "noise" in spec}
     values = {name: one for name, one in values.items() if name.lower() not in noisy}  # nobody knows a noisy value
-    return [*found, _rare_values(values, classes.rows, few, claims), _uniques(claims, classes)]
+    return [*found, _describe_rare_values(values, classes.rows, few, claims), _describe_uniques(claims, classes)]
 
 
 def _is_sensitive(column: ReleasedColumn) -> bool:
@@ -244,7 +244,7 @@ def _is_sensitive(column: ReleasedColumn) -> bool:
     return column.role == "sensitive" or (column.role == "insensitive" and special_category(column.name) is not None)
 
 
-def _values_of(engine: Queries, relation: exp.Expr, names: Sequence[str], few: int) -> dict[str, _Values]:
+def _count_values(engine: Queries, relation: exp.Expr, names: Sequence[str], few: int) -> dict[str, _Values]:
     if not names:
         return {}
     queries = [
@@ -300,7 +300,7 @@ SKEWNESS = Disclosure(
 )
 
 
-def _disclosed(engine: Queries, relation: exp.Expr, quasi: Sequence[str], sensitive: str, few: int) -> _Disclosed:
+def _count_disclosed(engine: Queries, relation: exp.Expr, quasi: Sequence[str], sensitive: str, few: int) -> _Disclosed:
     """What a sensitive column gives away, from one table of its values by class."""
     labels = class_labels(quasi)
     query = _DISCLOSED(
@@ -319,7 +319,7 @@ def _disclosed(engine: Queries, relation: exp.Expr, quasi: Sequence[str], sensit
     return _Disclosed(classes, one_value, two_values, skewed, has_common, _Values(*values))
 
 
-def disclosed(
+def describe_disclosure(
     kind: Disclosure,
     affected: Mapping[str, int],
     values: Mapping[str, int],
@@ -340,8 +340,9 @@ def disclosed(
         shared = [name for name in counts if name in common]
         unaffected = f"No row is affected by its {join_names([*counts])}."
         if shared:
+            common_share = format_percent(COMMON)
             unaffected += (
-                f" The value of {join_names(shared)} that {percent(COMMON)} of the rows or more share reveals nothing."
+                f" The value of {join_names(shared)} that {common_share} of the rows or more share reveals nothing."
             )
         yield ResidualRisk(kind.title, unaffected)
         return
@@ -357,9 +358,9 @@ def disclosed(
         "key": key,
         "entry": ", ".join(f"`{name} = {toml_value(value)}`" for name, value in entry.items()),
         "share": f"Fewer than {few} rows" if is_few else f"{counts[worst]:,} of {rows:,} rows",
-        "in_rows": f"fewer than {few} rows" if is_few else f"{percent(share)} of the rows",
+        "in_rows": f"fewer than {few} rows" if is_few else f"{format_percent(share)} of the rows",
     }
-    others = [f"{name} {percent(max(n, few) / rows)}" for name, n in counts.items() if name != worst and n]
+    others = [f"{name} {format_percent(max(n, few) / rows)}" for name, n in counts.items() if name != worst and n]
     also = f" Other columns: {', '.join(others)}." if others else ""
     finding = kind.finding.format(**words)
     section = _privacy(claims)
@@ -377,16 +378,16 @@ def disclosed(
         kind.title,
         finding[:1].upper() + finding[1:] + also,
         remedy,
-        graded(share, claims),
+        grade_share(share, claims),
         share,
-        f"under {percent(share).removeprefix('under ')}" if is_few else percent(share),
+        f"under {format_percent(share).removeprefix('under ')}" if is_few else format_percent(share),
         kind.line.format(**words),
         f"To prevent it, {advice}",
         change,
     )
 
 
-def _rare_values(columns: Mapping[str, _Values], rows: int, few: int, claims: Manifest) -> ResidualRisk:
+def _describe_rare_values(columns: Mapping[str, _Values], rows: int, few: int, claims: Manifest) -> ResidualRisk:
     """Columns that are released as they are, and whose values few rows share."""
     title = "Columns that single out rows"
     rare = {name: one for name, one in columns.items() if one.rare_rows}
@@ -407,7 +408,7 @@ def _rare_values(columns: Mapping[str, _Values], rows: int, few: int, claims: Ma
         f"{_share_as_rows(rare[worst], few)} {has.removeprefix('of the rows ')} Somebody who knows it needs no group "
         f"to find them.{also}",
         remedy,
-        graded(share, claims),
+        grade_share(share, claims),
         share,
         told[worst],
         f"Rare values: {told[worst]} {has}",
@@ -416,18 +417,18 @@ def _rare_values(columns: Mapping[str, _Values], rows: int, few: int, claims: Ma
 
 
 def _share_as_rows(one: _Values, few: int) -> str:
-    few_rows = one.rare_values < MIXED or one.rare_rows < few
+    few_rows = one.rare_values < FEWEST_HIDDEN_VALUES or one.rare_rows < few
     return f"Fewer than {few} rows" if few_rows else f"{one.rare_rows:,} rows"
 
 
 def _share_of_rare(one: _Values, rows: int, few: int) -> str:
     """The share of the rows with rare values; of one value, or of few rows, no more than that there are some."""
-    if one.rare_values < MIXED or one.rare_rows < few:
-        return f"under {percent(few / max(rows, 1)).removeprefix('under ')}"
-    return percent(one.rare_rows / rows)
+    if one.rare_values < FEWEST_HIDDEN_VALUES or one.rare_rows < few:
+        return f"under {format_percent(few / max(rows, 1)).removeprefix('under ')}"
+    return format_percent(one.rare_rows / rows)
 
 
-def _uniques(claims: Manifest, sizes: _Classes) -> ResidualRisk:
+def _describe_uniques(claims: Manifest, sizes: _Classes) -> ResidualRisk:
     title = "Being unique in the population"
     if claims.policy.get("persons"):
         why = "The policy counts persons, and a release does not show which rows are of one."
@@ -441,16 +442,16 @@ def _uniques(claims: Manifest, sizes: _Classes) -> ResidualRisk:
         f"{sizes.uniques:,} of {sizes.rows:,} rows are alone with their generalized columns. How many of these people "
         "are unique in the population, too, depends on its size.",
         "Require a `k` of 2 or more, or a limit: `population_uniqueness` in `[privacy]`.",
-        graded(share, claims),
+        grade_share(share, claims),
         share,
-        percent(share),
-        f"Unique rows: {percent(share)} of the rows are alone with their quasi-identifiers.",
+        format_percent(share),
+        f"Unique rows: {format_percent(share)} of the rows are alone with their quasi-identifiers.",
         "To prevent it, set k in [privacy] to 2 or more.",
         {"privacy": {"k": 2}},
     )
 
 
-def narrowing_risk(found: Sequence[Narrowing], why_not: str | None, k: int | None, total: int) -> ResidualRisk:
+def describe_narrowing(found: Sequence[Narrowing], why_not: str | None, k: int | None, total: int) -> ResidualRisk:
     """Released columns that say more about a generalized one than its label; the holder of the source knows them.
 
     Its share is that of the persons (rows) among the ``total`` whose values are narrowed.
@@ -465,19 +466,21 @@ def narrowing_risk(found: Sequence[Narrowing], why_not: str | None, k: int | Non
     left = f"{worst.before:,.1f} to {worst.after:,.1f}"
     finding = (
         f"A label of {worst.quasi} stands for {worst.before:,.1f} {worst.unit} on average. Together with {names} only "
-        f"{worst.after:,.1f} are left, and {percent(worst.pinned)} of the rows give their value away."
+        f"{worst.after:,.1f} are left, and {format_percent(worst.pinned)} of the rows give their value away."
     )
     if len(found) > 1:
         finding += f" {len(found) - 1:,} more are in the table of columns that narrow others."
-    gives = f"give{'s' if len(worst.columns) == 1 else ''} {worst.quasi} away in {percent(worst.pinned)} of the rows"
+    gives = (
+        f"give{'s' if len(worst.columns) == 1 else ''} {worst.quasi} away in {format_percent(worst.pinned)} of the rows"
+    )
     narrows = f"narrow{'s' if len(worst.columns) == 1 else ''} a label of {worst.quasi} from {left} {worst.unit}"
     return ResidualRisk(
         title,
         finding,
         f"Make {names} a quasi-identifier, too, or leave it out.",
-        "serious" if worst.pinned >= serious_from(k) else "minor",
+        "serious" if worst.pinned >= serious_share(k) else "minor",
         min(worst.affected / max(total, 1), 1.0),
-        percent(worst.pinned),
+        format_percent(worst.pinned),
         f"Narrowing columns: {names} {gives if worst.pinned else narrows}.",
         f"To prevent it, make {names} quasi-identifiers, or leave them out.",
         {"attributes": {name: {"role": "quasi", "hierarchy": "suppress"} for name in worst.columns}},

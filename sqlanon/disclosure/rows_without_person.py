@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from sqlanon.disclosure.dependencies import positional
+from sqlanon.disclosure.dependencies import number_columns
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.requirements import guaranteed_k
 from sqlanon.strategies.lattice.input import SearchInput
@@ -65,6 +65,6 @@ def warn_of_rows_without_person(steps: StatementRunner, prepared: SearchInput, r
 def released_with_persons(recoding: ByClass, person: str) -> tuple[exp.Select, list[str]]:
     """The labels of the released rows, and a column as ``person``; and the names of the labels."""
     columns = recoding.columns
-    rows = positional(recoding.with_column(Column(person)).select(shuffled=False), len(columns) + 1)
+    rows = number_columns(recoding.with_column(Column(person)).select(shuffled=False), len(columns) + 1)
     keys = [f"r{i}" for i, column in enumerate(columns) if column.quasi is not None]
     return select([*map(col, keys), named(col(f"r{len(columns)}"), "person")], rows), keys

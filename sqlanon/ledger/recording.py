@@ -18,7 +18,7 @@ from typing import Any
 import duckdb
 from sqlglot import exp
 
-from sqlanon.audit.check import Check, file_check
+from sqlanon.audit.check import Check, check_sha256
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import OvertakenError, ReleaseError, SourceError, SqlanonError
 from sqlanon.hierarchies import Hierarchy
@@ -233,7 +233,7 @@ def check_against_ledger(
         )
         return [*checks, Check(name, None, f"not recorded: {why}")]
     if release.is_file:
-        return [*checks, replace(file_check(release.path, recorded), name=name)]
+        return [*checks, replace(check_sha256(release.path, recorded), name=name)]
     if sha256 is None:
         return checks
     claim, wrong = "the rows are unchanged since they were published", "the rows are not those that were published"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from sqlglot import exp
 
 from sqlanon.audit.check import Check
-from sqlanon.audit.source import SourceAudit
+from sqlanon.audit.source_audit import SourceAudit
 from sqlanon.disclosure.dependencies import Dependencies
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import ReleaseError

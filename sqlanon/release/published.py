@@ -12,7 +12,7 @@ from sqlglot import exp
 
 from sqlanon.audit.verify import verification_sql, verify_file
 from sqlanon.disclosure.class_sizes import ClassSizes, class_sizes
-from sqlanon.disclosure.residual_risk import ResidualRisk, worst_in_rows
+from sqlanon.disclosure.residual_risk import ResidualRisk, find_worst_risk
 from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.release.frames import pandas_frame, polars_frame
 from sqlanon.release.manifest import Manifest
@@ -91,7 +91,7 @@ class Release:
         """The sizes of the classes, and the worst that the rows still show; the file is opened once."""
         with open_release(self.path, self.limits) as release:
             sizes = ClassSizes.from_rows(release.engine.rows(self._class_sizes(SUBJECT.copy())))
-            return sizes, worst_in_rows(release.engine, SUBJECT, self.manifest)
+            return sizes, find_worst_risk(release.engine, SUBJECT, self.manifest)
 
     def class_sizes_sql(self) -> str:
         """The statement of `class_sizes`, for any DuckDB client that has opened the release file."""

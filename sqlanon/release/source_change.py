@@ -7,10 +7,10 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlanon.audit.check import AGAINST
+from sqlanon.audit.check import SOURCE_PREFIX
 from sqlanon.support.notices import with_noun
 
-SOURCE_CHECK = f"{AGAINST}unchanged source"
+SOURCE_CHECK = f"{SOURCE_PREFIX}unchanged source"
 """The check that fails where a release is as it was published, and its source is not."""
 
 NOT_COMPARED = "cannot be compared, the source has changed"

@@ -15,7 +15,7 @@ import altair as alt
 from altair.utils.mimebundle import spec_to_mimebundle
 
 from sqlanon.disclosure.class_sizes import ClassSizes
-from sqlanon.disclosure.residual_risk import percent
+from sqlanon.disclosure.residual_risk import format_percent
 from sqlanon.report.distributions import Distribution
 from sqlanon.report.facts import GeneralizationFigures
 from sqlanon.support.markup import distinct, harmless
@@ -252,7 +252,7 @@ def attributes(
     for place, (name, height) in enumerate(heights.items()):
         level = generalization.get(name)
         loss = losses.get(name, 0.0)
-        generalized = f"{percent(loss)}, {'several levels' if level is None else f'level {level} of {height}'}"
+        generalized = f"{format_percent(loss)}, {'several levels' if level is None else f'level {level} of {height}'}"
         rows.append({"label": name, "place": place, "loss": loss, "whole": 1, "told": generalized})
     base = drawn(rows, title="How far each column is generalized").encode(
         y=alt.Y("label:N", title=None, sort=None),  # as the records are

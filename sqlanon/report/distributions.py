@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 from sqlglot import exp
 
-from sqlanon.disclosure.residual_risk import MIXED
+from sqlanon.disclosure.residual_risk import FEWEST_HIDDEN_VALUES
 from sqlanon.engines.base import Engine
 from sqlanon.hierarchies.bounds import RangeKind, bounds
 from sqlanon.hierarchies.parts import bounds_kind
@@ -155,7 +155,7 @@ def distribution(
 
 def _spans_of_labels(engine: Engine, labels: Sequence[str], kind: RangeKind) -> Spans:
     """The ends of labels that are ranges beside one another, in their order; none where they are not."""
-    if len(labels) < MIXED:
+    if len(labels) < FEWEST_HIDDEN_VALUES:
         return ()
     given = values_query({"place": "INTEGER", "label": "VARCHAR"}, list(enumerate(labels)))
     low, high = spans_of(col("label"), kind)
@@ -187,7 +187,7 @@ def safe_labels(
     [('a', 133), ('b', 132)]
     """
     shown = list(common)
-    while rare and shown and (values - len(shown) < MIXED or rows - sum(n for _, n in shown) < few):
+    while rare and shown and (values - len(shown) < FEWEST_HIDDEN_VALUES or rows - sum(n for _, n in shown) < few):
         shown.pop()
     return shown
 
@@ -239,7 +239,7 @@ def _spread(engine: Engine, counts: exp.Subquery, kind: RangeKind, few: int) -> 
     missing = round(found.pop(None, 0))
     counted = _whole(sorted(found.items()))
     groups = _groups(counted, few)
-    if len(groups) < MIXED or missing > sum(rows for _, rows in counted):
+    if len(groups) < FEWEST_HIDDEN_VALUES or missing > sum(rows for _, rows in counted):
         return None
     bars = with_missing(merged(counted, width, few, kind == "date"), dict(counted), missing, few, NO_RANGE)
     return Distribution(tuple(bars), spans=_spans_of_groups(groups, width), spread=True)
@@ -333,6 +333,6 @@ def _groups(bins: Sequence[tuple[int, int]], few: int) -> list[list[int]]:
 def _spans_of_groups(groups: Sequence[Sequence[int]], width: float) -> Spans:
     """The ends of ranges; the outer two are open."""
     starts = [group[0] * width for group in groups]
-    if len(groups) < MIXED:
+    if len(groups) < FEWEST_HIDDEN_VALUES:
         return ()
     return tuple(zip([None, *starts[1:]], [*starts[1:], None], strict=True))

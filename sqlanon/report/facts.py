@@ -14,11 +14,11 @@ from typing import Any
 
 from sqlglot import exp
 
-from sqlanon.audit.check import AGAINST, Check, k_counts_decoys
-from sqlanon.audit.verify import audited_of, verification_sql, verify_release
+from sqlanon.audit.check import SOURCE_PREFIX, Check, note_decoys_in_k
+from sqlanon.audit.verify import audited_release, verification_sql, verify_release
 from sqlanon.disclosure.class_sizes import ClassSizes, class_sizes
 from sqlanon.disclosure.dependencies import Narrowing
-from sqlanon.disclosure.residual_risk import ResidualRisk, few_of, narrowing_risk, worst_of
+from sqlanon.disclosure.residual_risk import ResidualRisk, describe_narrowing, fewest_shown_rows, find_worst
 from sqlanon.engines.base import Engine
 from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.errors import SqlanonError
@@ -82,7 +82,7 @@ class ReportFacts:
     @property
     def worst(self) -> ResidualRisk | None:
         """The worst finding, as a command line says it."""
-        return worst_of(self.risks)
+        return find_worst(self.risks)
 
     @property
     def holds(self) -> bool:
@@ -216,7 +216,7 @@ def beside(alone: Sequence[Check], with_source: Sequence[Check]) -> tuple[Check,
     """The checks of a release, and those that need its source: of these, whether they passed and no figure."""
     found = {check.name: check for check in alone}
     for check in with_source:
-        name = check.name.removeprefix(AGAINST)
+        name = check.name.removeprefix(SOURCE_PREFIX)
         if name not in found or found[name].passed is None:
             message = NOT_COMPARED if check.message.startswith(NOT_COMPARED) else WITH_SOURCE
             found[name] = Check(name, check.passed, message)
@@ -251,9 +251,9 @@ class Unpublished:
             name = rows.sql(run.engine.dialect)
             k, classes, released, _ = run.engine.rows(call_k_anonymity(name, self.draft.quasi_identifiers, macros))[0]
             claims = self.draft.manifest(released_name(policy), Facts(released, classes, k or 0, ""))
-            audited = replace(audited_of(run.engine, claims, name), macros=macros)
-            checks = tuple(k_counts_decoys(check_requirements(policy.privacy, audited), claims))
-            if with_source := k_counts_decoys(self.draft.checks(rows), claims):
+            audited = replace(audited_release(run.engine, claims, name), macros=macros)
+            checks = tuple(note_decoys_in_k(check_requirements(policy.privacy, audited), claims))
+            if with_source := note_decoys_in_k(self.draft.checks(rows), claims):
                 checks = tuple(with_source) if private else beside(checks, with_source)
             together = [earlier_risk(*self._beside_earlier(claims, rows))] if private else []
             facts = _facts(run.engine, rows, claims, checks, published=False, readable=True)
@@ -314,7 +314,7 @@ class Unpublished:
             warnings=self.warnings,
             dependencies=self.dependencies,
             risks=(
-                narrowing_risk(
+                describe_narrowing(
                     self.dependencies, prepared.source.why_not_measured(), prepared.policy.privacy.k, sizes.rows
                 ),
                 uniques_in_source(
@@ -365,7 +365,7 @@ def of_persons(claims: Manifest) -> bool:
 def _facts(
     engine: Engine, relation: exp.Table, claims: Manifest, checks: Iterable[Check], published: bool, readable: bool
 ) -> ReportFacts:
-    few = few_of(claims)
+    few = fewest_shown_rows(claims)
     if not readable:
         return ReportFacts(claims, published, few, tuple(checks), None, (), ())
     quasi, columns = claims.quasi_identifiers, engine.columns(relation)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from sqlanon.audit.check import AGAINST
+from sqlanon.audit.check import SOURCE_PREFIX
 from sqlanon.disclosure.class_sizes import ClassSizes
 from sqlanon.disclosure.residual_risk import (
     ResidualRisk,
-    by_severity,
-    percent,
-    promised_by,
-    serious_from,
+    format_percent,
+    required_k,
+    serious_share,
+    sort_by_severity,
 )
 from sqlanon.policy import AboutSection
 from sqlanon.release.sentences import join_names
@@ -63,7 +63,7 @@ def verdict(facts: ReportFacts, inside: Inside | None) -> str:
     """Whether the release holds, and how much is left to worry about."""
     if not facts.holds:
         failed = [check.name for check in facts.checks if check.passed is False]
-        if failed == [SOURCE_CHECK.removeprefix(AGAINST)]:
+        if failed == [SOURCE_CHECK.removeprefix(SOURCE_PREFIX)]:
             return (
                 "The source has changed since this release was published. The release is as it was then, and what it "
                 "claims of the source as it was is true. It may show rows that have been deleted since."
@@ -88,7 +88,7 @@ def verdict(facts: ReportFacts, inside: Inside | None) -> str:
 
 
 def _found(facts: ReportFacts, inside: Inside | None) -> list[ResidualRisk]:
-    return by_severity([*facts.risks, *(() if inside is None else inside.risks)])
+    return sort_by_severity([*facts.risks, *(() if inside is None else inside.risks)])
 
 
 def risks(facts: ReportFacts, inside: Inside | None) -> str:
@@ -128,10 +128,10 @@ def _shown(found: Sequence[ResidualRisk], facts: ReportFacts) -> Iterator[str]:
 
 
 def _grades(facts: ReportFacts) -> str:
-    k = promised_by(facts.claims)
-    least = percent(serious_from(k))
+    k = required_k(facts.claims)
+    least = format_percent(serious_share(k))
     said = f"Serious: it affects at least {least} of the rows. Minor: it affects fewer."
-    if k is not None and serious_from(k) == 1 / k:
+    if k is not None and serious_share(k) == 1 / k:
         said = (
             f"Serious: it affects at least {least} of the rows, 1 in {k:,}, the chance of being found that the policy "
             "accepts. Minor: it affects fewer."
@@ -154,7 +154,7 @@ def _with_code(text: str) -> str:
 
 
 def shown_average_risk(sizes: ClassSizes) -> str:
-    return percent(sizes.mean(lambda size: 1 / size))
+    return format_percent(sizes.mean(lambda size: 1 / size))
 
 
 GLOSSARY = {

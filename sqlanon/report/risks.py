@@ -13,10 +13,10 @@ from sqlglot import exp
 from sqlanon.disclosure.class_sizes import ClassSizes
 from sqlanon.disclosure.residual_risk import (
     ResidualRisk,
-    graded,
-    percent,
-    promised_by,
-    risks_in_rows,
+    find_risks,
+    format_percent,
+    grade_share,
+    required_k,
 )
 from sqlanon.engines.base import Engine
 from sqlanon.policy import RiskSection
@@ -32,11 +32,11 @@ MOST_NAMES = 8
 
 def risks_of_release(engine: Engine, relation: exp.Expr, claims: Manifest, sizes: ClassSizes) -> list[ResidualRisk]:
     """What the rows of a release show, to anybody who has it."""
-    return [_being_found(claims, sizes), *risks_in_rows(engine, relation, claims)]
+    return [_being_found(claims, sizes), *find_risks(engine, relation, claims)]
 
 
 def _being_found(claims: Manifest, sizes: ClassSizes) -> ResidualRisk:
-    title, k = "Being found in a group", promised_by(claims)
+    title, k = "Being found in a group", required_k(claims)
     if not sizes.rows:
         return ResidualRisk(title, "The release has no rows.")
     average = sizes.mean(lambda size: 1 / size)
@@ -50,13 +50,16 @@ def _being_found(claims: Manifest, sizes: ClassSizes) -> ResidualRisk:
     if k is not None and sizes.smallest >= k:
         finding += f" The policy accepts up to 1 in {k:,}."
         remedy = f"Raise `k`, which is {k:,}: every group then has more rows."
-        return ResidualRisk(title, finding, remedy, "accepted", average, percent(average))
+        return ResidualRisk(title, finding, remedy, "accepted", average, format_percent(average))
     remedy = "Require `k` in `[privacy]`: every group then has at least k rows."
     line = (
-        f"Small groups: somebody who knows a person's quasi-identifiers finds the row in {percent(average)} of cases."
+        "Small groups: somebody who knows a person's quasi-identifiers finds the row in "
+        f"{format_percent(average)} of cases."
     )
     advice = "To reduce it, set k in [privacy]."
-    return ResidualRisk(title, finding, remedy, graded(average, claims), average, percent(average), line, advice)
+    return ResidualRisk(
+        title, finding, remedy, grade_share(average, claims), average, format_percent(average), line, advice
+    )
 
 
 def uniques_in_source(
@@ -65,7 +68,9 @@ def uniques_in_source(
     """How unique people are in the source, which somebody who has another copy of it would use; for a private page."""
     title = "Being unique in the source"
     share = before.uniques / before.rows if before.rows else 0.0
-    finding = f"Before anything is generalized, {percent(share)} of the rows are alone with their quasi-identifiers."
+    finding = (
+        f"Before anything is generalized, {format_percent(share)} of the rows are alone with their quasi-identifiers."
+    )
     population = None if section is None else section.population
     if section is not None and population is None and section.sampling_fraction:
         population = round(rows / section.sampling_fraction)
@@ -79,7 +84,9 @@ def uniques_in_source(
     found = population_risk(before.sizes, before.count, population)
     estimate = found.dankar
     told = (
-        "there is no estimate of it" if estimate is None else f"an estimated {percent(estimate)} are unique in it, too"
+        "there is no estimate of it"
+        if estimate is None
+        else f"an estimated {format_percent(estimate)} are unique in it, too"
     )
     return ResidualRisk(title, f"{finding} Of the population of {population:,}, {told}.", status="not counted")
 

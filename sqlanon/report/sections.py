@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sqlanon.disclosure.class_sizes import ClassSizes
-from sqlanon.disclosure.residual_risk import percent
+from sqlanon.disclosure.residual_risk import format_percent
 from sqlanon.measures import measure_named
 from sqlanon.policy import PrivacySection
 from sqlanon.policy.problems import read_part
@@ -350,9 +350,9 @@ def _losses(facts: ReportFacts, inside: Inside | None) -> str:
             one.name,
             f"{_level(level)}{of}",
             "not counted" if left is None else f"{left.values:,}",
-            "not counted" if left is None else percent(left.hidden),
+            "not counted" if left is None else format_percent(left.hidden),
             "" if width is None else f"{rounded(width)}{years}",
-            *([percent(losses[key]) if key in losses else ""] if losses else []),
+            *([format_percent(losses[key]) if key in losses else ""] if losses else []),
         ])  # fmt: skip
     headings = ["column", "level", "values left", "rows that read *", "mean width of ranges"]
     caption = "What is left of the generalized columns"
@@ -364,11 +364,11 @@ def _losses(facts: ReportFacts, inside: Inside | None) -> str:
 
 def _kept(facts: ReportFacts) -> str:
     claims = facts.claims
-    share = percent(claims.suppressed_rows / max(claims.rows, 1))
+    share = format_percent(claims.suppressed_rows / max(claims.rows, 1))
     gone = f" ({share})" if claims.suppressed_rows else ""
     said = f"{claims.released_rows:,} rows are released; {claims.suppressed_rows:,}{gone} are left out."
     if claims.persons is not None and claims.suppressed_persons is not None:
-        share = percent(claims.suppressed_persons / max(claims.persons, 1))
+        share = format_percent(claims.suppressed_persons / max(claims.persons, 1))
         said += f" {claims.released_persons:,} of {claims.persons:,} people are released with all their rows; "
         said += f"{claims.suppressed_persons:,} ({share}) lose rows, of whom {claims.partly_released_persons:,} have "
         said += "other rows in the release."

@@ -1,15 +1,15 @@
 """Risk: how easily an attacker finds somebody in the source as it stands."""
 
 from sqlanon.disclosure.class_sizes import ClassSizes
-from sqlanon.risk.assessment import assess, risk_statements
+from sqlanon.risk.assessment import assess_risk, risk_statements
 from sqlanon.risk.attackers import JournalistRisk, MarketerRisk, PopulationRisk, ProsecutorRisk
-from sqlanon.risk.best_first import LeakageSearch
 from sqlanon.risk.figures import RequirementRisk, Risk
 from sqlanon.risk.individual import HouseholdRisk, IndividualRisk, row_risks
 from sqlanon.risk.leakage import Leakage
-from sqlanon.risk.matrix import UniquesMatrix, uniques_matrix
-from sqlanon.risk.noise import assess_noise, refuse_epsilons
-from sqlanon.risk.values import ValueLeakage, value_leakage
+from sqlanon.risk.leakage_search import LeakageSearch
+from sqlanon.risk.noise_errors import estimate_noise_errors, refuse_epsilons
+from sqlanon.risk.uniques_matrix import UniquesMatrix, count_uniques_by_level
+from sqlanon.risk.value_leakage import ValueLeakage, measure_value_leakage
 
 __all__ = [
     "ClassSizes",
@@ -25,11 +25,11 @@ __all__ = [
     "Risk",
     "UniquesMatrix",
     "ValueLeakage",
-    "assess",
-    "assess_noise",
+    "assess_risk",
+    "count_uniques_by_level",
+    "estimate_noise_errors",
+    "measure_value_leakage",
     "refuse_epsilons",
     "risk_statements",
     "row_risks",
-    "uniques_matrix",
-    "value_leakage",
 ]

@@ -20,8 +20,8 @@ from typing import Any
 from sqlglot import exp
 
 from sqlanon.disclosure.class_sizes import ClassSizes
-from sqlanon.disclosure.dependencies import Narrowing, narrowing_columns_of_source
-from sqlanon.disclosure.undecided_persons import explain_undecided_person, find_undecided_person
+from sqlanon.disclosure.dependencies import Narrowing, find_narrowing_in_source
+from sqlanon.disclosure.person_column import explain_undecided_person, find_undecided_person
 from sqlanon.disclosure.unprotected_columns import find_unprotected_columns
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.frequency.distribution import domain, nodes, sensitive_values, value_pairs
@@ -53,14 +53,14 @@ from sqlanon.risk.attackers import (
     population_risk,
     prosecutor_risk,
 )
-from sqlanon.risk.best_first import LeakageSearch, Sets, search_leakage
 from sqlanon.risk.figures import RequirementRisk, Risk
-from sqlanon.risk.individual import risk_of_rows
-from sqlanon.risk.leakage import AttributeSets, SetFigures, direct_bits, ranked
-from sqlanon.risk.levels import coded_levels
-from sqlanon.risk.noise import show_noise
+from sqlanon.risk.individual import measure_individual_risk
+from sqlanon.risk.leakage import AttributeSets, SetFigures, direct_bits, rank_leakage
+from sqlanon.risk.leakage_search import CountedSets, LeakageSearch, search_leakage
+from sqlanon.risk.levels import code_levels
+from sqlanon.risk.noise_errors import show_noise_errors
 from sqlanon.risk.person_sets import PersonSets
-from sqlanon.risk.priors import WeightedSets, priors_of, read_shares
+from sqlanon.risk.priors import WeightedSets, read_priors, read_shares
 from sqlanon.sources.columns import Columns, match_columns
 from sqlanon.sources.run import Run
 from sqlanon.strategies.lattice.classes import classes
@@ -124,7 +124,7 @@ _POPULATION_SIZES = template("""
 """)
 
 
-def assess(run: Run, policy: Policy, leakage: int = 3, leakage_seconds: float | None = None) -> Risk:
+def assess_risk(run: Run, policy: Policy, leakage: int = 3, leakage_seconds: float | None = None) -> Risk:
     """How risky the source is as it stands."""
     return _Assessment(run, policy, StatementRunner(run.engine), leakage, leakage_seconds).risk()
 
@@ -134,7 +134,7 @@ def risk_statements(run: Run, policy: Policy, leakage: int = 3) -> str:
     shown: list[str] = []
     _Assessment(run, policy, StatementRunner(run.engine, shown), leakage).risk()
     if policy.noisy:
-        show_noise(run, policy, shown)
+        show_noise_errors(run, policy, shown)
     return "\n\n".join(f"{statement};" for statement in shown)
 
 
@@ -197,14 +197,14 @@ class _Assessment:
             journalist=journalist,
             marketer=marketer,
             population=None if population is None else population_risk(sizes.sizes, counted, population),
-            leakage=ranked(leakages, self.names, leaking.whole),
+            leakage=rank_leakage(leakages, self.names, leaking.whole),
             leakage_search=leakage_search,
             dependencies=self._dependencies(sizes.rows),
             undecided_person=self._undecided_person(sizes.rows),
             warnings=ordered_messages((*self.run.notices, *self._unprotected_columns(sizes.rows))),
             **{
                 "expected_reidentifications": marketer.expected,
-                **risk_of_rows(self.run, self.steps, self.columns, self.asked, share),
+                **measure_individual_risk(self.run, self.steps, self.columns, self.asked, share),
             },
         )
 
@@ -224,7 +224,7 @@ class _Assessment:
         names = [name for name, one in self.policy.attributes.items() if one.role in ("sensitive", "insensitive")]
         columns = [self.columns.by_attribute[name] for name in names]
         relation, quasi = self.run.source.relation, self.columns.generalized
-        return narrowing_columns_of_source(
+        return find_narrowing_in_source(
             self.steps, self.work, relation, rows, columns, quasi, self.run.source.columns, self.policy.source,
             self.columns.person,
         )  # fmt: skip
@@ -240,7 +240,7 @@ class _Assessment:
     @cached_property
     def _person_rows(self) -> exp.Table | None:
         """One row for each person; None where some have several combinations, and where rows are counted."""
-        if not self.persons or priors_of(self.policy):
+        if not self.persons or read_priors(self.policy):
             return None
         query = _PERSON_ROWS(quasi=quasi_columns(len(self.names)), raw=self.rows)
         found = self.steps.make(self.work("person_rows"), query)
@@ -250,7 +250,7 @@ class _Assessment:
     def _all_persons(self) -> int:
         return int(self.steps.figures(person_count(self.rows))[PERSONS])
 
-    def _leaking_sets(self) -> Sets:
+    def _leaking_sets(self) -> CountedSets:
         """The sets of all quasi-identifiers: of rows as likely as the policy's priors say, else of persons or rows."""
         by_attribute, dictionaries = self.columns.by_attribute, self.sets.dictionaries
         types = [self.run.source.columns[by_attribute[name]] for name in self.names]
@@ -262,7 +262,7 @@ class _Assessment:
             return PersonSets(self.steps, self.work, self.sets, len(self.names), self.rows)
         return self.sets
 
-    def _search_leakage(self, sets: Sets, rows: int) -> tuple[list[SetFigures], LeakageSearch]:
+    def _search_leakage(self, sets: CountedSets, rows: int) -> tuple[list[SetFigures], LeakageSearch]:
         """Count sets of attributes: many small groups are counted, with direct addressing where that pays."""
         bits = direct_bits(self.run.engine.limits, rows)
         with self.run.engine.setting("perfect_ht_threshold", str(bits)):
@@ -275,7 +275,7 @@ class _Assessment:
             return ClassSizes.from_rows(
                 self.steps.ask(_SIZES(classes=_classes(self._plain(self.rows, quasi, None, Requirements()))), [])
             )
-        return ClassSizes.of(dict(self.steps.ask(star(self.sets.sizes.copy()), [])))
+        return ClassSizes.from_classes(dict(self.steps.ask(star(self.sets.sizes.copy()), [])))
 
     def _by_population(
         self, sizes: ClassSizes, space: ClassSpace, share: float | None
@@ -393,7 +393,7 @@ class _Assessment:
         types = {name: self.run.source.columns[self.columns.by_attribute[name]] for name in names}
         wanted = {name: AttributeValues(values[name], types[name]) for name in names if name in asked}
         heights, found = {}, {}
-        for name, (coded, heights[name]) in coded_levels(self.steps, self.work, self.policy, wanted).items():
+        for name, (coded, heights[name]) in code_levels(self.steps, self.work, self.policy, wanted).items():
             if heights[name]:
                 query = nodes(values[name], coded, heights[name])
                 found[name] = self.steps.make(self.work(f"nodes_{names.index(name)}"), query)

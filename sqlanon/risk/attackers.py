@@ -30,7 +30,7 @@ from typing import Any, Literal
 
 from sqlanon.disclosure.class_sizes import ClassSizes
 from sqlanon.requirements.estimators import dankar_choice, pitman, snb, zayatz
-from sqlanon.risk.individual import individual_risk, threshold_text
+from sqlanon.risk.individual import format_threshold, individual_risk
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ def _of_rows(
     risks = list(risks)
     highest = max((risk for risk, _ in risks), default=0.0)
     at_highest = sum(n for risk, n in risks if risk == highest)
-    above = {threshold_text(t): sum(n for risk, n in risks if risk > t) for t in thresholds}
+    above = {format_threshold(t): sum(n for risk, n in risks if risk > t) for t in thresholds}
     return {
         "highest": highest,
         "average": average,

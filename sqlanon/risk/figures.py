@@ -9,9 +9,9 @@ from typing import Any, Literal
 from sqlanon.disclosure.class_sizes import ClassSizes
 from sqlanon.disclosure.dependencies import Narrowing
 from sqlanon.risk.attackers import JournalistRisk, MarketerRisk, PopulationRisk, ProsecutorRisk
-from sqlanon.risk.best_first import LeakageSearch
 from sqlanon.risk.individual import HouseholdRisk, IndividualRisk
 from sqlanon.risk.leakage import Leakage
+from sqlanon.risk.leakage_search import LeakageSearch
 
 Columns = Mapping[str, str]
 Table = tuple[Columns, Sequence[Sequence[Any]]]

@@ -142,7 +142,7 @@ def _quasi(columns: Columns) -> list[str]:
     return [*columns.generalized, *columns.noisy]
 
 
-def _classes(source: exp.Table, columns: Columns, share: float | None) -> exp.Select:
+def _weighed_classes(source: exp.Table, columns: Columns, share: float | None) -> exp.Select:
     """The classes with their weights, and the ``risk`` of each of their rows; of a person, the greatest weight in a
     class counts."""
     weights, quasi = columns.weights, _quasi(columns)
@@ -167,7 +167,7 @@ def _classes(source: exp.Table, columns: Columns, share: float | None) -> exp.Se
     return _WITH_RISK(classes=classes, near=NEAR, **parts)
 
 
-def _members(source: exp.Table, columns: Columns, classes: exp.Expr) -> exp.Select:
+def _household_members(source: exp.Table, columns: Columns, classes: exp.Expr) -> exp.Select:
     """Who is in which household, at what ``risk``: each row, or each person in each household (at the greatest)."""
     query = _MEMBERS(
         household=col(columns.household or "", "r"),
@@ -249,7 +249,7 @@ def individual_risk(size: int, share: float) -> float:
     return odds * log if size == 1 else odds - odds**2 * log
 
 
-def threshold_text(threshold: float) -> str:
+def format_threshold(threshold: float) -> str:
     """A threshold as a policy spells it.
 
     >>> threshold_text(0.2), threshold_text(0.0)
@@ -267,7 +267,7 @@ def row_risks(run: Run, policy: Policy) -> exp.Select:
     share = None
     if columns.weights is None:
         share = sampling_fraction(policy, lambda: people(StatementRunner(run.engine), source, columns.person))
-    classes = _classes(source, columns, share)
+    classes = _weighed_classes(source, columns, share)
     more: list[exp.Expr] = []
     if columns.weights is not None or share is not None:
         more.append(named(col("risk", "c"), "individual"))
@@ -276,12 +276,12 @@ def row_risks(run: Run, policy: Policy) -> exp.Select:
     query = _ROW_RISKS(more=more, source=source, classes=classes, same=_same_class(columns))
     if columns.household is None:
         return query
-    households = subquery(_HOUSEHOLD_RISKS(members=_members(source, columns, classes)), "h")
+    households = subquery(_HOUSEHOLD_RISKS(members=_household_members(source, columns, classes)), "h")
     on = col(columns.household, "r").eq(col("household", "h"))  # NULL is nobody's household
     return query.join(households, on=on, join_type="left", copy=False)
 
 
-def risk_of_rows(
+def measure_individual_risk(
     run: Run, steps: StatementRunner, columns: Columns, section: RiskSection, share: float | None
 ) -> Mapping[str, Any]:
     """The figures of `Risk` that follow from the policy's columns of weights and households, by name."""
@@ -295,12 +295,12 @@ def risk_of_rows(
             )
     elif columns.household is None:
         return {}
-    query = _classes(source, columns, share)
+    query = _weighed_classes(source, columns, share)
     if columns.household is None:
         return _individual(steps, query, section)
     classes = steps.make(run.work("weighed_classes"), query)
     found = _individual(steps, classes, section) if weights is not None else {}
-    figures = steps.figures(_HOUSEHOLD_FIGURES(people=_members(source, columns, classes)))
+    figures = steps.figures(_HOUSEHOLD_FIGURES(people=_household_members(source, columns, classes)))
     household = HouseholdRisk(
         households=figures["households"],
         highest=figures["highest"],
@@ -317,7 +317,7 @@ def _individual(steps: StatementRunner, classes: exp.Expr, section: RiskSection)
         highest=figures["highest"],
         average=figures["expected"] / figures["count"] if figures["count"] else 0.0,
         expected=figures["expected"],
-        rows_above={threshold_text(t): figures[f"above_{i}"] for i, t in enumerate(section.threshold)},
+        rows_above={format_threshold(t): figures[f"above_{i}"] for i, t in enumerate(section.threshold)},
         population=figures["population"],
     )
     return {"individual": individual, "expected_reidentifications": individual.expected}

@@ -138,7 +138,7 @@ _NEXT_DIGIT = fragment("(:key * :values) + :code")
 _ALL_ROWS = fragment("(SELECT coalesce(sum(n)::BIGINT, 0) FROM :dictionary)")
 
 
-def codes_of(attributes: Sequence[int]) -> list[exp.Expr]:
+def code_columns(attributes: Sequence[int]) -> list[exp.Expr]:
     """The columns of some attributes' codes."""
     return [col(code_name(i)) for i in attributes]
 
@@ -164,7 +164,7 @@ def coded(
 def combinations(rows: exp.Expr, attributes: Sequence[int], counted: bool, shared: bool = False) -> exp.Select:
     """The distinct combinations of some attributes, with ``n``; only those that rows share."""
     count = _ROWS[counted]()
-    query = _COMBINATIONS(keys=codes_of(attributes), count=count, rows=rows)
+    query = _COMBINATIONS(keys=code_columns(attributes), count=count, rows=rows)
     return query.having(count > 1, copy=False) if shared else query
 
 
@@ -180,7 +180,7 @@ def _keys(attributes: Sequence[int], values: Sequence[int]) -> list[exp.Expr]:
     """
     largest = prod(values[i] for i in attributes)
     if largest > LARGEST_KEY or len(attributes) == 1:
-        return codes_of(attributes)
+        return code_columns(attributes)
     first, *others = _by_values(attributes, values)
     key: exp.Expr = cast(col(code_name(first)), "UINTEGER" if largest < 2**32 else "UBIGINT")
     for i in others:
@@ -298,7 +298,7 @@ class AttributeSets:
         base = self._tables[0]
         if base.rows > SMALL:
             # It decides how to count, and never a figure.
-            query: exp.Query = _ABOUT(hash=anonymous("hash", *codes_of(self._all)), rows=base.table)
+            query: exp.Query = _ABOUT(hash=anonymous("hash", *code_columns(self._all)), rows=base.table)
             ((about,),) = self.steps.ask(query, [(0,)])
             if about > base.rows // 2:
                 return
@@ -331,7 +331,7 @@ class AttributeSets:
 
     def count_up_to(self, most: int) -> None:
         """Count all sets of up to ``most`` attributes."""
-        wanted = sets_up_to(len(self._all), most)
+        wanted = attribute_sets(len(self._all), most)
         self._count_one_by_one()
         if self._tables[0].rows > SMALL:
             if most > 1:
@@ -367,7 +367,7 @@ class AttributeSets:
             answer = self.steps.ask(_summary(_ONE_LABEL(sizes=_BY_SIZE(groups=shared))), [])
             _, rows, classes, _, bits = answer[0] if answer else (0, 0, 0, 0, 0.0)
             singles = self._rows - rows
-            self.known[pair] = SetFigures(pair, classes + singles, singles, leakage(bits, self._rows))
+            self.known[pair] = SetFigures(pair, classes + singles, singles, compute_gain(bits, self._rows))
             if 2 * rows <= self._rows:
                 on = all_of(col(code_name(i), "r").eq(col(code_name(i), "s")) for i in pair)
                 query = _ROWS_OF(rows=source.table, shared=shared, same=on)
@@ -451,7 +451,9 @@ class AttributeSets:
         answers = {i: figures for i, _, *figures in self.steps.ask(_summary(sizes), [])}
         for i, one in enumerate(sets):
             classes, uniques, bits = answers.get(i, (0, 0, 0.0))  # of no rows there is nothing
-            self.known[one] = SetFigures(one, classes + singles[i], uniques + singles[i], leakage(bits, self._rows))
+            self.known[one] = SetFigures(
+                one, classes + singles[i], uniques + singles[i], compute_gain(bits, self._rows)
+            )
 
     def _smallest(self, wanted: Collection[int]) -> _Counted:
         return min((one for one in self._tables if one.serves(wanted)), key=lambda one: one.rows)
@@ -482,7 +484,7 @@ def direct_bits(limits: Limits, rows: int) -> int:
 _UNITS = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
 
 
-def sets_up_to(attributes: int, most: int) -> list[Attributes]:
+def attribute_sets(attributes: int, most: int) -> list[Attributes]:
     """All sets of up to ``most`` of some attributes, by their size and order."""
     return [one for size in range(1, most + 1) for one in combinations_of(range(attributes), size)]
 
@@ -520,7 +522,7 @@ class Leakage:
         return {**vars(self), "attributes": list(self.attributes)}
 
 
-def leakage(bits: float, rows: int) -> float:
+def compute_gain(bits: float, rows: int) -> float:
     """The gain, in bits.
 
     >>> round(leakage(27 * math.log2(27) + 33 * math.log2(33), 60), 4)
@@ -532,7 +534,7 @@ def leakage(bits: float, rows: int) -> float:
     return min(max(whole - bits / rows, 0.0), whole)
 
 
-def ranked(sets: Iterable[SetFigures], names: Sequence[str], whole: float) -> tuple[Leakage, ...]:
+def rank_leakage(sets: Iterable[SetFigures], names: Sequence[str], whole: float) -> tuple[Leakage, ...]:
     """The leakages, highest first; of equal ones, the set of fewer attributes, then as the policy orders."""
     ordered = sorted(sets, key=lambda one: (-round(one.gain, DIGITS), len(one.attributes), one.attributes))
     return tuple(

@@ -15,7 +15,7 @@ from sqlanon.support.coding import coded_values
 from sqlanon.support.expressions import Namer
 
 
-def as_spelled(policy: Policy, option: str, *names: str) -> list[str]:
+def resolve_attributes(policy: Policy, option: str, *names: str) -> list[str]:
     """Quasi-identifiers with a hierarchy as the policy spells them, whatever the case."""
     there = {name.lower(): name for name in policy.generalized}
     choose = f"choose from {', '.join(policy.generalized)}"
@@ -29,7 +29,7 @@ def as_spelled(policy: Policy, option: str, *names: str) -> list[str]:
     return [there[name.lower()] for name in names]
 
 
-def coded_levels(
+def code_levels(
     steps: StatementRunner, work: Namer, policy: Policy, values: Mapping[str, AttributeValues]
 ) -> dict[str, tuple[exp.Table, int]]:
     """Make the hierarchies of attributes, ``hierarchy_i``, and their `coded_values`, ``coded_i``: these by attribute,

@@ -27,9 +27,9 @@ from sqlanon.risk.leakage import (
     Attributes,
     AttributeSets,
     SetFigures,
+    attribute_sets,
     batches,
-    leakage,
-    sets_up_to,
+    compute_gain,
 )
 from sqlanon.support.expressions import Namer, aliased, anonymous, cast, col, same, template, union_all
 
@@ -87,7 +87,7 @@ class PersonSets:
 
     def count_up_to(self, most: int) -> None:
         """Count all sets of up to ``most`` attributes."""
-        self.count(sets_up_to(self._attributes, most))
+        self.count(attribute_sets(self._attributes, most))
 
     def count(self, wanted: Sequence[Attributes]) -> None:
         """Count sets, as far as they are not known."""
@@ -97,4 +97,4 @@ class PersonSets:
             answers = {i: figures for i, *figures in self.steps.ask(query, [])}
             for i, one in enumerate(batch):
                 classes, uniques, bits = answers.get(i, (0, 0, 0.0))
-                self.known[one] = SetFigures(one, classes, uniques, leakage(bits, self._persons))
+                self.known[one] = SetFigures(one, classes, uniques, compute_gain(bits, self._persons))

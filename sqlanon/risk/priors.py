@@ -35,9 +35,9 @@ from sqlanon.risk.leakage import (
     Attributes,
     AttributeSets,
     SetFigures,
+    attribute_sets,
     batches,
-    codes_of,
-    sets_up_to,
+    code_columns,
 )
 from sqlanon.support.expressions import (
     Namer,
@@ -165,7 +165,7 @@ class WeightedSets:
         rows, count = sets.base
         factors = _fitted(steps, work, rows, count, shares, names)
         product: exp.Expr = reduce(mul, (col("factor", f"f{i}") for i in factors))
-        query = _WEIGHED(codes=codes_of(range(len(names))), count=count, factors=product, rows=rows)
+        query = _WEIGHED(codes=code_columns(range(len(names))), count=count, factors=product, rows=rows)
         for i, one in factors.items():
             on = col("code", f"f{i}").eq(col(f"c{i}", "r"))
             query = query.join(aliased(one.copy(), f"f{i}"), on=on, copy=False)
@@ -186,7 +186,7 @@ class WeightedSets:
 
     def count_up_to(self, most: int) -> None:
         """Count all sets of up to ``most`` attributes."""
-        self.count(sets_up_to(self._attributes, most))
+        self.count(attribute_sets(self._attributes, most))
 
     def count(self, wanted: Sequence[Attributes]) -> None:
         """Count sets, as far as they are not known."""
@@ -209,7 +209,7 @@ def read_shares(
     """The shares of the values of each attribute with a prior. A `PolicyError` has all that is wrong with them."""
     found, problems = dict[int, exp.Table](), list[Problem]()
     for i, (name, type_, dictionary) in enumerate(zip(attributes, types, dictionaries, strict=True)):
-        prior = priors_of(policy).get(name)
+        prior = read_priors(policy).get(name)
         if prior is None:
             continue
         place = f"risk.priors.{name}"
@@ -230,7 +230,7 @@ def read_shares(
     return found
 
 
-def priors_of(policy: Policy) -> Mapping[str, Prior]:
+def read_priors(policy: Policy) -> Mapping[str, Prior]:
     """The priors of a policy, by attribute."""
     return policy.risk.priors or {} if policy.risk else {}
 
@@ -276,7 +276,7 @@ def _fitted(
     names: Sequence[str],
 ) -> dict[int, exp.Table]:
     """The factors of each attribute with a prior, such that all shares hold."""
-    codes = codes_of(list(shares))
+    codes = code_columns(list(shares))
     query = _COMBINATIONS(codes=codes, count=count, rows=rows)
     combinations = steps.make(work("prior_combinations"), query)
     factors = _fit(steps, work, codes, combinations, shares)

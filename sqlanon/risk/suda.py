@@ -61,7 +61,7 @@ _LARGER_UNIQUES = template("""
     FROM :groups AS u
     WHERE NOT EXISTS(SELECT 1 FROM :msus AS m WHERE m.id = u.id AND (m.subset & u.subset) = m.subset)
 """)
-uniques_and_pairs = template("""
+count_uniques_and_pairs = template("""
     SELECT
         coalesce(sum(n)::BIGINT, 0) AS rows,
         coalesce(sum(n) FILTER (WHERE n = 1)::BIGINT, 0) AS uniques,
@@ -327,7 +327,7 @@ class _Found:
     weights: tuple[tuple[float, ...], ...]
 
 
-def refuse_settings(policy: Policy, size: int | None, fraction: float | None) -> None:
+def refuse_suda_settings(policy: Policy, size: int | None, fraction: float | None) -> None:
     """Refuse a size or a fraction that is none."""
     problems = []
     if size is not None and size < 1:
@@ -382,7 +382,7 @@ class _Search:
         weight, ihsn_weight = map(_weight, self.weights)
         query = _ROW_SCORES(weight=weight, ihsn_weight=ihsn_weight, msus=msus)
         scored = self.steps.make(self.run.work("suda_scores"), query)
-        table = self.steps.figures(uniques_and_pairs(combinations=packed.combinations))
+        table = self.steps.figures(count_uniques_and_pairs(combinations=packed.combinations))
         found = self.steps.figures(_SCORE_FIGURES(exponent=repr(-self.exponent), scored=scored))
         each = [
             named(_TOTAL(weight=one, bit=1 << j), f"c_{i}_{j}")
@@ -394,7 +394,7 @@ class _Search:
         by_smallest = dict(sorted(self.steps.ask(_BY_SMALLEST(scored=scored), [])))
         uniques, rows = table["uniques"], table["rows"]
         fraction, fraction_by = self._fraction(rows)
-        dis = dis_of(uniques, table["in_pairs"], fraction)
+        dis = compute_dis(uniques, table["in_pairs"], fraction)
         spread = tuple(
             uniques * (1 - dis) / dis / found[f"adjustment_{i}"] if dis and found[f"adjustment_{i}"] else 0.0
             for i in range(len(self.weights))
@@ -459,7 +459,7 @@ class _Search:
         return msus
 
 
-def dis_of(uniques: int, in_pairs: int, fraction: float) -> float | None:
+def compute_dis(uniques: int, in_pairs: int, fraction: float) -> float | None:
     """DIS, the chance that a match with a unique row is right: U·π / (U·π + P·(1 − π)); None without uniques.
 
     >>> round(dis_of(4, 6, 0.01), 6)

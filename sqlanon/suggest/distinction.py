@@ -20,7 +20,7 @@ from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import PolicyError, Problem
 from sqlanon.frequency.packing import group_rows, pack, refuse_too_many, subset_groups, subsets_of_size
 from sqlanon.policy import Policy
-from sqlanon.risk.suda import uniques_and_pairs
+from sqlanon.risk.suda import count_uniques_and_pairs
 from sqlanon.sources.columns import match_columns
 from sqlanon.sources.run import Run
 from sqlanon.support.expressions import Namer, named, template, values_query
@@ -92,7 +92,7 @@ def figures_of(
     """
     refuse_too_many(len(columns), size, "size")
     packed = pack(steps, work, relation, columns, singles_apart=False)
-    rows = steps.figures(uniques_and_pairs(combinations=packed.combinations))["rows"]
+    rows = steps.figures(count_uniques_and_pairs(combinations=packed.combinations))["rows"]
     sets = figures = None
     keys: set[tuple[int, ...]] = set()
     first = 0

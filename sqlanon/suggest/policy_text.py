@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from sqlanon.disclosure.dependencies import Narrowing
-from sqlanon.disclosure.residual_risk import percent
+from sqlanon.disclosure.residual_risk import format_percent
 from sqlanon.requirements import require_distinct_values
 from sqlanon.sources.persons import PersonColumn
 from sqlanon.suggest.propose import Proposal
@@ -251,7 +251,12 @@ def _figures(one: Trial) -> tuple[str, ...]:
     """A strategy with its loss, the share of the rows that it releases, and the error of counts."""
     if one.loss is None or one.count_error is None:
         return one.name, "-", "-", "-"
-    return one.name, f"{one.loss:.2g}", percent(one.released_rows / max(1, one.rows)), percent(one.count_error)
+    return (
+        one.name,
+        f"{one.loss:.2g}",
+        format_percent(one.released_rows / max(1, one.rows)),
+        format_percent(one.count_error),
+    )
 
 
 def _remark(one: Trial) -> str:
@@ -307,9 +312,8 @@ def _about_diversity(one: Diversity, best: Trial | None) -> list[str]:
         share = best.homogeneous[one.attribute] / best.released_rows
         risk = f"Without this, new rows may share one {name} in their group, which gives it away."
         if share:
-            risk = (
-                f"Without this, {percent(share)} of the rows are in groups that share one {name}, which gives it away."
-            )
+            percent = format_percent(share)
+            risk = f"Without this, {percent} of the rows are in groups that share one {name}, which gives it away."
     if trial is None:
         cost = "Not tried."
     elif trial.loss is None or best is None or (trial.stopped and not one.kept):

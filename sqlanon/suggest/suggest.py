@@ -13,7 +13,7 @@ from pathlib import Path
 
 from sqlglot import exp
 
-from sqlanon.disclosure.dependencies import Narrowing, narrowing_columns_of_source
+from sqlanon.disclosure.dependencies import Narrowing, find_narrowing_in_source
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import HierarchyError, InfeasibleError, SourceError
 from sqlanon.frequency.scan import scan
@@ -278,7 +278,7 @@ def _dependencies(
     columns = [one.column.name for one in proposals if _may_narrow(one)]
     quasi = _narrowed(proposals)
     rows = table_profile.rows // table_profile.step
-    return narrowing_columns_of_source(
+    return find_narrowing_in_source(
         StatementRunner(run.engine),
         run.work,
         table_profile.sample,

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from sqlanon import pipeline
-from sqlanon.disclosure.disclosure import homogeneous_rows
+from sqlanon.disclosure.attribute_disclosure import homogeneous_rows
 from sqlanon.engines.deadline import interrupted_after
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import PolicyError, SqlanonError

@@ -15,7 +15,7 @@ from itertools import combinations
 
 from sqlglot import exp
 
-from sqlanon.disclosure.dependencies import positional
+from sqlanon.disclosure.dependencies import number_columns
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.hierarchies.bounds import RangeKind, bounds
 from sqlanon.hierarchies.parts import bounds_kind
@@ -141,7 +141,7 @@ def error_of_counts(
     columns = recoding.columns
     for i in asked.attributes:
         recoding = recoding.with_column(Column(prepared.attributes[i].column))
-    rows = positional(recoding.select(shuffled=False), len(columns) + len(asked.attributes))
+    rows = number_columns(recoding.select(shuffled=False), len(columns) + len(asked.attributes))
     released = steps.make(work("counted_rows"), star(rows))
     labels = {column.quasi: f"r{j}" for j, column in enumerate(columns) if column.quasi is not None}
     shares = {}

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from oracle_attacks import Row, Tree
 
-from sqlanon.disclosure import disclosure as dc
+from sqlanon.disclosure import attribute_disclosure as dc
 from sqlanon.support.expressions import column_definitions, table
 
 QUASI, SENSITIVE = ['my "col"', "n"], "Value"

@@ -30,7 +30,7 @@ from sqlglot import exp, parse_one
 
 import sqlanon
 from sqlanon.audit import noise as nc
-from sqlanon.audit.values import different_rows
+from sqlanon.audit.visible_values import count_different_rows
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.federation import FederatedEngine
 from sqlanon.engines.postgres.egress_guard import is_counted
@@ -437,8 +437,8 @@ def test_rows_that_one_side_has_more_often_are_found() -> None:
             StatementRunner(engine).make(once, nc.counted(recoded, list(types), "n"))
             left, right = (Counter(map(str, rows)) for rows in sides)
             expected = [((left - right).total(), (right - left).total())]
-            assert engine.rows(different_rows(released, once, types, "n")) == expected
-            assert engine.rows(different_rows(released, recoded, types)) == expected
+            assert engine.rows(count_different_rows(released, once, types, "n")) == expected
+            assert engine.rows(count_different_rows(released, recoded, types)) == expected
 
 
 # --- where it is drawn ----------------------------------------------------------------------------------

@@ -14,18 +14,25 @@ from typing import Any
 import duckdb
 import pytest
 
-from sqlanon.against_source import _persons, _same_rows, _suppressed, _within_limit, check_losses, explain_failure
 from sqlanon.audit.check import Check
 from sqlanon.audit.decoys import CATALOG_CHECK
 from sqlanon.audit.label_levels import _CONTRADICTED, _MASKED, _REPEATED, _STRANGE, _WITHIN
-from sqlanon.audit.values import different_rows
 from sqlanon.audit.verify import Verification
+from sqlanon.audit.visible_values import count_different_rows
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import BrokenReleaseError
 from sqlanon.frequency.suppression_limit import SuppressionLimit
 from sqlanon.hierarchies.bounds import bounds
 from sqlanon.release.metadata import suppressed_by_label
 from sqlanon.release.source_change import SourceChange
+from sqlanon.source_verification import (
+    _check_persons,
+    _check_rows,
+    _check_suppressed_rows,
+    _check_suppression_limit,
+    check_lost_rows,
+    explain_failure,
+)
 from sqlanon.support.expressions import col, star, table
 
 SAME = SourceChange(datetime(2026, 1, 2), 100, 100, withdrawn_persons=0, missing_rows=0)
@@ -52,7 +59,7 @@ def prepared(limit: SuppressionLimit = LIMIT, late: bool = False, masks: bool = 
     ],
 )
 def test_suppressed_rows_are_those_of_the_source(claimed: int, found: int, late: bool, passed: bool) -> None:
-    assert _suppressed(prepared(late=late), SimpleNamespace(suppressed_rows=claimed), found).passed is passed
+    assert _check_suppressed_rows(prepared(late=late), SimpleNamespace(suppressed_rows=claimed), found).passed is passed
 
 
 @pytest.mark.parametrize(
@@ -69,7 +76,7 @@ def test_no_more_is_suppressed_than_is_allowed(
     limit: SuppressionLimit, rows: int, persons: int | None, passed: bool
 ) -> None:
     searched: Any = SimpleNamespace(suppressed_rows=rows, suppressed_persons=persons)
-    assert _within_limit(prepared(limit), searched, rows).passed is passed
+    assert _check_suppression_limit(prepared(limit), searched, rows).passed is passed
 
 
 COUNTED: Any = SimpleNamespace(persons=20, released=17, suppressed=3, partly_released=1, smallest_class=4)
@@ -86,11 +93,11 @@ CLAIMED = {
 @pytest.mark.parametrize("off", [-1, 0, 1])
 def test_persons_are_those_of_the_source(name: str, off: int) -> None:
     manifest: Any = SimpleNamespace(**CLAIMED | {name: CLAIMED[name] + off})
-    checks = _persons(prepared(SuppressionLimit(50, 4, 20)), manifest, COUNTED)
+    checks = _check_persons(prepared(SuppressionLimit(50, 4, 20)), manifest, COUNTED)
     wrong = [check.name.removeprefix("against the source: ") for check in checks if not check.passed]
     assert wrong == ([] if off == 0 else ["smallest class" if name == "smallest_class" else "persons"])
     # Masked rows are a class, too, which the recoded source does not have.
-    assert len(_persons(prepared(SuppressionLimit(50, 4, 20), masks=True), manifest, COUNTED)) == 1
+    assert len(_check_persons(prepared(SuppressionLimit(50, 4, 20), masks=True), manifest, COUNTED)) == 1
 
 
 @pytest.mark.parametrize(
@@ -98,12 +105,12 @@ def test_persons_are_those_of_the_source(name: str, off: int) -> None:
 )
 def test_with_noise_more_persons_may_have_lost_rows(persons: int, suppressed: int, passed: bool) -> None:
     manifest: Any = SimpleNamespace(**CLAIMED | {"persons": persons, "suppressed_persons": suppressed})
-    (check,) = _persons(prepared(SuppressionLimit(50, 4, 20), late=True), manifest, COUNTED)
+    (check,) = _check_persons(prepared(SuppressionLimit(50, 4, 20), late=True), manifest, COUNTED)
     assert check.passed is passed
 
 
 def test_where_rows_are_counted_nothing_is_said_of_persons() -> None:
-    assert _persons(prepared(), SimpleNamespace(), None) == []
+    assert _check_persons(prepared(), SimpleNamespace(), None) == []
 
 
 # --- what has changed
@@ -131,7 +138,7 @@ def test_what_shows_that_a_source_has_changed(
 ) -> None:
     change = replace(SAME, **fields)
     assert (bool(change), change.lost_rows, change.may_have_lost_rows) == (has_changed, has_lost, may_have_lost)
-    found = check_losses(verification(True), change)
+    found = check_lost_rows(verification(True), change)
     assert found.verified is not has_lost
 
 
@@ -243,10 +250,10 @@ def test_rows_are_compared_as_often_as_they_are_there(
 ) -> None:
     fill(engine, "released", rows, TYPES)
     fill(engine, "recoded", ROWS, TYPES)
-    assert engine.rows(different_rows(table("released"), table("recoded"), TYPES)) == [(added, missing)]
+    assert engine.rows(count_different_rows(table("released"), table("recoded"), TYPES)) == [(added, missing)]
     counts = Counter(ROWS)
     fill(engine, "counted", [(*row, n) for row, n in counts.items()], TYPES | {"n": "BIGINT"})
-    assert engine.rows(different_rows(table("released"), table("counted"), TYPES, "n")) == [(added, missing)]
+    assert engine.rows(count_different_rows(table("released"), table("counted"), TYPES, "n")) == [(added, missing)]
     check = same_rows(engine, TYPES)
     assert check.passed is (not added and not missing)
     if not check.passed:
@@ -268,7 +275,7 @@ def same_rows(
     found = SimpleNamespace(manifest=manifest, checks=[Check("columns", columns, ""), Check("k", False, "")])
     run: Any = SimpleNamespace(engine=engine)
     release: Any = SimpleNamespace(verification=found, rows=rows)
-    return _same_rows(run, release, table("recoded"))
+    return _check_rows(run, release, table("recoded"))
 
 
 def test_rows_of_other_columns_are_not_those_of_the_source(engine: DuckDBEngine) -> None:

@@ -13,12 +13,12 @@ import pytest
 from conftest import make_policy
 
 import sqlanon
-from sqlanon.against_source import _of_figures
-from sqlanon.audit.verify import _score
+from sqlanon.audit.verify import _check_score
 from sqlanon.policy import ReleaseSection
 from sqlanon.release.draft import ReleaseDraft
 from sqlanon.release.manifest import Facts, Manifest
 from sqlanon.release.metadata import figure_rows
+from sqlanon.source_verification import _check_figures
 from sqlanon.support.expressions import table
 
 
@@ -80,8 +80,8 @@ def test_a_score_that_is_a_little_off_is_refused(factor: float, passed: bool, dr
     assert right.score
     manifest = replace(right, score=right.score * factor)
     opened: Any = SimpleNamespace(manifest=manifest)
-    assert [check.passed for check in _score(opened)] == [passed]
-    checks = _of_figures(draft.search_input, manifest, draft.recoding, draft.score)
+    assert [check.passed for check in _check_score(opened)] == [passed]
+    checks = _check_figures(draft.search_input, manifest, draft.recoding, draft.score)
     failures = [check.name for check in checks if not check.passed]
     assert failures == ([] if passed else ["against the source: score"])
 

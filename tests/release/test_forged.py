@@ -14,9 +14,9 @@ from conftest import compacted, some
 from support import cli, failed
 
 import sqlanon
-from sqlanon.audit.decoys import minus, strangers, surplus
-from sqlanon.audit.values import different_rows
+from sqlanon.audit.decoys import count_foreign_values, count_surplus_rows, subtract_rows
 from sqlanon.audit.verify import verify_file
+from sqlanon.audit.visible_values import count_different_rows
 from sqlanon.support.expressions import star, table
 from sqlanon.support.resources import PLAIN, macros
 
@@ -189,12 +189,12 @@ def test_two_relations_have_the_same_rows(what: str) -> None:
         connection.execute(f"CREATE TABLE one AS {one}")
         connection.execute(f"CREATE TABLE other AS {other}")
         types = {name: type_ for name, type_, *_ in connection.execute("DESCRIBE one").fetchall()}
-        found = connection.execute(different_rows(table("one"), table("other"), types).sql("duckdb")).fetchall()
+        found = connection.execute(count_different_rows(table("one"), table("other"), types).sql("duckdb")).fetchall()
         if expected is None:  # inf - inf has a sign on x86, and has none elsewhere
             sign = connection.execute("SELECT signbit(a) FROM other").fetchall()[0][0]
             expected = (1, 1) if sign else (0, 0)
         pairs = [("one", "other"), ("other", "one")]
-        queries = [surplus(*map(table, pair), types) for pair in pairs]
+        queries = [count_surplus_rows(*map(table, pair), types) for pair in pairs]
         alone = [connection.execute(query.sql("duckdb")).fetchall()[0][0] for query in queries]
     assert found == [expected]
     assert tuple(alone) == expected
@@ -205,9 +205,11 @@ def test_a_collation_does_not_hide_another_case() -> None:
         connection.execute("CREATE TABLE one (a VARCHAR COLLATE nocase); INSERT INTO one VALUES ('Flu'), ('flu')")
         connection.execute("CREATE TABLE other AS SELECT 'flu' AS a FROM range(2)")
         one, other, types = table("one"), table("other"), {"a": "VARCHAR"}
-        assert connection.execute(different_rows(one, other, types).sql("duckdb")).fetchall() == [(1, 1)]
-        assert connection.execute(minus(one, other, types).sql("duckdb")).fetchall() == [("Flu",)]
-        assert connection.execute(strangers(one, star(other), "a", "VARCHAR").sql("duckdb")).fetchall() == [(1,)]
+        assert connection.execute(count_different_rows(one, other, types).sql("duckdb")).fetchall() == [(1, 1)]
+        assert connection.execute(subtract_rows(one, other, types).sql("duckdb")).fetchall() == [("Flu",)]
+        assert connection.execute(count_foreign_values(one, star(other), "a", "VARCHAR").sql("duckdb")).fetchall() == [
+            (1,)
+        ]
 
 
 # The hash of the file

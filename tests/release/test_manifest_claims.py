@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from sqlanon.audit.check import decoy_checks
-from sqlanon.audit.verify import _consistent
+from sqlanon.audit.check import check_decoys
+from sqlanon.audit.verify import _check_consistency
 from sqlanon.disclosure.class_sizes import ClassSizes
 from sqlanon.release.manifest import Manifest, ReleasedColumn, find_invalid_fields
 from sqlanon.release.metadata import can_show_labels, generalized_columns
@@ -78,7 +78,7 @@ NOISE = replace(
 
 def wrong(manifest: Manifest) -> str:
     """The claims that contradict others; empty if there is none."""
-    check = _consistent(manifest)
+    check = _check_consistency(manifest)
     assert check.passed == (check.message == "consistent")
     return check.message.removeprefix("contradicts itself in ") if not check.passed else ""
 
@@ -191,12 +191,12 @@ def test_noise_is_claimed_as_the_policy_has_it(changes: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize(("decoys", "passed"), [(8, True), (9, False), (0, True)])
 def test_a_filled_class_has_at_most_k_less_one_decoys(decoys: int, passed: bool) -> None:
-    (check,) = decoy_checks(replace(DECOYS, decoys=decoys), {4: 7, 5: 2, 6: 7})
+    (check,) = check_decoys(replace(DECOYS, decoys=decoys), {4: 7, 5: 2, 6: 7})
     assert check.passed is passed
 
 
 def test_without_decoys_nothing_is_said_of_them() -> None:
-    assert decoy_checks(PLAIN, {5: 2}) == []
+    assert check_decoys(PLAIN, {5: 2}) == []
 
 
 @pytest.mark.parametrize(
@@ -370,13 +370,13 @@ def test_what_is_shown_of_suppressed_rows_leaves_each_hidden_label_open() -> Non
 
 def test_figures_of_class_sizes_are_those_of_a_list_of_classes() -> None:
     classes = [1, 1, 1, 2, 4, 5, 7, 7, 9, 10, 30]
-    sizes = ClassSizes.of(dict(Counter(classes)))
+    sizes = ClassSizes.from_classes(dict(Counter(classes)))
     assert (sizes.classes, sizes.count, sizes.rows) == (len(classes), sum(classes), sum(classes))
     assert (sizes.smallest, sizes.uniques, sizes.pairs) == (1, 3, 1)
     assert sizes.rows_where(lambda size: size < 5) == sum(size for size in classes if size < 5)
     assert sizes.mean(lambda size: 1 / size) == pytest.approx(len(classes) / sum(classes))
-    assert ClassSizes.of({}).mean(lambda size: 1.0) == 0
-    assert (ClassSizes.of({}).smallest, ClassSizes.of({3: 1}).uniques) == (0, 0)
+    assert ClassSizes.from_classes({}).mean(lambda size: 1.0) == 0
+    assert (ClassSizes.from_classes({}).smallest, ClassSizes.from_classes({3: 1}).uniques) == (0, 0)
     for few, apart in itertools.product((1, 2, 3, 5, 10), (False, True)):
         bins = sizes.bins(few, apart)
         assert [(low, high, sum(low <= one <= high for one in classes)) for low, high, *_ in bins] == [

@@ -21,7 +21,7 @@ from support import cli
 import sqlanon
 from sqlanon.attacks import attack
 from sqlanon.audit.verify import SUBJECT, open_release
-from sqlanon.disclosure.disclosure import background_knowledge, homogeneity, homogeneous_rows, skewness
+from sqlanon.disclosure.attribute_disclosure import background_knowledge, homogeneity, homogeneous_rows, skewness
 from sqlanon.disclosure.residual_risk import (
     _CLASSES,
     BACKGROUND_KNOWLEDGE,
@@ -29,20 +29,20 @@ from sqlanon.disclosure.residual_risk import (
     SKEWNESS,
     ResidualRisk,
     _Classes,
-    _disclosed,
-    _rare_values,
-    _uniques,
+    _count_disclosed,
+    _count_values,
+    _describe_rare_values,
+    _describe_uniques,
     _Values,
-    _values_of,
-    by_severity,
-    disclosed,
-    few_of,
-    graded,
-    narrowing_risk,
-    percent,
-    risks_in_rows,
-    serious_from,
-    worst_of,
+    describe_disclosure,
+    describe_narrowing,
+    fewest_shown_rows,
+    find_risks,
+    find_worst,
+    format_percent,
+    grade_share,
+    serious_share,
+    sort_by_severity,
 )
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.release.manifest import Manifest, ReleasedColumn
@@ -78,7 +78,7 @@ def test_the_worst_is_what_the_attacks_count(release: Release) -> None:
     attacks = attack(release.path, only=["homogeneity", "background_knowledge"])
     shares = {(name, one.figures["attribute"]): one.share for name, found in attacks.items() for one in found.findings}
     with open_release(release.path) as opened:
-        found = {one.title: one for one in risks_in_rows(opened.engine, SUBJECT, release.manifest) if one.is_finding}
+        found = {one.title: one for one in find_risks(opened.engine, SUBJECT, release.manifest) if one.is_finding}
     assert found["The group gives the value away"].share == shares["homogeneity", NAME] == 0.3
     assert found["One more fact is enough"].share == shares["background_knowledge", NAME] == 0.6
     assert shares["background_knowledge", "sign"] == 1.0  # of two values this is always so: it is not counted
@@ -91,7 +91,7 @@ def test_the_worst_is_what_the_attacks_count(release: Release) -> None:
 def test_nothing_a_report_does_not_worry_about_is_found_by_an_attack_in_all_rows(release: Release) -> None:
     """What `attack` finds in every row stands under none of the titles with nothing to report."""
     with open_release(release.path) as opened:
-        found = risks_in_rows(opened.engine, SUBJECT, release.manifest)
+        found = find_risks(opened.engine, SUBJECT, release.manifest)
     calm = [one.finding for one in found if one.status == "none"]
     assert not [text for text in calm if "sign" in text]
     assert [one.finding for one in found if one.status == "not counted"] == [
@@ -164,13 +164,13 @@ def test_a_value_that_everybody_shares_reveals_nothing(pregnant: str, line: str 
     assert (None if worst is None else worst.line) == line
     if line is None:
         with open_release(release.path) as opened:
-            texts = [one.finding for one in risks_in_rows(opened.engine, SUBJECT, release.manifest)]
+            texts = [one.finding for one in find_risks(opened.engine, SUBJECT, release.manifest)]
         calm = "No row is affected by its pregnant. The value of pregnant that 90 % of the rows or more share"
         assert any(text.startswith(calm) for text in texts)
 
 
 def test_serious_follows_the_policy() -> None:
-    assert [serious_from(k) for k in (None, 2, 5, 10, 20, 100)] == [0.1, 0.1, 0.1, 0.1, 0.05, 0.01]
+    assert [serious_share(k) for k in (None, 2, 5, 10, 20, 100)] == [0.1, 0.1, 0.1, 0.1, 0.05, 0.01]
 
 
 @pytest.mark.cases(1)
@@ -191,7 +191,7 @@ def test_one_statement_counts_what_the_queries_of_the_attacks_find(seed: int) ->
         if rows:
             engine.connection.executemany("INSERT INTO shown VALUES (?, ?, ?)", rows)
         shown, quasi = table("shown"), ["one", "two"]
-        found = _disclosed(engine, shown, quasi, "ill", 3)
+        found = _count_disclosed(engine, shown, quasi, "ill", 3)
 
         def rows_of(query: exp.Select) -> int:
             return sum(row[-1] for row in engine.rows(query))
@@ -252,21 +252,21 @@ NO_K = claims(policy={"privacy": {"l_diversity": [{"attribute": "ill", "kind": "
     ],
 )
 def test_findings_are_serious_from_a_tenth_or_one_in_k(share: float, of: Manifest, status: str) -> None:
-    assert graded(share, of) == status
+    assert grade_share(share, of) == status
 
 
 def test_counts_below_k_are_not_shown() -> None:
-    assert [few_of(one) for one in (claims(), K_50, NO_K)] == [5, 50, 5]
-    assert few_of(claims(policy={"privacy": {"k": 2}})) == 2
+    assert [fewest_shown_rows(one) for one in (claims(), K_50, NO_K)] == [5, 50, 5]
+    assert fewest_shown_rows(claims(policy={"privacy": {"k": 2}})) == 2
     more = [{"attribute": "ill", "kind": "distinct", "l": 7}]
-    assert few_of(claims(policy={"privacy": {"l_diversity": more}})) == 7
-    assert few_of(claims(policy={"privacy": {"k": 3, "l_diversity": more}})) == 7
-    assert few_of(claims(policy={"privacy": "?"})) == 5
+    assert fewest_shown_rows(claims(policy={"privacy": {"l_diversity": more}})) == 7
+    assert fewest_shown_rows(claims(policy={"privacy": {"k": 3, "l_diversity": more}})) == 7
+    assert fewest_shown_rows(claims(policy={"privacy": "?"})) == 5
 
 
 def test_shares_read_as_people_write_them() -> None:
     shares = [0, 0.0009, 0.001, 0.0104, 0.099, 0.1, 0.45, 0.989, 0.99, 0.999, 0.9991, 1.0]
-    assert [percent(share) for share in shares] == [
+    assert [format_percent(share) for share in shares] == [
         "0 %", "under 0.1 %", "0.1 %", "1 %", "9.9 %", "10 %", "45 %", "99 %", "99.0 %", "99.9 %", "over 99.9 %",
         "100 %",
     ]  # fmt: skip
@@ -285,12 +285,12 @@ def test_the_worst_comes_first() -> None:
         risk_of("unknown", None),
         risk_of("accepted", 1.0),
     ]
-    assert [one.title for one in by_severity(risks)][:5] == [
+    assert [one.title for one in sort_by_severity(risks)][:5] == [
         "serious None", "serious 0.3", "serious 0.2", "minor 0.9", "accepted 1.0",
     ]  # fmt: skip
-    worst = worst_of(risks)
+    worst = find_worst(risks)
     assert worst is not None and worst.title == "serious 0.3"  # one without a line is for the report
-    assert worst_of([risk_of("none", None), risk_of("accepted", 1.0), risk_of("unknown", None)]) is None
+    assert find_worst([risk_of("none", None), risk_of("accepted", 1.0), risk_of("unknown", None)]) is None
 
 
 @pytest.mark.parametrize(
@@ -310,7 +310,7 @@ def test_the_worst_comes_first() -> None:
 def test_a_finding_needs_values_that_can_differ(
     kind: Any, affected: int, values: int, statuses: list[str], number: str
 ) -> None:
-    found = [*disclosed(kind, {"ill": affected}, {"ill": values}, [], 100, 5, claims())]
+    found = [*describe_disclosure(kind, {"ill": affected}, {"ill": values}, [], 100, 5, claims())]
     assert [one.status for one in found] == statuses
     assert [one.number for one in found] == [number]
 
@@ -318,7 +318,7 @@ def test_a_finding_needs_values_that_can_differ(
 def test_the_worst_column_stands_for_all() -> None:
     counts = {"ill": 8, "job": 30, "sex": 50, "diet": 3, "hair": 0}
     values = {"ill": 4, "job": 4, "sex": 1, "diet": 4, "hair": 4}
-    trivial, found = disclosed(HOMOGENEITY, counts, values, [], 100, 5, claims())
+    trivial, found = describe_disclosure(HOMOGENEITY, counts, values, [], 100, 5, claims())
     assert trivial.status == "not counted" and "sex" in trivial.finding
     assert (found.share, found.status) == (0.3, "serious")
     assert found.finding.startswith("30 of 100 rows are in a group whose rows all have the same job")
@@ -339,15 +339,15 @@ def test_the_worst_column_stands_for_all() -> None:
     ],
 )
 def test_values_that_few_rows_share_single_rows_out(values: tuple[int, int, int], status: str, number: str) -> None:
-    found = _rare_values({"note": _Values(*values)}, 100, 5, claims())
+    found = _describe_rare_values({"note": _Values(*values)}, 100, 5, claims())
     assert (found.status, found.number) == (status, number)
 
 
 @pytest.mark.parametrize(("uniques", "status"), [(0, "none"), (1, "minor"), (9, "minor"), (10, "serious")])
 def test_rows_that_are_alone_may_be_unique_in_the_population(uniques: int, status: str) -> None:
-    assert _uniques(claims(), _Classes(100, 1 if uniques else 2, uniques)).status == status
+    assert _describe_uniques(claims(), _Classes(100, 1 if uniques else 2, uniques)).status == status
     persons = claims(policy={"privacy": {"k": 5}, "persons": "who"})
-    assert _uniques(persons, _Classes(100, 1, uniques)).status == "unknown"
+    assert _describe_uniques(persons, _Classes(100, 1, uniques)).status == "unknown"
 
 
 @pytest.mark.parametrize(
@@ -371,7 +371,7 @@ def test_what_classes_reveal_begins_at_its_border(
     with closing(DuckDBEngine(duckdb.connect())) as engine:
         engine.connection.execute("CREATE TABLE shown (zip VARCHAR, ill VARCHAR)")
         engine.connection.executemany("INSERT INTO shown VALUES (?, ?)", rows)
-        found = _disclosed(engine, table("shown"), ["zip"], "ill", 5)
+        found = _count_disclosed(engine, table("shown"), ["zip"], "ill", 5)
     assert (found.one_value, found.two_values, found.skewed, found.has_common) == (
         one_value, two_values, skewed, common,
     )  # fmt: skip
@@ -382,14 +382,14 @@ def test_columns_that_narrow_others_are_serious_as_other_findings_are() -> None:
         own = {"columns": ["job"], "quasi": "zip", "unit": "values", "before": 10.0, "after": 2.0}
         return SimpleNamespace(**own | {"pinned": pinned, "affected": affected} | more)
 
-    assert narrowing_risk([], None, 5, 100).status == "none"
-    assert narrowing_risk([], "no rows", 5, 100).status == "unknown"
+    assert describe_narrowing([], None, 5, 100).status == "none"
+    assert describe_narrowing([], "no rows", 5, 100).status == "unknown"
     for pinned, k, status in ((0.1, 5, "serious"), (0.099, 5, "minor"), (0.02, 50, "serious"), (0.019, 50, "minor")):
-        found = narrowing_risk([narrowing(pinned, 30)], None, k, 100)
+        found = describe_narrowing([narrowing(pinned, 30)], None, k, 100)
         assert (found.status, found.share) == (status, 0.3)
-    worst = narrowing_risk([narrowing(0.1, 90), narrowing(0.2, 10, columns=["town"])], None, 5, 100)
+    worst = describe_narrowing([narrowing(0.1, 90), narrowing(0.2, 10, columns=["town"])], None, 5, 100)
     assert worst.change == {"attributes": {"town": {"role": "quasi", "hierarchy": "suppress"}}}
-    assert narrowing_risk([narrowing(0.0, 300)], None, 5, 100).share == 1.0
+    assert describe_narrowing([narrowing(0.0, 300)], None, 5, 100).share == 1.0
 
 
 def test_what_a_column_shows_is_counted_by_its_values() -> None:
@@ -400,9 +400,9 @@ def test_what_a_column_shows_is_counted_by_its_values() -> None:
         sizes = Counter(rows).values()
         rare = [n for n in sizes if n < 5]
         expected = _Values(len(sizes), len(rare), sum(rare))
-        assert _values_of(engine, table("shown"), ["note"], 5) == {"note": expected}
-        both = _values_of(engine, table("shown"), ["note", "zip"], 5)
+        assert _count_values(engine, table("shown"), ["note"], 5) == {"note": expected}
+        both = _count_values(engine, table("shown"), ["note", "zip"], 5)
         assert both == {"note": expected, "zip": _Values(1, 0, 0)}
-        assert _disclosed(engine, table("shown"), ["zip"], "ill", 5).values == expected
+        assert _count_disclosed(engine, table("shown"), ["zip"], "ill", 5).values == expected
         query = _CLASSES(relation=table("shown"), quasi=[col("note")])
         assert engine.rows(query) == [(len(rows), min(sizes), sum(n == 1 for n in sizes))]

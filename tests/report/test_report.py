@@ -758,7 +758,7 @@ def test_no_count_below_what_is_promised_is_told(privacy: Any, few: int, plain: 
     (column,) = (one for one in facts.columns if one.name == "m")
     assert dict(column.after.bars) == ({"x": 3, "y": 7, "z": 20} if few <= 3 else {"z": 20})  # x alone could be counted
     below = 6 if few > 5 else 0  # all classes have five rows
-    assert sum(n for _, high, n, _ in (facts.sizes or ClassSizes.of({})).bins(few) if high < few) == below
+    assert sum(n for _, high, n, _ in (facts.sizes or ClassSizes.from_classes({})).bins(few) if high < few) == below
 
 
 @pytest.mark.cases(2)

@@ -18,7 +18,7 @@ import sqlanon
 import sqlanon.report.page as paging
 from sqlanon.audit.check import Check
 from sqlanon.disclosure.class_sizes import ClassSizes
-from sqlanon.disclosure.residual_risk import ResidualRisk, by_severity
+from sqlanon.disclosure.residual_risk import ResidualRisk, sort_by_severity
 from sqlanon.policy import AboutSection
 from sqlanon.report.facts import ReportFacts
 from sqlanon.report.page import page
@@ -61,7 +61,7 @@ def facts(result: sqlanon.Result) -> ReportFacts:
 
 def risk(facts: ReportFacts, title: str) -> ResidualRisk:
     """The finding of that title, or what is said instead of it; not why some columns are not counted."""
-    return by_severity(one for one in facts.risks if one.title == title)[0]
+    return sort_by_severity(one for one in facts.risks if one.title == title)[0]
 
 
 @pytest.mark.thorough
@@ -88,7 +88,7 @@ def test_the_shares_are_what_plain_python_counts(facts: ReportFacts) -> None:
 def test_the_worst_comes_first_and_is_named_at_the_top(facts: ReportFacts) -> None:
     text = page(facts)
     titles = re.findall(r"<li class=\"(?:serious|minor|accepted)\"><h3>(.*?)</h3>", text)
-    assert titles == [one.title for one in by_severity(facts.risks) if one.is_finding or one.status == "accepted"]
+    assert titles == [one.title for one in sort_by_severity(facts.risks) if one.is_finding or one.status == "accepted"]
     assert titles[:2] == ["The group gives the value away", "One more fact is enough"]
     assert titles[-1] == "Being found in a group"  # the policy accepts it
     top = text[text.index("<h1>") : text.index("</header>")]
@@ -294,7 +294,7 @@ def test_a_private_page_compares_with_earlier_releases_and_says_what_narrows(tmp
 
 
 def test_a_population_table_is_no_missing_population() -> None:
-    sizes = ClassSizes.of({1: 3, 5: 2})
+    sizes = ClassSizes.from_classes({1: 3, 5: 2})
     without, with_table = (uniques_in_source(sizes, None, 13, has_population=there) for there in (False, True))
     assert without.remedy.startswith("Set `population` in `[risk]`")
     assert with_table.remedy.startswith("`sqlanon risk` counts the people of the population table")
@@ -319,7 +319,7 @@ def test_columns_of_two_values_are_no_finding_of_background_knowledge() -> None:
 
 def test_every_finding_has_a_line_for_the_terminal(facts: ReportFacts) -> None:
     """So that the last line of `report` is the worst finding of its page."""
-    found = [one for one in by_severity(facts.risks) if one.is_finding]
+    found = [one for one in sort_by_severity(facts.risks) if one.is_finding]
     assert found and all(one.line and one.advice for one in found)
     assert facts.worst is found[0]
     skewed = risk(facts, "The group makes a value likely")

@@ -16,7 +16,13 @@ import pytest
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import SourceError
-from sqlanon.risk.individual import _classes, _members, individual_risk, risk_of_rows, threshold_text
+from sqlanon.risk.individual import (
+    _household_members,
+    _weighed_classes,
+    format_threshold,
+    individual_risk,
+    measure_individual_risk,
+)
 from sqlanon.support.expressions import table
 
 Row = tuple[Any, ...]
@@ -70,7 +76,7 @@ def test_classes_weigh_what_their_rows_or_persons_do(
     rows = draw_rows(seed)
     connection.executemany("INSERT INTO t VALUES (?, ?, ?, ?, ?)", rows)
     names = columns(**{"person": "who"} if person else {}, **{"weights": "weight"} if share is None else {})
-    query = _classes(table("t"), names, share)
+    query = _weighed_classes(table("t"), names, share)
     found = connection.execute(
         f"SELECT q0, q1, class_size, class_count, class_weight, risk FROM ({query.sql('duckdb')})"
     ).fetchall()
@@ -93,7 +99,7 @@ def test_a_household_is_as_likely_found_as_one_of_its_members(
     run: Any = SimpleNamespace(source=SimpleNamespace(relation=table("t")), work=table)
     steps = StatementRunner(DuckDBEngine(connection))
     section: Any = SimpleNamespace(threshold=(0.0, 0.5))
-    found = risk_of_rows(run, steps, names, section, None)
+    found = measure_individual_risk(run, steps, names, section, None)
 
     classes = {
         key: (n, size, oracle.individual(size, weight))
@@ -113,7 +119,7 @@ def test_a_household_is_as_likely_found_as_one_of_its_members(
     for i, (row, one) in enumerate(zip(rows, risk, strict=True)):
         key = (row[HOME], row[WHO] if person else i)
         members[key] = max(one, members.get(key, 0.0))
-    query = _members(table("t"), names, table("weighed_classes"))
+    query = _household_members(table("t"), names, table("weighed_classes"))
     shown = connection.execute(f"SELECT household, risk FROM ({query.sql('duckdb')})").fetchall()
     assert sorted(one for _, one in shown) == pytest.approx(sorted(members.values()), rel=1e-6)
     joint = oracle.households([home for home, _ in members], list(members.values()))
@@ -135,7 +141,7 @@ def test_weights_are_finite_and_above_0(weight: str, is_refused: bool, connectio
     section: Any = SimpleNamespace(threshold=())
     refusal = pytest.raises(SourceError, match="1 rows have no weight above 0") if is_refused else nullcontext()
     with refusal:
-        risks = risk_of_rows(run, steps, columns(weights="weight", household=None), section, None)
+        risks = measure_individual_risk(run, steps, columns(weights="weight", household=None), section, None)
         assert risks["individual"].highest > 0
 
 
@@ -145,11 +151,11 @@ def test_the_risk_of_one_class_is_that_of_the_statement(size: int, connection: d
     for weight in (size * 0.5, float(size), size / (1 - 0.0009), size / (1 - 0.0011), size * 1.5, size * 1000.0):
         connection.execute("DELETE FROM t")
         connection.execute(f"INSERT INTO t SELECT '1', 'm', i, 'h', {weight / size!r} FROM range({size}) AS r(i)")
-        query = _classes(table("t"), columns(weights="weight"), None)
+        query = _weighed_classes(table("t"), columns(weights="weight"), None)
         ((found,),) = connection.execute(f"SELECT risk FROM ({query.sql('duckdb')})").fetchall()
         assert found == pytest.approx(individual_risk(size, size / weight), rel=1e-9)
         assert found == pytest.approx(oracle.individual(size, weight), rel=1e-7)
 
 
 def test_thresholds_read_as_they_are_written() -> None:
-    assert [threshold_text(one) for one in (0, 0.0, 1.0, 0.05, 0.5)] == ["0", "0", "1", "0.05", "0.5"]
+    assert [format_threshold(one) for one in (0, 0.0, 1.0, 0.05, 0.5)] == ["0", "0", "1", "0.05", "0.5"]

@@ -20,8 +20,8 @@ from support import cli, connected, insert, live_connection
 import sqlanon
 from sqlanon.cli.printing import print_leakage
 from sqlanon.errors import HierarchyError, PolicyError
-from sqlanon.risk import best_first, leakage, priors
-from sqlanon.risk.leakage import SetFigures, sets_up_to
+from sqlanon.risk import leakage, leakage_search, priors
+from sqlanon.risk.leakage import SetFigures, attribute_sets
 
 NAMES = ('my "c0"', "n", "weight", "share")
 """Quasi-identifiers with names of our own columns."""
@@ -79,14 +79,14 @@ class PlainSets:
         self.whole = math.log2(len({row[-1] for row in rows}) if persons else len(rows))
 
     def count_up_to(self, most: int) -> None:
-        wanted = sets_up_to(self.quasi, most)
+        wanted = attribute_sets(self.quasi, most)
         self.small = len(wanted)
         self.count(wanted)
 
     def count(self, wanted: Sequence[tuple[int, ...]]) -> None:
         for one in wanted:
             if len(self.known) >= self.small + self.most:
-                raise best_first.OvertimeError(1)
+                raise leakage_search.OvertimeError(1)
             sizes = [size for size, _ in oracle.sizes_of(self.rows, one, self.person)]
             self.known[one] = SetFigures(one, len(sizes), sizes.count(1), self.gain(one))
 
@@ -106,7 +106,7 @@ def test_sets_of_any_size_are_all_known_in_the_end(rows: list[Any], most: int, a
     """What is not counted contains a set that makes as many classes as all, and leaks as much."""
     sets = PlainSets(rows, at_once, persons=persons)
     quasi = sets.quasi
-    found, search = best_first.search_leakage(sets, quasi, most, 60, [])
+    found, search = leakage_search.search_leakage(sets, quasi, most, 60, [])
     every = oracle.leakages(rows, quasi, quasi, sets.person)
     counted = {one.attributes for one in found}
     whole = tuple(range(quasi))
@@ -127,13 +127,13 @@ def test_sets_of_any_size_are_all_known_in_the_end(rows: list[Any], most: int, a
 @given(rows=TABLES, most=st.integers(1, 2), at_once=st.integers(1, 3), time=st.integers(0, 31))
 def test_what_is_proven_when_the_time_is_over(rows: list[Any], most: int, at_once: int, time: int) -> None:
     sets, quasi = PlainSets(rows, at_once, time), len(rows[0])
-    found, search = best_first.search_leakage(sets, quasi, most, 60, [])
+    found, search = leakage_search.search_leakage(sets, quasi, most, 60, [])
     every = oracle.leakages(rows, quasi, quasi)
     classes = len(oracle.classes_of(rows, range(quasi)))
     complete = [set(one) for one, figures in sets.known.items() if figures.classes == classes]
     rest = (one for one in every if one not in sets.known and not any(part <= set(one) for part in complete))
     others = [every[one] for one in rest]
-    first = leakage.ranked(found, [str(i) for i in range(quasi)], 1.0)[: search.proven]
+    first = leakage.rank_leakage(found, [str(i) for i in range(quasi)], 1.0)[: search.proven]
     assert sets.small <= search.measured == len(found) <= sets.small + time
     assert search.stopped == (None if search.complete else "time limit")
     if first:
@@ -144,7 +144,7 @@ def test_sets_come_best_first() -> None:
     """Of four attributes, two leak almost nothing: the sets without them come last."""
     rows = [(i % 4, i // 4, i == 0, i == 1) for i in range(16)]
     sets = PlainSets(rows)
-    best_first.search_leakage(sets, 4, 1, 60, [])
+    leakage_search.search_leakage(sets, 4, 1, 60, [])
     counted = [one for one in sets.known if len(one) > 1]
     assert counted == [(0, 1, 2, 3), (0, 1, 2), (0, 1), (0, 2, 3), (1, 2, 3), (0, 2), (0, 3), (1, 2), (1, 3), (2, 3)]
 
@@ -178,7 +178,7 @@ def test_the_time_limit(
     live: duckdb.DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     fill(live, [(str(i % 3), i % 4, str(i % 5), i % 2) for i in range(20)])
-    monkeypatch.setattr(best_first, "_Search", type("Late", (best_first._Search,), {"descend": late}))
+    monkeypatch.setattr(leakage_search, "_Search", type("Late", (leakage_search._Search,), {"descend": late}))
     with connected(live) as db:
         risk = db.risk(policy(), leakage=1, leakage_seconds=60)
         search = risk.leakage_search
@@ -188,7 +188,7 @@ def test_the_time_limit(
     assert "Leakage measured for 5 of 15 sets of attributes before the time limit.\nThe first row is the set" in told
 
 
-def late(search: best_first._Search, most: int) -> None:
+def late(search: leakage_search._Search, most: int) -> None:
     search.sets.count([search._all])
     search._open[search._all] = search.sets.known[search._all].gain
 

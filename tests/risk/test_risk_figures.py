@@ -481,7 +481,7 @@ def test_uniques_by_level(
             matrix = db.uniques_matrix(asked, "zip", "da y")
         else:
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr("sqlanon.risk.matrix.SMALL", 0)
+                patch.setattr("sqlanon.risk.uniques_matrix.SMALL", 0)
                 matrix = db.uniques_matrix(asked, "zip", "da y")
     longest = max((len(row[0]) for row in rows if row[0]), default=0)
     zips: list[Any] = [lambda v, j=j: v and v[: longest - j] for j in range(longest)] + [lambda v: "*"]
@@ -531,7 +531,7 @@ def test_what_is_unique_in_a_population_by_level(
     )
     with connected(live) as db, pytest.MonkeyPatch.context() as patch:
         if not small:
-            patch.setattr("sqlanon.risk.matrix.SMALL", 0)
+            patch.setattr("sqlanon.risk.uniques_matrix.SMALL", 0)
         matrix = db.uniques_matrix(asked, "zip", "da y")
         journalist = db.risk(asked).journalist
     zips: list[Any] = [lambda v: v, lambda v: v if v == "21" else v and "1*", lambda v: "*"]
@@ -570,6 +570,6 @@ def test_levels_of_what_has_none(live: duckdb.DuckDBPyConnection, tmp_path: Path
 
 @pytest.mark.slow
 def test_the_histogram() -> None:
-    sizes = ClassSizes.of({1: 3, 2: 2, 3: 1, 5: 1, 16: 2, 17: 1})
+    sizes = ClassSizes.from_classes({1: 3, 2: 2, 3: 1, 5: 1, 16: 2, 17: 1})
     assert sizes.histogram == {"1": 3, "2": 2, "3-4": 1, "5-8": 1, "9-16": 2, "17-32": 1}
-    assert ClassSizes.of({}).histogram == {}
+    assert ClassSizes.from_classes({}).histogram == {}

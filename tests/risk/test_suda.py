@@ -23,7 +23,7 @@ from support import insert
 import sqlanon
 from sqlanon.errors import PolicyError
 from sqlanon.frequency.packing import packed
-from sqlanon.risk.suda import Suda, dis_of
+from sqlanon.risk.suda import Suda, compute_dis
 
 Row = tuple[Any, ...]
 
@@ -219,9 +219,9 @@ def test_the_contributions_of_the_example(order: str) -> None:
 
 
 def test_dis() -> None:
-    assert dis_of(0, 4, 0.1) is None
-    assert dis_of(3, 0, 0.1) == 1
-    assert dis_of(10, 20, 0.5) == pytest.approx(1 / 3)
+    assert compute_dis(0, 4, 0.1) is None
+    assert compute_dis(3, 0, 0.1) == 1
+    assert compute_dis(10, 20, 0.5) == pytest.approx(1 / 3)
 
 
 # --- more

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sqlanon.attacks.matching import composition, linkage, places
-from sqlanon.disclosure import disclosure
+from sqlanon.disclosure import attribute_disclosure as disclosure
 from sqlanon.ledger.catalog import init_database
 from sqlanon.ledger.joint.attacks import complementary_release, temporal
 from sqlanon.ledger.joint.row_matching import LinkedAttribute, ReleaseLink

@@ -19,7 +19,7 @@ from uuid import uuid4
 from sqlglot import exp
 
 from sqlanon.audit.check import Check
-from sqlanon.audit.source import SourceAudit
+from sqlanon.audit.source_audit import SourceAudit
 from sqlanon.disclosure.dependencies import Narrowing, measure_dependencies
 from sqlanon.disclosure.unprotected_columns import warn_of_unprotected_columns
 from sqlanon.engines.statement_runner import StatementRunner

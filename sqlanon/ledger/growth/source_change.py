@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from sqlanon.audit.values import different_rows
+from sqlanon.audit.visible_values import count_different_rows
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import SourceError
 from sqlanon.ledger import catalog
@@ -153,7 +153,7 @@ def measure_released_rows(
     run.engine.execute(create_temporary_view(view.copy(), statement.select(shuffled=False)))
     if {name: type_ for name, type_ in run.engine.columns(view).items() if name in types} != types:
         return change
-    missing, _ = run.engine.rows(different_rows(released.copy(), view, types))[0]
+    missing, _ = run.engine.rows(count_different_rows(released.copy(), view, types))[0]
     least = guaranteed_k(prepared.policy.privacy, prepared.policy.quasi)
     columns = [col(name) for name in manifest.quasi_identifiers]
     keys: list[exp.Expr] = [named(column.copy(), f"k{i}") for i, column in enumerate(columns)]

@@ -145,7 +145,7 @@ class ServerRelease(Generic[AnyServerLocation]):
 
     def class_sizes_and_risk(self) -> tuple[ClassSizes, ResidualRisk | None]:
         """The sizes of the classes; what its rows still show is not counted on a server."""
-        return ClassSizes.of(dict(self.class_sizes())), None
+        return ClassSizes.from_classes(dict(self.class_sizes())), None
 
     def class_sizes_sql(self) -> str:
         """The statement behind `class_sizes`, to be run on the server."""

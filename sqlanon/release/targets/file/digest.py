@@ -10,7 +10,7 @@ from functools import reduce
 
 from sqlglot import exp
 
-from sqlanon.audit.values import told_apart
+from sqlanon.audit.visible_values import distinguishing_parts
 from sqlanon.release.content_digest import NUMBERS, column_multipliers
 from sqlanon.support.expressions import aliased, cast, col, fragment, named, number, subquery, template
 
@@ -40,7 +40,7 @@ def hashed_by_value(types: Mapping[str, str]) -> list[str]:
     return [
         name
         for name, type_ in types.items()
-        if type_ not in (*NUMBERS, "VARCHAR") and told_apart(col(name), type_) == [col(name)]
+        if type_ not in (*NUMBERS, "VARCHAR") and distinguishing_parts(col(name), type_) == [col(name)]
     ]
 
 

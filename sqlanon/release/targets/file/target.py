@@ -17,7 +17,7 @@ import duckdb
 from duckdb.sqltypes import DuckDBPyType
 from sqlglot import exp
 
-from sqlanon.audit.check import file_check, sha256_of
+from sqlanon.audit.check import check_sha256, file_sha256
 from sqlanon.audit.parquet import KEY
 from sqlanon.audit.verify import verify_file, verify_release
 from sqlanon.engines.duckdb import DuckDBEngine
@@ -299,7 +299,7 @@ class FileLocation:
         """A version in the file. As it was written, it is as it was audited then."""
         path = self.path
         identity = _file_identity(path)
-        is_same = sha256 is not None and path.is_file() and bool(file_check(path, sha256).passed)
+        is_same = sha256 is not None and path.is_file() and bool(check_sha256(path, sha256).passed)
         is_changed = sha256 is not None and not is_same
         if trusted or is_same:
             manifest = read_manifest(path, limits, version)
@@ -320,7 +320,7 @@ class VerifiedFile:
         return self.place.rows(engine, manifest)
 
     def sha256(self) -> str:
-        return sha256_of(self.place.path)
+        return file_sha256(self.place.path)
 
 
 @dataclass(frozen=True)
@@ -418,7 +418,7 @@ class StagedFile:
             refuse_name(manifest)
         verification = _audit(self, manifest, suppressed)
         _flush(self.file)
-        self.sha256 = sha256_of(self.file)
+        self.sha256 = file_sha256(self.file)
         return verification
 
     @contextmanager

@@ -12,7 +12,7 @@ from functools import cached_property
 
 from sqlglot import exp
 
-from sqlanon.audit.check import Check, check_of, words_check
+from sqlanon.audit.check import Check, check_faults, check_wording
 from sqlanon.engines.dialects import postgres as pg
 from sqlanon.engines.postgres.engine import PostgresEngine
 from sqlanon.errors import BrokenReleaseError
@@ -140,7 +140,7 @@ class _InCatalog:
         strange = _attached(self.server, view)
         wrong = [f"{name!r} has {strange}"] * bool(strange)
         wrong += [f"{name!r} uses {what}" for (what,) in self.server.rows(ps.more_behind(), [view])]
-        return check_of("view", wrong, shown_columns(self.own))
+        return check_faults("view", wrong, shown_columns(self.own))
 
     def _table(self) -> Check:
         """Whether the table behind the view is a plain one, with the released columns and nothing else."""
@@ -154,7 +154,7 @@ class _InCatalog:
         strange, plain = _indexes(self.server, self.own, self.numbers[self.own])
         fine = f"{self.own!r} is a plain table with the released columns"
         fine += f", with plain indexes that sqlanon did not create: {', '.join(plain)}" if plain else ""
-        return check_of("table", [f"{self.own!r} {wrong}"] * bool(wrong) + strange, fine)
+        return check_faults("table", [f"{self.own!r} {wrong}"] * bool(wrong) + strange, fine)
 
     def _versions(self) -> Check:
         """Whether other relations have the name of the release or of a version, in small letters or capitals: a reader
@@ -167,7 +167,9 @@ class _InCatalog:
             if one not in (name, self.own)
             and (one.lower() == name.lower() or version_of(one.lower(), name.lower()) is not None)
         )
-        return check_of("versions", [f"not of the release: {', '.join(others)}"] * bool(others), "no other relations")
+        return check_faults(
+            "versions", [f"not of the release: {', '.join(others)}"] * bool(others), "no other relations"
+        )
 
     def _one_manifest(self) -> Check:
         """Whether the release has one row in the table of manifests, of its version, and that table is a plain one."""
@@ -182,7 +184,7 @@ class _InCatalog:
             wrong.append(f"it is of version {version}, but stored as version {versions[0]}")
         if self.manifest.table_name != name:
             wrong.append("it belongs to a release with another name")
-        return check_of("one manifest", wrong, "one, of this version")
+        return check_faults("one manifest", wrong, "one, of this version")
 
     def _comments(self) -> Check:
         """Whether the comments are what sqlanon says of the release, and no other relation of it has any."""
@@ -200,8 +202,8 @@ class _InCatalog:
             for one in changed
         ]
         if wrong:
-            return check_of("comments", [*wrong, *words], "unchanged")
-        return words_check("comments", words, "unchanged", self.manifest)
+            return check_faults("comments", [*wrong, *words], "unchanged")
+        return check_wording("comments", words, "unchanged", self.manifest)
 
     def _rights(self) -> Check:
         """Whether readers get at the rows by the view alone, can change nothing, and all is of one owner."""
@@ -215,7 +217,9 @@ class _InCatalog:
                 message = f"{role or 'everybody'} has {privilege} on {one!r}"
                 if privilege != _READ or one == self.own:
                     wrong.append(message)
-        return check_of("rights", dict.fromkeys(wrong), "only the owner can change the release; readers read the view")
+        return check_faults(
+            "rights", dict.fromkeys(wrong), "only the owner can change the release; readers read the view"
+        )
 
     def _schema(self) -> Check:
         """What is in the schema, or built upon the release, and is of no release: others may have made it in good

@@ -15,7 +15,7 @@ import duckdb
 from sqlglot import exp
 
 from sqlanon.audit.check import Check
-from sqlanon.audit.verify import residual_risk_of, verification_sql, verify_release
+from sqlanon.audit.verify import find_residual_risk, verification_sql, verify_release
 from sqlanon.disclosure.class_sizes import class_sizes
 from sqlanon.engines.dialects import postgres as pg
 from sqlanon.engines.dialects.qualified import by_full_names
@@ -184,7 +184,7 @@ class CheckedRelease:
                 release.engine.attach(copy, _COPY)
                 release.engine.execute(create_table(_COPIED_ROWS.copy(), star(SUBJECT)))
                 release.engine.detach(_COPY)
-            return replace(found, residual_risk=residual_risk_of(release, found))
+            return replace(found, residual_risk=find_residual_risk(release, found))
 
     def stream(self) -> AbstractContextManager[Any]:
         """The rows, as readers see them."""

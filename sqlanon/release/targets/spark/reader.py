@@ -12,8 +12,8 @@ from typing import Any, ClassVar, NoReturn
 
 from sqlglot import exp
 
-from sqlanon.audit.check import Check, check_of
-from sqlanon.audit.verify import NOT_READ, verification_sql
+from sqlanon.audit.check import Check, check_faults
+from sqlanon.audit.verify import ROWS_NOT_READ, verification_sql
 from sqlanon.engines.dialects.spark import type_here
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.limits import NO_LIMITS, Limits
@@ -140,7 +140,7 @@ class SparkLocation(ServerLocation):
         self, server: SparkEngine, rows: exp.Table, manifest: Manifest, checks: Sequence[Check], limits: Limits
     ) -> Verification:
         if _flaws(checks):
-            return Verification(self.path, manifest, (NOT_READ, *checks), digest="")
+            return Verification(self.path, manifest, (ROWS_NOT_READ, *checks), digest="")
         with counted(server, rows, manifest.columns, _looked_at(manifest), limits) as rows_there:
             found = rows_there.verified(manifest, self.path)
         return replace(found, checks=(*found.checks, *checks))
@@ -370,7 +370,7 @@ def catalog_checks(
     rows = place.rows_table(version)
     flaws = ["there is none"] if view is None else view.flaws_of_view(place, rows, manifest)
     return [
-        check_of("view", flaws, shown_columns(rows.name)),
+        check_faults("view", flaws, shown_columns(rows.name)),
         tables_check(server, place, version, manifest, names),
         _others(server, place, version, names),
         *of_catalog(server),
@@ -388,7 +388,7 @@ def tables_check(
     found += [
         f"{place.manifest(version).name}: {flaw}" for flaw in flaws_of_manifest_table(server, place, version, names)
     ]
-    return check_of("tables", found, "exactly the columns of the release")
+    return check_faults("tables", found, "exactly the columns of the release")
 
 
 def flaws_of_manifest_table(

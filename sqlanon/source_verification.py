@@ -10,12 +10,12 @@ from typing import Any
 
 from sqlglot import exp
 
-from sqlanon.audit.check import AGAINST, Check, k_counts_decoys, source_check
-from sqlanon.audit.decoys import CATALOG_CHECK, DecoyCheck, claims_check, filled_again
+from sqlanon.audit.check import SOURCE_PREFIX, Check, note_decoys_in_k, source_check
+from sqlanon.audit.decoys import CATALOG_CHECK, DecoyCheck, check_decoy_claims, recount_decoys
 from sqlanon.audit.label_levels import levels_digest
 from sqlanon.audit.noise import NoiseCheck
-from sqlanon.audit.source import SourceAudit
-from sqlanon.audit.values import different_rows
+from sqlanon.audit.source_audit import SourceAudit
+from sqlanon.audit.visible_values import count_different_rows
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import BrokenReleaseError, InfeasibleError
 from sqlanon.ledger.catalog import recorded_decoys
@@ -74,7 +74,7 @@ def check_against_source(
     if policy.decoys:
         return checks + _with_decoys(run, prepared, found, view, audit)
     if not policy.noisy:
-        checks.append(_same_rows(run, release, view))
+        checks.append(_check_rows(run, release, view))
         if checks[-1].passed and found.suppressed is not None and not withdraws:
             suppressed = sorted(count_suppressed_by_label(run, prepared, again, view), key=str)
             right = suppressed == sorted(found.suppressed, key=str)
@@ -124,7 +124,7 @@ def check_extended(run: Run, prepared: SearchInput, release: VerifiedRelease) ->
     engine.execute(create_temporary_view(recoded, recoding.select(shuffled=False)))
     audit = SourceAudit(engine, run.work, macros, prepared, recoding, recoding, None)
     same_levels = _same_levels(run, prepared, manifest.generalization, found)
-    return [_same_rows(run, release, recoded), *same_levels, *_audited(audit, run, recoded)]
+    return [_check_rows(run, release, recoded), *same_levels, *_audited(audit, run, recoded)]
 
 
 def _macros_for(policy: Policy) -> Sequence[str]:
@@ -163,7 +163,7 @@ def explain_failure(found: Verification, change: SourceChange, first: int) -> Ve
     return replace(found, checks=(*checks, Check(SOURCE_CHECK, False, change.differences)), source_change=change)
 
 
-def check_losses(found: Verification, change: SourceChange) -> Verification:
+def check_lost_rows(found: Verification, change: SourceChange) -> Verification:
     """Add a failed check if persons or rows of the release have left the source, even if it gives the same rows."""
     if not change.lost_rows:
         return found
@@ -173,7 +173,7 @@ def check_losses(found: Verification, change: SourceChange) -> Verification:
 
 def _audited(audit: SourceAudit, run: Run, relation: exp.Table) -> list[Check]:
     found = audit.checks(relation.sql(run.engine.dialect))
-    return [replace(check, name=f"{AGAINST}{check.name}") for check in found]
+    return [replace(check, name=f"{SOURCE_PREFIX}{check.name}") for check in found]
 
 
 def _with_decoys(
@@ -189,10 +189,10 @@ def _with_decoys(
         if catalog is not None and manifest.decoys:
             with recorded_decoys(run.engine, catalog.database, found.digest) as recorded:
                 checks.append(check.recorded(recorded))
-        return checks + k_counts_decoys(_audited(audit, run, released), manifest)
+        return checks + note_decoys_in_k(_audited(audit, run, released), manifest)
 
 
-def _same_rows(run: Run, release: VerifiedRelease, recoded: exp.Table) -> Check:
+def _check_rows(run: Run, release: VerifiedRelease, recoded: exp.Table) -> Check:
     """Whether the source, recoded, has the rows of the release: each row as often, not a digest of them."""
     engine, found = run.engine, release.verification
     claimed = {column.name: column.type for column in found.manifest.columns}
@@ -203,7 +203,7 @@ def _same_rows(run: Run, release: VerifiedRelease, recoded: exp.Table) -> Check:
         with release.rows(engine, found.manifest) as released:
             if engine.columns(recoded) != claimed or engine.columns(released) != claimed:
                 return source_check(name, False, "the release has its columns")
-            added, missing = engine.rows(different_rows(released, recoded, claimed))[0]
+            added, missing = engine.rows(count_different_rows(released, recoded, claimed))[0]
     except BrokenReleaseError as error:
         return source_check(name, False, "", str(error))
     if added or missing:
@@ -246,10 +246,10 @@ def _again(run: Run, prepared: SearchInput, manifest: Manifest) -> tuple[Recodin
     steps = StatementRunner(run.engine)
     chosen = recode_at(steps, prepared, levels, figures)
     if policy.decoys:
-        claimed, chosen = filled_again(steps, prepared, chosen)
-        checks.append(claims_check(manifest, claimed))
+        claimed, chosen = recount_decoys(steps, prepared, chosen)
+        checks.append(check_decoy_claims(manifest, claimed))
     released = chosen.figures
-    checks += _of_figures(prepared, manifest, chosen, measure.score(levels, released), figures)
+    checks += _check_figures(prepared, manifest, chosen, measure.score(levels, released), figures)
     checks.append(source_check("requirements", verdict.satisfies, "the generalization satisfies the policy"))
     return chosen, checks
 
@@ -264,7 +264,7 @@ def _found_again(run: Run, prepared: SearchInput, manifest: Manifest) -> tuple[R
         return None, [source_check("requirements", False, f"the strategy finds a recoding ({error})")]
     same = dict(again.generalization) == manifest.levels(prepared.heights)
     checks = [source_check("generalization", same, "reproduced", "the strategy finds another one")]
-    checks += _of_figures(prepared, manifest, again, found.score)
+    checks += _check_figures(prepared, manifest, again, found.score)
     if prepared.policy.search.time_limit is not None and not all(check.passed for check in checks):
         message = (
             "the search has a time limit, and ends elsewhere on a slower machine: verify on a machine as fast, or "
@@ -274,7 +274,7 @@ def _found_again(run: Run, prepared: SearchInput, manifest: Manifest) -> tuple[R
     return again, checks
 
 
-def _of_figures(
+def _check_figures(
     prepared: SearchInput, manifest: Manifest, again: Recoding, cost: float, before: Figures | None = None
 ) -> list[Check]:
     """The figures of what is released; and the rows that the search suppressed, which decoys may have let back in."""
@@ -284,14 +284,14 @@ def _of_figures(
     hidden = "" if claimed is not None else " (not shown in the release)"
     suppressed = figures.suppressed_rows
     return [
-        _suppressed(prepared, manifest, suppressed),
-        *_persons(prepared, manifest, again.persons),
+        _check_suppressed_rows(prepared, manifest, suppressed),
+        *_check_persons(prepared, manifest, again.persons),
         source_check("score", right, f"{prepared.policy.search.measure} {score:.6g}{hidden}"),
-        _within_limit(prepared, figures if before is None else before, suppressed),
+        _check_suppression_limit(prepared, figures if before is None else before, suppressed),
     ]
 
 
-def _within_limit(prepared: SearchInput, searched: Figures, suppressed: int) -> Check:
+def _check_suppression_limit(prepared: SearchInput, searched: Figures, suppressed: int) -> Check:
     """Whether the search suppressed as much as may be: rows, or persons."""
     limit, rows, persons = prepared.limit, searched.suppressed_rows, searched.suppressed_persons
     late = " before decoys" if rows != suppressed else ""
@@ -303,7 +303,7 @@ def _within_limit(prepared: SearchInput, searched: Figures, suppressed: int) -> 
     return source_check("suppression limit", allowed, message, message)
 
 
-def _persons(prepared: SearchInput, manifest: Manifest, again: PersonFigures | None) -> list[Check]:
+def _check_persons(prepared: SearchInput, manifest: Manifest, again: PersonFigures | None) -> list[Check]:
     """Whether the persons of the manifest are those of the source, where persons are counted; with noise, more of them
     may have lost rows since."""
     if again is None:
@@ -328,7 +328,7 @@ def _persons(prepared: SearchInput, manifest: Manifest, again: PersonFigures | N
     return checks
 
 
-def _suppressed(prepared: SearchInput, manifest: Manifest, suppressed: int) -> Check:
+def _check_suppressed_rows(prepared: SearchInput, manifest: Manifest, suppressed: int) -> Check:
     """With noise, rows may have been suppressed when the rest was decided: more than can be found again."""
     found, policy = manifest.suppressed_rows, prepared.policy
     if policy.suppresses_after_noise and found > suppressed:

@@ -38,12 +38,12 @@ _DIFFERENT_ROWS = template("""
 """)
 
 
-def different_rows(
+def count_different_rows(
     released: exp.Expr, recoded: exp.Expr, types: Mapping[str, str], counted: str | None = None
 ) -> exp.Select:
     """One row: how many rows the released ones have beside the recoded ones, and how many of these they lack. Where the
     recoded ones are ``counted``, this column says how often each is there."""
-    keys = [key for name, type_ in types.items() for key in told_apart(col(name), type_)]
+    keys = [key for name, type_ in types.items() for key in distinguishing_parts(col(name), type_)]
     names = [f"k{i}" for i in range(len(keys))]
     return _DIFFERENT_ROWS(
         keys=[named(key, name) for key, name in zip(keys, names, strict=True)],
@@ -54,7 +54,7 @@ def different_rows(
     )
 
 
-def told_apart(value: exp.Expr, type_: str) -> list[exp.Expr]:
+def distinguishing_parts(value: exp.Expr, type_: str) -> list[exp.Expr]:
     """What of a value, of one of DuckDB's types, is equal only where a reader sees the same value."""
     if type_ in _EXACT or type_.startswith("DECIMAL("):
         return [value]
@@ -65,9 +65,11 @@ def told_apart(value: exp.Expr, type_: str) -> list[exp.Expr]:
     return [value, _AS_TEXT(value=value)]
 
 
-def same_to_readers(one: exp.Expr, other: exp.Expr, type_: str) -> exp.Expr:
+def look_equal(one: exp.Expr, other: exp.Expr, type_: str) -> exp.Expr:
     """Whether two values look the same to every reader; NULL equals NULL."""
-    return all_of(same(*pair) for pair in zip(told_apart(one, type_), told_apart(other, type_), strict=True))
+    return all_of(
+        same(*pair) for pair in zip(distinguishing_parts(one, type_), distinguishing_parts(other, type_), strict=True)
+    )
 
 
 _VALUES = template("SELECT :beside, :value AS v FROM :rows")
@@ -89,7 +91,7 @@ class Leaf:
         return self.type in ("VARCHAR", "JSON", "BLOB")
 
 
-def leaves_of(types: Mapping[str, DuckDBPyType]) -> list[Leaf]:
+def leaf_columns(types: Mapping[str, DuckDBPyType]) -> list[Leaf]:
     return [leaf for name, type_ in types.items() for leaf in _leaves(name, type_)]
 
 
@@ -107,7 +109,7 @@ def _leaves(name: str, type_: DuckDBPyType, steps: tuple[str, ...] = ()) -> Iter
         yield Leaf(name, str(type_), steps)
 
 
-def values_of(leaf: Leaf, rows: exp.Expr, beside: exp.Alias) -> exp.Select:
+def leaf_values(leaf: Leaf, rows: exp.Expr, beside: exp.Alias) -> exp.Select:
     """The query for the values of a leaf, ``v``, and what else is wanted of each row, by its name."""
     query = _VALUES(beside=beside, value=col(leaf.name), rows=rows)
     for step in leaf.steps:
@@ -116,7 +118,7 @@ def values_of(leaf: Leaf, rows: exp.Expr, beside: exp.Alias) -> exp.Select:
     return query
 
 
-def with_sign(leaf: Leaf, rows: exp.Expr) -> exp.Select:
+def count_signed_zeros(leaf: Leaf, rows: exp.Expr) -> exp.Select:
     """The query for how many values of a leaf of floating-point numbers are −0.0, or NaN with a sign: they are equal to
     0.0 and NaN, and a reader can tell them apart."""
-    return _WITH_SIGN(values=values_of(leaf, rows, named(exp.true(), "all")))
+    return _WITH_SIGN(values=leaf_values(leaf, rows, named(exp.true(), "all")))

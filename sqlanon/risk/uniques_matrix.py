@@ -21,7 +21,7 @@ from sqlanon.hierarchies.build import AttributeValues
 from sqlanon.policy import Policy
 from sqlanon.risk.figures import Table
 from sqlanon.risk.leakage import SMALL
-from sqlanon.risk.levels import as_spelled, coded_levels
+from sqlanon.risk.levels import code_levels, resolve_attributes
 from sqlanon.sources.columns import match_columns
 from sqlanon.sources.run import Run
 from sqlanon.support.coding import ROWS, Coded, code_name, value_counts, values_of_both
@@ -145,11 +145,13 @@ class UniquesMatrix:
         return columns, [(i, j, *(figure[i][j] for figure in figures)) for i, j in cells]
 
 
-def uniques_matrix(run: Run, policy: Policy, first: str, second: str, shown: list[str] | None = None) -> UniquesMatrix:
+def count_uniques_by_level(
+    run: Run, policy: Policy, first: str, second: str, shown: list[str] | None = None
+) -> UniquesMatrix:
     """Count the unique rows, or persons, at each level of two attributes."""
     if first.lower() == second.lower():
         raise PolicyError([Problem("--matrix", f"needs two attributes, and both are {first!r}")])
-    first, second = as_spelled(policy, "--matrix", first, second)
+    first, second = resolve_attributes(policy, "--matrix", first, second)
     steps, work, columns = StatementRunner(run.engine, shown), run.work, match_columns(policy, run.source)
     names = [columns.by_attribute[name] for name in (*policy.generalized, *policy.noisy)]
     types = [run.source.columns[column] for column in columns.generalized]
@@ -165,7 +167,7 @@ def uniques_matrix(run: Run, policy: Policy, first: str, second: str, shown: lis
         if population is not None:
             table = steps.make(work(f"values_of_both_{i}"), values_of_both(table, population, i, types[i]))
         values[name] = AttributeValues(table, types[i])
-    levels = coded_levels(steps, work, policy, values)
+    levels = code_levels(steps, work, policy, values)
     two = [Coded(f"q{chosen[name]}", height, table, nullable=True) for name, (table, height) in levels.items()]
     rows = _with_levels(steps, work, raw, len(names), two, [ROWS, *([PERSON] if persons else [])])
     (uniques,) = _count(steps, rows, two, _CELL, 1, own=_OWN_PERSONS() if persons else _OWN_ROWS())

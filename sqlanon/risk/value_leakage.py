@@ -20,9 +20,9 @@ from sqlanon.frequency.statements import raw_frequency
 from sqlanon.hierarchies.build import AttributeValues
 from sqlanon.policy import Policy
 from sqlanon.risk.leakage import AttributeSets
-from sqlanon.risk.levels import as_spelled, coded_levels
+from sqlanon.risk.levels import code_levels, resolve_attributes
 from sqlanon.risk.person_sets import PersonSets
-from sqlanon.risk.priors import WeightedSets, priors_of, read_shares
+from sqlanon.risk.priors import WeightedSets, read_priors, read_shares
 from sqlanon.sources.columns import match_columns
 from sqlanon.sources.run import Run
 from sqlanon.support.expressions import anonymous, cast, col, fragment, same, template, union_all
@@ -177,12 +177,12 @@ class ValueLeakage:
         return {"attribute": self.attribute, "counts": self.counts, "bits": self.bits, "levels": levels}
 
 
-def value_leakage(run: Run, policy: Policy, attribute: str, shown: list[str] | None = None) -> ValueLeakage:
+def measure_value_leakage(run: Run, policy: Policy, attribute: str, shown: list[str] | None = None) -> ValueLeakage:
     """Measure what the values of an attribute leak, at each level."""
-    (attribute,) = as_spelled(policy, "--values", attribute)
+    (attribute,) = resolve_attributes(policy, "--values", attribute)
     steps, work, columns = StatementRunner(run.engine, shown), run.work, match_columns(policy, run.source)
-    names = [attribute, *(name for name in priors_of(policy) if name != attribute)]
-    person = None if priors_of(policy) else columns.person
+    names = [attribute, *(name for name in read_priors(policy) if name != attribute)]
+    person = None if read_priors(policy) else columns.person
     quasi = [columns.by_attribute[name] for name in names]
     types = [run.source.columns[column] for column in quasi]
     raw = steps.make(work("raw"), raw_frequency(run.source.relation, quasi, person=person))
@@ -198,7 +198,7 @@ def value_leakage(run: Run, policy: Policy, attribute: str, shown: list[str] | N
         of_persons = PersonSets(steps, work, sets, len(names), raw)
         members = _MEMBERS(coded=of_persons.coded, dictionary=sets.dictionaries[0])
         counted, whole = steps.make(work("members"), members), of_persons.whole
-    labels, top = coded_levels(steps, work, policy, {attribute: AttributeValues(values, types[0])})[attribute]
+    labels, top = code_levels(steps, work, policy, {attribute: AttributeValues(values, types[0])})[attribute]
     lowest = 0 if policy.attributes[attribute].has_open_ends else 1
     each = union_all(*(_level(counted, labels, level, top, lowest, person is not None) for level in range(top + 1)))
     leakage = steps.make(work("leakage"), _LEAKAGE(log2=anonymous("log2", col("share")), levels=each))

@@ -33,7 +33,7 @@ AT_ONCE = 8
 """At most this many open sets are counted in one statement: the next ones are chosen by what they leak."""
 
 
-class Sets(Protocol):
+class CountedSets(Protocol):
     """Counts sets of attributes, and remembers them."""
 
     known: dict[Attributes, SetFigures]
@@ -88,7 +88,7 @@ class LeakageSearch:
 
 
 def search_leakage(
-    sets: Sets, attributes: int, most: int, seconds: float | None, engines: Sequence[Queries]
+    sets: CountedSets, attributes: int, most: int, seconds: float | None, engines: Sequence[Queries]
 ) -> tuple[list[SetFigures], LeakageSearch]:
     """Count the sets of up to ``most`` attributes, and then larger ones for some seconds, the highest leakage first."""
     if seconds is None:
@@ -109,7 +109,7 @@ def search_leakage(
 class _Search:
     """The open sets, by their bounds."""
 
-    def __init__(self, sets: Sets, attributes: int, ends_at: float) -> None:
+    def __init__(self, sets: CountedSets, attributes: int, ends_at: float) -> None:
         self.sets, self.ends_at = sets, ends_at
         self._all: Attributes = tuple(range(attributes))
         self._open: dict[Attributes, float] = {self._all: math.inf}

@@ -35,7 +35,7 @@ _DIFFERENCES = template("""
 """)
 
 
-class RemoteAudit:
+class RemotePersonCounts:
     """Counts of a release's persons, as `requirements.audit.PersonCounts`; `close` drops what it makes."""
 
     def __init__(

@@ -35,7 +35,7 @@ def refuse_epsilons(policy: Policy, epsilons: Sequence[float]) -> None:
         raise PolicyError(problems, "the arguments")
 
 
-def assess_noise(
+def estimate_noise_errors(
     steps: StatementRunner,
     prepared: SearchInput,
     recoding: Recoding,
@@ -52,7 +52,7 @@ def assess_noise(
     }
 
 
-def show_noise(run: Run, policy: Policy, shown: list[str]) -> None:
+def show_noise_errors(run: Run, policy: Policy, shown: list[str]) -> None:
     """Show the statement behind the errors, over the classes with noise that `plan` makes."""
     columns = noisy_columns(policy, run.source)
     StatementRunner(run.engine, shown).figures(expected_errors(run.work("noise_classes"), columns))

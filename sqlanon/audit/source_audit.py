@@ -14,7 +14,7 @@ from uuid import uuid4
 from sqlglot import exp
 
 from sqlanon.audit.check import Check
-from sqlanon.audit.remote import RemoteAudit
+from sqlanon.audit.remote_persons import RemotePersonCounts
 from sqlanon.engines.base import Queries
 from sqlanon.engines.travel import count_column, repeated
 from sqlanon.policy.guarantee import guaranteed_combinations
@@ -61,7 +61,7 @@ class SourceAudit:
     def checks(self, relation: str) -> list[Check]:
         with self._private() as (private, audited):
             found = []
-            if isinstance(counts := private.person_counts, RemoteAudit):
+            if isinstance(counts := private.person_counts, RemotePersonCounts):
                 columns = self.prepared.columns
                 found.append(counts.same_rows(relation, [*columns.generalized, *columns.sensitive]))
             if audited is not None:
@@ -103,7 +103,7 @@ class SourceAudit:
         theirs = None
         try:
             if person is not None and source.persons is not None:
-                counts = RemoteAudit(self.engine, source, self.work, self.recoding, person, mark)
+                counts = RemotePersonCounts(self.engine, source, self.work, self.recoding, person, mark)
             elif person is not None:
                 audited = table(f"sqlanon_audited_{mark}", "main", "temp")
                 query = self.with_persons
