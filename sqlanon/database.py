@@ -290,7 +290,7 @@ class Database:
             Nothing meets the policy without these rows.
         """
         _require_policy(policy)
-        from sqlanon.ledger.withdrawn_rows import count_withdrawn_rows  # noqa: PLC0415  (needed here only)
+        from sqlanon.ledger.published_release import count_withdrawn_rows  # noqa: PLC0415  (needed here only)
         from sqlanon.withdrawal import Withdrawal  # noqa: PLC0415
 
         published, change, draft = pipeline.withdraw(self._space, policy, progress or silent)

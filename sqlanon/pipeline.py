@@ -165,7 +165,9 @@ def extend(space: Workspace, policy: Policy) -> Extension:
     with source_errors():
         extended = release_to_extend(run, policy)
         fixed, verified = extended.manifest, {extended.publication.run_id}
-        prepared = prepare_beside(steps, run, policy, [extended.publication, *extended.others], fixed, verified)
+        prepared = prepare_beside(
+            steps, run, policy, [extended.publication, *extended.base_publications], fixed, verified
+        )
         return extend(steps, run, prepared, extended, started)
 
 
@@ -177,12 +179,12 @@ def withdraw(
 
     The draft has the rows of the release alone, where they can be told from others of the source.
     """
-    from sqlanon.ledger import published_release  # noqa: PLC0415  (needed with a ledger only)
+    from sqlanon.ledger import find_published_release  # noqa: PLC0415  (needed with a ledger only)
 
     laps = Laps()
     progress("scan", 0, 0, None)
     with space.run(policy, counted=True) as run, source_errors():
-        published = published_release(run, policy)
+        published = find_published_release(run, policy)
         rows_now = _count_source_rows(run, policy)
         place = recorded_location(
             published.publication.path, published.publication.table_name, Reach(policy, run.source)
@@ -214,7 +216,7 @@ def _draft_withdrawal(
     policy = published.policy
     run = space.run(policy, counted=True)
     steps, levels = StatementRunner(run.engine), published.levels
-    only_its_rows = published.can_republish_own_rows(run.source)
+    only_its_rows = published.can_republish_released_rows(run.source)
     kind_for_target(None, policy).refuse(policy, run.source)
     with source_errors():
         noise = noise_of(steps, run, policy)
@@ -261,7 +263,7 @@ def verify(space: Workspace, policy: Policy, place: ReleaseLocation, sha256: str
     from sqlanon.ledger import (  # noqa: PLC0415
         check_against_ledger,
         count_changes,
-        publication_of,
+        find_publication,
         recorded_publication,
     )
     from sqlanon.source_verification import (  # noqa: PLC0415  (needed to verify with a policy only)
@@ -280,7 +282,7 @@ def verify(space: Workspace, policy: Policy, place: ReleaseLocation, sha256: str
             steps, of_policy, checks = StatementRunner(run.engine), check_policy(policy, found), list[Check]()
             sha256_now = release.sha256() if found.verified and policy.catalog is not None else None
             recorded = check_against_ledger(run.engine, policy, found, sha256_now)
-            known = publication_of(run.engine, policy, found)
+            known = find_publication(run.engine, policy, found)
             if run.source.access == "rows" and not (rows_now := _count_source_rows(run, policy)):
                 checks.append(source_check("source rows", False, "the source has rows", "the source has no rows"))
             elif known is None or not known.is_part:
@@ -438,12 +440,12 @@ def prepare_with_earlier(
         refuse_repeated_keys(run.engine, run.source, policy.source.key)
     if policy.release is None or not policy.release.after:
         return prepare(steps, policy, run.source, run.work, run.population)
-    from sqlanon.ledger import earlier_publications, show_marking  # noqa: PLC0415  (needed with earlier releases only)
+    from sqlanon.ledger import find_base_publications, plan_marking  # noqa: PLC0415  (needed with earlier releases only)
 
     if not steps.dry:
-        return prepare_beside(steps, run, policy, earlier_publications(run, policy, runs))
+        return prepare_beside(steps, run, policy, find_base_publications(run, policy, runs))
     prepared = prepare(steps, policy, run.source, run.work, run.population)
-    show_marking(steps, prepared, example_levels(policy, prepared.marginals.heights))
+    plan_marking(steps, prepared, example_levels(policy, prepared.marginals.heights))
     note = "rows are marked by the earlier releases that have them (here: one, at level 1), and all of the above "
     steps.finish("earlier releases", f"{note}is done again, the marks one more quasi-identifier")
     return prepared
@@ -461,10 +463,10 @@ def prepare_beside(
     """Prepare a source so that all that is found is safe beside earlier releases: its rows are marked by them."""
     if not earlier:
         return prepare(steps, policy, run.source, run.work, run.population)
-    from sqlanon.ledger import mark_earlier  # noqa: PLC0415  (needed with earlier releases only)
+    from sqlanon.ledger import mark_released_rows  # noqa: PLC0415  (needed with earlier releases only)
 
     first = prepare(steps, policy, run.source, lambda name: run.work(f"before_{name}"), run.population)
-    marked, releases = mark_earlier(run, first, earlier, fixed, verified)
+    marked, releases = mark_released_rows(run, first, earlier, fixed, verified)
     prepared = prepare(steps, releases.searched or policy, marked, work or run.work)
     return replace(prepared, policy=policy, earlier=releases)
 
@@ -472,14 +474,14 @@ def prepare_beside(
 def prepare_released_rows(steps: StatementRunner, run: Run, published: PublishedRelease, is_fixed: bool) -> SearchInput:
     """Prepare the rows of a source that a release has, under the hierarchies of the whole source, for levels that are
     no finer than its own, or the same."""
-    from sqlanon.ledger import rows_in_release  # noqa: PLC0415
+    from sqlanon.ledger import select_released_rows  # noqa: PLC0415
 
     policy, run_id = published.policy, published.publication.run_id
-    earlier = [published.publication, *published.others]
+    earlier = [published.publication, *published.base_publications]
     fixed = published.manifest if is_fixed else None
     whole = prepare_beside(steps, run, policy, earlier, fixed, {run_id}, lambda name: run.work(f"whole_{name}"))
     rows, searched = run.work("rows_of_release"), whole.asked
-    run.engine.execute(create_table(rows.copy(), rows_in_release(whole.source.relation)))
+    run.engine.execute(create_table(rows.copy(), select_released_rows(whole.source.relation)))
     scanned = scan(steps, searched, Source(rows, run.engine.columns(rows), run.source.files), run.work)
     facts = value_facts(steps, scanned.values)
     hierarchies = Hierarchies(whole.hierarchies, whole.sensitive_hierarchies, facts)

@@ -116,9 +116,9 @@ class ResultFigures:
 
     def to_catalog(self) -> dict[str, Any]:
         """The run, as a row of the catalog."""
-        from sqlanon.ledger.catalog import run_row  # noqa: PLC0415  (needed with a catalog only)
+        from sqlanon.ledger.catalog import build_run_record  # noqa: PLC0415  (needed with a catalog only)
 
-        return run_row(
+        return build_run_record(
             self.policy,
             self.generalization,
             run_id=self.run_id,
@@ -662,14 +662,14 @@ class Result(ResultFigures):
             return
         from sqlanon.ledger import (  # noqa: PLC0415  (needed with a catalog only)
             Export,
-            compared_with_nothing,
-            history,
+            read_ledger,
             recording_export,
+            warn_of_uncompared_export,
         )
 
         path, run = catalog.database, self._run
-        known = history(engine, path, Reach(self.policy))
-        notes = [] if draft else compared_with_nothing(known.exports, known.publications)
+        known = read_ledger(engine, path, Reach(self.policy))
+        notes = [] if draft else warn_of_uncompared_export(known.exports, known.publications)
         name = "release" if section is None else section.table
         made = Export(self.run_id, utc_now(), os.path.realpath(folder), name, dialect.lower(), run.identity, draft)
         with recording_export(engine, path, made):

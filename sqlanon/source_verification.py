@@ -18,8 +18,8 @@ from sqlanon.audit.source_audit import SourceAudit
 from sqlanon.audit.visible_values import count_different_rows
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import BrokenReleaseError, InfeasibleError
-from sqlanon.ledger.catalog import recorded_decoys
-from sqlanon.ledger.growth.released_rows import recode_released_rows
+from sqlanon.ledger.catalog import open_recorded_decoys
+from sqlanon.ledger.growth.marks import recode_released_rows
 from sqlanon.measures import Figures
 from sqlanon.policy import Policy
 from sqlanon.recode.stage import Recoding, recode, recode_at
@@ -187,7 +187,7 @@ def _with_decoys(
         check = DecoyCheck(steps, run.work, manifest, recoded, released)
         checks = check.checks()
         if catalog is not None and manifest.decoys:
-            with recorded_decoys(run.engine, catalog.database, found.digest) as recorded:
+            with open_recorded_decoys(run.engine, catalog.database, found.digest) as recorded:
                 checks.append(check.recorded(recorded))
         return checks + note_decoys_in_k(_audited(audit, run, released), manifest)
 

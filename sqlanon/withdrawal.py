@@ -14,7 +14,7 @@ from sqlanon.support.notices import with_noun
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from sqlanon.ledger.withdrawn_rows import WithdrawnRows
+    from sqlanon.ledger.published_release import WithdrawnRows
     from sqlanon.release.published import Release
     from sqlanon.release.targets.postgres.reader import PostgresRelease
     from sqlanon.release.targets.spark.reader import SparkRelease

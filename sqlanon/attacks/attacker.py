@@ -32,24 +32,24 @@ from sqlanon.errors import HierarchyError, PolicyError, Problem, ReleaseError, S
 from sqlanon.hierarchies import Hierarchy, build_hierarchy
 from sqlanon.hierarchies.labels import longest_query
 from sqlanon.ledger.joint.release_links import (
-    NO_TREES,
+    NO_HIERARCHIES,
     UNCOMPARED,
+    ComparedHierarchies,
+    ComparedHierarchy,
     ComparedRelease,
-    Tree,
-    Trees,
-    kinds_of_both,
-    label_kinds,
-    link,
+    classify_labels,
+    classify_labels_of_both,
+    link_releases,
 )
-from sqlanon.ledger.joint.renamed import renamed_columns
+from sqlanon.ledger.joint.renamed_columns import match_renamed_columns
 from sqlanon.ledger.joint.row_matching import LinkedAttribute, ReleaseLink
-from sqlanon.ledger.trees import (
+from sqlanon.ledger.released_hierarchies import (
     CATALOG_IN_QUERIES,
-    is_same_tree,
-    recorded_trees,
-    same_trees,
-    trees_of_pair,
-    value_types,
+    copy_recorded_hierarchies,
+    find_equal_hierarchies,
+    ground_value_types,
+    have_same_labels,
+    pair_hierarchies,
 )
 from sqlanon.places.databases import read_data_files
 from sqlanon.policy import MaskRule, Policy, SourceSection, is_server
@@ -80,7 +80,7 @@ class PrivateSide:
     policy: Policy
     run: Run
     columns: Columns
-    trees: Trees
+    trees: ComparedHierarchies
     outside: Source | None
     hierarchies: Mapping[str, Hierarchy]
     recorded: Mapping[Path, Mapping[str, Hierarchy]]
@@ -95,7 +95,7 @@ class PrivateSide:
         own = {
             name: hierarchy
             for name, hierarchy in self.hierarchies.items()
-            if self.trees.of(name, [release.rule(name)]) is not None
+            if self.trees.find(name, [release.rule(name)]) is not None
         }
         return {**own, **self.recorded.get(release.path, {})}
 
@@ -106,7 +106,7 @@ class ReleasePair:
 
     first: ComparedRelease
     second: ComparedRelease
-    trees: Trees
+    trees: ComparedHierarchies
 
     @property
     def k(self) -> int:
@@ -116,13 +116,15 @@ class ReleasePair:
     @property
     def linked(self) -> ReleaseLink:
         """How their rows can be linked."""
-        return link(self.first, self.second, self.trees)
+        return link_releases(self.first, self.second, self.trees)
 
     @property
     def without_masked_rows(self) -> ReleasePair:
         """The same releases without their masked rows."""
-        first = self.first.without_masked_rows(self.trees.of_release(is_first=True))
-        return replace(self, first=first, second=self.second.without_masked_rows(self.trees.of_release(is_first=False)))
+        first = self.first.without_masked_rows(self.trees.for_release(is_first=True))
+        return replace(
+            self, first=first, second=self.second.without_masked_rows(self.trees.for_release(is_first=False))
+        )
 
 
 @dataclass(frozen=True)
@@ -135,12 +137,12 @@ class Attacker:
     private: PrivateSide | None = None
     known: int = 1
     counts: bool = True
-    _pair_trees: dict[tuple[Path, Path], Trees] = field(default_factory=dict)
+    _pair_trees: dict[tuple[Path, Path], ComparedHierarchies] = field(default_factory=dict)
 
     @property
-    def trees(self) -> Trees:
+    def trees(self) -> ComparedHierarchies:
         """The hierarchies of the policy."""
-        return self.private.trees if self.private is not None else NO_TREES
+        return self.private.trees if self.private is not None else NO_HIERARCHIES
 
     @property
     def decoys(self) -> dict[str, int]:
@@ -167,20 +169,23 @@ class Attacker:
 
     def pairs(self) -> Iterator[ReleasePair]:
         """All pairs of releases, the earlier first. Columns that the later one has under another name are called so."""
-        ordered = sorted((one.with_set_texts for one in self.subjects), key=lambda one: one.manifest.published_at)
+        ordered = sorted((one.with_sets_as_text for one in self.subjects), key=lambda one: one.manifest.published_at)
         for first, second in combinations(ordered, 2):
-            pairs = renamed_columns(self.engine, first, second) if self.counts else {}
-            yield ReleasePair(first.renamed(pairs), second, self._trees_of_pair(first, second))
+            pairs = match_renamed_columns(self.engine, first, second) if self.counts else {}
+            yield ReleasePair(first.rename_columns(pairs), second, self._trees_of_pair(first, second))
 
-    def _trees_of_pair(self, first: ComparedRelease, second: ComparedRelease) -> Trees:
+    def _trees_of_pair(self, first: ComparedRelease, second: ComparedRelease) -> ComparedHierarchies:
         if self.private is None:
-            return NO_TREES
+            return NO_HIERARCHIES
         paths = first.path, second.path
         if paths not in self._pair_trees:
             both = self.private.hierarchies_of(first), self.private.hierarchies_of(second)
-            same, types = same_trees(self.private.run.engine, *both), value_types(self.private.run.engine, *both)
+            same, types = (
+                find_equal_hierarchies(self.private.run.engine, *both),
+                ground_value_types(self.private.run.engine, *both),
+            )
             store = partial(self._store, len(self._pair_trees) + 1)
-            self._pair_trees[paths] = trees_of_pair((first, second), both, same, types, store)
+            self._pair_trees[paths] = pair_hierarchies((first, second), both, same, types, store)
         return self._pair_trees[paths]
 
     def _store(self, pair: int, name: str, query: exp.Query) -> exp.Table:
@@ -193,13 +198,13 @@ class Attacker:
 
 def why_strange(attacker: Attacker, subject: ComparedRelease, attributes: Sequence[LinkedAttribute]) -> str | None:
     """Why the labels of a release cannot be compared with values, or None."""
-    names = label_kinds(attacker.engine, subject, attributes).strange if attacker.counts else []
+    names = classify_labels(attacker.engine, subject, attributes).incomparable if attacker.counts else []
     return _cannot_compare(f"{subject.path.name} has {UNCOMPARED}, in {', '.join(names)}") if names else None
 
 
 def why_not_both(attacker: Attacker, pair: ReleasePair) -> str | None:
     """Why the labels of two releases cannot be compared, or None."""
-    found = kinds_of_both(attacker.engine, pair.linked, pair.first, pair.second) if attacker.counts else None
+    found = classify_labels_of_both(attacker.engine, pair.linked, pair.first, pair.second) if attacker.counts else None
     return _cannot_compare(found) if isinstance(found, str) else None
 
 
@@ -256,7 +261,7 @@ def _recorded_hierarchies(
     """The hierarchies of a release in the policy's catalog."""
     if policy.catalog is None:
         return {}
-    recorded = recorded_trees(run, policy.catalog.database, subject.manifest)
+    recorded = copy_recorded_hierarchies(run, policy.catalog.database, subject.manifest)
     if recorded:
         write_catalog(writer, policy.catalog.database)
     for hierarchy, shown in recorded:
@@ -301,7 +306,7 @@ def _private_side(
             wider, _ = build_hierarchy(steps, name, attribute.hierarchy, values, type_, target, on_unknown="suppress")
             # An outside value may change how all labels are written (the digits of 101 in
             # 020-029). Then theirs have no labels, and match nothing.
-            if wider is not None and is_same_tree(run.engine, hierarchy, wider):
+            if wider is not None and have_same_labels(run.engine, hierarchy, wider):
                 hierarchy = wider
             else:
                 target, outside_column = hierarchy.table, None
@@ -313,8 +318,8 @@ def _private_side(
     rules = {name.lower(): [one.get("hierarchy")] for name, one in policy.redact()["attributes"].items()}
     quasi = {name.lower() for name in policy.generalized}  # sensitive values are released unchanged
     built = {name: one if name in quasi else replace(one, open_ends=False) for name, one in built.items()}
-    trees = {name: Tree.of(one.table, one.height, one.open_ends) for name, one in built.items()}
-    return PrivateSide(policy, run, columns, Trees(trees, rules), theirs, built, recorded)
+    trees = {name: ComparedHierarchy.of(one.table, one.height, one.open_ends) for name, one in built.items()}
+    return PrivateSide(policy, run, columns, ComparedHierarchies(trees, rules), theirs, built, recorded)
 
 
 def _longest(run: Run, rules: tuple[object, ...], values: exp.Table) -> int:

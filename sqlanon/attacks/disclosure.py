@@ -18,7 +18,7 @@ from sqlanon.disclosure.attribute_disclosure import (
     skewness,
 )
 from sqlanon.ledger.joint.release_links import ComparedRelease
-from sqlanon.ledger.joint.row_matching import titled
+from sqlanon.ledger.joint.row_matching import add_titles
 
 
 def find_homogeneity(attacker: Attacker) -> Found:
@@ -68,6 +68,6 @@ def _attributes(attacker: Attacker) -> list[tuple[ComparedRelease, str]]:
 
 
 def _finding(attacker: Attacker, one: ComparedRelease, name: str, query: exp.Select, **figures: Any) -> Finding:
-    sql = attacker.script(titled(query, one.manifest.quasi_identifiers))
+    sql = attacker.script(add_titles(query, one.manifest.quasi_identifiers))
     more = {"attribute": name, **figures}
     return Finding((str(one.path),), attacker.victims(query), one.manifest.released_rows, sql, more)

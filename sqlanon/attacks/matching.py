@@ -20,22 +20,27 @@ from sqlglot import exp
 from sqlanon.attacks.attacker import Attacker, Found, ReleasePair, why_not_both, why_strange
 from sqlanon.attacks.findings import Finding
 from sqlanon.errors import NotComparedError
-from sqlanon.ledger.joint.attacks import complementary_release, complementary_victims, rows_in, temporal
-from sqlanon.ledger.joint.class_unions import shown_unions
-from sqlanon.ledger.joint.overlaps import count_shared_rows, differences
+from sqlanon.ledger.joint.attacks import (
+    complementary_release,
+    count_complementary_victims,
+    count_rows_in_pairs,
+    temporal_attack,
+)
+from sqlanon.ledger.joint.class_unions import readable_unions
+from sqlanon.ledger.joint.overlaps import count_shared_rows, subtraction
 from sqlanon.ledger.joint.pair_audit import PairAudit
-from sqlanon.ledger.joint.part_requirements import Part, SharedRequirement, shared_requirements, shown_violations
-from sqlanon.ledger.joint.release_links import ComparedRelease, Trees
+from sqlanon.ledger.joint.part_requirements import Part, SharedRequirement, readable_violations, shared_requirements
+from sqlanon.ledger.joint.release_links import ComparedHierarchies, ComparedRelease
 from sqlanon.ledger.joint.row_matching import (
     LinkedAttribute,
     ReleaseLink,
-    both_grouped,
-    finest,
-    joined,
-    keyed,
-    meeting,
-    pairs_name,
-    titled,
+    add_keys,
+    add_titles,
+    finest_values,
+    join_groups,
+    keys_match,
+    label_pairs_name,
+    with_comparison_parts,
 )
 from sqlanon.sources import Source
 from sqlanon.support.expressions import aliased, all_of, cast, col, fragment, named, same, subquery, table, template
@@ -70,32 +75,35 @@ _COMPOSITION_VICTIMS = template(f"""
 """)  # noqa: S608 (a text of ours)
 _FOUND = template('SELECT * FROM "sqlanon found"')
 _PAIR = template("""
-    SELECT a.s0 AS value, a.i AS a, b.i AS b, a.n AS n_a, b.n AS n_b, least(a.n, b.n) AS n
+    SELECT a.shared_0 AS value, a.i AS a, b.i AS b, a.n AS n_a, b.n AS n_b, least(a.n, b.n) AS n
 """)
 
 
 def composition(linked: ReleaseLink) -> exp.Select:
     """Pairs of classes that somebody can be in both of, and that have one value of a sensitive attribute, the shared
-    column, in common: ``v0`` .., the finest values of the two, ``value``, and ``n``, the rows that have it: no more
+    column, in common: ``finest_0`` .., the finest values of the two, ``value``, and ``n``, the rows that have it: no
+    more
     than the lesser of the two classes.
     """
-    return both_grouped(_COMPOSITION(**_meeting_classes(linked)), linked)
+    return with_comparison_parts(_COMPOSITION(**_meeting_classes(linked)), linked)
 
 
 def composition_victims(linked: ReleaseLink) -> exp.Select:
     """One row: the ``pairs`` that `composition` finds, and ``victims``, the released rows in them: on either side, each
     at most once; the lesser count.
     """
-    return both_grouped(_COMPOSITION_VICTIMS(**_meeting_classes(linked), rows=rows_in(_FOUND())), linked)
+    return with_comparison_parts(
+        _COMPOSITION_VICTIMS(**_meeting_classes(linked), rows=count_rows_in_pairs(_FOUND())), linked
+    )
 
 
 def _meeting_classes(linked: ReleaseLink) -> dict[str, Any]:
     """The fillings of `_PAIRS_WITH_ONE_VALUE`."""
     labels: list[exp.Expr] = []
     for side, is_first in (("a", True), ("b", False)):
-        labels += [named(col(f"l{i}", side), f"{side}l{i}") for i, _ in linked.side(is_first)[1]]
+        labels += [named(col(f"label_{i}", side), f"{side}_label_{i}") for i, _ in linked.side(is_first)[1]]
     return {
-        "pairs": joined([*finest(linked), *labels, *_PAIR().expressions], linked),
+        "pairs": join_groups([*finest_values(linked), *labels, *_PAIR().expressions], linked),
         "values": linked.values,
         "labels": [col(label.alias) for label in labels],
     }
@@ -178,20 +186,21 @@ _EXPECTED = template("""
 
 
 def unsorted_matching(linked: ReleaseLink, k: int) -> exp.Select:
-    """Combinations of finest values of rows that are in the same place of two tables, fewer than k: ``v0`` .., ``n``.
+    """Combinations of finest values of rows that are in the same place of two tables, fewer than k: ``finest_0`` ..,
+    ``n``.
 
     Only places count at which the rows can be the same. It means something where the order is the same, more or less:
     see `places`.
     """
-    return both_grouped(_UNSORTED_MATCHING(**_positions(linked), values=linked.values, k=k), linked)
+    return with_comparison_parts(_UNSORTED_MATCHING(**_positions(linked), values=linked.values, k=k), linked)
 
 
 def places(linked: ReleaseLink) -> exp.Select:
     """One row: ``places`` that both tables have, those ``agreeing``, at which the rows can be the same, and by
     ``chance`` the share of all pairs of rows that can: what a random order would give.
     """
-    pairs = subquery(joined([_PAIRS_OF_ROWS()], linked))
-    return both_grouped(_PLACES(**_positions(linked), meeting_pairs=pairs), linked)
+    pairs = subquery(join_groups([_PAIRS_OF_ROWS()], linked))
+    return with_comparison_parts(_PLACES(**_positions(linked), meeting_pairs=pairs), linked)
 
 
 def chance_by_class(linked: ReleaseLink, first: Sequence[str], second: Sequence[str] | None) -> exp.Select:
@@ -200,14 +209,14 @@ def chance_by_class(linked: ReleaseLink, first: Sequence[str], second: Sequence[
     """
     names, parts = ("first", "second"), dict[str, exp.Expr]()
     for name, is_first, columns in zip(names, (True, False), (first, second), strict=True):
-        placed = keyed(_in_order(linked, is_first), linked, is_first)
+        placed = add_keys(_in_order(linked, is_first), linked, is_first)
         own = [col(one, "p") for one in placed.named_selects if one != "n"]
         tables = {"placed": table(f"sqlanon {name} placed"), "blocks": table(f"sqlanon {name} blocks")}
         parts[name] = placed
         parts[f"{name}_blocks"] = blocks(linked.side(is_first)[0], columns)
         parts[f"{name}_parts"] = _PARTS(columns=own, **tables)
-    expected = _with_pairs(_EXPECTED(meeting=meeting(linked)), linked)
-    return both_grouped(_CHANCE_BY_CLASS(**parts, agreeing=subquery(expected)), linked)
+    expected = _with_pairs(_EXPECTED(meeting=keys_match(linked)), linked)
+    return with_comparison_parts(_CHANCE_BY_CLASS(**parts, agreeing=subquery(expected)), linked)
 
 
 def blocks(rows: exp.Expr, columns: Sequence[str] | None) -> exp.Select:
@@ -215,7 +224,7 @@ def blocks(rows: exp.Expr, columns: Sequence[str] | None) -> exp.Select:
     by itself."""
     if columns is None:
         return _BLOCKS(block=col("n"), columns=[], rows=rows)
-    labels = [f"l{i}" for i in range(len(columns))]
+    labels = [f"label_{i}" for i in range(len(columns))]
     values = [named(col(column, "r"), label) for column, label in zip(columns, labels, strict=True)]
     return _BLOCKS(block=_CLASS(columns=[*map(col, labels)]), columns=values, rows=rows)
 
@@ -227,24 +236,24 @@ def is_by_class(rows: exp.Expr, columns: Sequence[str]) -> exp.Select:
 
 def _positions(linked: ReleaseLink) -> dict[str, exp.Expr]:
     """The fillings of `_POSITIONS`: the rows of both tables by their places, and the places at which they agree."""
-    agreeing = _with_pairs(_AGREEING(finest=finest(linked), meeting=meeting(linked)), linked)
-    first, second = (keyed(_in_order(linked, is_first), linked, is_first) for is_first in (True, False))
+    agreeing = _with_pairs(_AGREEING(finest=finest_values(linked), meeting=keys_match(linked)), linked)
+    first, second = (add_keys(_in_order(linked, is_first), linked, is_first) for is_first in (True, False))
     return {"first": first, "second": second, "agreeing": agreeing}
 
 
 def _with_pairs(query: exp.Select, linked: ReleaseLink) -> exp.Select:
     """A query over rows ``a`` and ``b``, joined to the pairs of labels of several levels that meet."""
-    for i, _ in linked.several_levels:
-        pair = [same(col(f"l{i}", "a"), col("one", f"c{i}")), same(col(f"l{i}", "b"), col("two", f"c{i}"))]
-        query = query.join(table(pairs_name(i), alias=f"c{i}"), on=all_of(pair), copy=False)
+    for i, _ in linked.multilevel_attributes:
+        pair = [same(col(f"label_{i}", "a"), col("one", f"c{i}")), same(col(f"label_{i}", "b"), col("two", f"c{i}"))]
+        query = query.join(table(label_pairs_name(i), alias=f"c{i}"), on=all_of(pair), copy=False)
     return query
 
 
 def _in_order(linked: ReleaseLink, is_first: bool) -> exp.Select:
     """Rows as `groups` makes them, but one by one: ``n`` is the place of a row."""
     rows, there = linked.side(is_first)
-    output: list[exp.Expr] = [named(cast(col(column, "r"), "VARCHAR"), f"l{i}") for i, column in there]
-    output += [named(col(column, "r"), f"s{j}") for j, column in enumerate(linked.shared)]
+    output: list[exp.Expr] = [named(cast(col(column, "r"), "VARCHAR"), f"label_{i}") for i, column in there]
+    output += [named(col(column, "r"), f"shared_{j}") for j, column in enumerate(linked.shared)]
     return _IN_ORDER(columns=output, rows=aliased(rows, "r"))
 
 
@@ -329,11 +338,11 @@ _LINKED_PAIR = template("""
 
 
 def linking(linked: ReleaseLink, k: int) -> exp.Select:
-    """Outside people whom some released rows fit, but fewer than k: ``v0`` .., their own values; ``matched``, the
+    """Outside people whom some released rows fit, but fewer than k: ``finest_0`` .., their own values; ``matched``, the
     released rows that fit; and ``n``, how many of the outside table have these values.
     """
-    values = [named(col(f"l{i}"), f"v{i}") for i in range(len(linked.attributes))]
-    return both_grouped(_LINKING(**_people(linked), values=values, most=k - 1), linked)
+    values = [named(col(f"label_{i}"), f"finest_{i}") for i in range(len(linked.attributes))]
+    return with_comparison_parts(_LINKING(**_people(linked), values=values, most=k - 1), linked)
 
 
 def linkage(linked: ReleaseLink, k: int) -> exp.Select:
@@ -342,13 +351,13 @@ def linkage(linked: ReleaseLink, k: int) -> exp.Select:
     a row outside that fit each other and nothing else; and ``victims``: the released rows that somebody fits whom
     fewer than k fit.
     """
-    return both_grouped(_LINKAGE(**_people(linked), most=k - 1), linked)
+    return with_comparison_parts(_LINKAGE(**_people(linked), most=k - 1), linked)
 
 
 def _people(linked: ReleaseLink) -> dict[str, Any]:
     """The fillings of `_LINKED`."""
-    people = [col(f"l{i}", "o") for i in range(len(linked.attributes))]
-    return {"pairs": joined(_LINKED_PAIR().expressions, linked), "people": people}
+    people = [col(f"label_{i}", "o") for i in range(len(linked.attributes))]
+    return {"pairs": join_groups(_LINKED_PAIR().expressions, linked), "people": people}
 
 
 # --- The attacks
@@ -364,7 +373,7 @@ def find_complementary_release(attacker: Attacker) -> Found:
     findings = []
     for pair in pairs:
         first, second, linked, k = pair.first, pair.second, pair.linked, pair.k
-        figures = attacker.figures(both_grouped(complementary_victims(linked, k), linked, "numbers"))
+        figures = attacker.figures(with_comparison_parts(count_complementary_victims(linked, k), linked, "numbers"))
         combinations, victims = figures["combinations"], [figures["victims"]]
         queries = [complementary_release(linked, k)]
         try:
@@ -375,12 +384,12 @@ def find_complementary_release(attacker: Attacker) -> Found:
         except NotComparedError as error:
             reasons.append(f"{first.path} and {second.path} are not subtracted: {error}")
         for wanted in _requirements(first, second, linked):
-            query = shown_violations(linked, k, wanted, "joined")
+            query = readable_violations(linked, k, wanted, "joined")
             if found := attacker.victims(query):
                 victims.append(found)
                 queries.append(query)
         more = {"combinations": combinations, "k": k}
-        sql = attacker.script(*(titled(query, linked.titles) for query in queries))
+        sql = attacker.script(*(add_titles(query, linked.titles) for query in queries))
         findings.append(_finding(first, second, max(victims), sql, more))
     return findings, reasons
 
@@ -389,20 +398,20 @@ def _subtract(attacker: Attacker, pair: ReleasePair) -> tuple[int, list[int], li
     """The pairs of overlapping classes that share some rows by the counts of both, but fewer than k; the victims in
     these, or in joined classes that break a requirement by these counts; and the queries. Masked rows are left out."""
     k, linked = pair.k, pair.without_masked_rows.linked
-    if not (attacker.counts and linked.several_levels):
+    if not (attacker.counts and linked.multilevel_attributes):
         return 0, [], []
-    with PairAudit.of(attacker.engine, attacker.work, linked, k) as audit:
-        overlaps = audit.overlaps()
+    with PairAudit.open(attacker.engine, attacker.work, linked, k) as audit:
+        overlaps = audit.find_overlaps()
         if overlaps.few:
             rows = count_shared_rows(overlaps.few)
-            return len(rows), [sum(rows.values())], [differences(linked, k, overlaps.few)]
+            return len(rows), [sum(rows.values())], [subtraction(linked, k, overlaps.few)]
         victims, queries = list[int](), list[exp.Select]()
         for wanted in _requirements(pair.first, pair.second, linked) if overlaps.bounds else ():
-            classes, found = audit.violations(wanted, "joined by counts")
+            classes, found = audit.count_violations(wanted, "joined by counts")
             if classes:
-                shared_rows = audit.labelled_shared_rows(wanted)
+                shared_rows = audit.list_shared_rows(wanted)
                 victims.append(found)
-                queries.append(shown_violations(linked, k, wanted, "joined by counts", shared_rows))
+                queries.append(readable_violations(linked, k, wanted, "joined by counts", shared_rows))
     return 0, victims, queries
 
 
@@ -426,22 +435,22 @@ def find_temporal(attacker: Attacker) -> Found:
         first, second, linked, k = pair.first, pair.second, pair.linked, pair.k
         unmasked = pair.without_masked_rows.linked
         counts, shown = dict[str, int](), list[exp.Select]()
-        with PairAudit.of(attacker.engine, attacker.work, unmasked, k) as audit:
+        with PairAudit.open(attacker.engine, attacker.work, unmasked, k) as audit:
             for name, side in (("added", linked), ("removed", linked.swapped)):
                 its_audit = audit if name == "added" else audit.swapped
                 without = its_audit.linked
                 unmatched = _unmatched(attacker, pair, its_audit, reasons)
-                queries = [temporal(without, k, unmatched)]
-                queries += [shown_unions(side, k, union) for union in ("class", "table")]
+                queries = [temporal_attack(without, k, unmatched)]
+                queries += [readable_unions(side, k, union) for union in ("class", "table")]
                 parts: list[tuple[ReleaseLink, Part]] = [(without, "new"), (side, "class"), (side, "table")]
                 for wanted in _requirements(first, second, side):
-                    queries += [shown_violations(its, k, wanted, part, (), unmatched) for its, part in parts]
+                    queries += [readable_violations(its, k, wanted, part, (), unmatched) for its, part in parts]
                 victims = [attacker.victims(query) for query in queries]
                 regions = _find_in_regions(attacker, pair, its_audit, unmatched, reasons)
                 counts[name] = max(*victims, *(rows for rows, _ in regions))
                 shown += [query for query, count in zip(queries, victims, strict=True) if count] or queries[:1]
                 shown += [query for _, query in regions if query is not None]
-        sql = attacker.script(*(titled(query, linked.titles) for query in shown))
+        sql = attacker.script(*(add_titles(query, linked.titles) for query in shown))
         findings.append(_finding(first, second, sum(counts.values()), sql, {**counts, "k": k}))
     return findings, reasons
 
@@ -449,7 +458,7 @@ def find_temporal(attacker: Attacker) -> Found:
 def _unmatched(attacker: Attacker, pair: ReleasePair, audit: PairAudit, reasons: list[str]) -> list[tuple[Any, ...]]:
     """What queries need to show new rows; ``reasons`` says where classes are too many for that."""
     try:
-        return audit.labelled_unmatched() if attacker.counts else []
+        return audit.list_unmatched() if attacker.counts else []
     except NotComparedError as error:
         reasons.append(f"rows that are new in classes of {pair.second.path} or gone are not counted: {error}")
         return []
@@ -460,14 +469,14 @@ def _find_in_regions(
 ) -> list[tuple[int, exp.Select | None]]:
     """The new rows of classes that overlap: few, or such that do not meet a requirement; and their queries. Of many
     classes these are left out, and ``reasons`` says so."""
-    if not (attacker.counts and audit.linked.several_levels):
+    if not (attacker.counts and audit.linked.multilevel_attributes):
         return []
     first, second, linked, k = pair.first, pair.second, audit.linked, pair.k
     try:
-        found = [(audit.new_rows("region")[1], shown_unions(linked, k, "region", unmatched))]
+        found = [(audit.count_new_rows("region")[1], readable_unions(linked, k, "region", unmatched))]
         for wanted in _requirements(first, second, linked):
-            query = shown_violations(linked, k, wanted, "region", (), unmatched)
-            found.append((audit.violations(wanted, "region")[1], query))
+            query = readable_violations(linked, k, wanted, "region", (), unmatched)
+            found.append((audit.count_violations(wanted, "region")[1], query))
     except NotComparedError as error:
         reasons.append(f"rows that overlapping classes of {first.path} and {second.path} gain are not counted: {error}")
         return []
@@ -494,7 +503,7 @@ def find_composition(attacker: Attacker) -> Found:
             column = pair.first.column(name) or name
             classes = replace(pair.linked, shared=(column,))
             figures = attacker.figures(composition_victims(classes))
-            sql = attacker.script(titled(composition(classes), classes.titles))
+            sql = attacker.script(add_titles(composition(classes), classes.titles))
             more = {"attribute": column, "pairs": figures["pairs"]}
             findings.append(_finding(pair.first, pair.second, figures["victims"], sql, more))
     return findings, reasons
@@ -507,7 +516,7 @@ def find_unsorted_matching(attacker: Attacker) -> Found:
         return [], ["needs two releases, or a policy with the source"]
     pairs, reasons = _comparable_pairs(attacker) if len(attacker.subjects) > 1 else ([], [])
     findings = [_by_position(attacker, pair.linked, pair.first, pair.second) for pair in pairs]
-    for one in [one.with_set_texts for one in attacker.subjects] if private is not None else ():
+    for one in [one.with_sets_as_text for one in attacker.subjects] if private is not None else ():
         linked = _with_source(one, attacker.trees, private.run.source) if private is not None else None
         if linked is None:
             reasons.append(f"needs the policy with the hierarchies of {one.path}")
@@ -525,7 +534,7 @@ def find_linking(attacker: Attacker) -> Found:
         return [], ["needs a policy and an outside table"]
     theirs = {name.lower(): name for name in private.outside.columns}
     findings, reasons = [], []
-    for one in (each.with_set_texts for each in attacker.subjects):
+    for one in (each.with_sets_as_text for each in attacker.subjects):
         attributes = []
         for name in one.manifest.quasi_identifiers:
             column = theirs.get(name.lower())
@@ -541,7 +550,7 @@ def find_linking(attacker: Attacker) -> Found:
         linked = ReleaseLink(one.relation, private.outside.relation, (), tuple(attributes))
         figures = attacker.figures(linkage(linked, one.k))
         victims = figures.pop("victims")
-        sql = attacker.script(titled(linking(linked, one.k), linked.titles))
+        sql = attacker.script(add_titles(linking(linked, one.k), linked.titles))
         more = {**figures, "k": one.k, "attributes": linked.titles}
         findings.append(Finding((str(one.path),), victims, one.manifest.released_rows, sql, more))
     return findings, reasons
@@ -569,20 +578,20 @@ def _by_position(
         "k": k,
     }
     names = str(first.path), "source" if second is None else str(second.path)
-    return Finding(names, victims, found["places"], attacker.script(titled(query, linked.titles)), figures)
+    return Finding(names, victims, found["places"], attacker.script(add_titles(query, linked.titles)), figures)
 
 
-def _beside_values(one: ComparedRelease, trees: Trees, name: str, column: str) -> LinkedAttribute | None:
+def _beside_values(one: ComparedRelease, trees: ComparedHierarchies, name: str, column: str) -> LinkedAttribute | None:
     """A quasi-identifier of a release beside a column that has its values; None where its hierarchy is not known."""
-    tree = trees.of(name.lower(), [one.rule(name.lower())])
+    tree = trees.find(name.lower(), [one.rule(name.lower())])
     if tree is None:
         return None
-    levels, members = tree.levels(one, name.lower()), tree.members_level(one, name.lower())
+    levels, members = tree.levels(one, name.lower()), tree.set_member_level(one, name.lower())
     sets = None if members is None else (members, 0)
     return LinkedAttribute(name, name, column, levels, (0,), tree.table, tree.height, ranges=True, sets=sets)
 
 
-def _with_source(one: ComparedRelease, trees: Trees, source_: Source) -> ReleaseLink | None:
+def _with_source(one: ComparedRelease, trees: ComparedHierarchies, source_: Source) -> ReleaseLink | None:
     """A release beside its source, whose values are as they are; None where the hierarchies are not known."""
     source = {name.lower(): name for name in source_.columns}
     attributes, shared = [], []

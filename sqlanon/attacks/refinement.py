@@ -24,7 +24,7 @@ from sqlanon.frequency.scan import domain_of
 from sqlanon.frequency.sets import ClassSpace, SensitiveTable
 from sqlanon.frequency.uncoded import distribution
 from sqlanon.ledger.joint.release_links import ComparedRelease
-from sqlanon.ledger.joint.row_matching import titled
+from sqlanon.ledger.joint.row_matching import add_titles
 from sqlanon.requirements import Domain, Requirements, bind_requirements
 from sqlanon.requirements.base import CLASS_POPULATION, Distribution
 from sqlanon.strategies.lattice.classes import judged
@@ -269,7 +269,7 @@ def find_dependencies(attacker: Attacker) -> Found:
             rows = at_level(private.run.source.relation, theirs[name], tree.table, level, others)
             for i, other in enumerate(others):
                 query = pinned_groups(rows, col("label"), col("ground"), col(f"other_{i}"))
-                sql = attacker.script(titled(query, [name, other]))
+                sql = attacker.script(add_titles(query, [name, other]))
                 more = {"attribute": other, "quasi": name}
                 victims = min(attacker.victims(query), one.manifest.released_rows)
                 found.append(Finding((str(one.path),), victims, one.manifest.released_rows, sql, more))
@@ -285,7 +285,7 @@ def find_minimality(attacker: Attacker) -> Found:
     findings = []
     for one, release in releases:
         query = minimality(release, release.requirements.k)
-        sql = attacker.script(titled(query, [each.name for each in release.quasi]))
+        sql = attacker.script(add_titles(query, [each.name for each in release.quasi]))
         findings.append(Finding((str(one.path),), attacker.victims(query), one.manifest.released_rows, sql))
     return findings, reasons
 
@@ -296,7 +296,7 @@ def find_downcoding(attacker: Attacker) -> Found:
     findings = []
     for one, release in releases:
         query = downcoding(release)
-        sql = attacker.script(titled(query, [each.name for each in release.quasi]))
+        sql = attacker.script(add_titles(query, [each.name for each in release.quasi]))
         kept = Kept(attacker.victims(query), KEEPS)
         findings.append(Finding((str(one.path),), 0, one.manifest.released_rows, sql, kept=kept))
     return findings, reasons

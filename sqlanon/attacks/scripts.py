@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from sqlanon.hierarchies import hierarchy_query
 from sqlanon.ledger.joint.release_links import ComparedRelease
-from sqlanon.ledger.trees import CATALOG_IN_QUERIES
+from sqlanon.ledger.released_hierarchies import CATALOG_IN_QUERIES
 from sqlanon.policy import FileRule, MaskRule, Policy, SourceSection
 from sqlanon.sources import Source
 from sqlanon.sources.duckdb import named_table

@@ -1,7 +1,13 @@
 """The ledger: the releases that were published, and checks of later ones against them. It is in the catalog."""
 
-from sqlanon.ledger.earlier import Earlier, earlier_publications, mark_earlier, opened, show_marking
-from sqlanon.ledger.growth.released_rows import rows_in_release
+from sqlanon.ledger.earlier import (
+    EarlierRelease,
+    find_base_publications,
+    mark_released_rows,
+    open_earlier_release,
+    plan_marking,
+)
+from sqlanon.ledger.growth.marks import select_released_rows
 from sqlanon.ledger.growth.source_change import (
     can_mark_rows,
     count_changes,
@@ -10,20 +16,20 @@ from sqlanon.ledger.growth.source_change import (
 )
 from sqlanon.ledger.joint.audit import JointAudit
 from sqlanon.ledger.publication import DraftEntry, LedgerEntry
-from sqlanon.ledger.published_release import PublishedRelease, published_release
+from sqlanon.ledger.published_release import PublishedRelease, find_published_release
 from sqlanon.ledger.recording import (
     check_against_ledger,
-    history,
-    publication_of,
-    publications,
+    find_publication,
+    list_publications,
+    read_ledger,
     recording_export,
 )
-from sqlanon.ledger.records import Export, Publication, compared_with_nothing
-from sqlanon.ledger.trees import is_same_tree, tree_of_both, trees_of
+from sqlanon.ledger.records import Export, Publication, warn_of_uncompared_export
+from sqlanon.ledger.released_hierarchies import copy_released_hierarchies, have_same_labels, merge_hierarchies
 
 __all__ = [
     "DraftEntry",
-    "Earlier",
+    "EarlierRelease",
     "Export",
     "JointAudit",
     "LedgerEntry",
@@ -31,21 +37,21 @@ __all__ = [
     "PublishedRelease",
     "can_mark_rows",
     "check_against_ledger",
-    "compared_with_nothing",
+    "copy_released_hierarchies",
     "count_changes",
-    "earlier_publications",
-    "history",
-    "is_same_tree",
-    "mark_earlier",
+    "find_base_publications",
+    "find_publication",
+    "find_published_release",
+    "have_same_labels",
+    "list_publications",
+    "mark_released_rows",
     "measure_released_rows",
-    "opened",
-    "publication_of",
-    "publications",
-    "published_release",
+    "merge_hierarchies",
+    "open_earlier_release",
+    "plan_marking",
+    "read_ledger",
     "recorded_publication",
     "recording_export",
-    "rows_in_release",
-    "show_marking",
-    "tree_of_both",
-    "trees_of",
+    "select_released_rows",
+    "warn_of_uncompared_export",
 ]

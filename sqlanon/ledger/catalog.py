@@ -116,7 +116,7 @@ def is_database(path: Path) -> bool:
         return file.read(12)[8:] == b"DUCK"
 
 
-def written_by(path: Path) -> str | None:
+def read_duckdb_version(path: Path) -> str | None:
     """The version of DuckDB that wrote a file, by its header; None if it does not say."""
     with suppress(OSError), path.open("rb") as file:
         name = file.read(84)[52:].rstrip(b"\0")
@@ -197,7 +197,7 @@ def _attach(engine: DuckDBEngine, path: Path) -> None:
                 time.sleep(0.02)
     except duckdb.Error as error:
         reason = str(error).splitlines()[0]
-        version = written_by(path)
+        version = read_duckdb_version(path)
         if _HELD_HERE in reason:
             reason = "another run in this process holds it: let that end first"
         elif version is not None and "version number" in reason:
@@ -209,14 +209,14 @@ def _attach(engine: DuckDBEngine, path: Path) -> None:
         ) from error
 
 
-def stored(name: str) -> exp.Table:
+def catalog_table(name: str) -> exp.Table:
     """A table of the open catalog."""
     return table(name, SCHEMA, ATTACHED)
 
 
-def insert(engine: DuckDBEngine, name: str, *rows: Mapping[str, Any]) -> None:
+def insert_records(engine: DuckDBEngine, name: str, *rows: Mapping[str, Any]) -> None:
     """Add rows, of the same columns, to a table of the open catalog."""
-    statement = insert_rows(stored(name), rows[0], len(rows))
+    statement = insert_rows(catalog_table(name), rows[0], len(rows))
     engine.execute(statement, [value for row in rows for value in row.values()])
 
 
@@ -227,7 +227,7 @@ def replace_table(engine: DuckDBEngine, target: exp.Table, query: exp.Query) -> 
 
 
 @contextmanager
-def reading(engine: DuckDBEngine, path: Path, name: str = ATTACHED) -> Iterator[bool]:
+def open_read_only(engine: DuckDBEngine, path: Path, name: str = ATTACHED) -> Iterator[bool]:
     """Attach a catalog for reading, unless it cannot be read now; whether it has the tables of one."""
     try:
         engine.attach(path, name, read_only=True)
@@ -242,7 +242,7 @@ def reading(engine: DuckDBEngine, path: Path, name: str = ATTACHED) -> Iterator[
 
 def has_releases(engine: DuckDBEngine, path: Path, source: str, but: Path) -> bool:
     """Whether another catalog has releases of a source, except at one place. No, if it cannot be read now."""
-    with reading(engine, path, BESIDE) as is_there:
+    with open_read_only(engine, path, BESIDE) as is_there:
         try:
             if not is_there or not engine.rows(_LEDGERS_BESIDE())[0][0]:
                 return False
@@ -270,44 +270,44 @@ def store_hierarchies(
     rows = []
     for one in hierarchies:
         name = hierarchy_name(policy_hash, one.attribute)
-        replace_table(engine, stored(name), star(one.table.copy()))
+        replace_table(engine, catalog_table(name), star(one.table.copy()))
         row = {"policy_hash": policy_hash, "attribute": one.attribute}
         row |= {"rule": json.dumps(rules[one.attribute], ensure_ascii=False)}
         rows.append(row | {"height": one.height, "leaves": one.leaves, "table_name": name, "made_at": now})
-    insert(engine, "hierarchies", *rows)
+    insert_records(engine, "hierarchies", *rows)
 
 
 @contextmanager
-def recorded_decoys(engine: DuckDBEngine, path: Path, digest: str) -> Iterator[exp.Table | None]:
+def open_recorded_decoys(engine: DuckDBEngine, path: Path, digest: str) -> Iterator[exp.Table | None]:
     """The decoys that the catalog has of the release with a digest; None where it has none, or cannot be read now."""
-    with reading(engine, path) as is_there:
+    with open_read_only(engine, path) as is_there:
         rows = engine.rows(_DECOYS(digest=digest)) if is_there else []
-        yield stored(rows[0][0]) if rows else None
+        yield catalog_table(rows[0][0]) if rows else None
 
 
-def recorded_sha256(engine: DuckDBEngine, path: Path, place: str) -> str | None:
+def read_recorded_sha256(engine: DuckDBEngine, path: Path, place: str) -> str | None:
     """The hash of the newest file that was published at a place; None if the catalog has none or cannot be read now,
     or if a stopped run may have published there."""
-    with reading(engine, path) as is_there:
+    with open_read_only(engine, path) as is_there:
         rows = engine.rows(_SHA256(place=place)) if is_there else []
     return rows[0][0] if rows and all(is_out for _, is_out in rows) else None
 
 
-def recorded_as_draft(engine: DuckDBEngine, path: Path, digest: str) -> bool:
+def is_recorded_draft(engine: DuckDBEngine, path: Path, digest: str) -> bool:
     """Whether the catalog has drafts with a digest, and no release. No, if it cannot be read now."""
-    with reading(engine, path) as is_there:
+    with open_read_only(engine, path) as is_there:
         rows = engine.rows(_DRAFTS(digest=digest)) if is_there else []
     return any(is_draft for (is_draft,) in rows)
 
 
-def recorded_as_withdrawal(engine: DuckDBEngine, path: Path, digest: str) -> bool:
+def is_recorded_withdrawal(engine: DuckDBEngine, path: Path, digest: str) -> bool:
     """Whether the catalog has releases with a digest that replaced others without rows that left the source. No, if it
     cannot be read now."""
-    with reading(engine, path) as is_there:
+    with open_read_only(engine, path) as is_there:
         return bool(engine.rows(_WITHDRAWALS(digest=digest))) if is_there else False
 
 
-def run_row(policy: Policy, generalization: Mapping[str, int | None], **figures: Any) -> dict[str, Any]:
+def build_run_record(policy: Policy, generalization: Mapping[str, int | None], **figures: Any) -> dict[str, Any]:
     """A run, as a row of ``runs``."""
     return {
         **figures,
@@ -334,12 +334,14 @@ def record_run(
     run_id, now, tree = run["run_id"], run["started_at"], policy.model_dump(mode="json")
     rules = {name: attribute["hierarchy"] for name, attribute in tree["attributes"].items()}
     with open_catalog(engine, policy.catalog.database):
-        insert(engine, "runs", run)
+        insert_records(engine, "runs", run)
         engine.execute(_KEEP_LATTICE(run=run_id, columns=list(map(col, engine.columns(lattice))), lattice=lattice))
         own = [one for one in hierarchies if one.attribute in rules]
         store_hierarchies(engine, policy.fingerprint(), rules, own, now)
         if decoys is not None:
-            target = stored(f"decoys_{run_id[:12]}")
+            target = catalog_table(f"decoys_{run_id[:12]}")
             engine.execute(create_table(target.copy(), decoys))
             count = engine.rows(row_count(rows=target))[0][0]
-            insert(engine, "decoys", {"run_id": run_id, "table_name": target.name, "rows": count, "made_at": now})
+            insert_records(
+                engine, "decoys", {"run_id": run_id, "table_name": target.name, "rows": count, "made_at": now}
+            )

@@ -28,20 +28,20 @@ from sqlanon.errors import BrokenReleaseError, NoMarkedRowsError, PolicyError, P
 from sqlanon.ledger import catalog
 from sqlanon.ledger.growth.marks import (
     EarlierAttribute,
-    marked,
-    marked_by_key,
-    marked_by_person,
-    marks,
-    rows_there,
-    unmarked,
+    add_empty_marks,
+    count_marked_rows,
+    count_rows_in_both,
+    mark_rows_by_key,
+    mark_rows_by_person,
+    mark_rows_by_values,
+    refuse_changed_labels,
 )
-from sqlanon.ledger.growth.released_rows import refuse_changed_labels
 from sqlanon.ledger.joint.release_links import ComparedRelease
-from sqlanon.ledger.people_samples import PeopleOfSource, person_hash
-from sqlanon.ledger.recognition import recognize
-from sqlanon.ledger.recording import history
-from sqlanon.ledger.records import History, Publication, named_publications, read_history
-from sqlanon.ledger.trees import is_same_tree, trees_of
+from sqlanon.ledger.people_samples import SourcePeople, person_hash
+from sqlanon.ledger.recording import read_ledger
+from sqlanon.ledger.records import History, Publication, find_named_publications, read_history
+from sqlanon.ledger.released_hierarchies import copy_released_hierarchies, have_same_labels
+from sqlanon.ledger.source_match import recognize
 from sqlanon.policy import Attribute, Policy, format_location
 from sqlanon.policy.compatibility import IN_LEDGER, collect_sections, find_conflicts
 from sqlanon.policy.problems import join
@@ -83,7 +83,7 @@ EARLIER_FILE = "sqlanon_earlier_file"
 
 
 @dataclass(frozen=True)
-class Earlier(ComparedRelease):
+class EarlierRelease(ComparedRelease):
     """An earlier release that stands where the ledger says, as it was published; its rows while it is open.
 
     Attributes
@@ -96,7 +96,9 @@ class Earlier(ComparedRelease):
 
 
 @contextmanager
-def opened(engine: DuckDBEngine, publication: Publication, reach: Reach, verified: bool = False) -> Iterator[Earlier]:
+def open_earlier_release(
+    engine: DuckDBEngine, publication: Publication, reach: Reach, verified: bool = False
+) -> Iterator[EarlierRelease]:
     """Open an earlier release, once it is known to be as it was published: by the hash of its file, or verified."""
     path, name = publication.path, f"{EARLIER_FILE}_{publication.run_id[:12]}"
     place = recorded_location(path, publication.table_name, reach)
@@ -108,7 +110,7 @@ def opened(engine: DuckDBEngine, publication: Publication, reach: Reach, verifie
                 f"{format_location(path)} is not the release that the ledger recorded: its {what} changed"
             )
         with release.rows(engine, name) as relation:
-            yield Earlier(path, release.manifest, relation, publication)
+            yield EarlierRelease(path, release.manifest, relation, publication)
 
 
 def _refuse_others(publication: Publication, manifest: Manifest, digest: str, failures: Sequence[str]) -> None:
@@ -121,7 +123,7 @@ def _refuse_others(publication: Publication, manifest: Manifest, digest: str, fa
         raise BrokenReleaseError(f"{place} was changed since it was published: {'; '.join(failures)}")
 
 
-def mark_earlier(
+def mark_released_rows(
     run: Run,
     first: SearchInput,
     earlier: Sequence[Publication],
@@ -134,10 +136,10 @@ def mark_earlier(
     """
     policy, columns = first.policy, _needed(first)
     rows = run.place.view("unmarked")
-    run.engine.execute(create_temporary_view(rows.copy(), unmarked(run.source.relation, columns)))
+    run.engine.execute(create_temporary_view(rows.copy(), add_empty_marks(run.source.relation, columns)))
     floors, ks, problems, lost, by_person = dict[str, int](), list[int](), list[Problem](), set[str](), set[str]()
     for i, publication in enumerate(earlier):
-        with opened(run.engine, publication, Reach(), publication.run_id in verified) as one:
+        with open_earlier_release(run.engine, publication, Reach(), publication.run_id in verified) as one:
             if fixed is not None and i == 0:  # the release that keeps its rows
                 refuse_changed_labels(run, first, fixed, publication.run_id)
             problems += _differences(run, first, one, fixed is None)
@@ -145,7 +147,7 @@ def mark_earlier(
                 continue
             for name, floor in _floors(first, one).items():
                 floors[name] = max(floor, floors.get(name, 0))
-            ks.append(one.promised)
+            ks.append(one.promised_k)
             if (people := _people_of(run, first, publication, run.work(f"people_{i}"))) is not None:
                 rows = _mark_people(run, one, people, rows, columns, i)
                 by_person.add(publication.run_id)
@@ -164,7 +166,7 @@ def mark_earlier(
     return source, EarlierReleases(after, frozenset(lost), frozenset(by_person), searched)
 
 
-def earlier_publications(run: Run, policy: Policy, runs: Sequence[str] | None = None) -> list[Publication]:
+def find_base_publications(run: Run, policy: Policy, runs: Sequence[str] | None = None) -> list[Publication]:
     """The releases that the policy's is based on: those that it names, or those of the runs."""
     found = _publications(run, policy, runs)
     if len(found) > MOST:
@@ -181,10 +183,10 @@ def _publications(run: Run, policy: Policy, runs: Sequence[str] | None) -> list[
         raise PolicyError(wrong)
     assert policy.catalog is not None
     path = policy.catalog.database
-    found = history(run.engine, path, Reach(policy, run.source))
+    found = read_ledger(run.engine, path, Reach(policy, run.source))
     known = found.publications
     if runs is None:
-        return named_publications(found, after, lambda: _recognized_releases(run, policy, path, found))
+        return find_named_publications(found, after, lambda: _recognized_releases(run, policy, path, found))
     based = [one for one in known if one.run_id in runs]
     if gone := len(set(runs) - {one.run_id for one in based}):
         raise ReleaseError(
@@ -196,7 +198,7 @@ def _publications(run: Run, policy: Policy, runs: Sequence[str] | None) -> list[
 
 def _recognized_releases(run: Run, policy: Policy, path: Path, found: History) -> list[Publication]:
     """The releases of a run's source: by its description, its rows or its people."""
-    people = PeopleOfSource(run, policy)
+    people = SourcePeople(run, policy)
     try:
         recognition = recognize(run, policy, path, found, found.publications, people)
     finally:
@@ -212,17 +214,17 @@ def _needed(prepared: SearchInput) -> list[str]:
     return [name for name in prepared.source.columns if name in wanted]
 
 
-def show_marking(steps: StatementRunner, first: SearchInput, levels: Levels) -> None:
+def plan_marking(steps: StatementRunner, first: SearchInput, levels: Levels) -> None:
     """Record how rows are marked, with an earlier release of the same columns as an example: it is not read."""
     released, work = first.released, first.work
     columns = [one.name for one in released]
-    rows = steps.make(work("marked_0"), unmarked(first.source.relation, columns))
+    rows = steps.make(work("marked_0"), add_empty_marks(first.source.relation, columns))
     shown = [EarlierAttribute(one, level, "*", one.column) for one, level in zip(first.attributes, levels, strict=True)]
     shared = [(one.name, one.name) for one in released if one.quasi is None]
-    steps.make(work("marked_1"), marked(rows, columns, shown, shared, table("earlier_release"), 1))
+    steps.make(work("marked_1"), mark_rows_by_values(rows, columns, shown, shared, table("earlier_release"), 1))
 
 
-def _differences(run: Run, first: SearchInput, one: Earlier, all_levels: bool) -> list[Problem]:
+def _differences(run: Run, first: SearchInput, one: EarlierRelease, all_levels: bool) -> list[Problem]:
     """What cannot be held against an earlier release, or is finer than it by its role alone; and with all levels, what
     is labelled in another way."""
     place, policy, problems = "release.after", first.policy, []
@@ -237,7 +239,10 @@ def _differences(run: Run, first: SearchInput, one: Earlier, all_levels: bool) -
         problems.append(
             Problem(place, f"{name} has decoys, which a release based on it would reveal: name other releases")
         )
-    trees, now = trees_of(run, policy, one.publication.run_id), {tree.attribute: tree for tree in first.hierarchies}
+    trees, now = (
+        copy_released_hierarchies(run, policy, one.publication.run_id),
+        {tree.attribute: tree for tree in first.hierarchies},
+    )
     for attribute, spec in policy.attributes.items():
         key = attribute.lower()
         if key not in quasi or spec.role == "identifying":
@@ -246,13 +251,13 @@ def _differences(run: Run, first: SearchInput, one: Earlier, all_levels: bool) -
         if spec.role != "quasi":
             message = f"is {spec.role} and so released unchanged, but {name} generalizes it"
             problems.append(Problem(where, f"{message}: make it quasi"))
-        elif all_levels and key in trees and not is_same_tree(run.engine, trees[key], now[attribute]):
+        elif all_levels and key in trees and not have_same_labels(run.engine, trees[key], now[attribute]):
             message = f"gives other labels than in {name}"
             problems.append(Problem(join(where, "hierarchy"), f"{message}: use the same hierarchy"))
     return problems
 
 
-def _floors(first: SearchInput, one: Earlier) -> dict[str, int]:
+def _floors(first: SearchInput, one: EarlierRelease) -> dict[str, int]:
     """By quasi-identifier, the level that it must at least have."""
     floors = {}
     for name, height in zip(first.policy.generalized, first.marginals.heights, strict=True):
@@ -275,26 +280,26 @@ def _too_fine(policy: Policy, floors: Mapping[str, int]) -> list[Problem]:
 
 
 def _mark(
-    run: Run, first: SearchInput, one: Earlier, rows: exp.Table, columns: Sequence[str], i: int, counted: bool
+    run: Run, first: SearchInput, one: EarlierRelease, rows: exp.Table, columns: Sequence[str], i: int, counted: bool
 ) -> tuple[exp.Table, bool]:
     """Mark the rows that an earlier release has, and tell whether all are there as it shows them, if they are to be
     counted; what was marked before is dropped."""
     engine, target, bit = run.engine, run.work(f"marked_{i + 1}"), 1 << i
 
     def count(relation: exp.Expr) -> int:
-        return int(engine.rows(marks(relation, i + 1))[0][i + 1])
+        return int(engine.rows(count_marked_rows(relation, i + 1))[0][i + 1])
 
     shown = _shown(first, one, columns)
     hashes = _hashes(run, first, one, run.work(f"keys_{i}"))
     if hashes is None:
-        engine.execute(create_table(target, marked(rows, columns, *shown, one.relation, bit)))
+        engine.execute(create_table(target, mark_rows_by_values(rows, columns, *shown, one.relation, bit)))
         there = found = count(target)
     else:
         there = one.manifest.released_rows
         if counted:
-            there = int(engine.rows(rows_there(rows, *shown, one.relation))[0][0])
+            there = int(engine.rows(count_rows_in_both(rows, *shown, one.relation))[0][0])
         secret, hashed = hashes
-        engine.execute(create_table(target, marked_by_key(rows, columns, first.columns.key, secret, hashed, bit)))
+        engine.execute(create_table(target, mark_rows_by_key(rows, columns, first.columns.key, secret, hashed, bit)))
         found = count(target)
     engine.execute(drop_table(rows) if i else drop_view(rows))
     if one.manifest.released_rows and not found:
@@ -324,17 +329,17 @@ def _people_of(
 
 
 def _mark_people(
-    run: Run, one: Earlier, people: tuple[exp.Expr, exp.Table], rows: exp.Table, columns: Sequence[str], i: int
+    run: Run, one: EarlierRelease, people: tuple[exp.Expr, exp.Table], rows: exp.Table, columns: Sequence[str], i: int
 ) -> exp.Table:
     """Mark the rows of the people that an earlier release has; what was marked before is dropped."""
     target = run.work(f"marked_{i + 1}")
-    run.engine.execute(create_table(target, marked_by_person(rows, columns, *people, 1 << i)))
+    run.engine.execute(create_table(target, mark_rows_by_person(rows, columns, *people, 1 << i)))
     run.engine.execute(drop_table(rows) if i else drop_view(rows))
     return target
 
 
 def _shown(
-    first: SearchInput, one: Earlier, columns: Sequence[str]
+    first: SearchInput, one: EarlierRelease, columns: Sequence[str]
 ) -> tuple[list[EarlierAttribute], list[tuple[str, str]]]:
     """What an earlier release shows of the source: its quasi-identifiers, and the columns that it shows as they are."""
     theirs = {key: one.column(key) or key for key in one.columns}
@@ -354,7 +359,7 @@ def _shown(
     return shown, shared
 
 
-def _hashes(run: Run, first: SearchInput, one: Earlier, target: exp.Table) -> tuple[str, exp.Table] | None:
+def _hashes(run: Run, first: SearchInput, one: EarlierRelease, target: exp.Table) -> tuple[str, exp.Table] | None:
     """The secret, and the hashes of the keys that are in an earlier release, where the ledger has them.
 
     Makes ``target``.

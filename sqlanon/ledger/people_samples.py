@@ -159,7 +159,7 @@ _KEPT = template("""
 
 def person_hash(value: exp.Expr, type_: str, secret: str) -> exp.Expr:
     """The hash of a person of a relation of DuckDB, as samples have it."""
-    return _OF_DIGITS(digits=_hash(text_of(value, type_, "duckdb"), text(_key_of(secret)), "duckdb"))
+    return _OF_DIGITS(digits=_hash(canonical_text(value, type_, "duckdb"), text(_key_of(secret)), "duckdb"))
 
 
 def _key_of(secret: str) -> str:
@@ -175,7 +175,7 @@ def _is_text_known(type_: str) -> bool:
     return not (is_nested(type_) or type_.startswith(("BLOB", "BIT", "GEOMETRY", "VARIANT", "UNKNOWN")))
 
 
-def text_of(value: exp.Expr, type_: str, dialect: str) -> exp.Expr:
+def canonical_text(value: exp.Expr, type_: str, dialect: str) -> exp.Expr:
     """A value of one of DuckDB's types as the text that stands for it in any engine."""
     plain = cast(value.copy(), _TEXT_TYPES[dialect])
     if type_ in _WHOLE:
@@ -246,7 +246,7 @@ class PeopleSample:
 
 
 @dataclass
-class PeopleOfSource:
+class SourcePeople:
     """The people of the source of a run, by each column that can number them; ``why`` they could not be sampled, if a
     server refused to read them."""
 
@@ -364,12 +364,12 @@ def _sample_query(every: EveryColumn, key: str, others: Sequence[str], secret: s
     types, source = every.types, aliased(every.relation, "source")
     values: list[exp.Expr] = []
     for i, name in enumerate(others):
-        hashed = _hash(text_of(col(name, "source"), types[name], dialect), hash_key, dialect)
+        hashed = _hash(canonical_text(col(name, "source"), types[name], dialect), hash_key, dialect)
         values.append(named(exp.Min(this=hashed), f"least_{i}"))
         values.append(named(exp.Max(this=hashed.copy()), f"greatest_{i}"))
     person = col("person")
     return _SAMPLES[dialect](
-        person=text_of(col("spelling"), types[key], dialect),
+        person=canonical_text(col("spelling"), types[key], dialect),
         key=col(key, "source"),
         relation=source,
         hash=_hash(person, hash_key, dialect),

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from sqlanon.engines.dialects.postgres import bytewise, in_catalog
-from sqlanon.ledger.source_samples import HASHES, HEX_FROM, Counts, SampledRows, hash_at, known_values
+from sqlanon.ledger.source_samples import HASHES, HEX_FROM, Counts, SampledRows, count_known_values, sampled_hash
 from sqlanon.sources import source_errors
 from sqlanon.support.coding import ROWS
 from sqlanon.support.expressions import (
@@ -174,7 +174,7 @@ def _found(relation: exp.Expr, types: Sequence[tuple[str, str]]) -> exp.Select:
 
 
 @dataclass
-class RowsInPostgres(SampledRows):
+class PostgresRows(SampledRows):
     """The rows of a source in PostgreSQL."""
 
     _all_rows: int | None = None
@@ -190,7 +190,7 @@ class RowsInPostgres(SampledRows):
 
     def known(self, sampled: exp.Table, place: int, column: str) -> tuple[float, int]:
         values, there = self.values_of(column)
-        query = known_values(value=hash_at(place), sampled=sampled, values=values)
+        query = count_known_values(value=sampled_hash(place), sampled=sampled, values=values)
         if there > LEAST_HASHES:  # only the least hashes are here: of the sampled ones those that are no greater count
             query = query.where(_NO_GREATER(values=values), copy=False)
         hashes, known = self.run.engine.rows(query)[0]
@@ -204,7 +204,7 @@ class RowsInPostgres(SampledRows):
 
     def counts(self, sampled: exp.Table, pairs: Mapping[int, str]) -> Counts:
         # Hashes of several values at a time, as digits with commas: nobody can guess one of them alone by these.
-        digits = [anonymous("format", text("{:016x}"), hash_at(place)) for place in pairs]
+        digits = [anonymous("format", text("{:016x}"), sampled_hash(place)) for place in pairs]
         message = anonymous("concat", text(self.key), *digits)
         query = _SAMPLED_COMBINATIONS(message=message, hex_from=HEX_FROM, sampled=sampled)
         looked_up = self.run.engine.rows(query)[0][0]

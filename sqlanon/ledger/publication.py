@@ -18,12 +18,17 @@ from sqlanon.ledger.catalog import open_catalog
 from sqlanon.ledger.growth.marks import KEY_HASH, key_hash
 from sqlanon.ledger.joint.audit import JointAudit, SourceHistory
 from sqlanon.ledger.joint.noise_intervals import make_noise_ranges
-from sqlanon.ledger.people_samples import PeopleOfSource, person_hash
-from sqlanon.ledger.recognition import recognize
-from sqlanon.ledger.recording import UNRECORDED, Kept, history, recording
-from sqlanon.ledger.records import Publication, Spent, kept_secret, not_compared, publications_elsewhere
-from sqlanon.ledger.same_people import most_rows_of_a_person
-from sqlanon.ledger.source_match import sample_of
+from sqlanon.ledger.people_samples import SourcePeople, person_hash
+from sqlanon.ledger.recording import UNRECORDED, RecordedDetails, read_ledger, recording
+from sqlanon.ledger.records import (
+    Publication,
+    SpentEpsilon,
+    find_other_catalogs,
+    read_or_create_secret,
+    warn_of_uncompared_exports,
+)
+from sqlanon.ledger.same_people import read_most_rows_per_person
+from sqlanon.ledger.source_match import recognize, sample_source
 from sqlanon.policy import format_location
 from sqlanon.release.draft import ReplacedRelease
 from sqlanon.release.manifest import Manifest
@@ -34,7 +39,7 @@ from sqlanon.support.expressions import col, is_there, named, select, subquery, 
 
 
 @dataclass(frozen=True)
-class ExtendedRelease:
+class ExtensionRecord:
     """The release that another one extends, by its run; ``trees`` are its hierarchies with those of now, ``hashed`` the
     keys that the ledger has of it, and ``row_of_run`` is the row of the run that extends it."""
 
@@ -61,12 +66,12 @@ class LedgerEntry:
     source_rows: int
     force: bool = False
     keyed: exp.Query | None = None
-    extended: ExtendedRelease | None = None
+    extended: ExtensionRecord | None = None
     joint_audit: JointAudit | None = None
     peopled: exp.Query | None = None
     noise_ranges: exp.Query | None = None
     replaces: ReplacedRelease | None = None
-    _kept: Kept | None = None
+    _kept: RecordedDetails | None = None
 
     @property
     def held_against(self) -> tuple[Path, ...]:
@@ -85,9 +90,9 @@ class LedgerEntry:
         assert policy.catalog is not None  # else it would be `NoLedger`
         if not policy.catalog.database.exists():  # removed since the run was recorded
             with open_catalog(self.run.engine, policy.catalog.database):
-                kept_secret(self.run.engine)
-        people = PeopleOfSource(self.run, policy)
-        known = history_of_source(self.run, self.prepared, self.place, self.run_id, people)
+                read_or_create_secret(self.run.engine)
+        people = SourcePeople(self.run, policy)
+        known = read_source_history(self.run, self.prepared, self.place, self.run_id, people)
         if extended is not None:
             # An extension has the rows of that release, unchanged, and classes of at least k new rows each
             # (`ExtensionDraft.checks` counts both): a reader of the two can tell no fewer apart.
@@ -112,11 +117,11 @@ class LedgerEntry:
         )
         if policy.release is not None and not policy.release.ledger:
             return
-        sample = sample_of(self.run, policy, known.secret, self.run_id, self.source_rows)
+        sample = sample_source(self.run, policy, known.secret, self.run_id, self.source_rows)
         trees = self.prepared.own_hierarchies if extended is None else extended.trees
         row_of_run = None if extended is None else extended.row_of_run
         samples = [one.rows_for(self.run_id) for one in people.samples(known.secret)]
-        kept = Kept(trees, self._key_hashes(known.secret), sample, row_of_run)
+        kept = RecordedDetails(trees, self._key_hashes(known.secret), sample, row_of_run)
         hashes = self._person_hashes(known.secret)
         self._kept = replace(kept, people=samples, released_people=hashes, noise_ranges=ranges)
 
@@ -126,7 +131,7 @@ class LedgerEntry:
             return
         policy = self.prepared.policy
         assert policy.catalog is not None
-        known = history(self.run.engine, policy.catalog.database, Reach(policy, self.prepared.source))
+        known = read_ledger(self.run.engine, policy.catalog.database, Reach(policy, self.prepared.source))
         recorded = {(each.version, each.manifest_hash) for each in known.publications if each.path == self.place}
         unknown = [each.rows_table for each in kept if (each.version, each.fingerprint()) not in recorded]
         if unknown:
@@ -214,7 +219,7 @@ class DraftEntry:
         """Refuse to take the place of a release, in whatever state that is."""
         policy = self.prepared.policy
         assert policy.catalog is not None  # else it would be `NoLedger`
-        known = history(self.run.engine, policy.catalog.database, Reach(policy, self.prepared.source))
+        known = read_ledger(self.run.engine, policy.catalog.database, Reach(policy, self.prepared.source))
         if there := [one for one in known.publications if one.path == self.place]:
             raise ReleaseError(
                 f"the ledger has a release at {there[-1]}, which a draft does not replace: {ANOTHER_PLACE}"
@@ -263,16 +268,16 @@ def _row(run_id: str, place: Path, manifest: Manifest) -> dict[str, Any]:
     }
 
 
-def history_of_source(
-    run: Run, prepared: SearchInput, target: Path, run_id: str, people: PeopleOfSource
+def read_source_history(
+    run: Run, prepared: SearchInput, target: Path, run_id: str, people: SourcePeople
 ) -> SourceHistory:
     """The releases that stand of a source, and those that a new one is based on; those that it replaces apart."""
     policy = prepared.policy
     assert policy.catalog is not None
     path = policy.catalog.database
-    found = history(run.engine, path, Reach(policy, prepared.source))
+    found = read_ledger(run.engine, path, Reach(policy, prepared.source))
     known, noisy = found.publications, found.spent if policy.noisy else ()
-    everything: list[Publication | Spent] = [*known, *noisy]
+    everything: list[Publication | SpentEpsilon] = [*known, *noisy]
     recognition = recognize(run, policy, path, found, everything, people)
     of_source = [one for one in known if recognition.recognizes(one.source) or one.run_id in prepared.earlier.after]
     noisy = [one for one in noisy if recognition.has_rows_of(one.source)]
@@ -288,17 +293,17 @@ def history_of_source(
         replaced=replaced,
         known=frozenset([*((one.run_id, one.path) for one in known), *((one.run_id, one.path) for one in found.spent)]),
         spent=[one for one in noisy if one.run_id != run_id],  # published twice, a result shows the same noise
-        elsewhere=publications_elsewhere(run.engine, path, run.identity, target, folders),
+        elsewhere=find_other_catalogs(run.engine, path, run.identity, target, folders),
         shares=recognition.shares,
         people=recognition.people.shared,
         most_rows=max((one.most_rows for one in people.samples(found.secret) if one.is_person), default=1),
-        most_rows_before=most_rows_of_a_person(run.engine, path),
+        most_rows_before=read_most_rows_per_person(run.engine, path),
         same_source=next((one.same_source or one.source for one in others if one.source in recognition.shares), None),
         notes=[
             *recognition.same_rows.warn(recognition.people.compared),
             *_undecided([one for one in known if one.source in recognition.undecided]),
             *([] if people.why is None else [f"people of the source cannot be compared with others: {people.why}"]),
-            *not_compared(found.exports),
+            *warn_of_uncompared_exports(found.exports),
         ],
         secret=found.secret,
     )

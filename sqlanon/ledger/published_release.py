@@ -7,18 +7,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from sqlglot import exp
+
 from sqlanon.errors import PolicyError, Problem, ReleaseError
 from sqlanon.hierarchies.levels import ABOVE_MASKS, has_mask
-from sqlanon.ledger.earlier import opened
+from sqlanon.ledger.earlier import open_earlier_release
 from sqlanon.ledger.growth.source_change import can_mark_rows
-from sqlanon.ledger.recording import history
+from sqlanon.ledger.recording import read_ledger
 from sqlanon.ledger.records import History, Publication
 from sqlanon.policy import Policy, format_location
+from sqlanon.release.draft import ReleaseDraft
 from sqlanon.release.manifest import Manifest
 from sqlanon.release.targets.base import Reach, kind_for_path, recorded_location, release_location
 from sqlanon.requirements import needs_source
 from sqlanon.sources import Source
 from sqlanon.sources.run import Run
+from sqlanon.support.expressions import all_of, col, named, same, template
 
 
 @dataclass(frozen=True)
@@ -28,7 +32,7 @@ class PublishedRelease:
     policy: Policy
     publication: Publication
     manifest: Manifest
-    others: Sequence[Publication]
+    base_publications: Sequence[Publication]
 
     @property
     def levels(self) -> dict[str, int] | None:
@@ -41,12 +45,12 @@ class PublishedRelease:
         levels = {name: level for name, level in generalization.items() if level is not None}
         return levels if len(levels) == len(generalization) else None
 
-    def can_republish_own_rows(self, source: Source) -> bool:
+    def can_republish_released_rows(self, source: Source) -> bool:
         """Whether it can be made again from its rows alone: no requirement compares classes with the whole source."""
         return can_mark_rows(self.policy, source, self.manifest) and not needs_source(self.policy.privacy, False)
 
 
-def published_release(run: Run, policy: Policy) -> PublishedRelease:
+def find_published_release(run: Run, policy: Policy) -> PublishedRelease:
     """The release of a policy whose rows can be withdrawn."""
     if policy.catalog is None:
         message = "missing: withdraw needs the catalog in which the release was recorded; set database under [catalog]"
@@ -54,8 +58,8 @@ def published_release(run: Run, policy: Policy) -> PublishedRelease:
     if policy.release is None or not policy.release.has_location:
         raise PolicyError([Problem("release", "names no place: set the file or table of the release to withdraw from")])
     reach = Reach(policy, run.source)
-    ledger = history(run.engine, policy.catalog.database, reach)
-    publication = publication_in_place(ledger, run, policy)
+    ledger = read_ledger(run.engine, policy.catalog.database, reach)
+    publication = find_newest_publication(ledger, run, policy)
     manifest = _read_manifest(run, publication, reach)
     if not policy.made(manifest.policy_hash):
         raise ReleaseError(
@@ -66,7 +70,7 @@ def published_release(run: Run, policy: Policy) -> PublishedRelease:
     return PublishedRelease(policy, publication, manifest, others)
 
 
-def publication_in_place(ledger: History, run: Run, policy: Policy) -> Publication:
+def find_newest_publication(ledger: History, run: Run, policy: Policy) -> Publication:
     """The newest release of a run's source in the place of its policy."""
     assert policy.catalog is not None
     place = _place(policy)
@@ -86,7 +90,7 @@ def publication_in_place(ledger: History, run: Run, policy: Policy) -> Publicati
 def _read_manifest(run: Run, publication: Publication, reach: Reach) -> Manifest:
     """The manifest of a release that is as it was published."""
     if kind_for_path(publication.path).compares:
-        with opened(run.engine, publication, reach) as release:
+        with open_earlier_release(run.engine, publication, reach) as release:
             return release.manifest
     verification = recorded_location(publication.path, publication.table_name, reach).verify(run.engine.limits)
     recorded = (publication.manifest_hash, publication.digest)
@@ -108,3 +112,52 @@ def _is_at(publication: Publication, place: Path, policy: Policy) -> bool:
     if policy.release is not None and policy.release.spark:  # which Spark it is, the source says
         return kind_for_path(publication.path).name == "spark" and publication.path.name == place.name
     return publication.path == place
+
+
+_GONE = template("""
+    WITH published AS (SELECT :keys, count(*) AS n FROM :released AS r GROUP BY :columns),
+    drafted AS (SELECT :keys, count(*) AS n FROM (:rows) AS r GROUP BY :columns)
+    SELECT
+        count(*) FILTER (WHERE gone > 0) AS classes,
+        coalesce(sum(gone) FILTER (WHERE gone > 0), 0)::BIGINT AS rows,
+        coalesce(min(gone) FILTER (WHERE gone > 0), 0) AS fewest
+    FROM (
+        SELECT p.n - coalesce(d.n, 0) AS gone
+        FROM published AS p
+        LEFT JOIN drafted AS d ON :same
+    ) AS classes
+""")
+
+
+@dataclass(frozen=True)
+class WithdrawnRows:
+    """The rows that a new version of a release lacks, the classes that lose them, and the fewest that one of these
+    loses. Readers of both see which rows these are."""
+
+    rows: int
+    classes: int
+    fewest: int
+
+
+def count_withdrawn_rows(published: PublishedRelease, draft: ReleaseDraft) -> WithdrawnRows | None:
+    """Compare the classes of a release and of its new version; None where their labels are at other levels, or the rows
+    are elsewhere."""
+    run, manifest = draft.run, published.manifest
+    if dict(draft.recoding.generalization) != manifest.levels(draft.search_input.heights) or published.levels is None:
+        return None
+    if draft.search_input.source.access != "rows" or draft.noise is not None or draft.decoys is not None:
+        return None
+    columns = [col(name) for name in manifest.quasi_identifiers]
+    keys: list[exp.Expr] = [named(column.copy(), f"k{i}") for i, column in enumerate(columns)]
+    with open_earlier_release(
+        run.engine, published.publication, Reach(published.policy, run.source), verified=True
+    ) as release:
+        query = _GONE(
+            keys=keys,
+            columns=columns,
+            released=release.relation,
+            rows=draft.statement.select(shuffled=False),
+            same=all_of(same(col(f"k{i}", "p"), col(f"k{i}", "d")) for i in range(len(keys))),
+        )
+        classes, rows, fewest = run.engine.rows(query)[0]
+    return WithdrawnRows(rows, classes, fewest)

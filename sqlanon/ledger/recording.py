@@ -23,8 +23,15 @@ from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import OvertakenError, ReleaseError, SourceError, SqlanonError
 from sqlanon.hierarchies import Hierarchy
 from sqlanon.ledger import catalog
-from sqlanon.ledger.records import Export, History, Publication, read_history, spent_so_far, standing
-from sqlanon.ledger.trees import forget_trees, is_gone, keep_trees
+from sqlanon.ledger.records import (
+    Export,
+    History,
+    Publication,
+    read_current_publications,
+    read_history,
+    read_spent_epsilon,
+)
+from sqlanon.ledger.released_hierarchies import drop_replaced_hierarchies, is_replaced, store_released_hierarchies
 from sqlanon.policy import Policy, format_location
 from sqlanon.release.targets.base import Reach, Verification, recorded_location
 from sqlanon.support.expressions import fragment, number, template, text
@@ -110,7 +117,7 @@ class Intent:
 
 
 @contextmanager
-def alone_with(path: Path) -> Iterator[None]:
+def lock_publications(path: Path) -> Iterator[None]:
     """Hold the lock of a catalog's publications: an intent without it belongs to a run that has ended."""
     try:
         with alone_at(path):
@@ -119,27 +126,27 @@ def alone_with(path: Path) -> Iterator[None]:
         raise SourceError(f"another run is publishing with the catalog {path}: try again when it is done") from error
 
 
-def intents(engine: DuckDBEngine) -> list[Intent]:
+def read_intents(engine: DuckDBEngine) -> list[Intent]:
     return [Intent(run_id, Path(place), *more) for run_id, place, *more in engine.rows(_INTENTS())]
 
 
-def settle(engine: DuckDBEngine, path: Path, reach: Reach) -> None:
+def settle_intents(engine: DuckDBEngine, path: Path, reach: Reach) -> None:
     """Complete or drop the intents of runs that have ended, if their places can be read. The caller has the lock."""
     with catalog.open_catalog(engine, path):
-        found = intents(engine)
+        found = read_intents(engine)
     there = {one: _claims_at(one, reach, engine) for one in found}
     if not any(claims is not None for claims in there.values()):
         return
     with catalog.open_catalog(engine, path):
         for one, claims in there.items():
             if claims is not None and one.claim in claims:
-                complete(engine, one, [version for _, version in claims if version not in (None, one.version)])
+                complete_intent(engine, one, [version for _, version in claims if version not in (None, one.version)])
             elif claims is not None:
                 engine.execute(_DROP(run=one.run_id, place=str(one.path)))
-                forget_gone(engine)
+                delete_replaced_details(engine)
 
 
-def complete(engine: DuckDBEngine, intent: Intent, kept: Collection[int | None]) -> None:
+def complete_intent(engine: DuckDBEngine, intent: Intent, kept: Collection[int | None]) -> None:
     """Record in the open catalog that an intended release is published, and that those in its place are replaced,
     except for the versions that are kept there."""
     place = str(intent.path)
@@ -148,17 +155,17 @@ def complete(engine: DuckDBEngine, intent: Intent, kept: Collection[int | None])
     if intent.run_id != UNRECORDED:
         engine.execute(_OUT(run=intent.run_id, place=place))
     engine.execute(_DROP_ALL(place=place))  # whatever was intended for this place before
-    forget_gone(engine)
+    delete_replaced_details(engine)
 
 
-def forget_gone(engine: DuckDBEngine) -> None:
+def delete_replaced_details(engine: DuckDBEngine) -> None:
     """Delete hierarchies, keys, samples and ranges of noise of releases that were replaced."""
-    forget_trees(engine)
-    engine.execute(_FORGET_KEYS(gone=is_gone()))
-    engine.execute(_FORGET_SAMPLES(gone=is_gone()))
-    engine.execute(_FORGET_PEOPLE(gone=is_gone()))
-    engine.execute(_FORGET_RELEASED_PEOPLE(gone=is_gone()))
-    engine.execute(_FORGET_NOISE(gone=is_gone()))
+    drop_replaced_hierarchies(engine)
+    engine.execute(_FORGET_KEYS(gone=is_replaced()))
+    engine.execute(_FORGET_SAMPLES(gone=is_replaced()))
+    engine.execute(_FORGET_PEOPLE(gone=is_replaced()))
+    engine.execute(_FORGET_RELEASED_PEOPLE(gone=is_replaced()))
+    engine.execute(_FORGET_NOISE(gone=is_replaced()))
 
 
 def _claims_at(intent: Intent, reach: Reach, engine: DuckDBEngine) -> frozenset[tuple[str, int | None]] | None:
@@ -170,7 +177,7 @@ def _claims_at(intent: Intent, reach: Reach, engine: DuckDBEngine) -> frozenset[
     return None if found is None else frozenset((one.fingerprint(), one.version) for one in found)
 
 
-def history(engine: DuckDBEngine, path: Path, reach: Reach) -> History:
+def read_ledger(engine: DuckDBEngine, path: Path, reach: Reach) -> History:
     """Read the ledger, after settling the intents of runs that have ended."""
     if not path.exists():
         return History()
@@ -178,18 +185,18 @@ def history(engine: DuckDBEngine, path: Path, reach: Reach) -> History:
         found = read_history(engine)
     if not any(one.intended_at for one in (*found.publications, *found.drafts)):
         return found
-    with alone_with(path):
-        settle(engine, path, reach)
+    with lock_publications(path):
+        settle_intents(engine, path, reach)
     with catalog.open_catalog(engine, path):
         return read_history(engine)
 
 
-def publications(engine: DuckDBEngine, path: Path, reach: Reach) -> Sequence[Publication]:
+def list_publications(engine: DuckDBEngine, path: Path, reach: Reach) -> Sequence[Publication]:
     """The publications that no other has replaced, the oldest first."""
-    return history(engine, path, reach).publications
+    return read_ledger(engine, path, reach).publications
 
 
-def publication_of(engine: DuckDBEngine, policy: Policy, release: Verification) -> Publication | None:
+def find_publication(engine: DuckDBEngine, policy: Policy, release: Verification) -> Publication | None:
     """The record of a release, if its policy has keys or `after`, or if it withdraws rows: these need it.
 
     Of several releases with the same content, the one in that place, or of that policy, or the newest.
@@ -197,10 +204,10 @@ def publication_of(engine: DuckDBEngine, policy: Policy, release: Verification) 
     after = policy.release is not None and bool(policy.release.after)
     if policy.catalog is None:
         return None
-    withdraws = catalog.recorded_as_withdrawal(engine, policy.catalog.database, release.digest)
+    withdraws = catalog.is_recorded_withdrawal(engine, policy.catalog.database, release.digest)
     if not (after or policy.source.key or withdraws):
         return None
-    found = history(engine, policy.catalog.database, Reach(policy))
+    found = read_ledger(engine, policy.catalog.database, Reach(policy))
     same = [one for one in (*found.publications, *found.drafts) if one.digest == release.digest]
     if same:
         asked = policy.fingerprint()
@@ -219,12 +226,12 @@ def check_against_ledger(
     if policy.catalog is None:
         return []
     checks = []
-    if not release.manifest.draft and catalog.recorded_as_draft(engine, policy.catalog.database, release.digest):
+    if not release.manifest.draft and catalog.is_recorded_draft(engine, policy.catalog.database, release.digest):
         why = "not recorded: the catalog has a draft with these rows, and no release with them"
         forgets = policy.release is not None and not policy.release.ledger
         checks.append(Check("against the ledger: draft", None if forgets else False, why))
     name, place = "against the ledger: sha256", str(release.path)
-    recorded = catalog.recorded_sha256(
+    recorded = catalog.read_recorded_sha256(
         engine, policy.catalog.database, os.path.realpath(place) if release.is_file else place
     )
     if recorded is None:
@@ -241,7 +248,7 @@ def check_against_ledger(
 
 
 @dataclass(frozen=True)
-class Kept:
+class RecordedDetails:
     """What the ledger keeps of a release beside its row: hierarchies, hashes of its keys, a sample of its source; the
     row of its run, if that is not recorded yet; samples of the people of its source, and hashes of its own people; and
     the ranges of its classes, with noise."""
@@ -258,7 +265,7 @@ class Kept:
         """Write it to the open catalog, in place of an earlier attempt of the run."""
         if self.run is not None:
             engine.execute(_FORGET_RUN(run=run_id))
-            catalog.insert(engine, "runs", self.run)
+            catalog.insert_records(engine, "runs", self.run)
         if self.keys is not None:
             engine.execute(_FORGET_KEYS_OF(run=run_id))
             engine.execute(_KEEP_KEYS(run=run_id, keys=self.keys))
@@ -274,7 +281,7 @@ class Kept:
         if self.noise_ranges is not None:
             engine.execute(_FORGET_NOISE_OF(run=run_id))
             engine.execute(_KEEP_NOISE(run=run_id, ranges=self.noise_ranges.copy()))
-        keep_trees(engine, run_id, self.hierarchies)
+        store_released_hierarchies(engine, run_id, self.hierarchies)
 
 
 @contextmanager
@@ -285,7 +292,7 @@ def recording(
     row: dict[str, Any],
     keep: int,
     known: Collection[tuple[str, Path]],
-    kept: Kept | None,
+    kept: RecordedDetails | None,
 ) -> Iterator[None]:
     """Record an intent to publish; and, if the context succeeds, that the release is published and what it replaced.
     No other run with this catalog publishes meanwhile.
@@ -295,14 +302,14 @@ def recording(
     version, run_id = row["version"] or 0, row["run_id"]
     retained_versions = range(version - keep + 1, version)
     now = datetime.now(timezone.utc).replace(tzinfo=None)
-    with alone_with(path):
+    with lock_publications(path):
         with _settled(engine, path, reach):
             if kept is not None:
                 _refuse_overtaken(engine, row, known, retained_versions, kept.people)
-            catalog.insert(engine, "releases", row | {"intended_at": now})
+            catalog.insert_records(engine, "releases", row | {"intended_at": now})
             if kept is not None:
                 kept.write(engine, run_id)
-            (intent,) = [one for one in intents(engine) if one.run_id == run_id and one.intended_at == now]
+            (intent,) = [one for one in read_intents(engine) if one.run_id == run_id and one.intended_at == now]
         with _until_known(engine, path, intent, retained_versions, reach):
             yield
 
@@ -311,10 +318,10 @@ def recording(
 def _settled(engine: DuckDBEngine, path: Path, reach: Reach) -> Iterator[None]:
     """The open catalog, without intents that can be settled."""
     with catalog.open_catalog(engine, path):
-        if not intents(engine):
+        if not read_intents(engine):
             yield
             return
-    settle(engine, path, reach)
+    settle_intents(engine, path, reach)
     with catalog.open_catalog(engine, path):
         yield
 
@@ -329,7 +336,7 @@ def _until_known(
         yield
         try:
             with catalog.open_catalog(engine, path):
-                complete(engine, intent, kept)
+                complete_intent(engine, intent, kept)
         except (SqlanonError, OSError, duckdb.Error) as error:  # it does not undo the release
             raise ReleaseError(
                 f"{format_location(intent.path)} is published, but the ledger in {path} cannot be written: "
@@ -341,7 +348,7 @@ def _until_known(
         # left to the next run.
         for _ in () if is_known else range(2):
             with suppress(Exception):
-                settle(engine, path, reach)
+                settle_intents(engine, path, reach)
                 break
 
 
@@ -353,7 +360,7 @@ def _refuse_overtaken(
     people: Sequence[exp.Query],
 ) -> None:
     others = set()
-    for one in standing(engine):
+    for one in read_current_publications(engine):
         stays = str(one.path) != row["path"] or (one.version or 1) in kept
         if one.draft or not stays or (one.run_id, one.path) in known:
             continue
@@ -364,7 +371,9 @@ def _refuse_overtaken(
     if others and any(engine.rows(_SHARED_PEOPLE(runs=runs, people=one))[0][0] for one in people):
         raise OvertakenError("a release of the same people was published meanwhile: try again")
     if row["epsilon"] is not None:
-        noisy = [one for one in spent_so_far(engine) if one.source == row["source"] and one.run_id != row["run_id"]]
+        noisy = [
+            one for one in read_spent_epsilon(engine) if one.source == row["source"] and one.run_id != row["run_id"]
+        ]
         if any((one.run_id, one.path) not in known for one in noisy):
             raise OvertakenError("another release of this source was published with noise meanwhile: try again")
 
@@ -372,11 +381,11 @@ def _refuse_overtaken(
 @contextmanager
 def recording_export(engine: DuckDBEngine, path: Path, export: Export) -> Iterator[None]:
     """Record an export before its folder is written, and take the record back if that fails."""
-    with alone_with(path), catalog.open_catalog(engine, path):
-        catalog.insert(engine, "exports", asdict(export))
+    with lock_publications(path), catalog.open_catalog(engine, path):
+        catalog.insert_records(engine, "exports", asdict(export))
     try:
         yield
     except BaseException:
-        with suppress(SqlanonError), alone_with(path), catalog.open_catalog(engine, path):
+        with suppress(SqlanonError), lock_publications(path), catalog.open_catalog(engine, path):
             engine.execute(_DROP_EXPORT(run=export.run_id, folder=export.path))
         raise

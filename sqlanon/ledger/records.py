@@ -94,7 +94,7 @@ class Publication:
 
 
 @dataclass(frozen=True)
-class Spent:
+class SpentEpsilon:
     """The epsilon of a record that a run has spent on noise; its release may be replaced since."""
 
     run_id: str
@@ -125,7 +125,7 @@ class History:
 
     publications: Sequence[Publication] = ()
     drafts: Sequence[Publication] = ()
-    spent: Sequence[Spent] = ()
+    spent: Sequence[SpentEpsilon] = ()
     exports: Sequence[Export] = ()
     secret: str = ""
 
@@ -133,21 +133,21 @@ class History:
 def read_history(engine: DuckDBEngine) -> History:
     """Read the open catalog."""
     exports = [Export(*row) for row in engine.rows(_EXPORTS())]
-    found = standing(engine)
+    found = read_current_publications(engine)
     published, drafts = [one for one in found if not one.draft], [one for one in found if one.draft]
-    return History(published, drafts, spent_so_far(engine), exports, kept_secret(engine))
+    return History(published, drafts, read_spent_epsilon(engine), exports, read_or_create_secret(engine))
 
 
-def kept_secret(engine: DuckDBEngine) -> str:
+def read_or_create_secret(engine: DuckDBEngine) -> str:
     """The secret of the open catalog; made if there is none yet."""
     rows = engine.rows(_SECRET())
     if not rows:
         rows = [(secrets.token_hex(32),)]
-        catalog.insert(engine, "secret", {"secret": rows[0][0]})
+        catalog.insert_records(engine, "secret", {"secret": rows[0][0]})
     return str(rows[0][0])
 
 
-def standing(engine: DuckDBEngine) -> list[Publication]:
+def read_current_publications(engine: DuckDBEngine) -> list[Publication]:
     """The publications of the open catalog that no other has replaced, drafts included."""
     rows = engine.rows(_STANDING())
     found = [
@@ -159,15 +159,15 @@ def standing(engine: DuckDBEngine) -> list[Publication]:
     return [replace(one, sha256=left[one.path]) for one in found]
 
 
-def spent_so_far(engine: DuckDBEngine) -> list[Spent]:
+def read_spent_epsilon(engine: DuckDBEngine) -> list[SpentEpsilon]:
     """The releases with noise in the open catalog."""
     return [
-        Spent(run_id, Path(place), source, same_source, epsilon)
+        SpentEpsilon(run_id, Path(place), source, same_source, epsilon)
         for run_id, place, source, same_source, epsilon in engine.rows(_SPENT())
     ]
 
 
-def publications_elsewhere(
+def find_other_catalogs(
     engine: DuckDBEngine, path: Path, source: str, target: Path, folders: Iterable[Path] = ()
 ) -> list[Path]:
     """Other catalogs that have releases of a source, except at one place. Files that cannot be read now are skipped."""
@@ -181,7 +181,7 @@ def publications_elsewhere(
     return sorted(one for one in beside[:BESIDE] if catalog.has_releases(engine, one, source, target))
 
 
-def named_publications(
+def find_named_publications(
     history: History, after: Sequence[str], of_source: Callable[[], list[Publication]]
 ) -> list[Publication]:
     """The releases that a policy's ``after`` names, and those on which these are based, unless replaced; ``of_source``
@@ -204,7 +204,7 @@ def named_publications(
     return [one for one in known if one.run_id in wanted]
 
 
-def not_compared(known: Sequence[Export]) -> list[str]:
+def warn_of_uncompared_exports(known: Sequence[Export]) -> list[str]:
     """The warning about exports, after a release is published."""
     if not known:
         return []
@@ -218,7 +218,7 @@ def not_compared(known: Sequence[Export]) -> list[str]:
     ]
 
 
-def compared_with_nothing(known: Sequence[Export], publications: Sequence[Publication]) -> list[str]:
+def warn_of_uncompared_export(known: Sequence[Export], publications: Sequence[Publication]) -> list[str]:
     """The warning about releases and exports, after an export is written."""
     found = [
         f"{count} {what}{'s' if count > 1 else ''}"

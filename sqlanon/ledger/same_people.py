@@ -21,7 +21,7 @@ from sqlglot import exp
 
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.ledger import catalog
-from sqlanon.ledger.people_samples import PeopleOfSource, PeopleSample
+from sqlanon.ledger.people_samples import PeopleSample, SourcePeople
 from sqlanon.sources.run import Run
 from sqlanon.support.expressions import create_table, drop_table, template, text
 
@@ -133,7 +133,7 @@ class SharedPeople:
 
 
 @dataclass(frozen=True)
-class PeopleHistory:
+class PeopleComparison:
     """What the people of earlier sources say of a run's source: by description, the people that both have; and the
     descriptions that were compared."""
 
@@ -144,10 +144,10 @@ class PeopleHistory:
 def compare_people(
     run: Run,
     path: Path,
-    people: PeopleOfSource,
+    people: SourcePeople,
     secret: str,
     sources: Mapping[str, str],
-) -> PeopleHistory:
+) -> PeopleComparison:
     """Compare the people of a run's source with those of earlier runs in the catalog at a path.
 
     All are hashed with the ``secret`` of the catalog. ``sources`` has the description of the source of each earlier
@@ -155,7 +155,7 @@ def compare_people(
     """
     shared = dict[str, SharedPeople]()
     if not sources or not (samples := people.samples(secret)):
-        return PeopleHistory(shared, frozenset())
+        return PeopleComparison(shared, frozenset())
     earlier = run.work("earlier people")
     with catalog.open_catalog(run.engine, path):
         query = _EARLIER(runs=[text(run_id) for run_id in sources])
@@ -168,10 +168,10 @@ def compare_people(
                 shared[sources[run_id]] = common
     finally:
         run.engine.execute(drop_table(earlier))
-    return PeopleHistory(shared, compared)
+    return PeopleComparison(shared, compared)
 
 
-def most_rows_of_a_person(engine: DuckDBEngine, path: Path) -> dict[str, int]:
+def read_most_rows_per_person(engine: DuckDBEngine, path: Path) -> dict[str, int]:
     """The most rows of one person in the source of each run whose policy names persons."""
     if not path.exists():
         return {}
@@ -197,7 +197,7 @@ def _shared_people(
             share = shared / people
             if not is_more_than_chance(shared, people, [running, sample.running]):
                 query = _AGREEMENT(sample=sample.table, earlier=earlier, run_id=run_id, column_name=column)
-                share *= share_that_agrees(engine.rows(query))
+                share *= estimate_agreement(engine.rows(query))
             if share >= LEAST_PEOPLE:
                 yield run_id, SharedPeople(share, sample.column, column, sample.most_rows, most_rows)
 
@@ -222,11 +222,11 @@ def is_more_than_chance(shared: int, people: int, running: Iterable[float | None
     return shared >= chance + DEVIATIONS * math.sqrt(chance) + FEWEST_PEOPLE - 1
 
 
-def share_that_agrees(figures: Iterable[tuple[int, int, float]]) -> float:
+def estimate_agreement(figures: Iterable[tuple[int, int, float]]) -> float:
     """The estimated share of the shared keys that are the same people, by the two columns that agree best; 0 where
     chance explains it. Of each two columns: people compared, those that agree, and the chance that two people agree.
 
-    >>> share_that_agrees([(400, 390, 0.02)]) > 0.97, share_that_agrees([(400, 215, 0.5), (400, 9, 0.02)])
+    >>> estimate_agreement([(400, 390, 0.02)]) > 0.97, estimate_agreement([(400, 215, 0.5), (400, 9, 0.02)])
     (True, 0.0)
     """
     best = 0.0

@@ -26,8 +26,11 @@ from sqlglot import exp
 
 from sqlanon.errors import SourceError
 from sqlanon.ledger import catalog
-from sqlanon.ledger.postgres_samples import RowsInPostgres
-from sqlanon.ledger.source_samples import Counts, RowsHere, SampledRows
+from sqlanon.ledger.people_samples import SourcePeople
+from sqlanon.ledger.postgres_samples import PostgresRows
+from sqlanon.ledger.records import History, Publication, SpentEpsilon
+from sqlanon.ledger.same_people import PeopleComparison, compare_people
+from sqlanon.ledger.source_samples import Counts, DuckDBRows, SampledRows
 from sqlanon.policy import Policy
 from sqlanon.sources.run import Run
 from sqlanon.support.expressions import create_table, drop_table, template, text
@@ -66,7 +69,7 @@ _KEPT = template("""
 _ITS_SOURCE = template("SELECT source_rows, column_names FROM :sampled LIMIT 1")
 
 
-def sample_of(run: Run, policy: Policy, secret: str, run_id: str, rows: int) -> exp.Query | None:
+def sample_source(run: Run, policy: Policy, secret: str, run_id: str, rows: int) -> exp.Query | None:
     """Rows for the table ``source_samples``; None where no rows can be taken from the source. Of PostgreSQL they are
     taken now, of other sources when the query is run."""
     if (source := _rows_of(run, policy, secret)) is None:
@@ -86,7 +89,7 @@ def _rows_of(run: Run, policy: Policy, secret: str) -> SampledRows | None:
         return None
     declared = {name.lower() for name in (*policy.attributes, *policy.source.key)}
     columns = sorted(sampled.columns, key=lambda name: name.lower() not in declared)[:MOST_COLUMNS]
-    return (RowsHere if sampled.engine.dialect == "duckdb" else RowsInPostgres)(run, columns, _key_of(secret), sampled)
+    return (DuckDBRows if sampled.engine.dialect == "duckdb" else PostgresRows)(run, columns, _key_of(secret), sampled)
 
 
 def _key_of(secret: str) -> str:
@@ -95,7 +98,7 @@ def _key_of(secret: str) -> str:
 
 
 @dataclass
-class SameRows:
+class RowComparison:
     """Compares the source of a run with the samples of others in the catalog at ``path``, hashed with its ``secret``;
     ``unknown`` are the descriptions of those that could not be compared, and ``why`` is the reason if none
     could. ``undecided`` are those with the same columns and about as many rows, which may have the same rows."""
@@ -163,7 +166,7 @@ class SameRows:
                 alike = abs(here - source_rows) <= LIKE_ROWS * max(here, source_rows)
                 # Columns of other names may have the same few values by chance.
                 named_alike = [one for one, by_place in zip(counts, pairs, strict=True) if _has_names(by_place, names)]
-                if alike and any(map(may_be_same, named_alike)):
+                if alike and any(map(may_be_same_rows, named_alike)):
                     self.undecided.add(description)
             return share
         finally:
@@ -203,15 +206,15 @@ def _has_names(pairs: Mapping[int, str], names: Sequence[str]) -> bool:
 
 def _share_of(counts: Counts, source_rows: int) -> float:
     rows, once, twice, taken, alone, *sampled_by = counts
-    if not taken or not more_than_chance(*sampled_by):
+    if not taken or not exceeds_chance(*sampled_by):
         return 0.0
-    return share_in_common(source_rows, taken, alone, rows, once, twice)
+    return estimate_shared_rows(source_rows, taken, alone, rows, once, twice)
 
 
-def may_be_same(counts: Counts) -> bool:
+def may_be_same_rows(counts: Counts) -> bool:
     """Whether as many sampled rows are alone in their combination as of the same rows, five deviations allowed.
 
-    >>> may_be_same((1000, 20, 300, 1000, 18, 0, 18, 200)), may_be_same((1000, 990, 5, 1000, 12, 900, 12, 2))
+    >>> may_be_same_rows((1000, 20, 300, 1000, 18, 0, 18, 200)), may_be_same_rows((1000, 990, 5, 1000, 12, 900, 12, 2))
     (True, False)
     """
     rows, once, _, taken, alone, *_ = counts
@@ -219,19 +222,19 @@ def may_be_same(counts: Counts) -> bool:
     return alone >= expected - 5 * math.sqrt(expected)
 
 
-def more_than_chance(none: int, one: int, two: int) -> bool:
+def exceeds_chance(none: int, one: int, two: int) -> bool:
     """Whether of some combinations more are in exactly one row than chance may explain, whatever the distributions:
     one² > 2 none two, each as far from it as two deviations allow."""
     least, most = one - 2 * math.sqrt(one), two + 2 * math.sqrt(two) + 3
     return least > 0 and least**2 > 2 * none * most
 
 
-def share_in_common(source_rows: int, taken: int, alone: int, rows: int, once: int, twice: int) -> float:
+def estimate_shared_rows(source_rows: int, taken: int, alone: int, rows: int, once: int, twice: int) -> float:
     """The estimated share of rows in common, of the rows of the smaller source; 0 where chance may explain them.
 
-    >>> share_in_common(1000, 1000, 990, 1000, 990, 5)
+    >>> estimate_shared_rows(1000, 1000, 990, 1000, 990, 5)
     1.0
-    >>> share_in_common(1000, 1000, 12, 1000, 990, 5)
+    >>> estimate_shared_rows(1000, 1000, 12, 1000, 990, 5)
     0.0
     """
     if not taken or not rows:
@@ -242,3 +245,55 @@ def share_in_common(source_rows: int, taken: int, alone: int, rows: int, once: i
         return 0.0
     share = min((alone / taken - by_chance) / (expected - by_chance), 1.0)
     return min(share * source_rows / min(source_rows, rows), 1.0)
+
+
+@dataclass(frozen=True)
+class Recognition:
+    """The sources under other descriptions that have rows, or people, of the source of a run.
+
+    Attributes
+    ----------
+    description:
+        That of the run's own source.
+    shares:
+        The share of rows in common, by description.
+    people:
+        The people in common, by description.
+    same_rows:
+        What the comparison of rows left open.
+    """
+
+    description: str
+    shares: dict[str, float]
+    people: PeopleComparison
+    same_rows: RowComparison
+
+    @property
+    def undecided(self) -> set[str]:
+        """The sources that may have the same rows, and were not recognized by their people either."""
+        return self.same_rows.undecided - set(self.people.shared)
+
+    def has_rows_of(self, source: str | None) -> bool:
+        """Whether a source is the run's own, or has rows in common with it."""
+        return source is not None and (source == self.description or source in self.shares)
+
+    def recognizes(self, source: str | None) -> bool:
+        """Whether a source is the run's own, or has rows or people in common with it."""
+        return self.has_rows_of(source) or (source is not None and source in self.people.shared)
+
+
+def recognize(
+    run: Run,
+    policy: Policy,
+    path: Path,
+    history: History,
+    others: Sequence[Publication | SpentEpsilon],
+    people: SourcePeople,
+) -> Recognition:
+    """Compare the source of a run with those of other records of the ledger in the catalog at a path."""
+    sources = {one.run_id: str(one.source) for one in others if one.source not in (None, run.identity)}
+    same_rows = RowComparison(run, policy, path, history.secret)
+    shares = same_rows.shares({source: run_id for run_id, source in sources.items()})
+    newest = dict([*sources.items()][-MOST_SOURCES:])
+    shared = compare_people(run, path, people, history.secret, newest)
+    return Recognition(run.identity, shares, shared, same_rows)

@@ -56,7 +56,7 @@ _VALUES = template("""
     SELECT v, :hash AS h
     FROM (SELECT DISTINCT :value AS v FROM :relation) AS d
 """)
-known_values = template("""
+count_known_values = template("""
     SELECT count(s.h), count(o.h)
     FROM (SELECT DISTINCT :value AS h FROM :sampled) AS s
     LEFT JOIN :values AS o ON s.h = o.h
@@ -130,7 +130,7 @@ class SampledRows(ABC):
 
 
 @dataclass
-class RowsHere(SampledRows):
+class DuckDBRows(SampledRows):
     """The rows of a source that DuckDB reads."""
 
     _counts: dict[tuple[str, ...], tuple[exp.Table, tuple[int, int, int]]] = field(default_factory=dict)
@@ -144,7 +144,9 @@ class RowsHere(SampledRows):
 
     def known(self, sampled: exp.Table, place: int, column: str) -> tuple[float, int]:
         values, there = self.values_of(column)
-        hashes, known = self.run.engine.rows(known_values(value=hash_at(place), sampled=sampled, values=values))[0]
+        hashes, known = self.run.engine.rows(
+            count_known_values(value=sampled_hash(place), sampled=sampled, values=values)
+        )[0]
         return (known / hashes if hashes else 0.0), there
 
     def rows(self, columns: Sequence[str]) -> int:
@@ -197,7 +199,7 @@ def values_of(relation: exp.Expr, column: str, secret: str) -> exp.Select:
     return _VALUES(hash=_hash(col("v"), secret), value=_text_of(column), relation=relation)
 
 
-def hash_at(place: int) -> exp.Expr:
+def sampled_hash(place: int) -> exp.Expr:
     return exp.Bracket(this=col(HASHES), expressions=[number(place)], offset=0)
 
 
@@ -205,7 +207,7 @@ def _found(sampled: exp.Expr, places: Sequence[int], values: Sequence[exp.Expr],
     """One row: the rows of a sample, and those whose combination exactly one row has; of the sample's combinations
     those that no row has, one, and two.
     """
-    hashes = [hash_at(place) for place in places]
+    hashes = [sampled_hash(place) for place in places]
     query = _FOUND(hashes=[named(one, f"h{i}") for i, one in enumerate(hashes)], sampled=sampled, by=hashes)
     for i, own in enumerate(values):
         on = col(f"h{i}", "s").eq(col("h", f"v{i}"))

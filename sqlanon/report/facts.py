@@ -24,8 +24,8 @@ from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.errors import SqlanonError
 from sqlanon.hierarchies.bounds import RangeKind
 from sqlanon.ledger import JointAudit
-from sqlanon.ledger.people_samples import PeopleOfSource
-from sqlanon.ledger.publication import history_of_source
+from sqlanon.ledger.people_samples import SourcePeople
+from sqlanon.ledger.publication import read_source_history
 from sqlanon.policy import AboutSection, PrivacySection
 from sqlanon.policy.problems import read_part
 from sqlanon.release.draft import ReleaseDraft
@@ -273,9 +273,9 @@ class Unpublished:
             has_location = policy.release is not None and policy.release.has_location
             beside = policy.catalog.database.with_name("no release.duckdb")  # where none is
             target = target_for(self.draft, None if has_location else beside, None).path
-            people = PeopleOfSource(run, policy)
+            people = SourcePeople(run, policy)
             try:
-                audit = JointAudit(run, prepared, target, history_of_source(run, prepared, target, "", people))
+                audit = JointAudit(run, prepared, target, read_source_history(run, prepared, target, "", people))
                 return audit.checks(claims, rows), None
             finally:
                 people.drop()

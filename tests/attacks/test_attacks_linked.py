@@ -34,10 +34,16 @@ from sqlanon.attacks.matching import (
 )
 from sqlanon.attacks.scripts import ScriptWriter
 from sqlanon.engines.duckdb import DuckDBEngine
-from sqlanon.ledger.joint.attacks import complementary_release, complementary_victims, temporal
+from sqlanon.ledger.joint.attacks import complementary_release, count_complementary_victims, temporal_attack
 from sqlanon.ledger.joint.pair_audit import PairAudit
-from sqlanon.ledger.joint.release_links import ComparedRelease, strange_labels
-from sqlanon.ledger.joint.row_matching import LinkedAttribute, ReleaseLink, both_grouped, nodes_in_order, ranges
+from sqlanon.ledger.joint.release_links import ComparedRelease, count_unknown_labels
+from sqlanon.ledger.joint.row_matching import (
+    LinkedAttribute,
+    ReleaseLink,
+    find_ranges,
+    order_nodes,
+    with_comparison_parts,
+)
 from sqlanon.support.expressions import column_definitions, table
 
 NAMES = ['my "col"', "n", "l0", "Größe", "s0", "k1"]
@@ -123,8 +129,8 @@ def link(first: Any, second: Any, attributes: Sequence[LinkedAttribute], *shared
 def new_rows(connection: duckdb.DuckDBPyConnection, linked: ReleaseLink, k: int) -> list[tuple[Any, ...]]:
     """What `temporal` finds."""
     engine = DuckDBEngine(connection)
-    with PairAudit.of(engine, lambda name: table(f"audit {name}", "main", "memory"), linked, k) as audit:
-        return rows_of(connection, temporal(linked, k, audit.labelled_unmatched()))
+    with PairAudit.open(engine, lambda name: table(f"audit {name}", "main", "memory"), linked, k) as audit:
+        return rows_of(connection, temporal_attack(linked, k, audit.list_unmatched()))
 
 
 def built(connection: duckdb.DuckDBPyConnection, case: dict[str, Any]) -> tuple[ReleaseLink, int]:
@@ -168,7 +174,7 @@ def test_complementary_release_is_what_plain_python_finds(case: dict[str, Any]) 
         found = rows_of(connection, complementary_release(*given_))
         assert {row[:-1]: row[-1] for row in found} == oracle.complementary(**case)
         assert len(found) == len(oracle.complementary(**case))
-        victims = both_grouped(complementary_victims(*given_), given_[0], "numbers")
+        victims = with_comparison_parts(count_complementary_victims(*given_), given_[0], "numbers")
         assert rows_of(connection, victims) == [oracle.complementary_victims(**case)]
 
 
@@ -349,7 +355,7 @@ def test_ranges_meet_what_they_have_values_in_common_with(first: list[Row], seco
         value = LinkedAttribute("v", "v", "v", (0, 1, 2), (0, 1, 2), table("h"), 2, ranges=True)
         found = dict(rows_of(connection, complementary_release(link(one, two, [value], "s"), k)))
         ranges = len({label for label, _ in first} & RANGES.keys())
-        strange = strange_labels(one, "v", table("h"), 2)
+        strange = count_unknown_labels(one, "v", table("h"), 2)
         assert rows_of(connection, strange) == [(ranges, 0)]
         connection.execute("INSERT INTO one VALUES ('{1, 2}', 'x'), (NULL, 'x'), ('7-9', 'x')")
         assert rows_of(connection, strange) == [(ranges, 2)]
@@ -390,9 +396,9 @@ def test_ranges_of_each_type_hold_the_values_between_their_ends(type_: str) -> N
         connection.execute(f"CREATE TABLE h (level_0 {type_}, level_1 VARCHAR)")
         connection.executemany("INSERT INTO h VALUES (?, '*')", [[value] for value in values])
         connection.execute("CREATE TABLE labels AS SELECT unnest($1::VARCHAR[]) AS label", [[*labels, "*", "no range"]])
-        nodes = f"CREATE TABLE nodes AS {nodes_in_order(table('h'), [0, 1]).sql('duckdb')}"
+        nodes = f"CREATE TABLE nodes AS {order_nodes(table('h'), [0, 1]).sql('duckdb')}"
         connection.execute(nodes)
-        query = ranges(exp.select("label").from_("labels"), table("nodes"), table("h"))
+        query = find_ranges(exp.select("label").from_("labels"), table("nodes"), table("h"))
         assert {(label, low, high) for label, low, high in connection.execute(query.sql("duckdb")).fetchall()} == {
             (label, held[0] + 1, held[-1] + 1) for label, held in labels.items()
         }

@@ -353,7 +353,7 @@ def test_a_run_is_in_the_catalog_as_a_whole_or_not_at_all(
     folder = path.parent
     everything = "SELECT (SELECT count(*) FROM sqlanon.runs), (SELECT count(*) FROM sqlanon.lattice)"
     before = fetch(path, everything), hierarchy_tables(path)
-    real = catalog.insert
+    real = catalog.insert_records
 
     def dying(engine: Any, name: str, *rows: Any) -> None:
         real(engine, name, *rows)
@@ -362,7 +362,7 @@ def test_a_run_is_in_the_catalog_as_a_whole_or_not_at_all(
 
     (folder / "policy.toml").write_text(POLICY.replace("k = 4", "k = 5"))
     with monkeypatch.context() as patch:
-        patch.setattr(catalog, "insert", dying)
+        patch.setattr(catalog, "insert_records", dying)
         assert cli("anonymize", folder / "policy.toml").status == 2
     assert "disk is full" in capsys.readouterr().err
     assert (fetch(path, everything), hierarchy_tables(path)) == before
@@ -523,10 +523,10 @@ def test_a_catalog_of_a_newer_duckdb_is_explained_by_its_version(
         monkeypatch.setattr(DuckDBEngine, "attach", refuse)
         with pytest.raises(SourceError) as refused, catalog.open_catalog(engine, path):
             pass
-    assert f"written by DuckDB {catalog.written_by(path)}, and this is DuckDB {duckdb.__version__}" in str(
+    assert f"written by DuckDB {catalog.read_duckdb_version(path)}, and this is DuckDB {duckdb.__version__}" in str(
         refused.value
     )
-    assert catalog.written_by(path) == duckdb.__version__
+    assert catalog.read_duckdb_version(path) == duckdb.__version__
 
 
 OTHER_FORMATS = {

@@ -24,10 +24,10 @@ from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import AuditError
 from sqlanon.ledger.joint import pair_audit
 from sqlanon.ledger.joint.attacks import complementary_release
-from sqlanon.ledger.joint.class_unions import Union, shown_unions
+from sqlanon.ledger.joint.class_unions import Union, readable_unions
 from sqlanon.ledger.joint.pair_audit import PairAudit
-from sqlanon.ledger.joint.release_links import ComparedRelease, compared_value, compared_with
-from sqlanon.ledger.joint.renamed import renamed_columns
+from sqlanon.ledger.joint.release_links import ComparedRelease, comparable_value, prepare_comparison
+from sqlanon.ledger.joint.renamed_columns import match_renamed_columns
 from sqlanon.ledger.joint.row_matching import LinkedAttribute
 from sqlanon.release.manifest import ReleasedColumn
 from sqlanon.support.expressions import col, table
@@ -44,16 +44,17 @@ def test_the_joint_audit_finds_what_plain_python_finds(case: dict[str, Any], ord
         link, k = built(connection, case)
         engine = DuckDBEngine(connection)
         if ordered:
-            link = compared_with(engine, link, frozenset())
-        with PairAudit.of(engine, lambda name: table(name, "main", "memory"), link, k) as audit:
-            assert audit.complementary() == oracle.complementary_victims(**case)
-            came, gone = audit.new_rows("new"), audit.swapped.new_rows("new")
-            unions: tuple[Union, ...] = ("class", "region", "table") if link.several_levels else ("table",)
-            new = {union: audit.new_rows(union) for union in unions}
-            lost = {union: audit.swapped.new_rows(union) for union in unions}
-            rows = audit.labelled_unmatched()
+            link = prepare_comparison(engine, link, frozenset())
+        with PairAudit.open(engine, lambda name: table(name, "main", "memory"), link, k) as audit:
+            assert audit.count_combinations() == oracle.complementary_victims(**case)
+            came, gone = audit.count_new_rows("new"), audit.swapped.count_new_rows("new")
+            unions: tuple[Union, ...] = ("class", "region", "table") if link.multilevel_attributes else ("table",)
+            new = {union: audit.count_new_rows(union) for union in unions}
+            lost = {union: audit.swapped.count_new_rows(union) for union in unions}
+            rows = audit.list_unmatched()
         shown = {
-            union: connection.execute(shown_unions(link, k, union, rows).sql("duckdb")).fetchall() for union in unions
+            union: connection.execute(readable_unions(link, k, union, rows).sql("duckdb")).fetchall()
+            for union in unions
         }
         left = connection.execute("SELECT table_name FROM duckdb_tables() WHERE table_name LIKE 'joint%'").fetchall()
     expected = oracle.temporal(case["first"], case["second"], case["shared"], case["attributes"], k)
@@ -138,8 +139,12 @@ def check_sets(case: tuple[list[Any], list[Any], int]) -> None:
             [LinkedAttribute(name, name, name, (0, 1, 2), (0, 1, 2), table("h"), 2, sets=(0, 0)) for name in names],
             "s",
         )
-        with PairAudit.of(DuckDBEngine(connection), lambda name: table(name, "main", "memory"), linked, k) as audit:
-            victims, came, gone = audit.complementary(), audit.new_rows("new"), audit.swapped.new_rows("new")
+        with PairAudit.open(DuckDBEngine(connection), lambda name: table(name, "main", "memory"), linked, k) as audit:
+            victims, came, gone = (
+                audit.count_combinations(),
+                audit.count_new_rows("new"),
+                audit.swapped.count_new_rows("new"),
+            )
         shown = connection.execute(complementary_release(linked, k).sql("duckdb")).fetchall()
     pairs = [(count, count)]
     assert victims == oracle.complementary_victims(first, second, pairs, attributes, k)
@@ -292,7 +297,7 @@ EXACT_TYPES = ["INTEGER", "BIGINT", "UBIGINT", "HUGEINT", "UHUGEINT", "DECIMAL(2
 @pytest.mark.parametrize(("one", "two"), list(itertools.combinations(EXACT_TYPES, 2)))
 def test_exact_numbers_of_two_types_are_compared_exactly(one: str, two: str) -> None:
     """They meet if they are equal as fractions, and only then."""
-    values = compared_value(col("a"), one, two).sql("duckdb"), compared_value(col("b"), two, one).sql("duckdb")
+    values = comparable_value(col("a"), one, two).sql("duckdb"), comparable_value(col("b"), two, one).sql("duckdb")
     with duckdb.connect() as connection:
         for first, second in itertools.product(NUMBERS, NUMBERS):
             query = (
@@ -317,7 +322,7 @@ def test_exact_numbers_of_two_types_are_compared_exactly(one: str, two: str) -> 
 def test_a_value_meets_its_rounded_form(first: str, second: str) -> None:
     """A reader who has both rounds the finer."""
     types = [value.split("::")[1] for value in (first, second)]
-    values = [compared_value(col("v"), own, other).sql("duckdb") for own, other in (types, types[::-1])]
+    values = [comparable_value(col("v"), own, other).sql("duckdb") for own, other in (types, types[::-1])]
     with duckdb.connect() as connection:
         query = (
             f"SELECT (SELECT {values[0]} FROM (SELECT {first} AS v)) = (SELECT {values[1]} FROM (SELECT {second} AS v))"
@@ -351,5 +356,5 @@ def test_which_columns_are_recognized(plain: ComparedRelease, first: str, second
             described = connection.execute(f"DESCRIBE {name}").fetchall()
             shown = tuple(ReleasedColumn(column, type_, "insensitive") for column, type_, *_ in described)
             both.append(replace(plain, manifest=replace(plain.manifest, columns=shown), relation=table(name)))
-        assert renamed_columns(engine, *both) == pairs
-        assert renamed_columns(engine, *reversed(both)) == {other: own for own, other in pairs.items()}
+        assert match_renamed_columns(engine, *both) == pairs
+        assert match_renamed_columns(engine, *reversed(both)) == {other: own for own, other in pairs.items()}

@@ -20,23 +20,23 @@ from sqlglot import exp
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import NotComparedError, PolicyError, ReleaseError
 from sqlanon.ledger import earlier
-from sqlanon.ledger.earlier import _refuse_others, _search_policy, _too_fine, earlier_publications
+from sqlanon.ledger.earlier import _refuse_others, _search_policy, _too_fine, find_base_publications
 from sqlanon.ledger.growth import source_change
 from sqlanon.ledger.growth.extend import _CLASS_FIGURES, _OF_UNRELEASED, _PERSONS, _UNRELEASED
-from sqlanon.ledger.growth.released_rows import rows_in_release
+from sqlanon.ledger.growth.marks import select_released_rows
 from sqlanon.ledger.growth.source_change import _CLASSES, _OF_SAMPLES, can_mark_rows, count_changes
 from sqlanon.ledger.growth.source_change import _PERSONS as PERSONS_OF_CLASS
 from sqlanon.ledger.joint import audit as joint_audit
 from sqlanon.ledger.joint.audit import JointAudit, _parts_with_new_rows
+from sqlanon.ledger.published_release import _GONE
 from sqlanon.ledger.records import (
     History,
     Publication,
-    Spent,
-    named_publications,
-    publications_elsewhere,
+    SpentEpsilon,
+    find_named_publications,
+    find_other_catalogs,
     read_history,
 )
-from sqlanon.ledger.withdrawn_rows import _GONE
 from sqlanon.support.expressions import all_of, col, named, same, star, table
 from sqlanon.support.names import EARLIER
 
@@ -66,7 +66,7 @@ def test_rows_of_other_releases_alone_are_candidates(connection: duckdb.DuckDBPy
     marks = [0, 1, 2, 3, 4, 5, 6, 7]
     rows = create_table(connection, "marked", f'"{EARLIER}" BIGINT', [(mark,) for mark in marks])
     assert rows_of(connection, _UNRELEASED(rows=rows, mark=col(EARLIER))) == [(0,), (2,), (4,), (6,)]
-    assert rows_of(connection, rows_in_release(rows)) == [(1,), (3,), (5,), (7,)]
+    assert rows_of(connection, select_released_rows(rows)) == [(1,), (3,), (5,), (7,)]
     coded = create_table(connection, "coded", "value BIGINT, code_0 INT", [(mark, 10 + mark) for mark in marks])
     counted = create_table(connection, "counted", "mark INT, n INT", [(10 + mark, mark) for mark in marks])
     query = _OF_UNRELEASED(relation=counted, code=col("mark"), marks=coded)
@@ -317,16 +317,16 @@ class Counts:
 
     def __init__(self, came: dict[str, int], gone: dict[str, int], several_levels: bool) -> None:
         self._came, self._gone = came, gone
-        self.linked: Any = SimpleNamespace(several_levels=several_levels, shared=(), attributes=(), swapped=None)
+        self.linked: Any = SimpleNamespace(multilevel_attributes=several_levels, shared=(), attributes=(), swapped=None)
 
     @property
     def swapped(self) -> Counts:
-        return Counts(self._gone, self._came, self.linked.several_levels)
+        return Counts(self._gone, self._came, self.linked.multilevel_attributes)
 
-    def new_rows(self, part: str) -> tuple[int, int]:
+    def count_new_rows(self, part: str) -> tuple[int, int]:
         return (1, self._came[part]) if part in self._came else (0, 0)
 
-    def labelled_unmatched(self) -> list[Any]:
+    def list_unmatched(self) -> list[Any]:
         return []
 
 
@@ -341,7 +341,7 @@ def test_few_new_rows_are_looked_for_on_both_sides_and_in_all_parts(side: str, p
     labels have several levels."""
     is_seen = several_levels or part in ("new", "table")
     counts = Counts(*(({part: 2}, {}) if side == "new" else ({}, {part: 2})), several_levels)
-    one: Any = SimpleNamespace(publication=SimpleNamespace(run_id="r", source="here"), promised=4)
+    one: Any = SimpleNamespace(publication=SimpleNamespace(run_id="r", source="here"), promised_k=4)
     found = audit_of()._temporal_attacks(one, counts, PUBLIC, "none")
     assert [f"2 rows are {side}, fewer than 4" in each.message for each in found] == [True] * is_seen
     based = audit_of(earlier={"after": ("r",)})._temporal_attacks(one, counts, PUBLIC, "none")
@@ -351,8 +351,8 @@ def test_few_new_rows_are_looked_for_on_both_sides_and_in_all_parts(side: str, p
 
 
 def test_masked_rows_are_a_class_of_their_own_or_left_out() -> None:
-    several: Any = SimpleNamespace(several_levels=True)
-    one_level: Any = SimpleNamespace(several_levels=False)
+    several: Any = SimpleNamespace(multilevel_attributes=True)
+    one_level: Any = SimpleNamespace(multilevel_attributes=False)
     assert _parts_with_new_rows(several, "none") == ["new", "class", "region", "table"]
     assert _parts_with_new_rows(several, "own class") == ["class", "table"]
     assert _parts_with_new_rows(several, "left out") == ["new", "region"]
@@ -362,7 +362,7 @@ def test_masked_rows_are_a_class_of_their_own_or_left_out() -> None:
 
 @pytest.mark.parametrize(("own", "promised", "fewest"), [(4, 4, 4), (4, 3, 3), (3, 4, 3), (1, 4, 1)])
 def test_the_smaller_k_of_two_releases_is_asked_for(own: int, promised: int, fewest: int) -> None:
-    one: Any = SimpleNamespace(publication=SimpleNamespace(run_id="r", source="here"), promised=promised)
+    one: Any = SimpleNamespace(publication=SimpleNamespace(run_id="r", source="here"), promised_k=promised)
     audit = audit_of(policy=make_policy({"zip": "mask"}, k=own))
     assert audit._fewest_rows(one) == (fewest, "")
 
@@ -379,13 +379,17 @@ def test_the_smaller_k_of_two_releases_is_asked_for(own: int, promised: int, few
     ],
 )
 def test_so_many_rows_are_of_k_persons(history: dict[str, Any], rows: int) -> None:
-    one: Any = SimpleNamespace(publication=SimpleNamespace(run_id="r", source="there"), promised=4)
+    one: Any = SimpleNamespace(publication=SimpleNamespace(run_id="r", source="there"), promised_k=4)
     assert audit_of(history=history)._fewest_rows(one)[0] == rows
     assert audit_of(history=history, earlier={"after": ("r",)})._fewest_rows(one)[0] == 4  # counted by the search
 
 
 def spent(*epsilons: float, runs: str = "abcdef") -> dict[str, Any]:
-    return {"spent": [Spent(run, Path("r"), "s", None, epsilon) for run, epsilon in zip(runs, epsilons, strict=False)]}
+    return {
+        "spent": [
+            SpentEpsilon(run, Path("r"), "s", None, epsilon) for run, epsilon in zip(runs, epsilons, strict=False)
+        ]
+    }
 
 
 @pytest.mark.parametrize(
@@ -448,7 +452,7 @@ def test_a_release_that_breaks_another_is_refused(
 ) -> None:
     (path := tmp_path / "old.duckdb").touch()
     one: Any = SimpleNamespace(can_be_base=True, masks=False)
-    monkeypatch.setattr(joint_audit, "opened", lambda *_: nullcontext(one))
+    monkeypatch.setattr(joint_audit, "open_earlier_release", lambda *_: nullcontext(one))
     monkeypatch.setattr(JointAudit, "_trees", lambda *_: (SimpleNamespace(crossing=()), None))
 
     def found(*_: Any) -> Any:
@@ -482,7 +486,7 @@ def test_releases_are_named_with_those_that_they_are_based_on() -> None:
     known = History((first, second, third), drafts=(replace(published("e"), path=Path("draft.duckdb"), draft=True),))
 
     def ids(*names: str) -> list[str]:
-        return [one.run_id for one in named_publications(known, names, lambda: [third])]
+        return [one.run_id for one in find_named_publications(known, names, lambda: [third])]
 
     assert ids("old") == ids("old.duckdb") == ["a"]
     assert ids("new") == ["a", "b"]
@@ -500,10 +504,10 @@ def test_as_many_earlier_releases_as_a_mark_has_bits_are_compared(monkeypatch: p
     run: Any = None
     monkeypatch.setattr(earlier, "MOST", 2)
     monkeypatch.setattr(earlier, "_publications", lambda *_: found)
-    assert earlier_publications(run, make_policy({"zip": "mask"})) == found
+    assert find_base_publications(run, make_policy({"zip": "mask"})) == found
     found.append(published("c"))
     with pytest.raises(PolicyError, match="3 earlier releases are more than 2"):
-        earlier_publications(run, make_policy({"zip": "mask"}))
+        find_base_publications(run, make_policy({"zip": "mask"}))
 
 
 @pytest.mark.parametrize(
@@ -592,5 +596,5 @@ def test_releases_of_the_source_in_a_catalog_beside_are_named(
         )
     with duckdb.connect() as connection:
         engine = DuckDBEngine(connection)
-        found = publications_elsewhere(engine, tmp_path / "c.duckdb", "here", tmp_path / "new.duckdb")
+        found = find_other_catalogs(engine, tmp_path / "c.duckdb", "here", tmp_path / "new.duckdb")
     assert found == [beside] * is_named

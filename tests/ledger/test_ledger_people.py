@@ -14,7 +14,7 @@ from support import folder_again, kept
 
 import sqlanon
 from sqlanon.errors import AuditError
-from sqlanon.ledger.people_samples import text_of
+from sqlanon.ledger.people_samples import canonical_text
 from sqlanon.release import publish as publishing
 from sqlanon.support.expressions import col
 
@@ -295,14 +295,14 @@ def test_one_value_has_one_text_in_all_types(one: str, other: str) -> None:
         texts = []
         for value in (one, other):
             ((type_,),) = connection.execute(f"SELECT typeof({value})").fetchall()
-            form = text_of(col("v"), type_, "duckdb").sql("duckdb")
+            form = canonical_text(col("v"), type_, "duckdb").sql("duckdb")
             texts.append(connection.execute(f"SELECT {form} FROM (SELECT {value} AS v)").fetchall())
     assert texts[0] == texts[1]
 
 
 def test_two_numbers_that_floats_take_for_one_are_two() -> None:
     with duckdb.connect() as connection:
-        form = text_of(col("v"), "BIGINT", "duckdb").sql("duckdb")
+        form = canonical_text(col("v"), "BIGINT", "duckdb").sql("duckdb")
         query = f"SELECT count(DISTINCT {form}) FROM (VALUES (9007199254740992), (9007199254740993)) AS t(v)"
         assert connection.execute(query).fetchall() == [(2,)]
 

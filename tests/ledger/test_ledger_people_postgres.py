@@ -12,7 +12,7 @@ from postgres_server import PASSWORD, VARIABLE, Server
 from test_ledger_people import IN_COMMON, TEXTS, in_csv, make_people, make_tables, policy_of, publish
 
 from sqlanon.errors import AuditError, SourceError
-from sqlanon.ledger.people_samples import PeopleOfSource, text_of
+from sqlanon.ledger.people_samples import SourcePeople, canonical_text
 from sqlanon.support.expressions import col
 
 pytest.importorskip("adbc_driver_postgresql.dbapi", reason="the extra postgres is not installed")
@@ -83,10 +83,10 @@ def test_a_user_who_may_not_read_the_keys_is_warned(postgres: Server, clinic: Pa
 def test_values_have_the_same_text_as_in_duckdb(postgres: Server) -> None:
     with duckdb.connect() as connection:
         for type_, spelled, values in TEXTS:
-            query = text_of(col("v"), type_, "duckdb").sql("duckdb")
+            query = canonical_text(col("v"), type_, "duckdb").sql("duckdb")
             rows = ", ".join(f"({i}, CAST({value} AS {type_}))" for i, value in enumerate(values))
             expected = connection.execute(f"SELECT {query} FROM (VALUES {rows}) AS t(n, v) ORDER BY n").fetchall()
-            there = text_of(col("v"), type_, "postgres").sql("postgres")
+            there = canonical_text(col("v"), type_, "postgres").sql("postgres")
             rows = ", ".join(f"({i}, CAST({value} AS {spelled['postgres']}))" for i, value in enumerate(values))
             assert postgres.rows(f"SELECT {there} FROM (VALUES {rows}) AS t(n, v) ORDER BY n") == expected, type_
 
@@ -99,7 +99,7 @@ def test_a_server_that_fails_leaves_no_comparison_out(clinic: Path, monkeypatch:
     def fail(*arguments: Any) -> None:
         raise cancelled
 
-    monkeypatch.setattr(PeopleOfSource, "_sample_each", fail)
+    monkeypatch.setattr(SourcePeople, "_sample_each", fail)
     with pytest.raises(SourceError, match="it was cancelled"):
         publish(policy_of(clinic, "visits", there("visits"), False))
     assert not (clinic / "visits_release.duckdb").exists()

@@ -21,7 +21,7 @@ from test_ledger_people import (
 
 import sqlanon
 from sqlanon.errors import AuditError
-from sqlanon.ledger.people_samples import text_of
+from sqlanon.ledger.people_samples import canonical_text
 from sqlanon.support.expressions import col
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark_cluster")]
@@ -50,10 +50,10 @@ def test_tables_of_the_same_people_are_refused_whether_spark_reads_them_or_not(s
 def test_values_have_the_same_text_as_in_duckdb(session: Any) -> None:
     with duckdb.connect() as connection:
         for type_, spelled, values in TEXTS:
-            query = text_of(col("v"), type_, "duckdb").sql("duckdb")
+            query = canonical_text(col("v"), type_, "duckdb").sql("duckdb")
             rows = ", ".join(f"({i}, CAST({value} AS {type_}))" for i, value in enumerate(values))
             expected = connection.execute(f"SELECT {query} FROM (VALUES {rows}) AS t(n, v) ORDER BY n").fetchall()
-            there = text_of(col("v"), type_, "spark").sql("spark")
+            there = canonical_text(col("v"), type_, "spark").sql("spark")
             rows = ", ".join(f"({i}, CAST({value} AS {spelled['spark']}))" for i, value in enumerate(values))
             found = session.sql(f"SELECT {there} FROM VALUES {rows} AS t(n, v) ORDER BY n").collect()
             assert [tuple(row) for row in found] == expected, type_

@@ -21,7 +21,7 @@ from support import folder_again, kept
 import sqlanon
 from sqlanon.errors import AuditError
 from sqlanon.ledger import source_match
-from sqlanon.ledger.source_match import LEAST_SHARE, more_than_chance, share_in_common
+from sqlanon.ledger.source_match import LEAST_SHARE, estimate_shared_rows, exceeds_chance
 from sqlanon.support.expressions import table
 
 pytestmark = pytest.mark.usefixtures("plain_macros")
@@ -285,10 +285,10 @@ def estimate(one: list[tuple[int, ...]], two: list[tuple[int, ...]], chosen: ran
     """As the ledger estimates it, in plain Python: a sample of the one is looked up in the other."""
     taken, counts = chosen.sample(one, min(2000, len(one))), Counter(two)
     alone = sum(counts[row] == 1 for row in taken)
-    if not more_than_chance(*(sum(counts[row] == n for row in {*taken}) for n in (0, 1, 2))):
+    if not exceeds_chance(*(sum(counts[row] == n for row in {*taken}) for n in (0, 1, 2))):
         return 0.0
     once, twice = (sum(n == times for n in counts.values()) for times in (1, 2))
-    return share_in_common(len(one), len(taken), alone, len(two), once, twice)
+    return estimate_shared_rows(len(one), len(taken), alone, len(two), once, twice)
 
 
 @settings(max_examples=examples(40), deadline=None, derandomize=True)

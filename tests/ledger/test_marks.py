@@ -10,7 +10,13 @@ import duckdb
 import pytest
 
 from sqlanon.engines.duckdb import DuckDBEngine
-from sqlanon.ledger.growth.marks import EarlierAttribute, marked, marks, rows_there, unmarked
+from sqlanon.ledger.growth.marks import (
+    EarlierAttribute,
+    add_empty_marks,
+    count_marked_rows,
+    count_rows_in_both,
+    mark_rows_by_values,
+)
 from sqlanon.support.coding import Coded
 from sqlanon.support.expressions import subquery, table
 from sqlanon.support.names import EARLIER
@@ -36,18 +42,18 @@ def test_as_many_rows_are_counted_as_are_marked(seed: int, tmp_path: Path) -> No
     run("SET threads = 1")
     engine.connection.executemany("INSERT INTO source VALUES (?, ?, ?)", source)
     engine.connection.executemany("INSERT INTO shown VALUES (?, ?, ?)", released)
-    run("CREATE TABLE rows_ AS " + unmarked(table("source"), ["a", "b", "c"]).sql("duckdb"))
+    run("CREATE TABLE rows_ AS " + add_empty_marks(table("source"), ["a", "b", "c"]).sql("duckdb"))
     coded, other = Coded("a", 2, table("labels")), Coded("b", 1, table("labels"))
     attributes = [EarlierAttribute(coded, 1, "*", "a"), EarlierAttribute(other, 1, "*", "b")]
     for shown, shared in ((attributes, [("c", "c")]), (attributes, []), ([], [("c", "c")]), ([], [])):
-        both = marked(table("rows_"), ["a", "b", "c"], shown, shared, table("shown"), 1)
-        expected = engine.rows(marks(subquery(both, "m"), 1))[0][1]
-        assert engine.rows(rows_there(table("rows_"), shown, shared, table("shown"))) == [(expected,)]
+        both = mark_rows_by_values(table("rows_"), ["a", "b", "c"], shown, shared, table("shown"), 1)
+        expected = engine.rows(count_marked_rows(subquery(both, "m"), 1))[0][1]
+        assert engine.rows(count_rows_in_both(table("rows_"), shown, shared, table("shown"))) == [(expected,)]
     least = sum(
         min(sum((values[a], c) == one for a, _, c in source), sum((a, c) == one for a, _, c in released))
         for one in {(a, c) for a, _, c in released}
     )
-    assert engine.rows(rows_there(table("rows_"), attributes, [("c", "c")], table("shown"))) == [(least,)]
+    assert engine.rows(count_rows_in_both(table("rows_"), attributes, [("c", "c")], table("shown"))) == [(least,)]
     engine.close()
 
 
@@ -59,11 +65,11 @@ def test_of_rows_that_read_alike_those_that_other_releases_have_are_marked_first
             f'AS v(c, id, "{EARLIER}")'
         )
         connection.execute("CREATE TABLE shown AS FROM (VALUES ('x'), ('x'), ('y')) AS v(c)")
-        both = marked(table("rows_"), ["c", "id"], [], [("c", "c")], table("shown"), 4)
+        both = mark_rows_by_values(table("rows_"), ["c", "id"], [], [("c", "c")], table("shown"), 4)
         found = connection.execute(f'SELECT id, "{EARLIER}" FROM ({both.sql("duckdb")}) ORDER BY id').fetchall()
         assert found == [(1, 4), (2, 5), (3, 0), (4, 1), (5, 7)]
-        counted = connection.execute(marks(subquery(both, "m"), 3).sql("duckdb")).fetchone()
+        counted = connection.execute(count_marked_rows(subquery(both, "m"), 3).sql("duckdb")).fetchone()
         assert counted == (5, 3, 1, 3)
         connection.execute("DELETE FROM shown")
-        none = rows_there(table("rows_"), [], [("c", "c")], table("shown"))
+        none = count_rows_in_both(table("rows_"), [], [("c", "c")], table("shown"))
         assert connection.execute(none.sql("duckdb")).fetchone() == (0,)

@@ -179,8 +179,8 @@ def find_few_rows(
         joined = dict[tuple[str, str], int]()
         for *labels, n in connection.execute(complementary_release(linked, k).sql("duckdb")).fetchall():
             joined[labels[0], labels[1]] = n
-        with PairAudit.of(DuckDBEngine(connection), table, linked, k) as audit:
-            counted = count_shared_rows(audit.overlaps().few)
+        with PairAudit.open(DuckDBEngine(connection), table, linked, k) as audit:
+            counted = count_shared_rows(audit.find_overlaps().few)
     counted_by_labels = dict[tuple[str, str], int]()
     for texts, n in counted.items():
         x, y = (finer_label(*text.split(" & ")) if " & " in text else text for text in map(str, texts))

@@ -14,7 +14,7 @@ from oracle_attacks import Attribute, Row, Tree
 from test_attacks_linked import built, link, make
 
 from sqlanon.engines.duckdb import DuckDBEngine
-from sqlanon.ledger.joint.attacks import complementary_release, temporal
+from sqlanon.ledger.joint.attacks import complementary_release, temporal_attack
 from sqlanon.ledger.joint.class_unions import Union
 from sqlanon.ledger.joint.pair_audit import PairAudit
 from sqlanon.ledger.joint.row_matching import LinkedAttribute, ReleaseLink
@@ -76,16 +76,16 @@ def test_the_audit_of_two_releases_finds_what_plain_python_finds(seed: int) -> N
     pairs = [(j, i) for i, j in shared]
     with duckdb.connect() as connection:
         linked, _ = built(connection, case)
-        with PairAudit.of(DuckDBEngine(connection), lambda name: table(name, "main", "memory"), linked, k) as audit:
-            assert audit.complementary() == oracle.complementary_victims(**case)
+        with PairAudit.open(DuckDBEngine(connection), lambda name: table(name, "main", "memory"), linked, k) as audit:
+            assert audit.count_combinations() == oracle.complementary_victims(**case)
             forwards, backwards = (first, second, shared, attributes), (second, first, pairs, back)
-            unions: tuple[Union, ...] = ("class", "region", "table") if linked.several_levels else ("table",)
+            unions: tuple[Union, ...] = ("class", "region", "table") if linked.multilevel_attributes else ("table",)
             for ways in (forwards, backwards):
                 direction = audit if ways is forwards else audit.swapped
                 expected = oracle.temporal(*ways, k)
-                assert direction.new_rows("new") == (len(expected), sum(expected.values()))
+                assert direction.count_new_rows("new") == (len(expected), sum(expected.values()))
                 for union in unions:
-                    assert direction.new_rows(union) == oracle.new_in_unions(*ways, k, union), union
+                    assert direction.count_new_rows(union) == oracle.new_in_unions(*ways, k, union), union
         shown = connection.execute(complementary_release(linked, k).sql("duckdb")).fetchall()
     combinations = oracle.complementary(**case)
     assert {row[:-1]: row[-1] for row in shown} == combinations and len(shown) == len(combinations)
@@ -132,8 +132,8 @@ def test_fewer_than_k_new_rows_of_a_class_are_found(new: int, connection: duckdb
     few = {("11",): new} if 0 < new < K else {}
     before = {("11", "flu"): 5, ("21", "flu"): 5, ("11", "gout"): 5}
     after = {**before, ("11", "flu"): 5 + new // 2, ("11", "cold"): new - new // 2, ("11", "gout"): 5 - new}
-    assert run_attack(connection, temporal, before, after) == few
-    assert run_attack(connection, temporal, after, {**before, ("11", "flu"): 5 + new // 2}) == few
+    assert run_attack(connection, temporal_attack, before, after) == few
+    assert run_attack(connection, temporal_attack, after, {**before, ("11", "flu"): 5 + new // 2}) == few
 
 
 @pytest.mark.parametrize("new", [1, K - 1, K])
@@ -142,9 +142,9 @@ def test_new_rows_may_be_of_each_class_below_the_earlier_label(new: int, connect
     release shows it, they are new rows of 1*."""
     before, after = {("1*", "flu"): 6}, {("11", "flu"): 4 + new, ("12", "flu"): 2}
     few = {("11",): new} if new < K else {}
-    assert run_attack(connection, temporal, before, after, 1, 0) == few | {("12",): min(new, 2)}
+    assert run_attack(connection, temporal_attack, before, after, 1, 0) == few | {("12",): min(new, 2)}
     before, after = {("11", "flu"): 4, ("12", "flu"): 2}, {("1*", "flu"): 6 + new}
-    assert run_attack(connection, temporal, before, after, 0, 1) == ({("1*",): new} if new < K else {})
+    assert run_attack(connection, temporal_attack, before, after, 0, 1) == ({("1*",): new} if new < K else {})
 
 
 @pytest.mark.parametrize("both", [1, K - 1, K])

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import sqlanon
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.ledger import people_samples
-from sqlanon.ledger.people_samples import PeopleOfSource
+from sqlanon.ledger.people_samples import SourcePeople
 from sqlanon.ledger.same_people import count_shared_people
 from sqlanon.sources.bound import Source
 from sqlanon.sources.persons import FEWEST_PERSONS
@@ -71,7 +71,7 @@ def shared(one: tuple[int, dict[int, Any]], other: tuple[int, dict[int, Any]]) -
     return min(len(first), len(second)), len(first & second)
 
 
-def people_of(connection: duckdb.DuckDBPyConnection, rows: list[Row], name: str) -> PeopleOfSource:
+def people_of(connection: duckdb.DuckDBPyConnection, rows: list[Row], name: str) -> SourcePeople:
     connection.execute(f"CREATE OR REPLACE TABLE {name} (mrn INTEGER, age INTEGER, word TEXT)")
     connection.executemany(f"INSERT INTO {name} VALUES (?, ?, ?)", rows)
     engine = DuckDBEngine(connection)
@@ -82,7 +82,7 @@ def people_of(connection: duckdb.DuckDBPyConnection, rows: list[Row], name: str)
         attributes={"age": {"role": "quasi", "hierarchy": "suppress"}, "word": {"role": "sensitive"}},
         privacy={"k": 2},
     )
-    return PeopleOfSource(run, policy)
+    return SourcePeople(run, policy)
 
 
 @pytest.mark.thorough

@@ -11,10 +11,10 @@ from sqlanon.ledger.same_people import (
     FEWEST_PEOPLE,
     NEIGHBOURS,
     RUNNING,
+    estimate_agreement,
     is_more_than_chance,
-    share_that_agrees,
 )
-from sqlanon.ledger.source_match import LEAST_ALONE, may_be_same, more_than_chance, share_in_common
+from sqlanon.ledger.source_match import LEAST_ALONE, estimate_shared_rows, exceeds_chance, may_be_same_rows
 
 
 @pytest.mark.parametrize("rate", [0.05, 0.3, 1.0, 3.0])
@@ -23,13 +23,13 @@ def test_combinations_of_rows_that_have_nothing_to_do_with_one_another_are_chanc
     rate: float, combinations: int
 ) -> None:
     none, one, two = (round(combinations * math.exp(-rate) * rate**n / math.factorial(n)) for n in range(3))
-    assert not more_than_chance(none, one, two)
+    assert not exceeds_chance(none, one, two)
 
 
 def test_rows_in_common_are_more_than_chance() -> None:
-    assert [more_than_chance(0, one, 0) for one in (0, 4, 5, 100)] == [False, False, True, True]
-    assert [more_than_chance(none, 100, 0) for none in (1066, 1067)] == [True, False]  # 80² = 6,400 = 2 · 1,066.7 · 3
-    assert [more_than_chance(400, 100, two) for two in (2, 3)] == [True, False]  # at most 8 may be allowed
+    assert [exceeds_chance(0, one, 0) for one in (0, 4, 5, 100)] == [False, False, True, True]
+    assert [exceeds_chance(none, 100, 0) for none in (1066, 1067)] == [True, False]  # 80² = 6,400 = 2 · 1,066.7 · 3
+    assert [exceeds_chance(400, 100, two) for two in (2, 3)] == [True, False]  # at most 8 may be allowed
 
 
 @pytest.mark.parametrize(
@@ -54,13 +54,13 @@ def test_rows_in_common_are_more_than_chance() -> None:
     ],
 )
 def test_the_share_of_rows_in_common(figures: tuple[int, ...], share: float) -> None:
-    assert share_in_common(*figures) == pytest.approx(share)
+    assert estimate_shared_rows(*figures) == pytest.approx(share)
 
 
 def test_sources_may_be_the_same_within_five_deviations() -> None:
     """Of 200 sampled rows 100 would be alone: 50 fewer are five deviations."""
-    assert [may_be_same((1000, 500, 0, 200, alone, 0, 0, 0)) for alone in (49, 50, 100)] == [False, True, True]
-    assert may_be_same((0, 0, 0, 0, 0, 0, 0, 0))
+    assert [may_be_same_rows((1000, 500, 0, 200, alone, 0, 0, 0)) for alone in (49, 50, 100)] == [False, True, True]
+    assert may_be_same_rows((0, 0, 0, 0, 0, 0, 0, 0))
 
 
 @pytest.mark.parametrize(
@@ -108,9 +108,9 @@ def test_keys_of_a_range_that_is_half_full_are_shared_by_chance() -> None:
 def test_people_who_agree_more_often_than_chance_are_the_same(
     figures: list[tuple[int, int, float]], share: float
 ) -> None:
-    assert share_that_agrees(figures) == pytest.approx(share)
+    assert estimate_agreement(figures) == pytest.approx(share)
 
 
 def test_agreement_begins_some_deviations_above_chance() -> None:
     least = 200 + DEVIATIONS * 10 + 2  # 400 pairs that agree half of the time: ten is one deviation
-    assert [share_that_agrees([(400, math.ceil(least) - less, 0.5)]) > 0 for less in (0, 1)] == [True, False]
+    assert [estimate_agreement([(400, math.ceil(least) - less, 0.5)]) > 0 for less in (0, 1)] == [True, False]

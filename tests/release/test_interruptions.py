@@ -166,7 +166,7 @@ STAGES = [
     ("sqlanon.sources.duckdb", "bind_source", "after", True, False),
     (PIPELINE, "prepare_with_earlier", "after", True, False),
     ("sqlanon.recode.stage", "recode_at", "after", True, False),
-    ("sqlanon.ledger.catalog", "insert", "before", True, False),
+    ("sqlanon.ledger.catalog", "insert_records", "before", True, False),
     ("sqlanon.ledger.catalog", "store_hierarchies", "after", True, False),
     (PUBLISH, "_refuse_to_destroy", "after", True, False),
     (PUBLISH, "write_rows", "before", True, True),
@@ -178,12 +178,12 @@ STAGES = [
     ("os", "fsync", "after", True, True),
     (PUBLISH, "_swap_in", "after", True, True),
     ("sqlanon.ledger.publication", "LedgerEntry.recording", "before", True, True),
-    ("sqlanon.ledger.recording", "keep_trees", "after", True, True),
-    ("sqlanon.ledger.recording", "complete", "before", True, True),
-    ("sqlanon.ledger.recording", "complete", "after", True, True),
+    ("sqlanon.ledger.recording", "store_released_hierarchies", "after", True, True),
+    ("sqlanon.ledger.recording", "complete_intent", "before", True, True),
+    ("sqlanon.ledger.recording", "complete_intent", "after", True, True),
     (PIPELINE, "publish", "after", True, False),
 ]
-PUBLISHED = {("_swap_in", "after"), ("complete", "before"), ("complete", "after"), ("publish", "after")}
+PUBLISHED = {("_swap_in", "after"), ("complete_intent", "before"), ("complete_intent", "after"), ("publish", "after")}
 RECORDED = {("publish", "after")}
 QUICK = {("_swap_in", "after")}
 # Where it matters what kind of file it is.
@@ -282,8 +282,8 @@ ENDING = [
         ("sqlanon.recode.stage", "recode_at", "before"),
         (PUBLISH, "_swap_in", "before"),
         (PUBLISH, "_swap_in", "after"),
-        ("sqlanon.ledger.recording", "complete", "after"),
-        ("sqlanon.ledger.recording", "keep_trees", "after"),
+        ("sqlanon.ledger.recording", "complete_intent", "after"),
+        ("sqlanon.ledger.recording", "store_released_hierarchies", "after"),
     )
     for signal_ in ("SIGTERM", "SIGHUP", "SIGINT")
 ]

@@ -27,7 +27,7 @@ from test_ledger import policy as of_hospital
 
 import sqlanon
 import sqlanon.release.targets.file.target as publishing
-from sqlanon.ledger import Publication, publications, recording
+from sqlanon.ledger import Publication, list_publications, recording
 from sqlanon.release.targets.base import Reach, release_location
 from sqlanon.release.targets.postgres.reader import PostgresLocation
 from sqlanon.support.workdir import BusyError, alone_at, mode_of_new_files, private_files
@@ -164,7 +164,7 @@ def opened_ledger(path: Path) -> list[Publication]:
     asked = sqlanon.Policy.load(path)
     assert asked.catalog is not None
     with sqlanon.connect() as db:
-        return publications(db._space.engine, asked.catalog.database, Reach(asked))
+        return list_publications(db._space.engine, asked.catalog.database, Reach(asked))
 
 
 def check_each_step(folder: Path, target: Target, begin: str, names: tuple[str, ...] = ()) -> None:
@@ -253,7 +253,7 @@ class Killed(BaseException):
 @contextmanager
 def killed_at(module: Any, name: str) -> Iterator[None]:
     """A run that ends where it calls a function, and does nothing more for the ledger."""
-    settle, dead = recording.settle, list[bool]()
+    settle, dead = recording.settle_intents, list[bool]()
 
     def dying(*_: Any) -> None:
         dead.append(True)
@@ -261,7 +261,7 @@ def killed_at(module: Any, name: str) -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, name, dying)
-        patch.setattr(recording, "settle", lambda *given: None if dead else settle(*given))
+        patch.setattr(recording, "settle_intents", lambda *given: None if dead else settle(*given))
         with pytest.raises(Killed):
             yield
 
@@ -273,7 +273,7 @@ def test_what_a_killed_run_may_have_published_is_held_against_a_new_release(fold
     one, two = policy(folder, "one", file_release("r.duckdb")), policy(folder, "two", file_release("two.duckdb"))
     one.write_text(one.read_text().replace('"r.duckdb"', '"there/r.duckdb"'))
     for is_out in (True, False):
-        with killed_at(*((recording, "complete") if is_out else (publishing, "_swap_in"))):
+        with killed_at(*((recording, "complete_intent") if is_out else (publishing, "_swap_in"))):
             make(one)
         (folder / "there").rename(folder / "gone")
         with pytest.raises(sqlanon.AuditError, match="an interrupted run may have published it") as error:
@@ -293,7 +293,7 @@ def test_what_a_killed_run_may_have_published_is_held_against_a_new_release(fold
 def test_a_crash_between_the_rename_and_the_ledger_does_not_let_the_complementary_release_out(
     hospital: Path,
 ) -> None:
-    with killed_at(recording, "complete"), sqlanon.connect() as db:
+    with killed_at(recording, "complete_intent"), sqlanon.connect() as db:
         db.anonymize(of_hospital(hospital, "one", FINE_RACE)).publish()
     assert (hospital / "one.duckdb").exists()
     with sqlanon.connect() as db, pytest.raises(sqlanon.AuditError, match="complementary release"):

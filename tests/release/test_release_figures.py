@@ -19,7 +19,13 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 import sqlanon
-from sqlanon.ledger.joint.release_links import NO_TREES, ComparedRelease, Tree, Trees, link
+from sqlanon.ledger.joint.release_links import (
+    NO_HIERARCHIES,
+    ComparedHierarchies,
+    ComparedHierarchy,
+    ComparedRelease,
+    link_releases,
+)
 from sqlanon.policy import SearchSection
 from sqlanon.support.expressions import table
 
@@ -292,7 +298,7 @@ def test_the_top_is_not_taken_for_the_first_level(tmp_path: Path) -> None:
     older = levels_of(release, {"age": 0, "town": 5}, {"age": 2, "town": 5})
     oldest = levels_of(release, {"age": 0, "town": 5}, None)
     assert {
-        name: link(*pair, NO_TREES).missing
+        name: link_releases(*pair, NO_HIERARCHIES).missing
         for name, pair in {
             "first and top": (first, top),
             "top and older": (top, older),
@@ -300,11 +306,11 @@ def test_the_top_is_not_taken_for_the_first_level(tmp_path: Path) -> None:
             "first and first": (first, first),
         }.items()
     } == {"first and top": ("town",), "top and older": (), "top and oldest": ("town",), "first and first": ()}
-    tree = Tree(table("h"), 5)
-    trees = Trees({"town": tree}, {"town": [top.rule("town")]})
-    (_, town) = link(first, top, trees).attributes
+    tree = ComparedHierarchy(table("h"), 5)
+    trees = ComparedHierarchies({"town": tree}, {"town": [top.rule("town")]})
+    (_, town) = link_releases(first, top, trees).attributes
     assert (town.first_levels, town.second_levels) == ((1,), (5,))
-    (_, town) = link(top, oldest, trees).attributes
+    (_, town) = link_releases(top, oldest, trees).attributes
     assert (town.first_levels, town.second_levels) == ((5,), (5,))
 
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from sqlanon.attacks.matching import composition, linkage, places
 from sqlanon.disclosure import attribute_disclosure as disclosure
 from sqlanon.ledger.catalog import init_database
-from sqlanon.ledger.joint.attacks import complementary_release, temporal
+from sqlanon.ledger.joint.attacks import complementary_release, temporal_attack
 from sqlanon.ledger.joint.row_matching import LinkedAttribute, ReleaseLink
 from sqlanon.support.expressions import table
 from sqlanon.support.resources import sql_text
@@ -108,8 +108,8 @@ def check_macros(first: list[Any], second: list[Any], known: int, db: Connection
     for each, call in ((linked, ""), (with_value, ", shared := ['Value_Of']")):
         found = called(db, f"temporal_classes('r', 'o', {LIST}, k := 3{call})")
         came, went = ([row for row in found if 0 < row[i] < 3] for i in (2, 3))
-        assert as_text(came, [0, 1, 2]) == built(temporal(each, 3))
-        assert as_text(went, [0, 1, 3]) == built(temporal(each.swapped, 3))
+        assert as_text(came, [0, 1, 2]) == built(temporal_attack(each, 3))
+        assert as_text(went, [0, 1, 3]) == built(temporal_attack(each.swapped, 3))
         assert len({*came, *went}) == len(found)
     found = called(db, f"unsorted_matching('r', 'o', {LIST})")
     assert found == db.execute(places(linked).sql("duckdb")).fetchall()

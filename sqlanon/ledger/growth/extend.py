@@ -27,15 +27,15 @@ from sqlanon.errors import AuditError, PolicyError, ReleaseError, SourceError
 from sqlanon.frequency.sets import ClassSpace
 from sqlanon.hierarchies import Hierarchy
 from sqlanon.hierarchies.bounds import RangeKind
-from sqlanon.ledger.catalog import run_row
-from sqlanon.ledger.earlier import Earlier, opened
+from sqlanon.ledger.catalog import build_run_record
+from sqlanon.ledger.earlier import EarlierRelease, open_earlier_release
 from sqlanon.ledger.growth.marks import KEY_HASH
 from sqlanon.ledger.growth.source_change import count_changes, measure_released_rows
-from sqlanon.ledger.publication import ExtendedRelease, LedgerEntry
-from sqlanon.ledger.published_release import publication_in_place
-from sqlanon.ledger.recording import history
+from sqlanon.ledger.publication import ExtensionRecord, LedgerEntry
+from sqlanon.ledger.published_release import find_newest_publication
+from sqlanon.ledger.recording import read_ledger
 from sqlanon.ledger.records import Publication
-from sqlanon.ledger.trees import tree_of_both, trees_of
+from sqlanon.ledger.released_hierarchies import copy_released_hierarchies, merge_hierarchies
 from sqlanon.measures import MEASURES, Figures
 from sqlanon.policy import Policy
 from sqlanon.policy.compatibility import EXTENSIONS, collect_sections, find_conflicts
@@ -117,34 +117,36 @@ def _extended(released: exp.Expr, added: exp.Expr, manifest: Manifest) -> exp.Se
 
 
 @dataclass(frozen=True)
-class Extended:
+class ReleaseToExtend:
     """The release that is extended: its publication and manifest, and the earlier releases that it is based on."""
 
     publication: Publication
     manifest: Manifest
-    others: Sequence[Publication]
+    base_publications: Sequence[Publication]
 
 
-def release_to_extend(run: Run, policy: Policy) -> Extended:
+def release_to_extend(run: Run, policy: Policy) -> ReleaseToExtend:
     """The release of a policy, if it can be extended."""
     if wrong := list(find_conflicts(EXTENSIONS, collect_sections(dict(policy)))):
         raise PolicyError(wrong)
     assert policy.catalog is not None
     assert policy.release is not None
-    found = history(run.engine, policy.catalog.database, Reach(policy))
-    known, publication = found.publications, publication_in_place(found, run, policy)
+    found = read_ledger(run.engine, policy.catalog.database, Reach(policy))
+    known, publication = found.publications, find_newest_publication(found, run, policy)
     refuse_repeated_keys(run.engine, run.source, policy.source.key)
-    with opened(run.engine, publication, Reach()) as release:
+    with open_earlier_release(run.engine, publication, Reach()) as release:
         manifest = release.manifest
     if not policy.made(manifest.policy_hash):
         raise ReleaseError(
             f"{publication.path} was made by another policy: extend it with that policy, or run anonymize with "
             "[release] after"
         )
-    return Extended(publication, manifest, [one for one in known if one.run_id in publication.after])
+    return ReleaseToExtend(publication, manifest, [one for one in known if one.run_id in publication.after])
 
 
-def extend(steps: StatementRunner, run: Run, prepared: SearchInput, extended: Extended, started: float) -> Extension:
+def extend(
+    steps: StatementRunner, run: Run, prepared: SearchInput, extended: ReleaseToExtend, started: float
+) -> Extension:
     """What can be added to a release of the rows that its source has got since.
 
     Makes in the work schema ``candidates``, ``waiting`` and ``added``.
@@ -156,7 +158,7 @@ def extend(steps: StatementRunner, run: Run, prepared: SearchInput, extended: Ex
     persons = None
     count = run.engine.rows(row_count(rows=run.work("added")))[0][0]
     change = count_changes(run, policy, publication, manifest, prepared.marginals.rows)
-    with opened(run.engine, publication, Reach(), verified=True) as release:
+    with open_earlier_release(run.engine, publication, Reach(), verified=True) as release:
         change = measure_released_rows(run, prepared, publication, manifest, release.relation, change)
         if prepared.columns.person is not None:
             _refuse_unknown_persons(release, change, policy)
@@ -188,7 +190,7 @@ def extend(steps: StatementRunner, run: Run, prepared: SearchInput, extended: Ex
     )
 
 
-def _refuse_unknown_persons(release: Earlier, change: SourceChange, policy: Policy) -> None:
+def _refuse_unknown_persons(release: EarlierRelease, change: SourceChange, policy: Policy) -> None:
     """Whose rows a release has is known by the source alone: refuse where rows have left it, or have changed."""
     if change.missing_rows:
         raise ReleaseError(
@@ -383,10 +385,10 @@ class Extension:
             raise AuditError(list(self._origin.refusals))
         origin = self._origin
         run, prepared, publication = origin.run, origin.prepared, origin.publication
-        with opened(run.engine, publication, Reach(), verified=True) as release:
+        with open_earlier_release(run.engine, publication, Reach(), verified=True) as release:
             draft = ExtensionDraft(run, prepared, self, release, origin.recoding)
             hashed = select([col(KEY_HASH)], run.work("keys_0"))
-            extended = ExtendedRelease(publication.run_id, self._trees(), hashed, self._to_catalog())
+            extended = ExtensionRecord(publication.run_id, self._trees(), hashed, self._to_catalog())
             rows, keyed = self.released_before + self.new_rows, star(run.work("added"))
             person = prepared.columns.person
             people = None if person is None else _with_persons(run, [], person)
@@ -401,14 +403,14 @@ class Extension:
     def _trees(self) -> list[Hierarchy]:
         """Values may have gone that are still released: their labels are those of the release."""
         run, prepared = self._origin.run, self._origin.prepared
-        then = trees_of(run, prepared.policy, self._origin.publication.run_id)
+        then = copy_released_hierarchies(run, prepared.policy, self._origin.publication.run_id)
         return [
-            tree_of_both(run, then[now.attribute.lower()], now) if now.attribute.lower() in then else now
+            merge_hierarchies(run, then[now.attribute.lower()], now) if now.attribute.lower() in then else now
             for now in prepared.own_hierarchies
         ]
 
     def _to_catalog(self) -> dict[str, Any]:
-        return run_row(
+        return build_run_record(
             self._origin.prepared.policy,
             self.generalization,
             run_id=self._origin.run_id,
@@ -444,7 +446,7 @@ class ExtensionDraft:
     run: Run
     search_input: SearchInput
     extension: Extension
-    release: Earlier
+    release: EarlierRelease
     recoding: FullDomainRecoding
     is_draft: ClassVar[bool] = False
     retained_versions: ClassVar[int] = 1

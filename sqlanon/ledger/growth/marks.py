@@ -8,11 +8,17 @@ whenever it is asked. With a key it is known.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from sqlglot import exp
 
+from sqlanon.errors import RelabelledError
+from sqlanon.ledger.released_hierarchies import copy_released_hierarchies, count_changed_labels
+from sqlanon.recode.full_domain import FullDomainRecoding
+from sqlanon.release.manifest import Manifest
+from sqlanon.sources.run import Run
+from sqlanon.strategies.lattice.input import SearchInput
 from sqlanon.support.coding import ROWS, Coded
 from sqlanon.support.expressions import (
     aliased,
@@ -20,6 +26,7 @@ from sqlanon.support.expressions import (
     anonymous,
     cast,
     col,
+    create_table,
     fragment,
     is_there,
     named,
@@ -75,12 +82,12 @@ class EarlierAttribute:
         return text(self.top or "") if self.level else col(self.attribute.column, "s")
 
 
-def unmarked(source: exp.Expr, columns: Sequence[str]) -> exp.Select:
+def add_empty_marks(source: exp.Expr, columns: Sequence[str]) -> exp.Select:
     """The source with no marks: its columns, and `EARLIER`, 0."""
     return _UNMARKED(columns=[col(name) for name in columns], source=source)
 
 
-def marked(
+def mark_rows_by_values(
     rows: exp.Table,
     columns: Sequence[str],
     shown: Sequence[EarlierAttribute],
@@ -106,7 +113,7 @@ def marked(
     )
 
 
-def rows_there(
+def count_rows_in_both(
     rows: exp.Table, shown: Sequence[EarlierAttribute], shared: Sequence[tuple[str, str]], release: exp.Expr
 ) -> exp.Select:
     """One number: the rows that `marked` would mark."""
@@ -143,7 +150,7 @@ def _released(shown: Sequence[EarlierAttribute], shared: Sequence[tuple[str, str
     return subquery(_COUNTS(named=keys, release=release, columns=theirs))
 
 
-def marked_by_key(
+def mark_rows_by_key(
     rows: exp.Table, columns: Sequence[str], key: Sequence[str], secret: str, hashes: exp.Expr, bit: int
 ) -> exp.Select:
     """The rows with one bit more in `EARLIER` where the hash of their key is among those of a release."""
@@ -157,7 +164,7 @@ def marked_by_key(
     )
 
 
-def marked_by_person(
+def mark_rows_by_person(
     rows: exp.Table, columns: Sequence[str], person: exp.Expr, people: exp.Expr, bit: int
 ) -> exp.Select:
     """The rows ``r`` with one bit more in `EARLIER` where the hash of their person is among those of a release."""
@@ -186,7 +193,7 @@ def key_hash(key: Sequence[str], secret: str, alias: str | None = None) -> exp.E
     return cast(anonymous("SUBSTRING", outer, number(1), number(32)), "UUID")
 
 
-def marks(rows: exp.Expr, releases: int) -> exp.Select:
+def count_marked_rows(rows: exp.Expr, releases: int) -> exp.Select:
     """One row: how many rows there are, and how many have the mark of each release."""
     return _MARKS(counts=[_HAS_MARK(bit=1 << i) for i in range(releases)], rows=rows)
 
@@ -197,3 +204,41 @@ def _own_names(columns: Sequence[str]) -> str:
     while any(name.lower().startswith(own) for name in columns):
         own += "_"
     return own
+
+
+# The mark of the release is the first: the bit 1.
+_RELEASED = template("SELECT * FROM :rows WHERE NOT (:mark & 1) = 0")
+
+
+def select_released_rows(marked: exp.Table) -> exp.Select:
+    return _RELEASED(rows=marked, mark=col(EARLIER))
+
+
+def recode_released_rows(run: Run, prepared: SearchInput, levels: Mapping[str, int]) -> FullDomainRecoding:
+    """The recoding of the source's rows that the first earlier release has.
+
+    Makes ``released_rows``.
+    """
+    rows = run.work("released_rows")
+    run.engine.execute(create_table(rows.copy(), select_released_rows(prepared.source.relation)))
+    tops = tuple(hierarchy.top for hierarchy in prepared.hierarchies)
+    return FullDomainRecoding(rows, prepared.released, prepared.attributes, tops, (*levels.values(), 0))
+
+
+def refuse_changed_labels(run: Run, prepared: SearchInput, manifest: Manifest, run_id: str) -> None:
+    """The source's values must have the labels that a release at one level an attribute gave them."""
+    trees = copy_released_hierarchies(run, prepared.policy, run_id)
+    levels_then = manifest.levels({name: tree.height for name, tree in trees.items()})
+    levels_now = manifest.levels(prepared.heights)
+    counts = {}
+    for i, name in enumerate(prepared.policy.generalized):
+        then, now = trees.get(name.lower()), prepared.hierarchies[i]
+        level, level_now = levels_then.get(name), levels_now.get(name)
+        if not level or level_now is None or then is None:
+            continue
+        label_now = col(f"level_{level_now}", "n") if level_now <= now.height else exp.null()
+        query = count_changed_labels(then.table, now.table, col(f"level_{level}", "t"), label_now)
+        if count := run.engine.rows(query)[0][0]:
+            counts[name] = int(count)
+    if counts:
+        raise RelabelledError(counts)

@@ -15,10 +15,9 @@ from sqlanon.audit.visible_values import count_different_rows
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import SourceError
 from sqlanon.ledger import catalog
-from sqlanon.ledger.growth.marks import KEY_HASH, key_hash
-from sqlanon.ledger.growth.released_rows import recode_released_rows
-from sqlanon.ledger.people_samples import PeopleOfSource, person_hash
-from sqlanon.ledger.recording import history
+from sqlanon.ledger.growth.marks import KEY_HASH, key_hash, recode_released_rows
+from sqlanon.ledger.people_samples import SourcePeople, person_hash
+from sqlanon.ledger.recording import read_ledger
 from sqlanon.ledger.records import Publication, read_history
 from sqlanon.policy import Policy, ReleaseSection
 from sqlanon.policy.compatibility import ROWS_ELSEWHERE, WITH_EARLIER, collect_sections, find_conflicts
@@ -92,7 +91,7 @@ def recorded_publication(
     if policy.catalog is None or sha256 is None:
         return None
     try:
-        ledger = history(engine, policy.catalog.database, Reach(policy))
+        ledger = read_ledger(engine, policy.catalog.database, Reach(policy))
     except SourceError:  # it cannot be read now
         return None
     claims = release.manifest.fingerprint()
@@ -219,7 +218,7 @@ class _PublishedRelease:
     def _count_withdrawn_of_sample(self) -> tuple[int | None, bool]:
         """The same, by the sampled people of a source whose rows are elsewhere."""
         before, secret = self._copy_hashes("sample_before", _SAMPLE)
-        people = PeopleOfSource(self.run, self.policy)
+        people = SourcePeople(self.run, self.policy)
         try:
             now = next((sample for sample in people.samples(secret) if sample.is_person), None)
             if now is None:

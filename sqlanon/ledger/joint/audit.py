@@ -22,49 +22,49 @@ from sqlanon.audit.check import Check
 from sqlanon.errors import NotComparedError, ReleaseError
 from sqlanon.hierarchies import Hierarchy
 from sqlanon.ledger import catalog
-from sqlanon.ledger.earlier import Earlier, opened
-from sqlanon.ledger.joint.attacks import complementary_release, temporal
-from sqlanon.ledger.joint.class_unions import shown_unions
+from sqlanon.ledger.earlier import EarlierRelease, open_earlier_release
+from sqlanon.ledger.joint.attacks import complementary_release, temporal_attack
+from sqlanon.ledger.joint.class_unions import readable_unions
 from sqlanon.ledger.joint.noise_intervals import (
     CONFIDENCE,
     WITHOUT_NOISE_LINKS,
+    DistinguishedRows,
     IntervalAudit,
     NoiseSide,
-    ToldApart,
     describe_uncompared_noise,
     epsilons_of,
     stored_ranges,
     weakly_noisy,
 )
-from sqlanon.ledger.joint.overlaps import MOST_COMBINATIONS, SharedRows, count_shared_rows, differences
+from sqlanon.ledger.joint.overlaps import MOST_COMBINATIONS, SharedRows, count_shared_rows, subtraction
 from sqlanon.ledger.joint.pair_audit import PairAudit
-from sqlanon.ledger.joint.part_requirements import NewRows, Part, shared_requirements, shown_violations
+from sqlanon.ledger.joint.part_requirements import NewRows, Part, readable_violations, shared_requirements
 from sqlanon.ledger.joint.release_links import (
+    ComparedHierarchies,
     ComparedRelease,
-    Trees,
-    compared_with,
-    kinds_of_both,
-    link,
+    classify_labels_of_both,
+    link_releases,
+    prepare_comparison,
 )
-from sqlanon.ledger.joint.renamed import (
-    only_in,
-    renamed_columns,
-    said_of_renamed,
-    said_of_uncompared,
-    without_common_values,
+from sqlanon.ledger.joint.renamed_columns import (
+    columns_missing_from,
+    describe_renamed_columns,
+    describe_uncompared_columns,
+    find_columns_without_common_values,
+    match_renamed_columns,
 )
-from sqlanon.ledger.joint.row_matching import ReleaseLink, titled
-from sqlanon.ledger.records import Publication, Spent
-from sqlanon.ledger.same_people import SharedPeople
-from sqlanon.ledger.trees import (
+from sqlanon.ledger.joint.row_matching import ReleaseLink, add_titles
+from sqlanon.ledger.records import Publication, SpentEpsilon
+from sqlanon.ledger.released_hierarchies import (
     CATALOG_IN_QUERIES,
-    same_trees,
-    shown_table,
-    stored_name,
-    trees_of,
-    trees_of_pair,
-    value_types,
+    copy_released_hierarchies,
+    find_equal_hierarchies,
+    ground_value_types,
+    pair_hierarchies,
+    readable_table,
+    released_hierarchy_name,
 )
+from sqlanon.ledger.same_people import SharedPeople
 from sqlanon.policy import ReleaseSection, format_location
 from sqlanon.policy.compatibility import ROWS_ELSEWHERE, WITH_EARLIER, collect_sections, find_conflicts
 from sqlanon.policy.noise import ROUNDING
@@ -150,7 +150,7 @@ class SourceHistory:
     earlier: Sequence[Publication]
     replaced: Publication | None
     known: frozenset[tuple[str, Path]]
-    spent: Sequence[Spent]
+    spent: Sequence[SpentEpsilon]
     elsewhere: Sequence[Path]
     shares: Mapping[str, float]
     people: Mapping[str, SharedPeople]
@@ -272,7 +272,7 @@ class JointAudit:
     def _check(self, publication: Publication, new: ComparedRelease) -> Check:
         name, can_be_base = f"together with {publication}", False
         try:
-            with opened(self.run.engine, publication, Reach(self.prepared.policy)) as one:
+            with open_earlier_release(self.run.engine, publication, Reach(self.prepared.policy)) as one:
                 if not kind_for_path(self.target).compares:  # only what requirements look at comes here
                     raise NotComparedError("the new release is in Spark, where releases cannot be compared yet")
                 trees = self._trees(one, new)
@@ -426,34 +426,45 @@ class JointAudit:
         self.refusals.append(_Refusal(publication, can_be_base=False, breaks=False, remedy=remedy))
         return Check(name, False, f"the two cannot be compared, and may not be safe together: {why}")
 
-    def _found(self, one: Earlier, new: ComparedRelease, trees: tuple[Trees, Trees]) -> list[_Attack]:
+    def _found(
+        self, one: EarlierRelease, new: ComparedRelease, trees: tuple[ComparedHierarchies, ComparedHierarchies]
+    ) -> list[_Attack]:
         """The attacks that find somebody."""
         found, different = self._found_by_names(one, new, trees, {})
         if found:
             return found
-        pairs = renamed_columns(self.run.engine, one, new)
+        pairs = match_renamed_columns(self.run.engine, one, new)
         if pairs:
             found, different = self._found_by_names(one, new, trees, pairs)
-        own, theirs = only_in(one.renamed(pairs), new), only_in(new, one.renamed(pairs))
-        uncompared = said_of_uncompared(own, theirs, different)
+        own, theirs = (
+            columns_missing_from(one.rename_columns(pairs), new),
+            columns_missing_from(new, one.rename_columns(pairs)),
+        )
+        uncompared = describe_uncompared_columns(own, theirs, different)
         if not found:
             notes = uncompared, describe_uncompared_noise(one, new), describe_uncompared_noise(new, one)
             self.warnings += [f"together with {one.publication}: {note}" for note in notes if note is not None]
         return found
 
     def _found_by_names(
-        self, one: Earlier, new: ComparedRelease, trees: tuple[Trees, Trees], pairs: Mapping[str, str]
+        self,
+        one: EarlierRelease,
+        new: ComparedRelease,
+        trees: tuple[ComparedHierarchies, ComparedHierarchies],
+        pairs: Mapping[str, str],
     ) -> tuple[list[_Attack], list[str]]:
         """The attacks that find somebody, with columns of the earlier release called as in the new one; and the shared
         columns without a value in common."""
-        both = one.with_set_texts.renamed(pairs), new.with_set_texts
+        both = one.with_sets_as_text.rename_columns(pairs), new.with_sets_as_text
         with self._linked(one, new, trees, pairs, *both) as (linked, public), self._audit(one, linked) as audit:
             masked: MaskedRows = "own class" if one.masks or new.masks else "none"
             found = self._attacks(one, audit, public, masked)
             found += self._noise_attacks(one, both, trees[0], audit, public)
-            without_common = without_common_values(self.run.engine, linked.first, linked.second, linked.shared)
+            without_common = find_columns_without_common_values(
+                self.run.engine, linked.first, linked.second, linked.shared
+            )
         if masked == "own class":
-            own = trees[0].of_release(is_first=True), trees[0].of_release(is_first=False)
+            own = trees[0].for_release(is_first=True), trees[0].for_release(is_first=False)
             unmasked = [each.without_masked_rows(its) for each, its in zip(both, own, strict=True)]
             with self._linked(one, new, trees, pairs, *unmasked) as (linked, public), self._audit(one, linked) as audit:
                 known = {attack.message for attack in found}
@@ -461,36 +472,36 @@ class JointAudit:
                 more += self._noise_attacks(one, (unmasked[0], unmasked[1]), trees[0], audit, public)
                 found += [each for each in more if each.message not in known]
         if found:
-            found[0] = replace(found[0], message=said_of_renamed(pairs) + found[0].message)
+            found[0] = replace(found[0], message=describe_renamed_columns(pairs) + found[0].message)
         return found, without_common
 
-    def _audit(self, one: Earlier, linked: ReleaseLink) -> AbstractContextManager[PairAudit]:
-        return PairAudit.of(self.run.engine, self.run.work, linked, self._fewest_rows(one)[0])
+    def _audit(self, one: EarlierRelease, linked: ReleaseLink) -> AbstractContextManager[PairAudit]:
+        return PairAudit.open(self.run.engine, self.run.work, linked, self._fewest_rows(one)[0])
 
     @contextmanager
     def _linked(
         self,
-        one: Earlier,
+        one: EarlierRelease,
         new: ComparedRelease,
-        trees: tuple[Trees, Trees],
+        trees: tuple[ComparedHierarchies, ComparedHierarchies],
         pairs: Mapping[str, str],
         first: ComparedRelease,
         second: ComparedRelease,
     ) -> Iterator[tuple[ReleaseLink, ReleaseLink]]:
         """The link of both, their rows grouped; and by names that people can use."""
-        linked = link(first, second, trees[0])
+        linked = link_releases(first, second, trees[0])
         if linked.missing:
             raise NotComparedError(f"the catalog no longer has the hierarchies of {', '.join(linked.missing)}")
         with self._grouped(linked) as (own, theirs):
             # Labels are read as they are, also where they are compared as values of another type.
             first = replace(first, relation=own) if linked.first is first.relation else first
             second = replace(second, relation=theirs) if linked.second is second.relation else second
-            kinds = kinds_of_both(self.run.engine, linked, first, second)
+            kinds = classify_labels_of_both(self.run.engine, linked, first, second)
             if isinstance(kinds, str):
                 raise NotComparedError(kinds, 'publish both with [search] summary = "range"')
             groups = replace(linked, first=own, second=theirs, count=STANDS_FOR)
-            groups = compared_with(self.run.engine, groups, kinds.ranges, kinds.sets)
-            leave_out = first.leaves_masked_rows_out or second.leaves_masked_rows_out
+            groups = prepare_comparison(self.run.engine, groups, kinds.ranges, kinds.sets)
+            leave_out = first.excludes_masked_rows or second.excludes_masked_rows
             yield groups, self._public_link(one, new, trees[1], groups, pairs, leave_out)
 
     @contextmanager
@@ -512,28 +523,28 @@ class JointAudit:
 
     def _public_link(
         self,
-        one: Earlier,
+        one: EarlierRelease,
         new: ComparedRelease,
-        trees: Trees,
+        trees: ComparedHierarchies,
         compared: ReleaseLink,
         pairs: Mapping[str, str],
         leave_masked_rows_out: bool,
     ) -> ReleaseLink:
         """The link of both, by names that people can use."""
         names = (_file(one.publication.path, one.manifest, "earlier"), _file(self.target, new.manifest, "new"))
-        first = replace(one, relation=names[0]).with_set_texts.renamed(pairs)
-        second = replace(new, relation=names[1]).with_set_texts
+        first = replace(one, relation=names[0]).with_sets_as_text.rename_columns(pairs)
+        second = replace(new, relation=names[1]).with_sets_as_text
         if leave_masked_rows_out:
-            first = first.without_masked_rows(trees.of_release(is_first=True))
-            second = second.without_masked_rows(trees.of_release(is_first=False))
-        shown = link(first, second, trees)
+            first = first.without_masked_rows(trees.for_release(is_first=True))
+            second = second.without_masked_rows(trees.for_release(is_first=False))
+        shown = link_releases(first, second, trees)
         attributes = tuple(
             replace(there, pairs=here.pairs, ranges=here.ranges, sets=here.sets)
             for there, here in zip(shown.attributes, compared.attributes, strict=True)
         )
         return replace(shown, attributes=attributes)
 
-    def _attacks(self, one: Earlier, audit: PairAudit, public: ReleaseLink, masked: MaskedRows) -> list[_Attack]:
+    def _attacks(self, one: EarlierRelease, audit: PairAudit, public: ReleaseLink, masked: MaskedRows) -> list[_Attack]:
         """The attacks that find somebody."""
         linked = audit.linked
         has_rows = one.publication.source == self.run.identity or one.publication.source in self.history.shares
@@ -541,7 +552,7 @@ class JointAudit:
             return []  # other records of the same people, without a column in common
         found, (k, why) = list[_Attack](), self._fewest_rows(one)
         if linked.shared:
-            combinations, count = audit.complementary()
+            combinations, count = audit.count_combinations()
             if combinations:
                 few = f"has fewer than {k:,} rows" if combinations == 1 else f"have fewer than {k:,} rows each"
                 message = f"joined with it, {with_noun(combinations, 'combination')} of values {few}"
@@ -551,7 +562,7 @@ class JointAudit:
             found += self._violations(one, audit, public, "joined")
         # Without masked rows: they meet every class, so that a greatest flow with them extends one without, and classes
         # share at most as many rows without them.
-        if linked.several_levels and has_rows and not found and masked != "own class":
+        if linked.multilevel_attributes and has_rows and not found and masked != "own class":
             found += self._subtractions(one, audit, public, why)
         if not found or one.publication.run_id in self.prepared.earlier.lost:
             # Rows that have gone since do not refuse the release, so all else must be decided.
@@ -564,9 +575,9 @@ class JointAudit:
 
     def _noise_attacks(
         self,
-        one: Earlier,
+        one: EarlierRelease,
         both: tuple[ComparedRelease, ComparedRelease],
-        trees: Trees,
+        trees: ComparedHierarchies,
         audit: PairAudit,
         public: ReleaseLink,
     ) -> list[_Attack]:
@@ -574,7 +585,7 @@ class JointAudit:
         names = weakly_noisy(*both)
         if not names:
             return []
-        (first, second), rows, (k, why) = both, link(*both, trees), self._fewest_rows(one)
+        (first, second), rows, (k, why) = both, link_releases(*both, trees), self._fewest_rows(one)
         ranges = stored_ranges(self.run, self.prepared.policy, one.publication.run_id) if epsilons_of(first) else None
         sides = (
             NoiseSide(first, rows.first, rows.columns[0], ranges),
@@ -585,7 +596,7 @@ class JointAudit:
         return [_Attack(message, None, public, k, why, WITHOUT_NOISE_LINKS)] if told.any else []
 
     def _temporal_attacks(
-        self, one: Earlier, audit: PairAudit, public: ReleaseLink, masked: MaskedRows
+        self, one: EarlierRelease, audit: PairAudit, public: ReleaseLink, masked: MaskedRows
     ) -> list[_Attack]:
         """Few rows that are new, or gone."""
         if one.publication.run_id in self.prepared.earlier.by_person:
@@ -596,14 +607,14 @@ class JointAudit:
         for is_new in sides:
             side, shown = (audit, public) if is_new else (audit.swapped, public.swapped)
             for part in _parts_with_new_rows(audit.linked, masked):
-                count, rows = side.new_rows(part)
+                count, rows = side.count_new_rows(part)
                 if count:
                     unmatched = _list_unmatched(side, part)
                     build = None
                     if unmatched is not None and part == "new":
-                        build = partial(temporal, unmatched=unmatched)
+                        build = partial(temporal_attack, unmatched=unmatched)
                     elif unmatched is not None and part != "new":
-                        build = partial(shown_unions, union=part, unmatched=unmatched)
+                        build = partial(readable_unions, union=part, unmatched=unmatched)
                     few = _describe_few_rows(rows, _describe_change(is_new, masked), k, count, part)
                     message = f"{few} (temporal attack)"
                     found.append(_Attack(message, build, shown, k, why))
@@ -613,17 +624,17 @@ class JointAudit:
                     break
         return found
 
-    def _subtractions(self, one: Earlier, audit: PairAudit, public: ReleaseLink, why: str) -> list[_Attack]:
+    def _subtractions(self, one: EarlierRelease, audit: PairAudit, public: ReleaseLink, why: str) -> list[_Attack]:
         """Few rows that overlapping classes share by the counts of both, or such that do not meet a requirement."""
-        overlaps = audit.overlaps()
+        overlaps = audit.find_overlaps()
         if overlaps.few:
-            build = partial(differences, found=overlaps.few)
+            build = partial(subtraction, found=overlaps.few)
             return [_Attack(_describe_shared(overlaps.few, audit.k), build, public, audit.k, why)]
         return self._violations(one, audit, public, "joined by counts") if overlaps.bounds else []
 
     def _violations(
         self,
-        one: Earlier,
+        one: EarlierRelease,
         audit: PairAudit,
         public: ReleaseLink,
         part: Part,
@@ -638,19 +649,19 @@ class JointAudit:
         found = []
         policy = self.prepared.policy
         for wanted in shared_requirements(policy.privacy, policy.attributes_with_role("sensitive"), audit.linked):
-            count, _ = audit.violations(wanted, part)
+            count, _ = audit.count_violations(wanted, part)
             if count:
-                shared = audit.labelled_shared_rows(wanted) if part == "joined by counts" else ()
+                shared = audit.list_shared_rows(wanted) if part == "joined by counts" else ()
                 build, unmatched = None, _list_unmatched(audit, part)
                 if unmatched is not None:
-                    build = partial(shown_violations, wanted=wanted, part=part, shared=shared, unmatched=unmatched)
+                    build = partial(readable_violations, wanted=wanted, part=part, shared=shared, unmatched=unmatched)
                 found.append(_Attack(_describe_violations(wanted.name, part, what, count), build, public, audit.k))
         return found
 
-    def _fewest_rows(self, one: Earlier) -> tuple[int, str]:
+    def _fewest_rows(self, one: EarlierRelease) -> tuple[int, str]:
         """The fewest rows that an attack may find, and why so many."""
         policy = self.prepared.policy
-        k, most_rows = min(guaranteed_k(policy.privacy, policy.quasi), one.promised), 1
+        k, most_rows = min(guaranteed_k(policy.privacy, policy.quasi), one.promised_k), 1
         if one.publication.run_id not in self.prepared.earlier.after:
             # A release does not tell persons apart. Of so many rows, k persons have one at least. What is based on the
             # other consists of parts with k persons each, counted where persons are known: here in fewer rows, too.
@@ -679,22 +690,22 @@ class JointAudit:
             if not _is_parquet(path)
         ]
         assert attack.build is not None
-        query = titled(attack.build(attack.public, attack.k), attack.public.titles)
+        query = add_titles(attack.build(attack.public, attack.k), attack.public.titles)
         return "\n".join([*opening, query.sql(self.run.engine.dialect, pretty=True) + ";"])
 
-    def _trees(self, one: Earlier, new: ComparedRelease) -> tuple[Trees, Trees]:
+    def _trees(self, one: EarlierRelease, new: ComparedRelease) -> tuple[ComparedHierarchies, ComparedHierarchies]:
         """The hierarchies of both, each as it was when its release was made; and by the names that the catalog has for
         them."""
         policy, run = self.prepared.policy, self.run
-        then = trees_of(run, policy, one.publication.run_id)
+        then = copy_released_hierarchies(run, policy, one.publication.run_id)
         now = {hierarchy.attribute.lower(): hierarchy for hierarchy in self.prepared.own_hierarchies}
-        then_name = partial(stored_name, one.publication.run_id)
+        then_name = partial(released_hierarchy_name, one.publication.run_id)
         now_name = partial(catalog.hierarchy_name, policy.fingerprint())
-        same, types = same_trees(run.engine, then, now), value_types(run.engine, then, now)
+        same, types = find_equal_hierarchies(run.engine, then, now), ground_value_types(run.engine, then, now)
         shown = _in_catalog(then, then_name), _in_catalog(now, now_name)
         return (
-            trees_of_pair((one, new), (then, now), same, types, self._store),
-            trees_of_pair((one, new), shown, same, types, lambda name, query: subquery(query, name)),
+            pair_hierarchies((one, new), (then, now), same, types, self._store),
+            pair_hierarchies((one, new), shown, same, types, lambda name, query: subquery(query, name)),
         )
 
     def _store(self, name: str, query: exp.Query) -> exp.Table:
@@ -706,7 +717,7 @@ class JointAudit:
 
 def _in_catalog(hierarchies: Mapping[str, Hierarchy], name: Callable[[str], str]) -> dict[str, Hierarchy]:
     """Hierarchies with their tables in the queries for people."""
-    return {key: replace(each, table=shown_table(name(each.attribute))) for key, each in hierarchies.items()}
+    return {key: replace(each, table=readable_table(name(each.attribute))) for key, each in hierarchies.items()}
 
 
 def _parts_with_new_rows(linked: ReleaseLink, masked: MaskedRows) -> list[NewRows]:
@@ -716,13 +727,13 @@ def _parts_with_new_rows(linked: ReleaseLink, masked: MaskedRows) -> list[NewRow
         "own class": ["class", "table"],
         "left out": ["new", "region"],
     }
-    return [part for part in parts[masked] if linked.several_levels or part in ("new", "table")]
+    return [part for part in parts[masked] if linked.multilevel_attributes or part in ("new", "table")]
 
 
 def _list_unmatched(audit: PairAudit, part: Part) -> list[tuple[Any, ...]] | None:
     """What a statement about a part needs to show new rows; None, where it would be too long."""
     try:
-        return audit.labelled_unmatched() if part in ("new", "region") else []
+        return audit.list_unmatched() if part in ("new", "region") else []
     except NotComparedError:
         return None
 
@@ -746,10 +757,10 @@ def _describe_few_rows(rows: int, what: str, k: int, classes: int, part: NewRows
     return f"{with_noun(rows, 'row')} {'is' if rows == 1 else 'are'} {what}, fewer than {k:,} {each}"
 
 
-def _describe_told_apart(told: ToldApart, k: int) -> str:
+def _describe_told_apart(told: DistinguishedRows, k: int) -> str:
     """In words, the rows that values with noise tell apart.
 
-    >>> _describe_told_apart(ToldApart(["kg"], 355, 0, 0, 1, 0), 5)  # doctest: +NORMALIZE_WHITESPACE
+    >>> _describe_told_apart(DistinguishedRows(["kg"], 355, 0, 0, 1, 0), 5)  # doctest: +NORMALIZE_WHITESPACE
     'by intervals around values with noise (kg, 99% confidence), 355 rows of that release can be fewer than 5 rows of
     this one, and 1 row of this one is new, fewer than 5 in one class'
     """

@@ -18,9 +18,9 @@ from typing import Any, Literal, TypeAlias
 from sqlglot import exp
 
 from sqlanon.engines.base import Engine
-from sqlanon.ledger.joint.connected import connect
-from sqlanon.ledger.joint.row_matching import FIRST, SECOND, ReleaseLink, both_grouped, met_name
-from sqlanon.ledger.joint.unmatched import with_unmatched
+from sqlanon.ledger.joint.attacks import add_unmatched
+from sqlanon.ledger.joint.overlaps import connect
+from sqlanon.ledger.joint.row_matching import FIRST, SECOND, ReleaseLink, matching_prefixes_name, with_comparison_parts
 from sqlanon.support.expressions import (
     Namer,
     all_of,
@@ -109,16 +109,18 @@ _REGIONS = template(
 _NODES = template("SELECT region AS node FROM :classes AS c")
 
 
-def new_in_unions(linked: ReleaseLink, k: int, union: Union) -> exp.Select:
+def few_new_rows_in_unions(linked: ReleaseLink, k: int, union: Union) -> exp.Select:
     """Unions of classes that both releases have, with some new rows, but fewer than k: ``n``, and of a class its
-    labels, ``v0`` ..
+    labels, ``finest_0`` ..
 
     The rows of a union are counted by shared values. For the rows that are gone, give the link `ReleaseLink.swapped`.
-    The query reads `parts_of_both`, and `REGIONS` and `UNMATCHED` for a region.
+    The query reads `comparison_parts`, and `REGIONS` and `UNMATCHED` for a region.
     """
     by = union_columns(linked, union)
     shown = (
-        [named(col(f"l{i}"), f"v{i}") for i, _ in linked.both] if union == "class" and linked.both else [*map(col, by)]
+        [named(col(f"label_{i}"), f"finest_{i}") for i, _ in linked.shared_attributes]
+        if union == "class" and linked.shared_attributes
+        else [*map(col, by)]
     )
     return _NEW(named=shown, rows=subquery(new_rows_in_unions(linked, union)), by=[*map(col, by)], most=k - 1)
 
@@ -126,8 +128,8 @@ def new_in_unions(linked: ReleaseLink, k: int, union: Union) -> exp.Select:
 def union_columns(linked: ReleaseLink, union: Union) -> list[str]:
     """The columns that tell unions of classes apart: labels, the number of a region, or one for the whole table."""
     match union:
-        case "class" if linked.both:
-            return [f"l{i}" for i, _ in linked.both]
+        case "class" if linked.shared_attributes:
+            return [f"label_{i}" for i, _ in linked.shared_attributes]
         case "region":
             return ["region"]
         case _:
@@ -139,7 +141,7 @@ def new_rows_in_unions(linked: ReleaseLink, union: Union) -> exp.Select:
     there before."""
     names = union_columns(linked, union)
     by: list[exp.Expr] = [named(number(1), "whole")] if names == ["whole"] else [col(name, "g") for name in names]
-    shared = [f"s{j}" for j in range(len(linked.shared))]
+    shared = [f"shared_{j}" for j in range(len(linked.shared))]
     values = [col(name, "g") for name in shared]
     if union == "region":
         return _NEW_BY_FLOWS(shared=values, groups=_groups(linked, union, is_first=False))
@@ -158,28 +160,31 @@ def _groups(linked: ReleaseLink, union: Union, is_first: bool) -> exp.Expr:
 
 
 def _same_labels(linked: ReleaseLink, other: str) -> exp.Expr:
-    return all_of(same(col(f"l{i}", "g"), col(f"l{i}", other)) for i, _ in linked.both)
+    return all_of(same(col(f"label_{i}", "g"), col(f"label_{i}", other)) for i, _ in linked.shared_attributes)
 
 
 def _labels(linked: ReleaseLink) -> list[exp.Expr]:
-    return [col(f"l{i}", "g") for i, _ in linked.both]
+    return [col(f"label_{i}", "g") for i, _ in linked.shared_attributes]
 
 
 def _edges(linked: ReleaseLink, classes: exp.Table) -> exp.Select:
     """The classes of the two releases that can have rows in common: their numbers, ``a`` and ``b``."""
-    last = len(linked.several_levels)
+    last = len(linked.multilevel_attributes)
     return _EDGES(
-        met=table(met_name(last)), prefix=col(f"p{last}", "g"), classes=classes, same=_same_labels(linked, "c")
+        met=table(matching_prefixes_name(last)),
+        prefix=col(f"prefix_{last}", "g"),
+        classes=classes,
+        same=_same_labels(linked, "c"),
     )
 
 
 def make_regions(engine: Engine, work: Namer, linked: ReleaseLink, place: Place) -> exp.Table:
-    """Make the table of the classes of both releases with their ``region``: ``is_first``, and the labels ``l0`` ..
+    """Make the table of the classes of both releases with their ``region``: ``is_first``, and the labels ``label_0`` ..
 
     Parameters
     ----------
     place:
-        Puts tables in the place of the parts of a query, as `parts_of_both` names them.
+        Puts tables in the place of the parts of a query, as `comparison_parts` names them.
     """
     classes, edges, regions = (work(f"joint {name}") for name in ("classes", "edges", "regions"))
     tables = {
@@ -195,23 +200,24 @@ def make_regions(engine: Engine, work: Namer, linked: ReleaseLink, place: Place)
     return regions
 
 
-def shown_unions(linked: ReleaseLink, k: int, union: Union, unmatched: Sequence[Sequence[Any]] = ()) -> exp.Select:
-    """`new_in_unions` as one statement, with the regions: for few classes, as it takes all pairs of those in a region.
+def readable_unions(linked: ReleaseLink, k: int, union: Union, unmatched: Sequence[Sequence[Any]] = ()) -> exp.Select:
+    """`few_new_rows_in_unions` as one statement, with the regions: for few classes, as it takes all pairs of those in a
+    region.
 
     >>> from sqlanon.ledger.joint.row_matching import LinkedAttribute
     >>> attribute = LinkedAttribute("x", "x", "x", (0, 1), (0, 1), table("h"), height=1)
     >>> linked = ReleaseLink(table("one"), table("two"), (), (attribute,))
-    >>> shown_unions(linked, 5, "region").args["with_"].args["recursive"]
+    >>> readable_unions(linked, 5, "region").args["with_"].args["recursive"]
     True
     """
-    query = new_in_unions(linked, k, union)
+    query = few_new_rows_in_unions(linked, k, union)
     if union != "region":
-        return both_grouped(query, linked, finest=None)
-    return with_regions(both_grouped(with_unmatched(query, linked, unmatched), linked, finest=None), linked)
+        return with_comparison_parts(query, linked, finest=None)
+    return add_regions(with_comparison_parts(add_unmatched(query, linked, unmatched), linked, finest=None), linked)
 
 
-def with_regions(query: exp.Select, linked: ReleaseLink) -> exp.Select:
-    """A query of both releases, as `both_grouped` makes it, with the regions that it reads."""
+def add_regions(query: exp.Select, linked: ReleaseLink) -> exp.Select:
+    """A query of both releases, as `with_comparison_parts` makes it, with the regions that it reads."""
     classes, edges = table("sqlanon classes"), table("sqlanon edges")
     parts: dict[str, exp.Query] = {
         classes.name: _CLASSES(labels=_labels(linked)),
@@ -224,17 +230,17 @@ def with_regions(query: exp.Select, linked: ReleaseLink) -> exp.Select:
     for name, part in parts.items():
         ctes.with_(ident(name), as_=part, copy=False)
     with_ = query.args["with_"]
-    own = [one for one in with_.expressions if reads(one, REGIONS)]
-    others = [one for one in with_.expressions if not reads(one, REGIONS)]
+    own = [one for one in with_.expressions if reads_table(one, REGIONS)]
+    others = [one for one in with_.expressions if not reads_table(one, REGIONS)]
     query.set("with_", exp.With(expressions=[*others, *ctes.args["with_"].expressions, *own], recursive=True))
     return query
 
 
-def reads(part: exp.Expr, name: str) -> bool:
+def reads_table(part: exp.Expr, name: str) -> bool:
     """Whether a part of a statement reads a table."""
     return any(one.name == name for one in part.find_all(exp.Table))
 
 
-def swapped_regions(regions: exp.Expr) -> exp.Select:
+def swap_releases(regions: exp.Expr) -> exp.Select:
     """The table of `make_regions`, of the releases in the other order."""
     return _SWAPPED(regions=regions)

@@ -29,8 +29,8 @@ from sqlanon.errors import NotComparedError
 from sqlanon.hierarchies.bounds import bounds
 from sqlanon.ledger import catalog
 from sqlanon.ledger.joint.pair_audit import MOST_MEETING
-from sqlanon.ledger.joint.release_links import ComparedRelease, Trees
-from sqlanon.ledger.joint.row_matching import FIRST, SECOND, ReleaseLink, finest, joined
+from sqlanon.ledger.joint.release_links import ComparedHierarchies, ComparedRelease
+from sqlanon.ledger.joint.row_matching import FIRST, SECOND, ReleaseLink, finest_values, join_groups
 from sqlanon.noise.columns import EPOCH
 from sqlanon.noise.statements import STEPS, as_number, can_be_noisy
 from sqlanon.policy import Policy
@@ -268,7 +268,7 @@ def describe_uncompared_noise(first: ComparedRelease, second: ComparedRelease) -
 
 
 @dataclass(frozen=True)
-class ToldApart:
+class DistinguishedRows:
     """What intervals tell apart in two releases: of each the rows that can be few rows of the other, and those that are
     new, or gone; and the combinations of labels of both that have few rows."""
 
@@ -311,10 +311,10 @@ class IntervalAudit:
     run: Run
     linked: ReleaseLink
     place: Callable[[exp.Select], exp.Select]
-    trees: Trees
+    trees: ComparedHierarchies
     names: Sequence[str]
 
-    def told_apart(self, first: NoiseSide, second: NoiseSide, k: int) -> ToldApart:
+    def told_apart(self, first: NoiseSide, second: NoiseSide, k: int) -> DistinguishedRows:
         """Count the rows of both that are told apart."""
         engine, made = self.run.engine, list[exp.Table]()
 
@@ -327,7 +327,9 @@ class IntervalAudit:
         try:
             a = self._make_side("first", first, second, make)
             b = self._make_side("second", second, first, make)
-            query = joined([*_MET().expressions, *finest(self.linked, numbers=True)], self.linked, numbers=True)
+            query = join_groups(
+                [*_MET().expressions, *finest_values(self.linked, numbers=True)], self.linked, numbers=True
+            )
             met = make("met", self.place(query).limit(MOST_MEETING + 1, copy=False))
             self._refuse_too_many(engine.rows(_COUNT_ROWS(rows=met))[0][0])
             if values := self.linked.values:
@@ -339,7 +341,7 @@ class IntervalAudit:
         finally:
             for target in made:
                 engine.execute(drop_table(target, exists=True))
-        return ToldApart(tuple(self.names), of_first, gone, of_second, new, combinations)
+        return DistinguishedRows(tuple(self.names), of_first, gone, of_second, new, combinations)
 
     def _refuse_too_many(self, pairs: int) -> None:
         if pairs > MOST_MEETING:
@@ -358,8 +360,8 @@ class IntervalAudit:
                 raise _not_kept(side.release, column)
         is_first = name == "first"
         _, labels = self.linked.side(is_first)
-        same_group = [same(col(f"l{i}", "g"), cast(col(label, "e"), "VARCHAR")) for i, label in labels]
-        same_group += [same(col(f"s{j}", "g"), col(shared, "e")) for j, shared in enumerate(self.linked.shared)]
+        same_group = [same(col(f"label_{i}", "g"), cast(col(label, "e"), "VARCHAR")) for i, label in labels]
+        same_group += [same(col(f"shared_{j}", "g"), col(shared, "e")) for j, shared in enumerate(self.linked.shared)]
         placed = _PLACED(
             intervals=[col(end(j), "e") for j in range(len(self.names)) for end in (_low, _high)],
             records=records,

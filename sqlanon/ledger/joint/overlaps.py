@@ -25,9 +25,8 @@ from sqlglot import exp
 
 from sqlanon.engines.base import Engine
 from sqlanon.errors import NotComparedError
-from sqlanon.ledger.joint.connected import connect
 from sqlanon.ledger.joint.overlap_flows import Bound, ComponentFlows, Edge, OverlapFlows, StepBudget, TooManyStepsError
-from sqlanon.ledger.joint.row_matching import ReleaseLink, groups
+from sqlanon.ledger.joint.row_matching import ReleaseLink, group_rows
 from sqlanon.support.expressions import (
     Namer,
     all_of,
@@ -144,7 +143,7 @@ _DIFFERENCES = template("""
 _ROWS = template("SELECT * FROM :rows AS r")
 
 Group = tuple[str | None, ...]
-"""The labels of a group, ``l0`` .., and its shared values, ``s0`` .., as texts."""
+"""The labels of a group, ``label_0`` .., and its shared values, ``shared_0`` .., as texts."""
 
 
 @dataclass(frozen=True)
@@ -194,7 +193,7 @@ def make_graph(engine: Engine, work: Namer, linked: ReleaseLink, meeting: exp.Ex
     Parameters
     ----------
     meeting:
-        The pairs of groups that can have rows in common, with the finest values of the two as numbers, ``v0`` ..
+        The pairs of groups that can have rows in common, with the finest values of the two as numbers, ``finest_0`` ..
     budget:
         The steps that are left for flows of the two releases.
 
@@ -342,7 +341,7 @@ def _add_labels(
         a, b = one.edge
         own = dict(zip(group_columns(linked, is_first=True), firsts[a], strict=True))
         other = dict(zip(group_columns(linked, is_first=False), seconds[b], strict=True))
-        both = [_both_labels(own, other, f"l{i}") for i in range(len(linked.attributes))]
+        both = [_both_labels(own, other, f"label_{i}") for i in range(len(linked.attributes))]
         names[one.finest] = min(both, names.get(one.finest, both), key=lambda texts: sum(map(len, map(str, texts))))
     for one in found:
         yield SharedRows(
@@ -367,7 +366,7 @@ def count_shared_rows(groups: Sequence[SharedRows]) -> dict[tuple[str | None, ..
 
 def group_columns(linked: ReleaseLink, is_first: bool) -> list[str]:
     """The columns of the groups of a release that tell them apart."""
-    return [*(f"l{i}" for i, _ in linked.side(is_first)[1]), *(f"s{j}" for j in range(len(linked.shared)))]
+    return [*(f"label_{i}" for i, _ in linked.side(is_first)[1]), *(f"shared_{j}" for j in range(len(linked.shared)))]
 
 
 def columns_of_both(linked: ReleaseLink) -> list[str]:
@@ -380,18 +379,19 @@ def _both_labels(own: Mapping[str, str | None], other: Mapping[str, str | None],
     return " & ".join("NULL" if label is None else label for label in (first, others[0])) if others else first
 
 
-def differences(linked: ReleaseLink, k: int, found: Sequence[SharedRows]) -> exp.Select:
-    """What was found, counted from both releases: ``v0`` .., and ``n``, the rows of some groups of the second release
+def subtraction(linked: ReleaseLink, k: int, found: Sequence[SharedRows]) -> exp.Select:
+    """What was found, counted from both releases: ``finest_0`` .., and ``n``, the rows of some groups of the second
+    release
     without those of some of the first.
 
     >>> from sqlanon.support.expressions import table
     >>> from sqlanon.ledger.joint.row_matching import LinkedAttribute
     >>> linked = ReleaseLink(table("one"), table("two"), (), (LinkedAttribute("x", "x", "x"),))
     >>> found = [SharedRows(("10-19 & 0-14",), 1, 1, [("0-9",)], [("0-14",)], 0)]
-    >>> differences(linked, 5, found).named_selects
-    ['v0', 'n']
+    >>> subtraction(linked, 5, found).named_selects
+    ['finest_0', 'n']
     """
-    attributes = [f"v{i}" for i in range(len(linked.attributes))]
+    attributes = [f"finest_{i}" for i in range(len(linked.attributes))]
     columns = columns_of_both(linked)
     pairs, bounds = list[tuple[Any, ...]](), list[tuple[Any, ...]]()
     for pair, one in enumerate(found):
@@ -408,9 +408,55 @@ def differences(linked: ReleaseLink, k: int, found: Sequence[SharedRows]) -> exp
     return _DIFFERENCES(
         bounds=values_query({"pair": "BIGINT", "is_first": "BOOLEAN", **texts}, bounds),
         pairs=values_query({"pair": "BIGINT", "changed": "BIGINT", **dict.fromkeys(attributes, "VARCHAR")}, pairs),
-        first=groups(linked, is_first=True),
-        second=groups(linked, is_first=False),
+        first=group_rows(linked, is_first=True),
+        second=group_rows(linked, is_first=False),
         values=[col(name, "p") for name in attributes],
         same_first=same_groups[0],
         same_second=same_groups[1],
     )
+
+
+_ROOTS = template("SELECT node, node AS component FROM :nodes AS n")
+# The least component of a node and its neighbours; then the component of that one.
+_NEARER = template("""
+    WITH nearest AS MATERIALIZED (
+        SELECT c.node, least(c.component, min(n.component)) AS component
+        FROM :components AS c
+        LEFT JOIN (
+            SELECT e.a AS node, r.component FROM :edges AS e JOIN :components AS r ON r.node = e.b
+            UNION ALL
+            SELECT e.b AS node, r.component FROM :edges AS e JOIN :components AS r ON r.node = e.a
+        ) AS n ON n.node = c.node
+        GROUP BY c.node, c.component
+    )
+    SELECT n.node, r.component
+    FROM nearest AS n
+    JOIN nearest AS r ON r.node = n.component
+""")
+_MOVED = template("""
+    SELECT count(*) FROM :before AS b JOIN :after AS a ON a.node = b.node WHERE a.component <> b.component
+""")
+
+
+def connect(engine: Engine, work: Namer, name: str, nodes: exp.Expr, edges: exp.Expr) -> exp.Table:
+    """Make a table of the ``component`` of each ``node``, the least node of its connected component. ``name`` begins
+    its name.
+
+    Parameters
+    ----------
+    nodes:
+        Numbers, in the column ``node``.
+    edges:
+        Pairs of nodes, ``a`` and ``b``, each in one direction at least.
+    """
+    before, steps = work(f"{name} 0"), 0
+    engine.execute(create_table(before.copy(), _ROOTS(nodes=nodes)))
+    while True:
+        steps += 1
+        after = work(f"{name} {steps}")
+        engine.execute(create_table(after.copy(), _NEARER(components=before, edges=edges)))
+        moved = engine.rows(_MOVED(before=before, after=after))[0][0]
+        engine.execute(drop_table(before))
+        if not moved:
+            return after
+        before = after

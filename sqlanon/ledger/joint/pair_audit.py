@@ -15,8 +15,15 @@ from sqlglot import exp
 
 from sqlanon.engines.base import Engine
 from sqlanon.errors import NotComparedError
-from sqlanon.ledger.joint.attacks import MEETING, complementary_victims, new_in_classes
-from sqlanon.ledger.joint.class_unions import REGIONS, make_regions, new_in_unions, swapped_regions
+from sqlanon.ledger.joint.attacks import (
+    MEETING,
+    UNMATCHED,
+    bound_unmatched_rows,
+    count_complementary_victims,
+    few_new_rows_in_classes,
+    labelled_unmatched,
+)
+from sqlanon.ledger.joint.class_unions import REGIONS, few_new_rows_in_unions, make_regions, swap_releases
 from sqlanon.ledger.joint.overlap_flows import StepBudget, TooManyStepsError
 from sqlanon.ledger.joint.overlaps import (
     MOST_COMBINATIONS,
@@ -31,12 +38,19 @@ from sqlanon.ledger.joint.part_requirements import (
     NewRows,
     Part,
     SharedRequirement,
+    find_violating_parts,
     labelled_shared_rows,
     shared_rows,
-    violating_parts,
 )
-from sqlanon.ledger.joint.row_matching import FIRST, SECOND, ReleaseLink, is_met, met_name, parts_of_both, swapped_met
-from sqlanon.ledger.joint.unmatched import UNMATCHED, labelled_unmatched, unmatched_rows
+from sqlanon.ledger.joint.row_matching import (
+    FIRST,
+    SECOND,
+    ReleaseLink,
+    comparison_parts,
+    is_matching_prefixes,
+    matching_prefixes_name,
+    swap_matching_prefixes,
+)
 from sqlanon.support.expressions import Namer, aliased, create_table, drop_table, subquery, template
 
 MOST_MEETING = 20_000_000
@@ -68,7 +82,7 @@ class PairAudit:
 
     @classmethod
     @contextmanager
-    def of(cls, engine: Engine, work: Namer, linked: ReleaseLink, k: int) -> Iterator[PairAudit]:
+    def open(cls, engine: Engine, work: Namer, linked: ReleaseLink, k: int) -> Iterator[PairAudit]:
         """An audit, whose tables are dropped at the end of its context."""
         audit = cls(engine, work, linked, k)
         try:
@@ -81,32 +95,32 @@ class PairAudit:
         """Follow flows no longer than is worth it where the release is refused already."""
         self._budget.leave_few()
 
-    def complementary(self) -> tuple[int, int]:
+    def count_combinations(self) -> tuple[int, int]:
         """The combinations of fewer than k rows that both show together, and their rows."""
-        combinations, rows = self._rows(complementary_victims(self.linked, self.k))[0]
+        combinations, rows = self._rows(count_complementary_victims(self.linked, self.k))[0]
         return combinations, rows
 
-    def overlaps(self) -> Overlaps:
+    def find_overlaps(self) -> Overlaps:
         """What overlapping classes share by the counts of both; `violations` of what is joined by counts reads it."""
         graph = self._graph()
         overlaps = find_overlaps(self.engine, self.linked, self.k, graph, self._parts[FIRST], self._parts[SECOND])
         self._make(SHARED_ROWS, shared_rows(overlaps.bounds))
         return overlaps
 
-    def new_rows(self, part: NewRows) -> tuple[int, int]:
+    def count_new_rows(self, part: NewRows) -> tuple[int, int]:
         """The classes of the second release, or the unions, with new rows, but fewer than k; and these rows."""
         self._need(part)
         if part == "new":
-            return self._few(new_in_classes(self.linked, self.k))
-        return self._few(new_in_unions(self.linked, self.k, part))
+            return self._few(few_new_rows_in_classes(self.linked, self.k))
+        return self._few(few_new_rows_in_unions(self.linked, self.k, part))
 
-    def violations(self, wanted: SharedRequirement, part: Part) -> tuple[int, int]:
+    def count_violations(self, wanted: SharedRequirement, part: Part) -> tuple[int, int]:
         """The parts that break a requirement, and their rows."""
         self._need(part)
-        return self._few(violating_parts(self.linked, wanted, part, numbers=True))
+        return self._few(find_violating_parts(self.linked, wanted, part, numbers=True))
 
     def _need(self, part: Part) -> None:
-        """Make what the query of a part reads besides `parts_of_both`."""
+        """Make what the query of a part reads besides `comparison_parts`."""
         if part in ("new", "region"):
             self._need_unmatched()
         if part == "region":
@@ -115,26 +129,27 @@ class PairAudit:
     def _graph(self) -> OverlapGraph:
         """The graph of groups, made once."""
         if not self._graphs:
-            self.with_tables(complementary_victims(self.linked, self.k))
+            self.with_tables(count_complementary_victims(self.linked, self.k))
             graph = make_graph(self.engine, self.work, self.linked, self._parts[MEETING], self._budget)
             self._graphs.append(graph)
             self._tables.extend(graph.tables)
         return self._graphs[0]
 
     def _need_unmatched(self) -> None:
-        if self.linked.several_levels and UNMATCHED not in self._parts:
+        if self.linked.multilevel_attributes and UNMATCHED not in self._parts:
             graph = self._graph()
             try:
-                self._make(UNMATCHED, unmatched_rows(graph, self._parts[FIRST], self._parts[SECOND]))
+                self._make(UNMATCHED, bound_unmatched_rows(graph, self._parts[FIRST], self._parts[SECOND]))
             except TooManyStepsError:
                 raise too_many_steps(graph) from None
 
-    def labelled_shared_rows(self, wanted: SharedRequirement) -> list[tuple[Any, ...]]:
-        """What `shown_violations` needs to show the joined classes that break a requirement by counts."""
+    def list_shared_rows(self, wanted: SharedRequirement) -> list[tuple[Any, ...]]:
+        """What `readable_violations` needs to show the joined classes that break a requirement by counts."""
         return self._rows(labelled_shared_rows(self.linked, wanted, MOST_COMBINATIONS))
 
-    def labelled_unmatched(self) -> list[tuple[Any, ...]]:
-        """What `temporal`, `shown_unions` and `shown_violations` need to show new rows, where labels are of several
+    def list_unmatched(self) -> list[tuple[Any, ...]]:
+        """What `temporal`, `readable_unions` and `readable_violations` need to show new rows, where labels are of
+        several
         levels.
 
         Raises
@@ -142,7 +157,7 @@ class PairAudit:
         NotComparedError
             The groups are too many to decide it, or to list them.
         """
-        if not self.linked.several_levels:
+        if not self.linked.multilevel_attributes:
             return []
         self._need_unmatched()
         rows = self._rows(labelled_unmatched(self.linked).limit(MOST_LISTED + 1))
@@ -161,13 +176,13 @@ class PairAudit:
         """The same for the rows that are gone, with what was made for those that came."""
         swapped, theirs = self.linked.swapped, {FIRST: SECOND, SECOND: FIRST}
         parts: dict[str, exp.Expr] = {theirs[name]: self._parts[name] for name in theirs if name in self._parts}
-        met = met_name(len(swapped.several_levels))
+        met = matching_prefixes_name(len(swapped.multilevel_attributes))
         if met in self._parts:
-            parts[met] = subquery(swapped_met(self._parts[met]))
+            parts[met] = subquery(swap_matching_prefixes(self._parts[met]))
         if REGIONS in self._parts:
-            parts[REGIONS] = subquery(swapped_regions(self._parts[REGIONS]))
+            parts[REGIONS] = subquery(swap_releases(self._parts[REGIONS]))
         if UNMATCHED in self._parts:
-            parts[UNMATCHED] = subquery(swapped_regions(self._parts[UNMATCHED]))
+            parts[UNMATCHED] = subquery(swap_releases(self._parts[UNMATCHED]))
         return replace(self, linked=swapped, _parts=parts, _queries={}, _graphs=[])
 
     def _few(self, query: exp.Select) -> tuple[int, int]:
@@ -208,12 +223,12 @@ class PairAudit:
     def _query(self, name: str) -> exp.Query | None:
         """What a part of both releases is."""
         if not self._queries:
-            self._queries.update(parts_of_both(self.linked, "numbers"))
+            self._queries.update(comparison_parts(self.linked, "numbers"))
         return self._queries.get(name)
 
     def _make(self, name: str, query: exp.Expr) -> None:
         assert isinstance(query, exp.Query)
-        is_large = is_met(name) or name == MEETING
+        is_large = is_matching_prefixes(name) or name == MEETING
         if is_large:
             query = query.limit(MOST_MEETING + 1, copy=False)
         target = self.work(f"joint {len(self._tables)}")

@@ -1,7 +1,8 @@
 """Check requirements on a sensitive attribute that two releases show: in the classes of their join, and in the rows
 that are new, in a class or in a union of classes.
 
-Parts are rows by their labels, ``v0`` .. (of the joined classes the finest), and by their shared values, ``s0`` ..;
+Parts are rows by their labels, ``finest_0`` .. (of the joined classes the finest), and by their shared values,
+``shared_0`` ..;
 requirements are checked in plain SQL, on rows. Shares of the whole table are those of the link's second release.
 
 Of a joined class only the most rows that each value can have are known. Where fewer than l values can be there, fewer
@@ -19,11 +20,17 @@ from typing import Any, Literal, TypeAlias
 from sqlglot import exp
 
 from sqlanon.engines.travel import repeated
-from sqlanon.ledger.joint.attacks import most_rows_of_pairs, new_rows
-from sqlanon.ledger.joint.class_unions import Union, new_rows_in_unions, union_columns, with_regions
+from sqlanon.ledger.joint.attacks import add_unmatched, bound_rows_of_pairs, new_rows
+from sqlanon.ledger.joint.class_unions import Union, add_regions, new_rows_in_unions, union_columns
 from sqlanon.ledger.joint.overlaps import group_columns
-from sqlanon.ledger.joint.row_matching import SECOND, Finest, ReleaseLink, both_grouped, finest, joined
-from sqlanon.ledger.joint.unmatched import with_unmatched
+from sqlanon.ledger.joint.row_matching import (
+    SECOND,
+    Finest,
+    ReleaseLink,
+    finest_values,
+    join_groups,
+    with_comparison_parts,
+)
 from sqlanon.requirements import list_requirements
 from sqlanon.requirements.base import ClassCondition, Requirement, SourceFacts
 from sqlanon.requirements.plain_sql import WarehouseRelease
@@ -85,9 +92,9 @@ class SharedRequirement:
     def violations(self, rows: exp.Table, whole: exp.Table, keys: Sequence[str]) -> exp.Select | None:
         """The parts of some rows that break it."""
         (attribute,) = self.requirement.attributes
-        sensitive = [f"s{j}" for j in self.sensitive]
+        sensitive = [f"shared_{j}" for j in self.sensitive]
         return self.requirement.violations(
-            WarehouseRelease(rows, whole, keys, sensitive, {attribute: f"s{self.column}"})
+            WarehouseRelease(rows, whole, keys, sensitive, {attribute: f"shared_{self.column}"})
         )
 
 
@@ -118,15 +125,16 @@ def rows_name(part: Part) -> str:
     return f"sqlanon rows {part}"
 
 
-def violating_parts(
+def find_violating_parts(
     linked: ReleaseLink,
     wanted: SharedRequirement,
     part: Part,
     numbers: bool = False,
 ) -> exp.Select:
-    """The parts that break a requirement: ``v0`` .., the figure that does, and ``n``, their rows.
+    """The parts that break a requirement: ``finest_0`` .., the figure that does, and ``n``, their rows.
 
-    The query reads `parts_of_both`, for a region the table of regions, and `SHARED_ROWS` for what is joined by counts.
+    The query reads `comparison_parts`, for a region the table of regions, and `SHARED_ROWS` for what is joined by
+    counts.
 
     Parameters
     ----------
@@ -134,7 +142,7 @@ def violating_parts(
         Numbers stand for the finest labels of joined classes: they are enough to count.
     """
     rows, whole = table(rows_name(part)), table("sqlanon whole")
-    shared = [f"s{j}" for j in range(len(linked.shared))]
+    shared = [f"shared_{j}" for j in range(len(linked.shared))]
     counted, keys = _rows_of(linked, part, shared, numbers)
     query = wanted.violations(rows, whole, keys)
     assert query is not None  # one of `shared_requirements`
@@ -154,12 +162,12 @@ def labelled_shared_rows(linked: ReleaseLink, wanted: SharedRequirement, most_pa
     """The rows of `SHARED_ROWS` in joined classes that break a requirement by counts: the labels and shared values of
     either group, as texts, and ``n``. Of at most so many classes; the query reads the numbers of `joined` groups, too.
     """
-    broken = violating_parts(linked, wanted, "joined by counts", numbers=True)
+    broken = find_violating_parts(linked, wanted, "joined by counts", numbers=True)
     with_ = broken.args.pop("with_")
     labels: list[exp.Expr] = [
         named(cast(col(name, side), "VARCHAR"), f"{side}_{name}") for side, name in _labels_of_groups(linked)
     ]
-    same_class = all_of(same(col(f"v{i}", "m"), col(f"v{i}", "f")) for i in range(len(linked.attributes)))
+    same_class = all_of(same(col(f"finest_{i}", "m"), col(f"finest_{i}", "f")) for i in range(len(linked.attributes)))
     query = _LABELLED_SHARED_ROWS(labels=labels, found=subquery(broken.limit(most_parts)), same=same_class)
     query.set("with_", with_)
     return query
@@ -170,7 +178,7 @@ def _labels_of_groups(linked: ReleaseLink) -> list[tuple[str, str]]:
     return [(side, name) for side in "ab" for name in group_columns(linked, is_first=side == "a")]
 
 
-def shown_violations(
+def readable_violations(
     linked: ReleaseLink,
     k: int,
     wanted: SharedRequirement,
@@ -178,7 +186,7 @@ def shown_violations(
     shared: Sequence[Sequence[Any]] = (),
     unmatched: Sequence[Sequence[Any]] = (),
 ) -> exp.Select:
-    """`violating_parts` as one statement.
+    """`find_violating_parts` as one statement.
 
     Parameters
     ----------
@@ -188,15 +196,15 @@ def shown_violations(
         What `labelled_unmatched` lists, for new rows where labels are of several levels.
     """
     finer: Finest = "texts" if part.startswith("joined") else None
-    query = violating_parts(linked, wanted, part)
+    query = find_violating_parts(linked, wanted, part)
     if part == "joined by counts":
         parts = exp.Select().with_(ident(SHARED_ROWS), as_=_shared_rows_by_labels(linked, shared), copy=False)
         own = query.args["with_"].expressions
         query.set("with_", exp.With(expressions=[*parts.args["with_"].expressions, *own]))
-    if part == "region" or (part == "new" and linked.several_levels):
-        query = with_unmatched(query, linked, unmatched)
-    found = both_grouped(query, linked, finer)
-    return with_regions(found, linked) if part == "region" else found
+    if part == "region" or (part == "new" and linked.multilevel_attributes):
+        query = add_unmatched(query, linked, unmatched)
+    found = with_comparison_parts(query, linked, finer)
+    return add_regions(found, linked) if part == "region" else found
 
 
 def _shared_rows_by_labels(linked: ReleaseLink, shared: Sequence[Sequence[Any]]) -> exp.Select:
@@ -222,18 +230,21 @@ def _rows_of(linked: ReleaseLink, part: Part, shared: list[str], numbers: bool) 
     match part:
         case "joined" | "joined by counts":
             pair = _PAIR(shared=[col(name, "a") for name in shared])
-            pairs = joined([*finest(linked, numbers), *pair.expressions], linked, numbers)
+            pairs = join_groups([*finest_values(linked, numbers), *pair.expressions], linked, numbers)
             if part == "joined by counts":
                 pairs = _WITH_SHARED_ROWS(pairs=subquery(pairs))
-            keys = [f"v{i}" for i in range(len(linked.attributes))]
-            return most_rows_of_pairs(subquery(pairs), [*map(col, keys), *values]), keys
+            keys = [f"finest_{i}" for i in range(len(linked.attributes))]
+            return bound_rows_of_pairs(subquery(pairs), [*map(col, keys), *values]), keys
         case "new":
             labels = [i for i, _ in linked.side(is_first=False)[1]]
-            columns = [*(named(col(f"l{i}", "b"), f"v{i}") for i in labels), *(col(name, "b") for name in shared)]
-            keys = [f"v{i}" for i in labels]
+            columns = [
+                *(named(col(f"label_{i}", "b"), f"finest_{i}") for i in labels),
+                *(col(name, "b") for name in shared),
+            ]
+            keys = [f"finest_{i}" for i in labels]
             return _SUMMED(columns=[*map(col, keys), *values], rows=subquery(new_rows(linked, columns))), keys
         case _:
             keys = union_columns(linked, part)
-            shown = {name: re.sub(r"^l(?=\d)", "v", name) for name in keys}
+            shown = {name: re.sub(r"^label_", "finest_", name) for name in keys}
             columns = [*(named(col(own), name) for own, name in shown.items()), *values]
             return _NEW_ROWS(columns=columns, rows=subquery(new_rows_in_unions(linked, part))), [*shown.values()]

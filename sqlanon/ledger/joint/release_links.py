@@ -17,11 +17,11 @@ from sqlanon.hierarchies.parts import TOP
 from sqlanon.ledger.joint.row_matching import (
     LinkedAttribute,
     ReleaseLink,
-    levels_of_members,
-    nodes_in_order,
-    numbered_values,
-    ranges,
-    sets,
+    find_ranges,
+    find_sets,
+    number_values,
+    order_nodes,
+    set_member_levels,
 )
 from sqlanon.policy import PrivacySection
 from sqlanon.policy.problems import read_part
@@ -130,14 +130,14 @@ class ComparedRelease:
     path: Path
     manifest: Manifest
     relation: exp.Table | exp.Subquery
-    leaves_masked_rows_out: bool = field(default=False, kw_only=True)
+    excludes_masked_rows: bool = field(default=False, kw_only=True)
 
     @property
     def sensitive(self) -> list[str]:
         return [column.name for column in self.manifest.columns if column.role == "sensitive"]
 
     @property
-    def promised(self) -> int:
+    def promised_k(self) -> int:
         """The rows that a class has at least, by its policy."""
         # What a later version asks for is not known here, but its k is.
         if self.privacy is None:
@@ -167,10 +167,10 @@ class ComparedRelease:
         if self.manifest.policy["search"].get("sets") != "list":
             return frozenset()
         lists = {one.name.lower() for one in self.manifest.columns if one.type == "VARCHAR[]"}
-        return frozenset(name for name in lists if self.members_level(name) is not None)
+        return frozenset(name for name in lists if self.set_member_level(name) is not None)
 
     @property
-    def with_set_texts(self: Subject) -> Subject:
+    def with_sets_as_text(self: Subject) -> Subject:
         """The same release, with sets as texts where it has them as lists."""
         if not self._lists:
             return self
@@ -180,7 +180,7 @@ class ComparedRelease:
         ]
         return replace(self, relation=subquery(select(output, self.relation.copy()), "release"))
 
-    def renamed(self: Subject, names: Mapping[str, str]) -> Subject:
+    def rename_columns(self: Subject, names: Mapping[str, str]) -> Subject:
         """The same release, with other names of columns that it shows unchanged."""
         if not names:
             return self
@@ -195,7 +195,7 @@ class ComparedRelease:
             relation=subquery(select(output, self.relation.copy()), "release"),
         )
 
-    def without_masked_rows(self: Subject, trees: Mapping[str, Tree]) -> Subject:
+    def without_masked_rows(self: Subject, trees: Mapping[str, ComparedHierarchy]) -> Subject:
         """The same release without its masked rows: those with the top label of every quasi-identifier."""
         if not self.masks:
             return self
@@ -205,7 +205,7 @@ class ComparedRelease:
             # Of a NULL the labels below the top are NULL, and no masked row is.
             tops.append(same(cast(col(name), "VARCHAR"), text(TOP) if tree is None else tree.top))
         query = select([exp.Star()], self.relation.copy()).where(exp.not_(all_of(tops)), copy=False)
-        return replace(self, relation=subquery(query, "release"), leaves_masked_rows_out=True)
+        return replace(self, relation=subquery(query, "release"), excludes_masked_rows=True)
 
     def column(self, name: str) -> str | None:
         """Its column of a name in lower case, whatever the role, without noise."""
@@ -236,7 +236,7 @@ class ComparedRelease:
     @property
     def masks(self) -> bool:
         """Whether it may have rows that are masked."""
-        return not self.leaves_masked_rows_out and self.has_masked_rows
+        return not self.excludes_masked_rows and self.has_masked_rows
 
     @property
     def has_masked_rows(self) -> bool:
@@ -253,7 +253,7 @@ class ComparedRelease:
         """Whether classes show a middle value of theirs: it does not tell what others they have."""
         return bool(self.manifest.policy["search"].get("summary") == "median")
 
-    def members_level(self, name: str) -> int | None:
+    def set_member_level(self, name: str) -> int | None:
         """The lowest level of the members of a column's sets; None where its policy makes no sets."""
         attribute = _lower(self.manifest.policy["attributes"]).get(name)
         if attribute is None or self.manifest.policy["search"].get("summary") != "set" or not self.is_quasi(name):
@@ -267,7 +267,7 @@ class ComparedRelease:
 
 
 @dataclass(frozen=True)
-class Tree:
+class ComparedHierarchy:
     """A hierarchy: one row per ground value, ``level_0`` to the top.
 
     Where releases show open ends at their level 0, the values are one level below it: ``below`` is 1 then.
@@ -278,7 +278,7 @@ class Tree:
     below: int = 0
 
     @classmethod
-    def of(cls, table: exp.Expr, height: int, open_ends: bool) -> Tree:
+    def of(cls, table: exp.Expr, height: int, open_ends: bool) -> ComparedHierarchy:
         """Of a hierarchy's table, which has ``label_0`` where it has open ends."""
         if not open_ends:
             return cls(table, height)
@@ -301,32 +301,32 @@ class Tree:
         below = self.below if release.is_quasi(name) else 0
         return tuple(level + below for level in release.levels(name, self.height - self.below))
 
-    def members_level(self, release: ComparedRelease, name: str) -> int | None:
+    def set_member_level(self, release: ComparedRelease, name: str) -> int | None:
         """The level of the members of a column's sets; None where a release has no sets."""
-        level = release.members_level(name)
+        level = release.set_member_level(name)
         return None if level is None else min(level + self.below, self.height)
 
 
 @dataclass(frozen=True)
-class CrossedTrees:
+class CrossedHierarchies:
     """Two hierarchies of one attribute: ``first`` and ``second`` of the releases, and both as one table, a row for each
     ground value that both have: the levels of the first, then those of the second."""
 
-    first: Tree
-    second: Tree
+    first: ComparedHierarchy
+    second: ComparedHierarchy
     table: exp.Expr
 
     @property
     def height(self) -> int:
         return self.first.height + self.second.height + 1
 
-    def of_second(self, level: int) -> int:
+    def second_level(self, level: int) -> int:
         """The level in the table of a level of the second."""
         return self.first.height + 1 + level
 
 
-def crossed(first: Tree, second: Tree, types: tuple[str, str]) -> exp.Select:
-    """The table of `CrossedTrees`; ``types`` are those of the ground values in both."""
+def cross_hierarchies(first: ComparedHierarchy, second: ComparedHierarchy, types: tuple[str, str]) -> exp.Select:
+    """The table of `CrossedHierarchies`; ``types`` are those of the ground values in both."""
     levels: list[exp.Expr] = [col(f"level_{level}", "a") for level in range(first.height + 1)]
     levels += [
         named(col(f"level_{level}", "b"), f"level_{first.height + 1 + level}") for level in range(second.height + 1)
@@ -336,34 +336,34 @@ def crossed(first: Tree, second: Tree, types: tuple[str, str]) -> exp.Select:
         first=aliased(first.table.copy(), "a"),
         second=aliased(second.table.copy(), "b"),
         same=same(
-            compared_value(col("level_0", "a"), *types),
-            compared_value(col("level_0", "b"), *reversed(types)),
+            comparable_value(col("level_0", "a"), *types),
+            comparable_value(col("level_0", "b"), *reversed(types)),
         ),
     )
 
 
 @dataclass(frozen=True)
-class Trees:
+class ComparedHierarchies:
     """The hierarchies that are known, by attribute in lower case, with what manifests show of them; and the attributes
     of which the releases have two different ones."""
 
-    hierarchies: Mapping[str, Tree]
+    hierarchies: Mapping[str, ComparedHierarchy]
     rules: Mapping[str, Sequence[Any]]
-    crossing: Mapping[str, CrossedTrees] = field(default_factory=dict)
+    crossing: Mapping[str, CrossedHierarchies] = field(default_factory=dict)
 
-    def of(self, name: str, rules: Sequence[Any]) -> Tree | None:
+    def find(self, name: str, rules: Sequence[Any]) -> ComparedHierarchy | None:
         """The hierarchy of a column whose manifests show some rules."""
         known = self.rules.get(name, ())
         is_known = all(any(_same(rule, one) for one in known) for rule in rules)
         return self.hierarchies.get(name) if is_known else None
 
-    def of_release(self, is_first: bool) -> dict[str, Tree]:
+    def for_release(self, is_first: bool) -> dict[str, ComparedHierarchy]:
         """The hierarchies of one of the releases."""
         own = {name: one.first if is_first else one.second for name, one in self.crossing.items()}
         return {**self.hierarchies, **own}
 
 
-NO_TREES = Trees({}, {})
+NO_HIERARCHIES = ComparedHierarchies({}, {})
 
 
 def _lower(by_name: Mapping[str, Any]) -> dict[str, Any]:
@@ -374,7 +374,7 @@ def _same(one: Any, other: Any) -> bool:
     return bool(json.loads(json.dumps(one)) == json.loads(json.dumps(other)))
 
 
-def link(first: ComparedRelease, second: ComparedRelease, trees: Trees) -> ReleaseLink:
+def link_releases(first: ComparedRelease, second: ComparedRelease, trees: ComparedHierarchies) -> ReleaseLink:
     """How to link two releases: labels at different levels meet through the hierarchies of a policy."""
     names = [name for name in first.columns if first.is_quasi(name)]
     names += [name for name in second.columns if second.is_quasi(name) and name not in names]
@@ -390,7 +390,7 @@ def link(first: ComparedRelease, second: ComparedRelease, trees: Trees) -> Relea
         if both is not None:
             attributes.append(_crossing(own, other, both, first, second))
             continue
-        tree = trees.of(name, rules)
+        tree = trees.find(name, rules)
         if tree is None and len(rules) == 2 and not _same(*rules):
             missing.append(own)
             continue
@@ -414,7 +414,7 @@ def link(first: ComparedRelease, second: ComparedRelease, trees: Trees) -> Relea
                     tree.table,
                     tree.height,
                     ranges=True,
-                    sets=_levels_of_sets(tree.members_level(first, name), tree.members_level(second, name)),
+                    sets=_levels_of_sets(tree.set_member_level(first, name), tree.set_member_level(second, name)),
                 )
             )
     shared = [
@@ -429,21 +429,21 @@ def link(first: ComparedRelease, second: ComparedRelease, trees: Trees) -> Relea
 
 
 def _crossing(
-    own: str, other: str, trees: CrossedTrees, first: ComparedRelease, second: ComparedRelease
+    own: str, other: str, trees: CrossedHierarchies, first: ComparedRelease, second: ComparedRelease
 ) -> LinkedAttribute:
     """An attribute whose labels are of two hierarchies: they meet where they have values in common."""
     name = own.lower()
-    members = trees.first.members_level(first, name), trees.second.members_level(second, name)
+    members = trees.first.set_member_level(first, name), trees.second.set_member_level(second, name)
     return LinkedAttribute(
         own,
         own,
         other,
         trees.first.levels(first, name),
-        tuple(trees.of_second(level) for level in trees.second.levels(second, name)),
+        tuple(trees.second_level(level) for level in trees.second.levels(second, name)),
         trees.table,
         trees.height,
         ranges=True,
-        sets=_levels_of_sets(members[0], None if members[1] is None else trees.of_second(members[1])),
+        sets=_levels_of_sets(members[0], None if members[1] is None else trees.second_level(members[1])),
         is_nested=False,
     )
 
@@ -453,10 +453,12 @@ def _levels_of_sets(first: int | None, second: int | None) -> tuple[int, int] | 
     return None if first is None and second is None else (first or 0, second or 0)
 
 
-def compared_with(engine: Engine, linked: ReleaseLink, ranges: Set[int], sets: Set[int] = frozenset()) -> ReleaseLink:
+def prepare_comparison(
+    engine: Engine, linked: ReleaseLink, ranges: Set[int], sets: Set[int] = frozenset()
+) -> ReleaseLink:
     """The same link, quicker to look at: attributes of few labels are compared first, and ranges and sets looked for
     only where a release has any."""
-    several = [i for i, _ in linked.several_levels]
+    several = [i for i, _ in linked.multilevel_attributes]
     if not several:
         return linked
     attributes = list(linked.attributes)
@@ -475,17 +477,17 @@ def compared_with(engine: Engine, linked: ReleaseLink, ranges: Set[int], sets: S
     return replace(linked, attributes=tuple(attributes))
 
 
-def strange_labels(release: exp.Expr, column: str, hierarchy: exp.Expr, height: int) -> exp.Select:
+def count_unknown_labels(release: exp.Expr, column: str, hierarchy: exp.Expr, height: int) -> exp.Select:
     """One row: of the labels of a column, but NULL, the ``ranges``; and the ``others`` that are no nodes of its
     hierarchy: sets, and values that the hierarchy does not have.
     """
     label = col(column, "r")
     labels = _LABELS(label=label, release=release)
     return _STRANGE_LABELS(
-        nodes=nodes_in_order(hierarchy, range(height + 1)),
+        nodes=order_nodes(hierarchy, range(height + 1)),
         label=label,
         release=release,
-        ranges=ranges(labels, table("sqlanon nodes 0"), hierarchy),
+        ranges=find_ranges(labels, table("sqlanon nodes 0"), hierarchy),
     )
 
 
@@ -495,15 +497,15 @@ def _known_labels(release: exp.Expr, column: str, hierarchy: exp.Expr, levels: S
     return _KNOWN_LABELS(label=col(column, "r"), release=release, nodes=nodes)
 
 
-def set_labels(release: exp.Expr, column: str, hierarchy: exp.Expr, height: int, level: int) -> exp.Select:
+def count_set_labels(release: exp.Expr, column: str, hierarchy: exp.Expr, height: int, level: int) -> exp.Select:
     """One row: of the labels of a column the ``sets`` of nodes of its hierarchy, from a level on; and how many nodes
     begin as sets do, ``braces``."""
     labels = _LABELS(label=col(column, "r"), release=release)
     every = [_NODE(label=col(f"level_{each}"), hierarchy=hierarchy) for each in range(height + 1)]
     return _SET_LABELS(
         nodes=subquery(_DISTINCT_NODES(nodes=union_all(*every))),
-        sets=subquery(sets(labels)),
-        members=subquery(numbered_values(hierarchy, levels_of_members(level, height))),
+        sets=subquery(find_sets(labels)),
+        members=subquery(number_values(hierarchy, set_member_levels(level, height))),
     )
 
 
@@ -512,12 +514,12 @@ class LabelKinds:
     """Which columns of a release have labels that cannot be compared (`UNCOMPARED`), and the numbers of the attributes
     that have ranges, and sets."""
 
-    strange: list[str]
+    incomparable: list[str]
     ranges: frozenset[int]
     sets: frozenset[int]
 
 
-def label_kinds(engine: Engine, subject: ComparedRelease, attributes: Sequence[LinkedAttribute]) -> LabelKinds:
+def classify_labels(engine: Engine, subject: ComparedRelease, attributes: Sequence[LinkedAttribute]) -> LabelKinds:
     """The kinds of labels of a release, the first of a link."""
     strange, with_ranges, with_sets = list[str](), set[int](), set[int]()
     for i, one in enumerate(attributes):
@@ -535,11 +537,11 @@ def label_kinds(engine: Engine, subject: ComparedRelease, attributes: Sequence[L
                 _known_labels(subject.relation, one.first, one.hierarchy, range(one.height + 1))
             )[0]
             if labels > known:
-                query = strange_labels(subject.relation, one.first, one.hierarchy, one.height)
+                query = count_unknown_labels(subject.relation, one.first, one.hierarchy, one.height)
                 ranges, others = engine.rows(query)[0]
                 found = braces = 0
-                if others and one.sets and subject.members_level(one.first.lower()) is not None:
-                    query = set_labels(subject.relation, one.first, one.hierarchy, one.height, one.sets[0])
+                if others and one.sets and subject.set_member_level(one.first.lower()) is not None:
+                    query = count_set_labels(subject.relation, one.first, one.hierarchy, one.height, one.sets[0])
                     found, braces = engine.rows(query)[0]
                 is_strange |= others > found or bool(found and (ranges or braces)) or max(ranges, found) > MOST_RANGES
                 with_ranges |= {i} if ranges else set()
@@ -549,14 +551,17 @@ def label_kinds(engine: Engine, subject: ComparedRelease, attributes: Sequence[L
     return LabelKinds(strange, frozenset(with_ranges), frozenset(with_sets))
 
 
-def kinds_of_both(
+def classify_labels_of_both(
     engine: Engine, linked: ReleaseLink, first: ComparedRelease, second: ComparedRelease
 ) -> LabelKinds | str:
     """The kinds of labels of two releases; or why these cannot be compared."""
-    kinds = label_kinds(engine, first, linked.attributes), label_kinds(engine, second, linked.swapped.attributes)
+    kinds = (
+        classify_labels(engine, first, linked.attributes),
+        classify_labels(engine, second, linked.swapped.attributes),
+    )
     for subject, one in zip((first, second), kinds, strict=True):
-        if one.strange:
-            return f"{subject.path.name} has {UNCOMPARED}, in {', '.join(one.strange)}"
+        if one.incomparable:
+            return f"{subject.path.name} has {UNCOMPARED}, in {', '.join(one.incomparable)}"
     ranges, sets = (frozenset.union(*both) for both in zip(*((one.ranges, one.sets) for one in kinds), strict=True))
     if mixed := [linked.attributes[i].name for i in sorted(ranges & sets)]:
         return f"{', '.join(mixed)} has ranges in one release and sets in the other"
@@ -608,7 +613,7 @@ def _exact_type(one: str, other: str, digits: Sequence[tuple[int, int]]) -> str:
     return f"DECIMAL({whole + scale},{scale})" if whole + scale <= 38 else "VARCHAR"
 
 
-def compared_value(value: exp.Expr, type_: str, other: str) -> exp.Expr:
+def comparable_value(value: exp.Expr, type_: str, other: str) -> exp.Expr:
     """A value of one type in the type in which it is compared with those of another."""
     if type_ == other:
         return value
@@ -627,7 +632,7 @@ def _cast(subject: ComparedRelease, names: Set[str], types: Mapping[str, str]) -
     for column in subject.manifest.columns:
         name, value = column.name.lower(), col(column.name)
         if name in names:
-            output.append(named(compared_value(value, subject.columns[name], types[name]), column.name))
+            output.append(named(comparable_value(value, subject.columns[name], types[name]), column.name))
         else:
             output.append(value)
     return subquery(select(output, subject.relation.copy()))

@@ -10,10 +10,13 @@ meet by a table of the pairs of labels that go together. Groups are compared one
 prefixes: those that differ in one are not compared in the next. So the cost is that of the prefixes that meet, which
 are few more than the groups that do; a join with all tables of pairs at once costs their product.
 
-Names of columns, all ours: ``l0`` is the label of attribute 0 as text, ``k0`` its label at the coarser level, ``s0``
-the value of shared column 0, ``n`` counts rows, ``i`` numbers groups, ``v0`` is a finest value. ``p0`` numbers what
-groups have in ``s0`` .. and ``k0`` .., ``p1`` that and their labels of the first attribute of several levels, and so
-on; ``f0`` numbers the finer labels of attribute 0.
+Names of columns, all ours: ``label_0`` is the label of attribute 0 as text, ``key_0`` its label at the coarser level,
+``shared_0``
+the value of shared column 0, ``n`` counts rows, ``i`` numbers groups, ``finest_0`` is a finest value. ``prefix_0``
+numbers what
+groups have in ``shared_0`` .. and ``key_0`` .., ``prefix_1`` that and their labels of the first attribute of several
+levels, and so
+on; ``finer_0`` numbers the finer labels of attribute 0.
 
 Labels may be ranges of values, as Mondrian makes them: ``20-29``, ``2020-01-05 to 2020-02-10``. Numbers may be padded
 with zeros, so that they sort: ``07`` is a range of one value, if the hierarchy has ``7``. The ends of a range need not
@@ -327,9 +330,9 @@ _SHARING = template("""
 # --- Groups that meet
 
 _MEETING_KEYS = template("""
-    SELECT a.p0 AS a, b.p0 AS b
-    FROM (SELECT DISTINCT :key, p0 FROM "sqlanon first") AS a
-    JOIN (SELECT DISTINCT :key, p0 FROM "sqlanon second") AS b ON :meeting
+    SELECT a.prefix_0 AS a, b.prefix_0 AS b
+    FROM (SELECT DISTINCT :key, prefix_0 FROM "sqlanon first") AS a
+    JOIN (SELECT DISTINCT :key, prefix_0 FROM "sqlanon second") AS b ON :meeting
 """)
 _MEETING_PREFIXES = template("""
     SELECT a.prefix AS a, b.prefix AS b, :finer
@@ -431,25 +434,25 @@ class ReleaseLink:
         return [one.name for one in self.attributes]
 
     @property
-    def both(self) -> list[tuple[int, LinkedAttribute]]:
+    def shared_attributes(self) -> list[tuple[int, LinkedAttribute]]:
         """The attributes that both releases have, with their numbers."""
         return [(i, one) for i, one in enumerate(self.attributes) if one.is_shared]
 
     @property
-    def several_levels(self) -> list[tuple[int, LinkedAttribute]]:
+    def multilevel_attributes(self) -> list[tuple[int, LinkedAttribute]]:
         """Of these the ones whose labels meet by a table of pairs, in the order in which they are compared."""
-        return sorted(((i, one) for i, one in self.both if one.levels is None), key=lambda at: at[1].pairs)
+        return sorted(((i, one) for i, one in self.shared_attributes if one.levels is None), key=lambda at: at[1].pairs)
 
     @property
     def key(self) -> list[str]:
         """The columns in which groups that meet are equal."""
-        by_level = [i for i, one in self.both if one.levels is not None and not one.meets_all]
-        return [*(f"s{j}" for j in range(len(self.shared))), *(f"k{i}" for i in by_level)]
+        by_level = [i for i, one in self.shared_attributes if one.levels is not None and not one.meets_all]
+        return [*(f"shared_{j}" for j in range(len(self.shared))), *(f"key_{i}" for i in by_level)]
 
     @property
     def values(self) -> list[exp.Expr]:
-        """The columns of the finest values of two groups: ``v0`` .."""
-        return [col(f"v{i}") for i in range(len(self.attributes))]
+        """The columns of the finest values of two groups: ``finest_0`` .."""
+        return [col(f"finest_{i}") for i in range(len(self.attributes))]
 
     @property
     def swapped(self) -> ReleaseLink:
@@ -464,18 +467,18 @@ class ReleaseLink:
         return (self.first if is_first else self.second), there
 
 
-def groups(linked: ReleaseLink, is_first: bool) -> exp.Select:
-    """The rows of a release that look alike: ``l0`` .. as text, ``s0`` .., and ``n``."""
+def group_rows(linked: ReleaseLink, is_first: bool) -> exp.Select:
+    """The rows of a release that look alike: ``label_0`` .. as text, ``shared_0`` .., and ``n``."""
     (release, there), shared = linked.side(is_first), linked.shared
     rows = _COUNT() if linked.count is None else _TOTAL(count=col(linked.count, "r"))
     by = [col(column, "r") for column in dict.fromkeys([*(column for _, column in there), *shared])]
     if not by:
         return _ONE_GROUP(rows=rows, release=release)
-    labels = [named(_TEXT(label=col(f"l{i}")), f"l{i}") for i, _ in there]
-    values = [col(f"s{j}") for j in range(len(shared))]
+    labels = [named(_TEXT(label=col(f"label_{i}")), f"label_{i}") for i, _ in there]
+    values = [col(f"shared_{j}") for j in range(len(shared))]
     columns = [
-        *(named(col(column, "r"), f"l{i}") for i, column in there),
-        *(named(col(column, "r"), f"s{j}") for j, column in enumerate(shared)),
+        *(named(col(column, "r"), f"label_{i}") for i, column in there),
+        *(named(col(column, "r"), f"shared_{j}") for j, column in enumerate(shared)),
     ]
     grouped_by = linked.columns[0 if is_first else 1]
     if linked.count is not None and isinstance(release, exp.Table) and {one.name for one in by} == {*grouped_by}:
@@ -484,27 +487,27 @@ def groups(linked: ReleaseLink, is_first: bool) -> exp.Select:
     return _GROUPS(labels=labels, shared=values, columns=columns, rows=rows, release=release, by=by)
 
 
-def keyed(grouped: exp.Select, linked: ReleaseLink, is_first: bool) -> exp.Select:
-    """`groups` of one of the releases, with ``k0`` ..: labels at the coarser level, where both levels are known.
+def add_keys(grouped: exp.Select, linked: ReleaseLink, is_first: bool) -> exp.Select:
+    """`groups` of one of the releases, with ``key_0`` ..: labels at the coarser level, where both levels are known.
 
     A label that the hierarchy does not have is itself.
     """
     labels: list[exp.Expr] = []
     joins: list[tuple[exp.Select, str, exp.Expr]] = []
     for i, _ in linked.side(is_first)[1]:
-        one, label = linked.attributes[i], col(f"l{i}", "g")
+        one, label = linked.attributes[i], col(f"label_{i}", "g")
         labels.append(label)
         if not one.is_shared or one.levels is None or one.meets_all:
             continue
         own, other = one.levels if is_first else reversed(one.levels)
         if own >= other or one.hierarchy is None:
-            labels.append(named(label, f"k{i}"))
+            labels.append(named(label, f"key_{i}"))
             continue
         name = f"h{i}"
         upward = _UPWARD(own=col(f"level_{own}"), other=col(f"level_{other}"), hierarchy=one.hierarchy)
         joins.append((upward, name, label.eq(col("own", name))))
-        labels.append(named(_COARSER(own=col("own", name), other=col("other", name), label=label), f"k{i}"))
-    shared = [col(f"s{j}", "g") for j in range(len(linked.shared))]
+        labels.append(named(_COARSER(own=col("own", name), other=col("other", name), label=label), f"key_{i}"))
+    shared = [col(f"shared_{j}", "g") for j in range(len(linked.shared))]
     query = _KEYED(labels=labels, shared=shared, groups=grouped)
     for upward, name, on in joins:
         query = query.join(subquery(upward, name), on=on, join_type="left", copy=False)
@@ -515,7 +518,7 @@ Finest: TypeAlias = 'Literal["texts", "numbers"] | None'
 """The form of the finest values of two groups, if they are needed: numbers are enough to count by them."""
 
 
-def compatible(one: LinkedAttribute, i: int, finest: Finest) -> exp.Select:
+def match_labels(one: LinkedAttribute, i: int, finest: Finest) -> exp.Select:
     """Which labels of the two releases go together: ``one``, ``two``; and by ``finest`` the ``finer`` and a number of
     it, ``f``.
 
@@ -523,16 +526,16 @@ def compatible(one: LinkedAttribute, i: int, finest: Finest) -> exp.Select:
     nodes of the hierarchy one of which is above the other; and ranges and sets with what they have values in common
     with. Labels that are none of these meet nothing else.
     """
-    pairs: list[exp.Query] = [_EQUAL_LABELS(label=col(f"l{i}"))]
+    pairs: list[exp.Query] = [_EQUAL_LABELS(label=col(f"label_{i}"))]
     if one.hierarchy is not None and {*one.first_levels, *one.second_levels} != {0}:
         first = _present(one.hierarchy, one.first_levels, i, FIRST)
         second = _present(one.hierarchy, one.second_levels, i, SECOND)
         pairs.append((_RELATED_LABELS if one.is_nested else _CROSSING_LABELS)(first=first, second=second))
     found: list[exp.Query] = [_with_finer(union_all(*pairs), one, i, finest)]
     if one.hierarchy is not None and one.ranges:
-        found.append(overlapping(table(_placed_name(i, FIRST)), table(_placed_name(i, SECOND)), finest))
+        found.append(match_ranges(table(_placed_name(i, FIRST)), table(_placed_name(i, SECOND)), finest))
     if one.hierarchy is not None and one.sets:
-        found.append(sharing(table(_values_name(i, FIRST)), table(_values_name(i, SECOND)), finest))
+        found.append(match_sets(table(_values_name(i, FIRST)), table(_values_name(i, SECOND)), finest))
     return (_ALL_PAIRS_WITH_TEXTS if finest == "texts" else _ALL_PAIRS)(pairs=union_all(*found))
 
 
@@ -553,28 +556,28 @@ def _with_finer(pairs: exp.Query, one: LinkedAttribute, i: int, finest: Finest) 
 def _present(hierarchy: exp.Expr, levels: Sequence[int], i: int, name: str) -> exp.Select:
     """Each ground value, as ``value``, with its labels at some levels: ``level`` and ``label``, if a release has it."""
     each = [_AT_LEVEL(level=level, label=col(f"level_{level}"), hierarchy=hierarchy) for level in levels]
-    return _PRESENT(levels=union_all(*each), label=col(f"l{i}"), groups=table(name))
+    return _PRESENT(levels=union_all(*each), label=col(f"label_{i}"), groups=table(name))
 
 
 def _placed_labels(one: LinkedAttribute, i: int, name: str, finest: Finest) -> exp.Query:
     """The labels of one of the releases, where ranges meet others."""
     assert one.hierarchy is not None
-    labels = _DISTINCT_LABELS(label=col(f"l{i}"), groups=table(name))
+    labels = _DISTINCT_LABELS(label=col(f"label_{i}"), groups=table(name))
     nodes = table(_nodes_name(i))
     placed: exp.Query = _PLACED_NODES(labels=labels, nodes=nodes)
     # Where all labels are of one level, they are its nodes.
     if len(one.first_levels if name == FIRST else one.second_levels) > 1:
-        placed = union_all(placed, _PLACED_RANGES(ranges=ranges(labels, nodes, one.hierarchy)))
+        placed = union_all(placed, _PLACED_RANGES(ranges=find_ranges(labels, nodes, one.hierarchy)))
     return _PLACED_WITH_NUMBERS(placed=placed, numbers=table(_labels_name(i))) if finest == "numbers" else placed
 
 
-def nodes_in_order(hierarchy: exp.Expr, levels: Iterable[int]) -> exp.Select:
+def order_nodes(hierarchy: exp.Expr, levels: Iterable[int]) -> exp.Select:
     """The nodes of a hierarchy: ``label``, and the places of its first and last value, ``low`` and ``high``."""
     each = [_NODES_AT_LEVEL(label=col(f"level_{level}"), hierarchy=hierarchy) for level in levels]
     return _NODES(levels=union_all(*each))
 
 
-def ranges(labels: exp.Query, nodes: exp.Expr, hierarchy: exp.Expr) -> exp.Select:
+def find_ranges(labels: exp.Query, nodes: exp.Expr, hierarchy: exp.Expr) -> exp.Select:
     """The ranges among labels: ``label``, ``low`` and ``high``.
 
     One is no node itself; its ends are nodes, or numbers, dates or times between which the hierarchy has values.
@@ -618,7 +621,7 @@ def _without_zeros(label: exp.Expr) -> exp.Expr:
     return _WITHOUT_ZEROS(number=plain(written_out(part_of(label, f"({NUMERAL})"))), label=label)
 
 
-def overlapping(one: exp.Expr, two: exp.Expr, finest: Finest) -> exp.Select:
+def match_ranges(one: exp.Expr, two: exp.Expr, finest: Finest) -> exp.Select:
     """Pairs of two labels, a range at least among them, that have values in common: ``one``, ``two``, and by ``finest``
     the ``finer``, or a number for that, ``f``."""
     own = "id" if finest == "numbers" else "label"
@@ -626,17 +629,17 @@ def overlapping(one: exp.Expr, two: exp.Expr, finest: Finest) -> exp.Select:
     return _with_finest(_OVERLAPPING(first=col(own, "a"), second=col(own, "b"), both=both, one=one, two=two), finest)
 
 
-def sets(labels: exp.Query) -> exp.Select:
+def find_sets(labels: exp.Query) -> exp.Select:
     """The sets among labels, spelled as releases spell them, one row for each ``member``: ``label``, ``member``."""
     return _SETS(labels=subquery(labels))
 
 
-def numbered_values(hierarchy: exp.Expr, levels: Iterable[int]) -> exp.Query:
+def number_values(hierarchy: exp.Expr, levels: Iterable[int]) -> exp.Query:
     """The labels of some levels with each of their ground values, as a number: ``label``, ``place``."""
     return union_all(*(_NUMBERED_VALUES(label=col(f"level_{level}"), hierarchy=hierarchy) for level in levels))
 
 
-def levels_of_members(level: int, height: int) -> range:
+def set_member_levels(level: int, height: int) -> range:
     """The levels of members of sets: below the top, where there are such."""
     return range(level, max(height, level + 1))
 
@@ -644,17 +647,17 @@ def levels_of_members(level: int, height: int) -> range:
 def _set_values(one: LinkedAttribute, i: int, name: str, finest: Finest) -> exp.Query:
     """The labels of one of the releases with each of their ground values, where sets meet others."""
     assert one.hierarchy is not None and one.sets is not None
-    labels = _DISTINCT_LABELS(label=col(f"l{i}"), groups=table(name))
+    labels = _DISTINCT_LABELS(label=col(f"label_{i}"), groups=table(name))
     values = _SET_VALUES(
-        sets=subquery(sets(labels)),
-        members=subquery(numbered_values(one.hierarchy, levels_of_members(one.sets[name == SECOND], one.height))),
+        sets=subquery(find_sets(labels)),
+        members=subquery(number_values(one.hierarchy, set_member_levels(one.sets[name == SECOND], one.height))),
         labels=subquery(labels),
-        nodes=subquery(numbered_values(one.hierarchy, range(one.height + 1))),
+        nodes=subquery(number_values(one.hierarchy, range(one.height + 1))),
     )
     return _SET_VALUES_WITH_NUMBERS(values=values, numbers=table(_labels_name(i))) if finest == "numbers" else values
 
 
-def sharing(one: exp.Expr, two: exp.Expr, finest: Finest) -> exp.Select:
+def match_sets(one: exp.Expr, two: exp.Expr, finest: Finest) -> exp.Select:
     """Pairs of two labels, a set at least among them, that have values in common: columns as of `overlapping`."""
     own = "id" if finest == "numbers" else "label"
     both = _BOTH_NUMBERS(more=_MORE_THAN_LABELS) if finest == "numbers" else _BOTH_TEXTS()
@@ -672,70 +675,70 @@ def _with_finest(query: exp.Select, finest: Finest) -> exp.Select:
     return query
 
 
-def meeting(linked: ReleaseLink) -> exp.Expr:
+def keys_match(linked: ReleaseLink) -> exp.Expr:
     """When groups of the two releases, ``a`` and ``b``, can be the same rows, by values and known levels."""
     return all_of(same(col(name, "a"), col(name, "b")) for name in linked.key)
 
 
-def parts_of_both(linked: ReleaseLink, finest: Finest) -> dict[str, exp.Query]:
+def comparison_parts(linked: ReleaseLink, finest: Finest) -> dict[str, exp.Query]:
     """What queries of both releases read, by name: `FIRST` and `SECOND`, each group with a number, ``i``; and, where
     labels are of several levels, the tables of pairs and of prefixes that meet, ``sqlanon pairs 0`` ..,
     ``sqlanon met 0`` ..: these with the finest values, or without.
 
     Each part reads those before it.
     """
-    several, parts = linked.several_levels, dict[str, exp.Query]()
+    several, parts = linked.multilevel_attributes, dict[str, exp.Query]()
     for name, is_first in ((FIRST, True), (SECOND, False)):
-        grouped = _NUMBERED(groups=keyed(groups(linked, is_first), linked, is_first))
+        grouped = _NUMBERED(groups=add_keys(group_rows(linked, is_first), linked, is_first))
         parts[name] = _with_prefixes(grouped, linked) if several else grouped
     for i, one in several:
         if finest == "numbers":
-            parts[_labels_name(i)] = _NUMBERED_LABELS(label=col(f"l{i}"))
+            parts[_labels_name(i)] = _NUMBERED_LABELS(label=col(f"label_{i}"))
         if one.hierarchy is not None and one.ranges:
-            parts[_nodes_name(i)] = nodes_in_order(one.hierarchy, range(one.height + 1))
+            parts[_nodes_name(i)] = order_nodes(one.hierarchy, range(one.height + 1))
             parts |= {_placed_name(i, name): _placed_labels(one, i, name, finest) for name in (FIRST, SECOND)}
         if one.hierarchy is not None and one.sets:
             parts |= {_values_name(i, name): _set_values(one, i, name, finest) for name in (FIRST, SECOND)}
-        parts[pairs_name(i)] = compatible(one, i, finest)
+        parts[label_pairs_name(i)] = match_labels(one, i, finest)
     for step in range(len(several) + 1) if several else ():
-        parts[met_name(step)] = _met(linked, step, finest)
+        parts[matching_prefixes_name(step)] = _met(linked, step, finest)
     return parts
 
 
-def both_grouped(query: exp.Select, linked: ReleaseLink, finest: Finest = "texts") -> exp.Select:
-    """A query of both releases as one statement: with `parts_of_both`."""
+def with_comparison_parts(query: exp.Select, linked: ReleaseLink, finest: Finest = "texts") -> exp.Select:
+    """A query of both releases as one statement: with `comparison_parts`."""
     own = query.args["with_"].expressions if query.args.get("with_") else []
     ctes = exp.Select()
-    for name, part in parts_of_both(linked, finest).items():
+    for name, part in comparison_parts(linked, finest).items():
         ctes.with_(ident(name), as_=part, materialized=True, copy=False)
     query.set("with_", exp.With(expressions=[*ctes.args["with_"].expressions, *own]))
     return query
 
 
 def _with_prefixes(grouped: exp.Select, linked: ReleaseLink) -> exp.Select:
-    """Groups with the numbers of their prefixes: ``p0`` .."""
-    labels = [f"l{i}" for i, _ in linked.several_levels]
+    """Groups with the numbers of their prefixes: ``prefix_0`` .."""
+    labels = [f"label_{i}" for i, _ in linked.multilevel_attributes]
     prefixes: list[exp.Expr] = []
     for length in range(len(labels) + 1):
         columns = [col(name) for name in (*linked.key, *labels[:length])]
-        prefixes.append(named(_PREFIX(columns=columns) if columns else number(1), f"p{length}"))
+        prefixes.append(named(_PREFIX(columns=columns) if columns else number(1), f"prefix_{length}"))
     return _WITH_PREFIXES(prefixes=prefixes, groups=grouped)
 
 
 def _met(linked: ReleaseLink, step: int, finest: Finest) -> exp.Select:
-    """The prefixes of both releases that meet: their numbers, ``a`` and ``b``, and the finer labels, ``f0`` .."""
-    several = linked.several_levels
+    """The prefixes of both releases that meet: their numbers, ``a`` and ``b``, and the finer labels, ``finer_0`` .."""
+    several = linked.multilevel_attributes
     if not step:
-        return _MEETING_KEYS(key=[col(name) for name in linked.key], meeting=meeting(linked))
+        return _MEETING_KEYS(key=[col(name) for name in linked.key], meeting=keys_match(linked))
     i = several[step - 1][0]
-    finer = [*(col(f"f{j}", "m") for j, _ in several[: step - 1]), named(col("f", "c"), f"f{i}")]
+    finer = [*(col(f"finer_{j}", "m") for j, _ in several[: step - 1]), named(col("f", "c"), f"finer_{i}")]
     return _MEETING_PREFIXES(
         finer=finer if finest else [],
-        before=table(met_name(step - 1)),
-        shorter=col(f"p{step - 1}"),
-        label=col(f"l{i}"),
-        prefix=col(f"p{step}"),
-        pairs=table(pairs_name(i)),
+        before=table(matching_prefixes_name(step - 1)),
+        shorter=col(f"prefix_{step - 1}"),
+        label=col(f"label_{i}"),
+        prefix=col(f"prefix_{step}"),
+        pairs=table(label_pairs_name(i)),
     )
 
 
@@ -755,7 +758,7 @@ def _labels_name(i: int) -> str:
     return f"sqlanon labels {i}"
 
 
-def pairs_name(i: int) -> str:
+def label_pairs_name(i: int) -> str:
     """The table of pairs of an attribute's labels, within a statement."""
     return f"sqlanon pairs {i}"
 
@@ -763,56 +766,57 @@ def pairs_name(i: int) -> str:
 _MET = "sqlanon met "
 
 
-def met_name(compared: int) -> str:
+def matching_prefixes_name(compared: int) -> str:
     """The table of the prefixes that meet in so many attributes of several levels, within a statement."""
     return f"{_MET}{compared}"
 
 
-def is_met(name: str) -> bool:
+def is_matching_prefixes(name: str) -> bool:
     return name.startswith(_MET)
 
 
-def swapped_met(met: exp.Expr) -> exp.Select:
+def swap_matching_prefixes(met: exp.Expr) -> exp.Select:
     """The prefixes that meet, of the releases in the other order."""
     return _SWAPPED(met=met)
 
 
-def joined(output: Sequence[exp.Expr], linked: ReleaseLink, numbers: bool = False) -> exp.Select:
+def join_groups(output: Sequence[exp.Expr], linked: ReleaseLink, numbers: bool = False) -> exp.Select:
     """An output of the groups of both releases that can be the same rows, ``a`` and ``b``; finer labels are ``c0`` ..,
     if ``numbers`` are not enough."""
-    several = linked.several_levels
+    several = linked.multilevel_attributes
     if not several:
         query = select([*output], table(FIRST, alias="a"))
-        return query.join(table(SECOND, alias="b"), on=meeting(linked), copy=False)
-    query, last = select([*output], table(met_name(len(several)), alias="m")), f"p{len(several)}"
+        return query.join(table(SECOND, alias="b"), on=keys_match(linked), copy=False)
+    query, last = select([*output], table(matching_prefixes_name(len(several)), alias="m")), f"prefix_{len(several)}"
     for name, side in ((FIRST, "a"), (SECOND, "b")):
         query = query.join(table(name, alias=side), on=col(last, side).eq(col(side, "m")), copy=False)
     for i, _ in () if numbers else several:
-        on = col("f", f"c{i}").eq(col(f"f{i}", "m"))
-        query = query.join(subquery(_FINER(pairs=table(pairs_name(i))), f"c{i}"), on=on, copy=False)
+        on = col("f", f"c{i}").eq(col(f"finer_{i}", "m"))
+        query = query.join(subquery(_FINER(pairs=table(label_pairs_name(i))), f"c{i}"), on=on, copy=False)
     return query
 
 
-def finest(linked: ReleaseLink, numbers: bool = False) -> list[exp.Expr]:
-    """The finest value of each attribute for two groups, or a number for it: ``v0`` .."""
+def finest_values(linked: ReleaseLink, numbers: bool = False) -> list[exp.Expr]:
+    """The finest value of each attribute for two groups, or a number for it: ``finest_0`` .."""
     values: list[exp.Expr] = []
     for i, one in enumerate(linked.attributes):
         if one.first is None:
-            value: exp.Expr = col(f"l{i}", "b")
+            value: exp.Expr = col(f"label_{i}", "b")
         elif one.second is None:
-            value = col(f"l{i}", "a")
+            value = col(f"label_{i}", "a")
         elif one.levels is None:
-            value = col(f"f{i}", "m") if numbers else col("finer", f"c{i}")
+            value = col(f"finer_{i}", "m") if numbers else col("finer", f"c{i}")
         else:
             own, other = one.levels
-            value = col(f"l{i}", "a" if own <= other else "b")
-        values.append(named(value, f"v{i}"))
+            value = col(f"label_{i}", "a" if own <= other else "b")
+        values.append(named(value, f"finest_{i}"))
     return values
 
 
-def titled(query: exp.Select, titles: Iterable[str]) -> exp.Select:
-    """What was found, for people: ``n`` is called rows, and ``v0`` .. as the attributes; figures keep their names."""
-    names = {f"v{i}": title for i, title in enumerate(titles)}
+def add_titles(query: exp.Select, titles: Iterable[str]) -> exp.Select:
+    """What was found, for people: ``n`` is called rows, and ``finest_0`` .. as the attributes; figures keep their
+    names."""
+    names = {f"finest_{i}": title for i, title in enumerate(titles)}
     own = [name for name in query.named_selects if name not in names]
     return _TITLED(
         figures=[named(col("n"), "rows") if name == "n" else col(name) for name in sorted(own, key="n".__ne__)],

@@ -8,7 +8,7 @@ from sqlglot import exp
 
 from sqlanon.engines.base import Engine
 from sqlanon.hierarchies.parts import ColumnKind, column_kind
-from sqlanon.ledger.joint.release_links import ComparedRelease, compared_value
+from sqlanon.ledger.joint.release_links import ComparedRelease, comparable_value
 from sqlanon.support.expressions import col, template
 
 FEWEST_VALUES = 2
@@ -43,21 +43,21 @@ _NO_VALUE_IN_COMMON = template("""
 """)
 
 
-def only_in(one: ComparedRelease, other: ComparedRelease) -> list[str]:
+def columns_missing_from(one: ComparedRelease, other: ComparedRelease) -> list[str]:
     """The columns that a release shows unchanged and the other does not have, in any role."""
     theirs = {column.name.lower() for column in other.manifest.columns}
     return [one.column(name) or name for name in one.columns if not one.is_quasi(name) and name not in theirs]
 
 
-def renamed_columns(engine: Engine, first: ComparedRelease, second: ComparedRelease) -> dict[str, str]:
+def match_renamed_columns(engine: Engine, first: ComparedRelease, second: ComparedRelease) -> dict[str, str]:
     """The columns of the first release that the second has under another name, with that name."""
     found = []
-    for own in only_in(first, second):
-        for other in only_in(second, first):
+    for own in columns_missing_from(first, second):
+        for other in columns_missing_from(second, first):
             types = first.columns[own.lower()], second.columns[other.lower()]
             if not _can_be_equal(*types):
                 continue
-            values = compared_value(col(own, "r"), *types), compared_value(col(other, "r"), *reversed(types))
+            values = comparable_value(col(own, "r"), *types), comparable_value(col(other, "r"), *reversed(types))
             query = _IN_COMMON(first=values[0], second=values[1], one=first.relation, two=second.relation)
             fewer, common, rows, candidates, both = engine.rows(query)[0]
             if (
@@ -83,7 +83,9 @@ def _can_be_equal(first: str, second: str) -> bool:
     return first == second or kinds <= _NUMBERS or (len(kinds) == 1 and kinds != {ColumnKind.OTHER})
 
 
-def without_common_values(engine: Engine, first: exp.Expr, second: exp.Expr, shared: Sequence[str]) -> list[str]:
+def find_columns_without_common_values(
+    engine: Engine, first: exp.Expr, second: exp.Expr, shared: Sequence[str]
+) -> list[str]:
     """The shared columns of two releases that have values in both, and none in common."""
     return [
         name
@@ -96,13 +98,13 @@ def without_common_values(engine: Engine, first: exp.Expr, second: exp.Expr, sha
     ]
 
 
-def said_of_renamed(pairs: Mapping[str, str]) -> str:
+def describe_renamed_columns(pairs: Mapping[str, str]) -> str:
     """That columns were compared under different names, for people."""
     each = " and ".join(f"its column {own} has the same values as {other} here" for own, other in pairs.items())
     return f"{each}; " if each else ""
 
 
-def said_of_uncompared(own: Sequence[str], others: Sequence[str], different: Sequence[str]) -> str | None:
+def describe_uncompared_columns(own: Sequence[str], others: Sequence[str], different: Sequence[str]) -> str | None:
     """Which columns were not compared, and what to do; None where all were."""
     found = []
     if own and others:

@@ -14,7 +14,13 @@ from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.hierarchies import Hierarchy
 from sqlanon.hierarchies.build import released_column
 from sqlanon.ledger import catalog
-from sqlanon.ledger.joint.release_links import ComparedRelease, CrossedTrees, Tree, Trees, crossed
+from sqlanon.ledger.joint.release_links import (
+    ComparedHierarchies,
+    ComparedHierarchy,
+    ComparedRelease,
+    CrossedHierarchies,
+    cross_hierarchies,
+)
 from sqlanon.policy import Policy
 from sqlanon.release.manifest import Manifest
 from sqlanon.sources.run import Run
@@ -52,36 +58,36 @@ _RECORDED = template("""
 """)
 _GONE = template("SELECT table_name FROM sqlanon_catalog.sqlanon.released_hierarchies WHERE :gone")
 _FORGET = fragment("DELETE FROM sqlanon_catalog.sqlanon.released_hierarchies WHERE :condition")
-is_gone = fragment("NOT run_id IN (SELECT run_id FROM sqlanon_catalog.sqlanon.releases WHERE replaced_at IS NULL)")
+is_replaced = fragment("NOT run_id IN (SELECT run_id FROM sqlanon_catalog.sqlanon.releases WHERE replaced_at IS NULL)")
 """Whether others have taken the places of all releases of a ``run_id``, in the open catalog."""
 
 
-def stored_name(run_id: str, attribute: str) -> str:
+def released_hierarchy_name(run_id: str, attribute: str) -> str:
     """The table of the catalog with a hierarchy of what a run published."""
     return f"released_{run_id[:12]}_{attribute}"
 
 
-def keep_trees(engine: DuckDBEngine, run_id: str, hierarchies: Sequence[Hierarchy]) -> None:
+def store_released_hierarchies(engine: DuckDBEngine, run_id: str, hierarchies: Sequence[Hierarchy]) -> None:
     """Copy hierarchies to the open catalog, and drop those of releases that are gone."""
     engine.execute(_FORGET(condition=col("run_id").eq(run_id)))  # published twice
     rows = []
     for one in hierarchies:
-        name = stored_name(run_id, one.attribute)
-        catalog.replace_table(engine, catalog.stored(name), star(one.table.copy()))
+        name = released_hierarchy_name(run_id, one.attribute)
+        catalog.replace_table(engine, catalog.catalog_table(name), star(one.table.copy()))
         rows.append({"run_id": run_id, "attribute": one.attribute, "height": one.height, "table_name": name})
     if rows:
-        catalog.insert(engine, "released_hierarchies", *rows)
-    forget_trees(engine)
+        catalog.insert_records(engine, "released_hierarchies", *rows)
+    drop_replaced_hierarchies(engine)
 
 
-def forget_trees(engine: DuckDBEngine) -> None:
+def drop_replaced_hierarchies(engine: DuckDBEngine) -> None:
     """Drop the hierarchies of releases whose places others have taken."""
-    for (name,) in engine.rows(_GONE(gone=is_gone())):
-        engine.execute(drop_table(catalog.stored(name)))
-    engine.execute(_FORGET(condition=is_gone()))
+    for (name,) in engine.rows(_GONE(gone=is_replaced())):
+        engine.execute(drop_table(catalog.catalog_table(name)))
+    engine.execute(_FORGET(condition=is_replaced()))
 
 
-def trees_of(run: Run, policy: Policy, run_id: str) -> dict[str, Hierarchy]:
+def copy_released_hierarchies(run: Run, policy: Policy, run_id: str) -> dict[str, Hierarchy]:
     """The hierarchies of what a run published, by attribute in lower case.
 
     Makes a table for each in the work schema.
@@ -91,13 +97,13 @@ def trees_of(run: Run, policy: Policy, run_id: str) -> dict[str, Hierarchy]:
         return {one.attribute.lower(): one for one, _ in _copied(run, _KNOWN(run_id=run_id))}
 
 
-def recorded_trees(run: Run, path: Path, manifest: Manifest) -> list[tuple[Hierarchy, exp.Table]]:
+def copy_recorded_hierarchies(run: Run, path: Path, manifest: Manifest) -> list[tuple[Hierarchy, exp.Table]]:
     """The hierarchies of a release that a catalog records, each with its table in queries for people; none, if the
     catalog cannot be read now.
 
     Makes a table for each in the work schema.
     """
-    with catalog.reading(run.engine, path) as is_there:
+    with catalog.open_read_only(run.engine, path) as is_there:
         return _copied(run, _RECORDED(manifest_hash=manifest.fingerprint())) if is_there else []
 
 
@@ -107,24 +113,26 @@ def _copied(run: Run, query: exp.Select) -> list[tuple[Hierarchy, exp.Table]]:
     for attribute, height, name in run.engine.rows(query):
         target = run.work(f"of_{name}")
         # Another file of that run may need it, or the same again.
-        catalog.replace_table(run.engine, target.copy(), star(catalog.stored(name)))
+        catalog.replace_table(run.engine, target.copy(), star(catalog.catalog_table(name)))
         open_ends = released_column(0, open_ends=True) in run.engine.columns(target)
-        copies.append((Hierarchy(attribute, target, height, 0, None, open_ends), shown_table(name)))
+        copies.append((Hierarchy(attribute, target, height, 0, None, open_ends), readable_table(name)))
     return copies
 
 
-def shown_table(name: str) -> exp.Table:
+def readable_table(name: str) -> exp.Table:
     """A table of the catalog in the queries for people."""
     return table(name, catalog.SCHEMA, CATALOG_IN_QUERIES)
 
 
-def same_trees(engine: DuckDBEngine, then: Mapping[str, Hierarchy], now: Mapping[str, Hierarchy]) -> set[str]:
+def find_equal_hierarchies(
+    engine: DuckDBEngine, then: Mapping[str, Hierarchy], now: Mapping[str, Hierarchy]
+) -> set[str]:
     """The attributes that have the same hierarchy in two releases."""
     both = then.keys() & now.keys()
-    return {name for name in both if then[name] is now[name] or is_same_tree(engine, then[name], now[name])}
+    return {name for name in both if then[name] is now[name] or have_same_labels(engine, then[name], now[name])}
 
 
-def value_types(
+def ground_value_types(
     engine: DuckDBEngine, then: Mapping[str, Hierarchy], now: Mapping[str, Hierarchy]
 ) -> dict[str, tuple[str, str]]:
     """The types of the ground values in two releases, by attribute that both have."""
@@ -134,13 +142,13 @@ def value_types(
     }
 
 
-def trees_of_pair(
+def pair_hierarchies(
     releases: tuple[ComparedRelease, ComparedRelease],
     hierarchies: tuple[Mapping[str, Hierarchy], Mapping[str, Hierarchy]],
     same: Set[str],
     types: Mapping[str, tuple[str, str]],
     store: Store,
-) -> Trees:
+) -> ComparedHierarchies:
     """The hierarchies of two releases, each as it was when its release was made.
 
     Parameters
@@ -155,7 +163,7 @@ def trees_of_pair(
         Makes a relation of the rows of both hierarchies of an attribute.
     """
     then, now = hierarchies
-    trees, rules, crossing = dict[str, Tree](), dict[str, list[Any]](), dict[str, CrossedTrees]()
+    trees, rules, crossing = dict[str, ComparedHierarchy](), dict[str, list[Any]](), dict[str, CrossedHierarchies]()
     for name in dict.fromkeys([*now, *then]):
         known = [(one, its[name]) for one, its in zip(releases, hierarchies, strict=True) if name in its]
         rules[name] = [one.rule(name) for one, _ in known]
@@ -163,29 +171,31 @@ def trees_of_pair(
         if first is last:
             trees[name] = _tree(last, last.table)
         elif name in same:
-            query = union_of(first.table, last.table, last.height, last.open_ends)
+            query = union_hierarchy_rows(first.table, last.table, last.height, last.open_ends)
             trees[name] = _tree(last, store(f"both_{name}", query))
         else:
             own, other = _tree(first, first.table), _tree(last, last.table)
-            crossing[name] = CrossedTrees(own, other, store(f"crossed_{name}", crossed(own, other, types[name])))
-    return Trees(trees, rules, crossing)
+            crossing[name] = CrossedHierarchies(
+                own, other, store(f"crossed_{name}", cross_hierarchies(own, other, types[name]))
+            )
+    return ComparedHierarchies(trees, rules, crossing)
 
 
-def _tree(hierarchy: Hierarchy, relation: exp.Expr) -> Tree:
-    return Tree.of(relation, hierarchy.height, hierarchy.open_ends)
+def _tree(hierarchy: Hierarchy, relation: exp.Expr) -> ComparedHierarchy:
+    return ComparedHierarchy.of(relation, hierarchy.height, hierarchy.open_ends)
 
 
-def is_same_tree(engine: DuckDBEngine, then: Hierarchy, now: Hierarchy) -> bool:
+def have_same_labels(engine: DuckDBEngine, then: Hierarchy, now: Hierarchy) -> bool:
     """Whether the values that both have are under the same labels. Integers are the same in any width."""
     types = {engine.columns(one.table)["level_0"] for one in (then, now)}
     if (then.height, then.open_ends) != (now.height, now.open_ends) or (len(types) > 1 and not types <= WHOLE):
         return False
     labels = [now.released(level) for level in range(0 if now.open_ends else 1, now.height)]
-    queries = [changed_labels(then.table, now.table, col(label, "t"), col(label, "n")) for label in labels]
+    queries = [count_changed_labels(then.table, now.table, col(label, "t"), col(label, "n")) for label in labels]
     return not any(engine.rows(query)[0][0] for query in queries)
 
 
-def tree_of_both(run: Run, then: Hierarchy, now: Hierarchy) -> Hierarchy:
+def merge_hierarchies(run: Run, then: Hierarchy, now: Hierarchy) -> Hierarchy:
     """One hierarchy of the values that either has: those that are gone have the labels that they had.
 
     A mask may have become longer or shorter meanwhile; then its top goes on above. Makes a table in the work schema.
@@ -207,7 +217,7 @@ def _levels_up_to(height: int, hierarchy: Hierarchy) -> list[exp.Expr]:
     return [named(col(name if name in own else top), name) for name in names]
 
 
-def union_of(then: exp.Expr, now: exp.Expr, height: int, open_ends: bool) -> exp.Query:
+def union_hierarchy_rows(then: exp.Expr, now: exp.Expr, height: int, open_ends: bool) -> exp.Query:
     """The rows of two tables of one hierarchy."""
     names = dict.fromkeys(["level_0", *(released_column(level, open_ends) for level in range(height + 1))])
     query = _BOTH(levels=[col(name) for name in names], then=then, now=now)
@@ -215,6 +225,6 @@ def union_of(then: exp.Expr, now: exp.Expr, height: int, open_ends: bool) -> exp
     return query
 
 
-def changed_labels(then: exp.Expr, now: exp.Expr, label_then: exp.Expr, label_now: exp.Expr) -> exp.Select:
+def count_changed_labels(then: exp.Expr, now: exp.Expr, label_then: exp.Expr, label_now: exp.Expr) -> exp.Select:
     """How many ground values of two tables, ``t`` and ``n``, had another label then than they have now."""
     return _CHANGED_LABELS(then=then, now=now, label_then=label_then, label_now=label_now)
