@@ -773,9 +773,9 @@ class Database:
 
         if files and self._space.has_source:
             raise SourceError(f"files are given, and {self!r} has a source: connect without one, or leave out files")
-        paths = tuple(str(Path(one).absolute()) for one in files) or self._space.given.get("files", ())
+        paths = tuple(str(Path(one).absolute()) for one in files) or self._space.connected_section.get("files", ())
         if not paths:
-            raise SourceError(f"{self._space.described}: only files are inspected, and this is none; see `suggest`")
+            raise SourceError(f"{self._space.description}: only files are inspected, and this is none; see `suggest`")
         reading: dict[str, object] = {} if csv is None else {"csv": read_csv_keys(csv)}
         undecided: list[str] = []
         while True:
@@ -845,7 +845,7 @@ class Database:
 
         if files and self._space.has_source:
             raise SourceError(f"files are given, and {self!r} has a source: connect without one, or leave out files")
-        given = self._space.given
+        given = self._space.connected_section
         paths = tuple(str(Path(one).absolute()) for one in files) or given.get("files", ())
         here, files_in = (None if one is None else Path(one).absolute() for one in (folder, hierarchies))
         reading = {} if csv is None else {"csv": read_csv_keys(csv)}
@@ -963,7 +963,7 @@ class Database:
         self.close()
 
     def __repr__(self) -> str:
-        return f"Database({self._space.described!r})"
+        return f"Database({self._space.description!r})"
 
 
 def _require_policy(policy: object) -> None:

@@ -52,10 +52,9 @@ from sqlanon.release.publish import Ledger, NoLedger, copy_audited_rows
 from sqlanon.release.publish import publish as audit_and_publish
 from sqlanon.release.targets.base import Reach, kind_for_target, recorded_location, target_for
 from sqlanon.sources import Source, source_errors
-from sqlanon.sources.bound import Population
 from sqlanon.sources.columns import refuse_repeated_keys
-from sqlanon.sources.run import Run
-from sqlanon.sources.work_file import keep_work_tables
+from sqlanon.sources.run import Run, keep_work_tables
+from sqlanon.sources.source import Population
 from sqlanon.sources.workspace import Workspace
 from sqlanon.strategies.examples import example_levels, size_of_lattice
 from sqlanon.strategies.lattice.input import EarlierReleases, SearchInput, search_input
@@ -414,7 +413,7 @@ def release_rows(draft: ReleaseDraft) -> exp.Table:
 def _refuse_release(draft: ReleaseDraft) -> None:
     if draft.dependencies.refusals:
         raise AuditError(list(draft.dependencies.refusals))
-    if not draft.search_input.source.recodes:
+    if not draft.search_input.source.can_recode:
         raise ReleaseError(
             "the source is a frequency set: its rows are in the warehouse, and so the release is made there; "
             'export("folder", dialect=...) writes the statement, and the tables that it reads'

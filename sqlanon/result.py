@@ -399,7 +399,7 @@ class Result(ResultFigures):
             return None
         if self._prepared.source.access == "remote":
             raise SourceError(
-                f"noisy shows rows of the source, and rows in {self._prepared.source.where} never leave it; noise, "
+                f"noisy shows rows of the source, and rows in {self._prepared.source.location} never leave it; noise, "
                 "linking_risk and confidence have figures of them"
             )
         return self._run.engine.relation(self._draft.noise.statement.all_records())
@@ -499,12 +499,12 @@ class Result(ResultFigures):
         """
         source = self._prepared.source
         query: exp.Expr = source.release_query(self._draft.statement)
-        if not source.recodes:
+        if not source.can_recode:
             from sqlanon.warehouse import sql_of  # noqa: PLC0415  (few need it)
 
             return sql_of(self._draft, dialect)
         if source.access != "rows":
-            return source.shown(self._run.engine, query)
+            return source.render_statement(self._run.engine, query)
         if dialect in DIALECTS:
             # Behind everything: a sort that is not the last is left out in some engines.
             rows = star(subquery(self._draft.statement.select(shuffled=False), "released"))
@@ -641,7 +641,7 @@ class Result(ResultFigures):
         """
         from sqlanon.warehouse import export  # noqa: PLC0415 - few need it
 
-        if self._prepared.source.recodes:
+        if self._prepared.source.can_recode:
             raise ReleaseError("only a frequency set can be exported: publish this result instead")
         figures = {
             "source_rows": self.rows,

@@ -50,7 +50,7 @@ def check_against_source(
 
     Makes ``suppressed`` in the run's work schema, and the temporary view ``recoded``.
     """
-    engine, work, view, found = run.engine, run.work, run.place.view("recoded"), release.verification
+    engine, work, view, found = run.engine, run.work, run.work_names.view("recoded"), release.verification
     policy, manifest = prepared.policy, found.manifest
     macros = run.install_macros(_macros_for(policy))
     checks = []
@@ -102,7 +102,7 @@ def _recode(run: Run, prepared: SearchInput, again: Recoding, view: exp.Table) -
             for column in again.statement.columns
         }
         rows = run.work("recoded_rows")
-        with source.recoded(run.engine, again.statement, types, shuffled=False) as relation:
+        with source.release_rows(run.engine, again.statement, types, shuffled=False) as relation:
             run.engine.execute(create_table(rows.copy(), relation))
         query = star(rows)
     run.engine.execute(create_temporary_view(view.copy(), query))
@@ -120,7 +120,7 @@ def check_extended(run: Run, prepared: SearchInput, release: VerifiedRelease) ->
     found, manifest = release.verification, release.verification.manifest
     levels = {name: level or 0 for name, level in manifest.levels(prepared.heights).items()}
     recoding = recode_released_rows(run, prepared, levels)
-    recoded = run.place.view("recoded")
+    recoded = run.work_names.view("recoded")
     engine.execute(create_temporary_view(recoded, recoding.select(shuffled=False)))
     audit = SourceAudit(engine, run.work, macros, prepared, recoding, recoding, None)
     same_levels = _same_levels(run, prepared, manifest.generalization, found)

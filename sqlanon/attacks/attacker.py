@@ -335,7 +335,7 @@ def _bind_outside(policy: Policy, run: Run, outside: str, writer: ScriptWriter) 
         section = SourceSection(files=(read_data_files(outside, Path.cwd()),))
     else:
         section = SourceSection(database=policy.source.database, table=outside)
-    place = replace(run.place, name=f"{run.place.name}_outside", table=run.work("outside_copy"))
+    place = replace(run.work_names, name=f"{run.work_names.name}_outside", table=run.work("outside_copy"))
     wanted = frozenset(name.lower() for name in policy.generalized)
     try:
         found = bind_source(run.engine, section, place, as_text(policy), wanted)

@@ -12,7 +12,7 @@ from sqlanon.ledger.joint.release_links import ComparedRelease
 from sqlanon.ledger.released_hierarchies import CATALOG_IN_QUERIES
 from sqlanon.policy import FileRule, MaskRule, Policy, SourceSection
 from sqlanon.sources import Source
-from sqlanon.sources.duckdb import named_table
+from sqlanon.sources.duckdb import parse_table_name
 from sqlanon.sources.run import Run
 from sqlanon.support.expressions import (
     aliased,
@@ -128,7 +128,9 @@ def write_source(section: SourceSection, source: Source, name: str, writer: Scri
             writer.need("source database", [attached, "USE source;"])
             after = ("source database",)
         body = (
-            section.query.strip().rstrip(";") if section.query else star(named_table(section.table or "")).sql("duckdb")
+            section.query.strip().rstrip(";")
+            if section.query
+            else star(parse_table_name(section.table or "")).sql("duckdb")
         )
         statements.append(f"CREATE TEMPORARY VIEW {view.sql('duckdb')} AS {body};")
     writer.need(name, statements, after)

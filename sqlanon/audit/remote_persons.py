@@ -17,7 +17,7 @@ from sqlanon.engines.base import Queries
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.frequency.statements import person_count
 from sqlanon.recode.full_domain import FullDomainRecoding
-from sqlanon.sources.bound import Source
+from sqlanon.sources.source import Source
 from sqlanon.strategies.recoding import ReleaseStatement
 from sqlanon.support.coding import Column
 from sqlanon.support.expressions import Namer, col, create_temporary_view, drop_view, table, template

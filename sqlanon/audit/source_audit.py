@@ -24,7 +24,7 @@ from sqlanon.requirements import check_requirements, list_requirements
 from sqlanon.requirements.audit import AuditedRelease, PrivateRelations
 from sqlanon.requirements.base import ClassCondition, SourceFacts, SubsetCondition
 from sqlanon.requirements.macros import call_digest
-from sqlanon.sources.bound import Population
+from sqlanon.sources.source import Population
 from sqlanon.strategies.lattice.input import SearchInput
 from sqlanon.strategies.lattice.population_match import generalized_population
 from sqlanon.strategies.recoding import ReleaseStatement

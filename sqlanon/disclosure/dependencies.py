@@ -34,8 +34,8 @@ from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import SourceError
 from sqlanon.policy import SourceSection
 from sqlanon.release.sentences import join_names
-from sqlanon.sources.column_figures import KEY, exact_counts, some_rows
-from sqlanon.sources.duckdb import named_table
+from sqlanon.sources.column_figures import KEY_SHARE, exact_counts_query, sample_query
+from sqlanon.sources.duckdb import parse_table_name
 from sqlanon.strategies.lattice.input import SearchInput
 from sqlanon.strategies.recoding import ByClass
 from sqlanon.support.coding import Coded, Column
@@ -209,7 +209,7 @@ class _Rows:
         """The approximate number of persons in the table: its rows, where each row is a person."""
         if self.person is None:
             return self.rows
-        measured = int(self.ask(exact_counts(self.relation.copy(), [self.person]))[0][0])
+        measured = int(self.ask(exact_counts_query(self.relation.copy(), [self.person]))[0][0])
         return min(round(measured / self.share), self.rows)
 
 
@@ -253,7 +253,7 @@ def find_narrowing_columns(
     if steps.dry:
         _show_measurement(steps, prepared, recoding, unchanged, quasi)
         return (), ()
-    if (why := source.why_not_measured()) is not None:
+    if (why := source.measuring_obstacle()) is not None:
         message = f"whether released columns narrow generalized quasi-identifiers was not measured: {why}"
         if prepared.policy.privacy.dependencies == "error":
             raise SourceError(f'{message}; privacy.dependencies = "error" requires it')
@@ -268,7 +268,7 @@ def find_narrowing_columns(
         if is_sampled:
             needed = [*(column.name for column in recoding.columns), *prepared.columns.generalized]
             needed += [*prepared.columns.key, *filter(None, [prepared.columns.person])]
-            sample = some_rows(source.relation, list(dict.fromkeys(needed)), rows // ENOUGH)
+            sample = sample_query(source.relation, list(dict.fromkeys(needed)), rows // ENOUGH)
             sampled = recoding.of_rows(work.make(prepared.work("narrowing_sample"), sample))
         relation = work.make(prepared.work("narrowing_rows"), plan.rows(sampled))
         measured = _Rows(work.engine.rows, relation, plan.person, rows, share)
@@ -354,7 +354,7 @@ def _show_measurement(
 ) -> None:
     source, plan = prepared.source, _Plan(prepared, recoding, unchanged, quasi)
     candidate, rows = _candidates(unchanged, (), plan.quasi)[0], plan.rows(recoding)
-    if not source.measures:
+    if not source.can_measure:
         return
     if source.access == "rows":
         relation = steps.make(prepared.work("narrowing_rows"), rows)
@@ -362,11 +362,11 @@ def _show_measurement(
             _Rows(steps.engine.rows, relation, plan.person, prepared.marginals.rows).query(measure_narrowing, candidate)
         )
     else:
-        relation, making = source.temporary_rows_shown(steps.engine, rows)
+        relation, making = source.render_temporary_rows(steps.engine, rows)
         query = _Rows(steps.engine.rows, relation, plan.person, prepared.marginals.rows).query(
             measure_narrowing, candidate
         )
-        steps.show_text(*making, source.shown(steps.engine, query))
+        steps.show_text(*making, source.render_statement(steps.engine, query))
     each = "a query like this for each generalized attribute and each unchanged column, and for pairs of columns "
     each += f"if there are at most {PAIRS}; more than {2 * ENOUGH:,} rows are sampled"
     steps.finish("dependencies", each)
@@ -394,7 +394,7 @@ def refuse_narrowing(
         f"{name!r} is nearly a key: it has at least half as many distinct values as rows. Another table with it and "
         f"{names} reveals their values, and whether it depends on them cannot be measured. Make it identifying or "
         "quasi, round it, or leave it out"
-        for name in unique_columns(steps.engine, prepared.source, prepared.columns, KEY)
+        for name in unique_columns(steps.engine, prepared.source, prepared.columns, KEY_SHARE)
     )
     return tuple(f"dependencies: {reason}" for reason in (*(each.message for each in narrowing), *keys))
 
@@ -500,7 +500,7 @@ def find_narrowing_in_source(
     step = rows // ENOUGH if rows > 2 * ENOUGH else 1
     names = [*columns, *quasi, *filter(None, [person])]
     ordered = [j for j, name in enumerate(columns) if _is_ordered(types[name])]
-    rows_in_place = _with_parts(number_columns(some_rows(relation, names, step), len(names)), ordered)
+    rows_in_place = _with_parts(number_columns(sample_query(relation, names, step), len(names)), ordered)
     sample = steps.make(work("narrowing_rows"), rows_in_place)
     measured = _Rows(
         lambda query: steps.ask(query, []), sample, None if person is None else f"r{len(names) - 1}", rows, 1 / step
@@ -515,7 +515,7 @@ def find_narrowing_in_source(
 
 def _many_valued(measured: _Rows, ordered: Sequence[int]) -> list[int]:
     """The columns of numbers and dates with many values."""
-    counts = measured.ask(exact_counts(measured.relation.copy(), [f"r{j}" for j in ordered])) if ordered else []
+    counts = measured.ask(exact_counts_query(measured.relation.copy(), [f"r{j}" for j in ordered])) if ordered else []
     return [j for j, count in zip(ordered, counts[0], strict=True) if count > MANY_VALUES] if counts else []
 
 
@@ -593,4 +593,4 @@ def _narrowing(
 def _source(section: SourceSection) -> exp.Expr:
     if section.files:
         return table(section.files[0])
-    return named_table(section.table or "source")
+    return parse_table_name(section.table or "source")

@@ -22,18 +22,18 @@ from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import PolicyError, Problem, SourceError, UnreadableColumnsError
 from sqlanon.policy import Policy
 from sqlanon.requirements import guaranteed_k
-from sqlanon.sources.bound import ROWS_THERE, EveryColumn, Source
-from sqlanon.sources.column_figures import distinct_counts
+from sqlanon.sources.column_figures import approximate_counts_query
 from sqlanon.sources.columns import Columns
 from sqlanon.sources.persons import (
-    Ask,
     CountDistinct,
     KeyColumn,
     PersonColumn,
+    RunQuery,
     can_number_people,
-    count_small_classes,
     find_person_column,
+    small_classes_query,
 )
+from sqlanon.sources.source import REMOTE_ROWS, AllColumns, Source
 from sqlanon.strategies.lattice.input import SearchInput
 from sqlanon.strategies.recoding import ByClass
 from sqlanon.support.toml import toml_value
@@ -46,8 +46,8 @@ def find_undecided_person(
     if steps.dry or policy.source.person is not None:
         return None
     if source.access == "rows":
-        return _find(steps.engine.rows, source.relation, source.columns, columns, rows, distinct_counts)
-    every = source.every_column(steps.engine)
+        return _find(steps.engine.rows, source.relation, source.columns, columns, rows, approximate_counts_query)
+    every = source.all_columns(steps.engine)
     if every is None:  # a frequency set has no rows
         return None
     declared = _restrict_to(every, {*columns.by_attribute.values(), *columns.key})
@@ -64,7 +64,7 @@ _SIMPLE = frozenset(["VARCHAR", "BOOLEAN", "TINYINT", "SMALLINT", "INTEGER", "BI
 """Types whose values have one text in all engines."""
 
 
-def _restrict_to(every: EveryColumn, names: Collection[str]) -> EveryColumn:
+def _restrict_to(every: AllColumns, names: Collection[str]) -> AllColumns:
     """Some of the columns."""
     relation = every.relation.copy()
     assert isinstance(relation, exp.Subquery)
@@ -74,7 +74,7 @@ def _restrict_to(every: EveryColumn, names: Collection[str]) -> EveryColumn:
 
 
 def _find(
-    ask: Ask, relation: exp.Expr, types: Mapping[str, str], columns: Columns, rows: int, counts: CountDistinct
+    ask: RunQuery, relation: exp.Expr, types: Mapping[str, str], columns: Columns, rows: int, counts: CountDistinct
 ) -> PersonColumn | None:
     released = {column.name for column in columns.released}
     keys = [KeyColumn(name, type_, name in released) for name, type_ in types.items() if can_number_people(name, type_)]
@@ -82,14 +82,14 @@ def _find(
     return find_person_column(ask, relation, keys, compared, rows, counts)
 
 
-def _find_there(source: Source, every: EveryColumn, columns: Columns, rows: int) -> PersonColumn | None:
+def _find_there(source: Source, every: AllColumns, columns: Columns, rows: int) -> PersonColumn | None:
     """The same by counts in the engine that has the rows."""
 
     def ask(query: exp.Query) -> Sequence[tuple[Any, ...]]:
-        return source.ask_there(query, every.relation)
+        return source.query_remote_rows(query, every.relation)
 
-    counts = exact_counts if every.engine.dialect == "postgres" else distinct_counts
-    return _find(ask, ROWS_THERE, every.types, columns, rows, counts)
+    counts = exact_counts if every.engine.dialect == "postgres" else approximate_counts_query
+    return _find(ask, REMOTE_ROWS, every.types, columns, rows, counts)
 
 
 def explain_undecided_person(person: PersonColumn) -> str:
@@ -142,13 +142,13 @@ def _count_small_classes(
     because its user may make no temporary tables."""
 
     def count(recoding: ByClass) -> exp.Select:
-        return count_small_classes(*released_with_persons(recoding, person), least)
+        return small_classes_query(*released_with_persons(recoding, person), least)
 
     if source.access == "rows":
         return engine.rows(count(recoding))[0]
-    every = source.every_column(engine)
+    every = source.all_columns(engine)
     assert every is not None
     read = _restrict_to(every, {*(column.name for column in recoding.columns), person})
     with suppress(SourceError):
-        return source.ask_of_release(engine, lambda rows: count(recoding.of_rows(rows)), read)[0]
+        return source.query_remote_release(engine, lambda rows: count(recoding.of_rows(rows)), read)[0]
     return 0, 0

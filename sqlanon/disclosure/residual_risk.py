@@ -19,7 +19,7 @@ from sqlanon.release.manifest import Manifest, ReleasedColumn
 from sqlanon.release.sentences import join_names
 from sqlanon.requirements import guaranteed_k, require_close_values, require_distinct_values
 from sqlanon.requirements.base import TOLERANCE
-from sqlanon.sources.column_kinds import special_category
+from sqlanon.sources.column_kinds import find_special_category
 from sqlanon.support.expressions import all_of, col, named, number, same, template, union_all
 from sqlanon.support.toml import toml_key, toml_value
 
@@ -241,7 +241,9 @@ def find_risks(engine: Queries, relation: exp.Expr, claims: Manifest) -> list[Re
 
 def _is_sensitive(column: ReleasedColumn) -> bool:
     """Whether its values are sensitive: by its role, or by its name although the policy calls it insensitive."""
-    return column.role == "sensitive" or (column.role == "insensitive" and special_category(column.name) is not None)
+    return column.role == "sensitive" or (
+        column.role == "insensitive" and find_special_category(column.name) is not None
+    )
 
 
 def _count_values(engine: Queries, relation: exp.Expr, names: Sequence[str], few: int) -> dict[str, _Values]:

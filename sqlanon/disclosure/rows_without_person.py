@@ -31,7 +31,7 @@ _WITHOUT = template("SELECT count(*) - count(:person) FROM :rows")
 def warn_of_rows_without_person(steps: StatementRunner, prepared: SearchInput, recoding: ByClass) -> tuple[Notice, ...]:
     """Warn of classes that have k persons only if the rows without a person are of somebody else."""
     person, source = prepared.columns.person, prepared.source
-    if steps.dry or person is None or (source.counted is not None and source.persons is None):
+    if steps.dry or person is None or (source.combinations is not None and source.persons is None):
         return ()
     least = guaranteed_k(prepared.policy.privacy, prepared.policy.quasi)
     if source.persons is not None:

@@ -9,10 +9,10 @@ from sqlanon.engines.base import Engine
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.policy import Policy
 from sqlanon.release.sentences import join_names
-from sqlanon.sources import NOT_THERE, Source
-from sqlanon.sources.column_figures import NEARLY, are_many
-from sqlanon.sources.column_kinds import BELIEF, HEALTH, kind_by_name, special_category
-from sqlanon.sources.columns import Columns, quoted
+from sqlanon.sources import UNKNOWN_TYPE, Source
+from sqlanon.sources.column_figures import NEARLY_UNIQUE_SHARE, has_many_values
+from sqlanon.sources.column_kinds import BELIEF, HEALTH, find_kind, find_special_category
+from sqlanon.sources.columns import Columns, quote_names
 from sqlanon.strategies.lattice.input import SearchInput
 from sqlanon.support.notices import Notice
 
@@ -58,8 +58,8 @@ def unique_columns(engine: Engine, source: Source, columns: Columns, share: floa
 
 def _value_counts(engine: Engine, source: Source, columns: Columns) -> dict[str, tuple[int, int]]:
     """By unchanged column the distinct values (about as many), and the values that are not NULL."""
-    names = [name for name in _unchanged_columns(columns) if source.columns[name] != NOT_THERE]
-    figures = source.distinct_counts(engine, names) if names else ()
+    names = [name for name in _unchanged_columns(columns) if source.columns[name] != UNKNOWN_TYPE]
+    figures = source.count_distinct_values(engine, names) if names else ()
     return dict(zip(names, zip(figures[::2], figures[1::2], strict=True), strict=True))
 
 
@@ -69,7 +69,7 @@ def _unchanged_columns(columns: Columns) -> list[str]:
 
 def _warn_of_special_categories(insensitive: Collection[str], people: int | None) -> Iterator[Notice]:
     for category in (HEALTH, BELIEF):
-        names = [name for name in insensitive if special_category(name) == category]
+        names = [name for name in insensitive if find_special_category(name) == category]
         if not names:
             continue
         shown = join_names([*map(repr, names)], _MOST_NAMES)
@@ -82,24 +82,24 @@ def _warn_of_special_categories(insensitive: Collection[str], people: int | None
 
 
 def _warn_of_unknown_values(source: Source, columns: Columns) -> Iterator[Notice]:
-    unknown = [name for name in _unchanged_columns(columns) if source.columns[name] == NOT_THERE]
+    unknown = [name for name in _unchanged_columns(columns) if source.columns[name] == UNKNOWN_TYPE]
     if unknown:
         yield Notice(
-            f"not known here whether the values of {quoted(unknown)} identify people by themselves: audit.sql of the "
-            "export counts them in the warehouse"
+            f"not known here whether the values of {quote_names(unknown)} identify people by themselves: audit.sql of "
+            "the export counts them in the warehouse"
         )
 
 
 def _warn_of_identifiers(counts: Mapping[str, tuple[int, int]], people: int) -> Iterator[Notice]:
     remedy = "make it identifying or a quasi-identifier"
     for name, (distinct, values) in counts.items():
-        kind = kind_by_name(name)
-        if _is_unique(distinct, values, NEARLY):
+        kind = find_kind(name)
+        if _is_unique(distinct, values, NEARLY_UNIQUE_SHARE):
             yield Notice(
                 f"column {name!r} is nearly unique: its values identify people by themselves; {remedy}",
                 min(distinct, people),
             )
-        elif kind is not None and kind.role == "identifying" and are_many(distinct, min(values, people)):
+        elif kind is not None and kind.role == "identifying" and has_many_values(distinct, min(values, people)):
             yield Notice(
                 f"column {name!r} is released unchanged, and named like an identifier ({kind.name}): it has "
                 f"{distinct:,} different values; {remedy}",

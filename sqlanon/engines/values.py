@@ -2,7 +2,7 @@
 
 Engines compare some values by their meaning: NaN with NaN whatever their sign and payload, -0.0 with 0.0, 30 days with
 1 month, text by its collation. Readers of bytes, signs and texts tell these apart, and would find one person in a class
-of k. Each source brings its columns to one form where it is bound: DuckDB in `sources.plain`, PostgreSQL in
+of k. Each source brings its columns to one form where it is bound: DuckDB in `sources.relation`, PostgreSQL in
 `engines.dialects.postgres`, Spark in `engines.dialects.spark`.
 
 The text of a value is DuckDB's text of that form. Other engines write numbers in their own ways (PostgreSQL ``0``,

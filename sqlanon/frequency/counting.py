@@ -28,7 +28,7 @@ from sqlanon.hierarchies.levels import PermittedLevels, forbidden_levels, permit
 from sqlanon.measures import MEASURES, Marginals
 from sqlanon.policy import Policy
 from sqlanon.requirements import Domain, Requirements, bind_requirements
-from sqlanon.sources.bound import SMALL
+from sqlanon.sources.source import SMALL_TABLE_ROWS
 from sqlanon.support import coding as cd
 from sqlanon.support.coding import Coded, Levels
 from sqlanon.support.expressions import Namer, table
@@ -102,7 +102,7 @@ def count_combinations(
         _drop_scan(scanned, sets, floor)
     note = "small integers for labels, level by level, and the counts of sensitive values: one pass for each"
     if ground.codes is not None:
-        note += f"; up to {SMALL:,} rows are counted without a table of codes"
+        note += f"; up to {SMALL_TABLE_ROWS:,} rows are counted without a table of codes"
     steps.finish("frequency set", note)
     return Frequencies(sets, marginals, permitted, limit)
 
@@ -153,7 +153,7 @@ def class_space(
 def _refuse_movers(policy: Policy, scanned: Scanned, movers: RemoteMovers | None) -> None:
     """Refuse what needs to know which rows a person has, of a source whose rows stay elsewhere."""
     assert movers is not None
-    place = scanned.source.where
+    place = scanned.source.location
     if policy.search.is_local:
         refused, remedy = f"strategy {policy.search.strategy}", "use a full-domain strategy, such as optimal"
     elif policy.privacy.k_anonymity:

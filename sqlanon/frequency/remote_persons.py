@@ -28,7 +28,7 @@ from sqlanon.frequency.statements import (
     raw_frequency,
 )
 from sqlanon.requirements.base import SHARE, VALUE
-from sqlanon.sources.bound import RemotePersons
+from sqlanon.sources.source import RemotePersons
 from sqlanon.support.coding import KNOWN, ROWS, Coded, code_name
 from sqlanon.support.expressions import (
     Namer,

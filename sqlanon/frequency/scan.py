@@ -19,8 +19,8 @@ from sqlanon.frequency.remote_persons import RemoteMembers, scan_members
 from sqlanon.hierarchies.build import AttributeValues
 from sqlanon.policy import Policy
 from sqlanon.requirements import Distribution, Domain
-from sqlanon.sources.bound import Population, RemotePersons, Source
-from sqlanon.sources.columns import Columns, match_columns, population_columns
+from sqlanon.sources.columns import Columns, match_columns, match_population_columns
+from sqlanon.sources.source import Population, RemotePersons, Source
 from sqlanon.support import coding as cd
 from sqlanon.support.coding import ROWS, Coded
 from sqlanon.support.expressions import Namer, col, named, select, subquery, total, union_all
@@ -287,11 +287,13 @@ def scan_source(steps: StatementRunner, source: Source, columns: Columns, work: 
     beside, is scanned once for its distinct combinations. What another engine has was counted there.
     """
     if columns.person is not None and source.persons is None and source.access != "rows":
-        raise SourceError(f"source.person: persons cannot be counted in {source.where}, and their ids never leave it")
+        raise SourceError(
+            f"source.person: persons cannot be counted in {source.location}, and their ids never leave it"
+        )
     if source.persons is not None:
         return _scan_remote_persons(steps, source, source.persons, columns, work)
-    if source.counted is not None:
-        own, count = source.counted.table, source.counted.count
+    if source.combinations is not None:
+        own, count = source.combinations.table, source.combinations.count
         return scan_table(steps, own, columns.generalized, columns.sensitive, None, work, counted=count)
     if source.in_place and columns.person is None and not population:
         return in_place(source.relation, columns.generalized, columns.sensitive)
@@ -307,8 +309,8 @@ def _scan_remote_persons(
     if not steps.dry:
         persons.open()
     remote = scan_members(steps, persons, quasi, sensitive, person, work)
-    if source.counted is not None:
-        table, count = source.counted.table, source.counted.count
+    if source.combinations is not None:
+        table, count = source.combinations.table, source.combinations.count
         return replace(scan_table(steps, table, quasi, sensitive, None, work, counted=count), remote=remote)
     names = [*(f"q{i}" for i in range(len(quasi))), *(f"s{i}" for i in range(len(sensitive)))]
     rows = select([*map(col, names), named(total(col(ROWS)), ROWS)], remote.members.copy(), [*map(col, names)])
@@ -319,7 +321,7 @@ def scan_population(
     steps: StatementRunner, policy: Policy, population: Population, types: Sequence[str], work: Namer
 ) -> ScannedPopulation:
     """Scan the population table, by the engine that reads it, into the work schema."""
-    names, person = population_columns(policy, population.source)
+    names, person = match_population_columns(policy, population.source)
     raw = raw_population(steps, policy, population, types, work)
     found = with_members(steps, raw, len(names), person is not None, work, "population_")
     return ScannedPopulation(found, names, person)
@@ -336,7 +338,7 @@ def raw_population(
     """Make the population by combination and person, ``population_frequency_raw``. Its values can be cast to the types
     of the source's quasi-identifiers.
     """
-    names, person = population_columns(policy, population.source)
+    names, person = match_population_columns(policy, population.source)
     query = fq.raw_frequency(population.source.relation, names, (), person)
     raw = steps.make(work("population_frequency_raw"), query)
     refuse_lost_values(steps, raw, names, population.source.columns, types)

@@ -26,7 +26,7 @@ from sqlanon.frequency.distribution import Pairs
 from sqlanon.frequency.remote_persons import RemoteMovers, distribution_with_movers, with_movers
 from sqlanon.frequency.statements import PERSONS, POPULATION, POPULATION_MOVER
 from sqlanon.requirements import Distribution, Requirements
-from sqlanon.sources.bound import SMALL
+from sqlanon.sources.source import SMALL_TABLE_ROWS
 from sqlanon.support.coding import KNOWN, ROWS, Coded, Levels, below_top, code_name, group_counts, group_sizes
 from sqlanon.support.expressions import Namer, aliased, all_columns, all_of, col, select, subquery
 
@@ -164,7 +164,7 @@ REFUSED = 3
 
 def is_large(rows: int) -> bool:
     """Whether a table of so many rows has several frequency sets, unless its combinations were scanned."""
-    return rows > SMALL
+    return rows > SMALL_TABLE_ROWS
 
 
 @dataclass(frozen=True)

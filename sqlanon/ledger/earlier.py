@@ -135,7 +135,7 @@ def mark_released_rows(
     Makes ``marked_1`` and so on, and drops all but the last.
     """
     policy, columns = first.policy, _needed(first)
-    rows = run.place.view("unmarked")
+    rows = run.work_names.view("unmarked")
     run.engine.execute(create_temporary_view(rows.copy(), add_empty_marks(run.source.relation, columns)))
     floors, ks, problems, lost, by_person = dict[str, int](), list[int](), list[Problem](), set[str](), set[str]()
     for i, publication in enumerate(earlier):

@@ -24,10 +24,10 @@ from sqlanon.engines.values import strip_white_space
 from sqlanon.errors import UnreadableColumnsError
 from sqlanon.ledger.source_samples import HEX_FROM
 from sqlanon.policy import Policy
-from sqlanon.sources.bind import source_errors
-from sqlanon.sources.bound import EveryColumn
-from sqlanon.sources.persons import FEWEST_PERSONS
+from sqlanon.sources.persons import MIN_PERSONS
+from sqlanon.sources.relation import source_errors
 from sqlanon.sources.run import Run
+from sqlanon.sources.source import AllColumns
 from sqlanon.support.expressions import (
     aliased,
     anonymous,
@@ -269,7 +269,7 @@ class SourcePeople:
         self._samples.clear()
 
     def _take(self, secret: str) -> list[PeopleSample]:
-        every = self.run.source.every_column(self.run.engine)
+        every = self.run.source.all_columns(self.run.engine)
         if every is None or every.engine.dialect not in _SAMPLES:
             return []
         types = {name: type_ for name, type_ in every.types.items() if _is_text_known(type_)}
@@ -296,14 +296,14 @@ class SourcePeople:
         finally:
             self.run.engine.execute(drop_table(copy))
 
-    def _sample_each(self, every: EveryColumn, others: Mapping[str, Sequence[str]], secret: str) -> list[PeopleSample]:
+    def _sample_each(self, every: AllColumns, others: Mapping[str, Sequence[str]], secret: str) -> list[PeopleSample]:
         samples = []
         for i, (key, names) in enumerate(others.items()):
             target = self.run.work(f"people {len(self._samples)} {i}")
             self.run.engine.execute(drop_table(target.copy(), exists=True))  # a result may be published twice
             self._bring(every, key, names, secret, target)
             people, rows, most_rows, numbered, running = self.run.engine.rows(_FIGURES(sample=target))[0]
-            if (people or 0) < FEWEST_PERSONS:
+            if (people or 0) < MIN_PERSONS:
                 self.run.engine.execute(drop_table(target))
                 continue
             person, keys = self.policy.source.person, {name.lower() for name in self.policy.source.key}
@@ -329,7 +329,7 @@ class SourcePeople:
         keys = [by_lower[name.lower()] for name in wanted if name.lower() in by_lower]
         return list(dict.fromkeys(keys))[:MOST_KEYS]
 
-    def _bring(self, every: EveryColumn, key: str, others: Sequence[str], secret: str, target: exp.Table) -> None:
+    def _bring(self, every: AllColumns, key: str, others: Sequence[str], secret: str, target: exp.Table) -> None:
         """Make the table of a sample."""
         query = _sample_query(every, key, others, _key_of(secret))
         places = range(len(others))
@@ -357,7 +357,7 @@ class SourcePeople:
         return bool(places) and 2 * len(constant) >= len(places)
 
 
-def _sample_query(every: EveryColumn, key: str, others: Sequence[str], secret: str) -> exp.Select:
+def _sample_query(every: AllColumns, key: str, others: Sequence[str], secret: str) -> exp.Select:
     """The statement that takes a sample. In PostgreSQL the key of the hashes is its first parameter."""
     dialect = every.engine.dialect
     hash_key = cast(exp.Parameter(this=exp.Literal.number(1)), "TEXT") if dialect == "postgres" else text(secret)

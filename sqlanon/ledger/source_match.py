@@ -84,7 +84,7 @@ def sample_source(run: Run, policy: Policy, secret: str, run_id: str, rows: int)
 
 def _rows_of(run: Run, policy: Policy, secret: str) -> SampledRows | None:
     """The rows of a source, wherever values can be hashed."""
-    sampled = run.source.sampled(run.engine)
+    sampled = run.source.sampling_relation(run.engine)
     if sampled is None or sampled.engine.dialect not in ("duckdb", "postgres"):
         return None
     declared = {name.lower() for name in (*policy.attributes, *policy.source.key)}

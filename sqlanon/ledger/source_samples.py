@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 from sqlglot import exp
 
-from sqlanon.sources import Sampled
+from sqlanon.sources import SamplingRelation
 from sqlanon.sources.run import Run
 from sqlanon.support.expressions import (
     aliased,
@@ -94,7 +94,7 @@ class SampledRows(ABC):
     run: Run
     columns: Sequence[str]
     key: str
-    sampled: Sampled
+    sampled: SamplingRelation
     _values: dict[str, tuple[exp.Table, int]] = field(default_factory=dict)
 
     @abstractmethod

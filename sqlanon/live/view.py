@@ -134,7 +134,7 @@ def live(space: Workspace, policy: Policy, name: str | None, progress: Progress)
     _refuse(space, policy, name)
     with space.run(policy) as run:
         with source_errors():
-            searched = _search(run, policy, space.home(policy), progress)
+            searched = _search(run, policy, space.database_file(policy), progress)
             warnings = warn_of_unprotected_columns(StatementRunner(run.engine), searched.prepared)
         warnings += tuple(warn_of_void_shields(searched.prepared.requirements.shields, policy.privacy.k))
         with space.writing(policy) as engine, _writable(), engine.inside(searched.base.catalog):
@@ -170,7 +170,7 @@ def live_statements(space: Workspace, policy: Policy, name: str | None) -> str:
     _refuse(space, policy, name)
     run = space.run(policy)  # it stays: the statements name its tables
     with source_errors():
-        searched = _search(run, policy, space.home(policy), silent)
+        searched = _search(run, policy, space.database_file(policy), silent)
         with run.engine.inside(searched.base.catalog):
             draft, before, others = _draft(run.engine, searched, name)
             secure, counted = can_be_secure(run.engine), sound(run.engine, others)
@@ -178,7 +178,7 @@ def live_statements(space: Workspace, policy: Policy, name: str | None) -> str:
 
 
 def drop_live(space: Workspace, policy: Policy, name: str | None) -> str:
-    space.home(policy)
+    space.database_file(policy)
     with space.writing(policy) as engine, _writable(), engine.inside(engine.holder.database):
         known = known_views(engine)
         its = _wanted(engine, known, policy.source.table, name)
@@ -223,9 +223,9 @@ def _broken(one: Known) -> str:
 
 
 def _refuse(space: Workspace, policy: Policy, name: str | None) -> None:
-    if found := list(find_conflicts(LIVE_VIEWS, collect_sections(dict(policy), given=space.given))):
+    if found := list(find_conflicts(LIVE_VIEWS, collect_sections(dict(policy), given=space.connected_section))):
         raise PolicyError(found)
-    space.home(policy)
+    space.database_file(policy)
     if name is not None and not name.strip():
         raise SourceError("the name of the view is empty")
     if name is not None and name.lower() in (STATUS, DEFINITIONS):

@@ -112,18 +112,18 @@ class ReleaseDraft:
         """The statement that makes its rows here, class by class unless for checks; where the source is elsewhere,
         a relation that can be read once."""
         types = {one.name: one.type for one in self.columns()}
-        with self.search_input.source.recoded(self.run.engine, self.statement, types, shuffled) as relation:
+        with self.search_input.source.release_rows(self.run.engine, self.statement, types, shuffled) as relation:
             yield relation
 
     def remote_rows(self) -> AbstractContextManager[exp.Query]:
-        return self.search_input.source.rows_there(self.run.engine, self.statement)
+        return self.search_input.source.remote_release_query(self.run.engine, self.statement)
 
     @contextmanager
     def name_source_in_errors(self) -> Iterator[None]:
         """Errors that the source caused name it."""
         source, types = self.search_input.source, {one.name: one.type for one in self.columns()}
         try:
-            with source.carrying(types):
+            with source.transfer_errors(types):
                 yield
         except ReleaseError as error:
             if gone := [str(file) for file in source.files if not file.exists()]:
@@ -283,7 +283,7 @@ def show_rows(steps: StatementRunner, draft: ReleaseDraft) -> None:
     note = "here: at level 1, or the lowest allowed level"
     if policy.search.is_local:
         note = "each combination with its own labels"
-    steps.show_text(source.shown(steps.engine, source.release_query(draft.statement)))
+    steps.show_text(source.render_statement(steps.engine, source.release_query(draft.statement)))
     steps.finish("recode and suppress", source.release_note(kind_for_target(None, policy).writes, note))
 
 

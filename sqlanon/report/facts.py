@@ -315,7 +315,7 @@ class Unpublished:
             dependencies=self.dependencies,
             risks=(
                 describe_narrowing(
-                    self.dependencies, prepared.source.why_not_measured(), prepared.policy.privacy.k, sizes.rows
+                    self.dependencies, prepared.source.measuring_obstacle(), prepared.policy.privacy.k, sizes.rows
                 ),
                 uniques_in_source(
                     sizes, prepared.policy.risk, sizes.rows, has_population=prepared.policy.population is not None

@@ -1,25 +1,24 @@
 """Where the private table comes from: a database, files, a live connection, Arrow, a server."""
 
-from sqlanon.sources.bind import source_errors, unbind_source
-from sqlanon.sources.bound import NOT_THERE, Sampled, Source, WorkNames
 from sqlanon.sources.duckdb import bind_source, find_table
 from sqlanon.sources.formats import file_kind
 from sqlanon.sources.kinds import Binding, SourceKind, register_source
-from sqlanon.sources.plain import fixed_column, plain_column
+from sqlanon.sources.relation import drop_source_views, fixed_column, plain_column, source_errors
+from sqlanon.sources.source import UNKNOWN_TYPE, SamplingRelation, Source, WorkNames
 
 __all__ = [
-    "NOT_THERE",
+    "UNKNOWN_TYPE",
     "Binding",
-    "Sampled",
+    "SamplingRelation",
     "Source",
     "SourceKind",
     "WorkNames",
     "bind_source",
+    "drop_source_views",
     "file_kind",
     "find_table",
     "fixed_column",
     "plain_column",
     "register_source",
     "source_errors",
-    "unbind_source",
 ]

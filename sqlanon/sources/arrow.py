@@ -9,11 +9,11 @@ from sqlglot import exp
 
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import SourceError
-from sqlanon.sources.bind import bind_relation, source_errors
-from sqlanon.sources.bound import Source
-from sqlanon.sources.columns import quoted
+from sqlanon.sources.columns import quote_names
 from sqlanon.sources.kinds import Binding, SourceKind
-from sqlanon.sources.plain import refuse_ambiguous, refuse_query
+from sqlanon.sources.relation import bind_relation, source_errors
+from sqlanon.sources.source import Source
+from sqlanon.sources.tabular import refuse_ambiguous_names, refuse_query
 from sqlanon.sources.typed_columns import projection, read_columns
 from sqlanon.support.expressions import create_temporary_view, select
 
@@ -31,14 +31,14 @@ class _Arrow(SourceKind):
 
     def bind(self, binding: Binding) -> tuple[DuckDBEngine, Source]:
         refuse_query(binding.section)
-        assert binding.copied is not None
+        assert binding.arrow_table is not None
         with source_errors():
-            found, engine = binding.copied, binding.engine
-            if values := read_columns(engine, found, binding.readings, reads=binding.place.reads):
-                found = binding.place.view("typed")
-                output = projection([*engine.columns(binding.copied)], values)
-                engine.execute(create_temporary_view(found, select(output, binding.copied.copy())))
-            return engine, bind_relation(engine, found, binding.place, True, home="arrow")
+            found, engine = binding.arrow_table, binding.engine
+            if values := read_columns(engine, found, binding.readings, reads=binding.work_names.reads_rows):
+                found = binding.work_names.view("typed")
+                output = projection([*engine.columns(binding.arrow_table)], values)
+                engine.execute(create_temporary_view(found, select(output, binding.arrow_table.copy())))
+            return engine, bind_relation(engine, found, binding.work_names, True, database_id="arrow")
 
 
 KIND = _Arrow()
@@ -48,7 +48,7 @@ def copy_arrow(engine: DuckDBEngine, given: Any, target: exp.Table) -> exp.Table
     """Copy a data frame, an Arrow table or a stream to a private table: the search reads it several times."""
     reader = arrow_reader(given)
     schema = reader.schema
-    refuse_ambiguous(schema.names, f"the {shown_type(given)}")
+    refuse_ambiguous_names(schema.names, f"the {shown_type(given)}")
     if periods := [field.name for field in schema if getattr(field.type, "extension_name", "") == "pandas.period"]:
         raise SourceError(
             f"{_columns(periods)}: pandas periods cannot be read; convert with .dt.to_timestamp() or .astype(str)"
@@ -121,7 +121,7 @@ def _of_pandas(frame: Any) -> pyarrow.Table:
     import pyarrow  # noqa: PLC0415
 
     names = [str(name) for name in frame.columns]
-    refuse_ambiguous(names, "the pandas DataFrame")
+    refuse_ambiguous_names(names, "the pandas DataFrame")
     try:
         return pyarrow.Table.from_pandas(frame, preserve_index=False).rename_columns(names)
     except (pyarrow.ArrowException, TypeError, ValueError):
@@ -166,4 +166,4 @@ def _refuse_types(engine: DuckDBEngine, schema: pyarrow.Schema) -> None:
 
 
 def _columns(names: list[str]) -> str:
-    return f"{'columns' if len(names) > 1 else 'column'} {quoted(names)}"
+    return f"{'columns' if len(names) > 1 else 'column'} {quote_names(names)}"

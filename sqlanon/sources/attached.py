@@ -18,13 +18,12 @@ from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import SourceError
 from sqlanon.places.databases import choose_attachment, format_database, local_database, resolve_database
 from sqlanon.policy import PopulationSection, SourceSection, table_parts
-from sqlanon.sources.bind import bind_relation, without_values
-from sqlanon.sources.bound import Source, WorkNames
-from sqlanon.sources.csv_in_queries import refuse_guessed_csv
 from sqlanon.sources.extensions import load_extension
 from sqlanon.sources.kinds import Binding, SourceKind, lower
-from sqlanon.sources.plain import refuse_ambiguous
-from sqlanon.sources.scope import one_statement, read_by_holder
+from sqlanon.sources.queries import read_by_holder, refuse_guessed_csv, require_one_select
+from sqlanon.sources.relation import bind_relation, describe_engine_error
+from sqlanon.sources.source import Source, WorkNames
+from sqlanon.sources.tabular import refuse_ambiguous_names
 from sqlanon.support.expressions import col, create_table, ident, qualified, select, table, template
 
 _CURRENT_SCHEMA = template("SELECT system.main.current_schema()")
@@ -49,10 +48,10 @@ class _Attached(SourceKind):
     name = "attached"
 
     def bind(self, binding: Binding) -> tuple[DuckDBEngine, Source]:
-        wanted = binding.wanted  # none stands for all
+        wanted = binding.needed_columns  # none stands for all
         if wanted:
             wanted |= lower(*binding.policy.attributes_with_role("identifying"))
-        return binding.engine, bind_attached(binding.engine, binding.section, binding.place, wanted)
+        return binding.engine, bind_attached(binding.engine, binding.section, binding.work_names, wanted)
 
 
 KIND = _Attached()
@@ -65,18 +64,18 @@ def bind_attached(
     database = resolve_database(section.database)
     with _attached(engine, database, f"{place.name}_attached") as (holder, alias), _errors(database):
         if section.query is not None:
-            query = one_statement(holder, section.query)
+            query = require_one_select(holder, section.query)
             refuse_guessed_csv(holder, query)
             read_by_holder(holder, query, place)
             columns, name = {}, None
         else:
             found = _find(holder, alias, section.table or "")
             columns, name = _copy(holder, found, place, wanted), qualified(found.db, found.name)
-    bound = bind_relation(engine, place.table, place, section.query is None, more=columns)
+    bound = bind_relation(engine, place.table, place, section.query is None, all_columns=columns)
     file = local_database(database)
     files = () if file is None else (file,)
     home = format_database(database)
-    return AttachedSource(bound.relation, bound.columns, files, bound.in_place, home=home, table_name=name)
+    return AttachedSource(bound.relation, bound.columns, files, bound.in_place, database_id=home, table_name=name)
 
 
 @contextmanager
@@ -119,11 +118,11 @@ def _find(holder: DuckDBEngine, alias: str, name: str) -> exp.Table:
 def _copy(holder: DuckDBEngine, found: exp.Table, place: WorkNames, wanted: Collection[str]) -> dict[str, str]:
     """Copy the columns that are wanted; with the types of all columns."""
     columns = holder.columns(found)
-    refuse_ambiguous(list(columns), "the source")
+    refuse_ambiguous_names(list(columns), "the source")
     names = [name for name in columns if name.lower() in wanted] or list(columns)
     output: list[exp.Expr] = [col(name) for name in names]
     query = select(output, found.copy())
-    holder.execute(create_table(place.table.copy(), query if place.reads else query.limit(0, copy=False)))
+    holder.execute(create_table(place.table.copy(), query if place.reads_rows else query.limit(0, copy=False)))
     return columns
 
 
@@ -146,6 +145,6 @@ def _errors(database: Path | str) -> Iterator[None]:
 def _reason(error: duckdb.Error, database: Path | str) -> str:
     """What the engine says, behind the address, which it quotes whole."""
     attachment = choose_attachment(database)
-    said = without_values(error).rpartition(attachment.place)[2].lstrip("\"': ")
+    said = describe_engine_error(error).rpartition(attachment.place)[2].lstrip("\"': ")
     is_secret = any(secret in said for secret in attachment.secrets)
     return type(error).__name__ if is_secret or not said else said

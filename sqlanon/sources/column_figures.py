@@ -9,10 +9,10 @@ from sqlglot import exp
 
 from sqlanon.support.expressions import anonymous, col, fragment, named, template, text
 
-NEARLY = 0.9
+NEARLY_UNIQUE_SHARE = 0.9
 """A column with this many distinct values per row is nearly unique."""
 
-KEY = 0.5
+KEY_SHARE = 0.5
 """A column with this many distinct values per row may be a key of many rows, whatever the others share."""
 
 _MANY, _MANY_VALUES = 0.2, 20
@@ -25,7 +25,7 @@ _SOME_ROWS = template("""
 """)
 
 
-def are_many(distinct: int, values: int) -> bool:
+def has_many_values(distinct: int, values: int) -> bool:
     """Whether the distinct ones among so many values are too many for categories.
 
     >>> are_many(20, 100), are_many(19, 20), are_many(60, 1000)
@@ -34,7 +34,7 @@ def are_many(distinct: int, values: int) -> bool:
     return distinct >= max(_MANY_VALUES, _MANY * values)
 
 
-def some_rows(source: exp.Table, columns: Sequence[str], step: int) -> exp.Select:
+def sample_query(source: exp.Table, columns: Sequence[str], step: int) -> exp.Select:
     """Some columns of about every n-th row: a sample that does not depend on chance, nor on an order in the rows.
 
     >>> from sqlanon.support.expressions import table
@@ -51,7 +51,7 @@ def some_rows(source: exp.Table, columns: Sequence[str], step: int) -> exp.Selec
 _DISTINCT = fragment("count(DISTINCT :value)")
 
 
-def exact_counts(source: exp.Table, columns: Sequence[str]) -> exp.Select:
+def exact_counts_query(source: exp.Table, columns: Sequence[str]) -> exp.Select:
     """One row: for each column exactly how many distinct values it has."""
     return _COLUMNS(columns=[_DISTINCT(value=col(name)) for name in columns], rows=source)
 
@@ -61,7 +61,7 @@ _DOUBLE = fragment(":value::DOUBLE")
 _SECONDS = fragment("epoch(:value)")
 
 
-def column_figures(
+def column_figures_query(
     rows: exp.Table,
     texts: Mapping[int, str],
     numbers: Mapping[int, str],
@@ -92,7 +92,7 @@ def column_figures(
 _MATCHING = fragment("count(*) FILTER (WHERE :matches)")
 
 
-def content_figures(rows: exp.Select, texts: Mapping[int, str], patterns: Mapping[int, str]) -> exp.Select:
+def content_figures_query(rows: exp.Select, texts: Mapping[int, str], patterns: Mapping[int, str]) -> exp.Select:
     """One row: of each column i of texts ``seen_i``, and by pattern j ``like_i_j``, those that match."""
     output: list[exp.Expr] = []
     for i, name in texts.items():
@@ -110,7 +110,7 @@ _DISTINCT_ABOUT = fragment("approx_count_distinct(:hash) FILTER (WHERE :value IS
 _COUNTED = fragment("coalesce((sum(:counted) FILTER (WHERE :value IS NOT NULL))::BIGINT, 0)")
 
 
-def distinct_counts(source: exp.Expr, columns: Sequence[str], counted: str | None = None) -> exp.Select:
+def approximate_counts_query(source: exp.Expr, columns: Sequence[str], counted: str | None = None) -> exp.Select:
     """One row: for each column about how many distinct values it has, and its values; one scan, memory flat."""
     figures: list[exp.Expr] = []
     for name in columns:

@@ -412,7 +412,7 @@ KINDS: tuple[Kind, ...] = (
 )
 """In the order in which a column's name is held against them: the first that fits is it."""
 
-MENTIONS: Mapping[str, tuple[str, float]] = {
+MENTION_PATTERNS: Mapping[str, tuple[str, float]] = {
     "e-mail addresses": (r"(?s).*[^@\s]@[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)*\.[A-Za-z]{2,}.*", 0.0),
     "telephone numbers": (
         r"(?s)(.*[^\d.])?(\+\d[\d ()/.-]{7,17}\d|\(\d{2,5}\) ?\d{3}[\d /.-]{3,9}|\d{3}[ .-]\d{3}[ .-]\d{4}|"
@@ -423,10 +423,10 @@ MENTIONS: Mapping[str, tuple[str, float]] = {
 """What texts may mention among other words: a pattern, and the share of the values above which the column is
 identifying."""
 
-A_HOUSEHOLD = re.compile(r"hh|house_?hold|family|fam|haushalt|familie|menage|hogar|famiglia|huishouden|agregado")
+HOUSEHOLD_WORDS = re.compile(r"hh|house_?hold|family|fam|haushalt|familie|menage|hogar|famiglia|huishouden|agregado")
 """Words of a column that may number households: its values tell."""
 
-NUMBERED = re.compile(rf"(?:[a-z0-9]+_)*(?:{_NUMBER})|[a-z]+(?:nummer|nr)|id_[a-z_]+")
+NUMBER_WORDS = re.compile(rf"(?:[a-z0-9]+_)*(?:{_NUMBER})|[a-z]+(?:nummer|nr)|id_[a-z_]+")
 """Words of a column that may number persons, or wards: its values tell."""
 
 
@@ -440,16 +440,16 @@ _NUMBER_OF_A_PERSON = re.compile(
 )
 
 
-def names_people(name: str) -> bool:
+def is_person_number(name: str) -> bool:
     """Whether a column is named as a number of the people that a table is about, not of those who serve them.
 
     >>> [names_people(name) for name in ("PatientID", "customer_no", "doctor_id", "id")]
     [True, True, False, False]
     """
-    return _NUMBER_OF_A_PERSON.fullmatch(words_of(name)) is not None
+    return _NUMBER_OF_A_PERSON.fullmatch(split_words(name)) is not None
 
 
-def special_category(name: str) -> str | None:
+def find_special_category(name: str) -> str | None:
     """Whether a column is named like health, or like belief, politics, sexual life or crime: the kind, or None.
 
     Others of GDPR's articles 9 and 10, such as ethnicity, are quasi-identifiers to `suggest`.
@@ -457,11 +457,11 @@ def special_category(name: str) -> str | None:
     >>> [special_category(name) for name in ("HbA1c", "religion", "health_insurance")]
     ['health', 'belief, politics, sexual life, crime', None]
     """
-    kind = kind_by_name(name)
+    kind = find_kind(name)
     return kind.name if kind is not None and kind.name in (HEALTH, BELIEF) else None
 
 
-def words_of(name: str) -> str:
+def split_words(name: str) -> str:
     """The words of a column's name, in lower case, without accents, joined by ``_``.
 
     >>> words_of("Geburts-Datum"), words_of("ZIPCode2"), words_of("Straße"), words_of("prénom")
@@ -473,7 +473,7 @@ def words_of(name: str) -> str:
     return re.sub(r"[^0-9a-z]+", "_", plain.lower()).strip("_")
 
 
-def kind_by_name(name: str) -> Kind | None:
+def find_kind(name: str) -> Kind | None:
     """The kind of column that a name tells of.
 
     >>> kind_by_name("PatientName").name, kind_by_name("plz").role, kind_by_name("Geburtsdatum").name
@@ -481,7 +481,7 @@ def kind_by_name(name: str) -> Kind | None:
     >>> kind_by_name("flag") is None
     True
     """
-    words = words_of(name)
+    words = split_words(name)
     if (found := _kind_of(words)) is not None:
         return found
     return next((kind for one in _without_affixes(words) if (kind := _kind_of(one)) and kind.role in _SAFE), None)

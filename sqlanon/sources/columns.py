@@ -12,7 +12,7 @@ from sqlanon.engines.dialects.kinds import is_nested
 from sqlanon.errors import SourceError
 from sqlanon.policy import Policy
 from sqlanon.requirements import examined_sensitive_attributes
-from sqlanon.sources.bound import Source
+from sqlanon.sources.source import Source
 from sqlanon.support.coding import Column
 from sqlanon.support.expressions import col, is_null, template
 from sqlanon.support.fields import nearest
@@ -59,11 +59,11 @@ def match_columns(policy: Policy, source: Source) -> Columns:
     undeclared = [name for name in source.columns if name.lower() not in declared]
     wrong = []
     if missing:
-        wrong.append(f"attributes without a column in the source: {quoted(missing)}; {_meant(missing, by_lower)}")
+        wrong.append(f"attributes without a column in the source: {quote_names(missing)}; {_meant(missing, by_lower)}")
     if person and person.lower() not in by_lower:
         wrong.append(f"source.person: there is no column {person!r}; {_meant([person], by_lower)}")
     if keyless := [name for name in key if name.lower() not in by_lower]:
-        wrong.append(f"source.key: there is no column {quoted(keyless)}; {_meant(keyless, by_lower)}")
+        wrong.append(f"source.key: there is no column {quote_names(keyless)}; {_meant(keyless, by_lower)}")
     wrong += [
         f"risk.{what}: there is no column {name!r}; {_meant([name], by_lower)}"
         for what, name in asked.items()
@@ -71,7 +71,7 @@ def match_columns(policy: Policy, source: Source) -> Columns:
     ]
     if undeclared and policy.source.undeclared == "error":
         wrong.append(
-            f"columns without a role: {quoted(undeclared)}; "
+            f"columns without a role: {quote_names(undeclared)}; "
             'declare them under [attributes], or set undeclared = "drop" under [source]'
         )
     if wrong:
@@ -83,8 +83,8 @@ def match_columns(policy: Policy, source: Source) -> Columns:
     nested = [name for name in (*policy.generalized, *looked_at) if is_nested(source.columns[matched[name]])]
     if nested:
         raise SourceError(
-            f"quasi-identifiers, and sensitive attributes of requirements, cannot have nested types: {quoted(nested)}; "
-            "make their parts columns, with query = ... under [source] or in the data frame"
+            "quasi-identifiers, and sensitive attributes of requirements, cannot have nested types: "
+            f"{quote_names(nested)}; make their parts columns, with query = ... under [source] or in the data frame"
         )
     return Columns(
         matched,
@@ -99,7 +99,7 @@ def match_columns(policy: Policy, source: Source) -> Columns:
     )
 
 
-def population_columns(policy: Policy, population: Source) -> tuple[tuple[str, ...], str | None]:
+def match_population_columns(policy: Policy, population: Source) -> tuple[tuple[str, ...], str | None]:
     """The columns of the quasi-identifiers in the population table, and the one of its persons."""
     by_lower = {name.lower(): name for name in population.columns}
     person = policy.population.person if policy.population else None
@@ -107,12 +107,12 @@ def population_columns(policy: Policy, population: Source) -> tuple[tuple[str, .
     missing = [name for name in wanted if name.lower() not in by_lower]
     if missing:
         raise SourceError(
-            f"population: there is no column {quoted(missing)}; rename columns with query = ... under [population]"
+            f"population: there is no column {quote_names(missing)}; rename columns with query = ... under [population]"
         )
     return tuple(by_lower[name.lower()] for name in policy.generalized), by_lower[person.lower()] if person else None
 
 
-def quoted(names: Iterable[str]) -> str:
+def quote_names(names: Iterable[str]) -> str:
     return ", ".join(map(repr, names))
 
 
@@ -132,7 +132,7 @@ _REPEATED_KEYS = template("""
 """)
 
 
-def repeated_keys(source: exp.Expr, key: Sequence[str]) -> exp.Select:
+def repeated_keys_query(source: exp.Expr, key: Sequence[str]) -> exp.Select:
     """One row: the keys that several rows have, and the rows without a whole key."""
     columns = [col(name) for name in key]
     missing = exp.or_(*(is_null(one.copy()) for one in columns), copy=False)
@@ -145,7 +145,7 @@ def refuse_repeated_keys(engine: Engine, source: Source, key: Sequence[str]) -> 
     there = [columns[name.lower()] for name in key if name.lower() in columns]
     if len(there) < len(key):
         return  # said with everything else that is missing
-    repeated, without = engine.rows(repeated_keys(source.relation, there))[0]
+    repeated, without = engine.rows(repeated_keys_query(source.relation, there))[0]
     if repeated or without:
         raise SourceError(
             f"source.key: {repeated:,} keys belong to several rows, and {without:,} rows have no key; name columns "

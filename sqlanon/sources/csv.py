@@ -38,9 +38,8 @@ from sqlanon.policy.sections import CsvSection
 from sqlanon.sources import csv_lines
 from sqlanon.sources.bad_lines import DroppedLines, UnclearLinesError, copy_good_lines, read_good_records
 from sqlanon.sources.csv_text import copy_path, describe_bad_byte, readable_files
-from sqlanon.sources.plain import refuse_ambiguous
+from sqlanon.sources.tabular import refuse_ambiguous_names, refuse_different_columns
 from sqlanon.sources.typed_columns import SHORT_NUMBER, ZONE, projection, read_columns, thousands_error, without_zone
-from sqlanon.sources.united import refuse_different_columns
 from sqlanon.support.expressions import (
     anonymous,
     cast,
@@ -173,14 +172,14 @@ class CsvFile:
 class Layout:
     columns: Mapping[str, str]  # of all files: the type of each column by its name, in the order of the first file
     files: Sequence[CsvFile]
-    known: CsvSection = DETECTED  # what the policy says
+    section: CsvSection = DETECTED  # what the policy says
     copied: Sequence[str] = ()  # the columns that were copied
     dropped: Sequence[DroppedLines] = ()  # by file, what was left out of it
 
     @property
     def may_have_thousands(self) -> bool:
         """Whether semicolons show that commas may be decimal marks, and points stand between thousands."""
-        return not self.known.has_number_marks and all(file.options["delim"] == ";" for file in self.files)
+        return not self.section.has_number_marks and all(file.options["delim"] == ";" for file in self.files)
 
 
 class _BrokenLinesError(SourceError):
@@ -199,7 +198,7 @@ class _Reader:
     paths: Sequence[str]
     text_columns: Collection[str]
     wanted: Collection[str]
-    known: CsvSection
+    section: CsvSection
 
 
 def copy_csv(
@@ -369,12 +368,12 @@ def find_values(
 ) -> list[tuple[str, str]]:
     """The first lines of CSV files that have one of some values in a column, each with its value."""
     places: list[tuple[str, str]] = []
-    with readable_files(paths, layout.known) as readable:
+    with readable_files(paths, layout.section) as readable:
         for path, file in zip(readable, layout.files, strict=True):
             i = [name.lower() for name in file.columns].index(column.lower())
             lines, lines_layout = _open_lines(engine, path)(None), _lines_layout(file)
             records = (
-                read_good_records(lines, lines_layout, layout.known.quote is not None)
+                read_good_records(lines, lines_layout, layout.section.quote is not None)
                 if layout.dropped
                 else lines_layout.records(lines)
             )
@@ -571,12 +570,12 @@ def _have_values(engine: DuckDBEngine, target: exp.Table, names: list[str]) -> b
 def _sniff_files(reader: _Reader, **sample_size: str | int) -> Layout:
     """The layout of all files: columns are matched by name, and those of several types are text."""
     engine, text_columns = reader.engine, reader.text_columns
-    marks = reader.known.has_number_marks and "decimal_separator" not in sample_size
-    files = [_sniff(engine, path, reader.known, sample_size) for path in reader.paths]
+    marks = reader.section.has_number_marks and "decimal_separator" not in sample_size
+    files = [_sniff(engine, path, reader.section, sample_size) for path in reader.paths]
     _refuse_files_without_header(files)
     for file in files:
         _refuse_comments_in_rows(engine, file)
-        if reader.known.skip is None:
+        if reader.section.skip is None:
             _refuse_lines_above_rows(file)
     refuse_different_columns([(file.path, dict.fromkeys(file.columns)) for file in files])
     for option, type_ in _FORMATS.items():
@@ -589,7 +588,7 @@ def _sniff_files(reader: _Reader, **sample_size: str | int) -> Layout:
             is_text = name.lower() in text_columns or (marks and type_ in _NUMBERS)
             if types[names[name.lower()]] != type_ or is_text:
                 types[names[name.lower()]] = "VARCHAR"
-    return Layout(types, files, reader.known)
+    return Layout(types, files, reader.section)
 
 
 def _agree_on_format(
@@ -610,7 +609,7 @@ def _agree_on_format(
     fitting: list[list[CsvFile]] = []
     for format_ in formats:
         given = {} if format_ is None else {option: format_}
-        again = [_sniff(reader.engine, file.path, reader.known, {**sample_size, **given}) for file in files]
+        again = [_sniff(reader.engine, file.path, reader.section, {**sample_size, **given}) for file in files]
         if all(file.options.get(option) == format_ and common <= columns_of_type(file) for file in again):
             fitting.append(again)
     if len(fitting) == 1:
@@ -830,9 +829,9 @@ def _with_written_names(engine: DuckDBEngine, file: CsvFile, known: CsvSection) 
         )
     if not names[-1]:
         _refuse_broken_lines(engine, file.path, known, file)
-    refuse_ambiguous(names, file_name(file.path))
+    refuse_ambiguous_names(names, file_name(file.path))
     written = [name or column for name, column in zip(names, file.columns, strict=True)]
-    refuse_ambiguous(written, file_name(file.path))
+    refuse_ambiguous_names(written, file_name(file.path))
     return replace(file, columns=dict(zip(written, file.columns.values(), strict=True)))
 
 
@@ -944,7 +943,7 @@ def _refuse_other_separators(file: CsvFile, open_lines: csv_lines.Lines) -> None
 
 def _refuse_delimiters_in_one_column(engine: DuckDBEngine, layout: Layout, target: exp.Table) -> None:
     """Whole lines are no values, behind the first lines either."""
-    if len(layout.columns) > 1 or layout.known.delimiter is not None:
+    if len(layout.columns) > 1 or layout.section.delimiter is not None:
         return
     condition = anonymous("regexp_matches", cast(col(*layout.columns), "VARCHAR"), text(r"[,;\t|]"))
     if (row := engine.rows(_FIRST_MATCH(rows=target.copy(), condition=condition))[0][0]) is not None:
@@ -1057,11 +1056,11 @@ def _have_line_breaks(engine: DuckDBEngine, layout: Layout, target: exp.Table) -
     for file in layout.files:
         facts = csv_lines.search_bytes(file.path, str(file.options["quote"] or '"'), _newline(file))
         if facts.has_null:
-            _refuse_broken_lines(engine, file.path, layout.known, file)
+            _refuse_broken_lines(engine, file.path, layout.section, file)
         may_quote = may_quote or facts.lines is not None
         above = int(file.options["skip"]) + bool(file.options["header"])
         lines += facts.lines - above if facts.lines is not None else 0
-    if not may_quote or layout.known.quote is not None:
+    if not may_quote or layout.section.quote is not None:
         return False
     return bool(lines != engine.rows(_COUNT(rows=target.copy()))[0][0])
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, AnyStr, BinaryIO, cast
 
 from sqlanon.policy.sections import CsvSection
-from sqlanon.sources.totals import TOTAL_WORDS
+from sqlanon.sources.tabular import TOTAL_WORDS
 from sqlanon.support.fields import in_words
 from sqlanon.support.notices import with_noun
 

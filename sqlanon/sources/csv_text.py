@@ -43,7 +43,7 @@ _BYTE_ORDER_MARKS = {
 _PACKED = (".gz", ".zst")
 
 
-def encoding_of(path: str, csv: CsvSection) -> str:
+def detect_encoding(path: str, csv: CsvSection) -> str:
     """The encoding that the policy names, or that of the byte order mark; else UTF-8."""
     if csv.encoding is not None:
         name = codecs.lookup(csv.encoding).name
@@ -60,7 +60,7 @@ def readable_files(paths: Sequence[str], csv: CsvSection, lines: int | None = No
     """The paths of files that the engine reads, in the same order; of copies only so many lines."""
     with ExitStack() as stack:
         stack.enter_context(_refuse_damaged_files())
-        encodings = {path: encoding_of(path, csv) for path in paths}
+        encodings = {path: detect_encoding(path, csv) for path in paths}
         folder: Path | None = None
         readable: list[str] = []
         for i, path in enumerate(paths):

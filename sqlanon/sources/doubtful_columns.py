@@ -24,8 +24,7 @@ from sqlanon.policy import Policy
 from sqlanon.policy.reading import THOUSANDS
 from sqlanon.policy.rules import DatesRule, IntervalsRule, SuppressRule
 from sqlanon.requirements import ordered_attributes
-from sqlanon.sources.bound import Locate
-from sqlanon.sources.column_kinds import BIRTH, ZIP, kind_by_name
+from sqlanon.sources.column_kinds import BIRTH, ZIP, find_kind
 from sqlanon.sources.date_formats import (
     count_date_formats,
     date_keys,
@@ -36,6 +35,7 @@ from sqlanon.sources.date_formats import (
     pivot_key,
     type_of_format,
 )
+from sqlanon.sources.source import FindLocations
 from sqlanon.sources.typed_columns import POINT, SHOWN_VALUES, NumberMarks, number_pattern
 from sqlanon.support.expressions import col, fragment, named, select, subquery, template, text
 from sqlanon.support.fields import in_words
@@ -179,7 +179,7 @@ class DoubtfulColumn:
         return f"{place}: the column has {self.summary}; decide what they are: {'; '.join(keys)}"
 
 
-def column_checks(policy: Policy) -> ColumnChecks:
+def build_column_checks(policy: Policy) -> ColumnChecks:
     """The columns that a policy has no key for, and whose values decide what a release shows."""
     texts: dict[str, float] = {}
     ordered = ordered_attributes(policy.privacy)
@@ -204,7 +204,7 @@ def column_checks(policy: Policy) -> ColumnChecks:
     births = {
         name.lower()
         for name, attribute in policy.attributes.items()
-        if attribute.role != "identifying" and (kind := kind_by_name(name)) is not None and kind.name == BIRTH
+        if attribute.role != "identifying" and (kind := find_kind(name)) is not None and kind.name == BIRTH
     }
     return ColumnChecks(texts, dates, needs, births)
 
@@ -232,7 +232,7 @@ def find_doubtful_columns(
     rows: exp.Expr,
     texts: Mapping[str, float],
     marks: NumberMarks = POINT,
-    locate: Locate | None = None,
+    locate: FindLocations | None = None,
     last_row_key: str | None = None,
 ) -> list[DoubtfulColumn]:
     """The columns of texts, by name in lower case, in which more values than a share are numbers or dates, not all."""
@@ -361,7 +361,7 @@ def _places(
 
 def _is_code(name: str) -> bool:
     """Whether a column has codes by its name: 02139-1234 beside 02139 is none that is broken."""
-    kind = kind_by_name(name)
+    kind = find_kind(name)
     return kind is not None and (kind.name == ZIP or kind.role == "identifying")
 
 
@@ -377,7 +377,7 @@ def refuse_doubtful_columns(
     rows: exp.Expr,
     checks: ColumnChecks,
     marks: NumberMarks,
-    locate: Locate | None,
+    locate: FindLocations | None,
     last_row_key: str | None = None,
 ) -> None:
     if doubtful := find_doubtful_columns(engine, rows, checks.texts, marks, locate, last_row_key):
@@ -397,7 +397,7 @@ def _describe_unfit_texts(
     rows: exp.Expr,
     needs: Mapping[str, Literal["number", "date"]],
     marks: NumberMarks,
-    locate: Locate | None,
+    locate: FindLocations | None,
 ) -> Iterator[str]:
     """Of columns of texts whose rules need numbers or dates: the first values that are none, and the keys."""
     for name, type_ in engine.columns(rows).items():
@@ -424,7 +424,7 @@ def _describe_unfit_texts(
         )
 
 
-def ambiguous_dates(engine: DuckDBEngine, rows: exp.Expr, formats: Mapping[str, str]) -> list[str]:
+def find_ambiguous_dates(engine: DuckDBEngine, rows: exp.Expr, formats: Mapping[str, str]) -> list[str]:
     """Of columns of dates in a format those whose days and months could be swapped in every value."""
     columns = engine.columns(rows)
     names = [name for name, format_ in formats.items() if may_swap_days(format_) and name in columns]
@@ -446,7 +446,7 @@ def refuse_ambiguous_dates(
 def find_doubtful_dates(engine: DuckDBEngine, rows: exp.Expr, formats: Mapping[str, str]) -> dict[str, str]:
     """The columns of dates that could have another day, month or century, with the formats that the engine takes."""
     short = [name for name, format_ in formats.items() if has_short_years(format_)]
-    return {name: formats[name] for name in [*short, *ambiguous_dates(engine, rows, formats)]}
+    return {name: formats[name] for name in [*short, *find_ambiguous_dates(engine, rows, formats)]}
 
 
 def date_options(format_: str) -> tuple[Literal["date", "timestamp"], list[str]]:

@@ -12,12 +12,17 @@ from sqlanon.errors import SourceError
 from sqlanon.places.databases import is_attached
 from sqlanon.policy import PopulationSection, SourceSection, table_parts
 from sqlanon.sources.attached import bind_attached
-from sqlanon.sources.bind import bind_relation, source_errors
-from sqlanon.sources.bound import Source, WorkNames
-from sqlanon.sources.csv_in_queries import refuse_guessed_csv
 from sqlanon.sources.files import bind_files
 from sqlanon.sources.kinds import Binding, SourceKind
-from sqlanon.sources.scope import is_read_alike, one_statement, read_by_holder, schemas_in_use
+from sqlanon.sources.queries import (
+    has_same_meaning,
+    read_by_holder,
+    refuse_guessed_csv,
+    require_one_select,
+    schemas_in_use,
+)
+from sqlanon.sources.relation import bind_relation, source_errors
+from sqlanon.sources.source import Source, WorkNames
 from sqlanon.sources.typed_columns import ColumnReading
 from sqlanon.support.expressions import create_temporary_view, star, table, template
 
@@ -27,7 +32,9 @@ class _DuckDB(SourceKind):
     opens_database = True
 
     def bind(self, binding: Binding) -> tuple[DuckDBEngine, Source]:
-        return binding.engine, bind_source(binding.engine, binding.section, binding.place, home=binding.home)
+        return binding.engine, bind_source(
+            binding.engine, binding.section, binding.work_names, database_id=binding.database_id
+        )
 
 
 KIND = _DuckDB()
@@ -55,19 +62,19 @@ def bind_source(
     place: WorkNames,
     text_columns: Collection[str] = (),
     wanted: Collection[str] = (),
-    home: str | None = None,
+    database_id: str | None = None,
     readings: Mapping[str, ColumnReading] = _NO_READINGS,
 ) -> Source:
     if is_attached(section.database):
         return bind_attached(engine, section, place, wanted)
     if section.files:
-        return bind_files(engine, section, place, text_columns, wanted, home, readings)
+        return bind_files(engine, section, place, text_columns, wanted, database_id, readings)
     with source_errors():
         if section.query is not None:
             found = _from_query(engine, section.query, place)
         else:
             found = _from_table(engine, section.table, place)
-        return bind_relation(engine, found, place, _is_table(engine, found), home=home)
+        return bind_relation(engine, found, place, _is_table(engine, found), database_id=database_id)
 
 
 def _is_table(engine: DuckDBEngine, found: exp.Table, plain: bool = False) -> bool:
@@ -76,7 +83,7 @@ def _is_table(engine: DuckDBEngine, found: exp.Table, plain: bool = False) -> bo
     return bool(made) and not (plain and "GENERATED ALWAYS" in (made[0][0] or "").upper())
 
 
-def named_table(name: str) -> exp.Table:
+def parse_table_name(name: str) -> exp.Table:
     """A table by the name that a policy gives, for SQL that people read: whether it is there is not asked."""
     *place, own = table_parts(name) or (name,)
     return table(own, *reversed(place))
@@ -109,20 +116,20 @@ def find_table(engine: DuckDBEngine, name: str | None) -> exp.Table:
     raise SourceError(f"source.table: there is no table or view {name!r}{_known_tables(engine)}")
 
 
-def known_tables(engine: DuckDBEngine) -> list[str]:
+def list_tables(engine: DuckDBEngine) -> list[str]:
     names = engine.rows(_KNOWN_TABLES(database=engine.holder.database))
     return [name if schema == "main" else f"{schema}.{name}" for schema, name in names]
 
 
 def _known_tables(engine: DuckDBEngine) -> str:
-    shown = known_tables(engine)
+    shown = list_tables(engine)
     return f"; there is: {', '.join(shown)}" if shown else ""
 
 
 def _from_query(engine: DuckDBEngine, query: str, place: WorkNames) -> exp.Table:
-    plain = one_statement(engine, query)
+    plain = require_one_select(engine, query)
     refuse_guessed_csv(engine.holder, plain)
-    if not is_read_alike(engine, plain):
+    if not has_same_meaning(engine, plain):
         return read_by_holder(engine, plain, place)
     view = place.view("query")
     engine.execute(create_temporary_view(view, exp.Var(this=plain)))
@@ -136,6 +143,6 @@ def _from_table(engine: DuckDBEngine, name: str | None, place: WorkNames) -> exp
         refuse_guessed_csv(engine.holder, found)
     if found.catalog == "temp" and engine.holder is not engine:
         return read_by_holder(engine, star(found).sql(engine.dialect), place)
-    if _is_table(engine, found, plain=True) or is_read_alike(engine):
+    if _is_table(engine, found, plain=True) or has_same_meaning(engine):
         return found
     return read_by_holder(engine, star(found).sql(engine.dialect), place)

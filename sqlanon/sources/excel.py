@@ -18,9 +18,9 @@ from sqlglot import exp
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import SourceError
 from sqlanon.places.databases import file_name, is_remote
-from sqlanon.sources.bound import Locate
 from sqlanon.sources.sheet_table import Place, SheetTable
-from sqlanon.sources.united import refuse_different_columns
+from sqlanon.sources.source import FindLocations
+from sqlanon.sources.tabular import refuse_different_columns
 from sqlanon.sources.workbook import TIMES, Kind, Workbook, column_letters
 from sqlanon.support.expressions import (
     cast,
@@ -76,7 +76,7 @@ class ExcelTables:
     sheets: Sequence[ReadSheet]
     sheet: str | None  # as the policy names it
 
-    def locate(self, engine: DuckDBEngine) -> Locate:
+    def locate(self, engine: DuckDBEngine) -> FindLocations:
         """What finds the cells of values."""
 
         def find(column: str, values: Collection[str], most: int) -> Sequence[Place]:

@@ -30,8 +30,6 @@ from sqlanon.places.databases import (
 from sqlanon.policy import PopulationSection, SourceSection
 from sqlanon.policy.sections import CsvSection
 from sqlanon.sources.bad_lines import DroppedLines
-from sqlanon.sources.bind import bind_relation, source_errors
-from sqlanon.sources.bound import Locate, Source, WorkNames
 from sqlanon.sources.csv import (
     DETECTED,
     Layout,
@@ -54,7 +52,8 @@ from sqlanon.sources.extensions import load_extension
 from sqlanon.sources.formats import KNOWN_ENDINGS, OTHER_WORKBOOKS, file_kind
 from sqlanon.sources.json import scan_json
 from sqlanon.sources.kinds import Binding, SourceKind
-from sqlanon.sources.plain import refuse_ambiguous, refuse_query
+from sqlanon.sources.relation import bind_relation, source_errors
+from sqlanon.sources.source import FindLocations, Source, WorkNames
 from sqlanon.sources.statistics_files import (
     WORDS,
     Kind,
@@ -62,8 +61,8 @@ from sqlanon.sources.statistics_files import (
     copy_statistics_files,
     describe_statistics_files,
 )
+from sqlanon.sources.tabular import refuse_ambiguous_names, refuse_different_columns, refuse_query
 from sqlanon.sources.typed_columns import ONLY_POINT, ColumnReading, NumberMarks, projection, read_columns
-from sqlanon.sources.united import refuse_different_columns
 from sqlanon.support.expressions import (
     anonymous,
     col,
@@ -108,7 +107,7 @@ class FileFormat:
 
 def _parquet(scan: Scan) -> exp.Select:
     for path in scan.paths:
-        refuse_ambiguous(_parquet_columns(scan.engine, path), file_name(path))
+        refuse_ambiguous_names(_parquet_columns(scan.engine, path), file_name(path))
     # A scan of several files leaves out the columns that the first one lacks, and casts values to its types.
     files = {path: scan.engine.columns(read_parquet([path])) for path in scan.paths} if len(scan.paths) > 1 else {}
     refuse_different_columns([*files.items()])
@@ -183,8 +182,10 @@ class _Files(SourceKind):
     reads_texts = True
 
     def bind(self, binding: Binding) -> tuple[DuckDBEngine, Source]:
-        names = binding.as_text, binding.wanted, binding.home
-        source = bind_files(binding.engine, binding.section, binding.place, *names, binding.readings, binding.checks)
+        names = binding.text_attributes, binding.needed_columns, binding.database_id
+        source = bind_files(
+            binding.engine, binding.section, binding.work_names, *names, binding.readings, binding.checks
+        )
         return binding.engine, source
 
 
@@ -200,7 +201,7 @@ def bind_files(
     place: WorkNames,
     text_columns: Collection[str] = (),
     wanted: Collection[str] = (),
-    home: str | None = None,
+    database_id: str | None = None,
     readings: Mapping[str, ColumnReading] = _NO_READINGS,
     checks: ColumnChecks = NO_CHECKS,
 ) -> Source:
@@ -239,9 +240,9 @@ def bind_files(
         relation, values = _typed(relation, scan, place, readings)
         _refuse_doubts(relation, scan, checks, readings)
         local = tuple(Path(path) for path in scan.paths if not is_remote(path))
-        bound = bind_relation(engine, relation.table, place, True, local, relation.columns, home)
+        bound = bind_relation(engine, relation.table, place, True, local, relation.columns, database_id)
     for_people = _for_people(name, format_, scan, bound.columns, values)
-    bound = replace(bound, scan=for_people, whole=relation.whole, dropped=tuple(relation.dropped))
+    bound = replace(bound, scan=for_people, full_query=relation.full_query, dropped_lines=tuple(relation.dropped))
     bound = replace(bound, locate=relation.locate(scan), last_row_key=relation.last_row_key)
     if relation.layout is None:
         return bound
@@ -297,7 +298,7 @@ def _typed(
     texts = () if layout is None or not marks.are_declared else {name.lower() for name in layout.columns}
     locate = relation.locate(scan)
     undeclared = {*texts} - {*scan.text_columns}
-    values = read_columns(engine, found, readings, marks, undeclared, locate, place.reads)
+    values = read_columns(engine, found, readings, marks, undeclared, locate, place.reads_rows)
     if not values:
         return relation, values
     query = select(projection([*engine.columns(found)], values), found.copy())
@@ -309,10 +310,10 @@ def _typed(
         typed = place.view("typed")
         engine.execute(create_temporary_view(typed, query))
     columns = {name: values[name][1] if name in values else type_ for name, type_ in relation.columns.items()}
-    whole = relation.whole
+    whole = relation.full_query
     if whole is not None:
         whole = select(projection([*relation.columns], values), subquery(whole, "files"))
-    return replace(relation, table=typed, columns=columns, whole=whole), values
+    return replace(relation, table=typed, columns=columns, full_query=whole), values
 
 
 def _refuse_choices(choices: ReadingChoices, format_: FileFormat) -> None:
@@ -367,7 +368,7 @@ class _Relation:
 
     table: exp.Table
     columns: Mapping[str, str] = field(default_factory=dict)
-    whole: exp.Query | None = None
+    full_query: exp.Query | None = None
     is_copied: bool = False
     layout: Layout | None = None  # of CSV files whose rows are read
     excel: ExcelTables | None = None  # of Excel files whose rows are read
@@ -378,7 +379,7 @@ class _Relation:
         """The key that leaves the last row out, where it is not that of CSV files."""
         return None if self.excel is None else self.excel.without_last_row
 
-    def locate(self, scan: Scan) -> Locate | None:
+    def locate(self, scan: Scan) -> FindLocations | None:
         """What finds the lines of values in CSV files, and the cells in Excel files."""
         if self.excel is not None:
             return self.excel.locate(scan.engine)
@@ -387,8 +388,8 @@ class _Relation:
 
 def _relation(name: str, format_: FileFormat, scan: Scan, place: WorkNames, wanted: Collection[str]) -> _Relation:
     local = [Path(path) for path in scan.paths if not is_remote(path)]
-    is_copied = place.reads and not (format_.in_place and len(local) == len(scan.paths))
-    copy = place.copy_of(sum(path.stat().st_size for path in local if path.is_file())) if is_copied else None
+    is_copied = place.reads_rows and not (format_.in_place and len(local) == len(scan.paths))
+    copy = place.choose_copy_target(sum(path.stat().st_size for path in local if path.is_file())) if is_copied else None
     if copy is not None and name == "csv":
         layout = copy_csv(scan.engine, scan.paths, scan.text_columns, wanted, copy, scan.csv)
         return _Relation(copy, layout.columns, read_every_column(layout), True, layout, dropped=layout.dropped)

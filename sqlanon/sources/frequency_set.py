@@ -16,13 +16,13 @@ from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.travel import repeated
 from sqlanon.errors import SourceError
 from sqlanon.policy import SourceSection
-from sqlanon.sources.bind import source_errors
-from sqlanon.sources.bound import NOT_THERE, Counted, Recodes, Source
-from sqlanon.sources.column_figures import distinct_counts
-from sqlanon.sources.columns import quoted
+from sqlanon.sources.column_figures import approximate_counts_query
+from sqlanon.sources.columns import quote_names
 from sqlanon.sources.files import bind_files
 from sqlanon.sources.formats import file_kind
 from sqlanon.sources.kinds import Binding, SourceKind
+from sqlanon.sources.relation import source_errors
+from sqlanon.sources.source import UNKNOWN_TYPE, CountedCombinations, RecodingStatement, Source
 from sqlanon.support.expressions import (
     col,
     create_table,
@@ -34,7 +34,7 @@ from sqlanon.support.expressions import (
     total,
 )
 
-COUNT = "n"
+COUNT_COLUMN = "n"
 """The column of a frequency set that counts; where an attribute has that name, with a line below."""
 
 _WHOLE = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT")
@@ -45,19 +45,19 @@ class FrequencySetSource(Source):
     """A source in a warehouse: its combinations are all that there is of it here."""
 
     access = "counts"
-    recodes = False
-    measures = False
+    can_recode = False
+    can_measure = False
 
     @property
-    def where(self) -> str:
+    def location(self) -> str:
         return "a warehouse"
 
     def release_note(self, to: str, note: str) -> str:
         return f"in the warehouse, see sqlanon plan --dialect; here as DuckDB would do it ({note})"
 
     @contextmanager
-    def recoded(
-        self, engine: WorkEngine, recoding: Recodes, types: Mapping[str, str], shuffled: bool = True
+    def release_rows(
+        self, engine: WorkEngine, recoding: RecodingStatement, types: Mapping[str, str], shuffled: bool = True
     ) -> Iterator[exp.Select]:
         raise SourceError(
             "this needs rows, and the source is a frequency set: its rows are in the warehouse; to make the release "
@@ -65,14 +65,14 @@ class FrequencySetSource(Source):
         )
         yield
 
-    def distinct_counts(self, engine: Engine, names: Sequence[str]) -> Sequence[int]:
-        assert self.counted is not None
-        return engine.rows(distinct_counts(self.counted.table, names, self.counted.count))[0]
+    def count_distinct_values(self, engine: Engine, names: Sequence[str]) -> Sequence[int]:
+        assert self.combinations is not None
+        return engine.rows(approximate_counts_query(self.combinations.table, names, self.combinations.count))[0]
 
-    def sampled(self, engine: Engine) -> None:
+    def sampling_relation(self, engine: Engine) -> None:
         """None: its rows are not here."""
 
-    def every_column(self, engine: Engine) -> None:
+    def all_columns(self, engine: Engine) -> None:
         """None: its rows are not here."""
 
 
@@ -89,32 +89,38 @@ KIND = _FrequencySet()
 
 
 def _bind(binding: Binding) -> FrequencySetSource:
-    engine, section, place, combinations = binding.engine, binding.section, binding.place, binding.place.table
-    attributes, looked_at = tuple(binding.policy.attributes), binding.looked_at
+    engine, section, place, combinations = binding.engine, binding.section, binding.work_names, binding.work_names.table
+    attributes, looked_at = tuple(binding.policy.attributes), binding.counted_attributes
     for pattern in section.frequency_set:
         if file_kind(pattern) != "parquet":
             raise SourceError(
                 f"source.frequency_set: {pattern} must be a Parquet file, with a name that ends in .parquet"
             )
-    count = free_name(COUNT, attributes)
+    count = free_name(COUNT_COLUMN, attributes)
     try:
         read = bind_files(engine, SourceSection(files=section.frequency_set), place)
     except SourceError as error:  # it speaks of files
         raise SourceError(str(error).replace("source.files", "source.frequency_set")) from error
     found = _columns(read, attributes, looked_at, count)
     names = [found[name.lower()] for name in looked_at]
-    if place.copy is None:
-        engine.execute(create_table(combinations, added_up(read.relation, names, found[count]).limit(0, copy=False)))
+    if place.copy_target is None:
+        engine.execute(
+            create_table(
+                combinations, merged_combinations_query(read.relation, names, found[count]).limit(0, copy=False)
+            )
+        )
     else:
         with source_errors():
             _refuse_counts(engine, read.relation, found[count])
-            engine.execute(create_table(combinations, added_up(read.relation, names, found[count])))
+            engine.execute(create_table(combinations, merged_combinations_query(read.relation, names, found[count])))
     rows = place.view("rows")
     engine.execute(create_temporary_view(rows, repeated(combinations, names, found[count])))
     own = {found[name.lower()]: read.columns[found[name.lower()]] for name in looked_at}
-    columns = {found.get(name.lower(), name): own.get(found.get(name.lower(), name), NOT_THERE) for name in attributes}
-    counted = Counted(combinations, found[count])
-    return FrequencySetSource(rows, columns, read.files, in_place=False, counted=counted)
+    columns = {
+        found.get(name.lower(), name): own.get(found.get(name.lower(), name), UNKNOWN_TYPE) for name in attributes
+    }
+    counted = CountedCombinations(combinations, found[count])
+    return FrequencySetSource(rows, columns, read.files, in_place=False, combinations=counted)
 
 
 def _columns(read: Source, attributes: Sequence[str], looked_at: Sequence[str], count: str) -> dict[str, str]:
@@ -126,9 +132,9 @@ def _columns(read: Source, attributes: Sequence[str], looked_at: Sequence[str], 
     unknown = [name for lower, name in by_lower.items() if lower not in declared]
     wrong = []
     if missing:
-        wrong.append(f"it has no column {quoted(missing)}")
+        wrong.append(f"it has no column {quote_names(missing)}")
     if unknown:
-        wrong.append(f"it has {quoted(unknown)}, which the policy does not declare: count without")
+        wrong.append(f"it has {quote_names(unknown)}, which the policy does not declare: count without")
     if not wrong and not _is_number(type_ := read.columns[by_lower[count]]):
         wrong.append(f"its column {by_lower[count]!r} counts rows, and is {type_}, no number")
     if wrong:
@@ -144,7 +150,7 @@ def _is_number(type_: str) -> bool:
 
 
 def _refuse_counts(engine: DuckDBEngine, relation: exp.Table, count: str) -> None:
-    null, few, fractional, large, total = engine.rows(count_facts(relation, count))[0]
+    null, few, fractional, large, total = engine.rows(count_facts_query(relation, count))[0]
     wrong = {"no count (NULL)": null, "a count below 1": few, "a count that is not whole": fractional}
     found = [f"{rows} with {what}" for what, rows in wrong.items() if rows]
     if large or total >= 2**53:
@@ -167,13 +173,13 @@ _COUNT_FACTS = template("""
 """)
 
 
-def count_facts(relation: exp.Table, count: str) -> exp.Select:
+def count_facts_query(relation: exp.Table, count: str) -> exp.Select:
     """One row on what should be counts: how many rows have none, one below 1, one that is not whole, one too large;
     and the sum of the rest."""
     return _COUNT_FACTS(n=col(count), most=2**53, relation=relation)  # NaN is the greatest number
 
 
-def added_up(relation: exp.Table, columns: Sequence[str], count: str) -> exp.Select:
+def merged_combinations_query(relation: exp.Table, columns: Sequence[str], count: str) -> exp.Select:
     """Each combination once: what is written in several files may have one several times."""
     keys: list[exp.Expr] = [col(name) for name in columns]
     return select([*keys, named(total(col(count)), count)], relation.copy(), [key.copy() for key in keys])

@@ -14,9 +14,9 @@ from sqlanon.places.databases import file_name
 from sqlanon.policy.sections import CsvSection
 from sqlanon.sources import csv_lines
 from sqlanon.sources.bad_lines import DroppedLines
-from sqlanon.sources.bound import Source
-from sqlanon.sources.csv_text import ReadFile, describe_bad_byte, encoding_of, readable_files
+from sqlanon.sources.csv_text import ReadFile, describe_bad_byte, detect_encoding, readable_files
 from sqlanon.sources.doubtful_columns import MOSTLY, describe_dates, find_doubtful_columns, find_doubtful_dates
+from sqlanon.sources.source import Source
 from sqlanon.sources.typed_columns import ONLY_POINT, NumberMarks
 from sqlanon.support.expressions import col, fragment, row_count, select, template, text
 from sqlanon.support.toml import toml_key, toml_value
@@ -120,7 +120,7 @@ def inspect_source(engine: DuckDBEngine, source: Source, csv: CsvSection | None)
     if not source.csv_files:
         return Inspection(rows=rows, columns=columns, undecided=undecided)
     known = csv or CsvSection()
-    dropped = {file.path: file for file in source.dropped}
+    dropped = {file.path: file for file in source.dropped_lines}
     files = tuple(_inspect_file(file, known, dropped.get(file.path)) for file in source.csv_files)
     return Inspection(files, rows, columns, known.missing_texts, _csv_keys(known, files), undecided)
 
@@ -145,7 +145,7 @@ def _inspect_file(file: ReadFile, known: CsvSection, dropped: DroppedLines | Non
     quote, escape = str(file.options["quote"]), str(file.options["escape"])
     return InspectedFile(
         name=file_name(file.path),
-        encoding=known.encoding or encoding_of(file.path, known),
+        encoding=known.encoding or detect_encoding(file.path, known),
         delimiter=str(file.options["delim"]) if file.fields > 1 else None,
         quote=quote,
         escape=None if escape in ("", quote) else escape,
@@ -160,8 +160,8 @@ def _inspect_file(file: ReadFile, known: CsvSection, dropped: DroppedLines | Non
 def _inspect_lines(path: str, known: CsvSection) -> InspectedFile:
     name = file_name(path)
     if not csv_lines.can_open(path):
-        return InspectedFile(name, known.encoding or encoding_of(path, known))
-    encoding = known.encoding or encoding_of(path, known)
+        return InspectedFile(name, known.encoding or detect_encoding(path, known))
+    encoding = known.encoding or detect_encoding(path, known)
     if known.encoding is None and describe_bad_byte(path, encoding) is not None:
         return InspectedFile(name, None)
     try:

@@ -17,9 +17,8 @@ from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import SourceError
 from sqlanon.places.databases import file_name
 from sqlanon.sources import csv_lines
-from sqlanon.sources.plain import refuse_ambiguous
+from sqlanon.sources.tabular import refuse_ambiguous_names, refuse_different_columns
 from sqlanon.sources.typed_columns import SHORT_NUMBER, ZONE, without_zone
-from sqlanon.sources.united import refuse_different_columns
 from sqlanon.support.expressions import (
     anonymous,
     cast,
@@ -94,7 +93,7 @@ def scan_json(engine: DuckDBEngine, paths: list[str], text_columns: Collection[s
                 f"source.files: {file_name(path)} is a bundle of FHIR, whose rows are of several kinds; write the "
                 "resources of one kind to a file of their own, an object on each line"
             )
-        refuse_ambiguous(names, file_name(path))
+        refuse_ambiguous_names(names, file_name(path))
         if names:
             files_with_keys.append((path, dict.fromkeys(names)))
     if not files_with_keys:

@@ -34,10 +34,10 @@ from sqlanon.places.databases import (
 )
 from sqlanon.policy import FileRule, MaskRule, Policy, SourceSection, is_postgres, is_spark, table_parts
 from sqlanon.requirements import examined_sensitive_attributes
-from sqlanon.sources.bound import Source, WorkNames
-from sqlanon.sources.doubtful_columns import ColumnChecks, column_checks
+from sqlanon.sources.doubtful_columns import ColumnChecks, build_column_checks
 from sqlanon.sources.formats import file_kind
-from sqlanon.sources.typed_columns import ColumnReading, column_readings
+from sqlanon.sources.source import Source, WorkNames
+from sqlanon.sources.typed_columns import ColumnReading, build_column_readings
 
 
 class _Closes(Protocol):
@@ -66,37 +66,37 @@ class Binding:
     engine: DuckDBEngine  # it reads the source, or stands beside the one that does
     policy: Policy  # the policy, and its ``[source]`` with what `sqlanon.connect` was given
     section: SourceSection
-    place: WorkNames  # where relations are made
+    work_names: WorkNames  # where relations are made
     servers: Servers  # connections, which stay open as long as the `Database`
     # what `sqlanon.connect` was given; of Arrow the table that it was copied to
-    given: Any = field(default=None, repr=False)
-    copied: exp.Table | None = None
-    home: str | None = None  # what tells a database of DuckDB from others, for the ledger
+    connect_argument: Any = field(default=None, repr=False)
+    arrow_table: exp.Table | None = None
+    database_id: str | None = None  # what tells a database of DuckDB from others, for the ledger
 
     @cached_property
-    def looked_at(self) -> tuple[str, ...]:
+    def counted_attributes(self) -> tuple[str, ...]:
         return (
             *self.policy.generalized,
             *examined_sensitive_attributes(self.policy.privacy, self.policy.attributes_with_role("sensitive")),
         )
 
     @cached_property
-    def declared(self) -> frozenset[str]:
+    def released_attributes(self) -> frozenset[str]:
         """The attributes that are not identifying, in lower case."""
         return lower(*(name for name, attribute in self.policy.attributes.items() if attribute.role != "identifying"))
 
     @cached_property
-    def wanted(self) -> frozenset[str]:
+    def needed_columns(self) -> frozenset[str]:
         """All columns that the policy names but the identifying, in lower case. Where it does not say who a person is,
         none, which stands for all: each may number people."""
         policy = self.policy
         if policy.source.person is None:
             return frozenset()
         more = policy.risk.columns.values() if policy.risk else ()
-        return self.declared | lower(*policy.source.key, *more, self.section.person_column)
+        return self.released_attributes | lower(*policy.source.key, *more, self.section.person_column)
 
     @cached_property
-    def as_text(self) -> frozenset[str]:
+    def text_attributes(self) -> frozenset[str]:
         """The attributes whose values are texts, whatever they look like, in lower case."""
         return frozenset(
             name.lower()
@@ -111,12 +111,12 @@ class Binding:
     @cached_property
     def readings(self) -> Mapping[str, ColumnReading]:
         """How columns are read whose attributes say so, by name in lower case."""
-        return column_readings(self.policy.attributes, self.as_text)
+        return build_column_readings(self.policy.attributes, self.text_attributes)
 
     @cached_property
     def checks(self) -> ColumnChecks:
         """The columns whose texts and dates must not be doubtful."""
-        return column_checks(self.policy)
+        return build_column_checks(self.policy)
 
 
 class SourceKind(ABC):
@@ -144,7 +144,7 @@ class SourceKind(ABC):
         name = ".".join(parts).lower() if parts else table
         query = None if asked is None else _normal(asked, self.dialect)
         files = [_file_identity(resolve_data_files(one)) for one in section.files]
-        return json.dumps({"database": source.home, "table": name, "query": query, "files": files})
+        return json.dumps({"database": source.database_id, "table": name, "query": query, "files": files})
 
     @abstractmethod
     def bind(self, binding: Binding) -> tuple[DuckDBEngine, Source]:
@@ -232,7 +232,7 @@ _register_module("attached", "sqlanon.sources.attached", named_by=lambda section
 _register_module("database", "sqlanon.sources.duckdb", _read_database)
 
 
-def read_given(given: object) -> Mapping[str, Any] | None:
+def parse_connect_argument(given: object) -> Mapping[str, Any] | None:
     """What of ``[source]`` a text or a path stands for; None of anything else, and of an address nobody knows."""
     if not isinstance(given, (str, os.PathLike)):
         return None
@@ -242,11 +242,11 @@ def read_given(given: object) -> Mapping[str, Any] | None:
         raise error if isinstance(error, SqlanonError) else SourceError(f"the source {error}") from None
 
 
-def kind_taking(given: object) -> SourceKind | None:
+def find_kind_for_object(given: object) -> SourceKind | None:
     return next((kind.load() for kind in KINDS.values() if kind.takes(given)), None)
 
 
-def kind_of(section: SourceSection, copied: bool = False) -> SourceKind:
+def find_section_kind(section: SourceSection, copied: bool = False) -> SourceKind:
     """The kind that ``[source]`` names; a connection has no key."""
     named = (one.name for one in KINDS.values() if one.named_by(section))
     return KINDS["arrow" if copied else next(named, "database")].load()

@@ -24,9 +24,9 @@ from sqlanon.engines.base import Engine
 from sqlanon.engines.dialects.kinds import is_nested
 from sqlanon.engines.values import person_id
 from sqlanon.hierarchies.parts import ColumnKind, column_kind
-from sqlanon.sources.bound import Source, WorkNames
-from sqlanon.sources.column_figures import distinct_counts
-from sqlanon.sources.column_kinds import AGE, BIRTH, DATE, NAME, RACE, SEX, YEAR, kind_by_name, names_people
+from sqlanon.sources.column_figures import approximate_counts_query
+from sqlanon.sources.column_kinds import AGE, BIRTH, DATE, NAME, RACE, SEX, YEAR, find_kind, is_person_number
+from sqlanon.sources.source import Source, WorkNames
 from sqlanon.support.expressions import (
     cast,
     col,
@@ -39,13 +39,13 @@ from sqlanon.support.expressions import (
     union_all,
 )
 
-FEWEST_PERSONS = 5
+MIN_PERSONS = 5
 """A column with fewer values numbers no people."""
 
-MOST_ROWS = 400
+MAX_ROWS_PER_PERSON = 400
 """On average a person has at most this number of rows."""
 
-SAMPLE = 20_000
+SAMPLE_ROWS = 20_000
 """The approximate number of rows that are compared; all rows of a value are in the sample, or none."""
 
 _AGREES = 0.8
@@ -68,7 +68,7 @@ _SHARED = (
     "IP addresses",
 )
 
-Ask = Callable[[exp.Query], Sequence[tuple[Any, ...]]]
+RunQuery = Callable[[exp.Query], Sequence[tuple[Any, ...]]]
 CountDistinct = Callable[[exp.Expr, Sequence[str]], exp.Query]
 
 
@@ -83,14 +83,14 @@ class KeyColumn:
     @property
     def is_number(self) -> bool:
         """Whether it is no name, and nothing where people are reached: families share these."""
-        kind = kind_by_name(self.name)
+        kind = find_kind(self.name)
         is_text = column_kind(self.type) is ColumnKind.TEXT
         return not self.is_of_another_kind and (not is_text or kind is None or kind.name not in _SHARED)
 
     @property
     def is_of_another_kind(self) -> bool:
         """Whether its name says that it is something else, such as a place: only the traits of a body count then."""
-        kind = kind_by_name(self.name)
+        kind = find_kind(self.name)
         return kind is not None and kind.role != "identifying"
 
 
@@ -106,7 +106,7 @@ class PersonColumn:
     is_estimate: bool = False
 
     @property
-    def rows_of_a_person(self) -> float:
+    def rows_per_person(self) -> float:
         """The rows of each person, on average."""
         return self.values / max(self.distinct, 1)
 
@@ -133,7 +133,7 @@ class _Agreement:
 
     @property
     def kind(self) -> str | None:
-        kind = kind_by_name(self.name)
+        kind = find_kind(self.name)
         return None if kind is None else kind.name
 
     @property
@@ -152,17 +152,17 @@ def can_number_people(name: str, type_: str) -> bool:
         return False
     if type_ != "UUID" and column_kind(type_) in (ColumnKind.DATE, ColumnKind.ZONED, ColumnKind.OTHER):
         return False
-    kind = kind_by_name(name)
+    kind = find_kind(name)
     return kind is None or kind.name not in (*_INNATE, *_TIMES)
 
 
 def find_person_column(
-    ask: Ask,
+    ask: RunQuery,
     relation: exp.Expr,
     keys: Sequence[KeyColumn],
     compared: Mapping[str, str],
     rows: int,
-    counts: CountDistinct = distinct_counts,
+    counts: CountDistinct = approximate_counts_query,
 ) -> PersonColumn | None:
     """The column whose values number the people of a table with several rows of some of them; None if there is none.
 
@@ -186,12 +186,12 @@ def find_person_column(
     found: list[tuple[KeyColumn, PersonColumn, float]] = []
     for key in keys:
         distinct, values = next(figures), next(figures)
-        if not max(FEWEST_PERSONS, values / MOST_ROWS) <= distinct or values < 2 * FEWEST_PERSONS:
+        if not max(MIN_PERSONS, values / MAX_ROWS_PER_PERSON) <= distinct or values < 2 * MIN_PERSONS:
             continue
         others = {other: type_ for other, type_ in compared.items() if other != key.name and not is_nested(type_)}
         if not others:
             continue
-        step = max(1, values // SAMPLE)
+        step = max(1, values // SAMPLE_ROWS)
         sample = _sample(relation, key.name, [*others], step)
         agreements, persons, repeated = _agreements(ask, sample, [*others])
         if repeated and _numbers_people(ask, sample, key, others, agreements):
@@ -211,14 +211,14 @@ def _best(found: Sequence[tuple[KeyColumn, PersonColumn, float]]) -> PersonColum
     best = max(alike for _, _, alike in whole)
     as_good = [(key, column) for key, column, alike in whole if alike >= best - _AS_GOOD]
     columns = [column for key, column in as_good if key.is_number] or [column for _, column in as_good]
-    coarsest = max(column.rows_of_a_person for column in columns)
-    return max((one for one in columns if 3 * one.rows_of_a_person >= 2 * coarsest), key=lambda one: one.values)
+    coarsest = max(column.rows_per_person for column in columns)
+    return max((one for one in columns if 3 * one.rows_per_person >= 2 * coarsest), key=lambda one: one.values)
 
 
 def _numbers_people(
-    ask: Ask, sample: exp.Select, key: KeyColumn, compared: Mapping[str, str], agreements: Sequence[_Agreement]
+    ask: RunQuery, sample: exp.Select, key: KeyColumn, compared: Mapping[str, str], agreements: Sequence[_Agreement]
 ) -> bool:
-    if names_people(key.name):
+    if is_person_number(key.name):
         return True
     varying = [one for one in agreements if one.by_chance < 0.95]
     innate = [one for one in varying if one.kind in _INNATE]
@@ -338,7 +338,7 @@ def _traits(count: int) -> exp.Subquery:
     return subquery(_TRAITS(values=subquery(union_all(*values))))
 
 
-def _agreements(ask: Ask, sample: exp.Select, names: Sequence[str]) -> tuple[list[_Agreement], int, int]:
+def _agreements(ask: RunQuery, sample: exp.Select, names: Sequence[str]) -> tuple[list[_Agreement], int, int]:
     """The agreement in each compared column; the values of the key, and those with several rows."""
     answers = ask(_AGREEMENT(sample=subquery(sample.copy()), traits=_traits(len(names))))
     found = [
@@ -349,7 +349,7 @@ def _agreements(ask: Ask, sample: exp.Select, names: Sequence[str]) -> tuple[lis
     return found, persons, max((row[2] for row in answers), default=0)
 
 
-def _are_independent(ask: Ask, sample: exp.Select, names: Sequence[str], alike: Sequence[_Agreement]) -> bool:
+def _are_independent(ask: RunQuery, sample: exp.Select, names: Sequence[str], alike: Sequence[_Agreement]) -> bool:
     """Whether two of the columns that the key decides do not decide one another: a person has several such traits."""
     if _traits_of_a_body([one for one in alike if one.kind in _INNATE]) > 1:
         return True
@@ -373,7 +373,7 @@ def _are_independent(ask: Ask, sample: exp.Select, names: Sequence[str], alike: 
 _COLUMNS = template("SELECT :columns FROM :source")
 
 
-def without_padding(engine: Engine, source: Source, place: WorkNames, person: str | None) -> Source:
+def trim_person_ids(engine: Engine, source: Source, place: WorkNames, person: str | None) -> Source:
     """A source with the ids of its persons: ``"A12 "`` and ``"A12"`` are one, ``""`` is none."""
     names = {name.lower(): name for name in source.columns}
     name = names.get((person or "").lower())
@@ -401,7 +401,7 @@ _SMALL_CLASSES = template("""
 """)
 
 
-def count_small_classes(released: exp.Query, keys: Sequence[str], least: int) -> exp.Select:
+def small_classes_query(released: exp.Query, keys: Sequence[str], least: int) -> exp.Select:
     """One row: the classes with fewer than ``least`` values of ``person``, and their rows. Rows without a value are of
     one person.
 

@@ -28,11 +28,20 @@ from sqlanon.engines.travel import arrived, count_column, repeated, travelling
 from sqlanon.errors import SourceError, SqlanonError
 from sqlanon.policy import SourceSection, resolve_postgres_address, server_address, table_parts
 from sqlanon.policy.compatibility import IN_SCHEMA_OF_SOURCE
-from sqlanon.sources.bind import source_errors
-from sqlanon.sources.bound import ROWS_THERE, Ask, Counted, EveryColumn, Recodes, RemotePersons, Sampled, Source
 from sqlanon.sources.kinds import Binding, SourceKind
-from sqlanon.sources.plain import refuse_ambiguous, types_here
-from sqlanon.sources.scope import as_it_stands, one_select
+from sqlanon.sources.queries import refuse_unless_select, verbatim_query
+from sqlanon.sources.relation import find_local_types, source_errors
+from sqlanon.sources.source import (
+    REMOTE_ROWS,
+    AllColumns,
+    CountedCombinations,
+    RecodingStatement,
+    RemotePersons,
+    RunQuery,
+    SamplingRelation,
+    Source,
+)
+from sqlanon.sources.tabular import refuse_ambiguous_names
 from sqlanon.support.expressions import (
     cast,
     col,
@@ -91,7 +100,7 @@ class PostgresSource(Source):
     access = "counts"
 
     @property
-    def where(self) -> str:
+    def location(self) -> str:
         return "PostgreSQL"
 
     def server(self, kind: type[_Server], address: str | None = None) -> _Server | None:
@@ -108,7 +117,7 @@ class PostgresSource(Source):
     def release_note(self, to: str, note: str) -> str:
         return f"in PostgreSQL, over temporary tables of what is here, to {to} ({note})"
 
-    def shown(self, engine: Engine, query: exp.Expr) -> str:
+    def render_statement(self, engine: Engine, query: exp.Expr) -> str:
         own = name_of(self.relation)
         others = {name_of(one): one for one in query.find_all(exp.Table) if one.catalog}
         others.pop(own, None)
@@ -117,8 +126,8 @@ class PostgresSource(Source):
         return pg.put_there(query, tables).sql(self.engine.dialect, pretty=True)
 
     @contextmanager
-    def recoded(
-        self, engine: WorkEngine, recoding: Recodes, types: Mapping[str, str], shuffled: bool = True
+    def release_rows(
+        self, engine: WorkEngine, recoding: RecodingStatement, types: Mapping[str, str], shuffled: bool = True
     ) -> Iterator[exp.Select]:
         refuse_confined(recoding.select(shuffled), self._confined, "PostgreSQL")
         with (
@@ -140,7 +149,7 @@ class PostgresSource(Source):
         return {name_of(self.relation): frozenset({persons.person})} if isinstance(persons, PostgresPersons) else {}
 
     @contextmanager
-    def rows_there(self, engine: WorkEngine, recoding: Recodes) -> Iterator[exp.Query]:
+    def remote_release_query(self, engine: WorkEngine, recoding: RecodingStatement) -> Iterator[exp.Query]:
         """The statement that makes the rows of a release there, in the transaction that is open."""
         with self.shipped(engine, self.release_query(recoding)) as query:
             yield query
@@ -152,7 +161,7 @@ class PostgresSource(Source):
         made: list[exp.Table] = []
         tables: dict[str, exp.Expr] = {name_of(self.relation): self._rows_with_persons}
         if rows is not None:
-            tables[name_of(ROWS_THERE)] = rows
+            tables[name_of(REMOTE_ROWS)] = rows
         for number, (found, columns) in enumerate(self._beside(engine, query)):
             tables[name_of(found)] = self._ship(engine, found, columns, number)
             made.append(table(f"{_SHIPPED}_{number}", "pg_temp"))
@@ -184,7 +193,7 @@ class PostgresSource(Source):
     @contextmanager
     def temporary_rows(
         self, engine: WorkEngine, query: exp.Select, share: float | None
-    ) -> Iterator[tuple[Ask, exp.Table]]:
+    ) -> Iterator[tuple[RunQuery, exp.Table]]:
         confined = confined_columns(query, self._confined)
         with self.engine.undone_unless_committed(), self.shipped(engine, query) as there:
             some = there if share is None else pg.some_rows(rows=there, share=share)
@@ -198,40 +207,40 @@ class PostgresSource(Source):
         refuse_confined(asked, {name_of(_ROWS): confined}, "PostgreSQL")
         return self.engine.rows(pg.put_there(asked, {}))
 
-    def temporary_rows_shown(self, engine: Engine, query: exp.Select) -> tuple[exp.Table, list[str]]:
-        return _ROWS, [self.shown(engine, create_temporary_table(table(_ROWS.name), query))]
+    def render_temporary_rows(self, engine: Engine, query: exp.Select) -> tuple[exp.Table, list[str]]:
+        return _ROWS, [self.render_statement(engine, create_temporary_table(table(_ROWS.name), query))]
 
     def drop(self) -> None:
         if self.persons is not None:
             self.persons.close()
 
-    def distinct_counts(self, engine: Engine, names: Sequence[str]) -> Sequence[int]:
+    def count_distinct_values(self, engine: Engine, names: Sequence[str]) -> Sequence[int]:
         with self.engine.reading():
             return self.engine.rows(pg.distinct_counts(self.there, names))[0]
 
-    def sampled(self, engine: Engine) -> Sampled:
-        return Sampled(self.engine, self.there, self.there.named_selects)
+    def sampling_relation(self, engine: Engine) -> SamplingRelation:
+        return SamplingRelation(self.engine, self.there, self.there.named_selects)
 
-    def every_column(self, engine: Engine) -> EveryColumn:
-        return EveryColumn(self.engine, self.every, self.types)
+    def all_columns(self, engine: Engine) -> AllColumns:
+        return AllColumns(self.engine, self.every, self.types)
 
-    def ask_there(self, query: exp.Query, relation: exp.Expr) -> list[tuple[Any, ...]]:
+    def query_remote_rows(self, query: exp.Query, relation: exp.Expr) -> list[tuple[Any, ...]]:
         with self.engine.reading():
-            return self.engine.rows(pg.put_there(query, {name_of(ROWS_THERE): relation}))
+            return self.engine.rows(pg.put_there(query, {name_of(REMOTE_ROWS): relation}))
 
-    def ask_of_release(
-        self, engine: WorkEngine, query_of: Callable[[exp.Table], exp.Select], every: EveryColumn
+    def query_remote_release(
+        self, engine: WorkEngine, query_of: Callable[[exp.Table], exp.Select], every: AllColumns
     ) -> list[tuple[Any, ...]]:
-        query = query_of(ROWS_THERE)
+        query = query_of(REMOTE_ROWS)
         with self.engine.undone_unless_committed(), self.shipped(engine, query, every.relation) as there:
             return self.engine.rows(there)
 
-    def why_not_measured(self) -> str | None:
+    def measuring_obstacle(self) -> str | None:
         with self.engine.reading():
             may = self.engine.rows(pg.may_make_temporary())[0][0]
         return None if may else "this role may make no temporary tables in PostgreSQL"
 
-    def carrying(self, types: Mapping[str, str]) -> AbstractContextManager[None]:
+    def transfer_errors(self, types: Mapping[str, str]) -> AbstractContextManager[None]:
         return _carrying(self.engine, self.there, types)
 
     def refuse_release(self, place: str, schema: str) -> None:
@@ -331,15 +340,15 @@ KIND = _Postgres()
 
 
 def _bind(binding: Binding, server: PostgresEngine, address: str) -> PostgresSource:
-    engine, section, place = binding.engine, binding.section, binding.place
-    combinations, looked_at, wanted = place.table, binding.looked_at, binding.declared
+    engine, section, place = binding.engine, binding.section, binding.work_names
+    combinations, looked_at, wanted = place.table, binding.counted_attributes, binding.released_attributes
     with server.reading():
         if why := server.why_not_for_releases():
             raise SourceError(f"{server.place}: {why}")
     there = _found(server, section)
     own = there.columns
     types_there = [(name, kind, "VARCHAR" if is_enum else pg.type_here(kind)) for name, kind, is_enum in own]
-    columns = types_here(types_there, wanted, _NUMERIC)
+    columns = find_local_types(types_there, wanted, _NUMERIC)
     values: list[exp.Expr] = [
         named(pg.plain_there(name, kind, columns[name], is_enum), name)
         for name, kind, is_enum in own
@@ -356,7 +365,7 @@ def _bind(binding: Binding, server: PostgresEngine, address: str) -> PostgresSou
     relation = subquery(plain, "source")
     statement = pg.grouped(relation, types, count)
     arrive = {**types, count: "BIGINT"}
-    if place.copy is None or not types:
+    if place.copy_target is None or not types:
         engine.execute(create_table(combinations, _no_rows(arrive)))
     else:
         if persons is not None:
@@ -371,8 +380,8 @@ def _bind(binding: Binding, server: PostgresEngine, address: str) -> PostgresSou
         view,
         columns,
         in_place=False,
-        counted=Counted(combinations, count),
-        home=server_address(address),
+        combinations=CountedCombinations(combinations, count),
+        database_id=server_address(address),
         persons=persons,
         engine=server,
         address=address,
@@ -419,7 +428,7 @@ def _persons(
             f"source.person: {person!r} is of type {kind}, whose equality may be anybody's function: cast it to text "
             "with query = ... under [source]"
         )
-    types = {name: type_ for name, type_ in columns.items() if name.lower() in binding.declared}
+    types = {name: type_ for name, type_ in columns.items() if name.lower() in binding.released_attributes}
     types |= {person: columns[person] if pg.type_here(kind) else "VARCHAR"}
     relation = subquery(
         select(
@@ -428,7 +437,7 @@ def _persons(
         )
     )
     relation.set("alias", exp.TableAlias(this=exp.to_identifier("source")))
-    view = binding.place.view("persons")
+    view = binding.work_names.view("persons")
     persons = PostgresPersons(binding.engine, server, address, view, relation, person)
     persons.engine.adopt(persons.relation, types, relation, confined=[person])
     return persons
@@ -499,7 +508,7 @@ def _of_query(server: PostgresEngine, query: str) -> _Found:
     Its tables are found on the user's own path. Its functions, operators and types are the server's own, unless it
     names their schema: nobody else can put one of theirs in their place.
     """
-    one_select(query, PostgresEngine.dialect, "PostgreSQL")
+    refuse_unless_select(query, PostgresEngine.dialect, "PostgreSQL")
     places = pg.names_without_schema(query)
     with server.reading():
         found = _numbers(server, [query[first : last + 1] for first, last in places])
@@ -508,7 +517,7 @@ def _of_query(server: PostgresEngine, query: str) -> _Found:
                 ((schema, name),) = server.rows(pg.name_by_number(), [number])
                 query = f"{query[:first]}{qualified(schema, name)}{query[last + 1 :]}"
         may_view = server.rows(pg.may_make_temporary())[0][0]
-    relation = as_it_stands(query)
+    relation = verbatim_query(query)
     try:
         own = _columns_of_view(server, relation.this) if may_view else _columns_without_view(server, relation)
     except SourceError as error:
@@ -533,6 +542,6 @@ def _columns_without_view(server: PostgresEngine, relation: exp.Subquery) -> lis
     """Where no view may be made, temporary ones included: then a numeric has no precision."""
     with server.reading():
         names = server.names(star(relation.copy()).limit(0, copy=False))
-        refuse_ambiguous(names, "the source")
+        refuse_ambiguous_names(names, "the source")
         types = server.rows(pg.types_without_a_view(relation, names))
     return [(name, kind, is_enum) for name, (kind, is_enum) in zip(names, types, strict=True)]

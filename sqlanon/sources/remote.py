@@ -13,8 +13,8 @@ from sqlglot import exp
 from sqlanon.engines.base import Engine, Feature, WorkEngine
 from sqlanon.engines.federation import FederatedEngine, There
 from sqlanon.errors import SourceError
-from sqlanon.sources.bound import ROWS_THERE, EveryColumn, Recodes, RemotePersons, Source, WorkNames
-from sqlanon.sources.plain import types_here
+from sqlanon.sources.relation import find_local_types
+from sqlanon.sources.source import REMOTE_ROWS, AllColumns, RecodingStatement, RemotePersons, Source, WorkNames
 from sqlanon.support.expressions import by_class, drop_view, name_of, named, select, subquery, table, template
 
 _Server = TypeVar("_Server")
@@ -34,10 +34,10 @@ class RemoteSource(Source):
     types: Mapping[str, str]  # the types of these
 
     access = "remote"
-    measures = False
+    can_measure = False
 
     @property
-    def where(self) -> str:
+    def location(self) -> str:
         return self.engine.there.name
 
     def server(self, kind: type[_Server], address: str | None = None) -> _Server | None:
@@ -49,47 +49,47 @@ class RemoteSource(Source):
     def workers(self) -> FederatedEngine | None:
         return self.engine if self.engine.there.can(Feature.WORKERS) else None
 
-    def release_query(self, recoding: Recodes) -> exp.Select:
+    def release_query(self, recoding: RecodingStatement) -> exp.Select:
         """Not sorted where the engine leaves a sort out that is not the last that it does."""
         return recoding.select(shuffled=self.engine.there.can(Feature.INNER_ORDER))
 
     def release_note(self, to: str, note: str) -> str:
-        return f"in {self.where}, over temporary tables of what is here, to {to} ({note})"
+        return f"in {self.location}, over temporary tables of what is here, to {to} ({note})"
 
-    def shown(self, engine: Engine, query: exp.Expr) -> str:
+    def render_statement(self, engine: Engine, query: exp.Expr) -> str:
         return self.engine.shown(query)
 
     @contextmanager
-    def recoded(
-        self, engine: WorkEngine, recoding: Recodes, types: Mapping[str, str], shuffled: bool = True
+    def release_rows(
+        self, engine: WorkEngine, recoding: RecodingStatement, types: Mapping[str, str], shuffled: bool = True
     ) -> Iterator[exp.Select]:
         with self.engine.fetched(self.release_query(recoding), types) as relation:
             quasi = [column.name for column in recoding.columns if column.quasi is not None]
             yield relation.order_by(*by_class(quasi), copy=False) if shuffled else relation
 
     @contextmanager
-    def rows_there(self, engine: WorkEngine, recoding: Recodes) -> Iterator[exp.Query]:
+    def remote_release_query(self, engine: WorkEngine, recoding: RecodingStatement) -> Iterator[exp.Query]:
         with self.engine.put_there(self.release_query(recoding)) as query:
             yield query
 
-    def keeps(self, made: exp.Expr) -> bool:
+    def holds_table(self, made: exp.Expr) -> bool:
         return self.engine.is_there(made)
 
-    def sampled(self, engine: Engine) -> None:
+    def sampling_relation(self, engine: Engine) -> None:
         """None: no hash of a row leaves it."""
 
-    def every_column(self, engine: Engine) -> EveryColumn:
-        return EveryColumn(self.engine.there.server, self.every, self.types)
+    def all_columns(self, engine: Engine) -> AllColumns:
+        return AllColumns(self.engine.there.server, self.every, self.types)
 
-    def ask_there(self, query: exp.Query, relation: exp.Expr) -> list[tuple[Any, ...]]:
+    def query_remote_rows(self, query: exp.Query, relation: exp.Expr) -> list[tuple[Any, ...]]:
         query, there = query.copy(), self.engine.there
         for part in query.find_all(exp.CTE):
             part.set("materialized", None)
         with there.server.translated_errors():
-            return there.server.rows(there.dialect.put_there(query, {name_of(ROWS_THERE): relation}))
+            return there.server.rows(there.dialect.put_there(query, {name_of(REMOTE_ROWS): relation}))
 
-    def ask_of_release(
-        self, engine: WorkEngine, query_of: Callable[[exp.Table], exp.Select], every: EveryColumn
+    def query_remote_release(
+        self, engine: WorkEngine, query_of: Callable[[exp.Table], exp.Select], every: AllColumns
     ) -> list[tuple[Any, ...]]:
         rows = table("sqlanon_rows_there", "main", "temp")
         self.engine.adopt(rows, every.types, every.relation, confined=every.types)
@@ -143,7 +143,7 @@ def bind_remote(
     place: WorkNames,
     wanted: Collection[str],
     files: tuple[Path, ...] = (),
-    home: str | None = None,
+    database_id: str | None = None,
     person: str | None = None,
 ) -> RemoteSource:
     """Bind a relation of the engine that keeps its rows. Persons are told apart by that engine's own equality."""
@@ -152,7 +152,7 @@ def bind_remote(
         own = there.server.columns(found)
     persons = [name for name in own if person is not None and name.lower() == person.lower()]
     wanted = {*wanted, *(name.lower() for name in persons)}
-    columns = types_here([(name, kind, dialect.type_here(kind)) for name, kind in own.items()], wanted)
+    columns = find_local_types([(name, kind, dialect.type_here(kind)) for name, kind in own.items()], wanted)
     plain: list[exp.Expr] = [
         named((dialect.person_there if name in persons else dialect.plain_there)(name, kind), name)
         for name, kind in own.items()
@@ -164,7 +164,7 @@ def bind_remote(
     view = place.view("source")
     types = {name: type_ for name, type_ in columns.items() if name.lower() in wanted}
     engine.adopt(view, types, relation, confined=persons)
-    if place.copy is not None:
+    if place.copy_target is not None:
         texts = [name for name, type_ in columns.items() if type_ == "VARCHAR" and name.lower() in wanted]
         there.most = _count_rows(there, relation, texts)
     # What is fetched is scanned once: then all else is here.
@@ -174,5 +174,13 @@ def bind_remote(
     every = subquery(select(all_plain, found.copy()), "source")
     counted = _PersonsBesideRows(engine, view) if persons else None
     return RemoteSource(
-        view, columns, files, not fetched, home=home, persons=counted, engine=engine, every=every, types=known
+        view,
+        columns,
+        files,
+        not fetched,
+        database_id=database_id,
+        persons=counted,
+        engine=engine,
+        every=every,
+        types=known,
     )

@@ -1,22 +1,51 @@
-"""One run: where it works, and what it reads."""
+"""A run: the tables that it makes, and the source that it reads."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import suppress
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import duckdb
+from sqlglot import exp
 
 from sqlanon.engines.duckdb import DuckDBEngine
+from sqlanon.errors import SourceError, SqlanonError
 from sqlanon.policy import Policy
 from sqlanon.sources.bad_lines import count_dropped_lines, warn_of_dropped_lines
-from sqlanon.sources.bind import unbind_source
-from sqlanon.sources.bound import Population, Source, WorkNames
-from sqlanon.sources.copies import Copies
-from sqlanon.support.expressions import Namer, drop_schema
+from sqlanon.sources.relation import drop_source_views
+from sqlanon.sources.source import Population, Source, WorkNames
+from sqlanon.support.expressions import Namer, create_table, drop_schema, star, table, template
 from sqlanon.support.notices import Notice
 from sqlanon.support.resources import CHECKS, macro_scripts
+
+
+@dataclass
+class Copies:
+    """The copied tables of a run: a database file in a private directory, made with the first of them."""
+
+    engine: DuckDBEngine
+    directory: Path
+    name: str
+    _path: Path | None = None
+
+    def table(self, name: str) -> exp.Table:
+        """A table of this name, which is not there yet."""
+        if self._path is None:
+            path = self.directory / f"{self.name}.duckdb"
+            self.engine.attach(path, self.name, storage_version="latest")
+            self._path = path
+        return table(name, "main", self.name)
+
+    def drop(self) -> None:
+        """Remove the file."""
+        if self._path is not None:
+            self.engine.detach(self.name)
+            self._path.unlink(missing_ok=True)
+            self._path = None
 
 
 @dataclass(frozen=True)
@@ -28,7 +57,7 @@ class Run:
 
     engine: DuckDBEngine
     work: Namer
-    place: WorkNames
+    work_names: WorkNames
     source: Source
     population: Population | None = None
     identity: str = ""
@@ -42,13 +71,13 @@ class Run:
     @property
     def notices(self) -> tuple[Notice, ...]:
         """Warnings of what was left out of the files that were read."""
-        population = () if self.population is None else self.population.source.dropped
-        return (*warn_of_dropped_lines(self.source.dropped), *warn_of_dropped_lines(population, "population"))
+        population = () if self.population is None else self.population.source.dropped_lines
+        return (*warn_of_dropped_lines(self.source.dropped_lines), *warn_of_dropped_lines(population, "population"))
 
     def dropped_lines(self, policy: Policy) -> int | None:
         """The bad lines that were left out of the source; None unless the policy drops them."""
         csv = policy.source.csv
-        return count_dropped_lines(self.source.dropped) if csv is not None and csv.on_bad_line == "drop" else None
+        return count_dropped_lines(self.source.dropped_lines) if csv is not None and csv.on_bad_line == "drop" else None
 
     def __enter__(self) -> Run:
         return self
@@ -67,12 +96,65 @@ class Run:
         any_name = self.work("any")
         self.source.drop()
         with suppress(duckdb.Error):  # the connection may be closed, or be in a transaction of its user
-            unbind_source(self.engine, self.place)
+            drop_source_views(self.engine, self.work_names)
             if self.population is not None:
-                unbind_source(self.population.engine, self.population.place)
+                drop_source_views(self.population.engine, self.population.work_names)
             if self.copies is not None:
                 self.copies.drop()
-            if self.place.views[1] == any_name.catalog:
+            if self.work_names.views[1] == any_name.catalog:
                 self.engine.look_up_as_holder()  # its path may have the schema, and could not be set again
-                self.engine.execute(drop_schema(*self.place.views))
+                self.engine.execute(drop_schema(*self.work_names.views))
             self.engine.execute(drop_schema(any_name.db, any_name.catalog))
+
+
+_ATTACHED = "sqlanon_kept_work"
+_TABLES = template("""
+    SELECT table_name
+    FROM duckdb_tables()
+    WHERE database_name = :database AND schema_name = :schema
+    ORDER BY ALL
+""")
+
+
+@contextmanager
+def keep_work_tables(run: Run, path: str | os.PathLike[str]) -> Iterator[None]:
+    """Copy the intermediate tables of a run to a new file when the block ends, also if it ends with an error of
+    sqlanon, such as an infeasible policy. Only the owner may read the file: it has values of the source.
+
+    Raises
+    ------
+    SourceError
+        The file exists, or cannot be written.
+    """
+    file = Path(path)
+    if os.path.lexists(file):
+        raise SourceError(f"{file} exists already: keep the intermediate tables in a new file")
+    try:
+        folder = TemporaryDirectory(prefix=".sqlanon_work_", dir=file.parent)  # mode 0700
+    except OSError as error:
+        raise SourceError(f"{file}: the intermediate tables cannot be written: {error.strerror}") from error
+    with folder as private:
+        staged = Path(private, "work.duckdb")
+        try:
+            yield
+        except SqlanonError:
+            _copy_tables(run, staged, file)
+            raise
+        _copy_tables(run, staged, file)
+
+
+def _copy_tables(run: Run, staged: Path, file: Path) -> None:
+    any_table = run.work("any")
+    names = [name for (name,) in run.engine.rows(_TABLES(database=any_table.catalog, schema=any_table.db))]
+    try:
+        run.engine.attach(staged, _ATTACHED)
+        try:
+            for name in names:
+                run.engine.execute(create_table(table(name, "main", _ATTACHED), star(run.work(name))))
+        finally:
+            run.engine.detach(_ATTACHED)
+        staged.chmod(0o600)
+        staged.replace(file)
+    except (duckdb.Error, OSError) as error:
+        message = str(error).splitlines()[0]
+        raise SourceError(f"{file}: the intermediate tables cannot be written: {message}") from error

@@ -13,8 +13,7 @@ from itertools import chain
 from typing import NamedTuple, NoReturn, TypeAlias
 
 from sqlanon.errors import SourceError
-from sqlanon.sources.plain import refuse_ambiguous
-from sqlanon.sources.totals import TOTAL_WORDS
+from sqlanon.sources.tabular import TOTAL_WORDS, refuse_ambiguous_names
 from sqlanon.sources.workbook import NUMBERS, Cell, Kind, Range, Row, Sheet, Workbook, column_letters, column_number
 from sqlanon.support.fields import in_words
 from sqlanon.support.notices import with_noun
@@ -52,7 +51,7 @@ class SheetTable:
         self._names = {cell.column: self._name_in(header, cell) for cell in header.cells if cell.text.strip()}
         if not self._names:
             raise SourceError(f"{self._where}: row {header.number:,} has no names of columns")
-        refuse_ambiguous([*self._names.values()], file)
+        refuse_ambiguous_names([*self._names.values()], file)
         self._first, self._last = min(self._names), max(self._names)
         if self._first > self._range.column:  # row numbers often have no name
             self._first -= 1

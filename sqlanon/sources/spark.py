@@ -16,9 +16,9 @@ from sqlanon.places.addresses import SESSION
 from sqlanon.places.databases import file_name
 from sqlanon.policy import SourceSection, resolve_spark_address, table_parts
 from sqlanon.sources.kinds import Binding, SourceKind
+from sqlanon.sources.queries import refuse_unless_select, verbatim_query
 from sqlanon.sources.remote import RemoteSource, bind_remote
-from sqlanon.sources.scope import as_it_stands, one_select
-from sqlanon.sources.united import refuse_different_columns
+from sqlanon.sources.tabular import refuse_different_columns
 from sqlanon.support.expressions import col, select, subquery, table, union_all
 
 
@@ -37,7 +37,9 @@ class _Spark(SourceKind):
             _refuse_functions(section.query, server.functions_replaced)
         home = None if section.files else server.catalog  # files are the same, whoever reads them
         person = section.person_column
-        source = bind_remote(engine, found, binding.place, binding.declared, _local_files(section.files), home, person)
+        source = bind_remote(
+            engine, found, binding.work_names, binding.released_attributes, _local_files(section.files), home, person
+        )
         return engine, source
 
 
@@ -47,7 +49,7 @@ KIND = _Spark()
 def _session(binding: Binding) -> SparkEngine:
     address = binding.section.spark
     if address in (None, SESSION):
-        return SparkEngine(binding.given, "source.spark")
+        return SparkEngine(binding.connect_argument, "source.spark")
     return SparkEngine.open(resolve_spark_address(address), "source.spark")
 
 
@@ -63,8 +65,8 @@ def _refuse_functions(query: str, replaced: Collection[str]) -> None:
 
 def _found(section: SourceSection) -> exp.Expr:
     if section.query is not None:
-        one_select(section.query, SparkEngine.dialect, "Spark")
-        return as_it_stands(section.query)
+        refuse_unless_select(section.query, SparkEngine.dialect, "Spark")
+        return verbatim_query(section.query)
     parts = table_parts(section.table or "")
     if not parts:
         raise SourceError(f"source.table: {section.table!r} is not the name of a table; write it as schema.name")

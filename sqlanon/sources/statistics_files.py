@@ -26,9 +26,8 @@ from sqlglot import exp
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import MissingLibraryError, SourceError
 from sqlanon.places.databases import file_name, is_remote
-from sqlanon.sources.plain import refuse_ambiguous
 from sqlanon.sources.statistics_reader import FAILED
-from sqlanon.sources.united import refuse_different_columns
+from sqlanon.sources.tabular import refuse_ambiguous_names, refuse_different_columns
 from sqlanon.support.expressions import (
     cast,
     col,
@@ -311,7 +310,7 @@ def _described_file(path: str, kind: Kind, description: Mapping[str, Any]) -> _F
     if kind == "xport":
         _refuse_several_tables(path)
     name = file_name(path)
-    refuse_ambiguous([variable.name for variable in variables], name)
+    refuse_ambiguous_names([variable.name for variable in variables], name)
     if not variables:
         raise SourceError(f"{name} has no columns")
     return _File(path, kind, variables, description["rows"])

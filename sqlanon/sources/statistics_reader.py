@@ -50,7 +50,7 @@ def read(path: str, kind: str, **options: Any) -> tuple[Mapping[str, list[Any]],
     return data, description
 
 
-def described(description: Any) -> dict[str, Any]:
+def describe_variables(description: Any) -> dict[str, Any]:
     """What a file says of itself, for JSON."""
     variables = [
         {
@@ -108,7 +108,7 @@ def main(path: str, kind: str, cells: str) -> int:
     os.dup2(2, 1)  # nothing that the library prints is among the rows
     try:
         _, description = read(path, kind, metadataonly=True)
-        header = described(description)
+        header = describe_variables(description)
         out.write(json.dumps(header).encode() + b"\n")
         out.flush()
         if header["variables"]:

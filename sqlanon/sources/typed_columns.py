@@ -19,8 +19,8 @@ from sqlanon.errors import SourceError
 from sqlanon.hierarchies.parts import ColumnKind, column_kind
 from sqlanon.policy.reading import ColumnType, directives, format_pattern
 from sqlanon.policy.sections import Attribute, CsvSection
-from sqlanon.sources.bound import Locate
 from sqlanon.sources.date_formats import count_date_formats, date_keys, most_fitting_formats
+from sqlanon.sources.source import FindLocations
 from sqlanon.support.expressions import (
     cast,
     col,
@@ -79,7 +79,9 @@ ONLY_POINT = NumberMarks(are_declared=True)
 """Of texts where no key says that a comma is the decimal mark."""
 
 
-def column_readings(attributes: Mapping[str, Attribute], text_columns: Collection[str]) -> dict[str, ColumnReading]:
+def build_column_readings(
+    attributes: Mapping[str, Attribute], text_columns: Collection[str]
+) -> dict[str, ColumnReading]:
     """The columns whose attributes say how they are read, by name in lower case."""
     return {
         name.lower(): ColumnReading(
@@ -289,7 +291,7 @@ def read_columns(
     readings: Mapping[str, ColumnReading],
     marks: NumberMarks = POINT,
     undeclared: Collection[str] = (),
-    locate: Locate | None = None,
+    locate: FindLocations | None = None,
     reads: bool = True,
 ) -> dict[str, tuple[exp.Expr, str]]:
     """The columns of a relation that are not read as they stand: the expression of each, and its type.
@@ -382,7 +384,7 @@ def _figures(
     return dict(zip(names, engine.rows(query)[0], strict=True))
 
 
-_Asked: TypeAlias = tuple[DuckDBEngine, exp.Expr, Mapping[str, Any], NumberMarks, Locate | None]
+_Asked: TypeAlias = tuple[DuckDBEngine, exp.Expr, Mapping[str, Any], NumberMarks, FindLocations | None]
 """The engine, the rows, their figures, how numbers are written, and what finds places."""
 
 

@@ -27,15 +27,21 @@ from sqlanon.places.databases import format_database, is_attached
 from sqlanon.policy import Policy, SourceSection, TableRule, database_path_flaw, format_spark_address, table_parts
 from sqlanon.policy.compatibility import ROWS_ELSEWHERE, collect_sections, find_conflicts
 from sqlanon.sources.arrow import copy_arrow, shown_type
-from sqlanon.sources.bind import source_errors
-from sqlanon.sources.bound import Population, WorkNames
-from sqlanon.sources.copies import Copies
 from sqlanon.sources.duckdb import bind_source
 from sqlanon.sources.formats import KNOWN_ENDINGS, OTHER_WORKBOOKS, file_kind
-from sqlanon.sources.kinds import Binding, Servers, kind_of, kind_taking, lower, read_given
-from sqlanon.sources.persons import without_padding
-from sqlanon.sources.run import Run
-from sqlanon.sources.scope import bring_temporary, refuse_functions
+from sqlanon.sources.kinds import (
+    Binding,
+    Servers,
+    find_kind_for_object,
+    find_section_kind,
+    lower,
+    parse_connect_argument,
+)
+from sqlanon.sources.persons import trim_person_ids
+from sqlanon.sources.queries import bring_temporary, refuse_functions
+from sqlanon.sources.relation import source_errors
+from sqlanon.sources.run import Copies, Run
+from sqlanon.sources.source import Population, WorkNames
 from sqlanon.support.expressions import Namer, create_schema, qualified, table, template
 from sqlanon.support.names import CATALOG, STAGED, VERIFIED
 from sqlanon.support.workdir import spill_directory
@@ -46,14 +52,14 @@ _PATH = template("SELECT path FROM duckdb_databases() WHERE database_name = :dat
 
 class Workspace:
     def __init__(self, source: Any, limits: Limits = NO_LIMITS) -> None:
-        self.described = str(source) if isinstance(source, (str, os.PathLike)) else "the policy's source"
+        self.description = str(source) if isinstance(source, (str, os.PathLike)) else "the policy's source"
         self._stack = ExitStack()
         self._is_live = isinstance(source, duckdb.DuckDBPyConnection)
         self._given: dict[str, Any] = {}
         self._arrow: exp.Table | None = None
         self._readers: dict[Path, DuckDBEngine] = {}
         self.servers = Servers(self._stack)
-        self._source, self._is_session, self._kind = source, is_session(source), kind_taking(source)
+        self._source, self._is_session, self._kind = source, is_session(source), find_kind_for_object(source)
         self._runs = 0
         self._spill: Path | None = None  # the private directory; a user's connection has its own place
         # In a live connection there may be others of us.
@@ -61,23 +67,23 @@ class Workspace:
         try:
             self._engine = self._open_live(source, limits) if self._is_live else self._open_private(limits)
             if self._kind is not None:
-                self.described = self._kind.name
-            elif (read := read_given(source)) is not None:
+                self.description = self._kind.name
+            elif (read := parse_connect_argument(source)) is not None:
                 self._given = dict(read)
-                self.described = format_spark_address(self.described)
+                self.description = format_spark_address(self.description)
                 if isinstance(database := read.get("database"), Path) and not is_attached(database):
                     self._reader(database)
             elif self._is_session:
-                self.described = "a Spark session"
+                self.description = "a Spark session"
             elif source is not None and not self._is_live:
-                self.described = shown_type(source)
+                self.description = shown_type(source)
                 self._arrow = copy_arrow(self._engine, source, table("arrow", "main", self._name))
         except BaseException:
             self._stack.close()
             raise
 
     def _open_live(self, connection: duckdb.DuckDBPyConnection, limits: Limits) -> DuckDBEngine:
-        self.described = "a duckdb connection"
+        self.description = "a duckdb connection"
         if limits != NO_LIMITS:
             raise SourceError(
                 "memory_limit, threads: a live connection has its own settings; leave these out and use SET in the "
@@ -127,7 +133,7 @@ class Workspace:
         return self._source is not None
 
     @property
-    def given(self) -> Mapping[str, Any]:
+    def connected_section(self) -> Mapping[str, Any]:
         """Where the source is, as ``[source]`` of a policy has it: nothing, if that is known to the policy alone."""
         return self._given
 
@@ -145,7 +151,7 @@ class Workspace:
             return table(name, schema, self._name)
 
         section = self._section(policy)
-        kind = self._kind or kind_of(section, self._arrow is not None)
+        kind = self._kind or find_section_kind(section, self._arrow is not None)
         if kind.without_rows is not None and not counted:
             raise SourceError(f"the source is {kind.without_rows}. These need only counts: {kind.verbs}")
         is_given = self._is_live or self._arrow is not None or bool(self._given.get("files"))
@@ -166,7 +172,7 @@ class Workspace:
                 "column in the source, and remove type, format, pivot and missing"
             )
         engine, source = kind.bind(binding)
-        source = without_padding(engine, source, place, section.person_column)
+        source = trim_person_ids(engine, source, place, section.person_column)
         population = self._population(policy, engine, place, work, copies, binding)
         run = Run(engine, work, place, source, population, kind.identity(section, source, self._is_live), copies)
         if self._is_live:
@@ -229,7 +235,7 @@ class Workspace:
         try:
             wanted = lower(*policy.generalized, section.person)
             readings = binding.readings if section.files else {}
-            source = bind_source(engine, section, place, binding.as_text, wanted, readings=readings)
+            source = bind_source(engine, section, place, binding.text_attributes, wanted, readings=readings)
             return Population(engine, source, place)
         except SourceError as error:  # it speaks of a source
             message = re.sub(r"^(the )?source\b", r"\1population", str(error))
@@ -268,7 +274,7 @@ class Workspace:
     @contextmanager
     def writing(self, policy: Policy) -> Iterator[DuckDBEngine]:
         """The database that the policy's source is in, for a moment open for writing: nobody else has it meanwhile."""
-        database = self.home(policy)
+        database = self.database_file(policy)
         if database is None:
             yield self._engine
             return
@@ -290,7 +296,7 @@ class Workspace:
             self._engine.detach(alias)
             self._engine.attach(database, alias, read_only=True)  # under its own name: what was made of it stays good
 
-    def home(self, policy: Policy) -> Path | None:
+    def database_file(self, policy: Policy) -> Path | None:
         """The file of the database that the policy's source is in; None: that of a live connection."""
         section = self._section(policy)
         if self._arrow is not None or section.files or not (self._is_live or section.database is not None):

@@ -119,7 +119,7 @@ def _about_person(person: PersonColumn | None) -> list[str]:
         return []
     name = toml_key(person.name)
     reason = (
-        f"{person.distinct:,} values of {name} number people, who have {person.rows_of_a_person:.3g} rows on average: "
+        f"{person.distinct:,} values of {name} number people, who have {person.rows_per_person:.3g} rows on average: "
         "classes count persons, not rows. false: each row is a person."
     )
     if person.missing:

@@ -13,16 +13,16 @@ from typing import Any
 
 from sqlanon.hierarchies.parts import ColumnKind
 from sqlanon.sources.column_kinds import (
-    A_HOUSEHOLD,
     AGE,
     BIRTH,
     DATE,
     FAMILY,
     HOUSEHOLD,
+    HOUSEHOLD_WORDS,
     ICD,
     KINDS,
     NAME,
-    NUMBERED,
+    NUMBER_WORDS,
     OTHER_CODE,
     PLACE,
     RACE,
@@ -32,8 +32,8 @@ from sqlanon.sources.column_kinds import (
     ZIP,
     Kind,
     Role,
-    kind_by_name,
-    words_of,
+    find_kind,
+    split_words,
 )
 from sqlanon.suggest.profile import CODES, Profile
 from sqlanon.suggest.reading import AS_IT_STANDS, Reading
@@ -95,7 +95,7 @@ def propose(columns: Sequence[Profile]) -> list[Proposal]:
 
 
 def _role_of(column: Profile) -> Proposal:
-    by_name = kind_by_name(column.name)
+    by_name = find_kind(column.name)
     if by_name is not None and column.is_flag and (by_name.role == "identifying" or by_name.name in _TIMES):
         by_name = None  # "phone", "death": whether there is one
     by_content = _by_content(column, by_name)
@@ -128,9 +128,9 @@ def _identifying(column: Profile, by_name: Kind | None, by_content: tuple[Kind, 
         reason = _looks_like(*by_content)
     elif column.mentions is not None:
         reason = f"{_share(column.mentions[1])} of its texts mention {column.mentions[0]}"
-    elif by_name is None and NUMBERED.fullmatch(words_of(column.name)) and _can_number(column):
+    elif by_name is None and NUMBER_WORDS.fullmatch(split_words(column.name)) and _can_number(column):
         reason = f"by its name, and its many values: {OTHER_CODE}"
-    elif by_name is None and A_HOUSEHOLD.fullmatch(words_of(column.name)) and column.many:
+    elif by_name is None and HOUSEHOLD_WORDS.fullmatch(split_words(column.name)) and column.many:
         reason = f"by its name, and its many values: {HOUSEHOLD}"
     return None if reason is None else Proposal(column, "identifying", reason, known=True)
 
@@ -210,7 +210,7 @@ def _by_content(column: Profile, by_name: Kind | None) -> tuple[Kind, float] | N
 
 def is_measured(column: Profile) -> bool:
     """Whether the texts of a column are numbers among words, of which intervals make sense."""
-    kind = kind_by_name(column.name)
+    kind = find_kind(column.name)
     return column.written_numbers and (kind is None or kind.name not in (ZIP, DATE, *_CATEGORIES))
 
 

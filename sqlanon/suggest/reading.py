@@ -15,7 +15,7 @@ from sqlglot import exp
 
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.hierarchies.parts import ColumnKind, column_kind
-from sqlanon.sources.column_kinds import kind_by_name
+from sqlanon.sources.column_kinds import find_kind
 from sqlanon.sources.date_formats import has_short_years
 from sqlanon.sources.doubtful_columns import (
     MOSTLY,
@@ -124,7 +124,7 @@ _MARKED = template("""
 def _find_marked_number(run: Run, name: str) -> str | None:
     """A number with a unit or marks, in a column of texts of which most are such numbers."""
     source = run.source
-    kind = kind_by_name(name)
+    kind = find_kind(name)
     if source.columns[name] != "VARCHAR" or (kind is not None and kind.role == "identifying"):
         return None
     query = _MARKED(

@@ -19,7 +19,7 @@ from sqlanon.errors import HierarchyError, InfeasibleError, SourceError
 from sqlanon.frequency.scan import scan
 from sqlanon.hierarchies.build import build_hierarchies
 from sqlanon.policy import Policy, SourceSection, table_parts
-from sqlanon.sources.duckdb import known_tables
+from sqlanon.sources.duckdb import list_tables
 from sqlanon.sources.persons import KeyColumn, PersonColumn, can_number_people, find_person_column
 from sqlanon.sources.run import Run
 from sqlanon.sources.statistics_files import UndecidedReadingError
@@ -158,7 +158,7 @@ def _suggest(begin: Callable[[Policy], Run], place: Place) -> Suggestion:
 
 def _refuse_without_table(begin: Callable[[Policy], Run], database: Path) -> None:
     with begin(policy_of_any_columns(Place(query="SELECT 1 AS one"))) as run:
-        names = known_tables(run.engine)
+        names = list_tables(run.engine)
     file = min(os.path.relpath(database), str(database), key=len)
     command = f"sqlanon suggest {shlex.quote(file)} {shlex.quote(names[0] if names else 'TABLE')}"
     there = f"; there is: {', '.join(names)}" if names else "; it has no tables"

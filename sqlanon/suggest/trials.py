@@ -23,9 +23,9 @@ from sqlanon.policy.strategies import traits_of
 from sqlanon.recode.stage import recode
 from sqlanon.requirements import require_distinct_values
 from sqlanon.sources import source_errors
-from sqlanon.sources.bound import Source
 from sqlanon.sources.columns import match_columns
 from sqlanon.sources.run import Run
+from sqlanon.sources.source import Source
 from sqlanon.strategies.compare import loss_of, with_search
 from sqlanon.strategies.lattice.lattice import silent
 from sqlanon.strategies.stage import search
@@ -373,7 +373,7 @@ def _try_all(
     with begin(policy) as run:
         if run.source.access != "rows":
             error = (
-                f"the rows of the source stay in {run.source.where}: strategies are tried on rows that are read here"
+                f"the rows of the source stay in {run.source.location}: strategies are tried on rows that are read here"
             )
             return [Trial(name, keys, error=error) for name, keys in candidates.items()], []
         clock = _Clock(seconds)

@@ -19,7 +19,7 @@ from sqlanon.disclosure.dependencies import number_columns
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.hierarchies.bounds import RangeKind, bounds
 from sqlanon.hierarchies.parts import bounds_kind
-from sqlanon.sources.bound import Source
+from sqlanon.sources.source import Source
 from sqlanon.strategies.lattice.input import SearchInput
 from sqlanon.strategies.recoding import ByClass
 from sqlanon.support.coding import Coded, Column

@@ -15,7 +15,7 @@ from sqlanon.engines.statement_runner import one_line
 from sqlanon.errors import ReleaseError
 from sqlanon.recode.full_domain import FullDomainRecoding
 from sqlanon.release.draft import ReleaseDraft
-from sqlanon.sources import NOT_THERE
+from sqlanon.sources import UNKNOWN_TYPE
 from sqlanon.support.resources import __version__
 from sqlanon.support.workdir import private_directory, private_files
 from sqlanon.warehouse import statements as wa
@@ -129,7 +129,7 @@ def _audit(
             "Not checked here: whether other released columns narrow a generalized attribute. "
             "docs/explanation/dependencies.md has a query that shows it."
         )
-    others = [column.name for column in draft.columns() if column.type == NOT_THERE]
+    others = [column.name for column in draft.columns() if column.type == UNKNOWN_TYPE]
     first = [([_SETTINGS], statement) for statement in settings(dialect)]
     texts = [(comment, place.text(query, dialect)) for comment, query in queries]
     texts.append((["For information: the classes"], place.text(found, dialect)))

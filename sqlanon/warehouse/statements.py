@@ -23,7 +23,7 @@ from sqlanon.recode.full_domain import FullDomainRecoding
 from sqlanon.release.draft import ReleaseDraft
 from sqlanon.requirements import bind_conditions, examined_sensitive_attributes
 from sqlanon.requirements.plain_sql import WarehouseRelease, class_sizes
-from sqlanon.sources.frequency_set import COUNT
+from sqlanon.sources.frequency_set import COUNT_COLUMN
 from sqlanon.support.coding import SOURCE
 from sqlanon.support.expressions import (
     anonymous,
@@ -245,7 +245,7 @@ class Target:
         source = table(*reversed(own)) if section.query is None else table(_OWN_QUERY, alias="source")
         sensitive = examined_sensitive_attributes(policy.privacy, policy.attributes_with_role("sensitive"))
         looked_at = tuple(dict.fromkeys((*policy.generalized, *sensitive)))
-        count = free_name(COUNT, policy.attributes)
+        count = free_name(COUNT_COLUMN, policy.attributes)
         return cls(source, table(*reversed(release)), looked_at, count, section.query)
 
     def frequency_set(self, names: Mapping[str, str]) -> exp.Select:

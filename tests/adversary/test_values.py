@@ -22,7 +22,7 @@ from odd_values import COLLATED, SCALARS, nested, odd_floats, with_odd_floats
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.policy import SourceSection
 from sqlanon.sources import WorkNames, bind_source, fixed_column
-from sqlanon.sources.bind import bind_relation
+from sqlanon.sources.relation import bind_relation
 
 SEVERAL_FORMS = ("FLOAT", "DOUBLE", "INTERVAL", "VARIANT")
 """Types with values that the engine takes for equal and a reader can tell apart."""

@@ -81,10 +81,12 @@ class KioskKind(SourceKind):
         return isinstance(given, KioskEngine)
 
     def bind(self, binding: Binding) -> tuple[FederatedEngine, RemoteSource]:
-        server = binding.servers.open(self.name, lambda: binding.given)
+        server = binding.servers.open(self.name, lambda: binding.connect_argument)
         engine = FederatedEngine(binding.engine, There(server, binding.section.fetch_limit, name="the kiosk"))
         relation = table(binding.section.table or "")
-        return engine, bind_remote(engine, relation, binding.place, binding.declared, home="kiosk")
+        return engine, bind_remote(
+            engine, relation, binding.work_names, binding.released_attributes, database_id="kiosk"
+        )
 
 
 register_source(KioskKind())

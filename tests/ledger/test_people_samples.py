@@ -18,8 +18,8 @@ from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.ledger import people_samples
 from sqlanon.ledger.people_samples import SourcePeople
 from sqlanon.ledger.same_people import count_shared_people
-from sqlanon.sources.bound import Source
-from sqlanon.sources.persons import FEWEST_PERSONS
+from sqlanon.sources.persons import MIN_PERSONS
+from sqlanon.sources.source import Source
 from sqlanon.support.expressions import table
 
 Row = tuple[int | None, int | None, str | None]
@@ -97,7 +97,7 @@ def test_samples_and_what_they_share_are_those_of_plain_python(
         samples = []
         for name, rows, (people, least) in zip(("t1", "t2"), (first, second), expected, strict=True):
             taken = people_of(connection, rows, name).samples(secret)
-            if people < FEWEST_PERSONS:
+            if people < MIN_PERSONS:
                 assert not taken
                 return
             (sample,) = taken

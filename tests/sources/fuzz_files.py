@@ -29,7 +29,7 @@ import duckdb
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import SqlanonError
 from sqlanon.sources import csv
-from sqlanon.sources.bind import source_errors
+from sqlanon.sources.relation import source_errors
 from sqlanon.support.expressions import drop_table, table
 
 DELIMITERS = ",;\t|"

@@ -27,8 +27,8 @@ from workbooks import workbook
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import SqlanonError
 from sqlanon.policy import SourceSection
-from sqlanon.sources.bound import WorkNames
 from sqlanon.sources.files import bind_files
+from sqlanon.sources.source import WorkNames
 from sqlanon.support.expressions import table
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "small_files.txt"

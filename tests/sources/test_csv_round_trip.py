@@ -18,7 +18,7 @@ from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import SourceError
 from sqlanon.policy.sections import CsvSection
 from sqlanon.sources import csv
-from sqlanon.sources.bind import source_errors
+from sqlanon.sources.relation import source_errors
 from sqlanon.support.expressions import table
 
 NAMES = ("person", "town", "illness", "note")

@@ -20,8 +20,8 @@ import sqlanon
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import HierarchyError, SourceError
 from sqlanon.policy import SourceSection
-from sqlanon.sources.bound import WorkNames
 from sqlanon.sources.files import bind_files
+from sqlanon.sources.source import WorkNames
 from sqlanon.support.expressions import table
 
 DAY = datetime.date(2020, 1, 31)

@@ -16,8 +16,8 @@ import sqlanon
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import SourceError
 from sqlanon.policy import SourceSection
-from sqlanon.sources.bound import WorkNames
 from sqlanon.sources.files import bind_files
+from sqlanon.sources.source import WorkNames
 from sqlanon.support.expressions import table
 
 ROWS = [
@@ -110,7 +110,7 @@ def test_a_zip_code_keeps_its_zeros_in_text_and_a_number_its_digits(tmp_path: Pa
         ('{"zip": "1", "ZIP": "2"}', "'ZIP', 'zip' have the same name, or differ in case only"),
         ('{"zip": "1"}\n{"Zip": "2"}', "'Zip', 'zip' have the same name"),
         ('{"zip": "1", "n": {"a": 1, "A": "Jane Doe"}}', "fields of a nested object"),
-        ('{"zip": "Jane Doe"', "patients.json, near object 2: this is no JSON"),
+        ('{"zip": "Jane Doe"', "patients.json, near object 2: invalid JSON"),
         ("[1, 2]", "patients.json: a row is no object"),
         ('{"zip": "1"}\n["2"]', "patients.json: a row is no object"),
         ('\ufeff[{"zip": "1"}]', "begins with a byte order mark"),
@@ -238,9 +238,9 @@ def test_nested_times_keep_their_zone(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ('[{"a": 1}, {"a": ', "a.json, near object 3: this is no JSON; the file is broken or cut off"),
-        ('{"a": 1}\n{"a": 1, "a": 2}', "a.json, line 2: the key 'a' stands twice in an object; remove one of them"),
-        ('[{"n": {"a": 1, "a": 2}}]', "a.json, object 1: the key 'a' stands twice in an object; remove one of them"),
+        ('[{"a": 1}, {"a": ', "a.json, near object 3: invalid JSON; the file is broken or cut off"),
+        ('{"a": 1}\n{"a": 1, "a": 2}', "a.json, line 2: an object has the key 'a' twice; remove one of them"),
+        ('[{"n": {"a": 1, "a": 2}}]', "a.json, object 1: an object has the key 'a' twice; remove one of them"),
     ],
 )
 def test_broken_files_are_named(content: str, message: str, tmp_path: Path) -> None:

@@ -25,8 +25,8 @@ from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import MissingLibraryError
 from sqlanon.policy import SourceSection
 from sqlanon.sources import statistics_files
-from sqlanon.sources.bind import source_errors
 from sqlanon.sources.formats import file_kind
+from sqlanon.sources.relation import source_errors
 from sqlanon.sources.statistics_files import ReadingChoices, UndecidedReadingError, copy_statistics_files
 from sqlanon.support.expressions import table
 

@@ -25,7 +25,7 @@ from sqlanon.errors import PolicyError, SourceError
 from sqlanon.ledger.catalog import init_database
 from sqlanon.policy import Policy
 from sqlanon.policy.models import parse_toml
-from sqlanon.sources.column_kinds import KINDS, kind_by_name
+from sqlanon.sources.column_kinds import KINDS, find_kind
 from sqlanon.support.toml import toml_key
 
 Row = tuple[Any, ...]
@@ -191,13 +191,13 @@ def test_the_macro(tmp_path: Path) -> None:
     }.items(),
 )
 def test_the_roles_that_names_tell(role: str, names: str) -> None:
-    found = {name: kind.role if (kind := kind_by_name(name)) else None for name in names.split()}
+    found = {name: kind.role if (kind := find_kind(name)) else None for name in names.split()}
     assert found == dict.fromkeys(names.split(), role)
 
 
 @pytest.mark.parametrize("name", ["x", "flag", "sport", "report", "status", "mailed", "", "名前", "'; DROP TABLE t"])
 def test_names_that_tell_nothing(name: str) -> None:
-    assert kind_by_name(name) is None
+    assert find_kind(name) is None
 
 
 UNSURE = (
@@ -212,7 +212,7 @@ UNSURE = (
 @pytest.mark.parametrize("name", some(UNSURE.split(), 8))
 def test_a_sensitive_word_beside_unknown_words_is_not_taken_for_sensitive(name: str, tmp_path: Path) -> None:
     """What is released as it is must be recognized with confidence: a doubt makes a quasi-identifier."""
-    kind = kind_by_name(name)
+    kind = find_kind(name)
     assert kind is None or kind.role != "sensitive"
     with duckdb.connect() as connection:
         connection.execute(f"CREATE TABLE t AS SELECT i % 40 + 0.5 AS {name} FROM range(2000) AS r(i)")

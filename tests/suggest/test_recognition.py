@@ -10,7 +10,7 @@ from support import cli
 
 import sqlanon
 from sqlanon.policy import Policy
-from sqlanon.sources.column_kinds import kind_by_name
+from sqlanon.sources.column_kinds import find_kind
 from sqlanon.suggest.groupings import RULES, Labelled, vocabulary
 from sqlanon.suggest.hierarchies import _by_frequency, _icd
 
@@ -31,14 +31,14 @@ from sqlanon.suggest.hierarchies import _by_frequency, _icd
     }.items(),
 )
 def test_names_with_affixes_and_in_seven_languages(kind: str, names: str) -> None:
-    found = {name: one.name if (one := kind_by_name(name)) else None for name in names.split()}
+    found = {name: one.name if (one := find_kind(name)) else None for name in names.split()}
     assert found == dict.fromkeys(names.split(), kind)
 
 
 @pytest.mark.parametrize("name", ["isalary", "patient_income_tax", "sdiagnosis", "cost_raw", "c_religion", "my_hiv"])
 def test_a_part_of_a_name_makes_no_column_sensitive(name: str) -> None:
     """What is released as it is, its whole name must say."""
-    kind = kind_by_name(name)
+    kind = find_kind(name)
     assert kind is None or kind.role != "sensitive"
 
 

@@ -15,7 +15,7 @@ from support import cli
 
 import sqlanon
 from sqlanon.policy import Policy
-from sqlanon.sources.column_kinds import HEALTH, HOUSEHOLD, KINDS, SURVEY_WEIGHT, kind_by_name
+from sqlanon.sources.column_kinds import HEALTH, HOUSEHOLD, KINDS, SURVEY_WEIGHT, find_kind
 from sqlanon.suggest.hierarchies import _by_alphabet
 from sqlanon.suggest.profile import Profile
 from sqlanon.suggest.propose import MOST, propose
@@ -49,7 +49,7 @@ HEALTH_NAMES = (
 @pytest.mark.slow
 @pytest.mark.parametrize("name", HEALTH_NAMES.split())
 def test_health_is_recognized_by_more_than_diagnosis(name: str) -> None:
-    kind = kind_by_name(name)
+    kind = find_kind(name)
     assert kind is not None and kind.name == HEALTH and kind.role == "sensitive"
 
 
@@ -65,7 +65,7 @@ NO_HEALTH = (
 @pytest.mark.slow
 @pytest.mark.parametrize("name", NO_HEALTH.split())
 def test_other_words_around_one_of_health_make_no_column_sensitive(name: str) -> None:
-    kind = kind_by_name(name)
+    kind = find_kind(name)
     assert kind is None or kind.role == "quasi"
 
 
@@ -77,7 +77,7 @@ WEIGHTS = (
 
 @pytest.mark.parametrize("name", WEIGHTS.split())
 def test_sampling_weights_are_recognized(name: str) -> None:
-    kind = kind_by_name(name)
+    kind = find_kind(name)
     assert kind is not None and kind.name == SURVEY_WEIGHT and kind.role == "quasi"
 
 
@@ -86,7 +86,7 @@ HOUSEHOLDS = "hh_id HHID household_id household_number hhnr family_id famID Haus
 
 @pytest.mark.parametrize("name", HOUSEHOLDS.split())
 def test_household_numbers_are_recognized(name: str) -> None:
-    kind = kind_by_name(name)
+    kind = find_kind(name)
     assert kind is not None and kind.name == HOUSEHOLD and kind.role == "identifying"
 
 

@@ -9,7 +9,7 @@ import pytest
 
 import sqlanon
 from sqlanon.policy import Policy
-from sqlanon.sources.column_kinds import kind_by_name
+from sqlanon.sources.column_kinds import find_kind
 
 PATIENTS = """
     CREATE TABLE patients AS
@@ -87,7 +87,7 @@ def test_where_all_columns_identify_people_nothing_of_them_is_released(
     }.items(),
 )
 def test_sensitive_names_in_seven_languages(kind: str, names: str) -> None:
-    found = {name: one.name if (one := kind_by_name(name)) else None for name in names.split()}
+    found = {name: one.name if (one := find_kind(name)) else None for name in names.split()}
     assert found == dict.fromkeys(names.split(), kind)
 
 

@@ -203,7 +203,7 @@ def _refuse_unknown_persons(release: EarlierRelease, change: SourceChange, polic
 
 def _with_persons(run: Run, columns: Sequence[str], person: str) -> exp.Select:
     """Columns of the released rows and of those that are added, with their persons."""
-    views = {name: run.place.view(f"{name}_persons") for name in ("released", "added")}
+    views = {name: run.work_names.view(f"{name}_persons") for name in ("released", "added")}
     return _EXTENDED(columns=[col(name) for name in (*columns, person)], **views)
 
 
@@ -217,7 +217,7 @@ def _person_figures(run: Run, prepared: SearchInput, recoding: FullDomainRecodin
     before = replace(recoding, source=run.work("released_rows"), suppressed=None)
     for name, own in (("released", before), ("added", recoding)):
         query = own.with_column(Column(person)).select(shuffled=False)
-        engine.execute(create_temporary_view(run.place.view(f"{name}_persons"), query))
+        engine.execute(create_temporary_view(run.work_names.view(f"{name}_persons"), query))
     quasi = [column.name for column in recoding.columns if column.quasi is not None]
     key = [col(name, "c").eq(col(name, "a")) for name in prepared.columns.key]
     query = _PERSONS(
@@ -462,7 +462,7 @@ class ExtensionDraft:
     @cached_property
     def _added_rows(self) -> exp.Table:
         """What is added, without the keys."""
-        view = self.run.place.view("added_rows")
+        view = self.run.work_names.view("added_rows")
         columns: list[exp.Expr] = [col(one.name) for one in self.columns()]
         self.run.engine.execute(create_temporary_view(view.copy(), select(columns, self.run.work("added"))))
         return view
@@ -503,7 +503,7 @@ class ExtensionDraft:
         if not self.extension.added_rows:
             return checks
         new = self._added_rows.sql(run.engine.dialect)
-        of_persons = new if person is None else run.place.view("added_persons").sql(run.engine.dialect)
+        of_persons = new if person is None else run.work_names.view("added_persons").sql(run.engine.dialect)
         checks += (replace(one, name=f"new rows: {one.name}") for one in audit.checks_of_classes(of_persons))
         k = guaranteed_k(self.search_input.policy.privacy, self.search_input.policy.quasi)
         if k != self.search_input.policy.privacy.k:  # no check of k-anonymity has looked at that

@@ -147,7 +147,7 @@ def measure_released_rows(
     levels = {name: level or 0 for name, level in manifest.levels(prepared.heights).items()}
     recoding = recode_released_rows(run, prepared, levels)
     types = {column.name: column.type for column in manifest.columns}
-    view, person = run.place.view("recoded"), prepared.columns.person
+    view, person = run.work_names.view("recoded"), prepared.columns.person
     statement = recoding if person is None else recoding.with_column(Column(person))
     run.engine.execute(create_temporary_view(view.copy(), statement.select(shuffled=False)))
     if {name: type_ for name, type_ in run.engine.columns(view).items() if name in types} != types:

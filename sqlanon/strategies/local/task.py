@@ -206,7 +206,7 @@ def _refuse_elsewhere(prepared: SearchInput, space: ClassSpace) -> None:
     """Combinations are placed here, one by one."""
     search = prepared.policy.search
     needed = [space.frequency, *(one.table for one in space.sensitive.values())]
-    if any(prepared.source.keeps(one) for one in needed):
+    if any(prepared.source.holds_table(one) for one in needed):
         name = f"strategy {search.strategy}" if search.traits.local else 'suppression = "cells"'
         raise SourceError(
             f"source.fetch_limit: there are more combinations of values than may be fetched, and {name} places "

@@ -43,8 +43,8 @@ from sqlanon.release.reader import (
 from sqlanon.release.targets.base import Draft, Reach, ReleaseTarget, Verification, refuse_draft_over
 from sqlanon.release.targets.file.digest import MANY, approximate_counts, digest_by_value, hashed_by_value, repeats
 from sqlanon.requirements.macros import call_digest, call_k_anonymity
-from sqlanon.sources import NOT_THERE, Source
-from sqlanon.sources.bind import without_values
+from sqlanon.sources import UNKNOWN_TYPE, Source
+from sqlanon.sources.relation import describe_engine_error
 from sqlanon.support.expressions import (
     cast,
     column_definitions,
@@ -450,7 +450,8 @@ def write_rows(draft: Draft, query: exp.Select, file: Path, table_name: str, wit
         raise ReleaseError("the release needs more memory: raise memory_limit") from error
     except duckdb.Error as error:
         raise ReleaseError(
-            f"the release cannot be written: {without_values(error)}; if the source has changed meanwhile, run it again"
+            f"the release cannot be written: {describe_engine_error(error)}; if the source has changed meanwhile, "
+            "run it again"
         ) from error
     finally:
         engine.detach(STAGED)
@@ -468,7 +469,9 @@ def refuse_types_of(policy: Policy, source: Source) -> None:
         name.lower()
         for name in (*policy.attributes_with_role("sensitive"), *policy.attributes_with_role("insensitive"))
     }
-    types = {name: type_ for name, type_ in source.columns.items() if name.lower() in released and type_ != NOT_THERE}
+    types = {
+        name: type_ for name, type_ in source.columns.items() if name.lower() in released and type_ != UNKNOWN_TYPE
+    }
     refuse_types(types, None if path.suffix.lower() == ".parquet" else policy.storage_version)
 
 

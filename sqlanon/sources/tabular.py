@@ -1,13 +1,37 @@
-"""Several files as one source: columns are matched by their names."""
+"""Rules for all tabular sources: distinct column names, the same columns in all files, and rows of totals."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from sqlanon.errors import SourceError
 from sqlanon.places.databases import file_name, format_address
+from sqlanon.policy import PopulationSection, SourceSection
+
+TOTAL_WORDS = (
+    "(?i)(?:(?:(?:grand|sub)[ -]?)?total(?:s|e|en)?|totaal|sums?|summe|(?:ins)?gesamt(?:summe|zahl)?|somme|ensemble|"
+    "suma|somma|razem) ?:?"
+)
+"""The pattern of such a value without the spaces around it, for Python and for DuckDB."""
 
 _MOST_DIFFERENCES = 5
+
+
+def refuse_ambiguous_names(names: Sequence[str], where: str) -> None:
+    """Refuse names that differ in case only: SQL treats them as equal."""
+    counts = Counter(name.lower() for name in names)
+    if twice := [name for name in names if counts[name.lower()] > 1]:
+        raise SourceError(
+            f"{where}: columns {', '.join(map(repr, twice))} have the same name, or differ in case only; rename them"
+        )
+
+
+def refuse_query(section: SourceSection | PopulationSection) -> None:
+    if section.query is not None:
+        raise SourceError(
+            "source.query: works in databases only, and this source is files or a data frame; leave it out"
+        )
 
 
 def refuse_different_columns(files: Sequence[tuple[str, Mapping[str, str | None]]], same_case: bool = False) -> None:

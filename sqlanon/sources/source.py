@@ -1,7 +1,6 @@
-"""A source that is bound: one relation that queries can name, and what can be done with its rows.
+"""A bound source: one relation that queries can name, and the operations on its rows.
 
-Each kind of source is a class with the methods of `Source`, in a file of its own. Other modules call these and do not
-ask which kind they have.
+Each kind of source is a class with the methods of `Source`. Callers use these methods and need not know the kind.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from sqlanon.engines.base import Engine, WorkEngine, Workers
 from sqlanon.engines.statement_runner import Stage
 from sqlanon.policy import SourceSection
 from sqlanon.sources.bad_lines import DroppedLines
-from sqlanon.sources.column_figures import distinct_counts
+from sqlanon.sources.column_figures import approximate_counts_query
 from sqlanon.sources.csv_text import ReadFile
 from sqlanon.support.coding import Column
 from sqlanon.support.expressions import subquery, table
@@ -28,24 +27,24 @@ Access: TypeAlias = Literal["rows", "counts", "remote"]
 """How a source is reached: its rows are read here; they were counted elsewhere, and the counts are here; or statements
 run where the rows are."""
 
-NOT_THERE = "UNKNOWN"
+UNKNOWN_TYPE = "UNKNOWN"
 """Stands for the type of a column that is known elsewhere alone."""
 
-SMALL = 500_000
+SMALL_TABLE_ROWS = 500_000
 """A table of so many rows has one frequency set, at the lowest levels; a source elsewhere is counted there once."""
 
-LARGE = 32_000_000
+LARGE_FILE_BYTES = 32_000_000
 """Files of at least this size, in bytes, are copied to disk: their rows are worth the time to compress them."""
 
-Ask: TypeAlias = Callable[[exp.Query], list[tuple[Any, ...]]]
+RunQuery: TypeAlias = Callable[[exp.Query], list[tuple[Any, ...]]]
 
-Locate: TypeAlias = Callable[[str, Collection[str], int], Sequence[tuple[str, str]]]
+FindLocations: TypeAlias = Callable[[str, Collection[str], int], Sequence[tuple[str, str]]]
 """Finds the first places of some texts in a column, each with its text."""
 
 _Server = TypeVar("_Server")
 
 
-class Recodes(Protocol):
+class RecodingStatement(Protocol):
     @property
     def columns(self) -> Sequence[Column]: ...
 
@@ -56,26 +55,30 @@ class Recodes(Protocol):
 class WorkNames:
     name: str  # the names of views begin with it
     table: exp.Table  # the table that is made of rows that are copied
-    reads: bool = True  # whether rows may be read
+    reads_rows: bool = True  # whether rows may be read
     # the schema of views, and its database. It has little else: a view looks names up in its own schema first
     views: tuple[str, str] = ("main", "temp")
     on_disk: Callable[[], exp.Table] | None = None  # the table that large files are copied to, if there may be one
 
     @property
-    def copy(self) -> exp.Table | None:
+    def copy_target(self) -> exp.Table | None:
         """The table that CSV files are copied to; None where no row may be read."""
-        return self.table if self.reads else None
+        return self.table if self.reads_rows else None
 
-    def copy_of(self, size: int) -> exp.Table | None:
+    def choose_copy_target(self, size: int) -> exp.Table | None:
         """The table that files of so many bytes are copied to."""
-        return self.on_disk() if self.reads and self.on_disk is not None and size >= LARGE else self.copy
+        return (
+            self.on_disk()
+            if self.reads_rows and self.on_disk is not None and size >= LARGE_FILE_BYTES
+            else self.copy_target
+        )
 
     def view(self, suffix: str) -> exp.Table:
         return table(f"{self.name}_{suffix}", *self.views)
 
 
 @dataclass(frozen=True)
-class Counted:
+class CountedCombinations:
     """What was counted of a source: the distinct combinations of its columns, and the column of their counts."""
 
     table: exp.Table
@@ -83,7 +86,7 @@ class Counted:
 
 
 @dataclass(frozen=True)
-class Sampled:
+class SamplingRelation:
     """Rows of which samples can be taken: the engine that hashes them, its relation, and its columns."""
 
     engine: Any
@@ -113,12 +116,12 @@ class RemotePersons(ABC):
         """Drop there what was made since `open`."""
 
 
-ROWS_THERE = table("rows_there")
+REMOTE_ROWS = table("rows_there")
 """Stands in a statement for rows of a source that are in another engine."""
 
 
 @dataclass(frozen=True)
-class EveryColumn:
+class AllColumns:
     """The rows of a source with all of its columns, those that are never released included: for hashes of them.
 
     ``types`` are DuckDB's names of the types of its columns. Where it is read ``again``, a copy is worth its room.
@@ -141,25 +144,25 @@ class Source:
     # whether it is a table, or files: some of its columns can be read at little cost. A query or a view cannot
     in_place: bool = True
     # the combinations that were counted elsewhere. Then the relation has nothing but their columns
-    counted: Counted | None = None
-    home: str | None = None  # what tells its database from others, for the ledger
+    combinations: CountedCombinations | None = None
+    database_id: str | None = None  # what tells its database from others, for the ledger
     scan: exp.Expr | None = None  # what reads its files, in SQL that people run
-    whole: exp.Query | None = None  # what reads its files with all columns, where the relation has not all of them
-    locate: Locate | None = None  # what finds the lines or cells of values in its files
+    full_query: exp.Query | None = None  # what reads its files with all columns, where the relation has not all of them
+    locate: FindLocations | None = None  # what finds the lines or cells of values in its files
     last_row_key: str | None = None  # the key that leaves out the last row, of files other than CSV
     date_formats: Mapping[str, str] = field(default_factory=dict)  # of dates in its files, where they are not ISO
     persons: RemotePersons | None = None  # where its persons are counted, if its rows stay elsewhere
-    dropped: tuple[DroppedLines, ...] = ()  # by CSV file, the bad lines that were left out
+    dropped_lines: tuple[DroppedLines, ...] = ()  # by CSV file, the bad lines that were left out
     csv_files: tuple[ReadFile, ...] = ()  # how CSV files were read
 
     access: ClassVar[Access] = "rows"
-    recodes: ClassVar[bool] = True
+    can_recode: ClassVar[bool] = True
     """Whether its release can be made by an engine of ours."""
-    measures: ClassVar[bool] = True
+    can_measure: ClassVar[bool] = True
     """Whether dependencies between columns can be measured on its rows."""
 
     @property
-    def where(self) -> str:
+    def location(self) -> str:
         return "DuckDB"
 
     def server(self, kind: type[_Server], address: str | None = None) -> _Server | None:
@@ -178,74 +181,74 @@ class Source:
     def plan(self) -> Iterator[Stage]:
         yield from ()
 
-    def release_query(self, recoding: Recodes) -> exp.Select:
+    def release_query(self, recoding: RecodingStatement) -> exp.Select:
         return recoding.select()
 
     def release_note(self, to: str, note: str) -> str:
         return f"one pass over the rows, in the order of their classes, to {to} ({note})"
 
-    def shown(self, engine: Engine, query: exp.Expr) -> str:
+    def render_statement(self, engine: Engine, query: exp.Expr) -> str:
         """The text of a statement as it runs where the source is; nothing is shipped."""
         return engine.shown(query)
 
     @contextmanager
-    def recoded(
-        self, engine: WorkEngine, recoding: Recodes, types: Mapping[str, str], shuffled: bool = True
+    def release_rows(
+        self, engine: WorkEngine, recoding: RecodingStatement, types: Mapping[str, str], shuffled: bool = True
     ) -> Iterator[exp.Select]:
         """The rows of a release, here; where the source is elsewhere, a relation that can be read once."""
         yield recoding.select(shuffled)
 
     @contextmanager
-    def rows_there(self, engine: WorkEngine, recoding: Recodes) -> Iterator[exp.Query]:
+    def remote_release_query(self, engine: WorkEngine, recoding: RecodingStatement) -> Iterator[exp.Query]:
         """The statement that makes the rows of a release where the source is, while what it reads is there."""
         yield self.release_query(recoding)
 
     @contextmanager
     def temporary_rows(
         self, engine: WorkEngine, query: exp.Select, share: float | None
-    ) -> Iterator[tuple[Ask, exp.Table]]:
+    ) -> Iterator[tuple[RunQuery, exp.Table]]:
         """The rows of a query as a temporary table where the source is, and what asks there; of many rows a share."""
         raise NotImplementedError
         yield
 
-    def temporary_rows_shown(self, engine: Engine, query: exp.Select) -> tuple[exp.Table, list[str]]:
+    def render_temporary_rows(self, engine: Engine, query: exp.Select) -> tuple[exp.Table, list[str]]:
         """The name of that table, and the text of the statement that makes it."""
         raise NotImplementedError
 
-    def distinct_counts(self, engine: Engine, names: Sequence[str]) -> Sequence[int]:
+    def count_distinct_values(self, engine: Engine, names: Sequence[str]) -> Sequence[int]:
         """For each column how many distinct values it has, and how many that are not NULL; counted where they are."""
-        return engine.rows(distinct_counts(self.relation, names))[0]
+        return engine.rows(approximate_counts_query(self.relation, names))[0]
 
-    def sampled(self, engine: Engine) -> Sampled | None:
+    def sampling_relation(self, engine: Engine) -> SamplingRelation | None:
         """What takes samples of its rows; None where none can be taken."""
-        return Sampled(engine, self.relation, [*engine.columns(self.relation)])
+        return SamplingRelation(engine, self.relation, [*engine.columns(self.relation)])
 
-    def every_column(self, engine: Engine) -> EveryColumn | None:
+    def all_columns(self, engine: Engine) -> AllColumns | None:
         """Its rows with all of its columns; None where it has no rows."""
-        if self.whole is None:
-            return EveryColumn(engine, self.relation, engine.columns(self.relation), again=not self.in_place)
-        return EveryColumn(engine, subquery(self.whole.copy(), "source"), self.columns, again=True)
+        if self.full_query is None:
+            return AllColumns(engine, self.relation, engine.columns(self.relation), again=not self.in_place)
+        return AllColumns(engine, subquery(self.full_query.copy(), "source"), self.columns, again=True)
 
-    def ask_there(self, query: exp.Query, relation: exp.Expr) -> Sequence[tuple[Any, ...]]:
+    def query_remote_rows(self, query: exp.Query, relation: exp.Expr) -> Sequence[tuple[Any, ...]]:
         """The answer to a question on `ROWS_THERE`, a relation where its rows are: figures, and no value of a row."""
         raise NotImplementedError("its rows are here")
 
-    def ask_of_release(
-        self, engine: WorkEngine, query_of: Callable[[exp.Table], exp.Select], every: EveryColumn
+    def query_remote_release(
+        self, engine: WorkEngine, query_of: Callable[[exp.Table], exp.Select], every: AllColumns
     ) -> Sequence[tuple[Any, ...]]:
         """The answer to a question on a release that is made where its rows are, of a table with these columns:
         figures, and no value of a row."""
         raise NotImplementedError("its rows are here")
 
-    def why_not_measured(self) -> str | None:
+    def measuring_obstacle(self) -> str | None:
         """Why dependencies between columns cannot be measured on its rows; None: they can."""
-        return None if self.measures else f"its rows are in {self.where}"
+        return None if self.can_measure else f"its rows are in {self.location}"
 
-    def keeps(self, made: exp.Expr) -> bool:
+    def holds_table(self, made: exp.Expr) -> bool:
         """Whether a table that was made of it stays where its rows are."""
         return False
 
-    def carrying(self, types: Mapping[str, str]) -> AbstractContextManager[None]:
+    def transfer_errors(self, types: Mapping[str, str]) -> AbstractContextManager[None]:
         """Where a value cannot travel here, its column is named."""
         return nullcontext()
 
@@ -262,4 +265,4 @@ class Population:
 
     engine: WorkEngine
     source: Source
-    place: WorkNames
+    work_names: WorkNames
