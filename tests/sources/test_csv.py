@@ -169,7 +169,7 @@ def test_rows_of_a_large_file_are_copied_to_a_private_file(tmp_path: Path, monke
     policy = make_policy({"x": "suppress", "y": "insensitive"}, table=None)
     digests = []
     for large in (10**9, 0):
-        monkeypatch.setattr("sqlanon.sources.source.LARGE", large)
+        monkeypatch.setattr("sqlanon.sources.source.LARGE_FILE_BYTES", large)
         with sqlanon.connect(path) as db:
             digests.append(db.anonymize(policy).publish(tmp_path / f"{large}.duckdb", "released").manifest.digest)
             copies = "SELECT path FROM duckdb_databases() WHERE database_name LIKE 'sqlanon_work_run_%'"
