@@ -289,7 +289,7 @@ def timed_search(space: Workspace, asked: sqlanon.Policy) -> Figures | None:
             return None
         seconds = time.perf_counter() - started
         assert found.search is not None and found.levels is not None
-        weights = [float(name != "height") for name in asked.generalized]
+        weights = [float(name != "height") for name in asked.generalized_attributes]
         measure, levels = MEASURES["loss"](prepared.marginals, weights), found.levels
         return {
             "seconds": seconds,

@@ -242,7 +242,7 @@ def risk(
 
     with space.run(policy) as run, source_errors():
         found = assess_risk(run, policy, leakage, leakage_seconds)
-    if not policy.noisy:
+    if not policy.noisy_attributes:
         return found
     from sqlanon.noise.columns import columns_for_noise  # noqa: PLC0415  (needed with noise only)
     from sqlanon.risk import estimate_noise_errors  # noqa: PLC0415
@@ -275,7 +275,7 @@ def verify(space: Workspace, policy: Policy, place: ReleaseLocation, sha256: str
 
     with place.open_verified(space.limits, sha256) as release:
         found = release.verification
-        if not found.is_file and (policy.noisy or policy.decoys):
+        if not found.is_file and (policy.noisy_attributes or policy.has_decoys):
             raise ReleaseError("a release with noise or decoys is held against its source as a file: publish it to one")
         with space.run(policy, counted=True) as run, source_errors():
             steps, of_policy, checks = StatementRunner(run.engine), check_policy(policy, found), list[Check]()
@@ -372,7 +372,7 @@ def draft_of(
         noised = add_noise(steps, prepared, recoding, noise, progress)
         recoding = noised.recoding
         laps.end("noise")
-    if policy.decoys:
+    if policy.has_decoys:
         filled = add_decoys(steps, prepared, recoding, found)
         recoding = filled.recoding
         laps.end("decoys")
@@ -527,7 +527,7 @@ def ledger_of(draft: ReleaseDraft, run_id: str, place: Path, force: bool) -> Led
 
 def noise_of(steps: StatementRunner, run: Run, policy: Policy) -> NoisePlan | None:
     """The noise that the policy asks for."""
-    if not policy.noisy:
+    if not policy.noisy_attributes:
         return None
     from sqlanon.noise.stage import noise_of  # noqa: PLC0415  (needed with noise only)
 

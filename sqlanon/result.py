@@ -209,7 +209,7 @@ class ResultFigures:
     def done(self) -> dict[str, str]:
         """What is done to each quasi-identifier, in a few words, such as ``level 2 of 3: by year``."""
         found = {}
-        for name in self.policy.quasi:
+        for name in self.policy.quasi_identifiers:
             if name in (self.noise or {}):
                 found[name] = f"noise, ε = {(self.noise or {})[name]['epsilon']:g}"
             elif (level := self.generalization.get(name)) is None:

@@ -71,9 +71,9 @@ def check_against_source(
     rows = _recode(run, prepared, again, view)
     checks += _same_levels(run, prepared, again.generalization, found)
     audit = SourceAudit(engine, work, macros, prepared, again.statement, again.statement, run.population)
-    if policy.decoys:
+    if policy.has_decoys:
         return checks + _with_decoys(run, prepared, found, view, audit)
-    if not policy.noisy:
+    if not policy.noisy_attributes:
         checks.append(_check_rows(run, release, view))
         if checks[-1].passed and found.suppressed is not None and not withdraws:
             suppressed = sorted(count_suppressed_by_label(run, prepared, again, view), key=str)
@@ -94,7 +94,7 @@ def _recode(run: Run, prepared: SearchInput, again: Recoding, view: exp.Table) -
     With noise the rows of a source that is elsewhere are none of the release: a table of them stays there.
     """
     query, source = again.statement.select(shuffled=False), prepared.source
-    if prepared.policy.noisy and source.access == "remote":
+    if prepared.policy.noisy_attributes and source.access == "remote":
         return StatementRunner(run.engine).make(run.work("recoded_rows"), query)
     if source.access != "rows":
         types = {
@@ -138,7 +138,7 @@ def check_policy(policy: Policy, found: Verification) -> list[Check]:
     manifest = found.manifest
     shown = {name: part for name, part in manifest.policy.items() if name != "draft"}
     policies = [policy, policy.with_output_file(found.path)] if found.is_file else [policy]
-    made = any(one.made(manifest.policy_hash) for one in policies)
+    made = any(one.matches_fingerprint(manifest.policy_hash) for one in policies)
     return [
         source_check("policy", made, "the release was made by this policy"),
         source_check("manifest", _as_json(shown) == _as_json(policy.redact()), "the manifest shows this policy"),
@@ -235,8 +235,8 @@ def _again(run: Run, prepared: SearchInput, manifest: Manifest) -> tuple[Recodin
     if None in manifest.generalization.values() or policy.search.is_local:
         return _found_again(run, prepared, manifest)
     at = manifest.levels(prepared.heights)
-    levels = tuple(at.get(name) or 0 for name in prepared.asked.generalized)
-    fits = set(manifest.generalization) == set(policy.generalized) and prepared.lattice.permits(levels)
+    levels = tuple(at.get(name) or 0 for name in prepared.asked.generalized_attributes)
+    fits = set(manifest.generalization) == set(policy.generalized_attributes) and prepared.lattice.permits(levels)
     checks = [source_check("generalization", fits, "in the policy's lattice", "not in the policy's lattice")]
     if not fits:
         return None, checks
@@ -245,7 +245,7 @@ def _again(run: Run, prepared: SearchInput, manifest: Manifest) -> tuple[Recodin
     verdict = rules_of(prepared).judge(figures, prepared.limit.rows)
     steps = StatementRunner(run.engine)
     chosen = recode_at(steps, prepared, levels, figures)
-    if policy.decoys:
+    if policy.has_decoys:
         claimed, chosen = recount_decoys(steps, prepared, chosen)
         checks.append(check_decoy_claims(manifest, claimed))
     released = chosen.figures
@@ -321,7 +321,7 @@ def _check_persons(prepared: SearchInput, manifest: Manifest, again: PersonFigur
         right = right and prepared.limit.allows(0, manifest.suppressed_persons)
     said = f"{again.released:,} of {again.persons:,} persons are released with all their rows"
     checks = [source_check("persons", right, said, f"{said}; the release claims {manifest.released_persons}")]
-    if not prepared.policy.suppresses_after_noise and not prepared.policy.masks:
+    if not prepared.policy.suppresses_after_noise and not prepared.policy.masks_suppressed_rows:
         smallest = f"the smallest class has {again.smallest_class:,} persons"
         right = manifest.smallest_class == again.smallest_class
         checks.append(source_check("smallest class", right, smallest, f"{smallest}, not {manifest.smallest_class}"))

@@ -81,7 +81,7 @@ def test_a_plan_passes_through_the_stages_of_a_run(asked: sqlanon.Policy, passed
         run = passed.copy()
         passed.clear()
         db.plan(asked)
-    left_out = {"add_noise"} if asked.decoys else {"add_noise", "add_decoys"}
+    left_out = {"add_noise"} if asked.has_decoys else {"add_noise", "add_decoys"}
     assert run == [name for name in STAGES if name not in left_out]
     assert passed == run
 

@@ -316,7 +316,7 @@ def _private_side(
     if problems:
         raise HierarchyError(problems)
     rules = {name.lower(): [one.get("hierarchy")] for name, one in policy.redact()["attributes"].items()}
-    quasi = {name.lower() for name in policy.generalized}  # sensitive values are released unchanged
+    quasi = {name.lower() for name in policy.generalized_attributes}  # sensitive values are released unchanged
     built = {name: one if name in quasi else replace(one, open_ends=False) for name, one in built.items()}
     trees = {name: ComparedHierarchy.of(one.table, one.height, one.open_ends) for name, one in built.items()}
     return PrivateSide(policy, run, columns, ComparedHierarchies(trees, rules), theirs, built, recorded)
@@ -336,12 +336,14 @@ def _bind_outside(policy: Policy, run: Run, outside: str, writer: ScriptWriter) 
     else:
         section = SourceSection(database=policy.source.database, table=outside)
     place = replace(run.work_names, name=f"{run.work_names.name}_outside", table=run.work("outside_copy"))
-    wanted = frozenset(name.lower() for name in policy.generalized)
+    wanted = frozenset(name.lower() for name in policy.generalized_attributes)
     try:
         found = bind_source(run.engine, section, place, as_text(policy), wanted)
     except SourceError as error:
         raise SourceError(f"--outside {outside}: {error}") from error
     if not wanted & {name.lower() for name in found.columns}:
-        raise SourceError(f"--outside {outside}: it has none of the quasi-identifiers {', '.join(policy.generalized)}")
+        raise SourceError(
+            f"--outside {outside}: it has none of the quasi-identifiers {', '.join(policy.generalized_attributes)}"
+        )
     write_source(section, found, OUTSIDE, writer)
     return found

@@ -122,8 +122,8 @@ class FullDomainRelease:
 def looks_at_rows_alone(requirements: Requirements) -> bool:
     """Whether classes can be judged by their rows and sensitive values: the attacks here can do no more."""
     plain = all(one.kind in ("values", "joint") for one in requirements.distributions)
-    whole = requirements.table or requirements.shields or requirements.separate
-    columns = [column.name for one in requirements.classes for column in one.condition().find_all(exp.Column)]
+    whole = requirements.table_conditions or requirements.shields or requirements.separate_conditions
+    columns = [column.name for one in requirements.class_conditions for column in one.condition().find_all(exp.Column)]
     return plain and not whole and CLASS_POPULATION not in columns
 
 
@@ -312,14 +312,16 @@ def _full_domain_releases(attacker: Attacker) -> tuple[list[tuple[ComparedReleas
     releases, reasons = [], []
     for one in attacker.subjects:
         levels = one.manifest.levels(private.heights)
-        if not policy.made(one.manifest.policy_hash):
+        if not policy.matches_fingerprint(one.manifest.policy_hash):
             reasons.append(f"needs the policy that made {one.path}")
-        elif policy.noisy or policy.source.person_column is not None or not looks_at_rows_alone(requirements):
+        elif (
+            policy.noisy_attributes or policy.source.person_column is not None or not looks_at_rows_alone(requirements)
+        ):
             reasons.append("covers rows and sensitive values, not persons, noise, populations or the whole table")
         elif any(level is None for level in levels.values()):
             reasons.append(f"needs one level for each attribute: {one.path} has several")
         else:
-            quasi = [_released(private, one, name, levels[name] or 0) for name in policy.generalized]
+            quasi = [_released(private, one, name, levels[name] or 0) for name in policy.generalized_attributes]
             source = private.run.source.relation
             releases.append((one, FullDomainRelease(one.relation, source, quasi, sensitive, requirements)))
     return releases, reasons
@@ -341,4 +343,4 @@ def _requirements(attacker: Attacker, private: PrivateSide) -> Requirements:
         values = steps.make(run.work(f"attack_domain_{s}"), value_counts(run.source.relation, column, counted=False))
         domains[name] = Domain(domain_of(steps, values, 0).values, tree.height if tree is not None else 0)
     steps.drop_all_but(())  # each attack counts them anew
-    return bind_requirements(private.policy.privacy, private.policy.generalized, domains)
+    return bind_requirements(private.policy.privacy, private.policy.generalized_attributes, domains)

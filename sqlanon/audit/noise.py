@@ -191,7 +191,7 @@ class NoiseCheck:
         late = steps.count(records) - self.manifest.released_rows
         if self.manifest.confidence is not None:
             found.append(self._late(late))
-        for j, (name, one) in enumerate(zip(prepared.policy.noisy, columns, strict=True)):
+        for j, (name, one) in enumerate(zip(prepared.policy.noisy_attributes, columns, strict=True)):
             bad = f"{wrong[j]} values are impossible in their class"
             found.append(source_check(f"noise of {name}", not wrong[j], "all values are possible in their class", bad))
             out, expected = beyond(released, records, checked, len(quasi), j, one)

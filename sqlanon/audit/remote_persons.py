@@ -55,15 +55,15 @@ class RemotePersonCounts:
         with_persons = recoding.with_column(Column(person)).select(shuffled=False)
         self._audited = self._there.make(work(f"audited_{mark}"), with_persons)
 
-    def of_release(self, keys: Sequence[str], attribute: str | None = None) -> str:
+    def release_relation(self, keys: Sequence[str], attribute: str | None = None) -> str:
         """A relation with the persons of each class, or of each value of a sensitive attribute in it."""
         return self._numbered(self._audited, [*keys, *([attribute] if attribute is not None else [])], "released")
 
-    def of_source(self, attribute: str) -> str:
+    def source_relation(self, attribute: str) -> str:
         """A relation with the persons of each value of a sensitive attribute in the source."""
         return self._numbered(self._persons.relation, [attribute], "source")
 
-    def in_source(self) -> int:
+    def count_source_persons(self) -> int:
         """The persons of the source."""
         query = person_count(self._persons.relation, self._person)
         return int(self._persons.engine.rows(query)[0][0])

@@ -73,8 +73,8 @@ class SourceAudit:
         """The checks, on some of the rows, of what each class or each group of a shield must meet by itself, where rows
         are counted."""
         policy = self.prepared.policy
-        facts, parts = SourceFacts(policy.generalized), ClassCondition | SubsetCondition
-        of_parts = [one for one in list_requirements(policy.privacy) if isinstance(one.of(facts), parts)]
+        facts, parts = SourceFacts(policy.generalized_attributes), ClassCondition | SubsetCondition
+        of_parts = [one for one in list_requirements(policy.privacy) if isinstance(one.bind(facts), parts)]
         with self._private() as (private, _):
             subject = self._subject(relation, private)
             return [check for one in of_parts for check in one.audit(subject)]

@@ -552,7 +552,7 @@ def risk(
         more = {"matrix": uniques, "suda": special, "values": of_values}
         print_json(found.to_dict() | {name: one.to_dict() for name, one in more.items() if one is not None})
         return
-    print_risk(found, loaded.noisy)
+    print_risk(found, loaded.noisy_attributes)
     if found.undecided_person is not None:
         _warn([found.undecided_person])
     print_requirements(found.requirements)
@@ -565,7 +565,7 @@ def risk(
         print_matrix(uniques)
     if found.noise is not None:
         print_noise(found.noise)
-    elif loaded.noisy:
+    elif loaded.noisy_attributes:
         say("Nothing meets the policy, so the errors of noise are unknown.")
     if special is not None:
         print_suda(special)

@@ -90,7 +90,11 @@ def _strategy(policy: Policy, plan: Plan) -> str:
 
 
 def _hierarchies(policy: Policy) -> list[str]:
-    names = policy.quasi if len(policy.quasi) <= _MOST_HIERARCHIES else policy.quasi[: _MOST_HIERARCHIES - 1]
+    names = (
+        policy.quasi_identifiers
+        if len(policy.quasi_identifiers) <= _MOST_HIERARCHIES
+        else policy.quasi_identifiers[: _MOST_HIERARCHIES - 1]
+    )
     widest = min(max(map(len, names), default=0), 30)
     lines = []
     for name in names:
@@ -100,7 +104,7 @@ def _hierarchies(policy: Policy) -> list[str]:
             epsilon = attribute.noise.epsilon  # else a share of that of the policy
             rules = "noise" if epsilon is None else f"noise, ε = {epsilon:g}"
         lines.append(_cut(f"  {name:<{widest}}  {rules}"))
-    more = len(policy.quasi) - len(names)
+    more = len(policy.quasi_identifiers) - len(names)
     return [*lines, f"  and {more} more"] if more else lines
 
 

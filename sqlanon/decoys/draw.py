@@ -283,7 +283,7 @@ def count(steps: StatementRunner, prepared: SearchInput, plain: FullDomainRecodi
 
 def figures_of_all(steps: StatementRunner, prepared: SearchInput, plain: FullDomainRecoding) -> Figures:
     """The figures of the real rows, where no class is too small: only unknown values are suppressed."""
-    bare = replace(prepared.requirements, classes=())
+    bare = replace(prepared.requirements, class_conditions=())
     limit = SuppressionLimit(prepared.marginals.rows)
     everybody = replace(prepared, sets=prepared.sets.with_requirements(bare), limit=limit)
     return Checker(steps.engine, everybody, measure_of(prepared))(plain.levels)

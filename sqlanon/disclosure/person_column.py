@@ -120,7 +120,7 @@ def refuse_undecided_person(
     source whose rows stay elsewhere."""
     if person is None:
         return
-    least = guaranteed_k(prepared.policy.privacy, prepared.policy.quasi)
+    least = guaranteed_k(prepared.policy.privacy, prepared.policy.quasi_identifiers)
     classes, rows = _count_small_classes(steps.engine, prepared.source, recoding, person.name, least)
     if not classes and prepared.source.access == "rows":
         return

@@ -33,7 +33,7 @@ def warn_of_rows_without_person(steps: StatementRunner, prepared: SearchInput, r
     person, source = prepared.columns.person, prepared.source
     if steps.dry or person is None or (source.combinations is not None and source.persons is None):
         return ()
-    least = guaranteed_k(prepared.policy.privacy, prepared.policy.quasi)
+    least = guaranteed_k(prepared.policy.privacy, prepared.policy.quasi_identifiers)
     if source.persons is not None:
         # It is open as long as a draft is made: all counts are of the same rows.
         without = source.persons.engine.rows(_WITHOUT(person=col(person), rows=source.persons.relation))[0][0]

@@ -54,17 +54,17 @@ def count_combinations(
     one, and the scan is dropped. Makes ``coded_i`` and ``sensitive_coded_s``, and what `counted_from` says.
     """
     columns, values, facts, own = scanned.columns, scanned.values, hierarchies.facts, scanned.own
-    if own.remote is not None and policy.noisy:
+    if own.remote is not None and policy.noisy_attributes:
         raise SourceError(
             "source.person: noise is drawn row by row, and persons are counted where the rows are: give the attributes "
-            f"{', '.join(map(repr, policy.noisy))} a hierarchy"
+            f"{', '.join(map(repr, policy.noisy_attributes))} a hierarchy"
         )
     # Each engine writes the text of a number in its own way: it is made here.
-    texts = scanned.source.access != "rows" and policy.masks
+    texts = scanned.source.access != "rows" and policy.masks_suppressed_rows
     attributes = tuple(
         _coded(steps, column, hierarchy, values[name].table, facts[name], work(f"coded_{i}"), texts)
         for i, (name, column, hierarchy) in enumerate(
-            zip(policy.generalized, columns.generalized, hierarchies.quasi, strict=True)
+            zip(policy.generalized_attributes, columns.generalized, hierarchies.quasi, strict=True)
         )
     )
     coded = {}
@@ -76,15 +76,15 @@ def count_combinations(
     domains = {
         name: Domain(_count(facts[name]), coded[name].height if name in coded else 0) for name in scanned.sensitive
     }
-    requirements = bind_requirements(policy.privacy, policy.generalized, domains)
-    rows, measure = facts[policy.generalized[0]].rows, MEASURES[policy.search.measure]
+    requirements = bind_requirements(policy.privacy, policy.generalized_attributes, domains)
+    rows, measure = facts[policy.generalized_attributes[0]].rows, MEASURES[policy.search.measure]
     figures = _marginal_figures(steps, attributes, measure.needs_entropy)
     marginals = _marginals(rows, hierarchies.quasi, figures, measure.needs_entropy)
     attributes = tuple(
         replace(attribute, unknown=bool(unknown))
         for attribute, unknown in zip(attributes, marginals.unknown, strict=True)
     )
-    sizes = [facts[name].count or EXAMPLE_COUNT for name in policy.generalized]
+    sizes = [facts[name].count or EXAMPLE_COUNT for name in policy.generalized_attributes]
     ground = counted_from(scanned, attributes, sizes, coded, requirements, rows, work)
     space = class_space(own, scanned.their_scan, marginals.heights, requirements, any(marginals.unknown))
     space = replace(space, moving_elsewhere=ground.movers is not None)

@@ -52,6 +52,6 @@ def people(steps: StatementRunner, source: exp.Table, person: str | None) -> int
 def _population_setting(policy: Policy) -> tuple[str, int | None, float | None]:
     """The section that says so, and the size of the population, or the sampling fraction, or neither."""
     found = [("risk", policy.risk.population, policy.risk.sampling_fraction)] if policy.risk else []
-    found += [(f"privacy.{one.entry.key}", *one.sampled_from) for one in list_requirements(policy.privacy)]
+    found += [(f"privacy.{one.entry.key}", *one.sampling) for one in list_requirements(policy.privacy)]
     said = (one for one in found if one[1:] != (None, None))
     return next(said, ("risk", None, None))

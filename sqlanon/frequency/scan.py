@@ -272,7 +272,7 @@ def scan(
     theirs = None if population is None else scan_population(reader, policy, population, types, work)
     tables = attribute_values(scanning, own, None if theirs is None else theirs.scan, types, work)
     pairs = {name: sensitive_pairs(scanning, own, s, work) for s, name in enumerate(columns.sensitive_names)}
-    quasi = zip(policy.generalized, tables, types, strict=True)
+    quasi = zip(policy.generalized_attributes, tables, types, strict=True)
     values = {name: AttributeValues(table, type_, theirs is not None) for name, table, type_ in quasi}
     for name, one in pairs.items():
         values[name] = AttributeValues(one.values, source.columns[columns.by_attribute[name]])

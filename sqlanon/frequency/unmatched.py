@@ -35,7 +35,7 @@ def without_unmatched(policy: Policy, scanned: Scanned, hierarchies: tuple[Hiera
     if scanned.population is None or not closed:
         return scanned
     matched, unmatched = _matched(scanned, closed, work)
-    covering = bind_requirements(policy.privacy, policy.generalized).covering
+    covering = bind_requirements(policy.privacy, policy.generalized_attributes).covering_condition
     if unmatched and covering is not None:
         lacking = [one for i, one in closed.items() if _lacks_values(scanned, i, one)]
         names = ", ".join(repr(one.attribute) for one in lacking)

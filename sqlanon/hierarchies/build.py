@@ -116,12 +116,12 @@ def build_hierarchies(
     """Build and validate the hierarchies over the values of quasi-identifiers, and of the sensitive attributes that
     requirements look at, in this order. Makes ``hierarchy_i`` and ``sensitive_hierarchy_s``."""
     facts = value_facts(steps, values)
-    if not facts[policy.generalized[0]].rows and not steps.dry:
+    if not facts[policy.generalized_attributes[0]].rows and not steps.dry:
         raise InfeasibleError("the source has no rows: there is nothing to release", None, 0, 0)
     built: dict[str, Hierarchy] = {}
     problems: list[Problem] = []
-    sensitive = [name for name in values if name not in policy.generalized]
-    targets = {name: work(f"hierarchy_{i}") for i, name in enumerate(policy.generalized)}
+    sensitive = [name for name in values if name not in policy.generalized_attributes]
+    targets = {name: work(f"hierarchy_{i}") for i, name in enumerate(policy.generalized_attributes)}
     targets |= {
         name: work(f"sensitive_hierarchy_{s}")
         for s, name in enumerate(sensitive)
@@ -141,8 +141,8 @@ def build_hierarchies(
     if problems:
         raise HierarchyError(problems)
     steps.finish("hierarchies", "one table an attribute, leaf to root, then validated")
-    quasi = tuple(built[name] for name in policy.generalized)
-    return Hierarchies(quasi, {name: built[name] for name in built if name not in policy.generalized}, facts)
+    quasi = tuple(built[name] for name in policy.generalized_attributes)
+    return Hierarchies(quasi, {name: built[name] for name in built if name not in policy.generalized_attributes}, facts)
 
 
 def value_facts(steps: StatementRunner, values: Mapping[str, AttributeValues]) -> dict[str, ValueFacts]:

@@ -67,7 +67,7 @@ def forbidden_levels(steps: StatementRunner, policy: Policy, attributes: Sequenc
     Values that are missing from the hierarchy do not count: they are never released.
     """
     found = []
-    for name, attribute in zip(policy.generalized, attributes, strict=True):
+    for name, attribute in zip(policy.generalized_attributes, attributes, strict=True):
         labels = policy.attributes[name].forbidden
         row = steps.ask(cd.levels_with(attribute, labels), [(False,) * (attribute.height + 1)])[0] if labels else ()
         found.append(frozenset(level for level, there in enumerate(row) if there))
@@ -87,7 +87,9 @@ def permitted_levels(policy: Policy, heights: Levels, forbidden: Sequence[frozen
     """The levels within the attributes' limits, without the forbidden ones; where an attribute has none left, all of
     those within its limits are forbidden."""
     bottom, top, holes = [], [], []
-    for name, height, not_allowed in zip(policy.generalized, heights, forbidden or (NONE,) * len(heights), strict=True):
+    for name, height, not_allowed in zip(
+        policy.generalized_attributes, heights, forbidden or (NONE,) * len(heights), strict=True
+    ):
         spec = policy.attributes[name]
         low = min(spec.min_level, height)
         high = height if spec.max_level is None else min(spec.max_level, height)

@@ -260,7 +260,7 @@ def _differences(run: Run, first: SearchInput, one: EarlierRelease, all_levels: 
 def _floors(first: SearchInput, one: EarlierRelease) -> dict[str, int]:
     """By quasi-identifier, the level that it must at least have."""
     floors = {}
-    for name, height in zip(first.policy.generalized, first.marginals.heights, strict=True):
+    for name, height in zip(first.policy.generalized_attributes, first.marginals.heights, strict=True):
         key = name.lower()
         if key not in one.columns:
             floors[name] = height
@@ -392,11 +392,11 @@ def _search_policy(policy: Policy, floors: Mapping[str, int], ks: Sequence[int],
             attributes[name] = spec.model_copy(update=limits) if spec.role == "quasi" else spec
     attributes[EARLIER] = Attribute.model_validate({"role": "quasi", "hierarchy": "suppress", "max_level": 0})
     privacy, k = policy.privacy, policy.privacy.k
-    own = guaranteed_k(policy.privacy, policy.quasi)
+    own = guaranteed_k(policy.privacy, policy.quasi_identifiers)
     least = max(min(own, its) for its in ks)
     shields = getattr(privacy, Shield.entry.key)
     if k is not None and least < k:
-        shields = (*shields, Shield(quasi=policy.generalized, k=k))
+        shields = (*shields, Shield(quasi=policy.generalized_attributes, k=k))
     privacy = privacy.model_copy(update={"k": least, Shield.entry.key: shields})
     # What is never released has no columns here.
     return policy.model_copy(update={"attributes": attributes, "privacy": privacy, "risk": None})

@@ -350,7 +350,7 @@ class SourcePeople:
 
     def _describes(self, sample: exp.Table, others: Sequence[str]) -> bool:
         """Whether most quasi-identifiers have one value for each person of several rows: a doctor's patients do not."""
-        quasi = {name.lower() for name in self.policy.quasi}
+        quasi = {name.lower() for name in self.policy.quasi_identifiers}
         places = [i for i, name in enumerate(others) if name.lower() in quasi]
         shares = [self.run.engine.rows(_IS_CONSTANT(place=i + 1, sample=sample))[0][0] for i in places]
         constant = [share for share in shares if share is not None and share >= CONSTANT]

@@ -276,7 +276,7 @@ def read_source_history(
     assert policy.catalog is not None
     path = policy.catalog.database
     found = read_ledger(run.engine, path, Reach(policy, prepared.source))
-    known, noisy = found.publications, found.spent if policy.noisy else ()
+    known, noisy = found.publications, found.spent if policy.noisy_attributes else ()
     everything: list[Publication | SpentEpsilon] = [*known, *noisy]
     recognition = recognize(run, policy, path, found, everything, people)
     of_source = [one for one in known if recognition.recognizes(one.source) or one.run_id in prepared.earlier.after]

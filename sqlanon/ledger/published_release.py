@@ -40,7 +40,7 @@ class PublishedRelease:
 
         The manifest shows the top of a mask as level 1 of 1, whatever its height; here a level above all masks is it.
         """
-        masks = [name for name in self.policy.generalized if has_mask(self.policy.attributes[name])]
+        masks = [name for name in self.policy.generalized_attributes if has_mask(self.policy.attributes[name])]
         generalization = self.manifest.levels(dict.fromkeys(masks, ABOVE_MASKS))
         levels = {name: level for name, level in generalization.items() if level is not None}
         return levels if len(levels) == len(generalization) else None
@@ -61,7 +61,7 @@ def find_published_release(run: Run, policy: Policy) -> PublishedRelease:
     ledger = read_ledger(run.engine, policy.catalog.database, reach)
     publication = find_newest_publication(ledger, run, policy)
     manifest = _read_manifest(run, publication, reach)
-    if not policy.made(manifest.policy_hash):
+    if not policy.matches_fingerprint(manifest.policy_hash):
         raise ReleaseError(
             f"{format_location(publication.path)} was made by another policy: withdraw from it with that policy, or "
             "run anonymize"

@@ -125,7 +125,7 @@ def live_recipe(
 
     quasi = []
     for name, column, tree, level in zip(
-        policy.generalized, columns.generalized, prepared.own_hierarchies, levels, strict=True
+        policy.generalized_attributes, columns.generalized, prepared.own_hierarchies, levels, strict=True
     ):
         labels = live_labels(tree, level, policy.attributes[name].forbidden)
         quasi.append(LiveTree(place[column], kept(name, labels), level, tree.height, tree.open_ends))
@@ -143,7 +143,7 @@ def live_recipe(
         tuple(quasi),
         tuple(zip(columns.sensitive_names, (place[column] for column in columns.sensitive), strict=True)),
         trees,
-        bind_requirements(policy.privacy, policy.generalized, domains),
+        bind_requirements(policy.privacy, policy.generalized_attributes, domains),
         None if columns.person is None else place[columns.person],
     )
     return recipe, tables, contents
@@ -154,7 +154,7 @@ def definition(
 ) -> tuple[exp.Expr, ...]:
     """The row of a live view in ``sqlanon.live_definitions``. The limit is rounded down where it is longer."""
     limit = Decimal(prepared.policy.search.suppression_limit).quantize(Decimal(1).scaleb(-18), rounding=ROUND_FLOOR)
-    levels_of = json.dumps(dict(zip(prepared.policy.generalized, levels, strict=True)), ensure_ascii=False)
+    levels_of = json.dumps(dict(zip(prepared.policy.generalized_attributes, levels, strict=True)), ensure_ascii=False)
     values: list[exp.Expr] = [
         number(known.number),
         text(known.schema),

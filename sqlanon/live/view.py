@@ -151,7 +151,7 @@ def live(space: Workspace, policy: Policy, name: str | None, progress: Progress)
         searched.base.name,
         secure,
         before is not None,
-        dict(zip(policy.generalized, searched.levels, strict=True)),
+        dict(zip(policy.generalized_attributes, searched.levels, strict=True)),
         {one.attribute: one.height for one in searched.prepared.own_hierarchies},
         policy.search.measure,
         searched.score,

@@ -18,12 +18,12 @@ EPOCH = date(1970, 1, 1)
 
 def noisy_columns(policy: Policy, source: Source) -> tuple[NoisyColumn, ...]:
     """The columns that get noise, in the policy's order."""
-    if not policy.noisy:
+    if not policy.noisy_attributes:
         return ()
     columns = match_columns(policy, source)
     places = {column.name: place for place, column in enumerate(columns.released)}
     epsilons, found, wrong = policy.epsilons, [], []
-    for name, column in zip(policy.noisy, columns.noisy, strict=True):
+    for name, column in zip(policy.noisy_attributes, columns.noisy, strict=True):
         noise, type_ = policy.attributes[name].noise, source.columns[column]
         assert noise is not None
         if not can_be_noisy(type_):
@@ -55,7 +55,7 @@ def columns_for_noise(engine: Engine, policy: Policy, source: Source) -> tuple[N
     columns = noisy_columns(policy, source)
     if columns:
         counts = engine.rows(unusable_counts(source.relation, columns))[0]
-        if wrong := _without_noise(dict(zip(policy.noisy, counts, strict=True)), policy):
+        if wrong := _without_noise(dict(zip(policy.noisy_attributes, counts, strict=True)), policy):
             raise SourceError("; ".join(wrong))
     return columns
 

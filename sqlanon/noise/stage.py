@@ -126,7 +126,7 @@ def noise_of(steps: StatementRunner, run: Run, policy: Policy) -> NoisePlan:
             columns, lambda target, *_: steps.show(column_definitions(target, noise.drawn_columns(columns)))
         )
     if (workers := run.source.workers) is None:
-        refuse_without_opendp(policy.noisy[0])
+        refuse_without_opendp(policy.noisy_attributes[0])
     columns = columns_for_noise(run.engine, policy, run.source)
     if workers is None:
         return NoisePlan(columns, draws_here(run.engine, columns, run.engine.limits.threads))
@@ -238,7 +238,12 @@ def _keep(
     ``noise_survivors``, ``noise_judged`` and ``noise_kept``; gives the last three.
     """
     policy, columns, work = prepared.policy, prepared.columns, prepared.work
-    near, beta, k, attributes = None, policy.privacy.confidence, policy.privacy.k or 1, len(policy.generalized)
+    near, beta, k, attributes = (
+        None,
+        policy.privacy.confidence,
+        policy.privacy.k or 1,
+        len(policy.generalized_attributes),
+    )
     if beta is not None:
         each = [
             steps.make(work(f"noise_near_{j}"), linking.near(rows, classes, noisy, beta, j)) for j in range(len(noisy))
@@ -277,7 +282,7 @@ def _suppressed_last(
     if not limit.allows(suppressed, suppressed_persons) or not found["classes"]:
         raise _refused(prepared, recoding, suppressed, suppressed_persons)
     left = RetainedClasses(found["classes"], found["rows"], found["count"], found["singles"])
-    if broken := [one.name for one in prepared.requirements.table if not one.holds(left)]:
+    if broken := [one.name for one in prepared.requirements.table_conditions if not one.is_met_by(left)]:
         message = f"{', '.join(broken)} would not be met by the {found['rows']:,} rows that remain after noise was "
         message += "drawn: loosen it, or lower confidence"
         raise InfeasibleError(message, _named(recoding), suppressed, limit.rows, suppressed_persons, limit.persons)
@@ -313,7 +318,7 @@ def _named(recoding: Recoding) -> dict[str, int]:
 
 def _still(policy: Policy, expected: Mapping[str, Any]) -> list[Notice]:
     """Warnings of values that no noise is added to."""
-    counts = {name: expected[f"still_{j}"] or 0 for j, name in enumerate(policy.noisy)}
+    counts = {name: expected[f"still_{j}"] or 0 for j, name in enumerate(policy.noisy_attributes)}
     return [
         Notice(f"{count:,} rows are in classes in which all have the same {name!r}, which is released unchanged", count)
         for name, count in counts.items()
@@ -349,7 +354,7 @@ def _errors(
             "observed_error": observed[f"observed_{j}"],
             "zero_rows": expected[f"zeros_{j}"],
         }
-        for j, (name, one) in enumerate(zip(policy.noisy, columns, strict=True))
+        for j, (name, one) in enumerate(zip(policy.noisy_attributes, columns, strict=True))
     }
 
 

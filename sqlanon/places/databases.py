@@ -145,8 +145,8 @@ def is_sqlite(path: Path) -> bool:
 class Attachment:
     """How DuckDB attaches a database."""
 
-    what: str
-    place: str = field(repr=False)  # it may hold a password
+    kind: str
+    address: str = field(repr=False)  # it may hold a password
     type: str | None
     extensions: tuple[str, ...]
     secrets: tuple[str, ...] = field(default=(), repr=False)

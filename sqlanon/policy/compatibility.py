@@ -421,7 +421,7 @@ PRESENCE = _requirements(
 
 
 def _comparing_persons() -> list[str]:
-    return [kind.entry.key for kind in requirement_types() if kind.entry.persons]
+    return [kind.entry.key for kind in requirement_types() if kind.entry.compares_persons]
 
 
 COMPARES_PERSONS = _requirements(

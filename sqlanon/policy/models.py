@@ -194,7 +194,7 @@ class Policy(Section):
     ...     attributes={"zip": {"role": "quasi", "hierarchy": {"mask": "right"}}},
     ...     privacy={"k": 5},
     ... )
-    >>> policy.quasi, policy.privacy.k
+    >>> policy.quasi_identifiers, policy.privacy.k
     (('zip',), 5)
     """
 
@@ -252,22 +252,22 @@ class Policy(Section):
     __str__ = __repr__
 
     @property
-    def quasi(self) -> tuple[str, ...]:
+    def quasi_identifiers(self) -> tuple[str, ...]:
         """The quasi-identifiers, as the policy orders them."""
         return self.attributes_with_role("quasi")
 
     @property
-    def generalized(self) -> tuple[str, ...]:
+    def generalized_attributes(self) -> tuple[str, ...]:
         """The quasi-identifiers with a hierarchy: those that make the classes."""
-        return tuple(name for name in self.quasi if self.attributes[name].noise is None)
+        return tuple(name for name in self.quasi_identifiers if self.attributes[name].noise is None)
 
     @property
-    def noisy(self) -> tuple[str, ...]:
+    def noisy_attributes(self) -> tuple[str, ...]:
         """The quasi-identifiers with noise inside their classes."""
-        return tuple(name for name in self.quasi if self.attributes[name].noise is not None)
+        return tuple(name for name in self.quasi_identifiers if self.attributes[name].noise is not None)
 
     @property
-    def masks(self) -> bool:
+    def masks_suppressed_rows(self) -> bool:
         """Whether suppressed rows stay in the release, masked."""
         return self.release is not None and self.release.suppressed == "mask"
 
@@ -284,22 +284,24 @@ class Policy(Section):
     @property
     def suppresses_after_noise(self) -> bool:
         """Whether rows may be suppressed after noise was drawn: for confidence, or because they have no value."""
-        unknown = any(self.attributes[name].on_unknown == "suppress" for name in self.noisy)
+        unknown = any(self.attributes[name].on_unknown == "suppress" for name in self.noisy_attributes)
         return self.privacy.confidence is not None or unknown
 
     @property
     def epsilons(self) -> dict[str, float]:
         """The ε of each attribute with noise."""
-        asked = {name: noise.epsilon for name in self.quasi if (noise := self.attributes[name].noise) is not None}
+        asked = {
+            name: noise.epsilon for name in self.quasi_identifiers if (noise := self.attributes[name].noise) is not None
+        }
         return share_epsilon(asked, self.privacy.epsilon)
 
     @property
     def epsilon(self) -> float | None:
         """The ε of a record: of all attributes with noise together; None where there are none."""
-        return math.fsum(self.epsilons.values()) if self.noisy else None
+        return math.fsum(self.epsilons.values()) if self.noisy_attributes else None
 
     @property
-    def decoys(self) -> bool:
+    def has_decoys(self) -> bool:
         """Whether classes that stay too small are filled with decoys."""
         return self.release is not None and self.release.decoys
 
@@ -335,7 +337,7 @@ class Policy(Section):
         """The name of the file that it was read from."""
         return None if self._stem is None else f"{self._stem}.toml"
 
-    def made(self, policy_hash: str) -> bool:
+    def matches_fingerprint(self, policy_hash: str) -> bool:
         """Return whether a release with this hash was made by the policy."""
         return policy_hash == self.fingerprint()
 
@@ -366,7 +368,7 @@ class Policy(Section):
             "privacy": self.privacy.model_dump(mode="json", exclude_none=True, exclude={"epsilon_total"}),
             "search": self.search.model_dump(mode="json", exclude_none=True),
             "suppressed": self.release.suppressed if self.release else "drop",
-            **({"decoys": True} if self.decoys else {}),
+            **({"decoys": True} if self.has_decoys else {}),
         }
 
 

@@ -52,7 +52,7 @@ def recode(steps: StatementRunner, prepared: SearchInput, result: SearchResult) 
 def _recode_combinations(steps: StatementRunner, prepared: SearchInput, found: Placed) -> Recoding:
     warnings = [*found.warnings, *warn_of_void_shields(prepared.requirements.shields, prepared.policy.privacy.k)]
     masked = 0
-    if found.figures.suppressed_rows and prepared.policy.masks:
+    if found.figures.suppressed_rows and prepared.policy.masks_suppressed_rows:
         suppressed = found.suppressed(steps, prepared)
         masked, warning = _masked(steps, prepared, suppressed, found.floor, found.figures)
         warnings += warning
@@ -70,7 +70,7 @@ def recode_at(steps: StatementRunner, prepared: SearchInput, levels: Levels, fig
     masked, warnings = 0, list(warn_of_void_shields(prepared.requirements.shields, prepared.asked.privacy.k))
     if figures.suppressed_rows:
         suppressed = steps.make(prepared.work("suppressed"), suppressed_classes(space, levels))
-        if prepared.policy.masks:
+        if prepared.policy.masks_suppressed_rows:
             masked, warning = _masked(steps, prepared, suppressed, levels, figures)
             warnings += warning
     # Suppressed classes are known by what rows generalize to: at the very top, only unknown values are suppressed.
@@ -86,12 +86,12 @@ def recode_at(steps: StatementRunner, prepared: SearchInput, levels: Levels, fig
     )
     mapping = None if steps.dry else mapping_of(steps.engine, prepared, levels)
     if prepared.earlier.after:
-        query = whole_classes(space, levels, len(prepared.policy.generalized))
+        query = whole_classes(space, levels, len(prepared.policy.generalized_attributes))
         visible, smallest = steps.look_up(query, [(figures.classes, 0)])[0]
         figures = replace(figures, classes=visible)
         fewest = 0
         if space.persons:
-            query = fewest_persons(space, levels, len(prepared.policy.generalized))
+            query = fewest_persons(space, levels, len(prepared.policy.generalized_attributes))
             fewest = steps.look_up(query, [(0,)])[0][0]
     else:
         smallest, fewest = steps.look_up(smallest_class(space, levels), [(0, 0)])[0]
@@ -122,15 +122,17 @@ def _masked(
     requirements = prepared.requirements
     size, good = _all_masked(steps, prepared, suppressed, levels, figures)
     trees, specs = prepared.hierarchies, prepared.policy.attributes
-    topless = [hierarchy.attribute for hierarchy in trees if hierarchy.top is None] + list(prepared.policy.noisy)
+    topless = [hierarchy.attribute for hierarchy in trees if hierarchy.top is None] + list(
+        prepared.policy.noisy_attributes
+    )
     forbidden = [hierarchy.attribute for hierarchy in trees if hierarchy.top in specs[hierarchy.attribute].forbidden]
     limits = [(hierarchy, specs[hierarchy.attribute].max_level) for hierarchy in trees]
     limited = [hierarchy.attribute for hierarchy, most in limits if most is not None and most < hierarchy.height]
     if good and not topless and not forbidden and not limited:
         return figures.suppressed_rows, []
     reason = f"together they make a class of {size} rows, which breaks the policy"
-    if requirements.separate:
-        reason = f"{requirements.separate[0].name} is counted without them"
+    if requirements.separate_conditions:
+        reason = f"{requirements.separate_conditions[0].name} is counted without them"
     if topless:
         reason = f"there is nothing above the values of {', '.join(topless)} to mask them with"
     if forbidden:
@@ -154,7 +156,9 @@ def _all_masked(
         classes=kept.classes + 1,
         rows=kept.rows + size,
         count=kept.count + count,
-        singles=kept.singles + int(count == 1),
+        uniques=kept.uniques + int(count == 1),
     )
     asked = prepared.requirements
-    return size, good and all(one.holds(together) for one in asked.table) and not asked.separate
+    return size, good and all(
+        one.is_met_by(together) for one in asked.table_conditions
+    ) and not asked.separate_conditions

@@ -258,7 +258,7 @@ def count_suppressed_by_label(
     those that it is based on), nothing is told: their rows could be taken from the sums.
     """
     policy, suppressed = prepared.policy, recoding.figures.suppressed_rows
-    may_show = policy.source.person_column is None and policy.population is None and not policy.noisy
+    may_show = policy.source.person_column is None and policy.population is None and not policy.noisy_attributes
     alone = not prepared.earlier.after and policy.retained_versions == 1
     if not may_show or not alone or policy.search.is_local or not suppressed:
         return []
@@ -267,7 +267,7 @@ def count_suppressed_by_label(
     if not below:
         return []
     attribute, level = below[0]
-    least = guaranteed_k(policy.privacy, policy.generalized)
+    least = guaranteed_k(policy.privacy, policy.generalized_attributes)
     label = cast(col(f"label_{level}" if level >= attribute.lowest_labelled else "value"), "VARCHAR")
     query = suppressed_by_label(attribute.table, label, col(KNOWN), released.copy(), attribute.column, least)
     rows = run.engine.rows(query)

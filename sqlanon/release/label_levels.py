@@ -136,7 +136,9 @@ def label_levels(
     policy, levels = prepared.policy, {name.lower(): level for name, level in generalization.items()}
     every, longest_path = list[exp.Query](), 0
     shown: list[exp.Expr] = [_SHOWN()]
-    attributes = zip(policy.generalized, prepared.columns.generalized, prepared.own_hierarchies, strict=False)
+    attributes = zip(
+        policy.generalized_attributes, prepared.columns.generalized, prepared.own_hierarchies, strict=False
+    )
     for i, (name, column, hierarchy) in enumerate(attributes):
         spec, level = policy.attributes[name], levels.get(name.lower(), 0)
         if (level == 0 and not hierarchy.open_ends) or not hierarchy.height:

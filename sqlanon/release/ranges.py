@@ -22,7 +22,7 @@ def find_range_kinds(engine: Engine, prepared: SearchInput) -> dict[str, RangeKi
     policy, found = prepared.policy, dict[str, RangeKind]()
     summarised = policy.search.traits.summarises
     listed: dict[str, tuple[Hierarchy, RangeKind | None]] = {}
-    for name, hierarchy in zip(policy.generalized, prepared.own_hierarchies, strict=True):
+    for name, hierarchy in zip(policy.generalized_attributes, prepared.own_hierarchies, strict=True):
         rules = {rule.kind for rule in policy.attributes[name].hierarchy or ()}
         type_ = next(its for column, its in prepared.source.columns.items() if column.lower() == name.lower())
         # partial dates are texts

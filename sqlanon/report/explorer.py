@@ -78,7 +78,7 @@ def explorer(draft: ReleaseDraft) -> Explorer:
         labels, values = _labels(prepared, attribute)
         attributes.append(
             {
-                "name": policy.generalized[i],
+                "name": policy.generalized_attributes[i],
                 "height": attribute.height,
                 "lowest_labelled": attribute.lowest_labelled,
                 "leaves": marginals.leaves[i],
@@ -88,7 +88,7 @@ def explorer(draft: ReleaseDraft) -> Explorer:
                 "chosen": levels[i],
                 "labels": labels,
                 "values": values,
-                "entry": _entry(policy.generalized[i], policy.attributes[policy.generalized[i]]),
+                "entry": _entry(policy.generalized_attributes[i], policy.attributes[policy.generalized_attributes[i]]),
             }
         )
     search = policy.search
@@ -131,15 +131,17 @@ def _why_not(draft: ReleaseDraft) -> str | None:
     """Why figures by class size do not say what `anonymize` would find."""
     prepared, policy = draft.search_input, draft.search_input.policy
     asked, search = prepared.requirements, policy.search
-    several = asked.shields or asked.table or asked.separate or asked.covering is not None
+    several = (
+        asked.shields or asked.table_conditions or asked.separate_conditions or asked.covering_condition is not None
+    )
     reasons = {
         _NO_LEVELS: search.is_local or search.traits.of_combinations or draft.result.levels is None,
         "The policy counts persons, and a person may be in several groups.": policy.source.person_column is not None,
         "A requirement of this policy is on more than one group at a time.": several or policy.population is not None,
         "The release is based on earlier ones.": prepared.earlier.after,
-        "Noise, decoys or masked rows change what a generalization leaves.": policy.noisy
-        or policy.decoys
-        or policy.masks,
+        "Noise, decoys or masked rows change what a generalization leaves.": policy.noisy_attributes
+        or policy.has_decoys
+        or policy.masks_suppressed_rows,
         "The combinations are in another engine.": prepared.sets.steps.engine.dialect != "duckdb",
     }
     return next((why for why, holds in reasons.items() if holds), None)
@@ -210,8 +212,8 @@ def _boxes(lattice: Lattice, chosen: Levels) -> Iterator[list[list[int]]]:
 def _figures(prepared: SearchInput, levels: Levels) -> list[Any]:
     """Of a generalization: the classes, rows and smallest size of those above the scale; the rows that are left out at
     every k, with their leaves; and for each size on the scale the classes, with their leaves."""
-    others = [one for one in prepared.requirements.all if not isinstance(one, KAnonymity)]
-    space = replace(prepared.sets.at(levels), requirements=Requirements.of(others))
+    others = [one for one in prepared.requirements.conditions if not isinstance(one, KAnonymity)]
+    space = replace(prepared.sets.at(levels), requirements=Requirements.from_conditions(others))
     between = between_ends(prepared.attributes, levels)
     codes = [named(col(code_name(i, level)), f"code_{i}") for i, level in between]
     sums = [

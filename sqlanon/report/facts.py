@@ -251,7 +251,7 @@ class Unpublished:
             name = rows.sql(run.engine.dialect)
             k, classes, released, _ = run.engine.rows(call_k_anonymity(name, self.draft.quasi_identifiers, macros))[0]
             claims = self.draft.manifest(released_name(policy), Facts(released, classes, k or 0, ""))
-            audited = replace(audited_release(run.engine, claims, name), macros=macros)
+            audited = replace(audited_release(run.engine, claims, name), macro_catalog=macros)
             checks = tuple(note_decoys_in_k(check_requirements(policy.privacy, audited), claims))
             if with_source := note_decoys_in_k(self.draft.checks(rows), claims):
                 checks = tuple(with_source) if private else beside(checks, with_source)
@@ -293,7 +293,7 @@ class Unpublished:
             for column in prepared.released
             if column.name in there
         }
-        heights = dict(zip(prepared.policy.generalized, prepared.marginals.heights, strict=False))
+        heights = dict(zip(prepared.policy.generalized_attributes, prepared.marginals.heights, strict=False))
         sizes = ClassSizes.from_rows(engine.rows(class_sizes(source, own)))
         in_source = {column.name: types[column.name] for column in prepared.released if column.name in there}
         return Inside(

@@ -39,13 +39,13 @@ class Requirements:
     kept classes together, and on figures that are counted for each generalization separately.
     """
 
-    classes: tuple[ClassCondition, ...] = ()
+    class_conditions: tuple[ClassCondition, ...] = ()
     shields: tuple[SubsetCondition, ...] = ()
-    table: tuple[TableCondition, ...] = ()
-    separate: tuple[SeparateCondition, ...] = ()
+    table_conditions: tuple[TableCondition, ...] = ()
+    separate_conditions: tuple[SeparateCondition, ...] = ()
 
     @classmethod
-    def of(cls, conditions: Sequence[Condition]) -> Requirements:
+    def from_conditions(cls, conditions: Sequence[Condition]) -> Requirements:
         """Of conditions of any kind."""
         return cls(
             tuple(one for one in conditions if isinstance(one, ClassCondition)),
@@ -55,48 +55,52 @@ class Requirements:
         )
 
     @property
-    def all(self) -> tuple[Condition, ...]:
-        return (*self.classes, *self.shields, *self.table, *self.separate)
+    def conditions(self) -> tuple[Condition, ...]:
+        return (*self.class_conditions, *self.shields, *self.table_conditions, *self.separate_conditions)
 
     @property
     def names(self) -> tuple[str, ...]:
-        return tuple(one.name for one in self.all)
+        return tuple(one.name for one in self.conditions)
 
     def without(self, name: str) -> Requirements:
         """All but the one of a name; names have the parameters in them."""
-        return Requirements.of([one for one in self.all if one.name != name])
+        return Requirements.from_conditions([one for one in self.conditions if one.name != name])
 
     @property
     def distributions(self) -> tuple[Distribution, ...]:
         """The sensitive values that they are on, each once."""
-        found = (one.distribution for one in self.classes if one.distribution is not None)
+        found = (one.distribution for one in self.class_conditions if one.distribution is not None)
         return tuple(dict.fromkeys(found))
 
     @property
-    def covering(self) -> ClassCondition | None:
+    def covering_condition(self) -> ClassCondition | None:
         """The condition that each class of the population has to meet as well, if there is one."""
-        return next((one for one in self.classes if one.too_few() is not None), None)
+        return next((one for one in self.class_conditions if one.uncoverable_class() is not None), None)
 
     @property
     def without_population(self) -> Requirements:
         """All but what is on a population."""
-        own = [one for one in self.all if not (isinstance(one, ClassCondition) and one.uses_population)]
-        return Requirements.of(own)
+        own = [one for one in self.conditions if not (isinstance(one, ClassCondition) and one.uses_population)]
+        return Requirements.from_conditions(own)
 
     @property
     def hereditary(self) -> bool:
         """Whether with suppression too, everything above a generalization that meets them meets them."""
-        return all(one.hereditary for one in self.classes) and not self.table and not self.separate
+        return (
+            all(one.hereditary for one in self.class_conditions)
+            and not self.table_conditions
+            and not self.separate_conditions
+        )
 
     @property
     def k(self) -> int:
         """No class of a smaller count is ever kept."""
-        return max((one.min_class_count for one in self.classes), default=1)
+        return max((one.min_class_count for one in self.class_conditions), default=1)
 
     @property
     def min_class_rows(self) -> int:
         """No class of fewer rows is ever kept."""
-        return max((one.min_class_rows for one in self.classes), default=1)
+        return max((one.min_class_rows for one in self.class_conditions), default=1)
 
 
 def bind_conditions(
@@ -104,7 +108,7 @@ def bind_conditions(
 ) -> list[tuple[Requirement, Condition]]:
     """The requirements of a ``[privacy]`` with their conditions on a source: those on classes first."""
     source = SourceFacts(quasi, domains or {})
-    found = [(one, one.of(source)) for one in list_requirements_in_policy_order(section)]
+    found = [(one, one.bind(source)) for one in list_requirements_in_policy_order(section)]
     places = (ClassCondition, SubsetCondition, TableCondition, SeparateCondition)
     return sorted(found, key=lambda one: next(i for i, place in enumerate(places) if isinstance(one[1], place)))
 
@@ -113,45 +117,47 @@ def bind_requirements(
     section: Any, quasi: Sequence[str] = (), domains: Mapping[str, Domain] | None = None
 ) -> Requirements:
     """The conditions of a ``[privacy]`` on a source."""
-    return Requirements.of([condition for _, condition in bind_conditions(section, quasi, domains)])
+    return Requirements.from_conditions([condition for _, condition in bind_conditions(section, quasi, domains)])
 
 
 def sensitive_attributes(section: Any) -> tuple[str, ...]:
     """The sensitive attributes that requirements name, each once, in the order of the policy's requirements."""
-    return tuple(dict.fromkeys(name for one in list_requirements_in_policy_order(section) for name in one.attributes))
+    return tuple(
+        dict.fromkeys(name for one in list_requirements_in_policy_order(section) for name in one.sensitive_attributes)
+    )
 
 
 def examined_sensitive_attributes(section: Any, sensitive: Sequence[str]) -> tuple[str, ...]:
     """The sensitive attributes that requirements look at, of those that there are."""
     named = sensitive_attributes(section)
-    every = any(one.all_sensitive for one in list_requirements(section))
+    every = any(one.uses_all_sensitive for one in list_requirements(section))
     return tuple(dict.fromkeys((*named, *sensitive))) if every else named
 
 
 def attributes_needing_hierarchies(section: Any) -> frozenset[str]:
     """The sensitive attributes whose hierarchies requirements need."""
-    return frozenset(name for one in list_requirements(section) for name in one.hierarchies)
+    return frozenset(name for one in list_requirements(section) for name in one.needed_hierarchies)
 
 
 def ordered_attributes(section: Any) -> frozenset[str]:
     """The sensitive attributes whose values requirements put in order."""
-    return frozenset(name for one in list_requirements(section) for name in one.ordered)
+    return frozenset(name for one in list_requirements(section) for name in one.ordered_attributes)
 
 
 def estimated(section: Any) -> tuple[str, ...]:
     """The keys of requirements whose figures are estimates."""
-    return tuple(dict.fromkeys(one.entry.key for one in list_requirements(section) if one.entry.estimate))
+    return tuple(dict.fromkeys(one.entry.key for one in list_requirements(section) if one.entry.is_estimate))
 
 
 def guaranteed_k(section: Any, quasi: Sequence[str]) -> int:
     """The rows that a class has at least where the requirements of a ``[privacy]`` are met; 2 where none says so."""
-    least = [one.promised(quasi) for one in list_requirements(section)]
+    least = [one.guaranteed_k(quasi) for one in list_requirements(section)]
     return max(2 if section.k is None else section.k, *least)
 
 
 def needs_source(section: Any, persons: bool) -> bool:
     """Whether the requirements cannot be verified from the release alone."""
-    return persons or not all(one.entry.alone for one in list_requirements(section))
+    return persons or not all(one.entry.verifiable_alone for one in list_requirements(section))
 
 
 def check_requirements(section: Any, audited: AuditedRelease) -> list[Check]:
@@ -161,7 +167,7 @@ def check_requirements(section: Any, audited: AuditedRelease) -> list[Check]:
 
 def find_unknown_names(section: Any, audited: AuditedRelease) -> str:
     """What requirements name, and is no sensitive column, or no quasi-identifier, of what is checked."""
-    sensitive, quasi = ({name.lower() for name in names} for names in (audited.sensitive, audited.quasi))
+    sensitive, quasi = ({name.lower() for name in names} for names in (audited.sensitive, audited.quasi_identifiers))
     wrong = [name for name in sensitive_attributes(section) if name.lower() not in sensitive]
     named = (name for one in list_requirements(section) for name in one.quasi_identifiers)
     return ", ".join(map(repr, dict.fromkeys([*wrong, *(name for name in named if name.lower() not in quasi)])))

@@ -77,13 +77,15 @@ class AlphaK(Section, Requirement, ClassCondition):
 
     def audit(self, audited: AuditedRelease) -> Iterator[Check]:
         """By ``alpha``; too few values are too few, whoever has them."""
-        share = figure(audited.figures(ALPHA, list(audited.quasi), self.attribute, **audited.by_person)["alpha"])
-        values = figure(audited.figures(L_DIVERSITY, list(audited.quasi), self.attribute)["distinct_l"])
+        share = figure(
+            audited.figures(ALPHA, list(audited.quasi_identifiers), self.attribute, **audited.person_option)["alpha"]
+        )
+        values = figure(audited.figures(L_DIVERSITY, list(audited.quasi_identifiers), self.attribute)["distinct_l"])
         check = Check(self.name, share <= self.alpha + TOLERANCE, f"the greatest share is {share:.6g}")
-        if audited.shows_counts or 1 / values > self.alpha + TOLERANCE:
-            yield Check(self.name, audited.shows_counts and bool(check.passed), check.message)
+        if audited.can_count or 1 / values > self.alpha + TOLERANCE:
+            yield Check(self.name, audited.can_count and bool(check.passed), check.message)
         else:
-            yield audited.beside_persons(check)
+            yield audited.as_person_check(check)
 
     def violations(self, released: WarehouseRelease) -> exp.Select:
         return released.values(self.attribute).counted(LARGEST_SHARE(), SHARE_ABOVE(most=self.alpha + TOLERANCE))

@@ -24,7 +24,7 @@ class Check:
     passed: bool | None
     message: str
 
-    def unverifiable(self, reason: str) -> Check:
+    def as_unverifiable(self, reason: str) -> Check:
         """The same, where the release alone does not show it."""
         return replace(self, passed=None, message=f"not verifiable alone: {reason}, {self.message}")
 
@@ -44,13 +44,13 @@ class Queryable(Protocol):
 class PersonCounts(Protocol):
     """The persons of rows that stay elsewhere, as relations with a number for each: they are counted there."""
 
-    def of_release(self, keys: Sequence[str], attribute: str | None = None) -> str:
+    def release_relation(self, keys: Sequence[str], attribute: str | None = None) -> str:
         """The persons of each class, or of each value of a sensitive attribute in it."""
 
-    def of_source(self, attribute: str) -> str:
+    def source_relation(self, attribute: str) -> str:
         """The persons of each value of a sensitive attribute in the source."""
 
-    def in_source(self) -> int:
+    def count_source_persons(self) -> int:
         """The persons of the source."""
 
 
@@ -82,18 +82,18 @@ class AuditedRelease:
 
     engine: Queryable
     relation: str
-    quasi: Sequence[str]
+    quasi_identifiers: Sequence[str]
     sensitive: Sequence[str]
     rows: int
-    persons: bool = False
-    macros: str | None = None
+    counts_persons: bool = False
+    macro_catalog: str | None = None
     private: PrivateRelations | None = None
     combinations: Sequence[Sequence[str]] = ()
 
     @property
-    def shows_counts(self) -> bool:
+    def can_count(self) -> bool:
         """Whether what requirements count can be seen: rows always, persons with their ids only."""
-        return not self.persons or self.private is not None
+        return not self.counts_persons or self.private is not None
 
     @property
     def person(self) -> str | None:
@@ -106,7 +106,7 @@ class AuditedRelease:
         return None if self.private is None else self.private.person_counts
 
     @property
-    def by_person(self) -> dict[str, str]:
+    def person_option(self) -> dict[str, str]:
         """The option of macros that count persons, where they can be seen."""
         return {"person": self.person} if self.person else {}
 
@@ -119,7 +119,7 @@ class AuditedRelease:
         return self.private.population, {"population_person": person} if person is not None else {}
 
     @property
-    def released(self) -> exp.Table:
+    def table(self) -> exp.Table:
         """The released rows as an expression, for a requirement that has no macro."""
         return exp.to_table(self.relation, dialect="duckdb")
 
@@ -129,12 +129,12 @@ class AuditedRelease:
         if self.person_counts is not None and (self.person in arguments or "person" in options):
             sensitive = {name.lower() for name in self.sensitive}
             named = (one for one in arguments[1:] if isinstance(one, str) and one.lower() in sensitive)
-            relation = self.person_counts.of_release(arguments[0], next(named, None))
-        query = call_macro(macro.name, relation, *arguments, catalog=self.macros, **options)
+            relation = self.person_counts.release_relation(arguments[0], next(named, None))
+        query = call_macro(macro.name, relation, *arguments, catalog=self.macro_catalog, **options)
         rows = self.engine.rows(query)
         return dict(zip(macro.columns, rows[0], strict=True)) if rows else dict.fromkeys(macro.columns)
 
-    def value(self, query: exp.Expr) -> Any:
+    def query_value(self, query: exp.Expr) -> Any:
         """The one value of a query; None where the query is recorded, and not run."""
         rows = self.engine.rows(query)
         return rows[0][0] if rows else None
@@ -143,23 +143,25 @@ class AuditedRelease:
         """The figures of a macro on a sensitive attribute, beside its shares in the source or else in the release."""
         if self.private is not None:
             counts = self.person_counts
-            options["reference"] = self.private.source if counts is None else counts.of_source(attribute)
-            options |= self.by_person
-        return self.figures(macro, list(self.quasi), attribute, **options)
+            options["reference"] = self.private.source if counts is None else counts.source_relation(attribute)
+            options |= self.person_option
+        return self.figures(macro, list(self.quasi_identifiers), attribute, **options)
 
     def class_sizes(self) -> dict[int, int]:
         """How many classes there are of each size, in rows or persons."""
         counts = self.person_counts
-        relation = self.relation if counts is None else counts.of_release(self.quasi)
-        return dict(self.engine.rows(count_class_sizes(relation, self.quasi, self.person, self.macros)))
+        relation = self.relation if counts is None else counts.release_relation(self.quasi_identifiers)
+        return dict(
+            self.engine.rows(count_class_sizes(relation, self.quasi_identifiers, self.person, self.macro_catalog))
+        )
 
-    def beside_source(self, check: Check) -> Check:
+    def as_source_check(self, check: Check) -> Check:
         """A check on shares of the source, which a release alone does not show."""
-        return check if self.private is not None else check.unverifiable("against the release's own distribution")
+        return check if self.private is not None else check.as_unverifiable("against the release's own distribution")
 
-    def beside_persons(self, check: Check) -> Check:
+    def as_person_check(self, check: Check) -> Check:
         """A check on counts of persons, which a release alone does not show."""
-        return check if self.shows_counts else check.unverifiable("it counts persons; in rows")
+        return check if self.can_count else check.as_unverifiable("it counts persons; in rows")
 
 
 def figure(value: Any) -> float:

@@ -40,19 +40,19 @@ class AverageRisk(TableCondition, Requirement):
         macros=(AVERAGE_RISK,),
     )
 
-    words: ClassVar[str] = "average risk"
+    label: ClassVar[str] = "average risk"
 
     @property
-    def most(self) -> float:
+    def upper_bound(self) -> float:
         return self.limit
 
     def figure(self, kept: RetainedClasses) -> float:
         return kept.classes / kept.count
 
     def audit(self, audited: AuditedRelease) -> Iterator[Check]:
-        figures = audited.figures(AVERAGE_RISK, list(audited.quasi), **audited.by_person)
+        figures = audited.figures(AVERAGE_RISK, list(audited.quasi_identifiers), **audited.person_option)
         value = figure(figures["average_risk"])
-        yield audited.beside_persons(Check(self.name, self.within(value), f"it is {value:.6g}"))
+        yield audited.as_person_check(Check(self.name, self.is_within(value), f"it is {value:.6g}"))
 
     def violations(self, released: WarehouseRelease) -> exp.Select:
         return released.by_share(exp.Count(this=exp.Star()), self.limit + TOLERANCE)

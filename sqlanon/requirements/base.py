@@ -125,7 +125,7 @@ class ClassCondition(ABC):
         return None
 
     @property
-    def within(self) -> ClassCondition | None:
+    def group_condition(self) -> ClassCondition | None:
         """The condition that each group of its distribution has to meet, if that is ``joint``."""
         return None
 
@@ -148,7 +148,7 @@ class ClassCondition(ABC):
         """Aggregates of a class's `distribution`, over ``v``, ``share`` and ``n``, by the name of the figure."""
         return {}
 
-    def derived(self, least: int) -> Mapping[str, exp.Expr]:
+    def derived_figures(self, min_rows: int) -> Mapping[str, exp.Expr]:
         """What is worked out from the figures, once for a class: likewise by name."""
         return {}
 
@@ -160,7 +160,7 @@ class ClassCondition(ABC):
         """Of a class that breaks it: the fewest of its rows that are lost, here and at every lower generalization."""
         return number(1)
 
-    def too_few(self) -> exp.Expr | None:
+    def uncoverable_class(self) -> exp.Expr | None:
         """Where each class of the population has to be a kept class: those that no suppression can make one."""
         return None
 
@@ -194,29 +194,29 @@ class RetainedClasses:
     classes: int
     rows: int
     count: int
-    singles: int
-    unmatched: int = 0
+    uniques: int
+    unmatched_rows: int = 0
 
 
 class Limit(ABC):
     """A limit on a figure of the kept rows together. It suppresses nothing."""
 
-    words: ClassVar[str]
+    label: ClassVar[str]
     """What people call the figure."""
 
     @property
     @abstractmethod
-    def most(self) -> float:
+    def upper_bound(self) -> float:
         """The greatest figure that meets it."""
 
     @property
     def name(self) -> str:
         """What people call it, with its limit."""
-        return f"{self.words} of at most {format_number(self.most)}"
+        return f"{self.label} of at most {format_number(self.upper_bound)}"
 
-    def within(self, figure: float) -> bool:
+    def is_within(self, figure: float) -> bool:
         """Whether a figure is within the limit; where there is none (NaN), it is not."""
-        return figure <= self.most + TOLERANCE
+        return figure <= self.upper_bound + TOLERANCE
 
 
 class TableCondition(Limit):
@@ -229,9 +229,9 @@ class TableCondition(Limit):
     def figure(self, kept: RetainedClasses) -> float:
         """The figure of kept classes, of which there are some."""
 
-    def holds(self, kept: RetainedClasses) -> bool:
+    def is_met_by(self, kept: RetainedClasses) -> bool:
         """Whether kept classes meet it."""
-        return not kept.count or self.within(self.figure(kept))
+        return not kept.count or self.is_within(self.figure(kept))
 
 
 class RetainedRows(Protocol):
@@ -242,12 +242,12 @@ class RetainedRows(Protocol):
     @property
     def rows(self) -> int: ...
     @property
-    def counted(self) -> int: ...
+    def source_count(self) -> int: ...
 
-    def sizes(self) -> Mapping[int, int]:
+    def class_sizes(self) -> Mapping[int, int]:
         """How many kept classes there are of each size, in rows or persons."""
 
-    def wrong(self) -> int:
+    def count_wrong_matches(self) -> int:
         """The rows that match only other people in the population."""
 
 
@@ -272,7 +272,7 @@ class SensitiveAttribute:
 
     place: str
     has_hierarchy: bool
-    alone: bool
+    is_only_one: bool
 
 
 @dataclass(frozen=True)
@@ -291,12 +291,12 @@ class Entry:
     description: str
     number: Any = None
     scope: Literal["class", "population", "table"] = "class"
-    alone: bool = True
+    verifiable_alone: bool = True
     plain_macros: bool = False
     whole_source: bool = False
     subsets: bool = False
-    persons: bool = False
-    estimate: bool = False
+    compares_persons: bool = False
+    is_estimate: bool = False
     macros: Sequence[Macro] = ()
     example: Any = None
 
@@ -310,7 +310,7 @@ class Requirement(ABC):
 
     entry: ClassVar[Entry]
 
-    def of(self, source: SourceFacts) -> Condition:
+    def bind(self, source: SourceFacts) -> Condition:
         """The condition that it is for the search; most are one themselves."""
         assert isinstance(self, ClassCondition | TableCondition | SeparateCondition)
         return self
@@ -318,16 +318,16 @@ class Requirement(ABC):
     @property
     def name(self) -> str:
         """What people call it, with its parameters: ``5-anonymity``."""
-        return self.of(SourceFacts()).name
+        return self.bind(SourceFacts()).name
 
     @property
-    def attributes(self) -> tuple[str, ...]:
+    def sensitive_attributes(self) -> tuple[str, ...]:
         """The sensitive attributes that it is on."""
         name = getattr(self, "attribute", None)
         return () if name is None else (name,)
 
     @property
-    def all_sensitive(self) -> bool:
+    def uses_all_sensitive(self) -> bool:
         """Whether all other sensitive attributes play a part."""
         return False
 
@@ -337,17 +337,17 @@ class Requirement(ABC):
         return ()
 
     @property
-    def hierarchies(self) -> tuple[str, ...]:
+    def needed_hierarchies(self) -> tuple[str, ...]:
         """The sensitive attributes whose hierarchies it needs."""
         return ()
 
     @property
-    def ordered(self) -> tuple[str, ...]:
+    def ordered_attributes(self) -> tuple[str, ...]:
         """The sensitive attributes whose values it puts in order."""
         return ()
 
     @property
-    def sampled_from(self) -> tuple[int | None, float | None]:
+    def sampling(self) -> tuple[int | None, float | None]:
         """The rows of the population, or the source's share of it, where it names them."""
         return None, None
 
@@ -356,7 +356,7 @@ class Requirement(ABC):
         """What is wrong between it, as it is written, and the sensitive attribute that it names."""
         return iter(())
 
-    def promised(self, quasi: Sequence[str]) -> int:
+    def guaranteed_k(self, quasi: Sequence[str]) -> int:
         """The rows that a class has at least, if it is met."""
         return 1
 

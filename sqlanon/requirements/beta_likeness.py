@@ -53,7 +53,7 @@ class BetaLikeness(Section, Requirement, ClassCondition):
         "beta_likeness",
         "list",
         "no sensitive value much more frequent in a class than in the source",
-        alone=False,
+        verifiable_alone=False,
         macros=(BETA_LIKENESS,),
     )
 
@@ -87,7 +87,7 @@ class BetaLikeness(Section, Requirement, ClassCondition):
         message = f"greatest gain of a value: {gain:.6g} (allowed: {format_number(self.beta)})"
         if self.kind == "enhanced":
             message += f"; beyond -ln q by {excess:.6g}"
-        yield audited.beside_source(Check(self.name, holds, message))
+        yield audited.as_source_check(Check(self.name, holds, message))
 
     def violations(self, released: WarehouseRelease) -> exp.Select:
         gain = (GAIN_ENHANCED if self.kind == "enhanced" else GAIN_BASIC)(beta=self.beta)

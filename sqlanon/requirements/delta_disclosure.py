@@ -52,18 +52,18 @@ class DeltaDisclosure(Section, Requirement):
         "delta_disclosure",
         "list",
         "no sensitive value much more or less frequent in a class than in the source",
-        alone=False,
+        verifiable_alone=False,
         macros=(DELTA_DISCLOSURE,),
     )
 
-    def of(self, source: SourceFacts) -> Disclosure:
+    def bind(self, source: SourceFacts) -> Disclosure:
         values = source.domains[self.attribute].values if source.domains else 1
         return Disclosure(self.attribute, self.delta, values)
 
     def audit(self, audited: AuditedRelease) -> Iterator[Check]:
         worst = figure(audited.against_source(DELTA_DISCLOSURE, self.attribute)["delta"])
         message = f"greatest |ln(p/q)|: {worst:.6g} (allowed: {format_number(self.delta)})"
-        yield audited.beside_source(Check(self.name, worst <= self.delta + TOLERANCE, message))
+        yield audited.as_source_check(Check(self.name, worst <= self.delta + TOLERANCE, message))
 
     def violations(self, released: WarehouseRelease) -> exp.Select:
         far = FARTHEST()
@@ -115,7 +115,7 @@ class Disclosure(ClassCondition):
             "least ratio": LEAST_RATIO(),
         }
 
-    def derived(self, least: int) -> Mapping[str, exp.Expr]:
+    def derived_figures(self, min_rows: int) -> Mapping[str, exp.Expr]:
         """``values``: how many the table has, where that is not known yet."""
         return {"values": anonymous("len", col(CUMULATED))} if self.values is None else {}
 

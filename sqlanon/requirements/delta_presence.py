@@ -54,7 +54,7 @@ class DeltaPresence(Section, Requirement, ClassCondition):
         "table",
         "bounds for the share of every class of [population] that is released",
         scope="population",
-        alone=False,
+        verifiable_alone=False,
         whole_source=True,
         macros=(PRESENCE,),
     )
@@ -75,7 +75,7 @@ class DeltaPresence(Section, Requirement, ClassCondition):
     def condition(self) -> exp.Expr:
         return WITHIN(least=number(self.min - TOLERANCE), most=number(self.max + TOLERANCE))
 
-    def too_few(self) -> exp.Expr | None:
+    def uncoverable_class(self) -> exp.Expr | None:
         """A class of the population of which less than ``min`` is in the source."""
         if not self.min > 0:
             return None
@@ -87,7 +87,9 @@ class DeltaPresence(Section, Requirement, ClassCondition):
             yield needs_population(self.name)
             return
         relation, options = population
-        shares = audited.figures(PRESENCE, list(audited.quasi), relation, **options, **audited.by_person)
+        shares = audited.figures(
+            PRESENCE, list(audited.quasi_identifiers), relation, **options, **audited.person_option
+        )
         least, most = figure(shares["min"]), figure(shares["max"])
         holds = most <= self.max + TOLERANCE and (not self.min or least >= self.min - TOLERANCE)
         yield Check(self.name, holds, f"the shares of the population's classes are {least:.6g} to {most:.6g}")

@@ -66,14 +66,14 @@ class KAnonymity(Requirement, ClassCondition):
     def condition(self) -> exp.Expr:
         return col(CLASS_COUNT) >= number(self.k)
 
-    def promised(self, quasi: Sequence[str]) -> int:
+    def guaranteed_k(self, quasi: Sequence[str]) -> int:
         return self.k
 
     def audit(self, audited: AuditedRelease) -> Iterator[Check]:
         """By ``k_anonymity``; where only some combinations are guaranteed, the whole may fail."""
         for some in audited.combinations:
             yield _check(audited, f"{self.k}-anonymity of {', '.join(some)}", self.k, some)
-        whole = _check(audited, self.name, self.k, audited.quasi)
+        whole = _check(audited, self.name, self.k, audited.quasi_identifiers)
         if audited.combinations and not whole.passed:
             message = f"not guaranteed: over all quasi-identifiers together, {whole.message}; knowing more of a "
             whole = replace(whole, passed=None, message=f"{message}person than one combination may identify the row")
@@ -122,11 +122,11 @@ class Shield(Section, Requirement):
     def quasi_identifiers(self) -> tuple[str, ...]:
         return self.quasi
 
-    def of(self, source: SourceFacts) -> SubsetCondition:
+    def bind(self, source: SourceFacts) -> SubsetCondition:
         numbers = sorted(source.quasi.index(name) for name in self.quasi)
         return SubsetCondition(tuple(numbers), tuple(source.quasi[i] for i in numbers), self.k)
 
-    def promised(self, quasi: Sequence[str]) -> int:
+    def guaranteed_k(self, quasi: Sequence[str]) -> int:
         own = {name.lower() for name in self.quasi}
         return self.k if own >= {name.lower() for name in quasi} else 1
 
@@ -145,7 +145,7 @@ def _check(audited: AuditedRelease, name: str, required: int, quasi: Sequence[st
     macro, person = (PERSONS, [audited.person]) if audited.person else (ROWS, [])
     k = audited.figures(macro, list(quasi), *person)["k"] or 0
     message = f"smallest class: {k} {'persons' if audited.person else 'rows'} (required: {required})"
-    if not audited.shows_counts and k >= required:
+    if not audited.can_count and k >= required:
         return Check(name, None, f"not verifiable alone: {required} persons required; {message}")
     return Check(name, k >= required, message)
 

@@ -37,7 +37,7 @@ class KMap(Requirement, ClassCondition):
         number=Annotated[Whole, Field(ge=1)],
         example=5,
         scope="population",
-        alone=False,
+        verifiable_alone=False,
         macros=(K_MAP,),
     )
     hereditary = True
@@ -56,7 +56,7 @@ class KMap(Requirement, ClassCondition):
             yield needs_population(self.name)
             return
         relation, options = population
-        k = audited.figures(K_MAP, list(audited.quasi), relation, **options)["k"] or 0
+        k = audited.figures(K_MAP, list(audited.quasi_identifiers), relation, **options)["k"] or 0
         message = f"fewest in the population that match a class: {k} (required: {self.k})"
         yield Check(self.name, k >= self.k, message)
 

@@ -101,14 +101,14 @@ class LDiversity(Section, Requirement):
 
     @classmethod
     def find_conflicts(cls, written: Mapping[str, Any], name: str, spot: SensitiveAttribute) -> Iterator[Flaw]:
-        if written.get("joint") is True and spot.alone:
+        if written.get("joint") is True and spot.is_only_one:
             yield ("joint",), f"needs a second sensitive attribute besides {name!r}: leave it out"
 
     @property
-    def all_sensitive(self) -> bool:
+    def uses_all_sensitive(self) -> bool:
         return self.joint
 
-    def of(self, source: SourceFacts) -> ClassCondition:
+    def bind(self, source: SourceFacts) -> ClassCondition:
         own = self._own()
         return JointDiversity(own) if self.joint else own
 
@@ -119,15 +119,15 @@ class LDiversity(Section, Requirement):
             return EntropyDiversity(self.attribute, float(self.l))
         return RecursiveDiversity(self.attribute, float(self.c or 0), int(self.l))
 
-    def promised(self, quasi: Sequence[str]) -> int:
+    def guaranteed_k(self, quasi: Sequence[str]) -> int:
         return math.ceil(self.l)
 
     def audit(self, audited: AuditedRelease) -> Iterator[Check]:
         """By ``l_diversity``; joint, with the other sensitive columns beside the quasi-identifiers."""
         others = [name for name in audited.sensitive if name.lower() != self.attribute.lower()] if self.joint else []
         whole = math.floor(self.l)
-        keys = [*audited.quasi, *others]
-        found = audited.figures(L_DIVERSITY, keys, self.attribute, l=max(whole, 1), **audited.by_person)
+        keys = [*audited.quasi_identifiers, *others]
+        found = audited.figures(L_DIVERSITY, keys, self.attribute, l=max(whole, 1), **audited.person_option)
         if self.kind == "recursive":
             least, holds = found["recursive_c"], whole == 1 or figure(found["recursive_c"]) < figure(self.c)
             message = f"in the worst class r1 is {figure(least):.6g} times the sum of the rarer counts"
@@ -138,7 +138,7 @@ class LDiversity(Section, Requirement):
         check = Check(self.name, bool(holds), message)
         # Too few values are too few, whoever has them.
         enough = self.kind != "distinct" and figure(found["distinct_l"]) >= self.l
-        yield audited.beside_persons(check) if enough else check
+        yield audited.as_person_check(check) if enough else check
 
     def violations(self, released: WarehouseRelease) -> exp.Select:
         return self._own().violations(released.values(self.attribute, self.joint))
@@ -221,7 +221,7 @@ class EntropyDiversity(_Diversity):
         """``total``: Σ n. ``logs``: Σ n ln n."""
         return {"total": double_total(col(ROWS)), "logs": LOGS()}
 
-    def derived(self, least: int) -> Mapping[str, exp.Expr]:
+    def derived_figures(self, min_rows: int) -> Mapping[str, exp.Expr]:
         """``entropy``: ln Σ n − Σ n ln n / Σ n."""
         return {"entropy": ENTROPY(**{name: self.distribution.column(name) for name in ("total", "logs")})}
 
@@ -259,7 +259,7 @@ class RecursiveDiversity(_Diversity):
         order = exp.Order(this=col(ROWS), expressions=[exp.Ordered(this=col(ROWS), desc=True)])
         return {"counts": exp.ArrayAgg(this=order), "largest": exp.Max(this=col(ROWS))}
 
-    def derived(self, least: int) -> Mapping[str, exp.Expr]:
+    def derived_figures(self, min_rows: int) -> Mapping[str, exp.Expr]:
         """``tail from l``: r_l + ... + r_m."""
         counts = self.distribution.column("counts")
         tail = anonymous("list_slice", counts, number(self.l), anonymous("len", counts.copy()))
@@ -301,7 +301,7 @@ class JointDiversity(ClassCondition):
         return Distribution(self.diversity.attribute, "joint")
 
     @property
-    def within(self) -> ClassCondition:
+    def group_condition(self) -> ClassCondition:
         return self.diversity
 
     @property

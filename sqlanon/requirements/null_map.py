@@ -36,7 +36,7 @@ class NullMap(Section, TableCondition, Requirement):
         "table",
         "a limit on the share of the released rows that match nobody in [population]",
         scope="population",
-        alone=False,
+        verifiable_alone=False,
         whole_source=True,
         macros=(K_MAP,),
     )
@@ -44,14 +44,14 @@ class NullMap(Section, TableCondition, Requirement):
     # Monotone where the kept rows stay the same, which is so without suppression: a merged class matches whom its parts
     # match.
 
-    words: ClassVar[str] = "null-map"
+    label: ClassVar[str] = "null-map"
 
     @property
-    def most(self) -> float:
+    def upper_bound(self) -> float:
         return self.max
 
     def figure(self, kept: RetainedClasses) -> float:
-        return kept.unmatched / kept.rows
+        return kept.unmatched_rows / kept.rows
 
     def audit(self, audited: AuditedRelease) -> Iterator[Check]:
         population = audited.population
@@ -59,10 +59,10 @@ class NullMap(Section, TableCondition, Requirement):
             yield needs_population(self.name)
             return
         relation, options = population
-        matched = audited.figures(K_MAP, list(audited.quasi), relation, **options)
-        released = audited.value(ROWS(released=audited.released)) or 0
+        matched = audited.figures(K_MAP, list(audited.quasi_identifiers), relation, **options)
+        released = audited.query_value(ROWS(released=audited.table)) or 0
         nobody = matched["null_map"] or 0
-        holds = released > 0 and self.within(nobody / released)
+        holds = released > 0 and self.is_within(nobody / released)
         yield Check(self.name, holds, f"{nobody:,} of {released:,} rows match nobody in the population")
 
     def sentence(self, who: str) -> str:

@@ -52,9 +52,9 @@ class PopulationUniqueness(Section, SeparateCondition, Requirement):
         "a limit on the estimated share of rows that are unique in the population",
         scope="table",
         whole_source=True,
-        estimate=True,
+        is_estimate=True,
     )
-    words: ClassVar[str] = "population uniqueness"
+    label: ClassVar[str] = "population uniqueness"
 
     def _flaws(self) -> Iterator[Flaw]:
         if self.population is None and self.sampling_fraction is None:
@@ -67,15 +67,15 @@ class PopulationUniqueness(Section, SeparateCondition, Requirement):
         return f"{super().name} ({self.estimator})"
 
     @property
-    def sampled_from(self) -> tuple[int | None, float | None]:
+    def sampling(self) -> tuple[int | None, float | None]:
         return self.population, self.sampling_fraction
 
     @property
-    def most(self) -> float:
+    def upper_bound(self) -> float:
         return self.limit
 
     def figure(self, kept: RetainedRows) -> float:
-        return self.estimate(kept.sizes(), kept.counted)
+        return self.estimate(kept.class_sizes(), kept.source_count)
 
     def estimate(self, sizes: Mapping[int, int], counted: int) -> float:
         """The estimated share; NaN where none can be made."""
@@ -100,8 +100,8 @@ class PopulationUniqueness(Section, SeparateCondition, Requirement):
 
     def audit(self, audited: AuditedRelease) -> Iterator[Check]:
         value = self.estimate(audited.class_sizes(), _counted(audited))
-        check = Check(self.name, self.within(value), f"the estimate is {value:.6g}")
-        yield audited.beside_persons(check)
+        check = Check(self.name, self.is_within(value), f"the estimate is {value:.6g}")
+        yield audited.as_person_check(check)
 
     def sentence(self, who: str) -> str:
         return f"At most {100 * self.limit:g} % are estimated to be unique in the population ({self.estimator})."
@@ -112,6 +112,6 @@ def _counted(audited: AuditedRelease) -> int:
     if not audited.person or audited.private is None:
         return audited.rows
     if audited.person_counts is not None:
-        return audited.person_counts.in_source()
+        return audited.person_counts.count_source_persons()
     source = replace(audited, relation=audited.private.source)
-    return source.figures(PERSONS, list(audited.quasi), audited.person)["persons"] or 0
+    return source.figures(PERSONS, list(audited.quasi_identifiers), audited.person)["persons"] or 0

@@ -37,19 +37,19 @@ class SampleUniqueness(TableCondition, Requirement):
         macros=(AVERAGE_RISK,),
     )
 
-    words: ClassVar[str] = "sample uniqueness"
+    label: ClassVar[str] = "sample uniqueness"
 
     @property
-    def most(self) -> float:
+    def upper_bound(self) -> float:
         return self.limit
 
     def figure(self, kept: RetainedClasses) -> float:
-        return kept.singles / kept.count
+        return kept.uniques / kept.count
 
     def audit(self, audited: AuditedRelease) -> Iterator[Check]:
-        figures = audited.figures(AVERAGE_RISK, list(audited.quasi), **audited.by_person)
+        figures = audited.figures(AVERAGE_RISK, list(audited.quasi_identifiers), **audited.person_option)
         value = figure(figures["sample_uniqueness"])
-        yield audited.beside_persons(Check(self.name, self.within(value), f"it is {value:.6g}"))
+        yield audited.as_person_check(Check(self.name, self.is_within(value), f"it is {value:.6g}"))
 
     def violations(self, released: WarehouseRelease) -> exp.Select:
         return released.by_share(ALONE(), self.limit + TOLERANCE)

@@ -116,7 +116,7 @@ class TCloseness(Section, Requirement):
         "t_closeness",
         "list",
         "sensitive values distributed almost as in the source, in every class",
-        alone=False,
+        verifiable_alone=False,
         macros=(T_CLOSENESS,),
     )
 
@@ -130,14 +130,14 @@ class TCloseness(Section, Requirement):
             )
 
     @property
-    def hierarchies(self) -> tuple[str, ...]:
+    def needed_hierarchies(self) -> tuple[str, ...]:
         return (self.attribute,) if self.distance == "hierarchical" else ()
 
     @property
-    def ordered(self) -> tuple[str, ...]:
+    def ordered_attributes(self) -> tuple[str, ...]:
         return (self.attribute,) if self.distance == "ordered" else ()
 
-    def of(self, source: SourceFacts) -> ClassCondition:
+    def bind(self, source: SourceFacts) -> ClassCondition:
         domain = source.domains.get(self.attribute, Domain(2, 1))
         if self.distance == "ordered":
             return OrderedCloseness(self.attribute, self.t, domain.values)
@@ -156,7 +156,7 @@ class TCloseness(Section, Requirement):
             options["hierarchy"] = audited.private.hierarchies[self.attribute]
         t = figure(audited.against_source(T_CLOSENESS, self.attribute, **options)["t"])
         message = f"farthest class from the table: {t:.6g} (allowed: {format_number(self.t)})"
-        yield audited.beside_source(Check(self.name, t <= self.t + TOLERANCE, message))
+        yield audited.as_source_check(Check(self.name, t <= self.t + TOLERANCE, message))
 
     def violations(self, released: WarehouseRelease) -> exp.Select | None:
         if self.distance != "equal":
@@ -205,11 +205,13 @@ class _Closeness(ClassCondition):
     def farthest(self) -> exp.Expr:
         """How far a part of the class may be."""
 
-    def derived(self, least: int) -> Mapping[str, exp.Expr]:
+    def derived_figures(self, min_rows: int) -> Mapping[str, exp.Expr]:
         """The distance of a class, over its figures; NULL for classes that are too small anyway."""
-        enough = exp.GTE(this=self._column("total"), expression=number(least))
+        enough = exp.GTE(this=self._column("total"), expression=number(min_rows))
         distance = self._distance.copy()
-        return {f"{self.word} distance": exp.Case(ifs=[exp.If(this=enough, true=distance)]) if least > 1 else distance}
+        return {
+            f"{self.word} distance": exp.Case(ifs=[exp.If(this=enough, true=distance)]) if min_rows > 1 else distance
+        }
 
     def condition(self) -> exp.Expr:
         return exp.LTE(this=self._column(f"{self.word} distance"), expression=number(self.t + TOLERANCE))
@@ -302,9 +304,9 @@ class OrderedCloseness(_Closeness):
             "steps": exp.ArrayAgg(this=STEP(value=col(VALUE), count=col(ROWS))),
         }
 
-    def derived(self, least: int) -> Mapping[str, exp.Expr]:
+    def derived_figures(self, min_rows: int) -> Mapping[str, exp.Expr]:
         """The distance of a class, and the table's ``widest``."""
-        return {**super().derived(least), "widest": col(WIDEST)}
+        return {**super().derived_figures(min_rows), "widest": col(WIDEST)}
 
     def farthest(self) -> exp.Expr:
         """w."""

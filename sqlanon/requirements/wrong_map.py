@@ -45,21 +45,21 @@ class WrongMap(Section, SeparateCondition, Requirement):
         "table",
         "a limit on the share of the released rows that match only other people in [population]",
         scope="population",
-        alone=False,
+        verifiable_alone=False,
         whole_source=True,
-        persons=True,
+        compares_persons=True,
     )
 
     # Not monotone: further up, a row may match its own person, and one that matched nobody may match others.
 
-    words: ClassVar[str] = "wrong-map"
+    label: ClassVar[str] = "wrong-map"
 
     @property
-    def most(self) -> float:
+    def upper_bound(self) -> float:
         return self.max
 
     def figure(self, kept: RetainedRows) -> float:
-        return kept.wrong() / kept.rows
+        return kept.count_wrong_matches() / kept.rows
 
     def audit(self, audited: AuditedRelease) -> Iterator[Check]:
         if audited.population is None or audited.person is None:
@@ -67,11 +67,11 @@ class WrongMap(Section, SeparateCondition, Requirement):
             return
         relation, options = audited.population
         population = exp.to_table(relation, dialect="duckdb")
-        in_class = [same(col(name, "r"), col(name, "p")) for name in audited.quasi]
+        in_class = [same(col(name, "r"), col(name, "p")) for name in audited.quasi_identifiers]
         persons = audited.person, options["population_person"]
-        wrong = audited.value(wrong_rows(audited.released, population, in_class, *persons)) or 0
-        released = audited.value(ROWS(released=audited.released)) or 0
-        holds = released > 0 and self.within(wrong / released)
+        wrong = audited.query_value(wrong_rows(audited.table, population, in_class, *persons)) or 0
+        released = audited.query_value(ROWS(released=audited.table)) or 0
+        holds = released > 0 and self.is_within(wrong / released)
         yield Check(self.name, holds, f"{wrong:,} of {released:,} rows match only other people in the population")
 
     def sentence(self, who: str) -> str:

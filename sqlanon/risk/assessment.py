@@ -133,7 +133,7 @@ def risk_statements(run: Run, policy: Policy, leakage: int = 3) -> str:
     """The statements behind `assess`, in their order; no row is read."""
     shown: list[str] = []
     _Assessment(run, policy, StatementRunner(run.engine, shown), leakage).risk()
-    if policy.noisy:
+    if policy.noisy_attributes:
         show_noise_errors(run, policy, shown)
     return "\n\n".join(f"{statement};" for statement in shown)
 
@@ -154,7 +154,7 @@ class _Assessment:
         self.columns: Columns = match_columns(policy, run.source)
         self.persons = self.columns.person is not None
         self.asked = policy.risk or RiskSection()
-        self.names = (*policy.generalized, *policy.noisy)
+        self.names = (*policy.generalized_attributes, *policy.noisy_attributes)
         self.leakage, self.leakage_seconds = leakage, leakage_seconds
 
     def risk(self) -> Risk:
@@ -167,7 +167,7 @@ class _Assessment:
         as_it_stands = self._as_it_stands() if self.columns.noisy else found
         requirements = space.requirements
         persons = self._all_persons if self.persons else None
-        below = [found[f"rows_{i}"] for i, one in enumerate(requirements.classes) if one.min_class_count > 1]
+        below = [found[f"rows_{i}"] for i, one in enumerate(requirements.class_conditions) if one.min_class_count > 1]
         sizes = self._sizes()
         counted = sizes.rows if persons is None else persons
         population, share = population_size(self.policy, counted), sampling_fraction(self.policy, lambda: counted)
@@ -186,9 +186,9 @@ class _Assessment:
             persons=persons,
             smallest_class_rows=as_it_stands["smallest_class"] if self.persons else None,
             requirements=(
-                *(_of_a_class(one, i, found) for i, one in enumerate(requirements.classes)),
+                *(_of_a_class(one, i, found) for i, one in enumerate(requirements.class_conditions)),
                 *self._of_shields(requirements),
-                *(_of_the_table(one, found) for one in requirements.table),
+                *(_of_the_table(one, found) for one in requirements.table_conditions),
                 *self._separate(space, found["rows"], counted),
             ),
             counts="persons" if self.persons else "rows",
@@ -312,8 +312,8 @@ class _Assessment:
     def rows(self) -> exp.Table | exp.Subquery:
         """What all figures come from: the source itself where it is needed once, else its distinct combinations."""
         columns, source = self.columns, self.run.source.relation
-        asked = bind_requirements(self.policy.privacy, self.policy.generalized)
-        several = columns.sensitive or self.persons or asked.shields or asked.separate
+        asked = bind_requirements(self.policy.privacy, self.policy.generalized_attributes)
+        several = columns.sensitive or self.persons or asked.shields or asked.separate_conditions
         quasi = (*columns.generalized, *columns.noisy)
         if not several and not columns.noisy:
             row_by_row = [named(col(name), f"q{i}") for i, name in enumerate(quasi)]
@@ -375,7 +375,7 @@ class _Assessment:
 
     def _requirements(self, domains: Mapping[str, Domain] | None = None) -> Requirements:
         """The policy's requirements."""
-        return bind_requirements(self.policy.privacy, self.policy.generalized, domains)
+        return bind_requirements(self.policy.privacy, self.policy.generalized_attributes, domains)
 
     def _values(self, raw: exp.Table) -> tuple[dict[str, exp.Table], dict[str, Domain]]:
         """The values of each sensitive attribute in the whole source, with their shares."""
@@ -423,7 +423,7 @@ class _Assessment:
     def _separate(self, space: ClassSpace, rows: int, counted: int) -> list[RequirementRisk]:
         """Each requirement whose figure is counted for each generalization separately."""
         every = _EveryRow(rows, counted, partial(self._sizes_of, space), self._wrong)
-        return [_counted_separately(one, every) for one in space.requirements.separate]
+        return [_counted_separately(one, every) for one in space.requirements.separate_conditions]
 
     def _sizes_of(self, space: ClassSpace) -> Mapping[int, int]:
         query = _SIZES(classes=_classes(replace(space, requirements=Requirements())))
@@ -443,9 +443,9 @@ class _EveryRow:
     """All rows of the source as the kept ones: `requirements.base.RetainedRows`."""
 
     rows: int
-    counted: int
-    sizes: Callable[[], Mapping[int, int]]
-    wrong: Callable[[], int]
+    source_count: int
+    class_sizes: Callable[[], Mapping[int, int]]
+    count_wrong_matches: Callable[[], int]
 
 
 def _with_numbers(rows: exp.Expr, numbers: exp.Table, quasi: int, columns: Sequence[str]) -> exp.Select:
@@ -467,7 +467,7 @@ def _figures(space: ClassSpace, by_size: exp.Select | None = None) -> exp.Select
     requirement i; and with a population ``absent``, its classes that have no row in the source, and ``unmatched``, the
     rows of the source that match nobody in it.
     """
-    requirements = space.requirements.classes
+    requirements = space.requirements.class_conditions
     broken: list[exp.Expr] = []
     for i in range(len(requirements)):
         flag = col(f"breaks_{i}")
@@ -483,7 +483,7 @@ def _of_a_class(one: ClassCondition, number: int, figures: Mapping[str, int]) ->
     """A requirement on each class, from the row of `_figures` in which it has this number."""
     classes, rows = figures[f"classes_{number}"], figures[f"rows_{number}"]
     # A class of the population without a row has the share 0.
-    absent = figures["absent"] if one.too_few() is not None else None
+    absent = figures["absent"] if one.uncoverable_class() is not None else None
     return RequirementRisk(one.name, not classes and not absent, classes, rows, population_classes=absent)
 
 
@@ -499,11 +499,13 @@ def _of_the_table(one: TableCondition, figures: Mapping[str, int]) -> Requiremen
         figures["classes"], figures["rows"], figures["count"], figures["singles"], figures.get("unmatched", 0)
     )
     figure = one.figure(found) if found.count else 0.0
-    return RequirementRisk(one.name, one.holds(found), figure=figure, limit=one.most)
+    return RequirementRisk(one.name, one.is_met_by(found), figure=figure, limit=one.upper_bound)
 
 
 def _counted_separately(one: SeparateCondition, every: _EveryRow) -> RequirementRisk:
     """A requirement whose figure is counted for each generalization separately."""
-    one.refuse(every.counted)
+    one.refuse(every.source_count)
     figure = one.figure(every) if every.rows else 0.0
-    return RequirementRisk(one.name, one.within(figure), figure=None if math.isnan(figure) else figure, limit=one.most)
+    return RequirementRisk(
+        one.name, one.is_within(figure), figure=None if math.isnan(figure) else figure, limit=one.upper_bound
+    )

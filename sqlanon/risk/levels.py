@@ -17,8 +17,8 @@ from sqlanon.support.expressions import Namer
 
 def resolve_attributes(policy: Policy, option: str, *names: str) -> list[str]:
     """Quasi-identifiers with a hierarchy as the policy spells them, whatever the case."""
-    there = {name.lower(): name for name in policy.generalized}
-    choose = f"choose from {', '.join(policy.generalized)}"
+    there = {name.lower(): name for name in policy.generalized_attributes}
+    choose = f"choose from {', '.join(policy.generalized_attributes)}"
     problems = [
         Problem(option, f"{name!r} is not a quasi-identifier with a hierarchy: {choose}")
         for name in dict.fromkeys(names)

@@ -29,7 +29,7 @@ def refuse_epsilons(policy: Policy, epsilons: Sequence[float]) -> None:
         for epsilon in epsilons
         if not (math.isfinite(epsilon) and epsilon > 0)
     ]
-    if epsilons and not policy.noisy:
+    if epsilons and not policy.noisy_attributes:
         problems.append(Problem("epsilon", "is for attributes with noise, and the policy has none"))
     if problems:
         raise PolicyError(problems, "the arguments")
@@ -48,7 +48,7 @@ def estimate_noise_errors(
     expected = steps.figures(expected_errors(classes, columns))
     return {
         name: [{"epsilon": epsilon, **expected_with(epsilon, one, j, expected)} for epsilon in epsilons or EPSILONS]
-        for j, (name, one) in enumerate(zip(policy.noisy, columns, strict=True))
+        for j, (name, one) in enumerate(zip(policy.noisy_attributes, columns, strict=True))
     }
 
 

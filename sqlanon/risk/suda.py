@@ -334,11 +334,13 @@ def refuse_suda_settings(policy: Policy, size: int | None, fraction: float | Non
         problems.append(Problem("suda size", f"must be at least 1, and {size} is not"))
     if fraction is not None and not 0 < fraction <= 1:
         problems.append(Problem("suda fraction", f"must be more than 0 and at most 1, and {fraction:g} is not"))
-    if not 1 <= len(policy.quasi) < BITS:
-        problems.append(Problem("attributes", f"SUDA takes 1 to {BITS - 1} quasi-identifiers, not {len(policy.quasi)}"))
+    if not 1 <= len(policy.quasi_identifiers) < BITS:
+        problems.append(
+            Problem("attributes", f"SUDA takes 1 to {BITS - 1} quasi-identifiers, not {len(policy.quasi_identifiers)}")
+        )
     if problems:
         raise PolicyError(problems)
-    refuse_too_many(len(policy.quasi), size or len(policy.quasi), "suda size")
+    refuse_too_many(len(policy.quasi_identifiers), size or len(policy.quasi_identifiers), "suda size")
 
 
 def find_special_uniques(run: Run, policy: Policy, size: int | None, fraction: float | None) -> Suda:
@@ -365,7 +367,7 @@ class _Search:
         self.run, self.policy, self.steps, self.given = run, policy, steps, fraction
         columns = match_columns(policy, run.source)
         matched, self.person = columns.by_attribute, columns.person
-        self.names = policy.quasi
+        self.names = policy.quasi_identifiers
         self.columns = [matched[name] for name in self.names]
         self.size = min(size or len(self.names), len(self.names))
         self.weights = tuple(tuple(weights(len(self.names), self.size)) for weights in (product_weights, ihsn_weights))

@@ -153,14 +153,14 @@ def count_uniques_by_level(
         raise PolicyError([Problem("--matrix", f"needs two attributes, and both are {first!r}")])
     first, second = resolve_attributes(policy, "--matrix", first, second)
     steps, work, columns = StatementRunner(run.engine, shown), run.work, match_columns(policy, run.source)
-    names = [columns.by_attribute[name] for name in (*policy.generalized, *policy.noisy)]
+    names = [columns.by_attribute[name] for name in (*policy.generalized_attributes, *policy.noisy_attributes)]
     types = [run.source.columns[column] for column in columns.generalized]
     persons = columns.person is not None
     raw = steps.make(work("raw"), raw_frequency(run.source.relation, names, person=columns.person))
     population = None
     if run.population is not None:
         population = raw_population(reader_of(steps, run.population), policy, run.population, types, work)
-    chosen = {name: policy.generalized.index(name) for name in (first, second)}
+    chosen = {name: policy.generalized_attributes.index(name) for name in (first, second)}
     values = dict[str, AttributeValues]()
     for name, i in chosen.items():
         table = steps.make(work(f"values_{i}"), value_counts(raw, f"q{i}", counted=True))

@@ -86,11 +86,11 @@ def _attached(engine: DuckDBEngine, database: Path | str, alias: str) -> Iterato
         raise SourceError(f"there is no database at {file}")
     attachment = choose_attachment(database)
     for extension in attachment.extensions:
-        load_extension(engine, extension, "source.database", attachment.what)
+        load_extension(engine, extension, "source.database", attachment.kind)
     holder, options = engine.beside(), {"type": attachment.type} if attachment.type else {}
     try:
         with _errors(database):
-            engine.attach(attachment.place, alias, read_only=True, **options)
+            engine.attach(attachment.address, alias, read_only=True, **options)
             holder.in_utc().execute(exp.Use(this=ident(alias)))
         yield holder, alias
     finally:
@@ -145,6 +145,6 @@ def _errors(database: Path | str) -> Iterator[None]:
 def _reason(error: duckdb.Error, database: Path | str) -> str:
     """What the engine says, behind the address, which it quotes whole."""
     attachment = choose_attachment(database)
-    said = describe_engine_error(error).rpartition(attachment.place)[2].lstrip("\"': ")
+    said = describe_engine_error(error).rpartition(attachment.address)[2].lstrip("\"': ")
     is_secret = any(secret in said for secret in attachment.secrets)
     return type(error).__name__ if is_secret or not said else said

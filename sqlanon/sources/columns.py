@@ -80,7 +80,7 @@ def match_columns(policy: Policy, source: Source) -> Columns:
     matched = {name: by_lower[name.lower()] for name in policy.attributes}
     looked_at = examined_sensitive_attributes(policy.privacy, policy.attributes_with_role("sensitive"))
     # Nested values have no hierarchy: their parts do.
-    nested = [name for name in (*policy.generalized, *looked_at) if is_nested(source.columns[matched[name]])]
+    nested = [name for name in (*policy.generalized_attributes, *looked_at) if is_nested(source.columns[matched[name]])]
     if nested:
         raise SourceError(
             "quasi-identifiers, and sensitive attributes of requirements, cannot have nested types: "
@@ -88,8 +88,8 @@ def match_columns(policy: Policy, source: Source) -> Columns:
         )
     return Columns(
         matched,
-        tuple(matched[name] for name in policy.generalized),
-        tuple(matched[name] for name in policy.noisy),
+        tuple(matched[name] for name in policy.generalized_attributes),
+        tuple(matched[name] for name in policy.noisy_attributes),
         tuple(matched[name] for name in looked_at),
         looked_at,
         by_lower[person.lower()] if person else None,
@@ -103,13 +103,15 @@ def match_population_columns(policy: Policy, population: Source) -> tuple[tuple[
     """The columns of the quasi-identifiers in the population table, and the one of its persons."""
     by_lower = {name.lower(): name for name in population.columns}
     person = policy.population.person if policy.population else None
-    wanted = [*policy.generalized, *([person] if person else [])]
+    wanted = [*policy.generalized_attributes, *([person] if person else [])]
     missing = [name for name in wanted if name.lower() not in by_lower]
     if missing:
         raise SourceError(
             f"population: there is no column {quote_names(missing)}; rename columns with query = ... under [population]"
         )
-    return tuple(by_lower[name.lower()] for name in policy.generalized), by_lower[person.lower()] if person else None
+    return tuple(by_lower[name.lower()] for name in policy.generalized_attributes), by_lower[
+        person.lower()
+    ] if person else None
 
 
 def quote_names(names: Iterable[str]) -> str:
@@ -118,7 +120,7 @@ def quote_names(names: Iterable[str]) -> str:
 
 def _released(policy: Policy, source: Source, matched: Mapping[str, str]) -> tuple[Column, ...]:
     by_column = {column: name for name, column in matched.items()}
-    number = {name: i for i, name in enumerate(policy.generalized)}
+    number = {name: i for i, name in enumerate(policy.generalized_attributes)}
     return tuple(
         Column(column, number.get(by_column[column]))
         for column in source.columns

@@ -76,7 +76,7 @@ class Binding:
     @cached_property
     def counted_attributes(self) -> tuple[str, ...]:
         return (
-            *self.policy.generalized,
+            *self.policy.generalized_attributes,
             *examined_sensitive_attributes(self.policy.privacy, self.policy.attributes_with_role("sensitive")),
         )
 

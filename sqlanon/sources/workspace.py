@@ -233,7 +233,7 @@ class Workspace:
         on_disk = _on_disk(copies, "population_copy")
         place = replace(own, name=f"{own.name}_population", table=work("population_copy"), on_disk=on_disk)
         try:
-            wanted = lower(*policy.generalized, section.person)
+            wanted = lower(*policy.generalized_attributes, section.person)
             readings = binding.readings if section.files else {}
             source = bind_source(engine, section, place, binding.text_attributes, wanted, readings=readings)
             return Population(engine, source, place)

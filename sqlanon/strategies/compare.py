@@ -158,7 +158,7 @@ def losses_of(prepared: SearchInput, found: SearchResult) -> dict[str, float]:
     if levels is not None:
         figures = Checker(prepared.sets.steps.engine, prepared, Loss(marginals))(levels)
     losses = {}
-    for i, name in enumerate(prepared.policy.generalized):
+    for i, name in enumerate(prepared.policy.generalized_attributes):
         alone = Loss(marginals, [float(i == j) for j in range(len(prepared.attributes))], "sum")
         if levels is not None and figures is not None:
             losses[name] = alone.score(levels, figures)

@@ -22,7 +22,7 @@ def size_of_lattice(policy: Policy, engine: Engine) -> tuple[int | None, tuple[s
     """The size of the lattice, as far as the policy and hierarchy files tell: else None, and on which quasi-identifiers
     it depends."""
     spans: dict[str, int | None] = {}
-    for name in policy.generalized:
+    for name in policy.generalized_attributes:
         limit = policy.attributes[name]
         height = known_height(limit.hierarchy or (), engine)
         most = min((one for one in (height, limit.max_level) if one is not None), default=None)
@@ -37,5 +37,5 @@ def example_levels(policy: Policy, heights: Levels) -> Levels:
     lowest = permitted_levels(policy, heights).lowest
     levels = tuple(max(bottom, min(1, height)) for bottom, height in zip(lowest, heights, strict=True))
     return (
-        lowest if policy.decoys and levels == heights else levels
+        lowest if policy.has_decoys and levels == heights else levels
     )  # in one class of all rows, there is nothing to fill

@@ -77,7 +77,7 @@ def _figures(run: Run, policy: Policy | None, size: int, steps: StatementRunner)
     if policy is None:
         names = columns = [name for name, type_ in run.source.columns.items() if not is_nested(type_)]
     else:
-        names = list(policy.quasi)
+        names = list(policy.quasi_identifiers)
         matched = match_columns(policy, run.source).by_attribute
         columns = [matched[name] for name in names]
     return figures_of(steps, run.work, run.source.relation, names, columns, size)

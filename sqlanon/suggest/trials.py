@@ -128,7 +128,7 @@ def price_change(result: Result, change: Mapping[str, Mapping[str, Any]], second
     late = after.stopped and after.loss is None
     if before.loss is None or late:
         return None
-    weights = [sum(each.attributes[name].weight for name in each.generalized) for each in (policy, changed)]
+    weights = [sum(each.attributes[name].weight for name in each.generalized_attributes) for each in (policy, changed)]
     loss_before = before.loss * weights[0] / weights[1]
     return Price(loss_before, after.loss, before.rows, before.stopped or after.stopped)
 
@@ -516,7 +516,7 @@ def _figures(sample: _Sample, policy: Policy, trial: Trial, prefix: str) -> Tria
     if sensitive:
         release = subquery(recoding.statement.select(shuffled=False), "r")
         for name in sensitive:
-            homogeneous[name] = int(steps.ask(homogeneous_rows(release, policy.generalized, name), [])[0][0])
+            homogeneous[name] = int(steps.ask(homogeneous_rows(release, policy.generalized_attributes, name), [])[0][0])
     count_error = None
     if sample.counts is not None:
         work = prepared.work
@@ -525,7 +525,7 @@ def _figures(sample: _Sample, policy: Policy, trial: Trial, prefix: str) -> Tria
         trial,
         count_error=count_error,
         loss=loss_of(prepared, found),
-        fully_suppressed=tuple(name for name, flag in zip(policy.generalized, gone, strict=True) if flag),
+        fully_suppressed=tuple(name for name, flag in zip(policy.generalized_attributes, gone, strict=True) if flag),
         rows=prepared.marginals.rows,
         suppressed_rows=recoding.figures.suppressed_rows,
         stopped=stopped,

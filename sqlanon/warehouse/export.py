@@ -106,7 +106,7 @@ def _audit(
     policy = draft.search_input.policy
     names = draft.search_input.columns.by_attribute
     audit = audit_of(policy, place, names)
-    quasi = [names[name] for name in policy.generalized]
+    quasi = [names[name] for name in policy.generalized_attributes]
     wanted = {name: value for name, value in expected.items() if name != "source_rows"}
     if draft.recoding.masked_rows:  # they may read like a kept class, or be one of their own
         wanted = {"released_rows": wanted["released_rows"]}

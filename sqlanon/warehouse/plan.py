@@ -38,10 +38,10 @@ def plan_for_warehouse(policy: Policy, dialect: str, engine: WorkEngine) -> Plan
     def comment_of(comment: str) -> str:
         return comment_without_variables(one_line(comment), dialect)
 
-    labels = zip(policy.generalized, value_tables(policy.generalized), strict=True)
+    labels = zip(policy.generalized_attributes, value_tables(policy.generalized_attributes), strict=True)
     uploaded = ", ".join(f"{name} (of {comment_of(attribute)!r})" for attribute, name in labels)
     audit = audit_of(policy, target, names)
-    figures = wa.figures(target.release, policy.generalized)
+    figures = wa.figures(target.release, policy.generalized_attributes)
     missing = f"; not in SQL: {comment_of(', '.join(audit.not_in_sql))}" if audit.not_in_sql else ""
     stages = (
         Stage(
@@ -93,9 +93,9 @@ def _example(policy: Policy, engine: WorkEngine) -> FullDomainRecoding:
             unknown=policy.attributes[name].on_unknown == "suppress",
             open_ends=policy.attributes[name].has_open_ends,
         )
-        for name in policy.generalized
+        for name in policy.generalized_attributes
     )
-    number = {name: i for i, name in enumerate(policy.generalized)}
+    number = {name: i for i, name in enumerate(policy.generalized_attributes)}
     released = tuple(
         Column(name, number.get(name))
         for name, attribute in policy.attributes.items()
@@ -112,5 +112,5 @@ def _example(policy: Policy, engine: WorkEngine) -> FullDomainRecoding:
         tuple("*" for _ in attributes),
         levels,
         table(SUPPRESSED) if levels != heights else None,
-        mask=policy.masks and told_apart,
+        mask=policy.masks_suppressed_rows and told_apart,
     )

@@ -244,7 +244,7 @@ class Target:
             release = (_RELEASE,)
         source = table(*reversed(own)) if section.query is None else table(_OWN_QUERY, alias="source")
         sensitive = examined_sensitive_attributes(policy.privacy, policy.attributes_with_role("sensitive"))
-        looked_at = tuple(dict.fromkeys((*policy.generalized, *sensitive)))
+        looked_at = tuple(dict.fromkeys((*policy.generalized_attributes, *sensitive)))
         count = free_name(COUNT_COLUMN, policy.attributes)
         return cls(source, table(*reversed(release)), looked_at, count, section.query)
 
@@ -326,10 +326,11 @@ class Audit:
 
 def audit_of(policy: Policy, target: Target, names: Mapping[str, str]) -> Audit:
     quasi, sensitive = (
-        [names[name] for name in some] for some in (policy.generalized, policy.attributes_with_role("sensitive"))
+        [names[name] for name in some]
+        for some in (policy.generalized_attributes, policy.attributes_with_role("sensitive"))
     )
     released = WarehouseRelease(target.release, target.source, quasi, sensitive, names)
-    bound = bind_conditions(policy.privacy, policy.generalized)
+    bound = bind_conditions(policy.privacy, policy.generalized_attributes)
     found = [(condition.name, one.violations(released)) for one, condition in bound]
     violations = tuple((name, query) for name, query in found if query is not None)
     return Audit(violations, tuple(name for name, query in found if query is None))

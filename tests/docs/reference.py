@@ -385,7 +385,7 @@ def definitions(body: str) -> str:
 def requirements() -> str:
     head = ("under `[privacy]`", "asks for", "on", "a release alone shows it, if rows are counted")
     rows = [
-        [code(one.key), one.description, ON[one.scope], "yes" if one.alone else "no"]
+        [code(one.key), one.description, ON[one.scope], "yes" if one.verifiable_alone else "no"]
         for one in (kind.entry for kind in requirement_types())
     ]
     return table(head, rows)

@@ -169,7 +169,7 @@ def records_of(result: sqlanon.Result, asked: sqlanon.Policy) -> dict[int, Noisy
     engine = result._run.engine
     assert isinstance(engine, FederatedEngine)
     view = engine.there.tables[name_of(result._run.work("noise_rows"))].sql("spark")
-    n = len(asked.noisy)
+    n = len(asked.noisy_attributes)
     columns = [f"{letter}_{j}" for letter in "xyv" for j in range(n)]
     query = parse_one(f"SELECT value_0, class, {', '.join(columns)} FROM {view}", dialect="spark")
     rows = engine.there.server.rows(query)

@@ -79,15 +79,15 @@ def test_every_key_is_read(tmp_path: Path) -> None:
 
 def test_the_quasi_identifiers_are_split() -> None:
     policy = Policy(**tree())
-    assert policy.quasi == ("zip", "age", "height")
-    assert policy.generalized == ("zip", "age")
-    assert policy.noisy == ("height",)
+    assert policy.quasi_identifiers == ("zip", "age", "height")
+    assert policy.generalized_attributes == ("zip", "age")
+    assert policy.noisy_attributes == ("height",)
 
 
 def test_a_policy_without_noise_has_no_budget() -> None:
     attributes = {name: spec for name, spec in ATTRIBUTES.items() if name != "height"}
     policy = Policy(**tree(attributes=attributes))
-    assert (policy.generalized, policy.noisy) == (("zip", "age"), ())
+    assert (policy.generalized_attributes, policy.noisy_attributes) == (("zip", "age"), ())
     assert (policy.epsilons, policy.epsilon) == ({}, None)
     assert (policy.privacy.epsilon, policy.privacy.confidence) == (None, None)
 

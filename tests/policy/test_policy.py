@@ -118,12 +118,12 @@ def write(folder: Path, text: str, name: str = "policy.toml") -> Path:
 
 def test_the_policy_of_the_contract(tmp_path: Path) -> None:
     policy = Policy.load(write(tmp_path, CONTRACT))
-    assert policy.quasi == ("zip", "age", "birth", "education", "country", "sex")
+    assert policy.quasi_identifiers == ("zip", "age", "birth", "education", "country", "sex")
     assert policy.attributes_with_role("identifying") == ("name",)
     assert policy.attributes_with_role("sensitive") == ("diagnosis",)
     assert policy.attributes_with_role("insensitive") == ("cost",)
     assert policy.requirements == {"k": 5}
-    rules = [policy.attributes[name].hierarchy for name in policy.quasi]
+    rules = [policy.attributes[name].hierarchy for name in policy.quasi_identifiers]
     assert rules == [
         (MaskRule(mask="right"),),
         (IntervalsRule(widths=(Decimal(5), Decimal(10), Decimal(20), Decimal(40))),),
@@ -217,7 +217,7 @@ def test_what_is_written_can_be_read(mode: str, measure: str) -> None:
 def test_the_order_of_attributes_is_kept(tmp_path: Path) -> None:
     lines = "\n".join(f'{name} = {{ role = "quasi", hierarchy = "suppress" }}' for name in "zaxm")
     policy = Policy.load(write(tmp_path, f"[attributes]\n{lines}\n[privacy]\nk = 2\n"))
-    assert policy.quasi == ("z", "a", "x", "m")
+    assert policy.quasi_identifiers == ("z", "a", "x", "m")
 
 
 def test_a_policy_does_not_change() -> None:

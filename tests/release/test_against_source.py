@@ -42,7 +42,9 @@ LIMIT = SuppressionLimit(5)
 
 
 def prepared(limit: SuppressionLimit = LIMIT, late: bool = False, masks: bool = False) -> Any:
-    return SimpleNamespace(limit=limit, policy=SimpleNamespace(suppresses_after_noise=late, masks=masks))
+    return SimpleNamespace(
+        limit=limit, policy=SimpleNamespace(suppresses_after_noise=late, masks_suppressed_rows=masks)
+    )
 
 
 @pytest.mark.parametrize(

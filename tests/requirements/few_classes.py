@@ -37,7 +37,7 @@ class FewClasses(Requirement, TableCondition):
         return f"at most {self.limit} classes"
 
     @property
-    def most(self) -> float:
+    def upper_bound(self) -> float:
         return self.limit
 
     def figure(self, kept: RetainedClasses) -> float:

@@ -270,7 +270,7 @@ def test_a_warehouse_audits_it(published: Published) -> None:
     ):
         names = {name: name for name in policy.attributes}
         query = one.violations(
-            WarehouseRelease(table(relation), table(relation), policy.generalized, ["illness"], names)
+            WarehouseRelease(table(relation), table(relation), policy.generalized_attributes, ["illness"], names)
         )
         with duckdb.connect(str(path), read_only=True) as connection:
             assert (connection.execute(query.sql("duckdb")).fetchall() == []) is met

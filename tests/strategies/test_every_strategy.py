@@ -159,7 +159,7 @@ class Prepared:
         """The released rows: quasi-identifiers, sensitive attributes and row number."""
         names, policy = [column.name for column in self._prepared.released], self._prepared.policy
         sensitive = [name for name in policy.attributes if policy.attributes[name].role == "sensitive"]
-        places = [*(names.index(name) for name in (*policy.quasi, *sensitive)), len(names)]
+        places = [*(names.index(name) for name in (*policy.quasi_identifiers, *sensitive)), len(names)]
         query = recoding.statement.with_column(Column(ROW)).select(shuffled=False)
         return [tuple(row[place] for place in places) for row in self._steps.engine.rows(query)]
 

@@ -272,7 +272,7 @@ class Restricted:
     def policy(self, strategy: str, directory: Path) -> sqlanon.Policy:
         policy = policy_of(self.case, strategy, directory)
         attributes = dict(policy.attributes)
-        for name, (low, high), labels in zip(policy.quasi, self.limits, self.forbidden, strict=True):
+        for name, (low, high), labels in zip(policy.quasi_identifiers, self.limits, self.forbidden, strict=True):
             changed = {"min_level": low, "max_level": high, "forbidden": labels}
             attributes[name] = attributes[name].model_copy(update=changed)
         return policy.model_copy(update={"attributes": attributes})

@@ -107,7 +107,7 @@ def visit(name: str, table: Path, strategies: str | None = None) -> Visit:
     if not done:
         return seen
     policy = Policy.load(folder / "policy.toml")
-    seen.loss, quasi = done["score"], list(policy.quasi)
+    seen.loss, quasi = done["score"], list(policy.quasi_identifiers)
     with duckdb.connect(done["release"], read_only=True) as connection:
         counts = connection.execute(
             f"SELECT {', '.join(f'count(DISTINCT coalesce({_quoted(one)}::VARCHAR, chr(0)))' for one in quasi)} "

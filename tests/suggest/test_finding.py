@@ -314,7 +314,7 @@ def test_adult(data: Path, tmp_path: Path) -> None:
         policy = Policy.load(tmp_path / "policy.toml")
         result = db.anonymize(policy)
     assert roles_of(policy).pop("salary-class") == "sensitive"
-    assert len(policy.quasi) == 8
+    assert len(policy.quasi_identifiers) == 8
     assert result.smallest_class >= 5
     assert result.optimal
 
@@ -352,7 +352,7 @@ def test_hostile_names(tmp_path: Path) -> None:
         connection.execute(f'CREATE TABLE "my.schema"."# t" AS SELECT {columns} FROM range(60) AS r(i)')
         _, policy = suggested(connection, tmp_path, '"my.schema"."# t"')
         assert list(policy.attributes) == HOSTILE
-        assert list(policy.quasi) == HOSTILE
+        assert list(policy.quasi_identifiers) == HOSTILE
         with sqlanon.connect(connection) as db:
             release = db.anonymize(policy).publish(tmp_path / "release.duckdb")
         assert release.verify().verified
@@ -431,7 +431,7 @@ def test_an_empty_table_has_a_policy(definition: str, tmp_path: Path) -> None:
     with duckdb.connect() as connection:
         connection.execute(f"CREATE TABLE t ({definition})")
         _, policy = suggested(connection, tmp_path)
-        assert policy.quasi
+        assert policy.quasi_identifiers
         with sqlanon.connect(connection) as db:
             assert db.risk(policy).rows == 0
             with pytest.raises(sqlanon.InfeasibleError):
@@ -442,7 +442,7 @@ def test_one_row(tmp_path: Path) -> None:
     with duckdb.connect() as connection:
         connection.execute("CREATE TABLE t AS SELECT 'x' AS a, 1 AS b")
         _, policy = suggested(connection, tmp_path)
-        assert policy.quasi == ("a", "b")
+        assert policy.quasi_identifiers == ("a", "b")
 
 
 @pytest.mark.slow

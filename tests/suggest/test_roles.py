@@ -174,14 +174,14 @@ def test_a_wide_table_loses_no_column_silently(tmp_path: Path) -> None:
         thirty = ", ".join(f"q{j}" for j in range(30))
         connection.execute(f"CREATE VIEW narrow AS SELECT email, {thirty} FROM t")
         _, policy = suggested(connection, tmp_path, "narrow")
-        assert len(policy.quasi) == 30
+        assert len(policy.quasi_identifiers) == 30
         assert policy.attributes_with_role("identifying") == ("email",)
     done = cli("suggest", "wide.csv", "-o", "p.toml", cwd=tmp_path)
     assert done.status == 0
     policy, text = Policy.load(tmp_path / "p.toml"), (tmp_path / "p.toml").read_text(encoding="utf-8")
     printed = dict(re.findall(r"^not released: (\w+) \((.*)\)$", done.out, re.MULTILINE))
     assert {*printed} == {*policy.attributes_with_role("identifying")}
-    assert len(policy.attributes) == 40 and len(policy.quasi) == MOST
+    assert len(policy.attributes) == 40 and len(policy.quasi_identifiers) == MOST
     assert "Not released, 10 of 40 columns" in text
     left = [name for name, reason in printed.items() if "to add it" in reason]
     assert len(left) == 8

@@ -707,7 +707,7 @@ def test_the_audit_finds_the_classes_that_an_oracle_finds(kind: str, data: st.Da
     )
     (requirement,) = list_requirements(asked.privacy)
     names = {name: name for name in asked.attributes}
-    released = WarehouseRelease(table("t"), table("t"), asked.generalized, [*source.sensitive], names)
+    released = WarehouseRelease(table("t"), table("t"), asked.generalized_attributes, [*source.sensitive], names)
     with opened(source) as db:
         engine = db._space.engine.holder
         query = requirement.violations(released)

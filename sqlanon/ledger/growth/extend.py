@@ -136,7 +136,7 @@ def release_to_extend(run: Run, policy: Policy) -> ReleaseToExtend:
     refuse_repeated_keys(run.engine, run.source, policy.source.key)
     with open_earlier_release(run.engine, publication, Reach()) as release:
         manifest = release.manifest
-    if not policy.made(manifest.policy_hash):
+    if not policy.matches_fingerprint(manifest.policy_hash):
         raise ReleaseError(
             f"{publication.path} was made by another policy: extend it with that policy, or run anonymize with "
             "[release] after"
@@ -505,7 +505,7 @@ class ExtensionDraft:
         new = self._added_rows.sql(run.engine.dialect)
         of_persons = new if person is None else run.work_names.view("added_persons").sql(run.engine.dialect)
         checks += (replace(one, name=f"new rows: {one.name}") for one in audit.checks_of_classes(of_persons))
-        k = guaranteed_k(self.search_input.policy.privacy, self.search_input.policy.quasi)
+        k = guaranteed_k(self.search_input.policy.privacy, self.search_input.policy.quasi_identifiers)
         if k != self.search_input.policy.privacy.k:  # no check of k-anonymity has looked at that
             smallest = run.engine.rows(call_k_anonymity(new, self.quasi_identifiers, macros))[0][0]
             checks.append(Check("new rows", smallest >= k, f"in the smallest class: {smallest:,} (required: {k})"))

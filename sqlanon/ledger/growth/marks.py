@@ -231,7 +231,7 @@ def refuse_changed_labels(run: Run, prepared: SearchInput, manifest: Manifest, r
     levels_then = manifest.levels({name: tree.height for name, tree in trees.items()})
     levels_now = manifest.levels(prepared.heights)
     counts = {}
-    for i, name in enumerate(prepared.policy.generalized):
+    for i, name in enumerate(prepared.policy.generalized_attributes):
         then, now = trees.get(name.lower()), prepared.hierarchies[i]
         level, level_now = levels_then.get(name), levels_now.get(name)
         if not level or level_now is None or then is None:

@@ -153,7 +153,7 @@ def measure_released_rows(
     if {name: type_ for name, type_ in run.engine.columns(view).items() if name in types} != types:
         return change
     missing, _ = run.engine.rows(count_different_rows(released.copy(), view, types))[0]
-    least = guaranteed_k(prepared.policy.privacy, prepared.policy.quasi)
+    least = guaranteed_k(prepared.policy.privacy, prepared.policy.quasi_identifiers)
     columns = [col(name) for name in manifest.quasi_identifiers]
     keys: list[exp.Expr] = [named(column.copy(), f"k{i}") for i, column in enumerate(columns)]
     size = exp.Count(this=exp.Star()) if person is None else _PERSONS(person=col(person))

@@ -661,7 +661,7 @@ class JointAudit:
     def _fewest_rows(self, one: EarlierRelease) -> tuple[int, str]:
         """The fewest rows that an attack may find, and why so many."""
         policy = self.prepared.policy
-        k, most_rows = min(guaranteed_k(policy.privacy, policy.quasi), one.promised_k), 1
+        k, most_rows = min(guaranteed_k(policy.privacy, policy.quasi_identifiers), one.promised_k), 1
         if one.publication.run_id not in self.prepared.earlier.after:
             # A release does not tell persons apart. Of so many rows, k persons have one at least. What is based on the
             # other consists of parts with k persons each, counted where persons are known: here in fewer rows, too.

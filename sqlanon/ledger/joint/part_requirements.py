@@ -91,7 +91,7 @@ class SharedRequirement:
 
     def violations(self, rows: exp.Table, whole: exp.Table, keys: Sequence[str]) -> exp.Select | None:
         """The parts of some rows that break it."""
-        (attribute,) = self.requirement.attributes
+        (attribute,) = self.requirement.sensitive_attributes
         sensitive = [f"shared_{j}" for j in self.sensitive]
         return self.requirement.violations(
             WarehouseRelease(rows, whole, keys, sensitive, {attribute: f"shared_{self.column}"})
@@ -107,8 +107,8 @@ def shared_requirements(privacy: Any, sensitive: Collection[str], linked: Releas
     columns = {name.lower(): j for j, name in enumerate(linked.shared)}
     numbers = [columns[name.lower()] for name in sensitive if name.lower() in columns]
     for one in list_requirements(privacy):
-        column = columns.get(one.attributes[0].lower()) if one.attributes else None
-        if column is None or not isinstance(one.of(SourceFacts()), ClassCondition):
+        column = columns.get(one.sensitive_attributes[0].lower()) if one.sensitive_attributes else None
+        if column is None or not isinstance(one.bind(SourceFacts()), ClassCondition):
             continue
         wanted = SharedRequirement(one, column, numbers)
         if wanted.violations(table("rows"), table("whole"), []) is not None:

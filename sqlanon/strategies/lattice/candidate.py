@@ -92,7 +92,7 @@ def _figures(space: ClassSpace, short: bool, squares: bool) -> list[exp.Expr]:
     if squares:
         squared = exp.Sum(this=exp.Pow(this=size.copy(), expression=number(2)))
         figures.append(named(where(squared, col(KEPT)), "squares"))
-    if space.requirements.table:
+    if space.requirements.table_conditions:
         single = exp.EQ(this=col(CLASS_COUNT), expression=number(1))
         figures.append(named(total(col(CLASS_COUNT), col(KEPT)), "count"))
         figures.append(named(where(exp.Count(this=exp.Star()), all_of([col(KEPT), single])), "singles"))
@@ -101,7 +101,9 @@ def _figures(space: ClassSpace, short: bool, squares: bool) -> list[exp.Expr]:
             figures.append(named(total(size.copy(), all_of([col(KEPT), nobody])), "unmatched"))
     if short:
         figures.append(named(double_total(col(SHORT)), "lost"))
-    if (covering := space.requirements.covering) is not None and (too_few := covering.too_few()) is not None:
+    if (covering := space.requirements.covering_condition) is not None and (
+        too_few := covering.uncoverable_class()
+    ) is not None:
         there = exp.GT(this=col(CLASS_POPULATION), expression=number(0))
         unmet = all_of([there, exp.Not(this=col(KEPT))])
         figures.append(named(where(exp.Count(this=exp.Star()), unmet), "unmet"))

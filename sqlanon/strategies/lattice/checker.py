@@ -79,8 +79,8 @@ class Checker:
         self._allowed = self._limit.rows
         self._sets, self._heights = prepared.sets, prepared.marginals.heights
         self._expected, self._only_best = expected, only_best
-        self._separate = prepared.requirements.separate
-        self._short = not all(one.hereditary for one in prepared.requirements.classes)
+        self._separate = prepared.requirements.separate_conditions
+        self._short = not all(one.hereditary for one in prepared.requirements.class_conditions)
         self._judge = rules_of(prepared).judge
         self._leaves: exp.Table | None = None
         self._regrouped: dict[str, tuple[list[str], Callable[[Iterable[str]], tuple[Any, ...]]]] = {}
@@ -225,14 +225,14 @@ class Checker:
         self, space: ClassSpace, levels: Levels, row: Mapping[str, Any], leaves: Mapping[int, float]
     ) -> Figures:
         suppressed, within = row["suppressed_rows"], self._is_within(row)
-        shown = len(self._prepared.policy.generalized)
+        shown = len(self._prepared.policy.generalized_attributes)
         entropy, broken = 0.0, dict[str, float]()
         if within and suppressed and self._measure.needs_entropy and levels[:shown] != self._heights[:shown]:
             entropy = self._engine.rows(suppressed_entropy(space, levels, suppressed, shown))[0][0]
         if self._separate and within:
             left = self._prepared.marginals.rows - suppressed
             kept = _Kept(self._engine, self._prepared, space, levels, left, self._counted)
-            broken = {one.name: figure for one in self._separate if not one.within(figure := one.figure(kept))}
+            broken = {one.name: figure for one in self._separate if not one.is_within(figure := one.figure(kept))}
         return Figures(
             classes=row["classes"],
             suppressed_rows=suppressed,
@@ -259,12 +259,12 @@ class _Kept:
     space: ClassSpace
     levels: Levels
     rows: int
-    counted: int
+    source_count: int
 
-    def sizes(self) -> Mapping[int, int]:
+    def class_sizes(self) -> Mapping[int, int]:
         return dict(self.engine.rows(kept_sizes(self.space, self.levels)))
 
-    def wrong(self) -> int:
+    def count_wrong_matches(self) -> int:
         query = wrong_map(self.prepared, self.space, self.levels)
         assert query is not None  # the policy has persons in both tables
         return int(self.engine.rows(query)[0][0])

@@ -130,7 +130,7 @@ def classes(space: ClassSpace, levels: Levels, extra: Sequence[exp.Expr] = (), l
     if space.unknown:
         aggregates.append(col(KNOWN))
     own = select([*aggregates, *extra], space.frequency.copy(), [col(key) for key in keys])
-    by_distribution = _by_distribution(space.requirements.classes)
+    by_distribution = _by_distribution(space.requirements.class_conditions)
     if not by_distribution:
         return own
     # Under other names: what is asked for as extra may be a key too.
@@ -167,7 +167,7 @@ def _figures(
     inner = [f"o{i}" for i in range(sensitive.inner)]
     within = [*keys, *inner]
     source: exp.Expr = subquery(counts_by_value(sensitive.table, within, moving), "counts")
-    groups = [one.within for one in requirements if one.within is not None]
+    groups = [one.group_condition for one in requirements if one.group_condition is not None]
     if groups:
         source = subquery(_worked_out(groups, source, within), "groups")
     return _worked_out(requirements, source, keys, sensitive.domain, least)
@@ -187,7 +187,7 @@ def _worked_out(
         if one.distribution is not None:
             name = one.distribution.name
             aggregates |= {name(figure): value for figure, value in one.figures().items()}
-            derived |= {name(figure): value for figure, value in one.derived(least).items()}
+            derived |= {name(figure): value for figure, value in one.derived_figures(least).items()}
     columns: list[exp.Expr] = [col(key) for key in keys]
     columns += [named(figure, name) for name, figure in aggregates.items()]
     query = select(columns, source, [col(key) for key in keys])
@@ -222,7 +222,7 @@ def can_be_judged_together(space: ClassSpace) -> bool:
     """Whether the classes of several generalizations have the same columns, and are judged each by itself."""
     requirements = space.requirements
     is_of_one = space.are_classes or space.moving_elsewhere
-    return not (is_of_one or requirements.shields or _by_distribution(requirements.classes))
+    return not (is_of_one or requirements.shields or _by_distribution(requirements.class_conditions))
 
 
 def judged_together(
@@ -245,7 +245,7 @@ def _with_kept(space: ClassSpace, own: exp.Query, short: bool) -> exp.Select:
 
 
 def _kept(space: ClassSpace) -> exp.Expr:
-    conditions = [requirement.condition() for requirement in space.requirements.classes]
+    conditions = [requirement.condition() for requirement in space.requirements.class_conditions]
     if space.unknown:
         conditions.append(col(KNOWN))
     if space.population:
@@ -256,7 +256,7 @@ def _kept(space: ClassSpace) -> exp.Expr:
 def _short(space: ClassSpace) -> exp.Expr:
     """The most that one of the requirements, or an unknown value, takes from a class."""
     parts: list[exp.Expr] = []
-    for requirement in space.requirements.classes:
+    for requirement in space.requirements.class_conditions:
         lost: exp.Expr = col(CLASS_SIZE)
         if not requirement.hereditary:
             if not space.additive:

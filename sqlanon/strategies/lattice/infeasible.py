@@ -124,7 +124,7 @@ def _binding(prepared: SearchInput, levels: Levels, suppressed: int) -> tuple[st
     """Of several requirements, the one without which the fewest rows would be suppressed, or where each alone changes
     nothing, what they suppress; and what is to blame."""
     space, requirements = prepared.sets.at(levels), prepared.requirements
-    names = [*(one.name for one in requirements.classes), *(one.name for one in requirements.shields)]
+    names = [*(one.name for one in requirements.class_conditions), *(one.name for one in requirements.shields)]
     if len(names) < 2:
         return (f". The requirement is {names[0]}" if names else ""), names
 
@@ -136,7 +136,11 @@ def _binding(prepared: SearchInput, levels: Levels, suppressed: int) -> tuple[st
     name = min(names, key=lambda one: left[one])
     if left[name] < suppressed:
         return f". The binding requirement is {name}; without it, {left[name]:,} rows would be suppressed", [name]
-    alone = {one.name: suppressed_by(Requirements.of([one])) for one in requirements.all if one.name in left}
+    alone = {
+        one.name: suppressed_by(Requirements.from_conditions([one]))
+        for one in requirements.conditions
+        if one.name in left
+    }
     binding = [f"{name} alone suppresses {rows:,} rows" for name, rows in alone.items() if rows]
     blamed = " and ".join(name for name, rows in alone.items() if rows)
     return f". No single requirement is to blame: {'; '.join(binding)}", [blamed]
@@ -146,13 +150,11 @@ def _of_the_table(prepared: SearchInput, search: Search, levels: Levels) -> tupl
     """What the kept classes of the nearest generalization do not meet together; and what is to blame."""
     requirements, figures = prepared.requirements, search.figures[levels]
     kept = kept_classes(figures, prepared.marginals.rows)
-    broken = [one.name for one in requirements.table if not one.holds(kept)]
+    broken = [one.name for one in requirements.table_conditions if not one.is_met_by(kept)]
     names = list(broken)
-    if figures.unmet and requirements.covering is not None:
-        names.append(requirements.covering.name)
-        broken.append(
-            f"{requirements.covering.name}: {figures.unmet} classes of the population would have no row in the release"
-        )
+    if figures.unmet and requirements.covering_condition is not None:
+        names.append(requirements.covering_condition.name)
+        broken.append(f"{names[-1]}: {figures.unmet} classes of the population would have no row in the release")
     for name, figure in figures.broken.items():
         names.append(name)
         broken.append(f"{name} ({'which cannot be estimated' if math.isnan(figure) else f'here {figure:.6g}'})")

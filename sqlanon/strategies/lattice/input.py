@@ -103,18 +103,18 @@ class SearchInput:
     @property
     def weights(self) -> list[float]:
         """Of the quasi-identifiers that the search has; the marks of earlier releases are no value that is lost."""
-        own = [self.policy.attributes[name].weight for name in self.policy.generalized]
+        own = [self.policy.attributes[name].weight for name in self.policy.generalized_attributes]
         return own + [0.0] * (len(self.attributes) - len(own))
 
     @property
     def own_attributes(self) -> tuple[Coded, ...]:
         """Of the policy's quasi-identifiers: without the marks of earlier releases."""
-        return self.attributes[: len(self.policy.generalized)]
+        return self.attributes[: len(self.policy.generalized_attributes)]
 
     @property
     def own_hierarchies(self) -> tuple[Hierarchy, ...]:
         """Of the policy's quasi-identifiers: without that of the marks of earlier releases."""
-        return self.hierarchies[: len(self.policy.generalized)]
+        return self.hierarchies[: len(self.policy.generalized_attributes)]
 
     @property
     def heights(self) -> dict[str, int]:
@@ -138,7 +138,7 @@ def search_input(policy: Policy, scanned: Scanned, hierarchies: Hierarchies, cou
         sensitive_hierarchies=hierarchies.sensitive,
         sets=counted.sets,
         marginals=counted.marginals,
-        lattice=Lattice(policy.generalized, *counted.permitted),
+        lattice=Lattice(policy.generalized_attributes, *counted.permitted),
         limit=counted.limit,
         members=scanned.own.members,
         population=None if theirs is None else SearchedPopulation(theirs.columns, theirs.person, theirs.scan.members),

@@ -57,16 +57,16 @@ class Rules:
         """
         asked = self.requirements
         kept = kept_classes(figures, self.rows)
-        table = [one.holds(kept) for one in asked.table]
+        table = [one.is_met_by(kept) for one in asked.table_conditions]
         too_many_persons = self.allowed_persons is not None and (figures.suppressed_persons or 0) > self.allowed_persons
         within = figures.suppressed_rows <= allowed_rows and figures.classes > 0 and not too_many_persons
         satisfies = within and all(table) and not figures.unmet and not figures.broken
         lost = figures.suppressed_rows if figures.lost is None else figures.lost
         # What is lost is a sum of distances and logarithms times rows: a rounding must not rule out what satisfies.
         too_many = lost > min(allowed_rows, self.rows - 1) + 1e-6 + 1e-9 * self.rows
-        same_rows = not (asked.classes or asked.shields) or figures.suppressed_rows == allowed_rows == 0
+        same_rows = not (asked.class_conditions or asked.shields) or figures.suppressed_rows == allowed_rows == 0
         never = same_rows and self.additive and not all(table)
-        everything = figures.suppressed_rows == 0 and self.additive and not asked.separate
+        everything = figures.suppressed_rows == 0 and self.additive and not asked.separate_conditions
         return Verdict(
             satisfies,
             hopeless=too_many

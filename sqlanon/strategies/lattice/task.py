@@ -25,8 +25,8 @@ from sqlanon.support.coding import Levels
 def data_of(prepared: SearchInput) -> Data:
     """What a strategy may ask of the prepared source, beside checks."""
     asked, additive = prepared.requirements, prepared.sets.space.additive
-    merges = additive or all(one.hereditary for one in asked.classes)
-    by_itself = not asked.shields and not asked.table and not asked.separate
+    merges = additive or all(one.hereditary for one in asked.class_conditions)
+    by_itself = not asked.shields and not asked.table_conditions and not asked.separate_conditions
     return Data(lambda: distance_vectors(prepared), merges and by_itself, lambda: distinct_values(prepared))
 
 

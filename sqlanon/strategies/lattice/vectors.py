@@ -82,7 +82,7 @@ def combinations(space: ClassSpace, bottom: Levels) -> exp.Select:
     every = [named(exp.Min(this=col(code)), f"of {code}") for code in codes]
     classes = subquery(judged(space, bottom, every), "j")
     outlier: exp.Expr = exp.Not(this=col(KEPT))
-    if space.requirements.covering is None:
+    if space.requirements.covering_condition is None:
         outlier = all_of([outlier, exp.GT(this=col(CLASS_SIZE), expression=number(0))])
     order: list[exp.Expr] = [exp.Ordered(this=exp.Paren(this=outlier.copy()), desc=True)]
     order += [exp.Ordered(this=col(f"of {code_name(i, low)}")) for i, low in space.below_top(bottom)]

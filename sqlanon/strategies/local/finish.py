@@ -387,7 +387,9 @@ def _as_readers_see(outcome: LocalOutcome) -> SearchResult:
     if not found.figures.classes or not limit.allows(suppressed, persons):
         message = f"strategy {strategy} found no recoding that meets the policy: it would suppress "
         message += limit.sentence(suppressed, task.rows, persons)
-        message += remedies(task.prepared, found.figures, [one.name for one in task.prepared.requirements.classes])
+        message += remedies(
+            task.prepared, found.figures, [one.name for one in task.prepared.requirements.class_conditions]
+        )
         raise InfeasibleError(message, None, suppressed, limit.rows, persons, limit.persons)
     measure = measure_of(task.prepared)
     score = found.score(measure)

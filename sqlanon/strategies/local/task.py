@@ -222,7 +222,7 @@ def _of_classes(requirements: Requirements) -> Requirements:
     if not requirements.shields:
         return requirements
     most = max(shield.k for shield in requirements.shields)
-    return replace(requirements, classes=(KAnonymity(most), *requirements.classes), shields=())
+    return replace(requirements, class_conditions=(KAnonymity(most), *requirements.class_conditions), shields=())
 
 
 def _tree(steps: StatementRunner, prepared: SearchInput, i: int, as_text: bool) -> Tree:
