@@ -15,6 +15,7 @@ from sqlglot import exp, parse_one
 Filling: TypeAlias = "exp.Expr | Sequence[exp.Expr] | str | int | float"
 
 
+@lru_cache(maxsize=None)
 def template(sql: str, dialect: str = "duckdb") -> Callable[..., exp.Select]:
     """A function that fills the placeholders (``:name``) of a SELECT with an expression, or a list of them.
 
@@ -40,8 +41,9 @@ def template(sql: str, dialect: str = "duckdb") -> Callable[..., exp.Select]:
     return select_
 
 
+@lru_cache(maxsize=None)
 def fragment(sql: str, dialect: str = "duckdb") -> Callable[..., exp.Expr]:
-    """The same of any other statement, or of an expression.
+    """The same of any other statement, or of an expression. A text is parsed once, also where a function calls this.
 
     >>> from sqlanon.support.expressions import col
     >>> fragment("coalesce(sum(:n), 0) >= :k")(n=col("rows"), k=5).sql("duckdb")

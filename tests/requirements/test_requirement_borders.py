@@ -140,6 +140,6 @@ def test_too_few_values_are_too_few_whoever_has_them(kind: str, values: str, pas
     """A release alone does not show whose rows are whose: it shows the distinct values, and not their shares."""
     with duckdb.connect() as connection:
         connection.execute(f"CREATE TABLE t AS SELECT 'a' AS ward, unnest({[*values]}) AS illness")
-        subject = replace(audited(connection, "illness"), persons=True)
+        subject = replace(audited(connection, "illness"), counts_persons=True)
         diversity = LDiversity(attribute="illness", kind=kind, l=2)
         assert [check.passed for check in diversity.audit(subject)] == [passed]
