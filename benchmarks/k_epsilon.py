@@ -34,8 +34,8 @@ from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import InfeasibleError
 from sqlanon.measures import MEASURES
 from sqlanon.noise import linking
-from sqlanon.noise.columns import columns_for_noise
-from sqlanon.noise.stage import NoisePlan, add_noise, draws_here
+from sqlanon.noise.columns import require_usable_noisy_columns
+from sqlanon.noise.stage import NoisePlan, add_noise, local_noise_source
 from sqlanon.noise.statements import NoisyColumn
 from sqlanon.pipeline import prepare
 from sqlanon.recode.stage import Recoding, recode
@@ -43,7 +43,7 @@ from sqlanon.sources.run import Run
 from sqlanon.sources.workspace import Workspace
 from sqlanon.strategies.lattice.input import SearchInput
 from sqlanon.strategies.lattice.result import SearchResult
-from sqlanon.strategies.stage import search
+from sqlanon.strategies.stage import run_search
 from sqlanon.support.expressions import create_schema, drop_schema, table
 
 LIMIT = 0.05
@@ -90,13 +90,13 @@ class Searched:
         engine, catalog = self.run.engine, self.run.work("any").catalog
         engine.execute(create_schema("draw", catalog))
         try:
-            column, sets = replace(self.column, epsilon=epsilon), copy(self.prepared.sets)
+            column, sets = replace(self.column, epsilon=epsilon), copy(self.prepared.frequency_sets)
             sets.work = self.work
             noised = add_noise(
                 StatementRunner(engine),
-                replace(self.prepared, sets=sets),
+                replace(self.prepared, frequency_sets=sets),
                 self.chosen,
-                NoisePlan((column,), draws_here(engine, (column,))),
+                NoisePlan((column,), local_noise_source(engine, (column,))),
                 lambda waiting, done: None,
             )
             errors = noised.attributes["height"]
@@ -122,9 +122,9 @@ class Searched:
     def linked(self, rows: str) -> tuple[float, float]:
         """The linking risk of a table with ``record``, ``class``, ``x_0`` and ``y_0``, and the strict one."""
         steps = StatementRunner(self.run.engine)
-        query = linking.links(self.work(rows), self.work("noise_classes"), (self.column,))
+        query = linking.linked_records(self.work(rows), self.work("noise_classes"), (self.column,))
         links = steps.make(self.work(f"{rows}_links"), query)
-        count, linked, strictly = self.run.engine.rows(linking.risk(links, None))[0]
+        count, linked, strictly = self.run.engine.rows(linking.linking_counts(links, None))[0]
         return linked / count, strictly / count
 
     def others(self, epsilon: float, mean: float) -> Figures:
@@ -157,10 +157,10 @@ def searched(space: Workspace, k: int, strategy: str) -> Iterator[Searched]:
     """Search once."""
     asked = policy(k, strategy, LIMIT, NOISE)
     with space.run(asked) as run:
-        columns = columns_for_noise(run.engine, asked, run.source)
+        columns = require_usable_noisy_columns(run.engine, asked, run.source)
         prepared = prepare(StatementRunner(run.engine), asked, run.source, run.work)
         steps = StatementRunner(run.engine)
-        found = search(steps, prepared, lambda open_, checked, best: None)
+        found = run_search(steps, prepared, lambda open_, checked, best: None)
         late = policy(k, strategy, 1.0, NOISE, confidence=CONFIDENCE)
         yield Searched(run, replace(prepared, policy=late), found, recode(steps, prepared, found), columns[0])
 
@@ -283,7 +283,7 @@ def timed_search(space: Workspace, asked: sqlanon.Policy) -> Figures | None:
         started = time.perf_counter()
         try:
             steps = StatementRunner(run.engine)
-            found = search(steps, prepared, lambda open_, checked, best: None)
+            found = run_search(steps, prepared, lambda open_, checked, best: None)
             chosen = recode(steps, prepared, found)
         except InfeasibleError:
             return None

@@ -29,7 +29,7 @@ from sqlanon.strategies.full_domain.samarati import samarati
 def joins_miss(case: Case) -> bool:
     """Whether the strategy misses a k-minimal generalization."""
     search = search_of(case)
-    search.data = data_of(case, search.lattice)
+    search.source_facts = data_of(case, search.lattice)
     solution = oracle.k_minimal(**case.arguments)
     true = [] if solution is None else sorted(one.levels for one in solution.satisfying)
     return list(samarati(search).minimal or ()) != true

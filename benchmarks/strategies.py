@@ -39,7 +39,7 @@ def keyed(case: str) -> dict[str, str]:
 def compared(case: str, k: int, limit: float, name: str) -> dict[str, object]:
     """What a strategy finds, in this process."""
     strategy = name.partition(",")[0]
-    source = keyed(case) if STRATEGIES[strategy].traits.divides else None
+    source = keyed(case) if STRATEGIES[strategy].traits.may_split_equal_rows else None
     tree = case_policy(case, k, limit, Path("unused.duckdb"), source)
     del tree["release"]
     tree["search"] |= {"strategy": strategy, **({"summary": "set"} if name == SETS else {})}

@@ -22,7 +22,7 @@ from sqlanon.release.targets.base import Verification, release_location
 from sqlanon.result import Comparison, Result
 from sqlanon.sources import source_errors
 from sqlanon.sources.workspace import Workspace
-from sqlanon.strategies.lattice.lattice import silent
+from sqlanon.strategies.lattice.lattice import ignore_progress
 from sqlanon.support.toml import toml_value
 
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ class Database:
             Nothing meets the policy. The error has the generalization that comes nearest.
         """
         _require_policy(policy)
-        result = Result(pipeline.anonymize(self._space, policy, progress or silent, keep_work))
+        result = Result(pipeline.anonymize(self._space, policy, progress or ignore_progress, keep_work))
         if record:
             result.record()
         return result
@@ -198,11 +198,15 @@ class Database:
             message = f"must be a list of names, such as [{strategies!r}]"
             raise PolicyError([Problem("strategies", message)], "the arguments")
         # (So are the others here: `anonymize` does not wait for them.)
-        from sqlanon.strategies.compare import policies_of, relation_of  # noqa: PLC0415
+        from sqlanon.strategies.compare import comparison_query, policies_by_strategy  # noqa: PLC0415
 
-        found = list(pipeline.compare(self._space, policies_of(policy, strategies), progress or silent, seconds))
+        found = list(
+            pipeline.compare(
+                self._space, policies_by_strategy(policy, strategies), progress or ignore_progress, seconds
+            )
+        )
         undecided = next((one.undecided_person for one in found if one.undecided_person is not None), None)
-        return Comparison(self._space.engine.relation(relation_of(found)), policy.search.measure, undecided)
+        return Comparison(self._space.engine.relation(comparison_query(found)), policy.search.measure, undecided)
 
     def try_strategies(
         self, policy: Policy, candidates: Mapping[str, Mapping[str, str]] | None = None, seconds: float | None = None
@@ -293,7 +297,7 @@ class Database:
         from sqlanon.ledger.published_release import count_withdrawn_rows  # noqa: PLC0415  (needed here only)
         from sqlanon.withdrawal import Withdrawal  # noqa: PLC0415
 
-        published, change, draft = pipeline.withdraw(self._space, policy, progress or silent)
+        published, change, draft = pipeline.withdraw(self._space, policy, progress or ignore_progress)
         manifest, same, only, rows = published.manifest, True, True, None
         if draft is not None:
             assert draft.replaces is not None
@@ -910,7 +914,7 @@ class Database:
         _require_policy(policy)
         from sqlanon.live import live  # noqa: PLC0415
 
-        report_progress = progress or silent
+        report_progress = progress or ignore_progress
         report_progress("scan", 0, 0, None)
         return live(self._space, policy, name, partial(report_progress, "search"))
 

@@ -56,11 +56,11 @@ from sqlanon.sources.columns import refuse_repeated_keys
 from sqlanon.sources.run import Run, keep_work_tables
 from sqlanon.sources.source import Population
 from sqlanon.sources.workspace import Workspace
-from sqlanon.strategies.examples import example_levels, size_of_lattice
-from sqlanon.strategies.lattice.input import EarlierReleases, SearchInput, search_input
-from sqlanon.strategies.lattice.lattice import keep_lattice, silent
+from sqlanon.strategies.examples import example_levels, find_lattice_size
+from sqlanon.strategies.lattice.input import EarlierReleases, SearchInput, build_search_input
+from sqlanon.strategies.lattice.lattice import ignore_progress, store_lattice
 from sqlanon.strategies.lattice.result import SearchResult
-from sqlanon.strategies.stage import search
+from sqlanon.strategies.stage import run_search
 from sqlanon.support.expressions import Namer, create_table, row_count
 from sqlanon.support.notices import Notice, ordered_messages
 from sqlanon.support.workdir import spill_directory
@@ -74,7 +74,7 @@ if TYPE_CHECKING:
     from sqlanon.release.source_change import SourceChange
     from sqlanon.release.targets.base import ReleasedRows, ReleaseLocation, Verification
     from sqlanon.risk import Risk
-    from sqlanon.strategies.compare import Compared, ComparisonProgress
+    from sqlanon.strategies.compare import ComparisonProgress, ComparisonRow
 
 StageProgress: TypeAlias = "Callable[[str, int, int, float | None], None]"
 """Called with the stage (``scan``, ``search``, ``noise``, ``write``), generalizations open and checked (for noise:
@@ -84,7 +84,7 @@ records that wait for it, and that have it), and the best score so far."""
 def anonymize(
     space: Workspace,
     policy: Policy,
-    progress: StageProgress = silent,
+    progress: StageProgress = ignore_progress,
     keep_work: str | os.PathLike[str] | None = None,
 ) -> ReleaseDraft:
     """Find the best generalization of a source that meets the policy; keep the intermediate tables in a file."""
@@ -104,11 +104,11 @@ def plan(space: Workspace, policy: Policy) -> Plan:
     run = space.run(policy, read=False, counted=True)  # its views stay: the statements name them
     steps = StatementRunner(run.engine, [])
     steps.stages += run.source.plan()
-    drafted = draft(steps, run, policy, silent, Laps())
+    drafted = draft(steps, run, policy, ignore_progress, Laps())
     show_rows(steps, drafted)
     show_audit(steps, drafted)
     warnings = ordered_messages((*run.notices, *warn_of_insensitive_names(policy)))
-    return Plan(tuple(steps.stages), *size_of_lattice(policy, run.engine), policy.search.is_local, warnings)
+    return Plan(tuple(steps.stages), *find_lattice_size(policy, run.engine), policy.search.is_local, warnings)
 
 
 def compare(
@@ -116,35 +116,35 @@ def compare(
     policies: Mapping[str, Policy | PolicyError],
     progress: ComparisonProgress,
     seconds: float | None = None,
-) -> Iterator[Compared]:
+) -> Iterator[ComparisonRow]:
     """What each strategy finds in its time. Each reads the source anew: none is quick because of what another left."""
     from sqlanon.engines.deadline import interrupted_after  # noqa: PLC0415  (needed for comparisons only)
-    from sqlanon.strategies.compare import Compared, compared, limited  # noqa: PLC0415
+    from sqlanon.strategies.compare import ComparisonRow, build_comparison_row, with_time_limit  # noqa: PLC0415
 
     result = None
     for name, given in policies.items():
         progress(name, 0, 0, None)
         if isinstance(given, PolicyError):
-            yield Compared(name, error="; ".join(map(str, given.problems)))
+            yield ComparisonRow(name, error="; ".join(map(str, given.problems)))
             continue
-        policy, started = limited(given, seconds), time.perf_counter()
+        policy, started = with_time_limit(given, seconds), time.perf_counter()
         try:
             with space.run(policy, counted=True) as run, interrupted_after(seconds, run.engines):
                 steps = StatementRunner(run.engine)
                 with source_errors():
                     prepared = prepare_with_earlier(steps, run, policy)
                 began = time.perf_counter()
-                found = search(steps, prepared, partial(progress, name))
+                found = run_search(steps, prepared, partial(progress, name))
                 searched = time.perf_counter() - began
                 figures = recode(steps, prepared, found).figures
                 seconds_of_all = time.perf_counter() - started
                 undecided = None if result is not None else _explain_undecided_person(steps, prepared)
-                result = compared(name, prepared, found, figures, searched, seconds_of_all, undecided)
+                result = build_comparison_row(name, prepared, found, figures, searched, seconds_of_all, undecided)
                 yield result
         except OvertimeError as error:
-            yield Compared(name, stopped=True, seconds=time.perf_counter() - started, error=str(error))
+            yield ComparisonRow(name, stopped=True, seconds=time.perf_counter() - started, error=str(error))
         except InfeasibleError as error:
-            yield Compared(name, seconds=time.perf_counter() - started, error=str(error))
+            yield ComparisonRow(name, seconds=time.perf_counter() - started, error=str(error))
 
 
 def _explain_undecided_person(steps: StatementRunner, prepared: SearchInput) -> str | None:
@@ -171,7 +171,7 @@ def extend(space: Workspace, policy: Policy) -> Extension:
 
 
 def withdraw(
-    space: Workspace, policy: Policy, progress: StageProgress = silent
+    space: Workspace, policy: Policy, progress: StageProgress = ignore_progress
 ) -> tuple[PublishedRelease, SourceChange, ReleaseDraft | None]:
     """Draft the policy's release without the rows that have left its source: at the same levels, or, where that does
     not meet the policy, by a search among coarser ones. No draft if no row has left.
@@ -244,14 +244,14 @@ def risk(
         found = assess_risk(run, policy, leakage, leakage_seconds)
     if not policy.noisy_attributes:
         return found
-    from sqlanon.noise.columns import columns_for_noise  # noqa: PLC0415  (needed with noise only)
+    from sqlanon.noise.columns import require_usable_noisy_columns  # noqa: PLC0415  (needed with noise only)
     from sqlanon.risk import estimate_noise_errors  # noqa: PLC0415
 
     with space.run(policy) as run, source_errors():
-        steps, columns = StatementRunner(run.engine), columns_for_noise(run.engine, policy, run.source)
+        steps, columns = StatementRunner(run.engine), require_usable_noisy_columns(run.engine, policy, run.source)
         try:
             prepared = prepare(steps, policy, run.source, run.work, run.population)
-            recoding = recode(steps, prepared, search(steps, prepared, silent))
+            recoding = recode(steps, prepared, run_search(steps, prepared, ignore_progress))
         except InfeasibleError:
             return found
         return replace(found, noise=estimate_noise_errors(steps, prepared, recoding, columns, epsilons))
@@ -358,10 +358,10 @@ def draft_of(
         warnings = (*run.notices, *warn_of_unprotected_columns(steps, prepared))
         warnings += () if steps.dry else warn_of_levels_above_top(policy, prepared.heights)
     laps.end("load")
-    found = search(steps, prepared, partial(progress, "search"))
+    found = run_search(steps, prepared, partial(progress, "search"))
     if not steps.dry:
         persons = prepared.limit.persons is not None
-        keep_lattice(steps.engine, prepared.work("lattice"), found.lattice_rows(), persons)
+        store_lattice(steps.engine, prepared.work("lattice"), found.lattice_rows(), persons)
     recoding = recode(steps, prepared, found)
     refuse_undecided_person(steps, prepared, recoding.statement, person)
     warnings += warn_of_rows_without_person(steps, prepared, recoding.statement)
@@ -428,7 +428,7 @@ def prepare(
     hierarchies = build_hierarchies(steps, policy, scanned.values, work)
     scanned = without_unmatched(policy, scanned, hierarchies.quasi, work)
     frequencies = count_combinations(steps, policy, scanned, hierarchies, work)
-    return search_input(policy, scanned, hierarchies, frequencies)
+    return build_search_input(policy, scanned, hierarchies, frequencies)
 
 
 def prepare_with_earlier(
@@ -466,7 +466,7 @@ def prepare_beside(
 
     first = prepare(steps, policy, run.source, lambda name: run.work(f"before_{name}"), run.population)
     marked, releases = mark_released_rows(run, first, earlier, fixed, verified)
-    prepared = prepare(steps, releases.searched or policy, marked, work or run.work)
+    prepared = prepare(steps, releases.search_policy or policy, marked, work or run.work)
     return replace(prepared, policy=policy, earlier=releases)
 
 
@@ -479,15 +479,15 @@ def prepare_released_rows(steps: StatementRunner, run: Run, published: Published
     earlier = [published.publication, *published.base_publications]
     fixed = published.manifest if is_fixed else None
     whole = prepare_beside(steps, run, policy, earlier, fixed, {run_id}, lambda name: run.work(f"whole_{name}"))
-    rows, searched = run.work("rows_of_release"), whole.asked
+    rows, searched = run.work("rows_of_release"), whole.search_policy
     run.engine.execute(create_table(rows.copy(), select_released_rows(whole.source.relation)))
     scanned = scan(steps, searched, Source(rows, run.engine.columns(rows), run.source.files), run.work)
     facts = value_facts(steps, scanned.values)
     hierarchies = Hierarchies(whole.hierarchies, whole.sensitive_hierarchies, facts)
     frequencies = count_combinations(steps, searched, scanned, hierarchies, run.work)
-    prepared = search_input(searched, scanned, hierarchies, frequencies)
-    after = tuple(one for one in whole.earlier.after if one != run_id)
-    releases = replace(whole.earlier, after=after, lost=whole.earlier.lost - {run_id})
+    prepared = build_search_input(searched, scanned, hierarchies, frequencies)
+    after = tuple(one for one in whole.earlier.run_ids if one != run_id)
+    releases = replace(whole.earlier, run_ids=after, changed_run_ids=whole.earlier.changed_run_ids - {run_id})
     return replace(prepared, policy=policy, earlier=releases)
 
 
@@ -499,7 +499,7 @@ def prepare_at_levels(steps: StatementRunner, run: Run, policy: Policy, levels: 
     }
     searched = policy.model_copy(update={"attributes": attributes})
     prepared = prepare(steps, searched, run.source, run.work, run.population)
-    return replace(prepared, policy=policy, earlier=EarlierReleases(searched=searched))
+    return replace(prepared, policy=policy, earlier=EarlierReleases(search_policy=searched))
 
 
 def ledger_of(draft: ReleaseDraft, run_id: str, place: Path, force: bool) -> Ledger:
@@ -529,9 +529,9 @@ def noise_of(steps: StatementRunner, run: Run, policy: Policy) -> NoisePlan | No
     """The noise that the policy asks for."""
     if not policy.noisy_attributes:
         return None
-    from sqlanon.noise.stage import noise_of  # noqa: PLC0415  (needed with noise only)
+    from sqlanon.noise.stage import plan_noise  # noqa: PLC0415  (needed with noise only)
 
-    return noise_of(steps, run, policy)
+    return plan_noise(steps, run, policy)
 
 
 def add_noise(
@@ -547,9 +547,9 @@ def add_noise(
 
 def add_decoys(steps: StatementRunner, prepared: SearchInput, recoding: Recoding, found: SearchResult) -> DecoyResult:
     """Draw decoys for the classes of a recoding that stay too small."""
-    from sqlanon.decoys import fill  # noqa: PLC0415  (needed with decoys only)
+    from sqlanon.decoys import add_decoys  # noqa: PLC0415  (needed with decoys only)
 
-    filled = fill(steps, prepared, recoding, found.score)
+    filled = add_decoys(steps, prepared, recoding, found.score)
     if filled.statement is not None:
         steps.finish("decoys", "invented rows for classes that are too small, drawn once")
     return filled

@@ -27,7 +27,7 @@ from sqlanon.release.manifest import utc_now
 from sqlanon.release.published import Release
 from sqlanon.release.sentences import level_in_words
 from sqlanon.release.targets.base import Reach
-from sqlanon.strategies.lattice.checker import measure_of
+from sqlanon.strategies.lattice.checker import policy_measure
 from sqlanon.support.expressions import by_class, star, subquery
 from sqlanon.support.markup import html_table
 from sqlanon.support.notices import ordered_messages
@@ -286,7 +286,7 @@ class Result(ResultFigures):
     def __init__(self, draft: ReleaseDraft) -> None:
         prepared, found, recoding = draft.search_input, draft.result, draft.recoding
         noise, decoys = draft.noise, draft.decoys
-        shown = measure_of(prepared).shown
+        shown = policy_measure(prepared).reported_score
         self._run, self._prepared, self._draft = draft.run, prepared, draft
         self._recorded = False
         self.run_id = uuid4().hex
@@ -309,8 +309,8 @@ class Result(ResultFigures):
             self.persons, self.released_persons = persons.persons, persons.released
             self.suppressed_persons, self.partly_released_persons = persons.suppressed, persons.partly_released
             self.smallest_class = persons.smallest_class
-        self.null_map = None if recoding.mapping is None else recoding.mapping.null_map
-        self.wrong_map = None if recoding.mapping is None else recoding.mapping.wrong_map
+        self.null_map = None if recoding.population_match is None else recoding.population_match.null_map
+        self.wrong_map = None if recoding.population_match is None else recoding.population_match.wrong_map
         self.nodes, self.checked = prepared.lattice.size, found.checked
         named, minimal, satisfying = prepared.lattice.named, found.minimal, found.satisfying
         self.k_minimal = None if minimal is None else [named(levels) for levels in minimal]
@@ -354,16 +354,16 @@ class Result(ResultFigures):
     @cached_property
     def loss(self) -> float:
         """The score by the measure ``loss``, whatever the policy's measure is."""
-        from sqlanon.strategies.compare import loss_of  # noqa: PLC0415  (needed where another measure is asked for)
+        from sqlanon.strategies.compare import compute_loss  # noqa: PLC0415  (needed where another measure is asked for)
 
-        return loss_of(self._prepared, self._draft.result)
+        return compute_loss(self._prepared, self._draft.result)
 
     @cached_property
     def losses(self) -> Mapping[str, float]:
         """The loss of each quasi-identifier that is generalized, from 0 to 1; before noise and decoys."""
-        from sqlanon.strategies.compare import losses_of  # noqa: PLC0415
+        from sqlanon.strategies.compare import compute_attribute_losses  # noqa: PLC0415
 
-        return losses_of(self._prepared, self._draft.result)
+        return compute_attribute_losses(self._prepared, self._draft.result)
 
     @property
     def refusals(self) -> tuple[str, ...]:

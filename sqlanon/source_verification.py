@@ -31,11 +31,11 @@ from sqlanon.release.source_change import NOT_COMPARED, SOURCE_CHECK, SourceChan
 from sqlanon.release.targets.base import Verification, VerifiedRelease
 from sqlanon.requirements import list_requirements
 from sqlanon.sources.run import Run
-from sqlanon.strategies.lattice.checker import Checker, measure_of, rules_of
+from sqlanon.strategies.lattice.checker import Checker, policy_measure, verdict_rules
 from sqlanon.strategies.lattice.input import SearchInput
-from sqlanon.strategies.lattice.lattice import silent
+from sqlanon.strategies.lattice.lattice import ignore_progress
 from sqlanon.strategies.lattice.persons import PersonFigures
-from sqlanon.strategies.stage import search
+from sqlanon.strategies.stage import run_search
 from sqlanon.support.expressions import create_table, create_temporary_view, star, subquery, table
 from sqlanon.support.names import VERIFIED
 from sqlanon.support.notices import with_noun
@@ -235,14 +235,14 @@ def _again(run: Run, prepared: SearchInput, manifest: Manifest) -> tuple[Recodin
     if None in manifest.generalization.values() or policy.search.is_local:
         return _found_again(run, prepared, manifest)
     at = manifest.levels(prepared.heights)
-    levels = tuple(at.get(name) or 0 for name in prepared.asked.generalized_attributes)
+    levels = tuple(at.get(name) or 0 for name in prepared.search_policy.generalized_attributes)
     fits = set(manifest.generalization) == set(policy.generalized_attributes) and prepared.lattice.permits(levels)
     checks = [source_check("generalization", fits, "in the policy's lattice", "not in the policy's lattice")]
     if not fits:
         return None, checks
-    measure = measure_of(prepared)
+    measure = policy_measure(prepared)
     figures = Checker(run.engine, prepared, measure)(levels)
-    verdict = rules_of(prepared).judge(figures, prepared.limit.rows)
+    verdict = verdict_rules(prepared).judge(figures, prepared.limit.rows)
     steps = StatementRunner(run.engine)
     chosen = recode_at(steps, prepared, levels, figures)
     if policy.has_decoys:
@@ -258,7 +258,7 @@ def _found_again(run: Run, prepared: SearchInput, manifest: Manifest) -> tuple[R
     """What the policy's strategy finds. A result is the same on every run, unless the clock ends it."""
     try:
         steps = StatementRunner(run.engine)
-        found = search(steps, prepared, silent)
+        found = run_search(steps, prepared, ignore_progress)
         again = recode(steps, prepared, found)
     except InfeasibleError as error:
         return None, [source_check("requirements", False, f"the strategy finds a recoding ({error})")]
@@ -278,7 +278,7 @@ def _check_figures(
     prepared: SearchInput, manifest: Manifest, again: Recoding, cost: float, before: Figures | None = None
 ) -> list[Check]:
     """The figures of what is released; and the rows that the search suppressed, which decoys may have let back in."""
-    score, figures = measure_of(prepared).shown(cost), again.figures
+    score, figures = policy_measure(prepared).reported_score(cost), again.figures
     claimed = manifest.score
     right = claimed is None or math.isclose(score, claimed, rel_tol=1e-9, abs_tol=1e-12)
     hidden = "" if claimed is not None else " (not shown in the release)"

@@ -117,12 +117,12 @@ def test_a_plan_reads_no_row_and_names_each_stage_once() -> None:
 
 
 @pytest.mark.cases(1)
-@pytest.mark.parametrize("strategy", [name for name, one in STRATEGIES.items() if one.traits.local])
+@pytest.mark.parametrize("strategy", [name for name, one in STRATEGIES.items() if one.traits.is_local])
 def test_a_plan_shows_the_recoding_that_a_local_strategy_runs(strategy: str) -> None:
     connection = duckdb.connect()  # all values differ: none is released as it is
     connection.execute("CREATE TABLE t AS SELECT i AS id, nullif('w' || i, 'w0') AS ward, i AS ill FROM range(6) t(i)")
     attributes = {"ward": {"role": "quasi", "hierarchy": "suppress"}, "ill": {"role": "sensitive"}}
-    search = {"strategy": strategy, **({} if STRATEGIES[strategy].traits.ends else {"max_checks": 9})}
+    search = {"strategy": strategy, **({} if STRATEGIES[strategy].traits.terminates else {"max_checks": 9})}
     asked = policy(source={"table": "t", "key": "id"}, attributes=attributes, search=search)
     with sqlanon.connect(connection) as db:
         run = db.anonymize(asked)._draft.recoding.statement.select().sql("duckdb")

@@ -27,7 +27,7 @@ from sqlanon.ledger.joint.release_links import ComparedRelease
 from sqlanon.ledger.joint.row_matching import add_titles
 from sqlanon.requirements import Domain, Requirements, bind_requirements
 from sqlanon.requirements.base import CLASS_POPULATION, Distribution
-from sqlanon.strategies.lattice.classes import judged
+from sqlanon.strategies.lattice.classes import judged_classes
 from sqlanon.support.coding import code_name, value_counts
 from sqlanon.support.expressions import (
     aliased,
@@ -153,7 +153,7 @@ def _split(release: FullDomainRelease, condition: exp.Expr, rows: exp.Expr) -> e
         if one.level <= one.lowest:
             continue
         space = _space(i, release, parts)
-        parts_of = judged(space, (0,), [named(exp.func("min", col("class")), "class")])
+        parts_of = judged_classes(space, (0,), [named(exp.func("min", col("class")), "class")])
         splits.append(_SPLIT_BY(attribute=text(one.name), rows=rows, parts=subquery(parts_of), condition=condition))
     there = all_of(same(col(f"g{i}", "p"), cast(col(one.released, "r"), "VARCHAR")) for i, one in enumerate(quasi))
     query = _SPLIT(

@@ -13,7 +13,7 @@ from sqlglot import exp
 
 from sqlanon.audit.check import SOURCE_PREFIX, Check, Claim, source_check
 from sqlanon.audit.visible_values import count_different_rows, distinguishing_parts, look_equal
-from sqlanon.decoys.draw import Decoys, count, figures_of_all
+from sqlanon.decoys.draw import Decoys, count_vulnerable_classes, unsuppressed_figures
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.recode.full_domain import FullDomainRecoding
 from sqlanon.recode.stage import Recoding
@@ -73,11 +73,11 @@ def recount_decoys(steps: StatementRunner, prepared: SearchInput, recoding: Reco
     """
     plain = recoding.statement
     assert isinstance(plain, FullDomainRecoding)  # policies with decoys need a full-domain strategy
-    missing, _ = count(steps, prepared, plain)
+    missing, _ = count_vulnerable_classes(steps, prepared, plain)
     if not missing["classes"]:
         return Decoys(0, 0, recoding.smallest_class), recoding
     decoys = Decoys(missing["decoys"], missing["classes"], missing["smallest"])
-    figures = figures_of_all(steps, prepared, plain)
+    figures = unsuppressed_figures(steps, prepared, plain)
     return decoys, replace(recoding, figures=figures, statement=replace(plain, suppressed=None))
 
 

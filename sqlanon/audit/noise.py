@@ -18,7 +18,15 @@ from sqlanon.engines.base import WorkEngine
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.engines.travel import count_column
 from sqlanon.noise.columns import noisy_columns
-from sqlanon.noise.statements import STEPS, NoisyColumn, as_number, classes, on_steps, typed, usable
+from sqlanon.noise.statements import (
+    STEPS,
+    NoisyColumn,
+    as_number,
+    as_released_type,
+    is_usable,
+    noise_classes,
+    round_to_step,
+)
 from sqlanon.release.manifest import Manifest
 from sqlanon.strategies.lattice.input import SearchInput
 from sqlanon.support.expressions import (
@@ -101,9 +109,9 @@ def impossible(released: exp.Expr, classes: exp.Table, quasi: int, columns: Sequ
     for j, one in enumerate(columns):
         y, low, step = col(f"y_{j}", "r"), col(f"low_{j}", "c"), col(f"step_{j}", "c")
         meant = exp.Paren(this=_MEANT(step=step, low=low, y=y))
-        rounded = as_number(typed(on_steps(meant, step, one), one), one.type)
+        rounded = as_number(as_released_type(round_to_step(meant, step, one), one), one.type)
         # What is cut off at a bound need not be on a step.
-        possible = exp.or_(*(y.eq(value) for value in (rounded, *map(number, one.limits))), copy=False)
+        possible = exp.or_(*(y.eq(value) for value in (rounded, *map(number, one.released_range))), copy=False)
         wrong.append(_NOT_AS_DRAWN(is_one_of=possible))
     return _IMPOSSIBLE(wrong=wrong, released=released, classes=classes, same=_in_class(quasi))
 
@@ -116,7 +124,7 @@ def beyond(
     out."""
     low, delta, step = (col(f"{name}_{j}", "c") for name in ("low", "delta", "step"))
     lower, upper = _LOWER(low=low, step=step), _UPPER(low=low, delta=delta, step=step)
-    least, most = column.limits
+    least, most = column.released_range
     ends = {
         "lower": lower,
         "upper": upper,
@@ -177,12 +185,12 @@ class NoiseCheck:
 
     def _noise(self, columns: tuple[NoisyColumn, ...]) -> list[Check]:
         steps, prepared = StatementRunner(self.engine), self.prepared
-        quasi = [column.name for column in prepared.released if column.quasi is not None]
+        quasi = [column.name for column in prepared.released_columns if column.quasi is not None]
         query = as_records(self.recoded, quasi, columns)
-        query = query.where(all_of(usable(col(one.name), one) for one in columns), copy=False)
+        query = query.where(all_of(is_usable(col(one.name), one) for one in columns), copy=False)
         records = steps.make(self.work("checked_records"), query)
         keys = {i: f"code_{i}" for i in range(len(quasi))}
-        checked = steps.make(self.work("checked_classes"), classes(records, keys, columns))
+        checked = steps.make(self.work("checked_classes"), noise_classes(records, keys, columns))
         released = subquery(as_noisy(self.released, quasi, columns), "r")
         lost, *wrong = self.engine.rows(impossible(released, checked, len(quasi), columns))[0]
         found = [

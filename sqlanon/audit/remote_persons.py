@@ -51,7 +51,7 @@ class RemotePersonCounts:
         self._there = StatementRunner(persons.engine)
         if source.relation != persons.relation:  # of a source in PostgreSQL, which has no other recodings
             assert isinstance(recoding, FullDomainRecoding)
-            recoding = recoding.of_rows(persons.relation)
+            recoding = recoding.with_source(persons.relation)
         with_persons = recoding.with_column(Column(person)).select(shuffled=False)
         self._audited = self._there.make(work(f"audited_{mark}"), with_persons)
 

@@ -417,12 +417,12 @@ def compare(
     """Compare the results of several strategies. Publishes nothing."""
     from sqlanon.cli.progress import shown_comparison
     from sqlanon.database import connect
-    from sqlanon.strategies.compare import SECONDS, endless_of, policies_of
+    from sqlanon.strategies.compare import DEFAULT_SECONDS, find_endless_strategies, policies_by_strategy
 
     loaded = load(policy, settings)
     names = None if strategies is None else [name.strip() for name in strategies.split(",")]
     with options(search__strategy="--strategies"):
-        count, seconds = len(policies_of(loaded, names)), SECONDS if names is None else None
+        count, seconds = len(policies_by_strategy(loaded, names)), DEFAULT_SECONDS if names is None else None
     shown = shown_comparison(count, seconds)
     with connect(memory_limit=memory_limit, threads=threads) as db, shown as progress:
         relation = db.compare(loaded, names, progress, seconds)
@@ -430,7 +430,7 @@ def compare(
     if as_json:
         print_json(found)
     else:
-        print_comparison(found, loaded, policy, endless_of(loaded) if names is None else [])
+        print_comparison(found, loaded, policy, find_endless_strategies(loaded) if names is None else [])
     if relation.undecided_person is not None:
         _warn([relation.undecided_person])
     if all(one["error"] is not None for one in found):

@@ -79,9 +79,9 @@ def _strategy(policy: Policy, plan: Plan) -> str:
     words = search.strategy
     if search.suppression == "cells":
         words += " with cells"
-    elif search.traits.summarises:
+    elif search.traits.summarizes:
         words += f" with {search.summary}s"
-    words += f": {STRATEGIES[search.strategy].finds}"
+    words += f": {STRATEGIES[search.strategy].description}"
     if search.is_local:
         return words
     if plan.nodes is not None:

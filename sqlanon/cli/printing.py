@@ -131,7 +131,7 @@ def _show_attributes(result: Result, heading: str) -> None:
     show_table(["quasi-identifier", "loss", heading], rows)
     if SEVERAL_LEVELS in done.values():
         say("Each group of rows is generalized only as far as it needs.")
-        if result.policy.search.traits.summarises:
+        if result.policy.search.traits.summarizes:
             say(_SUMMARIES[result.policy.search.summary])
     if result.suppressed_rows:
         say("A suppressed row counts as a loss of 1 in each column.")
@@ -160,7 +160,9 @@ def _print_search(result: Result, classes: int, smallest: int, seconds: float) -
     say(f"{result.measure} {figure(result.score)}: {result.proof}")
     checked = f"checked {result.checked:,} of {result.nodes:,} generalizations"
     if result.policy.search.is_local:
-        checked = with_noun(result.checked, "round") + (" of splits" if result.policy.search.traits.cuts else "")
+        checked = with_noun(result.checked, "round") + (
+            " of splits" if result.policy.search.traits.splits_classes else ""
+        )
     say(f"{checked} in {seconds:.2f} s")
 
 

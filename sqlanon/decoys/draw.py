@@ -20,12 +20,12 @@ from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.frequency.sets import ClassSpace
 from sqlanon.frequency.suppression_limit import SuppressionLimit
 from sqlanon.measures import Figures
-from sqlanon.recode.full_domain import FullDomainRecoding, as_they_are
+from sqlanon.recode.full_domain import FullDomainRecoding, unchanged_columns
 from sqlanon.recode.stage import Recoding
-from sqlanon.strategies.lattice.checker import Checker, measure_of
-from sqlanon.strategies.lattice.classes import judged
+from sqlanon.strategies.lattice.checker import Checker, policy_measure
+from sqlanon.strategies.lattice.classes import judged_classes
 from sqlanon.strategies.lattice.input import SearchInput
-from sqlanon.strategies.recoding import ordered
+from sqlanon.strategies.recoding import order_by_class
 from sqlanon.support.coding import Coded, Column, Levels, code_name, level_codes
 from sqlanon.support.expressions import (
     Namer,
@@ -45,7 +45,7 @@ from sqlanon.support.notices import Notice
 
 
 @dataclass(frozen=True)
-class WithDecoys:
+class RecodingWithDecoys:
     """How a release with decoys is made: a `recode.full_domain.ByClass`."""
 
     real: FullDomainRecoding  # its real rows: nothing is suppressed but unknown values
@@ -65,16 +65,16 @@ class WithDecoys:
     def fully_suppressed(self) -> exp.Select:
         return self.real.fully_suppressed()
 
-    def with_column(self, column: Column) -> WithDecoys:
+    def with_column(self, column: Column) -> RecodingWithDecoys:
         """The same, with one more column of the source: NULL in decoys, which are nobody."""
         return replace(self, real=self.real.with_column(column), nobodys=self.nobodys + 1)
 
-    def of_rows(self, source: exp.Table) -> WithDecoys:
-        return replace(self, real=self.real.of_rows(source))
+    def with_source(self, source: exp.Table) -> RecodingWithDecoys:
+        return replace(self, real=self.real.with_source(source))
 
     @property
-    def codes_read_apart(self) -> bool:
-        return self.real.codes_read_apart
+    def codes_identify_labels(self) -> bool:
+        return self.real.codes_identify_labels
 
     def class_keys(self) -> dict[int, str]:
         return self.real.class_keys()
@@ -83,18 +83,18 @@ class WithDecoys:
         """The real rows in the order of the source, then the decoys; see `FullDomainRecoding.rows`."""
         real, drawn = self.real.rows(), len(self.columns) - self.nobodys
         theirs: list[exp.Expr] = [col(name) for name in self.class_keys().values()]
-        theirs += [col(f"value_{j}") if j < drawn else exp.null() for j in as_they_are(self.real)]
+        theirs += [col(f"value_{j}") if j < drawn else exp.null() for j in unchanged_columns(self.real)]
         return star(subquery(union_all(real, select(theirs, self.decoys.copy())), "u"))
 
-    def labelled(self, rows: exp.Expr) -> exp.Select:
-        return self.real.labelled(rows)
+    def with_labels(self, rows: exp.Expr) -> exp.Select:
+        return self.real.with_labels(rows)
 
     def select(self, shuffled: bool = True) -> exp.Select:
-        return ordered(self, self.rows()) if shuffled else self.labelled(subquery(self.rows(), "r"))
+        return order_by_class(self, self.rows()) if shuffled else self.with_labels(subquery(self.rows(), "r"))
 
     def decoy_rows(self) -> exp.Select:
         """The decoys alone, as they are released: for the holder's eyes."""
-        return self.labelled(subquery(star(self.decoys.copy()), "r"))
+        return self.with_labels(subquery(star(self.decoys.copy()), "r"))
 
 
 _REAL_CLASSES = template("""
@@ -111,7 +111,7 @@ def _real_classes(space: ClassSpace, levels: Levels, attributes: Sequence[Coded]
     """
     below = space.below_top(levels)
     codes: list[exp.Expr] = [named(col(code_name(i, level)), f"code_{i}") for i, level in below]
-    query = _REAL_CLASSES(judged=judged(space, levels, codes))
+    query = _REAL_CLASSES(judged=judged_classes(space, levels, codes))
     for i, level in below:
         query = query.select(col(f"code_{i}", "j"), copy=False)
         if above := range(level + 1, attributes[i].height):
@@ -228,7 +228,7 @@ class Decoys:
         """Ready for JSON."""
         return {"rows": self.rows, "classes": self.classes, "smallest_class_without": self.smallest_class_without}
 
-    def claimed(self) -> dict[str, Any]:
+    def manifest_values(self) -> dict[str, Any]:
         """What the manifest says of them: how many of the released rows they are. How few real rows a class has, and
         how many such classes there are, changes with one person's value where what is released may be the same."""
         return {"decoys": self.rows}
@@ -243,10 +243,10 @@ class DecoyResult:
     # generalized values.
     recoding: Recoding
     score: float  # of these figures; the bound of the search, which counted such rows as suppressed, still holds
-    statement: WithDecoys | None  # how the release is made; None where no class had to be filled
+    statement: RecodingWithDecoys | None  # how the release is made; None where no class had to be filled
 
 
-def fill(steps: StatementRunner, prepared: SearchInput, recoding: Recoding, score: float) -> DecoyResult:
+def add_decoys(steps: StatementRunner, prepared: SearchInput, recoding: Recoding, score: float) -> DecoyResult:
     """Draw the decoys of a generalization. They are drawn once, and kept in the work schema.
 
     Makes ``decoys``; where no class has to be filled, ``decoy_classes`` alone.
@@ -254,49 +254,53 @@ def fill(steps: StatementRunner, prepared: SearchInput, recoding: Recoding, scor
     plain, k = recoding.statement, prepared.requirements.k
     assert isinstance(plain, FullDomainRecoding)  # policies with decoys ask for nothing else
     unfilled = DecoyResult(Decoys(0, 0, recoding.smallest_class), recoding, score, None)
-    if steps.dry and not prepared.sets.space.below_top(plain.levels):  # one class of all rows: nothing to show
+    if steps.dry and not prepared.frequency_sets.space.below_top(
+        plain.levels
+    ):  # one class of all rows: nothing to show
         return unfilled
-    missing, classes = count(steps, prepared, plain)
+    missing, classes = count_vulnerable_classes(steps, prepared, plain)
     if not missing["classes"] and not steps.dry:
         return unfilled
-    draw(steps, prepared.marginals.heights, plain, classes, k, prepared.work)
-    statement = WithDecoys(replace(plain, suppressed=None), prepared.work("decoys"))
+    draw_decoys(steps, prepared.marginals.heights, plain, classes, k, prepared.work)
+    statement = RecodingWithDecoys(replace(plain, suppressed=None), prepared.work("decoys"))
     decoys = Decoys(missing["decoys"], missing["classes"], missing["smallest"])
     if steps.dry:
         return DecoyResult(decoys, replace(recoding, statement=statement), score, statement)
-    figures = figures_of_all(steps, prepared, plain)
+    figures = unsuppressed_figures(steps, prepared, plain)
     warning = f"{decoys.rows:,} of the released rows are decoys, in {decoys.classes:,} classes. k counts them; "
     warning += f"without them, the smallest class has {decoys.smallest_class_without:,} of {k:,} rows"
     warnings = [*recoding.warnings, Notice(warning, k * decoys.classes - decoys.rows)]
     if prepared.policy.catalog is None:
         warnings.append(Notice("without a catalog, only this result knows which rows are decoys"))
     filled = replace(recoding, figures=figures, smallest_class=k, statement=statement, warnings=tuple(warnings))
-    return DecoyResult(decoys, filled, measure_of(prepared).score(plain.levels, figures), statement)
+    return DecoyResult(decoys, filled, policy_measure(prepared).score(plain.levels, figures), statement)
 
 
-def count(steps: StatementRunner, prepared: SearchInput, plain: FullDomainRecoding) -> tuple[dict[str, int], exp.Table]:
+def count_vulnerable_classes(
+    steps: StatementRunner, prepared: SearchInput, plain: FullDomainRecoding
+) -> tuple[dict[str, int], exp.Table]:
     """What is to be filled, and the table of all classes: ``decoy_classes``."""
-    space = prepared.sets.at(plain.levels)
+    space = prepared.frequency_sets.at(plain.levels)
     classes = steps.make(prepared.work("decoy_classes"), _real_classes(space, plain.levels, plain.attributes))
     return dict(steps.figures(_VULNERABLE(k=prepared.requirements.k, classes=classes))), classes
 
 
-def figures_of_all(steps: StatementRunner, prepared: SearchInput, plain: FullDomainRecoding) -> Figures:
+def unsuppressed_figures(steps: StatementRunner, prepared: SearchInput, plain: FullDomainRecoding) -> Figures:
     """The figures of the real rows, where no class is too small: only unknown values are suppressed."""
     bare = replace(prepared.requirements, class_conditions=())
     limit = SuppressionLimit(prepared.marginals.rows)
-    everybody = replace(prepared, sets=prepared.sets.with_requirements(bare), limit=limit)
-    return Checker(steps.engine, everybody, measure_of(prepared))(plain.levels)
+    everybody = replace(prepared, frequency_sets=prepared.frequency_sets.with_requirements(bare), limit=limit)
+    return Checker(steps.engine, everybody, policy_measure(prepared))(plain.levels)
 
 
-def draw(
+def draw_decoys(
     steps: StatementRunner, heights: Levels, plain: FullDomainRecoding, classes: exp.Table, k: int, work: Namer
 ) -> exp.Table:
     """Draw them, in the engine: one pass over the source, for the rows that values are taken from.
 
     Makes ``decoys``; what is made on the way is dropped.
     """
-    keys, values = list(plain.class_keys().values()), as_they_are(plain)
+    keys, values = list(plain.class_keys().values()), unchanged_columns(plain)
     of_class = [col(key, "c") for key in keys]
     ways = steps.make(work("decoy_ways"), _donor_classes(classes, plain.levels, heights, k))
     targets = steps.make(work("decoy_targets"), _TARGETS(steps=ways))

@@ -37,7 +37,7 @@ from sqlanon.release.sentences import join_names
 from sqlanon.sources.column_figures import KEY_SHARE, exact_counts_query, sample_query
 from sqlanon.sources.duckdb import parse_table_name
 from sqlanon.strategies.lattice.input import SearchInput
-from sqlanon.strategies.recoding import ByClass
+from sqlanon.strategies.recoding import ClassRecoding
 from sqlanon.support.coding import Coded, Column
 from sqlanon.support.expressions import (
     Namer,
@@ -226,7 +226,7 @@ def measure_dependencies(
     engine: WorkEngine,
     steps: StatementRunner,
     prepared: SearchInput,
-    recoding: ByClass,
+    recoding: ClassRecoding,
     levels: Mapping[str, int | None],
 ) -> Dependencies:
     """The stage dependencies: whether unchanged columns reveal generalized values."""
@@ -238,7 +238,7 @@ def find_narrowing_columns(
     engine: WorkEngine,
     steps: StatementRunner,
     prepared: SearchInput,
-    recoding: ByClass,
+    recoding: ClassRecoding,
     levels: Mapping[str, int | None],
 ) -> tuple[tuple[Narrowing, ...], tuple[Notice, ...]]:
     """The released columns that narrow the quasi-identifiers of a version of a source, and what to warn of.
@@ -269,7 +269,7 @@ def find_narrowing_columns(
             needed = [*(column.name for column in recoding.columns), *prepared.columns.generalized]
             needed += [*prepared.columns.key, *filter(None, [prepared.columns.person])]
             sample = sample_query(source.relation, list(dict.fromkeys(needed)), rows // ENOUGH)
-            sampled = recoding.of_rows(work.make(prepared.work("narrowing_sample"), sample))
+            sampled = recoding.with_source(work.make(prepared.work("narrowing_sample"), sample))
         relation = work.make(prepared.work("narrowing_rows"), plan.rows(sampled))
         measured = _Rows(work.engine.rows, relation, plan.person, rows, share)
         every_row = subquery(plan.rows(recoding), "every_row") if is_sampled else relation
@@ -288,7 +288,7 @@ class _Plan:
     def __init__(
         self,
         prepared: SearchInput,
-        recoding: ByClass,
+        recoding: ClassRecoding,
         unchanged: Sequence[int],
         quasi: Sequence[int],
         sparse: Mapping[int, int] = MappingProxyType({}),
@@ -308,7 +308,7 @@ class _Plan:
     def section(self) -> SourceSection:
         return self._prepared.policy.source
 
-    def rows(self, recoding: ByClass) -> exp.Select:
+    def rows(self, recoding: ClassRecoding) -> exp.Select:
         """The rows of a version, ``r0`` and so on; behind them the values of the quasi-identifiers in the source, and
         the person; the parts of numbers and dates, ``part0`` and so on; and the labels of sparse quasi-identifiers,
         ``lower0`` and so on."""
@@ -350,7 +350,11 @@ def _measure_columns(measured: _Rows, plan: _Plan, every_row: exp.Expr | None) -
 
 
 def _show_measurement(
-    steps: StatementRunner, prepared: SearchInput, recoding: ByClass, unchanged: Sequence[int], quasi: Sequence[int]
+    steps: StatementRunner,
+    prepared: SearchInput,
+    recoding: ClassRecoding,
+    unchanged: Sequence[int],
+    quasi: Sequence[int],
 ) -> None:
     source, plan = prepared.source, _Plan(prepared, recoding, unchanged, quasi)
     candidate, rows = _candidates(unchanged, (), plan.quasi)[0], plan.rows(recoding)
@@ -383,13 +387,13 @@ def refuse_narrowing(
     A column with many unique values is a key: another table with it and a quasi-identifier reveals the value of each
     such row. Unique values have no pairs of rows, so their dependence cannot be measured.
     """
-    _, quasi = _measurable(prepared, prepared.released, levels)
+    _, quasi = _measurable(prepared, prepared.released_columns, levels)
     chosen = prepared.policy.privacy.dependencies
     if chosen == "warn" or not quasi or steps.dry:
         return ()
     if chosen is None:
         return tuple(f"dependencies: {_singled_out(each)}" for each in narrowing if each.smallest_group == 1)
-    names = join_names([repr(prepared.released[j].name) for j in quasi])
+    names = join_names([repr(prepared.released_columns[j].name) for j in quasi])
     keys = (
         f"{name!r} is nearly a key: it has at least half as many distinct values as rows. Another table with it and "
         f"{names} reveals their values, and whether it depends on them cannot be measured. Make it identifying or "

@@ -35,7 +35,7 @@ from sqlanon.sources.persons import (
 )
 from sqlanon.sources.source import REMOTE_ROWS, AllColumns, Source
 from sqlanon.strategies.lattice.input import SearchInput
-from sqlanon.strategies.recoding import ByClass
+from sqlanon.strategies.recoding import ClassRecoding
 from sqlanon.support.toml import toml_value
 
 
@@ -114,7 +114,7 @@ def _decide(person: PersonColumn) -> str:
 
 
 def refuse_undecided_person(
-    steps: StatementRunner, prepared: SearchInput, recoding: ByClass, person: PersonColumn | None
+    steps: StatementRunner, prepared: SearchInput, recoding: ClassRecoding, person: PersonColumn | None
 ) -> None:
     """Refuse a release whose classes hold fewer than k values of the column that numbers people; and any release of a
     source whose rows stay elsewhere."""
@@ -136,12 +136,12 @@ def refuse_undecided_person(
 
 
 def _count_small_classes(
-    engine: WorkEngine, source: Source, recoding: ByClass, person: str, least: int
+    engine: WorkEngine, source: Source, recoding: ClassRecoding, person: str, least: int
 ) -> tuple[int, int]:
     """The classes with fewer than ``least`` values of a column, and their rows. None where a server does not count them
     because its user may make no temporary tables."""
 
-    def count(recoding: ByClass) -> exp.Select:
+    def count(recoding: ClassRecoding) -> exp.Select:
         return small_classes_query(*released_with_persons(recoding, person), least)
 
     if source.access == "rows":
@@ -150,5 +150,5 @@ def _count_small_classes(
     assert every is not None
     read = _restrict_to(every, {*(column.name for column in recoding.columns), person})
     with suppress(SourceError):
-        return source.query_remote_release(engine, lambda rows: count(recoding.of_rows(rows)), read)[0]
+        return source.query_remote_release(engine, lambda rows: count(recoding.with_source(rows)), read)[0]
     return 0, 0

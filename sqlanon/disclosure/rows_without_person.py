@@ -11,7 +11,7 @@ from sqlanon.disclosure.dependencies import number_columns
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.requirements import guaranteed_k
 from sqlanon.strategies.lattice.input import SearchInput
-from sqlanon.strategies.recoding import ByClass
+from sqlanon.strategies.recoding import ClassRecoding
 from sqlanon.support.coding import Column
 from sqlanon.support.expressions import col, named, select, subquery, template
 from sqlanon.support.notices import Notice
@@ -28,7 +28,9 @@ _CLASSES = template("""
 _WITHOUT = template("SELECT count(*) - count(:person) FROM :rows")
 
 
-def warn_of_rows_without_person(steps: StatementRunner, prepared: SearchInput, recoding: ByClass) -> tuple[Notice, ...]:
+def warn_of_rows_without_person(
+    steps: StatementRunner, prepared: SearchInput, recoding: ClassRecoding
+) -> tuple[Notice, ...]:
     """Warn of classes that have k persons only if the rows without a person are of somebody else."""
     person, source = prepared.columns.person, prepared.source
     if steps.dry or person is None or (source.combinations is not None and source.persons is None):
@@ -62,7 +64,7 @@ def warn_of_rows_without_person(steps: StatementRunner, prepared: SearchInput, r
     )
 
 
-def released_with_persons(recoding: ByClass, person: str) -> tuple[exp.Select, list[str]]:
+def released_with_persons(recoding: ClassRecoding, person: str) -> tuple[exp.Select, list[str]]:
     """The labels of the released rows, and a column as ``person``; and the names of the labels."""
     columns = recoding.columns
     rows = number_columns(recoding.with_column(Column(person)).select(shuffled=False), len(columns) + 1)

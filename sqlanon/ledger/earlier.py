@@ -216,7 +216,7 @@ def _needed(prepared: SearchInput) -> list[str]:
 
 def plan_marking(steps: StatementRunner, first: SearchInput, levels: Levels) -> None:
     """Record how rows are marked, with an earlier release of the same columns as an example: it is not read."""
-    released, work = first.released, first.work
+    released, work = first.released_columns, first.work
     columns = [one.name for one in released]
     rows = steps.make(work("marked_0"), add_empty_marks(first.source.relation, columns))
     shown = [EarlierAttribute(one, level, "*", one.column) for one, level in zip(first.attributes, levels, strict=True)]

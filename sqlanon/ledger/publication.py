@@ -118,7 +118,7 @@ class LedgerEntry:
         if policy.release is not None and not policy.release.ledger:
             return
         sample = sample_source(self.run, policy, known.secret, self.run_id, self.source_rows)
-        trees = self.prepared.own_hierarchies if extended is None else extended.trees
+        trees = self.prepared.policy_hierarchies if extended is None else extended.trees
         row_of_run = None if extended is None else extended.row_of_run
         samples = [one.rows_for(self.run_id) for one in people.samples(known.secret)]
         kept = RecordedDetails(trees, self._key_hashes(known.secret), sample, row_of_run)
@@ -166,7 +166,7 @@ class LedgerEntry:
                 "epsilon": manifest.epsilon,
                 "noise": manifest.noise and json.dumps({name: one["epsilon"] for name, one in manifest.noise.items()}),
                 "same_source": audit.history.same_source,
-                "after": [run_id for run_id in self.prepared.earlier.after if run_id != extends],
+                "after": [run_id for run_id in self.prepared.earlier.run_ids if run_id != extends],
                 "breaks": audit.breaks,
                 "extends": extends,
                 "withdraws": withdrawn,
@@ -242,7 +242,7 @@ class DraftEntry:
             "source": self.run.identity,
             "policy_hash": manifest.policy_hash,
             "epsilon": manifest.epsilon,
-            "after": list(self.prepared.earlier.after),
+            "after": list(self.prepared.earlier.run_ids),
         }
         if policy.release is not None and not policy.release.ledger:
             row["run_id"] = UNRECORDED
@@ -279,9 +279,9 @@ def read_source_history(
     known, noisy = found.publications, found.spent if policy.noisy_attributes else ()
     everything: list[Publication | SpentEpsilon] = [*known, *noisy]
     recognition = recognize(run, policy, path, found, everything, people)
-    of_source = [one for one in known if recognition.recognizes(one.source) or one.run_id in prepared.earlier.after]
+    of_source = [one for one in known if recognition.recognizes(one.source) or one.run_id in prepared.earlier.run_ids]
     noisy = [one for one in noisy if recognition.has_rows_of(one.source)]
-    in_place = [one for one in of_source if one.path == target and one.run_id not in prepared.earlier.after]
+    in_place = [one for one in of_source if one.path == target and one.run_id not in prepared.earlier.run_ids]
     in_place.sort(key=lambda one: one.version or 1, reverse=True)
     keep = policy.retained_versions
     kept, replaced = in_place[: keep - 1], next(iter(in_place[keep - 1 :]), None)

@@ -23,7 +23,7 @@ from sqlanon.frequency.sets import ClassSpace, SensitiveTable
 from sqlanon.hierarchies import Hierarchy
 from sqlanon.requirements import Distribution, Requirements
 from sqlanon.requirements.base import SHARE, VALUE
-from sqlanon.strategies.lattice.classes import judged
+from sqlanon.strategies.lattice.classes import judged_classes
 from sqlanon.support.coding import Levels, below_top, code_name, rank_of
 from sqlanon.support.expressions import (
     aliased,
@@ -258,7 +258,7 @@ def _with_parts(query: exp.Select, recipe: LiveRecipe) -> exp.Select:
     )
     # What is judged has columns of the keys' own names, too.
     keys = {f"class {key}": col(key) for key in recipe.keys}
-    judging = judged(classes, recipe.levels, [named(key, name) for name, key in keys.items()])
+    judging = judged_classes(classes, recipe.levels, [named(key, name) for name, key in keys.items()])
     parts["classes"] = _CLASSES(keys=[col(name) for name in keys], judged=judging)
     for name, part in parts.items():
         query = query.with_(ident(name), as_=part, copy=False)

@@ -112,7 +112,7 @@ def live_recipe(
     """
     policy, columns = prepared.policy, prepared.columns
     names = list(prepared.source.columns)
-    used = [column.name for column in prepared.released]
+    used = [column.name for column in prepared.released_columns]
     used += [name for name in (*columns.generalized, *columns.sensitive, columns.person) if name is not None]
     used = [name for name in names if name in set(used)]
     place = {name: j for j, name in enumerate(used)}
@@ -125,7 +125,7 @@ def live_recipe(
 
     quasi = []
     for name, column, tree, level in zip(
-        policy.generalized_attributes, columns.generalized, prepared.own_hierarchies, levels, strict=True
+        policy.generalized_attributes, columns.generalized, prepared.policy_hierarchies, levels, strict=True
     ):
         labels = live_labels(tree, level, policy.attributes[name].forbidden)
         quasi.append(LiveTree(place[column], kept(name, labels), level, tree.height, tree.open_ends))
@@ -139,7 +139,7 @@ def live_recipe(
     recipe = LiveRecipe(
         base,
         tuple(now[name] for name in used),
-        tuple((place[column.name], column.name, column.quasi) for column in prepared.released),
+        tuple((place[column.name], column.name, column.quasi) for column in prepared.released_columns),
         tuple(quasi),
         tuple(zip(columns.sensitive_names, (place[column] for column in columns.sensitive), strict=True)),
         trees,

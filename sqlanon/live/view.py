@@ -39,8 +39,8 @@ from sqlanon.sources import find_table, fixed_column, source_errors
 from sqlanon.sources.run import Run
 from sqlanon.sources.workspace import Workspace
 from sqlanon.strategies.lattice.input import SearchInput
-from sqlanon.strategies.lattice.lattice import Progress, silent
-from sqlanon.strategies.stage import search
+from sqlanon.strategies.lattice.lattice import Progress, ignore_progress
+from sqlanon.strategies.stage import run_search
 from sqlanon.support.coding import Levels
 from sqlanon.support.expressions import col, fragment, subquery, table, template
 from sqlanon.support.notices import Notice, ordered_messages
@@ -152,7 +152,7 @@ def live(space: Workspace, policy: Policy, name: str | None, progress: Progress)
         secure,
         before is not None,
         dict(zip(policy.generalized_attributes, searched.levels, strict=True)),
-        {one.attribute: one.height for one in searched.prepared.own_hierarchies},
+        {one.attribute: one.height for one in searched.prepared.policy_hierarchies},
         policy.search.measure,
         searched.score,
         searched.optimal,
@@ -170,7 +170,7 @@ def live_statements(space: Workspace, policy: Policy, name: str | None) -> str:
     _refuse(space, policy, name)
     run = space.run(policy)  # it stays: the statements name its tables
     with source_errors():
-        searched = _search(run, policy, space.database_file(policy), silent)
+        searched = _search(run, policy, space.database_file(policy), ignore_progress)
         with run.engine.inside(searched.base.catalog):
             draft, before, others = _draft(run.engine, searched, name)
             secure, counted = can_be_secure(run.engine), sound(run.engine, others)
@@ -241,7 +241,7 @@ def _search(run: Run, policy: Policy, home: Path | None, progress: Progress) -> 
     _refuse_ambiguous(base, home)
     columns = _columns(engine, base)  # before all else: of what is altered meanwhile the view shows nothing
     prepared = prepare(StatementRunner(engine), policy, run.source, run.work)
-    found = search(StatementRunner(engine), prepared, progress)
+    found = run_search(StatementRunner(engine), prepared, progress)
     assert found.levels is not None  # strategies below the full domain are refused
     return _Searched(prepared, found.levels, found.score, found.optimal, base, columns)
 

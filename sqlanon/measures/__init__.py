@@ -11,14 +11,14 @@ A measure is a class that `register` is called with; its attributes say what the
 """
 
 from sqlanon.measures.attributes import Entropy, Height, Loss, Precision, RelativeHeight
-from sqlanon.measures.base import Figures, Marginals, Measure, Totals
+from sqlanon.measures.base import Figures, Marginals, Measure, RecodingTotals
 from sqlanon.measures.tables import AverageClassSize, Discernibility, Distinct, Suppression
 
 MEASURES: dict[str, type[Measure]] = {}
 """The measures by the names of the policy."""
 
 
-def measure_named(name: object) -> type[Measure] | None:
+def find_measure(name: object) -> type[Measure] | None:
     """The measure of a name that anybody may have written; None for anything else."""
     return next((one for known, one in MEASURES.items() if known == name), None)
 
@@ -48,4 +48,14 @@ for _one in (
 ):
     register(_one)
 
-__all__ = ["MEASURES", "Figures", "Loss", "Marginals", "Measure", "Totals", "measure_named", "register", "unregister"]
+__all__ = [
+    "MEASURES",
+    "Figures",
+    "Loss",
+    "Marginals",
+    "Measure",
+    "RecodingTotals",
+    "find_measure",
+    "register",
+    "unregister",
+]

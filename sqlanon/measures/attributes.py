@@ -8,7 +8,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from sqlanon.measures.base import Figures, Marginals, Measure, Totals
+from sqlanon.measures.base import Figures, Marginals, Measure, RecodingTotals
 
 if TYPE_CHECKING:
     from sqlanon.support.coding import Levels
@@ -19,7 +19,7 @@ class Loss(Measure):
 
     name = "loss"
     formula = "mean over all rows of (leaves(v) − 1) / (leaves − 1); a suppressed row counts 1"
-    words = "how much detail the values lose (loss, 0 to 1)"
+    description = "how much detail the values lose (loss, 0 to 1)"
     aggregates = True
     needs_leaves = True
 
@@ -84,7 +84,7 @@ class Loss(Measure):
             lost = figures.suppressed_leaves.get(attribute, 0.0)
         return ((m.leaf_sums[attribute][level] - lost) / span + suppressed) / m.rows
 
-    def recoded(self, figures: Figures, totals: Totals) -> float:
+    def score_recoding(self, figures: Figures, totals: RecodingTotals) -> float:
         m = self.marginals
         spans = [max(leaves - 1, 1) for leaves in m.leaves]  # of one leaf nothing is lost
         parts = [
@@ -102,9 +102,9 @@ class Precision(Measure):
 
     name = "precision"
     formula = "mean over all rows of level / height; a suppressed row counts 1 (as loss: 0 is best)"
-    words = "how far the values are generalized (precision, as loss from 0 to 1)"
+    description = "how far the values are generalized (precision, as loss from 0 to 1)"
     aggregates = True
-    follows_from = "levels"
+    derivable_from = "levels"
 
     def bound(self, levels: Levels) -> float:
         return self._with(levels, self._unknown)
@@ -131,7 +131,7 @@ class Precision(Measure):
         shares = self._shares(levels)
         return self.combine([share * (1 - suppressed) + suppressed for share in shares], self.weights)
 
-    def recoded(self, figures: Figures, totals: Totals) -> float:
+    def score_recoding(self, figures: Figures, totals: RecodingTotals) -> float:
         m = self.marginals
         parts = [
             (total / max(height, 1) + figures.suppressed_rows) / m.rows
@@ -145,11 +145,11 @@ class Height(Measure):
 
     name = "height"
     formula = "Σ level; suppression does not count"
-    words = "the number of generalization steps (height)"
+    description = "the number of generalization steps (height)"
     needs_levels = True
     counts_steps = True
-    follows_from = "levels"
-    of_suppression = False
+    derivable_from = "levels"
+    counts_suppression = False
 
     def bound(self, levels: Levels) -> float:
         return float(sum(levels))
@@ -163,10 +163,10 @@ class RelativeHeight(Measure):
 
     name = "relative_height"
     formula = "Σ level / height; suppression does not count"
-    words = "the number of generalization steps, relative to those that there are (relative height)"
+    description = "the number of generalization steps, relative to those that there are (relative height)"
     needs_levels = True
-    follows_from = "levels"
-    of_suppression = False
+    derivable_from = "levels"
+    counts_suppression = False
 
     def bound(self, levels: Levels) -> float:
         pairs = zip(levels, self.marginals.heights, strict=True)
@@ -184,9 +184,9 @@ class Entropy(Measure):
         "Σ over attributes and all rows of −log2(count(value) / count(its generalized value)); plus, for suppressed "
         "rows, −log2(count of its generalized value among the suppressed / suppressed rows)"
     )
-    words = "the information that the values lose (non-uniform entropy)"
+    description = "the information that the values lose (non-uniform entropy)"
     needs_levels = True
-    of_one_source = True
+    compares_with_source = True
     needs_entropy = True
 
     def bound(self, levels: Levels) -> float:

@@ -47,9 +47,9 @@ class Figures:
     classes: int
     suppressed_rows: int
     """Kept classes, and rows in the others."""
-    squares: float = 0.0
+    squared_sizes: float = 0.0
     """Sum of the squared sizes of the kept classes, for measures that need it."""
-    lost: float | None = None
+    least_suppressed: float | None = None
     """The fewest rows that are suppressed here and at every lower generalization; None: all requirements are
     hereditary, and the rows that are suppressed here are suppressed there, too."""
     count: int = 0
@@ -60,13 +60,13 @@ class Figures:
     unmet: int = 0
     too_few: int = 0
     """For δ-presence: classes of the population that are not kept; those of which too little is in the source."""
-    broken: Mapping[str, float] = field(default_factory=dict)
+    violated: Mapping[str, float] = field(default_factory=dict)
     """Of the requirements that are counted for each generalization separately, the names of those that it does not
     meet, with its figures; NaN: it has none."""
     suppressed_leaves: Mapping[int, float] = field(default_factory=dict)
     """For `loss`: for each attribute with labels that are not the top, the sum over suppressed rows of the leaves
     under its value, less one. It is needed only where no more rows are suppressed than may be."""
-    share: float = 1.0
+    counted_share: float = 1.0
     """The share of the classes that was counted: below 1 if that showed that too many rows are suppressed. Then all
     figures are of this part alone."""
     suppressed_entropy: float = 0.0
@@ -77,14 +77,14 @@ class Figures:
     who may lose one have."""
 
     @property
-    def expected_lost(self) -> float:
+    def expected_least_suppressed(self) -> float:
         """An estimate of the rows that are lost in all classes."""
-        return (self.suppressed_rows if self.lost is None else self.lost) / self.share
+        return (self.suppressed_rows if self.least_suppressed is None else self.least_suppressed) / self.counted_share
 
     @property
     def expected_suppressed(self) -> float:
         """An estimate of the rows that all classes suppress."""
-        return self.suppressed_rows / self.share
+        return self.suppressed_rows / self.counted_share
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,7 @@ class Marginals:
 
 
 @dataclass(frozen=True)
-class Totals:
+class RecodingTotals:
     """Of a recoding that is no generalization, by attribute, over its kept rows."""
 
     leaves: tuple[float, ...]
@@ -124,7 +124,7 @@ class Measure:
     """As policies name it."""
     formula: ClassVar[str]
     """What it is, in words."""
-    words: ClassVar[str]
+    description: ClassVar[str]
     """The same for readers of a report."""
 
     aggregates: ClassVar[bool] = False
@@ -133,11 +133,11 @@ class Measure:
     """It is of one level for all rows: there is none below the full domain."""
     counts_classes: ClassVar[bool] = False
     """It looks at the classes of the release."""
-    of_one_source: ClassVar[bool] = False
+    compares_with_source: ClassVar[bool] = False
     """It compares with the values of the source, and of no other rows."""
-    follows_from: ClassVar[Literal["levels", "counts"] | None] = None
+    derivable_from: ClassVar[Literal["levels", "counts"] | None] = None
     """What a release shows that its score follows from, if anything does: its levels, or its counts of rows."""
-    of_suppression: ClassVar[bool] = True
+    counts_suppression: ClassVar[bool] = True
     """Suppressed rows count in it."""
     counts_steps: ClassVar[bool] = False
     """It counts levels as such: it depends on how many there are above a released one."""
@@ -148,9 +148,9 @@ class Measure:
     """A check has to give `Figures.squares`."""
     needs_entropy: ClassVar[bool] = False
     """A check has to give `Figures.suppressed_entropy`."""
-    maximised: ClassVar[bool] = False
+    is_maximized: ClassVar[bool] = False
     """It is reported with the other sign, and more of it is better."""
-    tells_upward: ClassVar[bool] = False
+    bounds_above: ClassVar[bool] = False
     """Whether `after` says more than nothing."""
 
     def __init__(
@@ -174,7 +174,7 @@ class Measure:
         """A lower bound of the score of a generalization that suppresses at least this number of rows."""
         return self.bound(levels)
 
-    def after(self, figures: Figures) -> float:
+    def bound_above(self, figures: Figures) -> float:
         """A lower bound of the scores of a checked generalization and of all above it."""
         return 0.0
 
@@ -186,7 +186,7 @@ class Measure:
         """
         return 0.0
 
-    def raised(self, bound: float, lift: float) -> float:
+    def raise_bound(self, bound: float, lift: float) -> float:
         """A lower bound of the score of a generalization: a bound (`bound` of it, or `after` of one at or below it)
         raised by the lift of one at or above it."""
         return bound + lift
@@ -199,10 +199,10 @@ class Measure:
         """The score of a checked generalization."""
         raise NotImplementedError
 
-    def recoded(self, figures: Figures, totals: Totals) -> float:
+    def score_recoding(self, figures: Figures, totals: RecodingTotals) -> float:
         """The score of a recoding that is no generalization. Measures of the whole release need no levels."""
         return self.score((), figures)
 
-    def shown(self, cost: float) -> float:
+    def reported_score(self, cost: float) -> float:
         """The score as it is reported: positive where it is maximised."""
-        return -cost if self.maximised else cost
+        return -cost if self.is_maximized else cost

@@ -18,8 +18,8 @@ class Suppression(Measure):
 
     name = "suppression"
     formula = "the number of suppressed rows"
-    words = "the number of rows left out (suppression)"
-    follows_from = "counts"
+    description = "the number of rows left out (suppression)"
+    derivable_from = "counts"
 
     def lift(self, levels: Levels, figures: Figures) -> float:
         return float(figures.suppressed_rows)
@@ -39,8 +39,8 @@ class _ClassCount(Measure):
     """
 
     counts_classes = True
-    follows_from = "counts"
-    tells_upward = True
+    derivable_from = "counts"
+    bounds_above = True
 
     def most(self) -> int:
         """At most so many kept classes, anywhere."""
@@ -61,13 +61,13 @@ class Distinct(_ClassCount):
 
     name = "distinct"
     formula = "the number of distinct released tuples, to maximise"
-    words = "the number of different rows (distinct; more is better)"
-    maximised = True
+    description = "the number of different rows (distinct; more is better)"
+    is_maximized = True
 
     def bound(self, levels: Levels) -> float:
         return -float(self.most())
 
-    def after(self, figures: Figures) -> float:
+    def bound_above(self, figures: Figures) -> float:
         return -float(self.most_after(figures))
 
     def score(self, levels: Levels, figures: Figures) -> float:
@@ -79,15 +79,15 @@ class AverageClassSize(_ClassCount):
 
     name = "average_class_size"
     formula = "rows / (kept classes + 1 if any row is suppressed)"
-    words = "the average size of a class (average class size)"
+    description = "the average size of a class (average class size)"
 
     def bound(self, levels: Levels) -> float:
         return self.marginals.rows / (self.most() + 1)
 
-    def after(self, figures: Figures) -> float:
+    def bound_above(self, figures: Figures) -> float:
         return self.marginals.rows / max(1, self.most_after(figures) + bool(figures.suppressed_rows))
 
-    def raised(self, bound: float, lift: float) -> float:
+    def raise_bound(self, bound: float, lift: float) -> float:
         return self.marginals.rows / max(1.0, self.marginals.rows / bound - lift)
 
     def score(self, levels: Levels, figures: Figures) -> float:
@@ -102,18 +102,18 @@ class Discernibility(Measure):
 
     name = "discernibility"
     formula = "Σ over kept classes of size² + rows × suppressed rows"
-    words = "how many rows look alike (discernibility)"
+    description = "how many rows look alike (discernibility)"
     counts_classes = True
-    follows_from = "counts"
-    tells_upward = True
+    derivable_from = "counts"
+    bounds_above = True
     needs_squares = True
 
     def bound(self, levels: Levels) -> float:
         return float(self.marginals.rows) * self._least
 
-    def after(self, figures: Figures) -> float:
+    def bound_above(self, figures: Figures) -> float:
         # A kept class only grows; a suppressed row costs at least the size of a class wherever it ends.
-        return figures.squares + float(figures.suppressed_rows) * self._least
+        return figures.squared_sizes + float(figures.suppressed_rows) * self._least
 
     def lift(self, levels: Levels, figures: Figures) -> float:
         """A row that is suppressed costs as much as all rows; both bounds have it with the size of a least class."""
@@ -130,4 +130,4 @@ class Discernibility(Measure):
         return min(self.min_class_rows, self.marginals.rows)
 
     def score(self, levels: Levels, figures: Figures) -> float:
-        return figures.squares + float(self.marginals.rows) * figures.suppressed_rows
+        return figures.squared_sizes + float(self.marginals.rows) * figures.suppressed_rows

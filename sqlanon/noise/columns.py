@@ -50,7 +50,7 @@ def _bounds(bounds: tuple[Decimal | date, Decimal | date] | None) -> tuple[float
     return low, high
 
 
-def columns_for_noise(engine: Engine, policy: Policy, source: Source) -> tuple[NoisyColumn, ...]:
+def require_usable_noisy_columns(engine: Engine, policy: Policy, source: Source) -> tuple[NoisyColumn, ...]:
     """`noisy_columns`, of whose values noise can be added to all, unless the policy has the other rows suppressed."""
     columns = noisy_columns(policy, source)
     if columns:

@@ -34,7 +34,7 @@ def refuse_without_opendp(attribute: str) -> None:
         raise PolicyError([Problem(f"attributes.{attribute}.noise", message)]) from None
 
 
-def laplace(epsilon: float) -> Callable[[list[int]], list[int]]:
+def laplace_mechanism(epsilon: float) -> Callable[[list[int]], list[int]]:
     """The mechanism: adds noise to whole numbers, so that any two that are `STEPS` apart are ε-indistinguishable.
 
     The scale is that of OpenDP's own accounting: ``laplace(epsilon).map(STEPS)`` is at most ε.
@@ -50,7 +50,9 @@ def laplace(epsilon: float) -> Callable[[list[int]], list[int]]:
         scale = math.nextafter(scale, math.inf)
 
 
-def drawing(epsilons: Sequence[float]) -> Callable[[Iterator[pyarrow.RecordBatch]], Iterator[pyarrow.RecordBatch]]:
+def batch_noise_drawer(
+    epsilons: Sequence[float],
+) -> Callable[[Iterator[pyarrow.RecordBatch]], Iterator[pyarrow.RecordBatch]]:
     """What draws noise elsewhere: makes of batches of ``record`` others, with ``n_j`` for each ε.
 
     It is sent there by its text: it needs pyarrow and OpenDP, and nothing else of ours than this module. Where there is
@@ -60,7 +62,7 @@ def drawing(epsilons: Sequence[float]) -> Callable[[Iterator[pyarrow.RecordBatch
     def draw(batches: Iterator[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
         mechanisms: Sequence[Callable[[list[int]], Sequence[int | None]]]
         try:
-            mechanisms = [laplace(epsilon) for epsilon in epsilons]
+            mechanisms = [laplace_mechanism(epsilon) for epsilon in epsilons]
         except ImportError:
             mechanisms = [lambda zeros: [None] * len(zeros) for _ in epsilons]
         names = ["record", *(f"n_{j}" for j in range(len(epsilons)))]
@@ -72,7 +74,7 @@ def drawing(epsilons: Sequence[float]) -> Callable[[Iterator[pyarrow.RecordBatch
     return draw
 
 
-class Drawing:
+class NoiseDrawing:
     """Noise for records, as it is drawn. A context manager: what ends the drawing is raised when it is left.
 
     (The engine that reads the batches would make an error of its own of it, of Ctrl-C too.)
@@ -83,7 +85,7 @@ class Drawing:
     ) -> None:
         self._records, self._progress = records, progress
         self._threads = threads or os.cpu_count() or 1
-        self._mechanisms = [laplace(epsilon) for epsilon in epsilons]
+        self._mechanisms = [laplace_mechanism(epsilon) for epsilon in epsilons]
         self._schema = pyarrow.schema(
             [("record", pyarrow.int64()), *((f"n_{j}", pyarrow.int64()) for j in range(len(epsilons)))]
         )
@@ -94,7 +96,7 @@ class Drawing:
         """``record`` (from 1) and ``n_j`` for each ε, a batch at a time."""
         return pyarrow.RecordBatchReader.from_batches(self._schema, self._watched())
 
-    def __enter__(self) -> Drawing:
+    def __enter__(self) -> NoiseDrawing:
         return self
 
     def __exit__(

@@ -67,7 +67,7 @@ _LINKS_OF_SEVERAL = template("""
 """)
 
 
-def links(noisy: exp.Table, classes: exp.Table, columns: Sequence[NoisyColumn], every: int = 1) -> exp.Select:
+def linked_records(noisy: exp.Table, classes: exp.Table, columns: Sequence[NoisyColumn], every: int = 1) -> exp.Select:
     """Which records are linked to their own values: ``record``, ``linked`` and ``strictly``.
 
     Linked: no original of the class is strictly nearer than its own. Strictly: its own is nearer than all others.
@@ -135,7 +135,9 @@ _NEAR = template("""
 """)
 
 
-def near(noisy: exp.Table, classes: exp.Table, columns: Sequence[NoisyColumn], confidence: float, j: int) -> exp.Select:
+def nearby_originals(
+    noisy: exp.Table, classes: exp.Table, columns: Sequence[NoisyColumn], confidence: float, j: int
+) -> exp.Select:
     """How many originals of its class are in the linking range of each record, in attribute ``j``: as ``near``.
 
     The range is around the value with noise, before it is rounded and cut off at bounds: so it holds the original with
@@ -166,7 +168,7 @@ _NEAR_IN_ALL = template("""
 _IS_INSIDE = fragment("abs(:value - :original) <= :width")
 
 
-def near_in_all(
+def nearby_originals_in_all(
     noisy: exp.Table,
     classes: exp.Table,
     columns: Sequence[NoisyColumn],
@@ -201,12 +203,12 @@ _RISK = template(
 )
 
 
-def pairs(classes: exp.Table) -> exp.Select:
+def record_pairs(classes: exp.Table) -> exp.Select:
     """One row: how many pairs of records there are within classes."""
     return _PAIRS(classes=classes)
 
 
-def risk(links: exp.Table, kept: exp.Table | None) -> exp.Select:
+def linking_counts(links: exp.Table, kept: exp.Table | None) -> exp.Select:
     """One row, of the records that are released: how many were looked at, are linked, and are strictly."""
     query = _RISK(links=links)
     if kept is None:

@@ -18,8 +18,8 @@ from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import InfeasibleError, SourceError
 from sqlanon.noise import linking
 from sqlanon.noise import statements as noise
-from sqlanon.noise.columns import columns_for_noise, noisy_columns
-from sqlanon.noise.laplace import Drawing, drawing, refuse_without_opendp
+from sqlanon.noise.columns import noisy_columns, require_usable_noisy_columns
+from sqlanon.noise.laplace import NoiseDrawing, batch_noise_drawer, refuse_without_opendp
 from sqlanon.noise.statements import (
     NoisyColumn,
     NoisyRecoding,
@@ -36,7 +36,7 @@ from sqlanon.sources.run import Run
 from sqlanon.strategies.lattice.input import SearchInput
 from sqlanon.strategies.lattice.persons import PersonFigures
 from sqlanon.strategies.local.placement import class_figures
-from sqlanon.strategies.recoding import ByClass
+from sqlanon.strategies.recoding import ClassRecoding
 from sqlanon.support.coding import Column
 from sqlanon.support.expressions import Namer, column_definitions, drop_table, star, template
 from sqlanon.support.notices import Notice
@@ -79,7 +79,7 @@ class NoiseResult:
     # ``beta`` and ``suppressed_rows``, the rows that were suppressed for it; None where the policy has no confidence.
     confidence: Mapping[str, Any] | None
 
-    def claimed(self, policy: Policy) -> dict[str, Any]:
+    def manifest_values(self, policy: Policy) -> dict[str, Any]:
         """What the manifest shows, by its columns: what the policy asked for.
 
         The errors of a table may be those of one outlier. The linking risk, and the rows that were suppressed for
@@ -90,15 +90,15 @@ class NoiseResult:
         return {"epsilon": epsilon, "noise": noise, "confidence": confidence}
 
 
-def noise_classes(
-    steps: StatementRunner, recoding: ByClass, columns: tuple[NoisyColumn, ...], work: Namer
+def make_noise_classes(
+    steps: StatementRunner, recoding: ClassRecoding, columns: tuple[NoisyColumn, ...], work: Namer
 ) -> tuple[exp.Table, exp.Table]:
     """The records of a recoding, and their classes with what noise needs to be told of them.
 
     Makes ``noise_records`` and ``noise_classes``.
     """
     made = steps.make(work("noise_records"), noise.records(recoding.rows(), columns))
-    return made, steps.make(work("noise_classes"), noise.classes(made, recoding.class_keys(), columns))
+    return made, steps.make(work("noise_classes"), noise.noise_classes(made, recoding.class_keys(), columns))
 
 
 Progress: TypeAlias = Callable[[int, int], None]
@@ -118,7 +118,7 @@ class NoisePlan:
     draw: Draw
 
 
-def noise_of(steps: StatementRunner, run: Run, policy: Policy) -> NoisePlan:
+def plan_noise(steps: StatementRunner, run: Run, policy: Policy) -> NoisePlan:
     """The noise of a policy, refused before the search where it cannot be drawn."""
     if steps.dry:
         columns = noisy_columns(policy, run.source)
@@ -127,13 +127,13 @@ def noise_of(steps: StatementRunner, run: Run, policy: Policy) -> NoisePlan:
         )
     if (workers := run.source.workers) is None:
         refuse_without_opendp(policy.noisy_attributes[0])
-    columns = columns_for_noise(run.engine, policy, run.source)
+    columns = require_usable_noisy_columns(run.engine, policy, run.source)
     if workers is None:
-        return NoisePlan(columns, draws_here(run.engine, columns, run.engine.limits.threads))
+        return NoisePlan(columns, local_noise_source(run.engine, columns, run.engine.limits.threads))
     return NoisePlan(columns, _draws_there(run.engine, workers, columns, run.work))
 
 
-def draws_here(engine: WorkEngine, columns: Sequence[NoisyColumn], threads: int | None = None) -> Draw:
+def local_noise_source(engine: WorkEngine, columns: Sequence[NoisyColumn], threads: int | None = None) -> Draw:
     """How noise is drawn beside us, on so many threads at most (default: as many as there are processors)."""
 
     def draw(target: exp.Table, records: exp.Table, count: int, progress: Progress) -> None:
@@ -145,7 +145,7 @@ def draws_here(engine: WorkEngine, columns: Sequence[NoisyColumn], threads: int 
             progress(count - done, done)
 
         progress(count, 0)
-        with Drawing(count, [one.epsilon for one in columns], add, threads) as found:
+        with NoiseDrawing(count, [one.epsilon for one in columns], add, threads) as found:
             engine.copy_arrow(target, found.reader)
 
     return draw
@@ -162,7 +162,7 @@ def _draws_there(engine: Engine, workers: Workers, columns: Sequence[NoisyColumn
     types = dict(noise.drawn_columns(columns))
 
     def put(target: exp.Table, records: exp.Select) -> None:
-        workers.map_there(target, records, drawing([one.epsilon for one in columns]), types)
+        workers.map_there(target, records, batch_noise_drawer([one.epsilon for one in columns]), types)
         if engine.rows(_UNDRAWN(drawn=target))[0][0]:
             raise SourceError(
                 f"{workers.place}: Spark's workers draw the noise with OpenDP, which is not "
@@ -194,12 +194,12 @@ def add_noise(
     private = tuple(map(Column, [*([] if person is None else [person]), *prepared.columns.key]))
     for column in private:
         plain = plain.with_column(column)
-    records, classes = noise_classes(steps, plain, columns, work)
+    records, classes = make_noise_classes(steps, plain, columns, work)
     names = tuple(plain.rows().named_selects)
     count = int(steps.look_up(_COUNT(rows=records), [(0,)])[0][0])
     draws = work("noise_drawn")
     asked.draw(draws, records, count, progress)
-    rows = steps.make(work("noise_rows"), noise.noisy(records, classes, plain.class_keys(), draws, columns))
+    rows = steps.make(work("noise_rows"), noise.noisy_records(records, classes, plain.class_keys(), draws, columns))
     steps.drop(records, draws)
     links, all_records = _links(steps, columns, rows, classes, work)
     kept, beta, confidence = None, policy.privacy.confidence, None
@@ -212,7 +212,7 @@ def add_noise(
     if steps.dry:
         return NoiseResult(recoding, statement, {}, Linking(0, 0, 0, all_records=True), confidence)
     expected = steps.figures(noise.expected_errors(classes, columns))
-    looked_at, linked, strictly = steps.ask(linking.risk(links, kept), [])[0]
+    looked_at, linked, strictly = steps.ask(linking.linking_counts(links, kept), [])[0]
     steps.drop(links)
     attack = Linking(looked_at, linked, strictly, all_records)
     return NoiseResult(
@@ -227,7 +227,7 @@ def add_noise(
 def _keep(
     steps: StatementRunner,
     prepared: SearchInput,
-    recoding: ByClass,
+    recoding: ClassRecoding,
     noisy: tuple[NoisyColumn, ...],
     rows: exp.Table,
     classes: exp.Table,
@@ -246,18 +246,19 @@ def _keep(
     )
     if beta is not None:
         each = [
-            steps.make(work(f"noise_near_{j}"), linking.near(rows, classes, noisy, beta, j)) for j in range(len(noisy))
+            steps.make(work(f"noise_near_{j}"), linking.nearby_originals(rows, classes, noisy, beta, j))
+            for j in range(len(noisy))
         ]
         near = each[0]
         if len(each) > 1:
-            near = steps.make(work("noise_near"), linking.near_in_all(rows, classes, noisy, beta, each, k))
+            near = steps.make(work("noise_near"), linking.nearby_originals_in_all(rows, classes, noisy, beta, each, k))
     places = {column.name: f"value_{place}" for place, column in enumerate(recoding.columns)}
     sensitive = [places[column] for column in columns.sensitive]
     person = places.get(columns.person or "")
     query = survivors(rows, classes, list(recoding.class_keys()), attributes, sensitive, person, near, k)
     left = steps.make(work("noise_survivors"), query)
     # How many of the population a class matches does not change; what counts them all is refused by the policy.
-    requirements, sets = prepared.requirements.without_population, prepared.sets.ground.sensitive
+    requirements, sets = prepared.requirements.without_population, prepared.frequency_sets.ground.sensitive
     query = judged_survivors(left, attributes, columns.sensitive_names, sets, person is not None, requirements)
     judged = steps.make(work("noise_judged"), query)
     return left, judged, steps.make(work("noise_kept"), kept_records(left, judged, attributes))
@@ -349,7 +350,7 @@ def _errors(
     return {
         name: {
             "epsilon": one.epsilon,
-            **expected_with(one.epsilon, one, j, expected),
+            **expected_errors_for(one.epsilon, one, j, expected),
             "observed_relative_error": None if one.is_date else observed[f"observed_relative_{j}"],
             "observed_error": observed[f"observed_{j}"],
             "zero_rows": expected[f"zeros_{j}"],
@@ -358,7 +359,9 @@ def _errors(
     }
 
 
-def expected_with(epsilon: float, column: NoisyColumn, j: int, expected: Mapping[str, Any]) -> dict[str, float | None]:
+def expected_errors_for(
+    epsilon: float, column: NoisyColumn, j: int, expected: Mapping[str, Any]
+) -> dict[str, float | None]:
     """The errors that are to be expected with some ε; a date has no relative one, for its zero means nothing."""
     relative, absolute = expected[f"expected_relative_{j}"], expected[f"expected_{j}"]
     return {
@@ -373,5 +376,5 @@ def _links(
     """Make ``noise_links``; and whether all records are in it."""
     every = 1
     if len(columns) > 1:
-        every = int(steps.look_up(linking.pairs(classes), [(0,)])[0][0] // PAIRS) + 1
-    return steps.make(work("noise_links"), linking.links(rows, classes, columns, every)), every == 1
+        every = int(steps.look_up(linking.record_pairs(classes), [(0,)])[0][0] // PAIRS) + 1
+    return steps.make(work("noise_links"), linking.linked_records(rows, classes, columns, every)), every == 1

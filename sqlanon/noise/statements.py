@@ -22,8 +22,8 @@ from sqlanon.frequency.sets import ClassSpace, SensitiveTable
 from sqlanon.frequency.statements import PERSON
 from sqlanon.frequency.uncoded import distribution, frequency
 from sqlanon.requirements import Distribution, Requirements
-from sqlanon.strategies.lattice.classes import judged
-from sqlanon.strategies.recoding import ByClass, ordered
+from sqlanon.strategies.lattice.classes import judged_classes
+from sqlanon.strategies.recoding import ClassRecoding, order_by_class
 from sqlanon.support.coding import Column, code_name, rank_of
 from sqlanon.support.expressions import (
     aliased,
@@ -86,7 +86,7 @@ class NoisyColumn:
         return _WHOLE.get(self.type, _DATE if self.type == _DATE else "DOUBLE")
 
     @property
-    def held(self) -> tuple[float, float]:
+    def representable_range(self) -> tuple[float, float]:
         """The least and the greatest value that there is room for in the release."""
         found = re.fullmatch(r"DECIMAL\((\d+),(\d+)\)", self.released_type)
         if found is None:
@@ -95,9 +95,9 @@ class NoisyColumn:
         return -room, room
 
     @property
-    def limits(self) -> tuple[float, float]:
+    def released_range(self) -> tuple[float, float]:
         """The least and the greatest value that is released: the policy's bounds, and what there is room for."""
-        low, high = self.held
+        low, high = self.representable_range
         return (low, high) if self.bounds is None else (max(self.bounds[0], low), min(self.bounds[1], high))
 
 
@@ -125,9 +125,9 @@ _USABLE = fragment(":value IS NOT NULL AND (:number BETWEEN :low AND :high)")  #
 _USABLE_DATE = fragment(":value IS NOT NULL AND :is_finite AND (:number BETWEEN :low AND :high)")
 
 
-def usable(value: exp.Expr, column: NoisyColumn) -> exp.Expr:
+def is_usable(value: exp.Expr, column: NoisyColumn) -> exp.Expr:
     """Whether noise can be added to a value: it is there, and a number that there is room for."""
-    low, high = column.held
+    low, high = column.representable_range
     number = as_number(value, column.type)
     if column.is_date:
         is_finite = anonymous("ISFINITE", value.copy())
@@ -143,7 +143,7 @@ def is_zero(x: exp.Expr) -> exp.Expr:
 _DATE_OF = fragment("('1970-01-01'::DATE + :value::INTEGER)::DATE")
 
 
-def typed(value: exp.Expr, column: NoisyColumn) -> exp.Expr:
+def as_released_type(value: exp.Expr, column: NoisyColumn) -> exp.Expr:
     """A number as a value of the released column."""
     return cast(value, column.released_type) if column.type != _DATE else _DATE_OF(value=value)
 
@@ -154,7 +154,7 @@ _FIGURES = template("SELECT :figures FROM :rows")
 
 def unusable_counts(source: exp.Table, columns: Sequence[NoisyColumn]) -> exp.Select:
     """One row: for each column the rows whose value no noise can be added to."""
-    return _FIGURES(figures=[_UNUSABLE(usable=usable(col(one.name), one)) for one in columns], rows=source)
+    return _FIGURES(figures=[_UNUSABLE(usable=is_usable(col(one.name), one)) for one in columns], rows=source)
 
 
 STEPS = 1024
@@ -176,7 +176,7 @@ def records(rows: exp.Select, columns: Sequence[NoisyColumn]) -> exp.Select:
         any_number=any_number(),
         numbers=[named(as_number(value, one.type), f"x_{j}") for j, (value, one) in enumerate(values)],
         rows=rows,
-        usable=all_of(usable(value, one) for value, one in values),
+        usable=all_of(is_usable(value, one) for value, one in values),
     )
 
 
@@ -192,7 +192,7 @@ _INVERSES = fragment("sum(1.0 / abs(:x)) FILTER (WHERE NOT :is_zero)")
 _ZEROS = fragment("count(*) FILTER (WHERE :is_zero)")
 
 
-def classes(records: exp.Table, keys: Mapping[int, str], columns: Sequence[NoisyColumn]) -> exp.Select:
+def noise_classes(records: exp.Table, keys: Mapping[int, str], columns: Sequence[NoisyColumn]) -> exp.Select:
     """What noise needs of each class; the grid is `STEPS` parts of the range."""
     figures: list[exp.Expr] = []
     steps: list[exp.Expr] = []
@@ -263,7 +263,7 @@ _WITH_NOISE = fragment("""
 """)
 
 
-def noisy(
+def noisy_records(
     records: exp.Table, classes: exp.Table, keys: Mapping[int, str], drawn: exp.Table, columns: Sequence[NoisyColumn]
 ) -> exp.Select:
     """The records with the number of their class, and what was drawn added to their values."""
@@ -278,7 +278,7 @@ def noisy(
         )
         still = col(f"delta_{j}", "c").eq(0.0)
         noise += [named(value, f"v_{j}"), named(col(f"step_{j}", "c"), f"step_{j}"), named(still, f"still_{j}")]
-    released = [on_steps(col(f"v_{j}", "w"), col(f"step_{j}", "w"), one) for j, one in enumerate(columns)]
+    released = [round_to_step(col(f"v_{j}", "w"), col(f"step_{j}", "w"), one) for j, one in enumerate(columns)]
     return _NOISY(
         released=[named(value, f"y_{j}") for j, value in enumerate(released)],
         noise=noise,
@@ -294,14 +294,14 @@ _ROUNDED_TO = fragment("round(round(:value / :step) * :step, :places)")
 _WITHIN = fragment("(least(greatest(coalesce(:rounded, :value), :low), :high) + 0.0)")  # no -0.0
 
 
-def on_steps(value: exp.Expr, step: exp.Expr, column: NoisyColumn) -> exp.Expr:
+def round_to_step(value: exp.Expr, step: exp.Expr, column: NoisyColumn) -> exp.Expr:
     """A value as it may be released: a multiple of the step of its class (NULL: as it is), within the limits."""
     if column.unit is not None and (places := -int(column.unit.as_tuple().exponent)) > 0:
         # 0.1 times a whole number is not always as written.
         rounded = _ROUNDED_TO(value=value, step=step, places=places)
     else:
         rounded = _ROUNDED(value=value, step=step)
-    low, high = column.limits
+    low, high = column.released_range
     return _WITHIN(rounded=rounded, value=value, low=low, high=high)
 
 
@@ -329,7 +329,7 @@ def released(
             output.append(named(col(renamed.get(name, name), "n"), name))
             continue
         j, one = by_name[name]
-        value = typed(col(f"y_{j}", "n"), one)
+        value = as_released_type(col(f"y_{j}", "n"), one)
         if one.round is None and one.bounds is None:  # as it is, to the last digit
             value = _UNLESS_STILL(
                 still=col(f"still_{j}", "n"), own=cast(col(name, "n"), one.released_type), value=value
@@ -356,7 +356,7 @@ _IS_THERE = fragment("k.record IS NOT NULL")
 class NoisyRecoding:
     """A recoding whose rows have got noise."""
 
-    plain: ByClass
+    plain: ClassRecoding
     noisy: exp.Table  # made by `noisy`
     kept: exp.Table | None  # the records that are released; None: all
     noisy_columns: tuple[NoisyColumn, ...]
@@ -391,7 +391,7 @@ class NoisyRecoding:
 
     def select(self, shuffled: bool = True) -> exp.Select:
         rows = released(self.noisy, self.kept, self.noisy_columns, self.names, self._added_values)
-        return ordered(self.plain, rows) if shuffled else self.plain.labelled(subquery(rows, "r"))
+        return order_by_class(self.plain, rows) if shuffled else self.plain.with_labels(subquery(rows, "r"))
 
     def class_ranges(self) -> exp.Select:
         """The classes as they are released, where each column with noise has the range of the true values and the step
@@ -401,7 +401,7 @@ class NoisyRecoding:
             for j, one in enumerate(self.noisy_columns)
         }
         columns = [named(ranges.get(name, _ANY_VALUE(value=col(name))), name) for name in self.names]
-        return self.plain.labelled(subquery(_BY_CLASS(columns=columns, noisy=self.noisy), "r"))
+        return self.plain.with_labels(subquery(_BY_CLASS(columns=columns, noisy=self.noisy), "r"))
 
     def all_records(self) -> exp.Select:
         """The records with noise, for the holder: ``record``, ``class``, ``x_j``, ``v_j``, ``y_j``, ``released``."""
@@ -510,7 +510,7 @@ def judged_survivors(
         frequency(survivors, quasi, persons), (1,) * attributes, requirements, sensitive=tables, persons=persons
     )
     keys: list[exp.Expr] = [named(col(code_name(i, 0)), f"q{i}") for i in quasi]
-    return _JUDGED(keys=[col(f"q{i}") for i in quasi], judged=judged(space, (0,) * attributes, keys))
+    return _JUDGED(keys=[col(f"q{i}") for i in quasi], judged=judged_classes(space, (0,) * attributes, keys))
 
 
 _KEPT = template("""

@@ -250,12 +250,12 @@ def _requirements(words: str, names: Callable[[PolicySections], Iterable[str]]) 
 
 
 def _unknown_to_strategy(asked: PolicySections) -> list[str]:
-    known = None if asked.search is None else asked.search.traits.knows
+    known = None if asked.search is None else asked.search.traits.supported_requirements
     return [] if known is None else sorted(asked.requirements - known - {*_scoped("population"), *_scoped("table")})
 
 
 def _local(search: AskedSearch) -> str:
-    return f"strategy {search.strategy}" if search.traits.local else 'suppression = "cells"'
+    return f"strategy {search.strategy}" if search.traits.is_local else 'suppression = "cells"'
 
 
 def _local_uses(asked: PolicySections) -> Iterator[Use]:
@@ -266,29 +266,31 @@ def _local_uses(asked: PolicySections) -> Iterator[Use]:
 
 
 LOCAL = PolicyFeature('a strategy below the full domain, or `search.suppression = "cells"`', _local_uses)
-LOCAL_STRATEGY = _strategy("a strategy below the full domain", "local")
-DIVIDES = _strategy("a strategy that divides equal rows", "divides")
-NO_SUMMARY = _strategy("another strategy than those that summarise", "summarises", has=False)
-NO_CUTS = _strategy("another strategy than those that cut", "cuts", has=False)
-OF_COMBINATIONS = _strategy("a strategy that guarantees combinations", "of_combinations")
-NO_COMBINATIONS = _strategy("another strategy than those of combinations", "of_combinations", has=False, between=" or ")
+LOCAL_STRATEGY = _strategy("a strategy below the full domain", "is_local")
+DIVIDES = _strategy("a strategy that divides equal rows", "may_split_equal_rows")
+NO_SUMMARY = _strategy("another strategy than those that summarise", "summarizes", has=False)
+NO_CUTS = _strategy("another strategy than those that cut", "splits_classes", has=False)
+OF_COMBINATIONS = _strategy("a strategy that guarantees combinations", "protects_combinations_only")
+NO_COMBINATIONS = _strategy(
+    "another strategy than those of combinations", "protects_combinations_only", has=False, between=" or "
+)
 KNOWS_SOME = _strategy(
     "a strategy that knows some requirements only",
-    "knows",
+    "supported_requirements",
     local=_local,
-    known=lambda one: " and ".join(sorted(one.traits.knows or ())),
+    known=lambda one: " and ".join(sorted(one.traits.supported_requirements or ())),
 )
 CELLS = _of_search('`search.suppression = "cells"`', "search.suppression", lambda one: one.suppression == "cells")
 AGGREGATE = _of_search("`search.aggregate`", "search.aggregate", lambda one: "aggregate" in one.model_fields_set)
 SUMMARY = _of_search("`search.summary`", "search.summary", lambda one: "summary" in one.model_fields_set)
 ENDS = _of_search("`search.ends`", "search.ends", lambda one: "ends" in one.model_fields_set)
 LISTS = _of_search('`search.sets = "list"`', "search.sets", lambda one: one.sets == "list")
-NO_SETS = _of_search("no sets", "search.summary", lambda one: one.summary != "set" or not one.traits.summarises)
+NO_SETS = _of_search("no sets", "search.summary", lambda one: one.summary != "set" or not one.traits.summarizes)
 CUTS = _of_search("`search.cuts`", "search.cuts", lambda one: "cuts" in one.model_fields_set)
 ONE_LEVEL = _measure("a measure of one level for all rows", "needs_levels")
 NO_FIGURES = _measure("a measure without a figure for each attribute", "aggregates", has=False)
 OF_CLASSES = _measure("a measure of classes", "counts_classes")
-OF_ONE_SOURCE = _measure("a measure of one source", "of_one_source")
+OF_ONE_SOURCE = _measure("a measure of one source", "compares_with_source")
 NO_SUM = _of_search(
     "an aggregate other than mean and sum",
     "search.aggregate",

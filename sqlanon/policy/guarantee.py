@@ -21,7 +21,7 @@ from collections.abc import Mapping
 from itertools import combinations, product
 from typing import Any
 
-from sqlanon.policy.strategies import traits_of
+from sqlanon.policy.strategies import strategy_traits
 
 CLASSES = ("most", "more", "identifying")
 """The classes, the most identifying first."""
@@ -32,7 +32,7 @@ GUARANTEES = ("quasi-identifiers", "combinations")
 
 
 def strategy_guarantee(strategy: object) -> str:
-    return GUARANTEES[traits_of(strategy).of_combinations]
+    return GUARANTEES[strategy_traits(strategy).protects_combinations_only]
 
 
 def guaranteed_combinations(policy: Mapping[str, Any]) -> tuple[tuple[str, ...], ...]:

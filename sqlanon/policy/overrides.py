@@ -15,7 +15,7 @@ from pydantic import BaseModel
 
 from sqlanon.errors import PolicyError, Problem
 from sqlanon.policy.models import SECTIONS, Policy, read_file, read_tree
-from sqlanon.policy.strategies import traits_of
+from sqlanon.policy.strategies import strategy_traits
 from sqlanon.support.fields import nearest
 
 _TEXT = re.compile(r"[^\s\"'\[\]{}=#,]+")
@@ -63,7 +63,7 @@ def _with_strategy(tree: Mapping[str, Any], strategy: str) -> dict[str, Any]:
     search = tree.get("search", {})
     if not isinstance(search, Mapping):
         return dict(tree)
-    kept = {key: value for key, value in search.items() if key not in traits_of(strategy).ignores}
+    kept = {key: value for key, value in search.items() if key not in strategy_traits(strategy).ignored_keys}
     return {**tree, "search": {**kept, "strategy": strategy}}
 
 

@@ -563,7 +563,7 @@ class SearchSection(SparseSection):
             found.add("suppression")
         if self.sets == "text":
             found.add("sets")
-        return found.union(self.traits.ignores)
+        return found.union(self.traits.ignored_keys)
 
     @property
     def traits(self) -> Traits:
@@ -573,7 +573,7 @@ class SearchSection(SparseSection):
     @property
     def is_local(self) -> bool:
         """Whether it recodes below the full domain."""
-        return self.traits.local or self.suppression == "cells"
+        return self.traits.is_local or self.suppression == "cells"
 
 
 STORAGE_VERSION = "v1.4.0"

@@ -1,161 +1,125 @@
-"""The strategies by name: what each finds, and what of it the rest has to know. No other module lists them.
+"""Names and traits of the search strategies: data only, so that a policy is read without the code of any strategy.
 
-A policy is read without the code of any strategy: that is imported when the strategy runs.
+`sqlanon.strategies.registry` loads the module of a strategy when it runs, and registers strategies from outside the
+package.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from importlib import import_module
-from typing import Any, Protocol
 
 
 @dataclass(frozen=True)
 class Traits:
-    """What a strategy is to the rest; by default, one of the full domain."""
+    """Strategy properties that other modules rely on. The defaults are those of a full-domain strategy."""
 
-    local: bool = False
-    """It recodes below the full domain: each row, or each value, has a level of its own."""
-    summarises: bool = False
-    """It may release what no hierarchy has: ranges, medians, sets."""
-    cuts: bool = False
-    """It cuts classes in two, strictly or not."""
-    knows: frozenset[str] | None = None
-    """The only requirements that it looks at; None: all requirements on classes."""
-    divides: bool = False
-    """It may release equal rows with different labels."""
-    of_combinations: bool = False
-    """It guarantees k-anonymity of some quasi-identifiers at a time, and not of all together."""
-    ends: bool = True
-    """It ends by itself; else only a limit bounds what it looks at, for days."""
-    proves: bool = False
-    """Its result is proven to be the best, whatever the values are, unless a limit ends it."""
-
-    @property
-    def ignores(self) -> tuple[str, ...]:
-        """The keys of ``[search]`` that are for other strategies."""
-        known = {"summary": self.summarises, "ends": self.summarises, "cuts": self.cuts, "suppression": not self.local}
-        return tuple(key for key, has in known.items() if not has)
-
-
-class Strategy(Protocol):
-    """How the version to release is searched for."""
+    is_local: bool = False
+    """Recodes below the full domain: each row, or each value, has its own level."""
+    summarizes: bool = False
+    """May release labels that no hierarchy has: ranges, medians, sets."""
+    splits_classes: bool = False
+    """Splits classes in two, strictly or not."""
+    supported_requirements: frozenset[str] | None = None
+    """The only requirements that it considers; None: all requirements on classes."""
+    may_split_equal_rows: bool = False
+    """May release equal rows with different labels."""
+    protects_combinations_only: bool = False
+    """Guarantees k-anonymity of combinations of a few quasi-identifiers, not of all of them together."""
+    terminates: bool = True
+    """Ends by itself; without a limit, other strategies may run for days."""
+    proves_optimum: bool = False
+    """Proves that its result is the optimum for every table, unless a limit ends the search."""
 
     @property
-    def name(self) -> str:
-        """As policies name it."""
-
-    @property
-    def finds(self) -> str:
-        """What it finds, in a few words."""
-
-    @property
-    def traits(self) -> Traits:
-        """What it is to the rest."""
-
-    def run(self, task: Any) -> Any:
-        """Search a `search.full_domain.SearchTask`: a `search.result.SearchResult`."""
+    def ignored_keys(self) -> tuple[str, ...]:
+        """The keys of ``[search]`` that only other strategies use."""
+        uses = {
+            "summary": self.summarizes,
+            "ends": self.summarizes,
+            "cuts": self.splits_classes,
+            "suppression": not self.is_local,
+        }
+        return tuple(key for key, is_used in uses.items() if not is_used)
 
 
 @dataclass(frozen=True)
-class OwnStrategy:
+class StrategyInfo:
+    """A strategy as policies know it."""
+
     name: str
-    finds: str
-    module: str
+    description: str
+    """What it finds, in a few words."""
+    module: str | None
+    """The module whose ``run`` searches; None for a strategy registered with its code."""
     traits: Traits = Traits()
 
-    def run(self, task: Any) -> Any:
-        return import_module(self.module).run(task)
 
-
-CELLS = OwnStrategy(
-    "cells", "a full-domain optimum with blanked cells", "sqlanon.strategies.local.cells", Traits(local=True)
+CELLS = StrategyInfo(
+    "cells", "a full-domain optimum with blanked cells", "sqlanon.strategies.local.cells", Traits(is_local=True)
 )
-"""Stands for a strategy of the full domain where ``suppression = "cells"``."""
+"""Runs in place of a full-domain strategy where ``suppression = "cells"``."""
 
-STRATEGIES: dict[str, Strategy] = {}
+_FULL_DOMAIN, _LOCAL = "sqlanon.strategies.full_domain", "sqlanon.strategies.local"
+
+STRATEGIES: dict[str, StrategyInfo] = {
+    strategy.name: strategy
+    for strategy in (
+        StrategyInfo(
+            "optimal", "the best of all generalizations", f"{_FULL_DOMAIN}.optimal", Traits(proves_optimum=True)
+        ),
+        StrategyInfo("k_minimal", "all k-minimal generalizations, and the best of them", f"{_FULL_DOMAIN}.k_minimal"),
+        StrategyInfo("samarati", "all k-minimal generalizations, by distance vectors", f"{_FULL_DOMAIN}.samarati"),
+        StrategyInfo("samarati-binary", "the best of the least height", f"{_FULL_DOMAIN}.samarati_binary"),
+        StrategyInfo(
+            "incognito",
+            "all that satisfy, by subsets of attributes",
+            f"{_FULL_DOMAIN}.incognito",
+            Traits(proves_optimum=True),
+        ),
+        StrategyInfo("ola", "the best of the k-minimal ones", f"{_FULL_DOMAIN}.ola"),
+        StrategyInfo("flash", "the best of what its paths meet", f"{_FULL_DOMAIN}.flash"),
+        StrategyInfo("datafly", "one that satisfies, greedily", f"{_FULL_DOMAIN}.datafly"),
+        StrategyInfo(
+            "mu-argus",
+            "rare pairs and triples of values are gone",
+            f"{_LOCAL}.mu_argus",
+            Traits(is_local=True, supported_requirements=frozenset({"k"}), protects_combinations_only=True),
+        ),
+        StrategyInfo(
+            "iab",
+            "the most distinct tuples that its steps lead to",
+            f"{_LOCAL}.iab",
+            Traits(is_local=True, supported_requirements=frozenset({"k", "k_anonymity"}), terminates=False),
+        ),
+        StrategyInfo(
+            "mondrian",
+            "splits rows into groups until a split would break the policy",
+            f"{_LOCAL}.mondrian",
+            Traits(is_local=True, summarizes=True, splits_classes=True),
+        ),
+        StrategyInfo(
+            "k-similar",
+            "groups of k to 2k − 1 similar rows",
+            f"{_LOCAL}.similar",
+            Traits(is_local=True, summarizes=True),
+        ),
+        StrategyInfo(
+            "forest",
+            "groups within a proven factor of the least loss",
+            f"{_LOCAL}.forest",
+            Traits(is_local=True, may_split_equal_rows=True, supported_requirements=frozenset({"k"})),
+        ),
+        StrategyInfo(
+            "subtree", "a cut of each hierarchy, the same for all rows", f"{_LOCAL}.subtree", Traits(is_local=True)
+        ),
+        StrategyInfo(
+            "local", "a full-domain optimum, improved row by row", f"{_LOCAL}.iterative", Traits(is_local=True)
+        ),
+    )
+}
 """The strategies by the names of the policy."""
 
 
-def register(strategy: Strategy) -> None:
-    """Add a strategy. Policies know its name from now on."""
-    if strategy.name in STRATEGIES:
-        raise ValueError(f"there is a strategy {strategy.name!r} already")
-    STRATEGIES[strategy.name] = strategy
-
-
-def unregister(strategy: Strategy) -> None:
-    del STRATEGIES[strategy.name]
-
-
-for _one in (
-    OwnStrategy(
-        "optimal", "the best of all generalizations", "sqlanon.strategies.full_domain.optimal", Traits(proves=True)
-    ),
-    OwnStrategy(
-        "k_minimal", "all k-minimal generalizations, and the best of them", "sqlanon.strategies.full_domain.k_minimal"
-    ),
-    OwnStrategy(
-        "samarati", "all k-minimal generalizations, by distance vectors", "sqlanon.strategies.full_domain.samarati"
-    ),
-    OwnStrategy("samarati-binary", "the best of the least height", "sqlanon.strategies.full_domain.samarati_binary"),
-    OwnStrategy(
-        "incognito",
-        "all that satisfy, by subsets of attributes",
-        "sqlanon.strategies.full_domain.incognito",
-        Traits(proves=True),
-    ),
-    OwnStrategy("ola", "the best of the k-minimal ones", "sqlanon.strategies.full_domain.ola"),
-    OwnStrategy("flash", "the best of what its paths meet", "sqlanon.strategies.full_domain.flash"),
-    OwnStrategy("datafly", "one that satisfies, greedily", "sqlanon.strategies.full_domain.datafly"),
-    OwnStrategy(
-        "mu-argus",
-        "rare pairs and triples of values are gone",
-        "sqlanon.strategies.local.mu_argus",
-        Traits(local=True, knows=frozenset({"k"}), of_combinations=True),
-    ),
-    OwnStrategy(
-        "iab",
-        "the most distinct tuples that its steps lead to",
-        "sqlanon.strategies.local.iab",
-        Traits(local=True, knows=frozenset({"k", "k_anonymity"}), ends=False),
-    ),
-    OwnStrategy(
-        "mondrian",
-        "splits rows into groups until a split would break the policy",
-        "sqlanon.strategies.local.mondrian",
-        Traits(local=True, summarises=True, cuts=True),
-    ),
-    OwnStrategy(
-        "k-similar",
-        "groups of k to 2k − 1 similar rows",
-        "sqlanon.strategies.local.similar",
-        Traits(local=True, summarises=True),
-    ),
-    OwnStrategy(
-        "forest",
-        "groups within a proven factor of the least loss",
-        "sqlanon.strategies.local.forest",
-        Traits(local=True, divides=True, knows=frozenset({"k"})),
-    ),
-    OwnStrategy(
-        "subtree",
-        "a cut of each hierarchy, the same for all rows",
-        "sqlanon.strategies.local.subtree",
-        Traits(local=True),
-    ),
-    OwnStrategy(
-        "local", "a full-domain optimum, improved row by row", "sqlanon.strategies.local.iterative", Traits(local=True)
-    ),
-):
-    register(_one)
-
-
-def strategy_of(search: Any) -> Strategy:
-    """What searches for the version that ``[search]`` asks for."""
-    return CELLS if search.suppression == "cells" else STRATEGIES[search.strategy]
-
-
-def traits_of(strategy: object) -> Traits:
-    """The traits of a strategy by its name; of anything else, those of the full domain."""
-    return next((one.traits for name, one in STRATEGIES.items() if name == strategy), Traits())
+def strategy_traits(name: object) -> Traits:
+    """The traits of the strategy of this name; those of the full domain for any other value."""
+    return STRATEGIES[name].traits if isinstance(name, str) and name in STRATEGIES else Traits()

@@ -9,8 +9,8 @@ from sqlglot import exp
 
 from sqlanon.frequency.sets import ClassSpace
 from sqlanon.requirements.base import CLASS_COUNT, CLASS_SIZE
-from sqlanon.strategies.lattice.classes import KEPT, judged
-from sqlanon.strategies.recoding import MASKED, ordered
+from sqlanon.strategies.lattice.classes import KEPT, judged_classes
+from sqlanon.strategies.recoding import MASKED, order_by_class
 from sqlanon.support.coding import KNOWN, SOURCE, Coded, Column, Levels, below_top, code_name
 from sqlanon.support.expressions import (
     aliased,
@@ -56,12 +56,12 @@ class FullDomainRecoding:
     def with_column(self, column: Column) -> FullDomainRecoding:
         return replace(self, columns=(*self.columns, column))
 
-    def of_rows(self, source: exp.Table) -> FullDomainRecoding:
+    def with_source(self, source: exp.Table) -> FullDomainRecoding:
         """The same, of other rows of the source."""
         return replace(self, source=source)
 
     @property
-    def codes_read_apart(self) -> bool:
+    def codes_identify_labels(self) -> bool:
         """Not with a mask: a masked row keeps its codes, and a label may read like the mask."""
         return not self.mask
 
@@ -70,13 +70,13 @@ class FullDomainRecoding:
 
     def rows(self) -> exp.Select:
         output = [named(col(f"code_{level}", f"h{i}"), f"code_{i}") for i, level in _coded(self)]
-        output += [named(col(self.columns[j].name, SOURCE), f"value_{j}") for j in as_they_are(self)]
+        output += [named(col(self.columns[j].name, SOURCE), f"value_{j}") for j in unchanged_columns(self)]
         if self.mask:
             output.append(named(_masked(self), MASKED))
         # Where all is at the top, the rows still have to be counted.
         return _kept_rows(self).select(*(output or [named(exp.true(), KNOWN)]), copy=False)
 
-    def labelled(self, rows: exp.Expr) -> exp.Select:
+    def with_labels(self, rows: exp.Expr) -> exp.Select:
         query = exp.Select().from_(aliased(rows, "r"))
         for i, level in _coded(self):
             on = col(f"code_{i}", "r").eq(col("code", f"l{i}"))
@@ -86,7 +86,7 @@ class FullDomainRecoding:
 
     def select(self, shuffled: bool = True) -> exp.Select:
         if shuffled:
-            return ordered(self, self.rows())
+            return order_by_class(self, self.rows())
         output = [named(_value_of_row(self, j), column.name) for j, column in enumerate(self.columns)]
         return _kept_rows(self).select(*output, copy=False)
 
@@ -119,7 +119,7 @@ def suppressed_classes(space: ClassSpace, levels: Levels) -> exp.Select:
     codes: list[exp.Expr] = [named(col(code_name(i, level)), f"code_{i}") for i, level in space.below_top(levels)]
     output: list[exp.Expr] = [col(f"code_{i}") for i, _ in space.below_top(levels)]
     known = col(KNOWN) if space.unknown else exp.true()
-    query = select([*output, named(known, KNOWN)], subquery(judged(space, levels, codes), "f"))
+    query = select([*output, named(known, KNOWN)], subquery(judged_classes(space, levels, codes), "f"))
     return query.where(~col(KEPT), col(CLASS_SIZE) > 0, copy=False)
 
 
@@ -130,7 +130,7 @@ def masked_class(suppressed: ClassSpace) -> exp.Select:
     matches all of the population, of which each kept class matches a part: what asks for that is met.
     """
     columns: list[exp.Expr] = [col(CLASS_SIZE), col(CLASS_COUNT), col(KEPT)]
-    return select(columns, subquery(judged(suppressed, suppressed.heights), "c"))
+    return select(columns, subquery(judged_classes(suppressed, suppressed.heights), "c"))
 
 
 def _kept_rows(recoding: FullDomainRecoding) -> exp.Select:
@@ -186,7 +186,7 @@ def _coded(recoding: FullDomainRecoding) -> list[tuple[int, int]]:
     return below_top(recoding.levels, [attribute.height for attribute in recoding.attributes])
 
 
-def as_they_are(recoding: FullDomainRecoding) -> list[int]:
+def unchanged_columns(recoding: FullDomainRecoding) -> list[int]:
     """The columns that are released as the source has them: without a hierarchy, or with one of a single level."""
     return [
         j

@@ -12,13 +12,18 @@ from sqlanon.frequency.sets import ClassSpace
 from sqlanon.measures import Figures
 from sqlanon.recode.full_domain import FullDomainRecoding, masked_class, suppressed_classes
 from sqlanon.requirements import warn_of_void_shields
-from sqlanon.strategies.lattice.candidate import smallest_class, whole_classes
+from sqlanon.strategies.lattice.candidate import smallest_class_query, visible_classes_query
 from sqlanon.strategies.lattice.input import SearchInput
-from sqlanon.strategies.lattice.memory import kept_classes
-from sqlanon.strategies.lattice.persons import PersonFigures, count_persons_in_classes, fewest_persons, person_figures
-from sqlanon.strategies.lattice.population_match import PopulationMatch, mapping_of
-from sqlanon.strategies.lattice.result import Placed, SearchResult
-from sqlanon.strategies.recoding import ByClass
+from sqlanon.strategies.lattice.persons import (
+    PersonFigures,
+    count_persons_in_classes,
+    fewest_persons_query,
+    person_figures,
+)
+from sqlanon.strategies.lattice.population_match import PopulationMatch, match_population
+from sqlanon.strategies.lattice.result import LocalResult, SearchResult
+from sqlanon.strategies.lattice.search import summarize_kept_classes
+from sqlanon.strategies.recoding import ClassRecoding
 from sqlanon.support.coding import Levels
 from sqlanon.support.notices import Notice
 
@@ -34,29 +39,29 @@ class Recoding:
     generalization: Mapping[str, int | None]
     figures: Figures
     smallest_class: int
-    statement: ByClass
+    statement: ClassRecoding
     masked_rows: int
     warnings: tuple[Notice, ...]
-    mapping: PopulationMatch | None = None
+    population_match: PopulationMatch | None = None
     persons: PersonFigures | None = None  # where persons are counted
 
 
 def recode(steps: StatementRunner, prepared: SearchInput, result: SearchResult) -> Recoding:
     """Say how the rows of a version are made. Makes ``suppressed`` where rows are left out or masked."""
-    if result.placed is not None:
-        return _recode_combinations(steps, prepared, result.placed)
+    if result.local_result is not None:
+        return _recode_combinations(steps, prepared, result.local_result)
     assert result.levels is not None  # it has the one or the other
     return recode_at(steps, prepared, result.levels, result.figures)
 
 
-def _recode_combinations(steps: StatementRunner, prepared: SearchInput, found: Placed) -> Recoding:
+def _recode_combinations(steps: StatementRunner, prepared: SearchInput, found: LocalResult) -> Recoding:
     warnings = [*found.warnings, *warn_of_void_shields(prepared.requirements.shields, prepared.policy.privacy.k)]
     masked = 0
     if found.figures.suppressed_rows and prepared.policy.masks_suppressed_rows:
         suppressed = found.suppressed(steps, prepared)
         masked, warning = _masked(steps, prepared, suppressed, found.floor, found.figures)
         warnings += warning
-    statement: ByClass = found.recoding(prepared, masked > 0)
+    statement: ClassRecoding = found.recoding(prepared, masked > 0)
     levels = found.generalization
     return Recoding(
         levels, found.figures, found.smallest_class, statement, masked, tuple(warnings), persons=found.persons
@@ -66,8 +71,8 @@ def _recode_combinations(steps: StatementRunner, prepared: SearchInput, found: P
 def recode_at(steps: StatementRunner, prepared: SearchInput, levels: Levels, figures: Figures) -> Recoding:
     """How the rows of a generalization are made."""
     suppressed = None
-    space = prepared.sets.at(levels)
-    masked, warnings = 0, list(warn_of_void_shields(prepared.requirements.shields, prepared.asked.privacy.k))
+    space = prepared.frequency_sets.at(levels)
+    masked, warnings = 0, list(warn_of_void_shields(prepared.requirements.shields, prepared.search_policy.privacy.k))
     if figures.suppressed_rows:
         suppressed = steps.make(prepared.work("suppressed"), suppressed_classes(space, levels))
         if prepared.policy.masks_suppressed_rows:
@@ -77,24 +82,24 @@ def recode_at(steps: StatementRunner, prepared: SearchInput, levels: Levels, fig
     is_top = levels == prepared.marginals.heights and not steps.dry
     statement = FullDomainRecoding(
         prepared.source.relation,
-        prepared.released,
+        prepared.released_columns,
         prepared.attributes,
         tuple(hierarchy.top for hierarchy in prepared.hierarchies),
         levels,
         None if is_top else suppressed,
         mask=masked > 0,
     )
-    mapping = None if steps.dry else mapping_of(steps.engine, prepared, levels)
-    if prepared.earlier.after:
-        query = whole_classes(space, levels, len(prepared.policy.generalized_attributes))
+    mapping = None if steps.dry else match_population(steps.engine, prepared, levels)
+    if prepared.earlier.run_ids:
+        query = visible_classes_query(space, levels, len(prepared.policy.generalized_attributes))
         visible, smallest = steps.look_up(query, [(figures.classes, 0)])[0]
         figures = replace(figures, classes=visible)
         fewest = 0
         if space.persons:
-            query = fewest_persons(space, levels, len(prepared.policy.generalized_attributes))
+            query = fewest_persons_query(space, levels, len(prepared.policy.generalized_attributes))
             fewest = steps.look_up(query, [(0,)])[0][0]
     else:
-        smallest, fewest = steps.look_up(smallest_class(space, levels), [(0, 0)])[0]
+        smallest, fewest = steps.look_up(smallest_class_query(space, levels), [(0, 0)])[0]
     persons = _persons(prepared, space, levels, figures, fewest or 0)
     named = prepared.lattice.named(levels)
     return Recoding(named, figures, smallest or 0, statement, masked, tuple(warnings), mapping, persons)
@@ -109,7 +114,7 @@ def _persons(
         return None
 
     def persons_in(kept: bool) -> int:
-        return count_persons_in_classes(prepared.sets, space, levels, kept)
+        return count_persons_in_classes(prepared.frequency_sets, space, levels, kept)
 
     suppressed = figures.suppressed_persons
     return person_figures(every, persons_in(False) if suppressed is None else suppressed, persons_in(True), fewest)
@@ -149,8 +154,8 @@ def _all_masked(
     """The rows of the class that all masked rows make, and whether it meets the policy, as does the table with it."""
     if steps.dry:
         return figures.suppressed_rows, True
-    size, count, good = steps.engine.rows(masked_class(prepared.sets.of_suppressed(levels, suppressed)))[0]
-    kept = kept_classes(figures, prepared.marginals.rows)
+    size, count, good = steps.engine.rows(masked_class(prepared.frequency_sets.of_suppressed(levels, suppressed)))[0]
+    kept = summarize_kept_classes(figures, prepared.marginals.rows)
     together = replace(
         kept,
         classes=kept.classes + 1,

@@ -30,7 +30,7 @@ from sqlanon.requirements.audit import AuditedRelease, PrivateRelations, Queryab
 from sqlanon.requirements.macros import call_digest, call_k_anonymity
 from sqlanon.sources.run import Run
 from sqlanon.strategies.examples import example_levels
-from sqlanon.strategies.lattice.checker import measure_of
+from sqlanon.strategies.lattice.checker import policy_measure
 from sqlanon.strategies.lattice.input import SearchInput
 from sqlanon.strategies.lattice.persons import PersonFigures
 from sqlanon.strategies.lattice.population_match import generalized_population
@@ -182,13 +182,13 @@ class ReleaseDraft:
             guarantee=strategy_guarantee(policy.search.strategy),
             heights=heights,
             version=facts.version,
-            **({} if self.noise is None else self.noise.claimed(policy)),
-            **({} if self.decoys is None else self.decoys.decoys.claimed()),
+            **({} if self.noise is None else self.noise.manifest_values(policy)),
+            **({} if self.decoys is None else self.decoys.decoys.manifest_values()),
         )
         is_based = policy.release is not None and bool(policy.release.after)
         if is_based or not is_score_public(claims):
             return claims
-        return replace(claims, score=measure_of(prepared).shown(self.score))
+        return replace(claims, score=policy_measure(prepared).reported_score(self.score))
 
     def _of_persons(self, facts: Facts) -> dict[str, Any]:
         """The smallest class and the persons, by the manifest's columns. All masked rows are a class, too."""
@@ -259,10 +259,10 @@ def count_suppressed_by_label(
     """
     policy, suppressed = prepared.policy, recoding.figures.suppressed_rows
     may_show = policy.source.person_column is None and policy.population is None and not policy.noisy_attributes
-    alone = not prepared.earlier.after and policy.retained_versions == 1
+    alone = not prepared.earlier.run_ids and policy.retained_versions == 1
     if not may_show or not alone or policy.search.is_local or not suppressed:
         return []
-    own = zip(prepared.own_attributes, recoding.generalization.values(), strict=True)
+    own = zip(prepared.policy_attributes, recoding.generalization.values(), strict=True)
     below = [(attribute, level) for attribute, level in own if level is not None and level < attribute.height]
     if not below:
         return []
@@ -296,7 +296,7 @@ def show_audit(steps: StatementRunner, draft: ReleaseDraft) -> None:
     levels = example_levels(policy, prepared.marginals.heights)
     tops = tuple("*" for _ in prepared.attributes)
     if columns.person is not None:
-        released = (*prepared.released, Column(columns.person))
+        released = (*prepared.released_columns, Column(columns.person))
         recoding = FullDomainRecoding(source.relation, released, prepared.attributes, tops, levels)
         persons = steps.make(run.work("audited"), recoding.select(shuffled=False))
     if run.population is not None and prepared.population is not None:

@@ -137,7 +137,7 @@ def label_levels(
     every, longest_path = list[exp.Query](), 0
     shown: list[exp.Expr] = [_SHOWN()]
     attributes = zip(
-        policy.generalized_attributes, prepared.columns.generalized, prepared.own_hierarchies, strict=False
+        policy.generalized_attributes, prepared.columns.generalized, prepared.policy_hierarchies, strict=False
     )
     for i, (name, column, hierarchy) in enumerate(attributes):
         spec, level = policy.attributes[name], levels.get(name.lower(), 0)
@@ -146,13 +146,13 @@ def label_levels(
         labels = _LABELS(column=col(column), rows=released.copy())
         type_ = prepared.source.columns[column]
         kinds = {rule.kind for rule in spec.hierarchy or ()}
-        if policy.search.traits.summarises and kinds & _LISTED:  # a range of values may read like a label of a file
+        if policy.search.traits.summarizes and kinds & _LISTED:  # a range of values may read like a label of a file
             labels.where(_NO_RANGE(label=cast(col(column), "VARCHAR")), copy=False)
         if kinds <= _LISTED and len(spec.hierarchy or ()) == 1:
             known = [] if prepared.source.access == "remote" else [_listed(hierarchy, level, spec.min_level, labels)]
         elif kinds & _RANGES and not kinds & (_LISTED | {"mask"}):
             known = list(_ranges(spec, hierarchy, type_, labels))
-        elif not kinds & (_LISTED | _RANGES) and not policy.search.traits.summarises:
+        elif not kinds & (_LISTED | _RANGES) and not policy.search.traits.summarizes:
             query = _LONGEST(column=col(column), rows=released.copy())
             longest = engine.rows(query)[0][0] if "mask" in kinds else 1
             known = list(_texts(spec, labels, longest or 1))

@@ -20,9 +20,9 @@ def find_range_kinds(engine: Engine, prepared: SearchInput) -> dict[str, RangeKi
     """By column, in lower case, what the labels of an attribute are ranges of: of those whose rules, or whose strategy,
     make ranges of numbers or times, and of those with a file of ranges that hold their values."""
     policy, found = prepared.policy, dict[str, RangeKind]()
-    summarised = policy.search.traits.summarises
+    summarised = policy.search.traits.summarizes
     listed: dict[str, tuple[Hierarchy, RangeKind | None]] = {}
-    for name, hierarchy in zip(policy.generalized_attributes, prepared.own_hierarchies, strict=True):
+    for name, hierarchy in zip(policy.generalized_attributes, prepared.policy_hierarchies, strict=True):
         rules = {rule.kind for rule in policy.attributes[name].hierarchy or ()}
         type_ = next(its for column, its in prepared.source.columns.items() if column.lower() == name.lower())
         # partial dates are texts

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from sqlanon.measures import MEASURES, Figures, Marginals, Measure, measure_named
-from sqlanon.policy.strategies import traits_of
+from sqlanon.measures import MEASURES, Figures, Marginals, Measure, find_measure
+from sqlanon.policy.strategies import strategy_traits
 
 if TYPE_CHECKING:
     from sqlanon.policy import Policy
@@ -25,7 +25,7 @@ def recompute_score(manifest: Manifest, sizes: Mapping[int, int]) -> float | Non
     specs = {name.lower(): spec for name, spec in manifest.policy["attributes"].items()}
     heights = {name.lower(): height for name, height in (manifest.heights or {}).items()}
     names = [name.lower() for name in manifest.generalization]
-    of_levels = MEASURES[manifest.measure].follows_from == "levels"
+    of_levels = MEASURES[manifest.measure].derivable_from == "levels"
     marginals = Marginals(
         rows=manifest.rows,
         heights=tuple(heights.get(name, 0) for name in names) if of_levels else (),
@@ -37,21 +37,23 @@ def recompute_score(manifest: Manifest, sizes: Mapping[int, int]) -> float | Non
     measure = MEASURES[manifest.measure](marginals, weights, manifest.policy["search"].get("aggregate", "mean"))
     squares = float(sum(size * size * count for size, count in sizes.items()))
     figures = Figures(manifest.classes, manifest.suppressed_rows, squares)
-    return measure.shown(measure.score(tuple(level or 0 for level in manifest.generalization.values()), figures))
+    return measure.reported_score(
+        measure.score(tuple(level or 0 for level in manifest.generalization.values()), figures)
+    )
 
 
 def is_score_public(manifest: Manifest) -> bool:
     """Whether the score follows from the release: from classes of real rows, and levels that readers know."""
-    policy, measure = manifest.policy, measure_named(manifest.measure) or Measure
-    if measure.follows_from == "levels":
+    policy, measure = manifest.policy, find_measure(manifest.measure) or Measure
+    if measure.derivable_from == "levels":
         heights = {name.lower() for name in manifest.heights or {}}
         levels = manifest.generalization
         known = all(level == 0 or name.lower() in heights for name, level in levels.items())
         known = known and not (measure.counts_steps and _has_hidden_top(manifest))
         at_levels = None not in levels.values() and known and not _is_local(policy)
         # With noise, rows may be suppressed after the search.
-        return at_levels and not (manifest.noise and measure.of_suppression)
-    if manifest.noise or measure.follows_from != "counts":
+        return at_levels and not (manifest.noise and measure.counts_suppression)
+    if manifest.noise or measure.derivable_from != "counts":
         return False
     masked = policy.get("suppressed") == "mask" and manifest.suppressed_rows > 0  # a class that is no kept one
     persons = policy.get("persons") or manifest.decoys is not None  # sizes are counted in something else than rows
@@ -73,14 +75,16 @@ def _is_local(policy: Mapping[str, object]) -> bool:
     search = policy.get("search")
     if not isinstance(search, Mapping):
         return True
-    return search.get("suppression") == "cells" or traits_of(search.get("strategy")).local
+    return search.get("suppression") == "cells" or strategy_traits(search.get("strategy")).is_local
 
 
 def is_proof_public(policy: Policy) -> bool:
     """Whether the policy alone says that what is found is proven to be the best: for others it may follow from values
     that are not released."""
     search = policy.search
-    return search.traits.proves and not search.is_local and search.time_limit is None and search.max_checks is None
+    return (
+        search.traits.proves_optimum and not search.is_local and search.time_limit is None and search.max_checks is None
+    )
 
 
 def public_generalization(

@@ -22,7 +22,7 @@ from sqlanon.policy import Attribute
 from sqlanon.release.draft import ReleaseDraft
 from sqlanon.requirements import KAnonymity, Requirements
 from sqlanon.strategies.lattice.candidate import between_ends
-from sqlanon.strategies.lattice.classes import judged
+from sqlanon.strategies.lattice.classes import judged_classes
 from sqlanon.strategies.lattice.input import SearchInput
 from sqlanon.strategies.lattice.lattice import Lattice
 from sqlanon.support.coding import Coded, Levels, code_name, group_counts, level_leaves
@@ -135,14 +135,14 @@ def _why_not(draft: ReleaseDraft) -> str | None:
         asked.shields or asked.table_conditions or asked.separate_conditions or asked.covering_condition is not None
     )
     reasons = {
-        _NO_LEVELS: search.is_local or search.traits.of_combinations or draft.result.levels is None,
+        _NO_LEVELS: search.is_local or search.traits.protects_combinations_only or draft.result.levels is None,
         "The policy counts persons, and a person may be in several groups.": policy.source.person_column is not None,
         "A requirement of this policy is on more than one group at a time.": several or policy.population is not None,
-        "The release is based on earlier ones.": prepared.earlier.after,
+        "The release is based on earlier ones.": prepared.earlier.run_ids,
         "Noise, decoys or masked rows change what a generalization leaves.": policy.noisy_attributes
         or policy.has_decoys
         or policy.masks_suppressed_rows,
-        "The combinations are in another engine.": prepared.sets.steps.engine.dialect != "duckdb",
+        "The combinations are in another engine.": prepared.frequency_sets.steps.engine.dialect != "duckdb",
     }
     return next((why for why, holds in reasons.items() if holds), None)
 
@@ -213,7 +213,7 @@ def _figures(prepared: SearchInput, levels: Levels) -> list[Any]:
     """Of a generalization: the classes, rows and smallest size of those above the scale; the rows that are left out at
     every k, with their leaves; and for each size on the scale the classes, with their leaves."""
     others = [one for one in prepared.requirements.conditions if not isinstance(one, KAnonymity)]
-    space = replace(prepared.sets.at(levels), requirements=Requirements.from_conditions(others))
+    space = replace(prepared.frequency_sets.at(levels), requirements=Requirements.from_conditions(others))
     between = between_ends(prepared.attributes, levels)
     codes = [named(col(code_name(i, level)), f"code_{i}") for i, level in between]
     sums = [
@@ -227,10 +227,10 @@ def _figures(prepared: SearchInput, levels: Levels) -> list[Any]:
         sums=sums or [named(exp.null(), "none")],
         codes=[col(f"code_{i}") for i, _ in between] or [named(exp.null(), "none")],
         most=_most(prepared),
-        classes=subquery(judged(space, levels, codes), "j"),
+        classes=subquery(judged_classes(space, levels, codes), "j"),
     )
     above, never, sizes = [0, 0, 0], [0, *(0 for _ in between)], []
-    for kept, size, classes, rows, smallest, *leaves in prepared.sets.steps.engine.rows(query):
+    for kept, size, classes, rows, smallest, *leaves in prepared.frequency_sets.steps.engine.rows(query):
         own = [int(one or 0) for one in leaves[: len(between)]]
         if not kept:
             never = [rows, *own]
@@ -246,7 +246,7 @@ def _labels(prepared: SearchInput, attribute: Coded) -> tuple[list[str], list[in
     ground = col("label_0") if attribute.open_ends else cast(col("value"), "VARCHAR")
     labels = [named(ground, "label_0")]
     labels += [named(cast(col(f"label_{level}"), "VARCHAR"), f"l{level}") for level in range(1, attribute.height + 1)]
-    engine = prepared.sets.steps.engine
+    engine = prepared.frequency_sets.steps.engine
     rows = engine.rows(_FREQUENT(labels=labels, values=attribute.table.copy()))
     read = ["(no value)" if label is None else label for label in rows[0]] if rows else [""] * (attribute.height + 1)
     counts = [*engine.rows(group_counts(attribute))[0], 1] if attribute.height else [1]

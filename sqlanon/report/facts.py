@@ -40,7 +40,7 @@ from sqlanon.report.risks import earlier_risk, risks_of_release, uniques_in_sour
 from sqlanon.report.utility import NO_NUMBERS, ColumnLeft, Numbers, columns_left, loss_by_column, numbers_of, range_kind
 from sqlanon.requirements import Requirement, check_requirements, list_requirements
 from sqlanon.requirements.macros import call_k_anonymity
-from sqlanon.strategies.lattice.checker import measure_of
+from sqlanon.strategies.lattice.checker import policy_measure
 from sqlanon.support.expressions import cast, col, create_table, drop_table, fragment, number, template
 from sqlanon.support.names import EARLIER
 
@@ -290,12 +290,12 @@ class Unpublished:
         there = engine.columns(source)  # of a source in PostgreSQL, what was counted
         before = {
             column.name: distribution(engine, source, column.name, types[column.name], 1)
-            for column in prepared.released
+            for column in prepared.released_columns
             if column.name in there
         }
         heights = dict(zip(prepared.policy.generalized_attributes, prepared.marginals.heights, strict=False))
         sizes = ClassSizes.from_rows(engine.rows(class_sizes(source, own)))
-        in_source = {column.name: types[column.name] for column in prepared.released if column.name in there}
+        in_source = {column.name: types[column.name] for column in prepared.released_columns if column.name in there}
         return Inside(
             sizes=sizes,
             before=before,
@@ -333,7 +333,7 @@ class Unpublished:
         return tuple(level for level in levels if level is not None) if None not in levels else ()
 
     def counted(self) -> tuple[GeneralizationFigures, ...]:
-        maximised = measure_of(self.draft.search_input).shown(1.0) < 0
+        maximised = policy_measure(self.draft.search_input).reported_score(1.0) < 0
         return tuple(self._figures(counted_generalizations(self.lattice, self.chosen, SAMPLE, maximised)))
 
     def small_lattice(self) -> tuple[GeneralizationFigures, ...]:

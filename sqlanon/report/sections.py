@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlanon.disclosure.class_sizes import ClassSizes
 from sqlanon.disclosure.residual_risk import format_percent
-from sqlanon.measures import measure_named
+from sqlanon.measures import find_measure
 from sqlanon.policy import PrivacySection
 from sqlanon.policy.problems import read_part
 from sqlanon.release.sentences import describe_treatment
@@ -51,8 +51,8 @@ def _choice(facts: ReportFacts, inside: Inside | None) -> list[str]:
     share = f"At most {100 * float(limit):g} % of the "
     may = "people may lose rows." if of_persons(claims) else "rows may be left out."
     what = share + may if limit else "No row may be left out."
-    known = measure_named(claims.measure)
-    measure = claims.measure if known is None else known.words
+    known = find_measure(claims.measure)
+    measure = claims.measure if known is None else known.description
     if inside is not None:
         proof = f"It is {inside.proof}."
     elif claims.optimal:

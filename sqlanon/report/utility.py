@@ -15,7 +15,7 @@ from sqlanon.hierarchies.parts import bounds_kind
 from sqlanon.release.draft import ReleaseDraft
 from sqlanon.release.manifest import Manifest
 from sqlanon.report.distributions import spans_of
-from sqlanon.strategies.compare import losses_of
+from sqlanon.strategies.compare import compute_attribute_losses
 from sqlanon.support.expressions import all_of, cast, col, fragment, is_there, named, subquery, template
 
 MOST = 8
@@ -149,7 +149,7 @@ def _value(name: str, type_: str, labels: RangeKind | None) -> exp.Expr | None:
 
 def loss_by_column(draft: ReleaseDraft) -> dict[str, float]:
     """What each quasi-identifier loses, by the measure `loss`, from 0 to 1; before noise and decoys."""
-    return losses_of(draft.search_input, draft.result)
+    return compute_attribute_losses(draft.search_input, draft.result)
 
 
 def changed(before: float, after: float, spread: float | None) -> str:

@@ -63,7 +63,7 @@ from sqlanon.risk.person_sets import PersonSets
 from sqlanon.risk.priors import WeightedSets, read_priors, read_shares
 from sqlanon.sources.columns import Columns, match_columns
 from sqlanon.sources.run import Run
-from sqlanon.strategies.lattice.classes import classes
+from sqlanon.strategies.lattice.classes import equivalence_classes
 from sqlanon.support.coding import ROWS
 from sqlanon.support.expressions import all_of, cast, col, fragment, named, same, star, subquery, template
 from sqlanon.support.notices import Notice, ordered_messages
@@ -455,7 +455,7 @@ def _with_numbers(rows: exp.Expr, numbers: exp.Table, quasi: int, columns: Seque
 
 
 def _classes(space: ClassSpace) -> exp.Select:
-    return classes(space, (0,) * len(space.heights))
+    return equivalence_classes(space, (0,) * len(space.heights))
 
 
 def _figures(space: ClassSpace, by_size: exp.Select | None = None) -> exp.Select:

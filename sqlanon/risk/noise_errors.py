@@ -9,7 +9,7 @@ from typing import Any
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import PolicyError, Problem
 from sqlanon.noise.columns import noisy_columns
-from sqlanon.noise.stage import expected_with, noise_classes
+from sqlanon.noise.stage import expected_errors_for, make_noise_classes
 from sqlanon.noise.statements import NoisyColumn, expected_errors
 from sqlanon.policy import Policy
 from sqlanon.recode.stage import Recoding
@@ -44,10 +44,12 @@ def estimate_noise_errors(
 ) -> NoiseRisk:
     """The errors of noise in the classes of a version of the source."""
     policy = prepared.policy
-    _, classes = noise_classes(steps, recoding.statement, columns, prepared.work)
+    _, classes = make_noise_classes(steps, recoding.statement, columns, prepared.work)
     expected = steps.figures(expected_errors(classes, columns))
     return {
-        name: [{"epsilon": epsilon, **expected_with(epsilon, one, j, expected)} for epsilon in epsilons or EPSILONS]
+        name: [
+            {"epsilon": epsilon, **expected_errors_for(epsilon, one, j, expected)} for epsilon in epsilons or EPSILONS
+        ]
         for j, (name, one) in enumerate(zip(policy.noisy_attributes, columns, strict=True))
     }
 

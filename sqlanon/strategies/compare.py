@@ -11,8 +11,8 @@ from sqlglot import exp
 from sqlanon.errors import PolicyError, Problem
 from sqlanon.measures import Figures, Loss
 from sqlanon.policy import Policy
-from sqlanon.policy.strategies import STRATEGIES, traits_of
-from sqlanon.strategies.lattice.checker import Checker, measure_of
+from sqlanon.policy.strategies import STRATEGIES, strategy_traits
+from sqlanon.strategies.lattice.checker import Checker, policy_measure
 from sqlanon.strategies.lattice.input import SearchInput
 from sqlanon.strategies.lattice.result import SearchResult
 from sqlanon.support.expressions import cast, col, ident, named, select
@@ -33,7 +33,7 @@ COLUMNS: Mapping[str, str] = {
 }
 """Columns and types of a comparison: see `Compared`."""
 
-SECONDS = 30.0
+DEFAULT_SECONDS = 30.0
 """What each strategy may take where nobody chose it."""
 
 _SEARCHES = 0.8
@@ -44,7 +44,7 @@ ComparisonProgress = Callable[[str, int, int, "float | None"], None]
 
 
 @dataclass(frozen=True)
-class Compared:
+class ComparisonRow:
     """What one strategy found, in the order of `COLUMNS`; None where it found nothing, and ``error`` says why.
 
     ``loss`` is the score by the measure of that name, whatever the policy's is. ``checked`` are generalizations, and
@@ -69,33 +69,33 @@ class Compared:
     undecided_person: str | None = None
 
 
-def policies_of(policy: Policy, strategies: Sequence[str] | None) -> dict[str, Policy | PolicyError]:
+def policies_by_strategy(policy: Policy, strategies: Sequence[str] | None) -> dict[str, Policy | PolicyError]:
     """The same policy for each strategy, or why that cannot do what it asks.
 
     What other strategies alone know (how Mondrian cuts, cells for strategies that blank none) is left out.
     """
     if strategies is None:
-        endless = endless_of(policy)
-        able = {name: with_search(policy, {"strategy": name}) for name in STRATEGIES if name not in endless}
+        endless = find_endless_strategies(policy)
+        able = {name: with_search_keys(policy, {"strategy": name}) for name in STRATEGIES if name not in endless}
         return {name: found for name, found in able.items() if isinstance(found, Policy)}
     if not strategies:
         raise PolicyError([Problem("search.strategy", f"name at least one of {', '.join(STRATEGIES)}")])
-    return {name: with_search(policy, {"strategy": name}) for name in dict.fromkeys(strategies)}
+    return {name: with_search_keys(policy, {"strategy": name}) for name in dict.fromkeys(strategies)}
 
 
-def endless_of(policy: Policy) -> list[str]:
+def find_endless_strategies(policy: Policy) -> list[str]:
     """The strategies that fit a policy, but end by a limit alone, which the policy does not have."""
     if policy.search.time_limit is not None or policy.search.max_checks is not None:
         return []
-    endless = [name for name, one in STRATEGIES.items() if not one.traits.ends]
-    return [name for name in endless if isinstance(with_search(policy, {"strategy": name}), Policy)]
+    endless = [name for name, one in STRATEGIES.items() if not one.traits.terminates]
+    return [name for name in endless if isinstance(with_search_keys(policy, {"strategy": name}), Policy)]
 
 
-def with_search(policy: Policy, keys: Mapping[str, str]) -> Policy | PolicyError:
+def with_search_keys(policy: Policy, keys: Mapping[str, str]) -> Policy | PolicyError:
     """The policy with other keys of ``[search]``, the strategy among them; or why it cannot have them."""
     tree, strategy = policy.model_dump(exclude_none=True), keys["strategy"]
     search = tree["search"] | keys
-    for key in traits_of(strategy).ignores:
+    for key in strategy_traits(strategy).ignored_keys:
         search.pop(key, None)
     try:
         return Policy(**{**tree, "search": search})
@@ -105,7 +105,7 @@ def with_search(policy: Policy, keys: Mapping[str, str]) -> Policy | PolicyError
         return error
 
 
-def limited(policy: Policy, seconds: float | None) -> Policy:
+def with_time_limit(policy: Policy, seconds: float | None) -> Policy:
     """The policy with a search that ends by itself before its time is over, so that there is a result to count."""
     if seconds is None:
         return policy
@@ -113,7 +113,7 @@ def limited(policy: Policy, seconds: float | None) -> Policy:
     return policy.model_copy(update={"search": policy.search.model_copy(update={"time_limit": limit})})
 
 
-def compared(
+def build_comparison_row(
     strategy: str,
     prepared: SearchInput,
     found: SearchResult,
@@ -121,18 +121,18 @@ def compared(
     searched: float,
     seconds: float,
     undecided_person: str | None = None,
-) -> Compared:
+) -> ComparisonRow:
     """What a strategy found, and would release; the seconds of the search, and all of them."""
     search = prepared.policy.search
-    return Compared(
+    return ComparisonRow(
         strategy=strategy,
-        score=measure_of(prepared).shown(found.score),
-        loss=loss_of(prepared, found),
+        score=policy_measure(prepared).reported_score(found.score),
+        loss=compute_loss(prepared, found),
         classes=released.classes,
         suppressed_rows=released.suppressed_rows,
         checked=found.checked,
         optimal=found.optimal,
-        guarantees_k=not search.traits.of_combinations,
+        guarantees_k=not search.traits.protects_combinations_only,
         stopped=search.time_limit is not None and searched >= search.time_limit,
         seconds=seconds,
         suppressed_persons=released.suppressed_persons,
@@ -140,23 +140,23 @@ def compared(
     )
 
 
-def loss_of(prepared: SearchInput, found: SearchResult) -> float:
+def compute_loss(prepared: SearchInput, found: SearchResult) -> float:
     """The loss of what was found. Of a generalization that is one more check, for the measure `loss` asks for more than
     others do."""
     loss = Loss(prepared.marginals, prepared.weights)
-    if found.placed is not None:
-        return found.placed.score(loss)
+    if found.local_result is not None:
+        return found.local_result.score(loss)
     levels = found.levels
     assert levels is not None
-    return loss.score(levels, Checker(prepared.sets.steps.engine, prepared, loss)(levels))
+    return loss.score(levels, Checker(prepared.frequency_sets.steps.engine, prepared, loss)(levels))
 
 
-def losses_of(prepared: SearchInput, found: SearchResult) -> dict[str, float]:
+def compute_attribute_losses(prepared: SearchInput, found: SearchResult) -> dict[str, float]:
     """The loss of each quasi-identifier that is generalized, from 0 to 1; before noise and decoys."""
-    marginals, levels, placed = prepared.marginals, found.levels, found.placed
+    marginals, levels, placed = prepared.marginals, found.levels, found.local_result
     figures = None
     if levels is not None:
-        figures = Checker(prepared.sets.steps.engine, prepared, Loss(marginals))(levels)
+        figures = Checker(prepared.frequency_sets.steps.engine, prepared, Loss(marginals))(levels)
     losses = {}
     for i, name in enumerate(prepared.policy.generalized_attributes):
         alone = Loss(marginals, [float(i == j) for j in range(len(prepared.attributes))], "sum")
@@ -167,7 +167,7 @@ def losses_of(prepared: SearchInput, found: SearchResult) -> dict[str, float]:
     return losses
 
 
-def relation_of(rows: Sequence[Compared]) -> exp.Select:
+def comparison_query(rows: Sequence[ComparisonRow]) -> exp.Select:
     """A comparison as a query with `COLUMNS`, in the order of the strategies."""
     values = exp.Values(
         expressions=[exp.Tuple(expressions=[exp.convert(asdict(row)[name]) for name in COLUMNS]) for row in rows],

@@ -18,7 +18,7 @@ def example_height(steps: StatementRunner, rules: Hierarchy | tuple[()]) -> int:
     return known_height(rules, steps.engine, EXAMPLE_LENGTH) or 0
 
 
-def size_of_lattice(policy: Policy, engine: Engine) -> tuple[int | None, tuple[str, ...]]:
+def find_lattice_size(policy: Policy, engine: Engine) -> tuple[int | None, tuple[str, ...]]:
     """The size of the lattice, as far as the policy and hierarchy files tell: else None, and on which quasi-identifiers
     it depends."""
     spans: dict[str, int | None] = {}

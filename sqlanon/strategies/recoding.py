@@ -36,16 +36,16 @@ class ReleaseStatement(Protocol):
         """The same, with one more column of the source: for checks."""
 
 
-class ByClass(ReleaseStatement, Protocol):
+class ClassRecoding(ReleaseStatement, Protocol):
     """A recoding whose rows tell their classes, before labels stand for codes: what noise can be added to."""
 
     @property
-    def codes_read_apart(self) -> bool:
+    def codes_identify_labels(self) -> bool:
         """Whether two rows read the same in all attributes exactly if their `class_keys` are the same."""
 
-    def with_column(self, column: Column) -> ByClass: ...
+    def with_column(self, column: Column) -> ClassRecoding: ...
 
-    def of_rows(self, source: exp.Table) -> ByClass:
+    def with_source(self, source: exp.Table) -> ClassRecoding:
         """The same, of other rows of the source."""
 
     def class_keys(self) -> dict[int, str]:
@@ -54,16 +54,16 @@ class ByClass(ReleaseStatement, Protocol):
     def rows(self) -> exp.Select:
         """The rows of the release in the order of the source, with codes for labels and ``value_j`` for the rest."""
 
-    def labelled(self, rows: exp.Expr) -> exp.Select:
+    def with_labels(self, rows: exp.Expr) -> exp.Select:
         """The release, of `rows`."""
 
 
-def ordered(recoding: ByClass, rows: exp.Select) -> exp.Select:
+def order_by_class(recoding: ClassRecoding, rows: exp.Select) -> exp.Select:
     """The release, of rows of a recoding, in the order of its classes. The order follows from what readers see: codes
     are ranks of labels, and where that is not all of it, the labels themselves are sorted."""
-    if recoding.codes_read_apart:
+    if recoding.codes_identify_labels:
         keys = recoding.class_keys().values()
-        return recoding.labelled(subquery(rows.order_by(*by_class(keys), copy=False), "r"))
+        return recoding.with_labels(subquery(rows.order_by(*by_class(keys), copy=False), "r"))
     quasi = [column.name for column in recoding.columns if column.quasi is not None]
-    released = recoding.labelled(subquery(rows, "r"))
+    released = recoding.with_labels(subquery(rows, "r"))
     return star(subquery(released, "released")).order_by(*by_class(quasi), copy=False)

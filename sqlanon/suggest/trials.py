@@ -19,16 +19,16 @@ from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import PolicyError, SqlanonError
 from sqlanon.policy import Policy
 from sqlanon.policy.sections import SearchSection
-from sqlanon.policy.strategies import traits_of
+from sqlanon.policy.strategies import strategy_traits
 from sqlanon.recode.stage import recode
 from sqlanon.requirements import require_distinct_values
 from sqlanon.sources import source_errors
 from sqlanon.sources.columns import match_columns
 from sqlanon.sources.run import Run
 from sqlanon.sources.source import Source
-from sqlanon.strategies.compare import loss_of, with_search
-from sqlanon.strategies.lattice.lattice import silent
-from sqlanon.strategies.stage import search
+from sqlanon.strategies.compare import compute_loss, with_search_keys
+from sqlanon.strategies.lattice.lattice import ignore_progress
+from sqlanon.strategies.stage import run_search
 from sqlanon.suggest.typical_counts import TypicalCounts, error_of_counts, typical_counts
 from sqlanon.support.expressions import anonymous, col, subquery, template
 
@@ -215,7 +215,7 @@ class Trial:
     @property
     def is_full_domain(self) -> bool:
         """Whether `extend` and `live` can use it."""
-        return not traits_of(self.search["strategy"]).local and self.search.get("suppression") != "cells"
+        return not strategy_traits(self.search["strategy"]).is_local and self.search.get("suppression") != "cells"
 
 
 _CLOSE_FACTOR, _CLOSE, _FARTHEST = 1.1, 0.02, 1.5
@@ -482,7 +482,7 @@ def _sampled(run: Run, policy: Policy, most: int, sensitive: Sequence[str], name
 
 
 def _try(sample: _Sample, policy: Policy, trial: Trial, seconds: float, pace: float, prefix: str) -> Trial:
-    changed = with_search(policy, trial.search)
+    changed = with_search_keys(policy, trial.search)
     if isinstance(changed, PolicyError):
         return replace(trial, error="; ".join(map(str, changed.problems)))
     limit = min(seconds * pace * _SEARCHES, float(policy.search.time_limit or math.inf))
@@ -504,10 +504,10 @@ def _figures(sample: _Sample, policy: Policy, trial: Trial, prefix: str) -> Tria
     run, sensitive, steps = sample.run, sample.sensitive, StatementRunner(sample.run.engine)
     prepared = pipeline.prepare(steps, policy, sample.source, lambda name: run.work(f"{prefix}_{name}"), run.population)
     # Of the sample, only these columns are there.
-    released = tuple(one for one in prepared.released if one.quasi is not None or one.name in sensitive)
+    released = tuple(one for one in prepared.released_columns if one.quasi is not None or one.name in sensitive)
     prepared = replace(prepared, columns=replace(prepared.columns, released=released))
     began, limit, most = time.monotonic(), policy.search.time_limit, policy.search.max_checks
-    found = search(steps, prepared, silent)
+    found = run_search(steps, prepared, ignore_progress)
     stopped = limit is not None and time.monotonic() - began >= limit
     stopped |= most is not None and found.rounds >= most
     recoding = recode(steps, prepared, found)
@@ -524,7 +524,7 @@ def _figures(sample: _Sample, policy: Policy, trial: Trial, prefix: str) -> Tria
     return replace(
         trial,
         count_error=count_error,
-        loss=loss_of(prepared, found),
+        loss=compute_loss(prepared, found),
         fully_suppressed=tuple(name for name, flag in zip(policy.generalized_attributes, gone, strict=True) if flag),
         rows=prepared.marginals.rows,
         suppressed_rows=recoding.figures.suppressed_rows,

@@ -21,7 +21,7 @@ from sqlanon.hierarchies.bounds import RangeKind, bounds
 from sqlanon.hierarchies.parts import bounds_kind
 from sqlanon.sources.source import Source
 from sqlanon.strategies.lattice.input import SearchInput
-from sqlanon.strategies.recoding import ByClass
+from sqlanon.strategies.recoding import ClassRecoding
 from sqlanon.support.coding import Coded, Column
 from sqlanon.support.expressions import Namer, aliased, all_of, cast, col, fragment, star, subquery, template, union_all
 
@@ -133,7 +133,7 @@ def error_of_counts(
     steps: StatementRunner,
     asked: TypicalCounts,
     prepared: SearchInput,
-    recoding: ByClass,
+    recoding: ClassRecoding,
     work: Namer,
 ) -> float:
     """The mean error of the counts if they are answered from a release: of numbers and dates, labels that no hierarchy

@@ -10,7 +10,7 @@ from sqlanon.hierarchies import build_hierarchy
 from sqlanon.policy import FileRule, Policy
 from sqlanon.policy.compatibility import ROWS_ELSEWHERE, collect_sections, find_conflicts
 from sqlanon.recode.full_domain import FullDomainRecoding
-from sqlanon.strategies.examples import example_height, example_levels, size_of_lattice
+from sqlanon.strategies.examples import example_height, example_levels, find_lattice_size
 from sqlanon.support.coding import Coded, Column
 from sqlanon.support.expressions import table
 from sqlanon.warehouse import statements as wa
@@ -70,7 +70,7 @@ def plan_for_warehouse(policy: Policy, dialect: str, engine: WorkEngine) -> Plan
             ),
         ),
     )
-    return Plan(stages, *size_of_lattice(policy, engine))
+    return Plan(stages, *find_lattice_size(policy, engine))
 
 
 def _height(policy: Policy, name: str, engine: WorkEngine) -> int:

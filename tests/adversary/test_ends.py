@@ -36,13 +36,13 @@ import sqlanon
 from sqlanon.policy.strategies import STRATEGIES
 
 K = 3
-RANGES = [name for name, strategy in STRATEGIES.items() if strategy.traits.summarises]
+RANGES = [name for name, strategy in STRATEGIES.items() if strategy.traits.summarizes]
 SEARCHES: list[dict[str, Any]] = [
-    {"strategy": name, "summary": summary, **({"cuts": cuts} if STRATEGIES[name].traits.cuts else {})}
+    {"strategy": name, "summary": summary, **({"cuts": cuts} if STRATEGIES[name].traits.splits_classes else {})}
     for summary in ("range", "set", "median")
     for cuts in ("strict", "relaxed")
     for name in RANGES
-    if STRATEGIES[name].traits.cuts or cuts == "strict"
+    if STRATEGIES[name].traits.splits_classes or cuts == "strict"
 ]
 
 ATTRIBUTES: dict[str, Any] = {

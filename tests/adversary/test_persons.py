@@ -103,7 +103,7 @@ SUPPRESSING = 11
 """The seed of a table of which some persons are best suppressed."""
 
 WAYS: list[dict[str, Any]] = [
-    *({"strategy": name} for name, one in STRATEGIES.items() if not one.traits.divides),
+    *({"strategy": name} for name, one in STRATEGIES.items() if not one.traits.may_split_equal_rows),
     {"suppression": "cells"},
     {"strategy": "mondrian", "summary": "set", "cuts": "relaxed"},
     {"strategy": "k-similar", "summary": "median"},

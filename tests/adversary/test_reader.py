@@ -16,11 +16,11 @@ import sqlanon
 from sqlanon import InfeasibleError, ReleaseError, SqlanonError
 from sqlanon.policy.strategies import STRATEGIES
 
-GUARANTEE_K = [name for name, one in STRATEGIES.items() if not one.traits.of_combinations]
+GUARANTEE_K = [name for name, one in STRATEGIES.items() if not one.traits.protects_combinations_only]
 
 SEARCHES: list[dict[str, Any]] = [
     *(
-        {"strategy": name} if STRATEGIES[name].traits.ends else {"strategy": name, "max_checks": 60}
+        {"strategy": name} if STRATEGIES[name].traits.terminates else {"strategy": name, "max_checks": 60}
         for name in GUARANTEE_K
     ),
     {"strategy": "mondrian", "summary": "median"},

@@ -768,7 +768,7 @@ def test_a_run_that_fails_leaves_all_as_it_was(little: Path, monkeypatch: pytest
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(decoys.draw, "draw", stop)
+        patched.setattr(decoys.draw, "draw_decoys", stop)
         with sqlanon.connect() as db, pytest.raises(KeyboardInterrupt):
             db.anonymize(asked).publish(path)
     with monkeypatch.context() as patched:

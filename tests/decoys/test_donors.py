@@ -119,7 +119,7 @@ def test_one_check_alone_refuses_a_release_with_wrong_decoys(
 ) -> None:
     manifest: Any = SimpleNamespace(
         columns=[SimpleNamespace(name=name, type="VARCHAR") for name in ("zip", "illness")],
-        quasi=["zip"],
+        quasi_identifiers=["zip"],
         decoys=claimed,
         policy={"privacy": {"k": 4}},
     )

@@ -13,16 +13,17 @@ from typing import Any
 from support import ROOT
 
 from sqlanon import measures, requirements
-from sqlanon.policy import strategies
+from sqlanon.policy.strategies import STRATEGIES
 from sqlanon.release.targets import base as target
 from sqlanon.sources import kinds as sources
+from sqlanon.strategies import registry
 
 PAGE = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 
 REGISTRIES: tuple[tuple[Callable[[], tuple[Any, ...]], Callable[[Any], None]], ...] = (
     (requirements.requirement_types, requirements.unregister),
     (lambda: tuple(measures.MEASURES.values()), measures.unregister),
-    (lambda: tuple(strategies.STRATEGIES.values()), strategies.unregister),
+    (lambda: tuple(STRATEGIES.values()), registry.unregister),
     (lambda: tuple(sources.KINDS.values()), sources.unregister_source),
     (lambda: tuple(target.KINDS.values()), target.unregister),
 )

@@ -94,7 +94,7 @@ def test_what_it_names_is_there() -> None:
 def test_its_names_are_those_of_the_code() -> None:
     """Of what a recipe says and its code does not show."""
     for name, path in (
-        ("OwnStrategy", "policy/strategies.py"),
+        ("StrategyInfo", "policy/strategies.py"),
         ("_register_module", "sources/kinds.py"),
         ("SourceSection", "policy/sections.py"),
         ("ReleaseSection", "policy/sections.py"),

@@ -337,7 +337,7 @@ def test_every_strategy_is_there_as_it_is_registered() -> None:
     assert all(f"`{name}`" in PICK_A_STRATEGY for name in STRATEGIES_BY_NAME)
     rows = [row[:3] for row in cells(STRATEGIES) if row[0][0] == "`" and row[1] in ("full-domain", "local")]
     wanted = [
-        [f"`{name}`", "local" if one.traits.local else "full-domain", one.finds]
+        [f"`{name}`", "local" if one.traits.is_local else "full-domain", one.description]
         for name, one in STRATEGIES_BY_NAME.items()
     ]
     assert rows == wanted

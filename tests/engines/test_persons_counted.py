@@ -186,7 +186,7 @@ def test_a_search_that_fails_leaves_nothing_in_postgres(postgres: Server, monkey
         assert temporary == [(0,)], "nobody else sees them while the transaction is open"
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("sqlanon.pipeline.search", fail)
+    monkeypatch.setattr("sqlanon.pipeline.run_search", fail)
     with sqlanon.connect() as db:
         with pytest.raises(KeyboardInterrupt):
             db.anonymize(policy_of(cases.tree(5), POSTGRES))
@@ -202,14 +202,14 @@ def test_rows_without_a_person_are_those_that_the_search_saw(postgres: Server, m
     without = sum(row[cases.PERSON] is None for row in rows)
     assert 0 < without < len(rows)
     cases.in_postgres(postgres, rows)
-    found = pipeline.search
+    found = pipeline.run_search
 
     def change_and_search(*arguments: Any) -> Any:
         result = found(*arguments)
         postgres.run("UPDATE visited.visits SET pid = NULL")
         return result
 
-    monkeypatch.setattr("sqlanon.pipeline.search", change_and_search)
+    monkeypatch.setattr("sqlanon.pipeline.run_search", change_and_search)
     with sqlanon.connect() as db:
         result = db.anonymize(policy_of(cases.tree(5, privacy={"k": 3}), POSTGRES))
     assert postgres.rows("SELECT count(pid) FROM visited.visits") == [(0,)]

@@ -20,7 +20,7 @@ from test_frequency_sets import people, policy_of
 from test_search_properties import quick, thorough
 
 import sqlanon
-from sqlanon.strategies.lattice.candidate import candidate
+from sqlanon.strategies.lattice.candidate import candidate_query
 from sqlanon.strategies.lattice.checker import Checker
 from sqlanon.support.coding import Levels
 
@@ -43,7 +43,7 @@ def shares(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
             return None
         row, share = halved
         found.append(share)
-        whole = self._sets.steps.figures(candidate(self._sets.at(levels), levels, self._short))
+        whole = self._sets.steps.figures(candidate_query(self._sets.at(levels), levels, self._short))
         for name, value in row.items():
             if share == 1:
                 assert value == pytest.approx(whole[name] or 0)

@@ -15,7 +15,7 @@ from small_tables import plain_case
 from strategies import Case
 from test_search_properties import thorough
 
-from sqlanon.measures import MEASURES, Figures, Measure, Totals
+from sqlanon.measures import MEASURES, Figures, Measure, RecodingTotals
 
 OBJECTIVES = [
     (measure, aggregate)
@@ -56,12 +56,12 @@ def check(case: Case) -> None:
 
 
 def check_neighbours(measure: Measure, figures: dict[Levels, Figures], levels: Levels, score: float) -> None:
-    below = max(measure.after(figures[other]) for other in figures if at_most(other, levels))
+    below = max(measure.bound_above(figures[other]) for other in figures if at_most(other, levels))
     assert holds(below, score)
     lift = max(measure.lift(other, figures[other]) for other in figures if at_most(levels, other))
     assert lift >= 0
-    assert holds(measure.raised(measure.bound(levels), lift), score)
-    assert holds(measure.raised(below, lift), score)
+    assert holds(measure.raise_bound(measure.bound(levels), lift), score)
+    assert holds(measure.raise_bound(below, lift), score)
     for other, above in figures.items():
         if at_most(levels, other):
             suppressed = above.suppressed_rows
@@ -94,8 +94,10 @@ def test_a_recoding_at_one_level_scores_as_its_generalization(measure: str, aggr
         release = Release(table, levels, case.k)
         kept, places = release.kept.items(), [*enumerate(levels)]
         leaves = [sum(n * (table.leaves_under[a][level][labels[a]] - 1) for labels, n in kept) for a, level in places]
-        totals = Totals(tuple(map(float, leaves)), tuple(level * sum(release.kept.values()) for level in levels))
-        score = measure_of(case, table).recoded(figures_of(release), totals)
+        totals = RecodingTotals(
+            tuple(map(float, leaves)), tuple(level * sum(release.kept.values()) for level in levels)
+        )
+        score = measure_of(case, table).score_recoding(figures_of(release), totals)
         assert math.isclose(score, cost(case, release), rel_tol=1e-9, abs_tol=1e-12)
 
 
@@ -118,7 +120,7 @@ def test_a_bound_is_raised_to_the_score_by_the_generalization_itself() -> None:
             release, measured = Release(table, levels, case.k), replace(case, measure=measure)
             bounds = measure_of(measured, table)
             lift = bounds.lift(levels, figures_of(release))
-            assert bounds.raised(bounds.bound(levels), lift) == pytest.approx(cost(measured, release), rel=1e-12)
+            assert bounds.raise_bound(bounds.bound(levels), lift) == pytest.approx(cost(measured, release), rel=1e-12)
             lifted += lift > 0
     assert lifted
 
@@ -139,5 +141,5 @@ def test_a_suppressed_row_of_an_unknown_value_is_lost_once() -> None:
     release = Release(table, (0, 0), case.k)
     measure, figures = measure_of(case, table), figures_of(release)
     assert (measure.marginals.unknown, figures.suppressed_rows) == ((1, 0), 2)
-    raised = measure.raised(measure.bound(release.levels), measure.lift(release.levels, figures))
+    raised = measure.raise_bound(measure.bound(release.levels), measure.lift(release.levels, figures))
     assert raised == pytest.approx(cost(case, release)) == 0.5

@@ -7,7 +7,13 @@ import math
 import duckdb
 import pytest
 
-from sqlanon.noise.linking import links, near, near_in_all, pairs, risk
+from sqlanon.noise.linking import (
+    linked_records,
+    linking_counts,
+    nearby_originals,
+    nearby_originals_in_all,
+    record_pairs,
+)
 from sqlanon.noise.statements import NoisyColumn
 from sqlanon.support.expressions import table
 
@@ -26,7 +32,7 @@ def test_links(columns: int) -> None:
         )
         connection.execute(f"CREATE TABLE classes AS SELECT 0 AS class, {ranges}")
         noisy_columns = [NoisyColumn(f"x{j}", "DOUBLE", j, 1.0) for j in range(columns)]
-        query = links(table("noisy"), table("classes"), noisy_columns)
+        query = linked_records(table("noisy"), table("classes"), noisy_columns)
         found = connection.execute(query.sql("duckdb")).fetchall()
     assert sorted(found) == [(0, True, False), (1, True, True), (2, False, False)]
 
@@ -58,7 +64,7 @@ def test_near_are_the_originals_within_the_range_that_holds_the_own_with_confide
         )
         noisy = [NoisyColumn(f"x{j}", "DOUBLE", j, epsilon) for j, epsilon in enumerate(epsilons)]
         for j in range(count):
-            query = near(table("noisy"), table("classes"), noisy, confidence, j)
+            query = nearby_originals(table("noisy"), table("classes"), noisy, confidence, j)
             connection.execute(f"CREATE TABLE near_{j} AS {query.sql('duckdb')}")
             # Its own, two of the four beside it in this attribute, and those that are beside it in another.
             assert connection.execute(f"SELECT near FROM near_{j} WHERE record = 0").fetchone() == (
@@ -66,7 +72,7 @@ def test_near_are_the_originals_within_the_range_that_holds_the_own_with_confide
             )
         if count > 1:
             each = [table(f"near_{j}") for j in range(count)]
-            query = near_in_all(table("noisy"), table("classes"), noisy, confidence, each, k=20)
+            query = nearby_originals_in_all(table("noisy"), table("classes"), noisy, confidence, each, k=20)
             found = dict(connection.execute(query.sql("duckdb")).fetchall())
             assert found[0] == 1 + 2 * count
             assert found[1] == found[len(rows) - 1] == 0
@@ -80,7 +86,7 @@ def test_without_noise_all_of_the_class_are_near() -> None:
         connection.execute(
             "CREATE TABLE classes AS SELECT class, count(*) AS size, 0.0 AS delta_0 FROM noisy GROUP BY class"
         )
-        query = near(table("noisy"), table("classes"), [NoisyColumn("x", "DOUBLE", 0, 1.0)], 0.9, 0)
+        query = nearby_originals(table("noisy"), table("classes"), [NoisyColumn("x", "DOUBLE", 0, 1.0)], 0.9, 0)
         assert {n for _, n in connection.execute(query.sql("duckdb")).fetchall()} == {3}
 
 
@@ -91,7 +97,7 @@ def test_the_linking_risk_is_of_the_records_that_are_kept() -> None:
             "AS v(record, linked, strictly)"
         )
         connection.execute("CREATE TABLE kept AS FROM (VALUES (2), (3)) AS v(record)")
-        assert connection.execute(risk(table("links"), None).sql("duckdb")).fetchone() == (3, 2, 1)
-        assert connection.execute(risk(table("links"), table("kept")).sql("duckdb")).fetchone() == (2, 1, 0)
+        assert connection.execute(linking_counts(table("links"), None).sql("duckdb")).fetchone() == (3, 2, 1)
+        assert connection.execute(linking_counts(table("links"), table("kept")).sql("duckdb")).fetchone() == (2, 1, 0)
         connection.execute("CREATE TABLE classes AS FROM (VALUES (3), (2)) AS v(size)")
-        assert connection.execute(pairs(table("classes")).sql("duckdb")).fetchone() == (13,)
+        assert connection.execute(record_pairs(table("classes")).sql("duckdb")).fetchone() == (13,)

@@ -19,7 +19,7 @@ from oracle_noise import STEPS, Noisy
 from strategies_noise import seen
 
 import sqlanon
-from sqlanon.noise.laplace import laplace
+from sqlanon.noise.laplace import laplace_mechanism
 
 FALSE_ALARM = 1e-6
 """Of each test, however many bounds it looks at."""
@@ -304,7 +304,7 @@ BUDGETS = [
 @pytest.mark.parametrize("epsilon", BUDGETS)
 def test_opendp_accounts_for_no_more_than_epsilon(epsilon: float) -> None:
     """In its own accounting, which rounds up: two values of a class are at most 1024 steps apart."""
-    mechanism = laplace(epsilon)
+    mechanism = laplace_mechanism(epsilon)
     assert mechanism.map(STEPS) <= epsilon
     assert mechanism.map(STEPS) >= epsilon * (1 - 1e-9)  # and for no less than it can be used for
 

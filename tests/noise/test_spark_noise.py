@@ -38,7 +38,7 @@ from sqlanon.engines.spark.engine import SparkEngine
 from sqlanon.engines.spark.session import sent
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import SourceError
-from sqlanon.noise.laplace import drawing
+from sqlanon.noise.laplace import batch_noise_drawer
 from sqlanon.noise.statements import STEPS
 from sqlanon.release.publish import NOT_COMPARED
 from sqlanon.support.expressions import name_of, of_rows, table
@@ -212,7 +212,7 @@ def test_the_same_is_found_and_claimed_as_with_duckdb(which: str, request: pytes
             assert there.noise[name][figure] == (
                 None if expected[figure] is None else pytest.approx(expected[figure], rel=1e-9)
             )
-    claims = [one._draft.noise.claimed(one.policy) for one in (there, here) if one._draft.noise is not None]
+    claims = [one._draft.noise.manifest_values(one.policy) for one in (there, here) if one._draft.noise is not None]
     assert [(one["epsilon"], one["noise"]) for one in claims] == [(claims[1]["epsilon"], claims[1]["noise"])] * 2
     if which == "one":  # nothing depends on what is drawn
         assert (there.classes, there.smallest_class) == (here.classes, here.smallest_class)
@@ -292,7 +292,7 @@ def test_noise_is_discrete_laplace_and_drawn_once(spark: Any) -> None:
         query = parse_one(f"SELECT id AS record FROM RANGE(0, {records}, 1, {parts})", dialect="spark")
         types = {"record": "bigint", "n_0": "bigint", "n_1": "bigint"}
         epsilons = [float(STEPS), 1.0]
-        assert engine.materialize_mapped("draws", query, drawing(epsilons), types) == records
+        assert engine.materialize_mapped("draws", query, batch_noise_drawer(epsilons), types) == records
         everything = parse_one("SELECT * FROM draws", dialect="spark")
         found = {record: noise for record, *noise in engine.rows(everything)}
         assert sorted(found) == list(range(records))
@@ -462,7 +462,7 @@ print([column.to_pylist().count(None) for batch in draw(iter(ids)) for column in
 def test_workers_need_opendp_and_nothing_of_ours(missing: list[str], nulls: list[int], tmp_path: Path) -> None:
     from pyspark import cloudpickle  # noqa: PLC0415  (it is an extra)
 
-    function = drawing([1.0, 2.0])
+    function = batch_noise_drawer([1.0, 2.0])
     with sent(function):
         (tmp_path / "draw").write_bytes(cloudpickle.dumps(function))
     done = subprocess.run(
@@ -477,7 +477,7 @@ def test_drawn_through_the_thin_client(spark_connect: Any) -> None:
     try:
         types = {"record": "bigint", "n_0": "bigint"}
         query = parse_one("SELECT id AS record FROM RANGE(0, 3000, 1, 3)", dialect="spark")
-        assert engine.materialize_mapped("through_connect", query, drawing([float(STEPS)]), types) == 3000
+        assert engine.materialize_mapped("through_connect", query, batch_noise_drawer([float(STEPS)]), types) == 3000
         found, again = (engine.rows(parse_one("SELECT * FROM through_connect", dialect="spark")) for _ in range(2))
         assert sorted(found) == sorted(again)
         assert p_value([noise for _, noise in found], 1.0) > FALSE_ALARM
@@ -491,7 +491,7 @@ def test_a_lost_executor_takes_noise_with_it_and_none_is_drawn_again(spark_clust
     everything = parse_one("SELECT * FROM to_be_lost", dialect="spark")
     try:
         query = parse_one("SELECT id AS record FROM RANGE(0, 40000, 1, 4)", dialect="spark")
-        engine.materialize_mapped("to_be_lost", query, drawing([1.0]), {"record": "bigint", "n_0": "bigint"})
+        engine.materialize_mapped("to_be_lost", query, batch_noise_drawer([1.0]), {"record": "bigint", "n_0": "bigint"})
         before = sorted(engine.rows(everything))
         for executor in spark_cluster.executors():
             os.kill(executor, signal.SIGKILL)
@@ -509,7 +509,9 @@ def test_tasks_that_run_twice_draw_nothing() -> None:
     engine = SparkEngine(Speculating())
     try:
         with pytest.raises(SourceError, match=r"spark\.speculation"):
-            engine.materialize_mapped("draws", parse_one("SELECT 1 AS record"), drawing([1.0]), {"record": "bigint"})
+            engine.materialize_mapped(
+                "draws", parse_one("SELECT 1 AS record"), batch_noise_drawer([1.0]), {"record": "bigint"}
+            )
     finally:
         engine.close()
 

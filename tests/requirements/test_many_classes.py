@@ -108,4 +108,4 @@ def records_of(counts: Sequence[int]) -> list[dict[str, Any]]:
 
 
 def lost_by(figures: Figures) -> float:
-    return figures.suppressed_rows if figures.lost is None else figures.lost
+    return figures.suppressed_rows if figures.least_suppressed is None else figures.least_suppressed

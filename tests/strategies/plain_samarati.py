@@ -11,7 +11,7 @@ from oracle import Hierarchy, Levels, Row, Table
 from strategies import Case
 
 from sqlanon.strategies.lattice.lattice import Lattice
-from sqlanon.strategies.lattice.memory import Data
+from sqlanon.strategies.lattice.search import SourceFacts
 
 
 def distance(table: Table, one: Row, other: Row, bottom: Levels) -> Levels:
@@ -39,7 +39,7 @@ def distinct_values(table: Table) -> list[list[int]]:
     ]
 
 
-def data_of(case: Case, lattice: Lattice) -> Data:
+def data_of(case: Case, lattice: Lattice) -> SourceFacts:
     """What a strategy may ask of a case's table; the vectors one by one."""
     table = Table.of(case.rows, case.hierarchies)
 
@@ -48,7 +48,7 @@ def data_of(case: Case, lattice: Lattice) -> Data:
             if all(level <= top for level, top in zip(vector, lattice.top, strict=True)):
                 yield [vector]
 
-    return Data(parts, True, lambda: distinct_values(table))
+    return SourceFacts(parts, True, lambda: distinct_values(table))
 
 
 def lowest(among: Collection[Levels]) -> set[Levels]:

@@ -12,19 +12,19 @@ from oracle import Release, Table, Value
 from strategies import Case
 
 from sqlanon.measures import MEASURES, Figures, Marginals, Measure
-from sqlanon.policy.strategies import STRATEGIES, OwnStrategy
+from sqlanon.policy.strategies import STRATEGIES
 from sqlanon.requirements import KAnonymity, Requirements
-from sqlanon.strategies.lattice import Budget, Lattice, Outcome, Search
-from sqlanon.strategies.lattice.memory import Rules
+from sqlanon.strategies.lattice import Budget, Lattice, LatticeSearch, Outcome
+from sqlanon.strategies.lattice.search import VerdictRules
 
-WIDE = [name for name, one in STRATEGIES.items() if not one.traits.local]
+WIDE = [name for name, one in STRATEGIES.items() if not one.traits.is_local]
 
 
-def search_by(strategy: str, search: Search) -> Outcome:
+def search_by(strategy: str, search: LatticeSearch) -> Outcome:
     """What a strategy of the full domain finds in a search, whatever that asks."""
-    found = STRATEGIES[strategy]
-    assert isinstance(found, OwnStrategy)
-    return import_module(found.module).run.__wrapped__(search)
+    module = STRATEGIES[strategy].module
+    assert module is not None
+    return import_module(module).run.__wrapped__(search)
 
 
 def is_known(table: Table, attribute: int, value: Value) -> bool:
@@ -70,7 +70,7 @@ def figures_of(release: Release) -> Figures:
     return Figures(
         classes=len(release.kept),
         suppressed_rows=release.suppressed,
-        squares=float(sum(n * n for n in release.kept.values())),
+        squared_sizes=float(sum(n * n for n in release.kept.values())),
         suppressed_leaves=leaves,
         suppressed_entropy=entropy,
     )
@@ -81,15 +81,15 @@ def measure_of(case: Case, table: Table) -> Measure:
     return MEASURES[case.measure](marginals_of(table), weights, case.aggregate or "mean", case.k)
 
 
-def search_of(case: Case, **limits: Any) -> Search:
+def search_of(case: Case, **limits: Any) -> LatticeSearch:
     """A search for the answer to a case; nothing is checked yet."""
     table = Table.of(case.rows, case.hierarchies)
     tops = tuple(tree.height for tree in table.hierarchies)
-    return Search(
+    return LatticeSearch(
         Lattice(table.names, (0,) * len(tops), tops),
         measure_of(case, table),
         lambda levels: figures_of(Release(table, levels, case.k)),
-        Rules(Requirements((KAnonymity(case.k),)), table.size).judge,
+        VerdictRules(Requirements((KAnonymity(case.k),)), table.size).judge,
         oracle.allowed_rows(case.limit, table.size),
         budget=Budget(**limits),
     )

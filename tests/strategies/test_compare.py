@@ -27,7 +27,7 @@ from sqlanon.engines.deadline import interrupted_after
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import OvertimeError
 from sqlanon.policy.strategies import STRATEGIES
-from sqlanon.strategies.compare import COLUMNS, policies_of
+from sqlanon.strategies.compare import COLUMNS, policies_by_strategy
 
 __all__ = ["folder", "made"]  # fixtures
 
@@ -98,7 +98,7 @@ def test_what_takes_too_long_is_skipped_and_named(folder: Path, monkeypatch: pyt
 
     with monkeypatch.context() as patch:
         patch.setattr("sqlanon.strategies.compare.SECONDS", 0.01)
-        patch.setattr("sqlanon.pipeline.search", slow)
+        patch.setattr("sqlanon.pipeline.run_search", slow)
         ended = cli("compare", folder / "policy.toml")
     assert ended.status == 1  # nothing was found
     assert "Skipped: optimal (took too long), " in ended.out and "iab (has no end of its own)" in ended.out
@@ -218,12 +218,12 @@ def test_a_relation_in_python(folder: Path) -> None:
 def test_by_default_all_that_can_do_what_is_asked() -> None:
     attributes = {"zip": {"role": "quasi", "hierarchy": "suppress"}, "illness": {"role": "sensitive"}}
     asked = {"source": {"table": "t"}, "attributes": attributes, "privacy": {"k": 2}}
-    alone = policies_of(sqlanon.Policy(**asked), None)
+    alone = policies_by_strategy(sqlanon.Policy(**asked), None)
     # Nothing bounds what the one looks at, and the other needs a key.
     assert list(alone) == [name for name in STRATEGIES if name not in ("iab", "forest")]
     limited = sqlanon.Policy(**{**asked, "source": {"table": "t", "key": "id"}}, search={"time_limit": 5})
-    assert list(policies_of(limited, None)) == list(STRATEGIES)
-    of_all = policies_of(sqlanon.Policy(**{**asked, "privacy": {"k": 2, "average_risk": 0.1}}), None)
+    assert list(policies_by_strategy(limited, None)) == list(STRATEGIES)
+    of_all = policies_by_strategy(sqlanon.Policy(**{**asked, "privacy": {"k": 2, "average_risk": 0.1}}), None)
     assert not {"iab", "mu-argus", "mondrian", "k-similar", "forest", "subtree", "local"} & of_all.keys()
     assert {"optimal", "samarati", "incognito", "ola", "flash", "datafly"} <= of_all.keys()
 
@@ -232,11 +232,11 @@ def test_what_other_strategies_alone_know_is_left_out() -> None:
     attributes = {"zip": {"role": "quasi", "hierarchy": "suppress"}}
     asked = {"attributes": attributes, "privacy": {"k": 2}}
     relaxed = sqlanon.Policy(**asked, search={"strategy": "mondrian", "cuts": "relaxed", "summary": "median"})
-    found = policies_of(relaxed, ("optimal", "mondrian"))
+    found = policies_by_strategy(relaxed, ("optimal", "mondrian"))
     assert found["mondrian"] == relaxed
     assert found["optimal"] == sqlanon.Policy(**asked)
     cells = sqlanon.Policy(**asked, search={"suppression": "cells"})
-    found = policies_of(cells, ("local", "optimal"))
+    found = policies_by_strategy(cells, ("local", "optimal"))
     assert found["optimal"] == cells
     assert isinstance(found["local"], sqlanon.Policy)
 

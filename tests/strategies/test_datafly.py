@@ -22,8 +22,8 @@ from test_quality_bounds import holds
 from test_search_properties import FIGURE_3, anonymized, as_dict, quick, thorough
 
 import sqlanon
-from sqlanon.strategies.lattice import Outcome, Search
-from sqlanon.strategies.lattice.task import data_of as data_of_engine
+from sqlanon.strategies.lattice import LatticeSearch, Outcome
+from sqlanon.strategies.lattice.task import source_facts as data_of_engine
 
 
 def plain_datafly(limited_case: Limited) -> Levels | None:
@@ -59,9 +59,9 @@ def steps_of_datafly(
     return levels
 
 
-def searched(limited_case: Limited, **limits: Any) -> tuple[Search, Outcome]:
+def searched(limited_case: Limited, **limits: Any) -> tuple[LatticeSearch, Outcome]:
     search = limited_case.search(**limits)
-    search.data = data_of(limited_case.case, search.lattice)
+    search.source_facts = data_of(limited_case.case, search.lattice)
     return search, search_by("datafly", search)
 
 

@@ -32,9 +32,9 @@ from test_search_properties import quick, thorough
 import sqlanon
 from sqlanon.measures import Figures
 from sqlanon.strategies.lattice import Budget
-from sqlanon.strategies.lattice.breeding import KEPT, Breeding
 from sqlanon.strategies.lattice.checker import Checker
-from sqlanon.strategies.lattice.dive import Cost, dive
+from sqlanon.strategies.lattice.dive import PenalizedCost, dive
+from sqlanon.strategies.lattice.genetic import POPULATION_SIZE, GeneticSearch
 from sqlanon.strategies.lattice.lattice import Box, Boxes
 from sqlanon.support.coding import Levels
 
@@ -59,8 +59,8 @@ def test_a_dive_ends_at_a_satisfying_generalization_and_the_proof_stays(measure:
         weights = WEIGHTS if aggregate in ("mean", "sum") and k == 3 else None
         case = Case(rows_of(draw), TREES, k, limit, measure, aggregate, weights)
         best, table, search = oracle.solve(**case.arguments), Table.of(case.rows, case.hierarchies), search_of(case)
-        assert search.ask(search.lattice.top) and best is not None
-        dive(search, Cost(search))
+        assert search.check(search.lattice.top) and best is not None
+        dive(search, PenalizedCost(search))
         assert search.best is not None
         assert oracle.satisfies(Release(table, search.best, k), limit)
         sign = -1 if measure in oracle.MAXIMISED else 1
@@ -76,11 +76,11 @@ def test_breeding_repeats_itself_and_finds_the_best() -> None:
     assert best is not None
     for _ in range(2):
         search = search_of(case)
-        assert search.ask(search.lattice.top)
-        breeding, before = Breeding(search, Cost(search)), len(search.figures)
+        assert search.check(search.lattice.top)
+        breeding, before = GeneticSearch(search, PenalizedCost(search)), len(search.figures)
         while breeding.draws < 4:
             breeding.go_on()
-            assert len(search.figures) - before <= KEPT
+            assert len(search.figures) - before <= POPULATION_SIZE
             before = len(search.figures)
         assert search.best is not None
         assert search.scores[search.best] == pytest.approx(best.score), "a lattice this small is bred to its optimum"
@@ -107,14 +107,14 @@ def test_what_is_checked_together_has_the_figures_that_it_has_alone(
     workshop: Workshop, measure: str, limit: float
 ) -> None:
     search, draw = workshop.task(adult(measure, limit)).lattice, random.Random(2)
-    assert search.check_first is not None
+    assert search.evaluate_together is not None
     several = [search.lattice.top]
     several += [tuple(draw.randint(0, height) for height in search.lattice.top) for _ in range(30)]
-    found = search.check_first(several)
+    found = search.evaluate_together(several)
     assert len(found) == 31
     within = 0
     for levels, figures in zip(several, found, strict=True):
-        check_same(figures, search.check(levels))
+        check_same(figures, search.evaluate(levels))
         within += 0 < figures.suppressed_rows <= search.allowed_rows
     assert within > 3, "the leaves of suppressed rows are counted for some"
 
@@ -215,7 +215,10 @@ def test_a_dive_is_honest_with_any_requirement(case: PrivacyCase) -> None:
 @settings(quick, max_examples=draw_tables(20, usual=5))
 @given(case=strategies_privacy.privacy_cases())
 def test_of_very_many_combinations_each_generalization_is_checked_by_itself(case: PrivacyCase) -> None:
-    with patch("sqlanon.frequency.sets.TOGETHER", 0), patch("sqlanon.strategies.lattice.checker.candidates", None):
+    with (
+        patch("sqlanon.frequency.sets.TOGETHER", 0),
+        patch("sqlanon.strategies.lattice.checker.joint_candidate_query", None),
+    ):
         check_privacy(case, 1000)
 
 

@@ -49,20 +49,20 @@ from sqlanon.measures import Figures
 from sqlanon.pipeline import prepare
 from sqlanon.policy.strategies import STRATEGIES
 from sqlanon.recode.stage import Recoding, recode, recode_at
-from sqlanon.strategies.compare import with_search
+from sqlanon.strategies.compare import with_search_keys
 from sqlanon.strategies.full_domain import optimal
 from sqlanon.strategies.lattice import checker
 from sqlanon.strategies.lattice import task as full_domain
-from sqlanon.strategies.lattice.breeding import Breeding
-from sqlanon.strategies.lattice.checker import Checker, measure_of
+from sqlanon.strategies.lattice.checker import Checker, policy_measure
+from sqlanon.strategies.lattice.genetic import GeneticSearch
 from sqlanon.strategies.lattice.input import SearchInput
-from sqlanon.strategies.lattice.lattice import Progress, silent
+from sqlanon.strategies.lattice.lattice import Progress, ignore_progress
 from sqlanon.strategies.lattice.limits import Clock
 from sqlanon.strategies.lattice.result import SearchResult
-from sqlanon.strategies.lattice.task import SearchTask, data_of
+from sqlanon.strategies.lattice.task import SearchTask, source_facts
 from sqlanon.strategies.local import finish
 from sqlanon.strategies.local.task import LocalTask, local_task
-from sqlanon.strategies.stage import search
+from sqlanon.strategies.stage import run_search
 from sqlanon.support.coding import Column
 
 NUMBERS, LOCAL_NUMBERS = range(24), range(20)
@@ -84,8 +84,8 @@ def quick_and_slow(cases: Iterable[Any], quick: Collection[Any]) -> list[Any]:
     return [case if case in quick else pytest.param(case, marks=pytest.mark.slow) for case in cases]
 
 
-FULL_DOMAIN = [name for name, strategy in STRATEGIES.items() if not strategy.traits.local]
-LOCAL = [name for name, strategy in STRATEGIES.items() if strategy.traits.local]
+FULL_DOMAIN = [name for name, strategy in STRATEGIES.items() if not strategy.traits.is_local]
+LOCAL = [name for name, strategy in STRATEGIES.items() if strategy.traits.is_local]
 VARIANTS = {
     **{name: {"strategy": name} for name in LOCAL},
     "mondrian median": {"strategy": "mondrian", "summary": "median"},
@@ -111,7 +111,7 @@ class Prepared:
 
     def _local_task(self, steps: StatementRunner, prepared: SearchInput, progress: Progress, clock: Clock) -> LocalTask:
         search = prepared.policy.search
-        key = (search.summary, search.ends) if search.traits.summarises else None
+        key = (search.summary, search.ends) if search.traits.summarizes else None
         if key not in self._tasks:
             self._tasks[key] = local_task(steps, prepared, progress, clock)
         return replace(self._tasks[key], work=prepared.work, prepared=prepared, progress=progress, clock=clock)
@@ -122,7 +122,7 @@ class Prepared:
         """Search the table, with settings for ``[search]`` and with lowered thresholds, and recode it.
 
         Raises `PolicyError` if the strategy does not support the policy, and `InfeasibleError` if it finds nothing."""
-        policy = with_search(self._prepared.policy, settings)
+        policy = with_search_keys(self._prepared.policy, settings)
         if isinstance(policy, sqlanon.PolicyError):
             raise policy
         prefix = " ".join([*settings.values(), *(["large"] if lowered else [])])
@@ -130,15 +130,15 @@ class Prepared:
         with pytest.MonkeyPatch.context() as patch:
             for name, threshold in (lowered or {}).items():
                 patch.setattr(name, threshold)
-            result = search(self._steps, prepared, silent)
+            result = run_search(self._steps, prepared, ignore_progress)
             return result, recode(self._steps, prepared, result), prepared
 
     def task(self) -> SearchTask:
-        return SearchTask(self._steps, self._prepared, silent)
+        return SearchTask(self._steps, self._prepared, ignore_progress)
 
     def check(self, levels: Levels) -> Figures:
         """The figures of a generalization, from the engine."""
-        return Checker(self._steps.engine, self._prepared, measure_of(self._prepared))(levels)
+        return Checker(self._steps.engine, self._prepared, policy_measure(self._prepared))(levels)
 
     def recode(self, levels: Levels, figures: Figures) -> Recoding:
         return recode_at(self._steps, self._with_prefix(f"at {levels}"), levels, figures)
@@ -151,13 +151,13 @@ class Prepared:
 
     def _with_prefix(self, prefix: str) -> SearchInput:
         """The prepared input, with a prefix for the names of work tables."""
-        sets, work = copy(self._prepared.sets), self._prepared.work
+        sets, work = copy(self._prepared.frequency_sets), self._prepared.work
         sets.work = lambda table: work(f"{prefix} {table}")
-        return replace(self._prepared, sets=sets)
+        return replace(self._prepared, frequency_sets=sets)
 
     def rows(self, recoding: Recoding) -> list[tuple[Any, ...]]:
         """The released rows: quasi-identifiers, sensitive attributes and row number."""
-        names, policy = [column.name for column in self._prepared.released], self._prepared.policy
+        names, policy = [column.name for column in self._prepared.released_columns], self._prepared.policy
         sensitive = [name for name in policy.attributes if policy.attributes[name].role == "sensitive"]
         places = [*(names.index(name) for name in (*policy.quasi_identifiers, *sensitive)), len(names)]
         query = recoding.statement.with_column(Column(ROW)).select(shuffled=False)
@@ -256,7 +256,7 @@ LARGE_LATTICE = {
     "sqlanon.strategies.full_domain.optimal.TURN": 2,
     "sqlanon.strategies.full_domain.optimal.BOXES": 4,
     "sqlanon.strategies.lattice.vectors.PAIRS": 20,
-    "sqlanon.strategies.lattice.memory.CONSIDERED": 2,
+    "sqlanon.strategies.lattice.search.CONSIDERED": 2,
     "sqlanon.strategies.lattice.lattice.ROOM": 3,
 }
 MANY_ROWS = {SMALL_SET: 5, COARSE_SET: 2, "sqlanon.frequency.sets.SHARE": 10, ROWS_PER_CODE: 1_000}
@@ -283,7 +283,7 @@ def test_every_strategy_as_if_tables_were_large(size: str, monkeypatch: pytest.M
     numbers, expected = LARGE_PATHS[size]
     called: set[str] = set()
     for owner, name in (
-        (Breeding, "go_on"),
+        (GeneticSearch, "go_on"),
         (optimal._BranchAndBound, "_ask_ahead"),
         (checker, "class_leaves_together"),
         (FrequencySets, "half_at"),
@@ -337,7 +337,7 @@ def check_full_domain(table: SmallTable, prepared: Prepared, strategy: str) -> N
     if result.optimal:
         assert (levels, result.bound) == (best.levels, result.score), strategy
     check_lattice(table, result, strategy)
-    joins_suffice = data_of(search_input).joins_suffice
+    joins_suffice = source_facts(search_input).joins_suffice
     check_claims(table, result, joins_suffice, strategy)
     assert expected_levels(table, result, joins_suffice, strategy) in (levels, None), strategy
     if prepared.is_new(levels):
@@ -353,7 +353,7 @@ def check_claims(table: SmallTable, result: SearchResult, joins_suffice: bool, s
         assert {*result.minimal} <= {*minimal}, strategy
     if strategy == "incognito":
         assert list(result.satisfying or ()) == [figures.levels for figures in table.satisfying]
-    assert result.optimal or not STRATEGIES[strategy].traits.proves
+    assert result.optimal or not STRATEGIES[strategy].traits.proves_optimum
     rises = case.measure in ("height", "relative_height") or case.limit == "0"
     by_tops = strategy in ("k_minimal", "ola", "flash")
     assert result.optimal or not (rises and by_tops), "the measure rises along the lattice"
@@ -539,7 +539,7 @@ def check_local(
         classes.setdefault(row[:width], []).append(record)
     assert recoding.figures.suppressed_rows == len(source.rows) - len(rows)
     assert holds(result.bound, result.score)
-    if not STRATEGIES[strategy].traits.of_combinations:
+    if not STRATEGIES[strategy].traits.protects_combinations_only:
         assert recoding.figures.classes == len(classes)
         released = LocalRelease(source, (), table.case.privacy, classes)
         assert all(released.meets(labels) for labels in classes), strategy

@@ -49,17 +49,17 @@ def test_the_running_example_of_the_paper() -> None:
     assert expected is not None
     assert outcome.satisfying == tuple(sorted(one.levels for one in expected.satisfying))
     # ⟨S1, Z0⟩ of two attributes is 2-anonymous, ⟨S0, Z0⟩ is not; others are at their tops.
-    assert search.may((1, 1, 0)) is True
-    assert search.may((1, 0, 0)) is False
+    assert search.can_satisfy((1, 1, 0)) is True
+    assert search.can_satisfy((1, 0, 0)) is False
     # Single attributes are all 2-anonymous at level 0.
-    assert all(search.may(one) for one in [(0, 1, 2), (1, 0, 2), (1, 1, 0)])
+    assert all(search.can_satisfy(one) for one in [(0, 1, 2), (1, 0, 2), (1, 1, 0)])
 
 
 def test_what_a_subset_rules_out_is_never_asked() -> None:
     """A-priori: nothing is checked below what was found not to satisfy, and nothing above what was."""
     search = search_of(PATIENTS)
     asked: list[Levels] = []
-    count = search.check
+    count = search.evaluate
 
     def check(levels: Levels) -> Any:
         for earlier in asked:
@@ -70,7 +70,7 @@ def test_what_a_subset_rules_out_is_never_asked() -> None:
         asked.append(levels)
         return count(levels)
 
-    search.check = check
+    search.evaluate = check
     outcome = search_by("incognito", search)
     assert outcome.optimal
     assert len(asked) < search.lattice.size

@@ -14,8 +14,8 @@ import pytest
 from conftest import make_policy
 
 import sqlanon
-from sqlanon.strategies.lattice import Outcome, Search
-from sqlanon.strategies.lattice.task import on_lattice
+from sqlanon.strategies.lattice import LatticeSearch, Outcome
+from sqlanon.strategies.lattice.task import lattice_strategy
 
 # Eight women and eight men; all women have one diagnosis. One zip is alone.
 ROWS = [("F", "a", "02139")] * 8 + [("M", dx, "02139") for dx in "bcdebcd"] + [("M", "b", "99999")]
@@ -106,11 +106,11 @@ def test_the_suppression_limit_that_the_message_names_is_enough(strategy: str) -
 
 @pytest.mark.slow
 def test_a_strategy_that_does_not_look_at_everything_does_not_say_that_there_is_nothing() -> None:
-    def gives_up(search: Search) -> Outcome:
-        search.ask(search.lattice.top)
+    def gives_up(search: LatticeSearch) -> Outcome:
+        search.check(search.lattice.top)
         return Outcome(None, optimal=False, exhaustive=False)
 
-    with patch("sqlanon.strategies.full_domain.datafly.run", on_lattice(gives_up)):
+    with patch("sqlanon.strategies.full_domain.datafly.run", lattice_strategy(gives_up)):
         error = refused({"k": 17}, strategy="datafly")
     assert "strategy datafly found no generalization that meets the policy" in str(error)
     assert 'strategy = "optimal" does, and may find one. The closest it found' in str(error)

@@ -29,8 +29,9 @@ from sqlanon.policy.strategies import STRATEGIES
 from sqlanon.requirements import bind_requirements
 from sqlanon.sources import WorkNames, bind_source
 from sqlanon.strategies.lattice.input import SearchInput
-from sqlanon.strategies.lattice.lattice import silent
-from sqlanon.strategies.lattice.task import SearchTask, find
+from sqlanon.strategies.lattice.lattice import ignore_progress
+from sqlanon.strategies.lattice.task import SearchTask
+from sqlanon.strategies.registry import run_strategy
 from sqlanon.support.expressions import table
 
 pytestmark = pytest.mark.slow
@@ -116,12 +117,12 @@ class Workshop:
         if model != "k":
             return made
         # Of k alone nothing that is prepared depends.
-        requirements, sets = bind_requirements(policy.privacy), copy(made.sets)
+        requirements, sets = bind_requirements(policy.privacy), copy(made.frequency_sets)
         sets.space = replace(sets.space, requirements=requirements)
-        return replace(made, sets=sets)
+        return replace(made, frequency_sets=sets)
 
     def task(self, entry: Entry) -> SearchTask:
-        return SearchTask(StatementRunner(self.engine), self.prepared(entry), silent)
+        return SearchTask(StatementRunner(self.engine), self.prepared(entry), ignore_progress)
 
 
 @pytest.fixture(scope="module")
@@ -203,12 +204,14 @@ def recount(data: Path) -> Iterator[Recount]:
 @pytest.mark.thorough
 @pytest.mark.parametrize("entry", parameters())
 def test_the_proven_optimum_is_found(workshop: Workshop, recount: Recount, entry: Entry) -> None:
-    outcome = find(workshop.task(entry), STRATEGIES["optimal"])
+    outcome = run_strategy(workshop.task(entry), STRATEGIES["optimal"])
     search = outcome.search
     assert search is not None and outcome.levels is not None
     assert outcome.optimal
     assert search.lattice.size == entry["generalizations"]
-    assert math.isclose(search.measure.shown(search.scores[outcome.levels]), entry["score"], rel_tol=1e-9, abs_tol=0)
+    assert math.isclose(
+        search.measure.reported_score(search.scores[outcome.levels]), entry["score"], rel_tol=1e-9, abs_tol=0
+    )
     assert list(outcome.levels) == entry["preferred"]
     figures = search.figures[outcome.levels]
     # Where there are more than twenty ties the preferred one need not be among those that are listed.

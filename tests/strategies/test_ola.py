@@ -28,7 +28,7 @@ from test_search_size import wide_search
 
 import sqlanon
 from sqlanon.strategies.full_domain.ola import _at_height
-from sqlanon.strategies.lattice import Lattice, Outcome, Search
+from sqlanon.strategies.lattice import Lattice, LatticeSearch, Outcome
 from sqlanon.support.coding import Levels as OwnLevels
 
 ALL = pytest.mark.parametrize("strategy", ["ola", "flash", "incognito"])
@@ -41,7 +41,7 @@ class Limited:
     case: Case
     levels: tuple[tuple[int, ...], ...]
 
-    def search(self, **limits: Any) -> Search:
+    def search(self, **limits: Any) -> LatticeSearch:
         """A search within the levels."""
         search = search_of(self.case, **limits)
         bottom, top = (tuple(pick(own) for own in self.levels) for pick in (min, max))
@@ -72,7 +72,7 @@ def minimal_of(figures: list[oracle.Figures]) -> list[oracle.Figures]:
     return [one for one in figures if not any(oracle.strictly_lower(other.levels, one.levels) for other in figures)]
 
 
-def every_stop(limited_case: Limited, strategy: str) -> Iterator[tuple[Search, Outcome]]:
+def every_stop(limited_case: Limited, strategy: str) -> Iterator[tuple[LatticeSearch, Outcome]]:
     """The outcomes after any number of checks, up to the last: it was not stopped."""
     checks = 0
     while True:
@@ -111,11 +111,11 @@ def check(limited_case: Limited, strategy: str) -> None:
 
 
 def check_choice(
-    search: Search, outcome: Outcome, strategy: str, satisfying: list[Levels], minimal: list[Levels]
+    search: LatticeSearch, outcome: Outcome, strategy: str, satisfying: list[Levels], minimal: list[Levels]
 ) -> None:
     """At the end each strategy has the best of what it chooses from."""
     chosen_from = {"ola": minimal, "flash": [*search.scores], "incognito": [*search.scores]}
-    assert outcome.levels == search.preferred(chosen_from[strategy])
+    assert outcome.levels == search.choose_preferred(chosen_from[strategy])
     if strategy == "incognito":
         assert outcome.optimal
         assert list(outcome.satisfying or ()) == sorted(satisfying)
@@ -224,14 +224,14 @@ def test_what_is_checked_is_not_checked_again(strategy: str) -> None:
     case = replace(HIGHER_IS_BETTER, limit="0", measure="loss")
     asked: list[Levels] = []
     search = search_of(case)
-    count = search.check
+    count = search.evaluate
 
     def check_once(levels: Levels) -> Any:
         assert levels not in asked
         asked.append(levels)
         return count(levels)
 
-    search.check = check_once
+    search.evaluate = check_once
     outcome = search_by(strategy, search)
     table = Table.of(case.rows, case.hierarchies)
     assert outcome.levels is not None

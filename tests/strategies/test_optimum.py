@@ -18,8 +18,8 @@ from sqlanon.measures import MEASURES as OWN
 from sqlanon.measures import Figures, Marginals
 from sqlanon.requirements import Requirements
 from sqlanon.requirements.l_diversity import EntropyDiversity
-from sqlanon.strategies.lattice import Lattice, Search
-from sqlanon.strategies.lattice.memory import Rules
+from sqlanon.strategies.lattice import Lattice, LatticeSearch
+from sqlanon.strategies.lattice.search import VerdictRules
 
 ASKED = [
     (measure, aggregate) for measure in MEASURES for aggregate in (AGGREGATES if measure in PER_ATTRIBUTE else [None])
@@ -59,10 +59,10 @@ def test_what_lower_generalizations_need_not_suppress_is_not_held_against_them()
     for seed in range(60):
         draw = random.Random(seed)
         nodes = list(itertools.product(range(3), range(3)))
-        figures = {node: Figures(3, draw.randint(0, 6), lost=0.0) for node in nodes}
+        figures = {node: Figures(3, draw.randint(0, 6), least_suppressed=0.0) for node in nodes}
         measure = OWN["suppression"](Marginals(20, (2, 2), (4, 4), (0, 0), ((0.0, 20.0, 60.0),) * 2))
         lattice = Lattice(("one", "two"), (0, 0), (2, 2))
-        search = Search(lattice, measure, figures.__getitem__, Rules(requirements, 20).judge, 5)
+        search = LatticeSearch(lattice, measure, figures.__getitem__, VerdictRules(requirements, 20).judge, 5)
         expected = min(nodes, key=lambda node: (figures[node].suppressed_rows, sum(node), node))
         assert search_by("optimal", search).levels == expected, seed
 

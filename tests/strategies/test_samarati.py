@@ -29,9 +29,9 @@ from test_search_properties import FIGURE_3, anonymized, as_dict, quick, thoroug
 from test_search_size import wide_search
 
 import sqlanon
-from sqlanon.strategies.lattice import Outcome, Search
-from sqlanon.strategies.lattice.memory import Data
-from sqlanon.strategies.lattice.task import data_of as data_of_engine
+from sqlanon.strategies.lattice import LatticeSearch, Outcome
+from sqlanon.strategies.lattice.search import SourceFacts
+from sqlanon.strategies.lattice.task import source_facts as data_of_engine
 
 # a1 and a2 are siblings, as are d1 and d2; all else meets at the top.
 SIBLINGS = Case(
@@ -63,14 +63,14 @@ def test_among_vectors_only_k_minimal_generalizations_are_missed() -> None:
     assert (len(wrong), *map(sum, zip(*wrong, strict=True))) == (135, 12, 3, 4)
     for case in cases:
         search = search_of(case)
-        search.data = data_of(case, search.lattice)
+        search.source_facts = data_of(case, search.lattice)
         found = search_by("samarati", search).minimal or ()
         assert list(found) == sorted(one.levels for one in oracle.k_minimal(**case.arguments).satisfying)
 
 
-def searched(limited_case: Limited, strategy: str, **limits: Any) -> tuple[Search, Outcome]:
+def searched(limited_case: Limited, strategy: str, **limits: Any) -> tuple[LatticeSearch, Outcome]:
     search = limited_case.search(**limits)
-    search.data = data_of(limited_case.case, search.lattice)
+    search.source_facts = data_of(limited_case.case, search.lattice)
     return search, search_by(strategy, search)
 
 
@@ -91,7 +91,7 @@ def check_samarati(limited_case: Limited) -> None:
         assert not outcome.optimal
         assert set(outcome.minimal or ()) <= minimal
     assert list(outcome.minimal or ()) == sorted(minimal)
-    assert outcome.levels == search.preferred(minimal)
+    assert outcome.levels == search.choose_preferred(minimal)
     if outcome.optimal:
         assert outcome.levels == best.levels
     else:
@@ -259,7 +259,7 @@ def test_adult(data: Path, strategy: str, limit: float, expected: tuple[int, ...
 def test_a_stopped_search_of_a_wide_lattice_has_an_answer(strategy: str) -> None:
     search = wide_search(0.05, checks=10)
     heights = search.lattice.top
-    search.data = Data(distinct_values=lambda: [range(height, -1, -1) for height in heights])
+    search.source_facts = SourceFacts(distinct_values=lambda: [range(height, -1, -1) for height in heights])
     outcome = search_by(strategy, search)
     assert outcome.levels is not None
     assert outcome.bound <= search.scores[outcome.levels]

@@ -31,7 +31,7 @@ from test_search_properties import quick, thorough
 
 import sqlanon
 from sqlanon.errors import PolicyError
-from sqlanon.strategies.lattice import Outcome, Search, lattice, limits
+from sqlanon.strategies.lattice import LatticeSearch, Outcome, lattice, limits
 from sqlanon.strategies.lattice.checker import Checker
 
 BOTH = pytest.mark.parametrize("strategy", ["optimal", "k_minimal"])
@@ -66,12 +66,12 @@ def check_every_stop(case: Case, strategy: str) -> None:
             assert stopped
 
 
-def check_answer(case: Case, search: Search, outcome: Outcome, best: oracle.Solution, table: Table) -> None:
+def check_answer(case: Case, search: LatticeSearch, outcome: Outcome, best: oracle.Solution, table: Table) -> None:
     levels = outcome.levels
     assert levels is not None
     assert oracle.satisfies(Release(table, levels, case.k), case.limit)
     assert outcome.bound <= search.scores[levels]
-    assert search.preferred((levels, *(outcome.minimal or search.scores))) == levels
+    assert search.choose_preferred((levels, *(outcome.minimal or search.scores))) == levels
     if outcome.optimal:
         assert not outcome.stopped
         assert levels == best.levels
@@ -169,7 +169,7 @@ def test_a_time_limit_stops_after_the_check_that_is_under_way(strategy: str) -> 
 
     with patch.object(limits.time, "monotonic", lambda: now):
         search = search_of(MIXED, seconds=2.5)
-        figures, search.check = search.check, tick
+        figures, search.evaluate = search.evaluate, tick
         outcome = search_by(strategy, search)
     assert outcome.stopped == "time_limit = 2.5"
     assert len(search.figures) == 3

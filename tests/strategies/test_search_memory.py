@@ -21,9 +21,9 @@ from test_quality_bounds import at_most, holds
 
 from sqlanon.measures import Figures
 from sqlanon.strategies.full_domain import optimal
-from sqlanon.strategies.lattice import Search
+from sqlanon.strategies.lattice import LatticeSearch
 from sqlanon.strategies.lattice.lattice import Box
-from sqlanon.strategies.lattice.memory import TOLERANCE
+from sqlanon.strategies.lattice.search import TOLERANCE
 
 
 def check_table(table: SmallTable) -> None:
@@ -34,18 +34,22 @@ def check_table(table: SmallTable) -> None:
         ranges = (range(low, high + 1) for low, high in zip(lattice.bottom, lattice.top, strict=True))
         known = {levels: prepared.check(levels) for levels in itertools.product(*ranges)}
     for seed in range(4):
-        check_conclusions(table, replace(search, check=known.__getitem__, check_first=None), known, random.Random(seed))
+        check_conclusions(
+            table, replace(search, evaluate=known.__getitem__, evaluate_together=None), known, random.Random(seed)
+        )
 
 
-def check_conclusions(table: SmallTable, search: Search, known: Mapping[Levels, Figures], rng: random.Random) -> None:
-    search.only_best = True
+def check_conclusions(
+    table: SmallTable, search: LatticeSearch, known: Mapping[Levels, Figures], rng: random.Random
+) -> None:
+    search.seeks_best_only = True
     sign = -1 if table.case.measure in oracle.MAXIMISED else 1
     scores = {figures.levels: sign * figures.score for figures in table.satisfying}
     tightens_at = rng.randint(1, 2 * len(known))  # or never
     for checks, levels in enumerate(rng.sample([*known], len(known)), start=1):
-        search.ask(levels)
+        search.check(levels)
         if checks >= tightens_at and search.best is not None:
-            search.tighten(search.measure.most_suppressed(search.scores[search.best]))
+            search.tighten_limit(search.measure.most_suppressed(search.scores[search.best]))
         if checks in (2, 5, 10) or checks == len(known):
             wanted = {one: score for one, score in scores.items() if may_be_best(search, one, score)}
             check_words(table, search, known, scores, wanted if checks >= tightens_at else scores)
@@ -53,28 +57,28 @@ def check_conclusions(table: SmallTable, search: Search, known: Mapping[Levels, 
     assert search.best == (table.best.levels if table.best else None)
 
 
-def may_be_best(search: Search, levels: Levels, score: float) -> bool:
+def may_be_best(search: LatticeSearch, levels: Levels, score: float) -> bool:
     return search.best is None or levels == search.best or search.precedes(score, levels, search.best)
 
 
 def check_words(
     table: SmallTable,
-    search: Search,
+    search: LatticeSearch,
     known: Mapping[Levels, Figures],
     scores: Mapping[Levels, float],
     wanted: Mapping[Levels, float],
 ) -> None:
     """No generalization has a wrong status. Only ``wanted`` ones must not be called hopeless."""
     for levels in known:
-        if search.may(levels) is False:
+        if search.can_satisfy(levels) is False:
             assert not any(at_most(low, levels) for low in wanted), levels
-        if search.lasts(levels):
+        if search.all_above_satisfy(levels):
             assert all(high in scores for high in table.generalizations if at_most(levels, high)), levels
-        assert search.word(levels) in ("open", "satisfies" if levels in scores else "violates"), levels
+        assert search.status(levels) in ("open", "satisfies" if levels in scores else "violates"), levels
 
 
 def check_bounds(
-    search: Search,
+    search: LatticeSearch,
     known: Mapping[Levels, Figures],
     scores: Mapping[Levels, float],
     wanted: Mapping[Levels, float],
@@ -85,15 +89,15 @@ def check_bounds(
     steps = optimal._BranchAndBound(search)
     for low in known:
         if low in scores:
-            assert holds(search.after(low), scores[low]), low
+            assert holds(search.bound_from_below(low), scores[low]), low
         top = rng.choice([high for high in known if at_most(low, high)])
         box = Box(search.measure.bound(low), sum(low), low, top)
         within = {levels: score for levels, score in wanted.items() if at_most(low, levels) and at_most(levels, top)}
         for high in filter(partial(at_most, low), search.figures):
-            bound = search.raised(box, high)
+            bound = search.raised_bound(box, high)
             assert all(holds(bound, score) for levels, score in within.items() if at_most(levels, high)), (low, high)
         for aim in (None, steps._aim(box)):
-            excluded = search.excluded(box, aim)
+            excluded = search.find_pruned_top(box, aim)
             for levels, score in within.items() if excluded is not None else ():
                 is_below = aim is None or score < aim.score - TOLERANCE * abs(score)
                 assert not (at_most(levels, excluded) and is_below) or levels == search.best, (low, levels, aim)

@@ -16,9 +16,9 @@ import sqlanon
 from sqlanon.measures import MEASURES, Figures, Marginals
 from sqlanon.policy.strategies import STRATEGIES
 from sqlanon.requirements import KAnonymity, Requirements
-from sqlanon.strategies.lattice import Budget, Lattice, Search
-from sqlanon.strategies.lattice.memory import REMEMBERED, Rules
-from sqlanon.strategies.lattice.task import find
+from sqlanon.strategies.lattice import Budget, Lattice, LatticeSearch
+from sqlanon.strategies.lattice.search import MAX_VISITED, VerdictRules
+from sqlanon.strategies.registry import run_strategy
 from sqlanon.support.coding import Levels
 
 __all__ = ["workshop"]  # the fixture
@@ -48,13 +48,13 @@ LEAF_SUMS = tuple(
 )
 
 
-def wide_search(limit: float, **limits: Any) -> Search:
+def wide_search(limit: float, **limits: Any) -> LatticeSearch:
     marginals = Marginals(ROWS, HEIGHTS, CARDINALITIES, (0,) * 15, LEAF_SUMS)
-    return Search(
+    return LatticeSearch(
         Lattice(tuple(f"a{i}" for i in range(15)), (0,) * 15, HEIGHTS),
         MEASURES["loss"](marginals, min_class_rows=K),
         made_up,
-        Rules(Requirements((KAnonymity(K),)), ROWS).judge,
+        VerdictRules(Requirements((KAnonymity(K),)), ROWS).judge,
         int(limit * ROWS),
         budget=Budget(**limits),
     )
@@ -72,7 +72,7 @@ def test_a_lattice_of_10_to_the_8_is_never_laid_out(strategy: str) -> None:
     assert peak < 50_000_000
     assert outcome.levels is not None
     assert outcome.bound < search.scores[outcome.levels] < 0.7  # what it begins with, the top, is 1
-    assert len(search.lattice_columns()[0]) < REMEMBERED + 500
+    assert len(search.lattice_columns()[0]) < MAX_VISITED + 500
 
 
 @pytest.mark.slow
@@ -92,7 +92,7 @@ def test_more_boxes_than_have_room_take_no_memory(monkeypatch: pytest.MonkeyPatc
     search = wide_search(0.05, checks=10_000)
     outcome = search_by("optimal", search)
     assert outcome.levels is not None
-    assert search.open < 3000
+    assert search.open_count < 3000
     assert outcome.bound < search.scores[outcome.levels] < 0.5
 
 
@@ -193,6 +193,6 @@ def test_known_tables_need_no_more_checks(
         "dataset": dataset, "quasi": quasi, "model": "k", "k": k, "suppression_limit": limit, "measure": measure,
         "aggregate": None,
     }  # fmt: skip
-    outcome = find(workshop.task(entry), STRATEGIES["optimal"])
+    outcome = run_strategy(workshop.task(entry), STRATEGIES["optimal"])
     assert outcome.optimal
     assert outcome.checked <= checks * 1.1 + 2

@@ -17,8 +17,8 @@ from support import cli, insert
 from whole_classes import WholeClasses
 
 import sqlanon
-from sqlanon.policy.strategies import STRATEGIES, register, unregister
-from sqlanon.strategies.compare import policies_of
+from sqlanon.strategies.compare import policies_by_strategy
+from sqlanon.strategies.registry import register, unregister
 
 POLICY = """
 [source]
@@ -126,7 +126,7 @@ def test_strategies_are_compared(tmp_path: Path) -> None:
     assert [row[0] for row in rows] == ["optimal", "descent", "whole-classes"]
     assert rows[2][1] == pytest.approx(rows[0][1])
     assert rows[1][1] >= rows[0][1]
-    assert {"descent", "whole-classes"} <= policies_of(policy, None).keys()
+    assert {"descent", "whole-classes"} <= policies_by_strategy(policy, None).keys()
 
 
 def problems(**search: Any) -> list[str]:
@@ -146,4 +146,4 @@ def test_the_policy_knows_what_it_is() -> None:
     (message,) = problems(strategy="decent")
     assert "did you mean 'descent'?" in message
     with pytest.raises(ValueError, match="already"):
-        register(STRATEGIES["descent"])
+        register(TOYS[0])

@@ -53,7 +53,7 @@ def seconds_beyond_limit(shape: str, **search: Any) -> tuple[float, sqlanon.Resu
     engine, processor time is what the search takes on a machine of its own.
     """
     rows, hierarchies = SHAPES[shape]
-    spent, stage = [], pipeline.search
+    spent, stage = [], pipeline.run_search
 
     def timed(*arguments: Any) -> Any:
         at_limit: list[float] = []
@@ -73,7 +73,7 @@ def seconds_beyond_limit(shape: str, **search: Any) -> tuple[float, sqlanon.Resu
             source=source,
             search={"suppression_limit": 0.1, "time_limit": LIMIT, **search},
         )
-        with sqlanon.connect(connection) as db, patch.object(pipeline, "search", timed):
+        with sqlanon.connect(connection) as db, patch.object(pipeline, "run_search", timed):
             try:
                 result = db.anonymize(policy)
             except sqlanon.InfeasibleError as error:
@@ -132,7 +132,7 @@ def test_a_first_check_that_takes_long_is_interrupted_with_advice(connection: An
     with (
         sqlanon.connect(connection) as db,
         patch.object(Checker, "_row", endless),
-        patch("sqlanon.strategies.lattice.memory.FIRST_GRACE", 0.1),
+        patch("sqlanon.strategies.lattice.search.FIRST_GRACE", 0.1),
         pytest.raises(sqlanon.InfeasibleError) as raised,
     ):
         db.anonymize(make_policy({"a": {"mask": "right"}, "b": "suppress"}, search={"time_limit": 0.3}))

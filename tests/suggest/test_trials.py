@@ -15,9 +15,9 @@ from conftest import make_policy
 import sqlanon
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.strategies.lattice.input import SearchInput
-from sqlanon.strategies.lattice.lattice import silent
+from sqlanon.strategies.lattice.lattice import ignore_progress
 from sqlanon.strategies.lattice.result import SearchResult
-from sqlanon.strategies.stage import search
+from sqlanon.strategies.stage import run_search
 from sqlanon.suggest.trials import CANDIDATES, Trial, try_strategies
 
 PEOPLE = """
@@ -124,7 +124,7 @@ def test_a_strategy_that_does_not_end_is_interrupted(people: sqlanon.Database, m
     def endless(steps: StatementRunner, prepared: SearchInput, progress: object) -> SearchResult:
         if prepared.policy.search.strategy == "local":
             steps.engine.rows(sqlglot.parse_one(ENDLESS))
-        return search(steps, prepared, silent)
+        return run_search(steps, prepared, ignore_progress)
 
     monkeypatch.setattr("sqlanon.suggest.trials.search", endless)
     candidates = {name: CANDIDATES[name] for name in ("local", "optimal")}

@@ -55,8 +55,8 @@ from sqlanon.requirements import guaranteed_k
 from sqlanon.requirements.macros import call_digest, call_k_anonymity
 from sqlanon.sources.columns import refuse_repeated_keys
 from sqlanon.sources.run import Run
-from sqlanon.strategies.lattice.candidate import between_ends, candidate, class_leaves
-from sqlanon.strategies.lattice.checker import leaf_sums, measure_of
+from sqlanon.strategies.lattice.candidate import between_ends, candidate_query, class_leaves_query
+from sqlanon.strategies.lattice.checker import fetch_leaf_sums, policy_measure
 from sqlanon.strategies.lattice.input import SearchInput
 from sqlanon.strategies.lattice.persons import PersonFigures, person_figures
 from sqlanon.support.coding import Coded, Column, Levels, code_name
@@ -168,8 +168,8 @@ def extend(
         figures = steps.figures(_CLASS_FIGURES(rows=subquery(rows, "r"), quasi=quasi))
     everything = replace(recoding, source=prepared.source.relation)
     dependencies = measure_dependencies(run.engine, steps, prepared, everything, levels)
-    kept = replace(waiting, classes=figures["classes"], squares=float(figures["squares"]))
-    measure = measure_of(prepared)
+    kept = replace(waiting, classes=figures["classes"], squared_sizes=float(figures["squares"]))
+    measure = policy_measure(prepared)
     warnings = (*run.notices, *warn_of_unprotected_columns(steps, prepared), *dependencies.warnings)
     return Extension(
         released_before=manifest.released_rows,
@@ -182,7 +182,7 @@ def extend(
         persons=persons,
         generalization=levels,
         measure=policy.search.measure,
-        score=measure.shown(measure.score((*levels.values(), 0), kept)),
+        score=measure.reported_score(measure.score((*levels.values(), 0), kept)),
         dependencies=dependencies.narrowing,
         source_change=change,
         warnings=[*ordered_messages(warnings)],
@@ -236,8 +236,10 @@ def _person_figures(run: Run, prepared: SearchInput, recoding: FullDomainRecodin
 def _refuse_other_columns(prepared: SearchInput, manifest: Manifest, levels: Mapping[str, int]) -> None:
     """New rows must have the columns of the release, of the same types."""
     source = prepared.source
-    recoding = FullDomainRecoding(source.relation, prepared.released, prepared.attributes, (), (*levels.values(), 0))
-    found = [(one.name, recoding.released_type(one, source.columns[one.name])) for one in prepared.released]
+    recoding = FullDomainRecoding(
+        source.relation, prepared.released_columns, prepared.attributes, (), (*levels.values(), 0)
+    )
+    found = [(one.name, recoding.released_type(one, source.columns[one.name])) for one in prepared.released_columns]
     if found != [(one.name, one.type) for one in manifest.columns]:
         raise SourceError(
             "source: its columns are not those of the release: anonymize makes a release of them, which is not "
@@ -254,12 +256,12 @@ def _recoding(run: Run, prepared: SearchInput, generalization: Mapping[str, int]
     candidates, waiting = run.work("candidates"), run.work("waiting")
     unreleased = _UNRELEASED(rows=prepared.source.relation, mark=col(EARLIER))
     engine.execute(create_table(candidates.copy(), unreleased))
-    space = _of_unreleased(prepared.sets.at(levels), prepared.attributes[-1])
+    space = _of_unreleased(prepared.frequency_sets.at(levels), prepared.attributes[-1])
     figures = _figures(prepared, space, levels)
     engine.execute(create_table(waiting.copy(), suppressed_classes(space, levels)))
     recoding = FullDomainRecoding(
         candidates,
-        prepared.released,
+        prepared.released_columns,
         prepared.attributes,
         tuple(hierarchy.top for hierarchy in prepared.hierarchies),
         levels,
@@ -283,11 +285,11 @@ def _of_unreleased(space: ClassSpace, marks: Coded) -> ClassSpace:
 
 def _figures(prepared: SearchInput, space: ClassSpace, levels: Levels) -> Figures:
     """What is lost by the rows that wait, by the policy's measure."""
-    steps, measure = prepared.sets.steps, measure_of(prepared)
-    suppressed = steps.figures(candidate(space, levels))["suppressed_rows"]
+    steps, measure = prepared.frequency_sets.steps, policy_measure(prepared)
+    suppressed = steps.figures(candidate_query(space, levels))["suppressed_rows"]
     leaves: dict[int, float] = {}
     if suppressed and measure.needs_leaves and between_ends(prepared.attributes, levels):
-        leaves = leaf_sums(steps, class_leaves(space, levels, prepared.attributes, kept=False))
+        leaves = fetch_leaf_sums(steps, class_leaves_query(space, levels, prepared.attributes, kept=False))
     return Figures(0, suppressed, suppressed_leaves=leaves)
 
 
@@ -406,7 +408,7 @@ class Extension:
         then = copy_released_hierarchies(run, prepared.policy, self._origin.publication.run_id)
         return [
             merge_hierarchies(run, then[now.attribute.lower()], now) if now.attribute.lower() in then else now
-            for now in prepared.own_hierarchies
+            for now in prepared.policy_hierarchies
         ]
 
     def _to_catalog(self) -> dict[str, Any]:

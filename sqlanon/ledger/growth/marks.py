@@ -222,7 +222,7 @@ def recode_released_rows(run: Run, prepared: SearchInput, levels: Mapping[str, i
     rows = run.work("released_rows")
     run.engine.execute(create_table(rows.copy(), select_released_rows(prepared.source.relation)))
     tops = tuple(hierarchy.top for hierarchy in prepared.hierarchies)
-    return FullDomainRecoding(rows, prepared.released, prepared.attributes, tops, (*levels.values(), 0))
+    return FullDomainRecoding(rows, prepared.released_columns, prepared.attributes, tops, (*levels.values(), 0))
 
 
 def refuse_changed_labels(run: Run, prepared: SearchInput, manifest: Manifest, run_id: str) -> None:

@@ -279,7 +279,7 @@ class JointAudit:
                 can_be_base = one.can_be_base and not trees[0].crossing
                 found = self._found(one, new, trees)
         except ReleaseError as error:
-            if publication.run_id in self.prepared.earlier.after and not isinstance(error, NotComparedError):
+            if publication.run_id in self.prepared.earlier.run_ids and not isinstance(error, NotComparedError):
                 raise
             why = str(error)
             if publication.intended_at is not None:
@@ -289,7 +289,7 @@ class JointAudit:
             return Check(name, True, "neither release reveals more beside the other")
         message = self._recognized(publication) + "; ".join(attack.message for attack in found) + found[0].why
         remedy = next((attack.remedy for attack in found if attack.remedy is not None), None)
-        if publication.run_id in self.prepared.earlier.lost and remedy is None:
+        if publication.run_id in self.prepared.earlier.changed_run_ids and remedy is None:
             # It shows nothing finer than that one, and no few rows that are new. So these are rows that have gone from
             # the source, or have changed there: no generalization brings them back.
             return Check(
@@ -307,7 +307,7 @@ class JointAudit:
         return "\n".join(["    You can:", *(f"    - {one}" for one in self._remedies()), *self._how_to_list()])
 
     def _remedies(self) -> Iterator[str]:
-        based = any(one.publication.run_id in self.prepared.earlier.after for one in self.refusals if one.breaks)
+        based = any(one.publication.run_id in self.prepared.earlier.run_ids for one in self.refusals if one.breaks)
         if based:
             yield (
                 "release fewer of the columns that both show unchanged: this release is based on the earlier one, and "
@@ -347,7 +347,7 @@ class JointAudit:
     def _base(self) -> Iterator[str]:
         """To base the release on the earlier ones, where they and the policy allow it."""
         policy = self.prepared.policy
-        full_domain = policy.search.model_copy(update={"strategy": "optimal"} if policy.search.traits.local else {})
+        full_domain = policy.search.model_copy(update={"strategy": "optimal"} if policy.search.traits.is_local else {})
         release = (policy.release or ReleaseSection()).model_copy(update={"after": ("all",)})
         parts = dict(policy) | {"search": full_domain, "release": release}
         refused = any(find_conflicts((*WITH_EARLIER, *ROWS_ELSEWHERE), collect_sections(parts)))
@@ -356,7 +356,7 @@ class JointAudit:
         first, several = self.refusals[0].publication, len(self.refusals) > 1
         name = first.path.stem if kind_for_path(first.path).in_files else first.table_name
         based = f"[release] after = {json.dumps('all' if several else name)}"
-        if policy.search.traits.local:
+        if policy.search.traits.is_local:
             based += ' and [search] strategy = "optimal"'
         yield f"base this release on {'those' if several else 'that one'}: set {based}"
 
@@ -564,7 +564,7 @@ class JointAudit:
         # share at most as many rows without them.
         if linked.multilevel_attributes and has_rows and not found and masked != "own class":
             found += self._subtractions(one, audit, public, why)
-        if not found or one.publication.run_id in self.prepared.earlier.lost:
+        if not found or one.publication.run_id in self.prepared.earlier.changed_run_ids:
             # Rows that have gone since do not refuse the release, so all else must be decided.
             return found + self._temporal_attacks(one, audit, public, masked)
         audit.leave_few_steps()
@@ -599,11 +599,11 @@ class JointAudit:
         self, one: EarlierRelease, audit: PairAudit, public: ReleaseLink, masked: MaskedRows
     ) -> list[_Attack]:
         """Few rows that are new, or gone."""
-        if one.publication.run_id in self.prepared.earlier.by_person:
+        if one.publication.run_id in self.prepared.earlier.run_ids_by_person:
             return []  # its rows are other records: parts of classes have been counted by the people that it has
         found, (k, why) = list[_Attack](), self._fewest_rows(one)
         # What has left the source is in no release that is based on another one.
-        sides = [True] if one.publication.run_id in self.prepared.earlier.after else [True, False]
+        sides = [True] if one.publication.run_id in self.prepared.earlier.run_ids else [True, False]
         for is_new in sides:
             side, shown = (audit, public) if is_new else (audit.swapped, public.swapped)
             for part in _parts_with_new_rows(audit.linked, masked):
@@ -644,7 +644,7 @@ class JointAudit:
 
         What a release is based on has been searched with them.
         """
-        if one.publication.run_id in self.prepared.earlier.after:
+        if one.publication.run_id in self.prepared.earlier.run_ids:
             return []
         found = []
         policy = self.prepared.policy
@@ -662,7 +662,7 @@ class JointAudit:
         """The fewest rows that an attack may find, and why so many."""
         policy = self.prepared.policy
         k, most_rows = min(guaranteed_k(policy.privacy, policy.quasi_identifiers), one.promised_k), 1
-        if one.publication.run_id not in self.prepared.earlier.after:
+        if one.publication.run_id not in self.prepared.earlier.run_ids:
             # A release does not tell persons apart. Of so many rows, k persons have one at least. What is based on the
             # other consists of parts with k persons each, counted where persons are known: here in fewer rows, too.
             most_rows = self._most_rows_of_a_person(one.publication)
@@ -698,7 +698,7 @@ class JointAudit:
         them."""
         policy, run = self.prepared.policy, self.run
         then = copy_released_hierarchies(run, policy, one.publication.run_id)
-        now = {hierarchy.attribute.lower(): hierarchy for hierarchy in self.prepared.own_hierarchies}
+        now = {hierarchy.attribute.lower(): hierarchy for hierarchy in self.prepared.policy_hierarchies}
         then_name = partial(released_hierarchy_name, one.publication.run_id)
         now_name = partial(catalog.hierarchy_name, policy.fingerprint())
         same, types = find_equal_hierarchies(run.engine, then, now), ground_value_types(run.engine, then, now)

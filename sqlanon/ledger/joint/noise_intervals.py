@@ -216,7 +216,7 @@ _FEW_COMBINATIONS = template("""
 
 def make_noise_ranges(run: Run, classes: exp.Query, prepared: SearchInput) -> exp.Table:
     """Make the table of the ranges of classes with noise, as the catalog keeps them."""
-    labels = [cast(col(one.name, "c"), "VARCHAR") for one in prepared.released if one.quasi is not None]
+    labels = [cast(col(one.name, "c"), "VARCHAR") for one in prepared.released_columns if one.quasi is not None]
     made = run.work("noise_class_labels")
     catalog.replace_table(run.engine, made.copy(), classes)
     each = [

@@ -15,12 +15,12 @@ k-anonymity privacy protection using generalization and suppression" (2002), sec
 from __future__ import annotations
 
 from sqlanon.strategies.lattice.limits import LimitReachedError
-from sqlanon.strategies.lattice.memory import Search
-from sqlanon.strategies.lattice.outcome import Outcome, proven
-from sqlanon.strategies.lattice.task import on_lattice
+from sqlanon.strategies.lattice.outcome import Outcome, prove_best
+from sqlanon.strategies.lattice.search import LatticeSearch
+from sqlanon.strategies.lattice.task import lattice_strategy
 
 
-def datafly(search: Search) -> Outcome:
+def datafly(search: LatticeSearch) -> Outcome:
     """Generalize the attribute with the most distinct values until the policy is met.
 
     Values are counted over all rows, at the attribute's level so far, and divided by the attribute's weight. Of
@@ -28,10 +28,10 @@ def datafly(search: Search) -> Outcome:
     never is. If the search is stopped on the way, what is left is the top.
     """
     lattice, stopped = search.lattice, ""
-    if not search.ask(lattice.top):
+    if not search.check(lattice.top):
         return Outcome(None, optimal=False)
     with search.in_time():
-        values = search.data.distinct_values()
+        values = search.source_facts.distinct_values()
     weights = [weight or 1 for weight in search.measure.weights]  # the marks of earlier releases have weight 0
     levels = lattice.lift(lattice.bottom)
     try:
@@ -44,8 +44,8 @@ def datafly(search: Search) -> Outcome:
     best = search.best if stopped else levels
     if best not in search.scores:
         return Outcome(None, optimal=False, stopped=stopped, exhaustive=False)
-    optimal, bound = proven(search, best, {lattice.bottom: search.measure.bound(lattice.bottom)})
+    optimal, bound = prove_best(search, best, {lattice.bottom: search.measure.bound(lattice.bottom)})
     return Outcome(best, optimal and not stopped, bound, stopped=stopped)
 
 
-run = on_lattice(datafly)
+run = lattice_strategy(datafly)

@@ -24,30 +24,30 @@ from itertools import pairwise
 
 from sqlanon.strategies.lattice.lattice import Box, Boxes
 from sqlanon.strategies.lattice.limits import LimitReachedError
-from sqlanon.strategies.lattice.memory import Search
-from sqlanon.strategies.lattice.outcome import Outcome, Tags, outcome_of
-from sqlanon.strategies.lattice.task import on_lattice
+from sqlanon.strategies.lattice.outcome import Outcome, PredictiveTags, conclude
+from sqlanon.strategies.lattice.search import LatticeSearch
+from sqlanon.strategies.lattice.task import lattice_strategy
 from sqlanon.support.coding import Levels
 
 LAST = 1e-6
 """The weight of the last criterion: it only breaks ties of the one before."""
 
 
-def flash(search: Search) -> Outcome:
+def flash(search: LatticeSearch) -> Outcome:
     """Classify the whole lattice by paths; choose the best by the measure of all that were checked."""
     stopped = ""
     try:
-        if search.ask(search.lattice.top):
+        if search.check(search.lattice.top):
             _Paths(search).run()
     except LimitReachedError as reached:
         stopped = str(reached)
-    return outcome_of(search, stopped, only_minimal=False)
+    return conclude(search, stopped, only_minimal=False)
 
 
 class _Paths:
-    def __init__(self, search: Search) -> None:
+    def __init__(self, search: LatticeSearch) -> None:
         self.search = search
-        self.tags = Tags(search)
+        self.tags = PredictiveTags(search)
         self.boxes = Boxes()
         self.terms = _terms(search)
         self.steps = [[upper - lower for lower, upper in pairwise(row)] for row in self.terms]
@@ -70,13 +70,13 @@ class _Paths:
     def _work(self, box: Box) -> None:
         """Decide the low end of a box; let the rest of it wait."""
         search, tags = self.search, self.tags
-        search.open = len(self.boxes)
-        search.look_at(box.low)
+        search.open_count = len(self.boxes)
+        search.visit(box.low)
         while tags.is_open(box.low):
             self._spread(box.low)
         if tags.is_good(box.low):
             return
-        for low, high in search.rest(box, search.excluded(box) or box.low):
+        for low, high in search.split_box(box, search.find_pruned_top(box) or box.low):
             self._wait(low, high)
 
     def _spread(self, start: Levels) -> None:
@@ -97,7 +97,7 @@ class _Paths:
         while low < high:
             middle = (low + high - 1) // 2
             levels = path[middle]
-            self.search.look_at(levels)
+            self.search.visit(levels)
             if self.tags.check(levels):
                 high = middle
             else:
@@ -105,7 +105,7 @@ class _Paths:
                 low = middle + 1
 
 
-def _terms(search: Search) -> list[list[float]]:
+def _terms(search: LatticeSearch) -> list[list[float]]:
     """By attribute and level, what the criteria after the height are the mean of."""
     m = search.measure.marginals
     return [
@@ -114,4 +114,4 @@ def _terms(search: Search) -> list[list[float]]:
     ]
 
 
-run = on_lattice(flash)
+run = lattice_strategy(flash)

@@ -26,39 +26,39 @@ from collections.abc import Iterator
 from itertools import combinations
 
 from sqlanon.strategies.lattice.limits import LimitReachedError
-from sqlanon.strategies.lattice.memory import Search
-from sqlanon.strategies.lattice.outcome import Outcome, lowest
-from sqlanon.strategies.lattice.task import on_lattice
+from sqlanon.strategies.lattice.outcome import Outcome, minimal_elements
+from sqlanon.strategies.lattice.search import LatticeSearch
+from sqlanon.strategies.lattice.task import lattice_strategy
 from sqlanon.support.coding import Levels
 
 Subset = tuple[int, ...]
 """Some of the attributes, by their numbers, ascending."""
 
 
-def incognito(search: Search) -> Outcome:
+def incognito(search: LatticeSearch) -> Outcome:
     """Find all generalizations that satisfy the policy; choose the best of them by the measure."""
     satisfying: tuple[Levels, ...] | None = None
     try:
-        left = _Subsets(search).run() if search.ask(search.lattice.top) else []
-        satisfying = tuple(one for one in sorted(left) if search.lasts(one) or search.satisfies(one))
+        left = _Subsets(search).run() if search.check(search.lattice.top) else []
+        satisfying = tuple(one for one in sorted(left) if search.all_above_satisfy(one) or search.satisfies(one))
         _choose(search, satisfying)
     except LimitReachedError as reached:
         return Outcome(
             search.best, False, search.measure.bound(search.lattice.bottom), stopped=str(reached), satisfying=satisfying
         )
     score = 0.0 if search.best is None else search.scores[search.best]
-    return Outcome(search.best, True, score, lowest(search, satisfying), satisfying=satisfying)
+    return Outcome(search.best, True, score, minimal_elements(search, satisfying), satisfying=satisfying)
 
 
-def _choose(search: Search, satisfying: tuple[Levels, ...]) -> None:
+def _choose(search: LatticeSearch, satisfying: tuple[Levels, ...]) -> None:
     """Check what may be the best of generalizations that satisfy the policy."""
     for bound, _, levels in sorted((search.measure.bound(one), sum(one), one) for one in satisfying):
-        if not search.is_no_use(max(bound, search.after(levels)), levels):
-            search.ask(levels)
+        if not search.cannot_improve(max(bound, search.bound_from_below(levels)), levels):
+            search.check(levels)
 
 
 class _Subsets:
-    def __init__(self, search: Search) -> None:
+    def __init__(self, search: LatticeSearch) -> None:
         self.search = search
         self.tops = search.measure.marginals.heights
         self.left: dict[Subset, list[Levels]] = {}
@@ -81,9 +81,9 @@ class _Subsets:
         for attribute, level in zip(subset, levels, strict=True):
             asked[attribute] = level
         search, whole = self.search, tuple(asked)
-        search.look_at(whole)
-        known = search.may(whole)
-        return search.ask(whole) if known is None else known
+        search.visit(whole)
+        known = search.can_satisfy(whole)
+        return search.check(whole) if known is None else known
 
     def _candidates(self, subset: Subset) -> Iterator[Levels]:
         """All levels of an attribute; of more, those that are left without the last, and without the one before it,
@@ -100,4 +100,4 @@ class _Subsets:
             yield from ((*levels, last) for last in lasts[levels[:-1]])
 
 
-run = on_lattice(incognito)
+run = lattice_strategy(incognito)

@@ -12,13 +12,13 @@ import operator
 
 from sqlanon.strategies.lattice.lattice import Box, Boxes, Dominance
 from sqlanon.strategies.lattice.limits import LimitReachedError
-from sqlanon.strategies.lattice.memory import Search
-from sqlanon.strategies.lattice.outcome import Outcome, proven
-from sqlanon.strategies.lattice.task import on_lattice
+from sqlanon.strategies.lattice.outcome import Outcome, prove_best
+from sqlanon.strategies.lattice.search import LatticeSearch
+from sqlanon.strategies.lattice.task import lattice_strategy
 from sqlanon.support.coding import Levels
 
 
-def k_minimal(search: Search) -> Outcome:
+def k_minimal(search: LatticeSearch) -> Outcome:
     """Find all k-minimal generalizations; choose by the measure.
 
     Walks those that do not satisfy, lowest first, in boxes: what is hopeless is left out with all below it. A
@@ -27,13 +27,13 @@ def k_minimal(search: Search) -> Outcome:
 
     The bound is what is proven of all that satisfy: each of them lies at or above a k-minimal one, or is still open.
     """
-    if not search.ask(search.lattice.top):
+    if not search.check(search.lattice.top):
         return Outcome(None, optimal=False, minimal=())
     return _Walk(search).run()
 
 
 class _Walk:
-    def __init__(self, search: Search) -> None:
+    def __init__(self, search: LatticeSearch) -> None:
         self.search = search
         self.boxes = Boxes()
         self.minimal: list[Levels] = []
@@ -59,19 +59,19 @@ class _Walk:
     def _work(self, box: Box) -> None:
         """Decide the low end of a box; let the rest of it wait."""
         search = self.search
-        search.open = len(self.boxes)
-        search.look_at(box.low)
-        excluded = search.excluded(box)
-        if excluded is None and search.may(box.low) is None:
-            search.settle([box.low, *search.beyond(box.low)], 1, box)
-            excluded = search.excluded(box)
+        search.open_count = len(self.boxes)
+        search.visit(box.low)
+        excluded = search.find_pruned_top(box)
+        if excluded is None and search.can_satisfy(box.low) is None:
+            search.decide_path([box.low, *search.extend_path(box.low)], 1, box)
+            excluded = search.find_pruned_top(box)
         if excluded is None:
             if search.satisfies(box.low):
                 self.minimal.append(box.low)
                 self.found.add(box.low)
                 return
             excluded = box.low
-        for low, high in search.rest(box, excluded):
+        for low, high in search.split_box(box, excluded):
             if not self.found.has_below(low):
                 self.boxes.add(self._box(low, high))
 
@@ -81,11 +81,11 @@ class _Walk:
         # lower one may have been found later.
         lowest = min((box.height for box in open_), default=sum(search.lattice.top))
         minimal = tuple(sorted(one for one in self.minimal if sum(one) <= lowest and not self._is_above_another(one)))
-        best = search.preferred(minimal) or search.best
+        best = search.choose_preferred(minimal) or search.best
         measure = search.measure
-        known = {one: max(measure.bound(one), measure.after(search.figures[one])) for one in self.minimal}
+        known = {one: max(measure.bound(one), measure.bound_above(search.figures[one])) for one in self.minimal}
         if best is not None and not stopped:
-            return Outcome(best, *proven(search, best, known), minimal)
+            return Outcome(best, *prove_best(search, best, known), minimal)
         bounds = [*known.values()]
         bounds += [measure.bound(box.low) for box in open_]
         bounds += [] if best is None else [search.scores[best]]
@@ -95,4 +95,4 @@ class _Walk:
         return any(one != levels and all(map(operator.le, one, levels)) for one in self.minimal)
 
 
-run = on_lattice(k_minimal)
+run = lattice_strategy(k_minimal)

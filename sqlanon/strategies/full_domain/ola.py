@@ -21,27 +21,27 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from sqlanon.strategies.lattice.limits import LimitReachedError
-from sqlanon.strategies.lattice.memory import Search
-from sqlanon.strategies.lattice.outcome import Outcome, Tags, outcome_of
-from sqlanon.strategies.lattice.task import on_lattice
+from sqlanon.strategies.lattice.outcome import Outcome, PredictiveTags, conclude
+from sqlanon.strategies.lattice.search import LatticeSearch
+from sqlanon.strategies.lattice.task import lattice_strategy
 from sqlanon.support.coding import Levels
 
 
-def ola(search: Search) -> Outcome:
+def ola(search: LatticeSearch) -> Outcome:
     """Find all k-minimal generalizations; choose the best of them by the measure."""
     stopped = ""
     try:
-        if search.ask(search.lattice.top):
+        if search.check(search.lattice.top):
             _Bisection(search).split(search.lattice.bottom, search.lattice.top)
     except LimitReachedError as reached:
         stopped = str(reached)
-    return outcome_of(search, stopped, only_minimal=True)
+    return conclude(search, stopped, only_minimal=True)
 
 
 class _Bisection:
-    def __init__(self, search: Search) -> None:
+    def __init__(self, search: LatticeSearch) -> None:
         self.search = search
-        self.tags = Tags(search)
+        self.tags = PredictiveTags(search)
         self.seen: set[tuple[Levels, Levels]] = set()
 
     def split(self, low: Levels, high: Levels) -> None:
@@ -52,12 +52,12 @@ class _Bisection:
         self.seen.add((low, high))
         height = sum(high) - sum(low)
         if height <= 1:
-            self.search.look_at(low, high)
+            self.search.visit(low, high)
             if not (tags.is_open(low) and tags.check(low)) and tags.is_open(high):
                 tags.check(high)
             return
         for node in _at_height(low, high, height // 2):
-            self.search.look_at(node)
+            self.search.visit(node)
             if tags.is_open(node):
                 tags.check(node)
             if not tags.is_bad(node):
@@ -81,4 +81,4 @@ def _at_height(low: Levels, high: Levels, height: int) -> Iterator[Levels]:
             yield (low[0] + step, *rest)
 
 
-run = on_lattice(ola)
+run = lattice_strategy(ola)

@@ -27,13 +27,13 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from itertools import pairwise
 
-from sqlanon.strategies.lattice.breeding import Breeding
-from sqlanon.strategies.lattice.dive import LARGE, Cost, dive
+from sqlanon.strategies.lattice.dive import LARGE, PenalizedCost, dive
+from sqlanon.strategies.lattice.genetic import GeneticSearch
 from sqlanon.strategies.lattice.lattice import Box, Boxes
 from sqlanon.strategies.lattice.limits import LimitReachedError
-from sqlanon.strategies.lattice.memory import TOLERANCE, Aim, Search
 from sqlanon.strategies.lattice.outcome import Outcome
-from sqlanon.strategies.lattice.task import on_lattice
+from sqlanon.strategies.lattice.search import TOLERANCE, Aim, LatticeSearch
+from sqlanon.strategies.lattice.task import lattice_strategy
 from sqlanon.support.coding import Levels
 
 FIRST = 4
@@ -52,21 +52,21 @@ AHEAD, TOGETHER = 60, 15
 """With steps, one statement makes the first checks of a box and of the next ones: at most so many boxes, and checks."""
 
 
-def optimal(search: Search) -> Outcome:
+def optimal(search: LatticeSearch) -> Outcome:
     """Find the optimum."""
-    if not search.ask(search.lattice.top):
+    if not search.check(search.lattice.top):
         return Outcome(None, optimal=True)
-    search.only_best = True
+    search.seeks_best_only = True
     return _BranchAndBound(search).run()
 
 
 class _BranchAndBound:
-    def __init__(self, search: Search) -> None:
+    def __init__(self, search: LatticeSearch) -> None:
         self.search = search
         self.boxes = Boxes()
         self.prices = _prices(search)
         self.is_large = search.lattice.size > LARGE
-        self.in_steps, search.is_bounding = False, not self.is_large
+        self.in_steps, search.is_proving = False, not self.is_large
         self.least = self.proven = search.measure.bound(search.lattice.bottom)
 
     def run(self) -> Outcome:
@@ -77,9 +77,9 @@ class _BranchAndBound:
         try:
             while True:
                 if len(search.figures) >= checks or boxes <= 0:
-                    search.is_bounding = False
+                    search.is_proving = False
                     turns = next(answers)
-                    search.is_bounding = True
+                    search.is_proving = True
                     if not self.in_steps and self._aim(every) is not None:
                         # The boxes were cut for good answers, and are too small for bounds.
                         self.proven = self._proven(box)
@@ -87,7 +87,7 @@ class _BranchAndBound:
                         search.forecast.begin_again()
                     checks, boxes = len(search.figures) + turns * TURN, turns * BOXES
                 boxes -= 1
-                if not search.is_no_use(box.key, box.low):
+                if not search.cannot_improve(box.key, box.low):
                     self._work(box)
                 if not len(self.boxes):
                     break
@@ -106,38 +106,38 @@ class _BranchAndBound:
     def _work(self, box: Box) -> None:
         """Decide the low end of a box, or rule it out; let the rest of the box wait."""
         search = self.search
-        search.open = len(self.boxes)
-        search.look_at(box.low)
-        after = search.after(box.low)
+        search.open_count = len(self.boxes)
+        search.visit(box.low)
+        after = search.bound_from_below(box.low)
         if after > box.key:
-            if not search.is_no_use(after, box.low):
+            if not search.cannot_improve(after, box.low):
                 self.boxes.add(box._replace(key=after))
             return
         self._tighten()
         aim, plain = self._aim(box) if self.in_steps else None, self._plain(box)
         excluded = self._excluded(box, plain, aim)
         if excluded is None:
-            search.ask(box.low)
-            box, excluded = box._replace(key=max(box.key, search.after(box.low))), box.low
+            search.check(box.low)
+            box, excluded = box._replace(key=max(box.key, search.bound_from_below(box.low))), box.low
         elif aim is not None:
-            bound = search.raised(plain, excluded)
-            if bound < math.inf and not search.is_no_use(bound, box.low):
+            bound = search.raised_bound(plain, excluded)
+            if bound < math.inf and not search.cannot_improve(bound, box.low):
                 self.boxes.add(box._replace(key=max(box.key, bound), high=tuple(map(min, excluded, box.high))))
-        for low, high in search.rest(box, excluded):
+        for low, high in search.split_box(box, excluded):
             bound = max(box.key, search.measure.bound(low))
-            if not search.is_no_use(bound, low):
+            if not search.cannot_improve(bound, low):
                 self.boxes.add(Box(bound, sum(low), low, high))
 
     def _excluded(self, box: Box, plain: Box, aim: Aim | None) -> Levels | None:
         """What excludes the low end of a box, by what is known or else is checked for it."""
         search = self.search
-        excluded = search.excluded(plain, aim)
-        if excluded is None and self.in_steps and not search.is_short_of(aim, box.low):
+        excluded = search.find_pruned_top(plain, aim)
+        if excluded is None and self.in_steps and not search.falls_short_of(aim, box.low):
             self._ask_ahead(box)
-            excluded = search.excluded(plain, aim)
-        if excluded is None and not search.is_short_of(aim, box.low):
-            search.settle(*self._path(box.low, aim), plain, aim)
-            excluded = search.excluded(plain, aim)
+            excluded = search.find_pruned_top(plain, aim)
+        if excluded is None and not search.falls_short_of(aim, box.low):
+            search.decide_path(*self._path(box.low, aim), plain, aim)
+            excluded = search.find_pruned_top(plain, aim)
         return excluded
 
     def _aim(self, box: Box) -> Aim | None:
@@ -158,7 +158,7 @@ class _BranchAndBound:
         """A box with a key that nothing above it has raised, so that nothing is counted twice."""
         if not self.in_steps:
             return box
-        return box._replace(key=max(self.search.measure.bound(box.low), self.search.after(box.low)))
+        return box._replace(key=max(self.search.measure.bound(box.low), self.search.bound_from_below(box.low)))
 
     def _ask_ahead(self, first: Box) -> None:
         """Check for a box and the next ones, in one statement, what each would ask about first."""
@@ -166,25 +166,25 @@ class _BranchAndBound:
         several: list[Levels] = []
         for box in [first, *self.boxes.first(AHEAD)]:
             below_one = any(all(map(operator.le, box.low, one)) for one in several)
-            if not below_one and not search.is_no_use(box.key, box.low):
+            if not below_one and not search.cannot_improve(box.key, box.low):
                 several += self._asked_first(box)
             if len(several) >= TOGETHER:
                 break
-        search.ask_all(several)
+        search.check_all(several)
 
     def _asked_first(self, box: Box) -> list[Levels]:
         """What is asked about first to exclude the low end of a box, if anything is."""
         search, aim = self.search, self._aim(box)
-        if search.excluded(self._plain(box), aim) is not None or search.is_short_of(aim, box.low):
+        if search.find_pruned_top(self._plain(box), aim) is not None or search.falls_short_of(aim, box.low):
             return []
         path, _ = self._path(box.low, aim)
-        return [path[search.highest(path, 0, len(path), aim)]]
+        return [path[search.choose_check(path, 0, len(path), aim)]]
 
     def _tighten(self) -> None:
         """What must suppress so many rows that it scores more than the best is of no use: a tighter limit."""
         search = self.search
         if search.best is not None:
-            search.tighten(search.measure.most_suppressed(search.scores[search.best]))
+            search.tighten_limit(search.measure.most_suppressed(search.scores[search.best]))
 
     def _path(self, start: Levels, aim: Aim | None) -> tuple[list[Levels], int]:
         """An ascending path of undecided generalizations, long and with much below it; and how many of the first ones
@@ -193,27 +193,27 @@ class _BranchAndBound:
 
         def is_open(levels: Levels) -> bool:
             bound = search.measure.bound(levels)
-            if search.is_no_use(bound, levels) or (aim is not None and bound >= aim.score):
+            if search.cannot_improve(bound, levels) or (aim is not None and bound >= aim.score):
                 return False
-            return search.may(levels) is not False and not search.is_short_of(aim, levels)
+            return search.can_satisfy(levels) is not False and not search.falls_short_of(aim, levels)
 
         path = [start, *search.lattice.ascend(start, lambda i, level: self.prices[i][level], is_open)]
-        return [*path, *search.beyond(path[-1], aim)], len(path)
+        return [*path, *search.extend_path(path[-1], aim)], len(path)
 
 
-def _answers(search: Search) -> Iterator[int]:
+def _answers(search: LatticeSearch) -> Iterator[int]:
     """Look for good answers, a turn at a time: after each, so many turns are the proof's."""
-    cost = Cost(search)
+    cost = PenalizedCost(search)
     dive(search, cost)
     yield 1
-    breeding = Breeding(search, cost)
+    breeding = GeneticSearch(search, cost)
     while True:
         for _ in range(GENERATIONS):
             breeding.go_on()
         yield 1 + breeding.draws
 
 
-def _prices(search: Search) -> list[list[float]]:
+def _prices(search: LatticeSearch) -> list[list[float]]:
     """By attribute and level: how much the bound rises by a step up, while all other attributes are at the bottom; less
     is asked where a step adds more below it. (The square root is what took the fewest checks.)"""
     bottom, bound = search.lattice.bottom, search.measure.bound
@@ -225,4 +225,4 @@ def _prices(search: Search) -> list[list[float]]:
     return prices
 
 
-run = on_lattice(optimal)
+run = lattice_strategy(optimal)

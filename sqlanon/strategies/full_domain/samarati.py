@@ -25,31 +25,31 @@ from dataclasses import replace
 
 from sqlanon.strategies.lattice.lattice import Dominance
 from sqlanon.strategies.lattice.limits import LimitReachedError
-from sqlanon.strategies.lattice.memory import Search
-from sqlanon.strategies.lattice.outcome import Outcome, outcome_of
-from sqlanon.strategies.lattice.task import on_lattice
+from sqlanon.strategies.lattice.outcome import Outcome, conclude
+from sqlanon.strategies.lattice.search import LatticeSearch
+from sqlanon.strategies.lattice.task import lattice_strategy
 from sqlanon.support.coding import Levels
 
 
-def samarati(search: Search) -> Outcome:
+def samarati(search: LatticeSearch) -> Outcome:
     """Find the k-minimal generalizations among joins of distance vectors; choose by the measure.
 
     Where joins do not suffice, more generalizations may be k-minimal: then only those are told of that are certain to
     be, and nothing is proven of the best.
     """
-    if not search.ask(search.lattice.top):
+    if not search.check(search.lattice.top):
         return Outcome(None, optimal=False, minimal=())
     try:
         _Paths(search).follow()
     except LimitReachedError as reached:
-        return outcome_of(search, str(reached), only_minimal=True)
-    if search.data.joins_suffice:
-        return outcome_of(search, "", only_minimal=True)
-    return replace(outcome_of(search, "for want of proof", only_minimal=True), stopped="", exhaustive=False)
+        return conclude(search, str(reached), only_minimal=True)
+    if search.source_facts.joins_suffice:
+        return conclude(search, "", only_minimal=True)
+    return replace(conclude(search, "for want of proof", only_minimal=True), stopped="", exhaustive=False)
 
 
 class _Paths:
-    def __init__(self, search: Search) -> None:
+    def __init__(self, search: LatticeSearch) -> None:
         self.search = search
         self.start = search.lattice.lift(search.lattice.bottom)
         self.local = Dominance(search.lattice.top)
@@ -61,9 +61,9 @@ class _Paths:
         alone = {(*start[:i], level, *start[i + 1 :]) for i in range(len(start)) for level in lattice.levels(i)}
         found: set[Levels] = set()
         with search.in_time():
-            for part in search.data.vectors():
+            for part in search.source_facts.vectors():
                 found.update(map(lattice.lift, part))
-                search.look_at()
+                search.visit()
                 if found >= alone - {start}:
                     return alone
         return found
@@ -71,15 +71,15 @@ class _Paths:
     def follow(self) -> None:
         """Follow all paths upward from the lowest generalization."""
         search = self.search
-        vectors = irreducible(self._vectors(), self.start, search.lattice.top, search.look_at)
+        vectors = irreducible(self._vectors(), self.start, search.lattice.top, search.visit)
         waiting, visited = [self.start], {self.start}
         while waiting:
-            search.open = len(waiting)
+            search.open_count = len(waiting)
             levels = waiting.pop()
-            search.look_at(levels)
+            search.visit(levels)
             if self.local.has_below(levels):
                 continue
-            if search.may(levels) is not False and search.satisfies(levels):
+            if search.can_satisfy(levels) is not False and search.satisfies(levels):
                 self.local.add(levels)
                 continue
             for up in reversed(self._next(levels, vectors)):
@@ -92,7 +92,7 @@ class _Paths:
         joins = {tuple(map(max, levels, vector)) for vector in vectors} - {levels}
         least, found = Dominance(self.search.lattice.top), []
         for join in sorted(joins, key=lambda one: (sum(one), one)):
-            self.search.look_at()
+            self.search.visit()
             if not least.has_below(join):
                 least.add(join)
                 found.append(join)
@@ -121,4 +121,4 @@ def irreducible(
     return found
 
 
-run = on_lattice(samarati)
+run = lattice_strategy(samarati)

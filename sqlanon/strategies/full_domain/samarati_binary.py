@@ -14,19 +14,19 @@ from collections.abc import Iterator
 
 from sqlanon.strategies.lattice.lattice import Box, Lattice
 from sqlanon.strategies.lattice.limits import LimitReachedError
-from sqlanon.strategies.lattice.memory import Search
-from sqlanon.strategies.lattice.outcome import Outcome, proven
-from sqlanon.strategies.lattice.task import on_lattice
+from sqlanon.strategies.lattice.outcome import Outcome, prove_best
+from sqlanon.strategies.lattice.search import LatticeSearch
+from sqlanon.strategies.lattice.task import lattice_strategy
 from sqlanon.support.coding import Levels
 
 
-def samarati_binary(search: Search) -> Outcome:
+def samarati_binary(search: LatticeSearch) -> Outcome:
     """Find the least height; choose by the measure among all that satisfy there.
 
     With the measure `height` it is proven to be the best, if requirements are monotone.
     """
     lattice, measure, stopped = search.lattice, search.measure, ""
-    if not search.ask(lattice.top):
+    if not search.check(lattice.top):
         return Outcome(None, optimal=False)
     low, high = sum(lattice.bottom), sum(lattice.top)
     left = [lattice.bottom]
@@ -45,14 +45,14 @@ def samarati_binary(search: Search) -> Outcome:
     except LimitReachedError as reached:
         stopped = str(reached)
     least = min(map(sum, search.scores), default=0)
-    best = search.preferred(levels for levels in search.scores if sum(levels) == least)
+    best = search.choose_preferred(levels for levels in search.scores if sum(levels) == least)
     if best is None:
         return Outcome(None, optimal=False, stopped=stopped, exhaustive=False)
-    optimal, bound = proven(search, best, {levels: measure.bound(levels) for levels in left})
+    optimal, bound = prove_best(search, best, {levels: measure.bound(levels) for levels in left})
     return Outcome(best, optimal and not stopped, bound, stopped=stopped)
 
 
-def _open(search: Search, height: int, above: list[Levels]) -> Iterator[Levels]:
+def _open(search: LatticeSearch, height: int, above: list[Levels]) -> Iterator[Levels]:
     """Generalizations of at most a height that are not hopeless; all of that very height among them.
 
     Works through the lattice in boxes: what is hopeless is left out with all below it, and so is what is below one
@@ -66,17 +66,17 @@ def _open(search: Search, height: int, above: list[Levels]) -> Iterator[Levels]:
             above.append(low)
             continue
         levels = _climb(lattice, low, high, height)
-        search.look_at(levels)
+        search.visit(levels)
         box = Box(0.0, sum(levels), levels, high)
-        excluded = search.excluded(box)
-        if excluded is None and search.may(levels) is None:
+        excluded = search.find_pruned_top(box)
+        if excluded is None and search.can_satisfy(levels) is None:
             # A hopeless one further up rules out more of this height than the one that is asked about.
-            search.settle([levels, *search.beyond(levels)], 1, box)
-            excluded = search.excluded(box)
+            search.decide_path([levels, *search.extend_path(levels)], 1, box)
+            excluded = search.find_pruned_top(box)
         if excluded is None:
             yield levels
             excluded = levels
-        waiting += search.rest(box._replace(low=low), excluded)
+        waiting += search.split_box(box._replace(low=low), excluded)
 
 
 def _climb(lattice: Lattice, low: Levels, high: Levels, height: int) -> Levels:
@@ -89,4 +89,4 @@ def _climb(lattice: Lattice, low: Levels, high: Levels, height: int) -> Levels:
     return tuple(levels)
 
 
-run = on_lattice(samarati_binary)
+run = lattice_strategy(samarati_binary)

@@ -2,7 +2,7 @@
 
 from sqlanon.strategies.lattice.lattice import Lattice
 from sqlanon.strategies.lattice.limits import Budget
-from sqlanon.strategies.lattice.memory import Search
 from sqlanon.strategies.lattice.outcome import Outcome
+from sqlanon.strategies.lattice.search import LatticeSearch
 
-__all__ = ["Budget", "Lattice", "Outcome", "Search"]
+__all__ = ["Budget", "Lattice", "LatticeSearch", "Outcome"]

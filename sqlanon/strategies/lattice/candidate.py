@@ -8,7 +8,7 @@ from sqlglot import exp
 
 from sqlanon.frequency.sets import ClassSpace
 from sqlanon.requirements.base import CLASS_COUNT, CLASS_POPULATION, CLASS_SIZE
-from sqlanon.strategies.lattice.classes import KEPT, PLACE, SHORT, judged, judged_together
+from sqlanon.strategies.lattice.classes import KEPT, PLACE, SHORT, jointly_judged_classes, judged_classes
 from sqlanon.support.coding import ROWS, Coded, Levels, code_name, level_leaves
 from sqlanon.support.expressions import (
     all_of,
@@ -31,7 +31,7 @@ from sqlanon.support.expressions import (
 _LEAVES_BY_CODE = template("SELECT l.code, MAX(l.leaves) AS leaves FROM :leaves AS l GROUP BY l.code")
 
 
-def candidate(
+def candidate_query(
     space: ClassSpace,
     levels: Levels,
     short: bool = False,
@@ -55,7 +55,7 @@ def candidate(
     """
     between = between_ends(attributes, levels) if attributes else []
     sums = [named(_suppressed_leaves(col("leaves", f"w{i}")), f"leaves_{i}") for i, _ in between]
-    classes = subquery(judged(space, levels, _codes(between), short=short), "j")
+    classes = subquery(judged_classes(space, levels, _codes(between), short=short), "j")
     query = select([*_figures(space, short, squares), *sums], classes)
     for i, level in between:
         leaves = subquery(_LEAVES_BY_CODE(leaves=subquery(level_leaves(attributes[i], level))), f"w{i}")
@@ -77,9 +77,11 @@ def _suppressed_leaves(leaves: exp.Expr) -> exp.Expr:
     return where(exp.Sum(this=cast(col(CLASS_SIZE), "DOUBLE") * leaves), exp.Not(this=col(KEPT)))
 
 
-def candidates(space: ClassSpace, several: Sequence[Levels], short: bool = False, squares: bool = False) -> exp.Select:
+def joint_candidate_query(
+    space: ClassSpace, several: Sequence[Levels], short: bool = False, squares: bool = False
+) -> exp.Select:
     """The same of several generalizations, a row each, with its place among them as ``place``."""
-    together = subquery(judged_together(space, several, short=short), "j")
+    together = subquery(jointly_judged_classes(space, several, short=short), "j")
     return select([col(PLACE), *_figures(space, short, squares)], together, [col(PLACE)])
 
 
@@ -111,13 +113,13 @@ def _figures(space: ClassSpace, short: bool, squares: bool) -> list[exp.Expr]:
     return figures
 
 
-def smallest_class(space: ClassSpace, levels: Levels) -> exp.Select:
+def smallest_class_query(space: ClassSpace, levels: Levels) -> exp.Select:
     """One row: the rows of the smallest kept class, and the count (rows or persons) of the one with fewest."""
     least = [where(exp.Min(this=col(name)), col(KEPT)) for name in (CLASS_SIZE, CLASS_COUNT)]
-    return select([*least], subquery(judged(space, levels), "j"))
+    return select([*least], subquery(judged_classes(space, levels), "j"))
 
 
-def whole_classes(space: ClassSpace, levels: Levels, shown: int) -> exp.Select:
+def visible_classes_query(space: ClassSpace, levels: Levels, shown: int) -> exp.Select:
     """One row: the kept classes as a release shows them, by its first attributes alone, and the rows of the
     smallest.
     """
@@ -125,16 +127,16 @@ def whole_classes(space: ClassSpace, levels: Levels, shown: int) -> exp.Select:
     named_codes: list[exp.Expr] = [named(code, f"code_{i}") for i, code in enumerate(codes)]
     keys: list[exp.Expr] = [col(f"code_{i}") for i in range(len(codes))]
     size = named(total(col(CLASS_SIZE)), "size")
-    parts = select([size], subquery(judged(space, levels, named_codes), "j"), keys).where(col(KEPT), copy=False)
+    parts = select([size], subquery(judged_classes(space, levels, named_codes), "j"), keys).where(col(KEPT), copy=False)
     if not keys:  # one class, if there is any
         parts = parts.having(exp.GT(this=exp.Count(this=exp.Star()), expression=number(0)), copy=False)
     least = exp.Coalesce(this=exp.Min(this=col("size")), expressions=[number(0)])
     return select([exp.Count(this=exp.Star()), least], subquery(parts, "w"))
 
 
-def kept_sizes(space: ClassSpace, levels: Levels) -> exp.Select:
+def kept_sizes_query(space: ClassSpace, levels: Levels) -> exp.Select:
     """How many kept classes there are of each size, in rows or persons."""
-    query = select([col(CLASS_COUNT), exp.Count(this=exp.Star())], subquery(judged(space, levels), "j"))
+    query = select([col(CLASS_COUNT), exp.Count(this=exp.Star())], subquery(judged_classes(space, levels), "j"))
     return query.where(col(KEPT), copy=False).group_by(col(CLASS_COUNT), copy=False)
 
 
@@ -146,7 +148,7 @@ _LEAVES = template("""
 _SLOT_LEAVES = template("SELECT :slot AS slot, l.code, l.leaves FROM :leaves AS l")
 
 
-def class_leaves(space: ClassSpace, levels: Levels, attributes: Sequence[Coded], kept: bool) -> exp.Select:
+def class_leaves_query(space: ClassSpace, levels: Levels, attributes: Sequence[Coded], kept: bool) -> exp.Select:
     """A row ``slot, leaves`` for each attribute that has labels that are not the top.
 
     That is the sum over the rows of kept classes, or over suppressed rows, of the leaves under the attribute's value,
@@ -154,7 +156,7 @@ def class_leaves(space: ClassSpace, levels: Levels, attributes: Sequence[Coded],
     """
     between = between_ends(attributes, levels)
     columns: list[exp.Expr] = [col(CLASS_SIZE), *(col(f"code_{i}") for i, _ in between)]
-    classes = select(columns, subquery(judged(space, levels, _codes(between)), "j"))
+    classes = select(columns, subquery(judged_classes(space, levels, _codes(between)), "j"))
     classes = classes.where(col(KEPT) if kept else exp.Not(this=col(KEPT)), copy=False)
     code = exp.Case()  # with conditions: other engines are known to have these
     for i, _ in between:
@@ -201,7 +203,7 @@ def class_leaves_together(
             named(cast(col(code_name(i, one[i])), "BIGINT") if i in one else none.copy(), f"code_{i}") for i in every
         ]
 
-    classes = judged_together(space, [levels for levels, _ in several], [codes(one) for one in between])
+    classes = jointly_judged_classes(space, [levels for levels, _ in several], [codes(one) for one in between])
     code = exp.Case()
     for i in every:
         code = code.when(col("slot", "s").eq(number(i)), col(f"code_{i}", "f"), copy=False)
@@ -220,7 +222,7 @@ def suppressed_entropy(space: ClassSpace, levels: Levels, suppressed: int, shown
     """
     below = [(i, level) for i, level in space.below_top(levels) if i < shown]
     codes = [col(code_name(i, level)) for i, level in below]
-    failing = select([exp.Star()], subquery(judged(space, levels, codes), "j"))
+    failing = select([exp.Star()], subquery(judged_classes(space, levels, codes), "j"))
     somebody = exp.GT(this=col(CLASS_SIZE), expression=number(0))  # not a class that only a population has
     failing = failing.where(exp.Not(this=col(KEPT)), somebody, copy=False)
     counts = [select([named(total(col(CLASS_SIZE)), ROWS)], table("failing"), [code.copy()]) for code in codes]

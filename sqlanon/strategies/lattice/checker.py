@@ -16,36 +16,36 @@ from sqlanon.measures import MEASURES, Figures, Measure
 from sqlanon.strategies.lattice.candidate import (
     attribute_leaves,
     between_ends,
-    candidate,
-    candidates,
-    class_leaves,
+    candidate_query,
+    class_leaves_query,
     class_leaves_together,
-    kept_sizes,
+    joint_candidate_query,
+    kept_sizes_query,
     suppressed_entropy,
 )
 from sqlanon.strategies.lattice.classes import can_be_judged_together
 from sqlanon.strategies.lattice.input import SearchInput
-from sqlanon.strategies.lattice.memory import Rules
 from sqlanon.strategies.lattice.persons import count_persons_in_classes, persons_in_classes
 from sqlanon.strategies.lattice.population_match import wrong_map
+from sqlanon.strategies.lattice.search import VerdictRules
 from sqlanon.support.coding import Coded, Levels
 
 
-def measure_of(prepared: SearchInput) -> Measure:
+def policy_measure(prepared: SearchInput) -> Measure:
     """The policy's measure, over the prepared source."""
     policy = prepared.policy
     # Where k-anonymity is of combinations, a class may have one row.
-    least = 1 if policy.search.traits.of_combinations else prepared.requirements.min_class_rows
+    least = 1 if policy.search.traits.protects_combinations_only else prepared.requirements.min_class_rows
     return MEASURES[policy.search.measure](prepared.marginals, prepared.weights, policy.search.aggregate, least)
 
 
-def rules_of(prepared: SearchInput) -> Rules:
+def verdict_rules(prepared: SearchInput) -> VerdictRules:
     """What may be concluded from a check."""
-    space = prepared.sets.space
-    return Rules(prepared.requirements, prepared.marginals.rows, space.additive, prepared.limit.persons)
+    space = prepared.frequency_sets.space
+    return VerdictRules(prepared.requirements, prepared.marginals.rows, space.additive, prepared.limit.persons)
 
 
-def leaf_sums(steps: StatementRunner, query: exp.Select) -> dict[int, float]:
+def fetch_leaf_sums(steps: StatementRunner, query: exp.Select) -> dict[int, float]:
     """The answer to `candidate.class_leaves`, by attribute."""
     return {slot: leaves for slot, leaves in steps.ask(query, []) if leaves is not None}
 
@@ -77,11 +77,11 @@ class Checker:
         ``only_best``: whether what cannot be the best is of no use to that."""
         self._engine, self._prepared, self._measure, self._limit = engine, prepared, measure, prepared.limit
         self._allowed = self._limit.rows
-        self._sets, self._heights = prepared.sets, prepared.marginals.heights
+        self._sets, self._heights = prepared.frequency_sets, prepared.marginals.heights
         self._expected, self._only_best = expected, only_best
         self._separate = prepared.requirements.separate_conditions
         self._short = not all(one.hereditary for one in prepared.requirements.class_conditions)
-        self._judge = rules_of(prepared).judge
+        self._judge = verdict_rules(prepared).judge
         self._leaves: exp.Table | None = None
         self._regrouped: dict[str, tuple[list[str], Callable[[Iterable[str]], tuple[Any, ...]]]] = {}
         self._counted = prepared.limit.all_persons or prepared.marginals.rows
@@ -102,19 +102,21 @@ class Checker:
             leaves = {i: row[f"leaves_{i}"] for i, _ in between_ends(attributes, levels)}
         elif self._needs_leaves(levels, row):
             kept = _less_is_kept(space, row)
-            found = leaf_sums(self._sets.steps, class_leaves(space, levels, self._prepared.attributes, kept))
+            found = fetch_leaf_sums(
+                self._sets.steps, class_leaves_query(space, levels, self._prepared.attributes, kept)
+            )
             leaves = self._suppressed(levels, found) if kept else found
-        return replace(self._figures(space, levels, row, leaves), share=share)
+        return replace(self._figures(space, levels, row, leaves), counted_share=share)
 
     def _row(self, space: ClassSpace, levels: Levels, attributes: Sequence[Coded] = ()) -> dict[str, Any]:
         """The row of `candidate`. Without leaves, most of its text is the same for all generalizations of classes from
         one table."""
         steps, keys = self._sets.steps, space.keys(levels)
         if steps.dry or attributes or not keys or not can_be_judged_together(space):
-            query = candidate(space, levels, self._short, self._measure.needs_squares, attributes)
+            query = candidate_query(space, levels, self._short, self._measure.needs_squares, attributes)
             return dict(steps.figures(query))
         if (table := space.frequency.name) not in self._regrouped:
-            query = candidate(space, levels, self._short, self._measure.needs_squares)
+            query = candidate_query(space, levels, self._short, self._measure.needs_squares)
             self._regrouped[table] = query.named_selects, steps.engine.regrouped(query)
         names, row = self._regrouped[table]
         return dict(zip(names, row(keys), strict=True))
@@ -128,7 +130,7 @@ class Checker:
         if min(most, len(several)) < 2 or not can_be_judged_together(space):
             return [self(several[0])]
         several, steps = several[:most], self._sets.steps
-        query = candidates(space, several, self._short, self._measure.needs_squares)
+        query = joint_candidate_query(space, several, self._short, self._measure.needs_squares)
         names = query.named_selects
         rows = {row[0]: dict(zip(names, row, strict=True)) for row in steps.ask(query, [])}
         if len(rows) < len(several):  # there are no rows, and so no classes
@@ -169,7 +171,7 @@ class Checker:
     def _fails_by_far(self, levels: Levels) -> bool:
         """Whether a generalization is expected to lose so many rows that half of them are enough to see it, and of no
         other use to the search."""
-        if self._expected is None or not self._only_best() or self._measure.tells_upward:
+        if self._expected is None or not self._only_best() or self._measure.bounds_above:
             return False
         return self._expected(levels) >= math.log1p(FAR * self._allowed)
 
@@ -181,12 +183,14 @@ class Checker:
             return None
         for rest, share in enumerate((0.5, 1.0)):
             with self._sets.half_at(levels, attribute, rest) as space:
-                part = self._sets.steps.figures(candidate(space, levels, self._short, self._measure.needs_squares))
+                part = self._sets.steps.figures(
+                    candidate_query(space, levels, self._short, self._measure.needs_squares)
+                )
             row = {name: (row.get(name) or 0) + (figure or 0) for name, figure in part.items()}
             # Conditions on the whole table are not met or broken by half of it. They do not matter here: this verdict
             # follows from the suppressed rows alone, of which the other half can only have more.
             too_many = row["suppressed_rows"] > self._allowed
-            if too_many and self._judge(self._figures(space, levels, row, {}), self._allowed).hopeless:
+            if too_many and self._judge(self._figures(space, levels, row, {}), self._allowed).infeasible_below:
                 return row, share
         return row, 1.0
 
@@ -236,16 +240,16 @@ class Checker:
         return Figures(
             classes=row["classes"],
             suppressed_rows=suppressed,
-            squares=row.get("squares") or 0.0,
+            squared_sizes=row.get("squares") or 0.0,
             suppressed_leaves=leaves,
             suppressed_entropy=entropy,
-            lost=(row["lost"] or 0.0) if self._short else None,
+            least_suppressed=(row["lost"] or 0.0) if self._short else None,
             count=row.get("count") or 0,
             singles=row.get("singles") or 0,
             unmatched=row.get("unmatched") or 0,
             unmet=row.get("unmet", 0),
             too_few=row.get("too_few", 0),
-            broken=broken,
+            violated=broken,
             suppressed_persons=row.get("suppressed_persons"),
         )
 
@@ -262,7 +266,7 @@ class _Kept:
     source_count: int
 
     def class_sizes(self) -> Mapping[int, int]:
-        return dict(self.engine.rows(kept_sizes(self.space, self.levels)))
+        return dict(self.engine.rows(kept_sizes_query(self.space, self.levels)))
 
     def count_wrong_matches(self) -> int:
         query = wrong_map(self.prepared, self.space, self.levels)

@@ -102,7 +102,9 @@ KEPT = "kept"
 SHORT = "short"
 
 
-def classes(space: ClassSpace, levels: Levels, extra: Sequence[exp.Expr] = (), least: int = 1) -> exp.Select:
+def equivalence_classes(
+    space: ClassSpace, levels: Levels, extra: Sequence[exp.Expr] = (), least: int = 1
+) -> exp.Select:
     """The equivalence classes of a generalization.
 
     Makes one row a class: ``class_size`` (rows), ``class_count`` (rows or persons), ``class_population``, the figures
@@ -201,7 +203,7 @@ def _worked_out(
     return result
 
 
-def judged(space: ClassSpace, levels: Levels, extra: Sequence[exp.Expr] = (), short: bool = False) -> exp.Query:
+def judged_classes(space: ClassSpace, levels: Levels, extra: Sequence[exp.Expr] = (), short: bool = False) -> exp.Query:
     """The classes, with the column ``kept``: whether a class meets every requirement and has no unknown value.
 
     With ``short``, the column of that name too: at least so many of its rows are lost, here and at every lower
@@ -210,7 +212,9 @@ def judged(space: ClassSpace, levels: Levels, extra: Sequence[exp.Expr] = (), sh
     requirements = space.requirements
     shields = bool(requirements.shields)
     keys = space.keys(levels) if shields else []
-    own = classes(space, levels, [*extra, *(named(col(key), f"shield {key}") for key in keys)], requirements.k)
+    own = equivalence_classes(
+        space, levels, [*extra, *(named(col(key), f"shield {key}") for key in keys)], requirements.k
+    )
     query = _with_kept(space, own, short)
     return after_shields(query, keys, requirements.shields, space.moving) if shields else query
 
@@ -225,12 +229,14 @@ def can_be_judged_together(space: ClassSpace) -> bool:
     return not (is_of_one or requirements.shields or _by_distribution(requirements.class_conditions))
 
 
-def judged_together(
+def jointly_judged_classes(
     space: ClassSpace, several: Sequence[Levels], extra: Sequence[Sequence[exp.Expr]] = (), short: bool = False
 ) -> exp.Query:
     """The same of several generalizations, each with its place among them as ``place``, and ``extra`` of its own."""
     own = [
-        classes(space, levels, [named(number(i), PLACE), *(extra[i] if extra else ())], space.requirements.k)
+        equivalence_classes(
+            space, levels, [named(number(i), PLACE), *(extra[i] if extra else ())], space.requirements.k
+        )
         for i, levels in enumerate(several)
     ]
     return _with_kept(space, union_all(*own), short)

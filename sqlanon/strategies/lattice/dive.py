@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 
 from sqlanon.frequency.suppression_limit import SuppressionLimit
 from sqlanon.measures import Figures
-from sqlanon.strategies.lattice.memory import TOLERANCE, Search
+from sqlanon.strategies.lattice.search import TOLERANCE, LatticeSearch
 from sqlanon.support.coding import Levels
 
 LARGE = 1_000_000
@@ -31,10 +31,10 @@ TOGETHER = 4
 """Neighbours that one statement checks: more than the first that is better, but in fewer statements."""
 
 
-class Cost:
+class PenalizedCost:
     """What a generalization costs that need not satisfy the policy: it is checked. The top has been."""
 
-    def __init__(self, search: Search) -> None:
+    def __init__(self, search: LatticeSearch) -> None:
         self.search = search
         self.least = search.measure.bound(search.lattice.bottom)
         self.worst = search.measure.score(search.lattice.top, search.figures[search.lattice.top])
@@ -42,14 +42,14 @@ class Cost:
 
     def ask(self, several: Sequence[Levels]) -> None:
         """Check some that will cost something."""
-        self.search.look_at(*several)
-        self.search.ask_all(several)
+        self.search.visit(*several)
+        self.search.check_all(several)
 
     def __call__(self, levels: Levels) -> float:
         """Its score if it satisfies the policy; else about that, and the penalty. At least its bound."""
         search, measure = self.search, self.search.measure
-        search.look_at(levels)
-        search.ask(levels)
+        search.visit(levels)
+        search.check(levels)
         if (score := search.scores.get(levels)) is not None:
             return score
         rows, figures = measure.marginals.rows, search.figures[levels]
@@ -71,13 +71,13 @@ class Cost:
         return max(expected - limit.persons, 0) / limit.all_persons
 
 
-def dive(search: Search, cost: Cost) -> None:
+def dive(search: LatticeSearch, cost: PenalizedCost) -> None:
     """Ask about generalizations on the way to a good one; the search remembers the best that satisfies the policy."""
     _Dive(search, cost).run()
 
 
 class _Dive:
-    def __init__(self, search: Search, cost: Cost) -> None:
+    def __init__(self, search: LatticeSearch, cost: PenalizedCost) -> None:
         self.search, self.lattice, self._cost = search, search.lattice, cost
 
     def run(self) -> None:
@@ -130,7 +130,7 @@ class _Dive:
             rows, bound = search.figures[here].expected_suppressed, search.measure.bound(here)
 
             def price(up: Levels, rows: float = rows, bound: float = bound) -> float:
-                self.search.ask(up)
+                self.search.check(up)
                 gained = rows - self.search.figures[up].expected_suppressed
                 return (self.search.measure.bound(up) - bound) / max(gained, 0.5)
 

@@ -9,25 +9,25 @@ from dataclasses import replace
 from sqlanon.errors import InfeasibleError
 from sqlanon.measures import Figures
 from sqlanon.requirements import Requirements
-from sqlanon.strategies.lattice.candidate import candidate
+from sqlanon.strategies.lattice.candidate import candidate_query
 from sqlanon.strategies.lattice.input import SearchInput
-from sqlanon.strategies.lattice.memory import Search, kept_classes
 from sqlanon.strategies.lattice.outcome import Outcome
 from sqlanon.strategies.lattice.persons import count_persons_in_classes
+from sqlanon.strategies.lattice.search import LatticeSearch, summarize_kept_classes
 from sqlanon.support.coding import Levels
 
 SHOWN = 3
 """Quasi-identifiers that an error lists."""
 
 
-def infeasible(prepared: SearchInput, search: Search, outcome: Outcome) -> InfeasibleError:
+def infeasible_error(prepared: SearchInput, search: LatticeSearch, outcome: Outcome) -> InfeasibleError:
     """The error to raise: the generalization that would suppress the fewest rows, and the binding requirement.
 
     A search that stopped before it was done, or that by its nature does not look at everything, has not proven that
     nothing satisfies the policy; its error says so.
     """
     rows = prepared.marginals.rows
-    checked = [one for one in search.figures if search.lattice.permits(one) and search.figures[one].share == 1]
+    checked = [one for one in search.figures if search.lattice.permits(one) and search.figures[one].counted_share == 1]
     levels = min(checked, key=lambda one: _distance(search.figures[one], one))
     figures = _with_persons(prepared, levels, search.figures[levels])
     nearest = search.lattice.named(levels)
@@ -57,7 +57,7 @@ def infeasible(prepared: SearchInput, search: Search, outcome: Outcome) -> Infea
     count, who = (rows, "rows") if limit.all_persons is None else (limit.all_persons, "persons")
     if count < (prepared.policy.privacy.k or 0):
         message += f": a class needs {prepared.policy.privacy.k:,} {who}, and the source has {count:,}"
-    message += remedies(prepared, figures, blamed)
+    message += describe_remedies(prepared, figures, blamed)
     return InfeasibleError(message, nearest, figures.suppressed_rows, limit.rows, persons, limit.persons)
 
 
@@ -76,14 +76,14 @@ def _distance(figures: Figures, levels: Levels) -> tuple[float, int, int, Levels
 
 def _with_persons(prepared: SearchInput, levels: Levels, figures: Figures) -> Figures:
     """The figures of a generalization with the persons whose rows it suppresses."""
-    space = prepared.sets.at(levels)
+    space = prepared.frequency_sets.at(levels)
     if figures.suppressed_persons is not None or not space.persons:
         return figures
-    persons = count_persons_in_classes(prepared.sets, space, levels, kept=False)
+    persons = count_persons_in_classes(prepared.frequency_sets, space, levels, kept=False)
     return replace(figures, suppressed_persons=persons)
 
 
-def nothing_in_time(prepared: SearchInput) -> InfeasibleError:
+def time_limit_error(prepared: SearchInput) -> InfeasibleError:
     """The error to raise where the time limit ends a search before it has checked anything."""
     heights = dict(zip(prepared.lattice.attributes, prepared.marginals.heights, strict=True))
     tallest = sorted(heights, key=lambda name: -heights[name])[:SHOWN]
@@ -95,7 +95,7 @@ def nothing_in_time(prepared: SearchInput) -> InfeasibleError:
     return InfeasibleError(message, None, 0, prepared.limit.rows, None, prepared.limit.persons)
 
 
-def nothing_allowed(prepared: SearchInput) -> InfeasibleError:
+def no_permitted_level_error(prepared: SearchInput) -> InfeasibleError:
     """The error to raise where an attribute has no level without a forbidden label."""
     lattice = prepared.lattice
     names = ", ".join(name for i, name in enumerate(lattice.attributes) if not lattice.levels(i))
@@ -104,7 +104,7 @@ def nothing_allowed(prepared: SearchInput) -> InfeasibleError:
     return InfeasibleError(message, None, 0, 0)
 
 
-def remedies(prepared: SearchInput, figures: Figures, blamed: Sequence[str]) -> str:
+def describe_remedies(prepared: SearchInput, figures: Figures, blamed: Sequence[str]) -> str:
     """What makes a policy feasible that suppresses too many rows, or breaks one of these requirements."""
     suppressed, persons, ways = figures.suppressed_rows, figures.suppressed_persons, []
     if figures.classes and not prepared.limit.allows(suppressed, persons):
@@ -123,14 +123,14 @@ def remedies(prepared: SearchInput, figures: Figures, blamed: Sequence[str]) -> 
 def _binding(prepared: SearchInput, levels: Levels, suppressed: int) -> tuple[str, list[str]]:
     """Of several requirements, the one without which the fewest rows would be suppressed, or where each alone changes
     nothing, what they suppress; and what is to blame."""
-    space, requirements = prepared.sets.at(levels), prepared.requirements
+    space, requirements = prepared.frequency_sets.at(levels), prepared.requirements
     names = [*(one.name for one in requirements.class_conditions), *(one.name for one in requirements.shields)]
     if len(names) < 2:
         return (f". The requirement is {names[0]}" if names else ""), names
 
     def suppressed_by(some: Requirements) -> int:
-        asked = candidate(replace(space, requirements=some), levels)
-        return int(prepared.sets.steps.figures(asked)["suppressed_rows"])
+        asked = candidate_query(replace(space, requirements=some), levels)
+        return int(prepared.frequency_sets.steps.figures(asked)["suppressed_rows"])
 
     left = {name: suppressed_by(requirements.without(name)) for name in names}
     name = min(names, key=lambda one: left[one])
@@ -146,16 +146,16 @@ def _binding(prepared: SearchInput, levels: Levels, suppressed: int) -> tuple[st
     return f". No single requirement is to blame: {'; '.join(binding)}", [blamed]
 
 
-def _of_the_table(prepared: SearchInput, search: Search, levels: Levels) -> tuple[str, list[str]]:
+def _of_the_table(prepared: SearchInput, search: LatticeSearch, levels: Levels) -> tuple[str, list[str]]:
     """What the kept classes of the nearest generalization do not meet together; and what is to blame."""
     requirements, figures = prepared.requirements, search.figures[levels]
-    kept = kept_classes(figures, prepared.marginals.rows)
+    kept = summarize_kept_classes(figures, prepared.marginals.rows)
     broken = [one.name for one in requirements.table_conditions if not one.is_met_by(kept)]
     names = list(broken)
     if figures.unmet and requirements.covering_condition is not None:
         names.append(requirements.covering_condition.name)
         broken.append(f"{names[-1]}: {figures.unmet} classes of the population would have no row in the release")
-    for name, figure in figures.broken.items():
+    for name, figure in figures.violated.items():
         names.append(name)
         broken.append(f"{name} ({'which cannot be estimated' if math.isnan(figure) else f'here {figure:.6g}'})")
     return (f". It does not meet {'; nor '.join(broken)}" if broken else ""), [" and ".join(names)] if names else []

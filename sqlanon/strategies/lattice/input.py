@@ -43,10 +43,10 @@ class EarlierReleases:
     of these people are marked.
     """
 
-    after: tuple[str, ...] = ()
-    lost: frozenset[str] = frozenset()
-    by_person: frozenset[str] = frozenset()
-    searched: Policy | None = None
+    run_ids: tuple[str, ...] = ()
+    changed_run_ids: frozenset[str] = frozenset()
+    run_ids_by_person: frozenset[str] = frozenset()
+    search_policy: Policy | None = None
 
 
 NO_EARLIER = EarlierReleases()
@@ -62,7 +62,7 @@ class SearchInput:
     hierarchies: tuple[Hierarchy, ...]
     sensitive_hierarchies: Mapping[str, Hierarchy]
     """Of the sensitive attributes that need theirs."""
-    sets: FrequencySets
+    frequency_sets: FrequencySets
     """What classes are made from: frequency sets."""
     marginals: Marginals
     """The attributes' own counts."""
@@ -76,27 +76,27 @@ class SearchInput:
     earlier: EarlierReleases = NO_EARLIER
 
     @property
-    def asked(self) -> Policy:
+    def search_policy(self) -> Policy:
         """The policy of the search."""
-        return self.earlier.searched or self.policy
+        return self.earlier.search_policy or self.policy
 
     @property
     def work(self) -> Namer:
         """How tables of the run are named."""
-        return self.sets.work
+        return self.frequency_sets.work
 
     @property
     def attributes(self) -> tuple[Coded, ...]:
         """The quasi-identifiers, in the policy's order."""
-        return self.sets.ground.attributes
+        return self.frequency_sets.ground.attributes
 
     @property
     def requirements(self) -> Requirements:
         """The conditions on classes, and on all of them together."""
-        return self.sets.space.requirements
+        return self.frequency_sets.space.requirements
 
     @property
-    def released(self) -> tuple[Column, ...]:
+    def released_columns(self) -> tuple[Column, ...]:
         """The columns of the release."""
         return self.columns.released
 
@@ -107,19 +107,19 @@ class SearchInput:
         return own + [0.0] * (len(self.attributes) - len(own))
 
     @property
-    def own_attributes(self) -> tuple[Coded, ...]:
+    def policy_attributes(self) -> tuple[Coded, ...]:
         """Of the policy's quasi-identifiers: without the marks of earlier releases."""
         return self.attributes[: len(self.policy.generalized_attributes)]
 
     @property
-    def own_hierarchies(self) -> tuple[Hierarchy, ...]:
+    def policy_hierarchies(self) -> tuple[Hierarchy, ...]:
         """Of the policy's quasi-identifiers: without that of the marks of earlier releases."""
         return self.hierarchies[: len(self.policy.generalized_attributes)]
 
     @property
     def heights(self) -> dict[str, int]:
         """The heights of their hierarchies, by attribute."""
-        return {one.attribute: one.height for one in self.own_hierarchies}
+        return {one.attribute: one.height for one in self.policy_hierarchies}
 
     @property
     def types(self) -> list[str]:
@@ -127,7 +127,7 @@ class SearchInput:
         return [self.source.columns[column] for column in self.columns.generalized]
 
 
-def search_input(policy: Policy, scanned: Scanned, hierarchies: Hierarchies, counted: Frequencies) -> SearchInput:
+def build_search_input(policy: Policy, scanned: Scanned, hierarchies: Hierarchies, counted: Frequencies) -> SearchInput:
     """Put together what the stages before the search found."""
     theirs = scanned.population
     return SearchInput(
@@ -136,7 +136,7 @@ def search_input(policy: Policy, scanned: Scanned, hierarchies: Hierarchies, cou
         columns=scanned.columns,
         hierarchies=hierarchies.quasi,
         sensitive_hierarchies=hierarchies.sensitive,
-        sets=counted.sets,
+        frequency_sets=counted.sets,
         marginals=counted.marginals,
         lattice=Lattice(policy.generalized_attributes, *counted.permitted),
         limit=counted.limit,

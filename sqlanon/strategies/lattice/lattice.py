@@ -104,7 +104,7 @@ Progress = Callable[[int, int, float | None], None]
 """Called with how many generalizations are open, how many are checked, and the best score so far."""
 
 
-def silent(*figures: object) -> None:
+def ignore_progress(*figures: object) -> None:
     """Report no progress."""
 
 
@@ -248,7 +248,7 @@ LATTICE_COLUMNS = {
 is for sources whose persons are counted."""
 
 
-def keep_lattice(
+def store_lattice(
     engine: Engine, target: exp.Table, rows: Sequence[Sequence[Any]] | None, persons: bool = False
 ) -> None:
     """Make the table; its rows come as one list a column, as parameters."""

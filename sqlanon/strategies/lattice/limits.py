@@ -31,16 +31,16 @@ class Budget:
         """When a search that begins now has to end, by `time.monotonic`."""
         return float("inf") if self.seconds is None else time.monotonic() + self.seconds
 
-    def refuse_late(self, checks: int, ends_at: float) -> None:
+    def refuse_over_time(self, checks: int, ends_at: float) -> None:
         """Raise an error where the time is over; ``checks`` were made."""
         if checks and time.monotonic() >= ends_at:
             raise LimitReachedError(f"time_limit = {self.seconds:g}")
 
-    def refuse_more(self, checks: int, ends_at: float) -> None:
+    def refuse_over_limits(self, checks: int, ends_at: float) -> None:
         """Raise an error where no more than these checks may be made, or the time is over."""
         if self.checks is not None and checks >= self.checks:
             raise LimitReachedError(f"max_checks = {self.checks}")
-        self.refuse_late(checks, ends_at)
+        self.refuse_over_time(checks, ends_at)
 
 
 @dataclass
@@ -62,7 +62,7 @@ class Clock:
         try:
             yield
         except InterruptedStatementError:
-            self.refuse_late()
+            self.refuse_over_time()
             raise
         finally:
             self._interruptible_at = outer
@@ -72,24 +72,24 @@ class Clock:
         return time.monotonic() >= self._interruptible_at
 
     @property
-    def seconds_left(self) -> float | None:
+    def remaining_seconds(self) -> float | None:
         """The seconds that are left; None without a limit."""
         return None if self.budget.seconds is None else max(self._ends_at - time.monotonic(), 0.0)
 
-    def refuse_more(self) -> None:
+    def refuse_over_limits(self) -> None:
         """Raise an error where no more checks may be made, or the time is over."""
-        self.budget.refuse_more(self.checks, self._ends_at)
+        self.budget.refuse_over_limits(self.checks, self._ends_at)
 
-    def refuse_late(self) -> None:
+    def refuse_over_time(self) -> None:
         """Raise an error where the time is over, whatever was checked."""
-        self.budget.refuse_late(1, self._ends_at)
+        self.budget.refuse_over_time(1, self._ends_at)
 
     def spend(self) -> None:
         """Count a check."""
-        self.refuse_more()
+        self.refuse_over_limits()
         self.checks += 1
 
     @property
-    def left(self) -> int | None:
+    def remaining_checks(self) -> int | None:
         """How many checks may still be made; None: as many as there is time for."""
         return None if self.budget.checks is None else max(self.budget.checks - self.checks, 0)

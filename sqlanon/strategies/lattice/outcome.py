@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from sqlanon.strategies.lattice.lattice import Dominance
-from sqlanon.strategies.lattice.memory import Search
+from sqlanon.strategies.lattice.search import LatticeSearch
 from sqlanon.support.coding import Levels
 
 
@@ -29,7 +29,7 @@ class Outcome:
     """Where nothing was found: whether it is ruled out that anything satisfies the policy."""
 
 
-def lowest(search: Search, among: Iterable[Levels]) -> tuple[Levels, ...]:
+def minimal_elements(search: LatticeSearch, among: Iterable[Levels]) -> tuple[Levels, ...]:
     """Those of some generalizations that none of the others is strictly below, in lexicographic order."""
     found, seen = [], Dominance(search.lattice.top)
     for levels in sorted(among, key=lambda one: (sum(one), one)):
@@ -39,7 +39,7 @@ def lowest(search: Search, among: Iterable[Levels]) -> tuple[Levels, ...]:
     return tuple(sorted(found))
 
 
-def outcome_of(search: Search, stopped: str, *, only_minimal: bool) -> Outcome:
+def conclude(search: LatticeSearch, stopped: str, *, only_minimal: bool) -> Outcome:
     """What a strategy has found that checks every k-minimal generalization, by itself.
 
     Each generalization that satisfies the policy is at or above a k-minimal one. So the best is proven to be the best
@@ -48,20 +48,20 @@ def outcome_of(search: Search, stopped: str, *, only_minimal: bool) -> Outcome:
     `relative_height`; with the other measures where nothing may be suppressed, for then the scores rise with every
     step up; else seldom: a higher generalization suppresses fewer rows.
     """
-    minimal = lowest(search, search.scores)
+    minimal = minimal_elements(search, search.scores)
     measure = search.measure
     if stopped:
         minimal = tuple(one for one in minimal if _is_certain(search, one))
-        best = search.preferred(minimal if only_minimal and minimal else search.scores)
+        best = search.choose_preferred(minimal if only_minimal and minimal else search.scores)
         return Outcome(best, False, measure.bound(search.lattice.bottom), minimal, stopped)
-    best = search.preferred(minimal if only_minimal else search.scores)
+    best = search.choose_preferred(minimal if only_minimal else search.scores)
     if best is None:
         return Outcome(None, optimal=False, minimal=())
-    bounds = {one: max(measure.bound(one), measure.after(search.figures[one])) for one in minimal}
-    return Outcome(best, *proven(search, best, bounds), minimal)
+    bounds = {one: max(measure.bound(one), measure.bound_above(search.figures[one])) for one in minimal}
+    return Outcome(best, *prove_best(search, best, bounds), minimal)
 
 
-def proven(search: Search, best: Levels, bounds: Mapping[Levels, float]) -> tuple[bool, float]:
+def prove_best(search: LatticeSearch, best: Levels, bounds: Mapping[Levels, float]) -> tuple[bool, float]:
     """Whether a generalization is proven to be the best; and what nothing that satisfies the policy scores less
     than.
     """
@@ -71,17 +71,17 @@ def proven(search: Search, best: Levels, bounds: Mapping[Levels, float]) -> tupl
     return True, score
 
 
-def _is_certain(search: Search, levels: Levels) -> bool:
+def _is_certain(search: LatticeSearch, levels: Levels) -> bool:
     """Whether nothing below a generalization satisfies the policy, as far as the checks tell."""
     floor = search.lattice.bottom
     lower = [(*levels[:i], level - 1, *levels[i + 1 :]) for i, level in enumerate(levels) if level > floor[i]]
-    return all(search.may(one) is False for one in lower)
+    return all(search.can_satisfy(one) is False for one in lower)
 
 
-class Tags:
+class PredictiveTags:
     """What the checks of a search tell of k-minimality: predictive tagging."""
 
-    def __init__(self, search: Search) -> None:
+    def __init__(self, search: LatticeSearch) -> None:
         self.search = search
         self._good = Dominance(search.lattice.top)
 
@@ -91,7 +91,7 @@ class Tags:
 
     def is_bad(self, levels: Levels) -> bool:
         """Whether neither a generalization nor anything below it can satisfy the policy."""
-        return self.search.may(levels) is False
+        return self.search.can_satisfy(levels) is False
 
     def is_open(self, levels: Levels) -> bool:
         """Whether a generalization is still to be checked."""

@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from sqlanon.frequency.sets import ClassSpace, FrequencySets, columns_of_classes
 from sqlanon.frequency.statements import MOVER, PERSONS, counted
-from sqlanon.strategies.lattice.classes import KEPT, judged
+from sqlanon.strategies.lattice.classes import KEPT, judged_classes
 from sqlanon.support.coding import Levels, code_name
 from sqlanon.support.expressions import all_of, col, named, subquery, template, union_all
 
@@ -68,7 +68,7 @@ def count_persons_in_classes(sets: FrequencySets, space: ClassSpace, levels: Lev
         return int(steps.look_up(persons_in_classes(space, [levels], kept), [(0, 0)])[0][1])
     pairs = columns_of_classes(space, levels)
     output = [named(col(f"class_{key}"), other) for key, other in pairs]
-    classes = judged(space, levels, [named(col(key), f"class_{key}") for key, _ in pairs])
+    classes = judged_classes(space, levels, [named(col(key), f"class_{key}") for key, _ in pairs])
     query = _CLASSES(columns=output or [named(exp.true(), "every")], judged=subquery(classes))
     query = query.where(col(KEPT) if kept else ~col(KEPT), copy=False)
     chosen = steps.make(sets.work("chosen_classes"), query)
@@ -85,7 +85,7 @@ _CLASSES = template("SELECT :columns FROM :judged AS j")
 _SETTLED = template("SELECT coalesce(sum(f.persons)::BIGINT, 0) FROM :frequency AS f JOIN :classes AS x ON :same")
 
 
-def fewest_persons(space: ClassSpace, levels: Levels, shown: int) -> exp.Select:
+def fewest_persons_query(space: ClassSpace, levels: Levels, shown: int) -> exp.Select:
     """One number: the persons of the kept class with fewest, as a release shows it, by its first attributes alone."""
     codes = [col(code_name(i, level), "f") for i, level in space.below_top(levels) if i < shown]
     return _SMALLEST(classes=subquery(_members(space, levels, True, [_persons(space)]).group_by(*codes, copy=False)))
@@ -104,7 +104,7 @@ def _members(space: ClassSpace, levels: Levels, kept: bool, columns: Sequence[ex
     """Columns of the rows of the frequency set in the classes that are kept, or in those that are not."""
     keys = space.keys(levels)
     names = [f"class_{key}" for key in keys]
-    classes = judged(space, levels, [named(col(key), name) for key, name in zip(keys, names, strict=True)])
+    classes = judged_classes(space, levels, [named(col(key), name) for key, name in zip(keys, names, strict=True)])
     return _MEMBERS(
         columns=list(columns),
         frequency=space.frequency,

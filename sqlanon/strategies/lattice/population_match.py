@@ -14,7 +14,7 @@ from sqlanon.engines.base import Engine
 from sqlanon.frequency.sets import ClassSpace
 from sqlanon.frequency.statements import PERSON, coded_rows
 from sqlanon.hierarchies.parts import TOP
-from sqlanon.strategies.lattice.classes import judged
+from sqlanon.strategies.lattice.classes import judged_classes
 from sqlanon.strategies.lattice.input import SearchInput
 from sqlanon.support.coding import KNOWN, ROWS, Coded, Levels
 from sqlanon.support.expressions import aliased, all_of, cast, col, named, same, template, text
@@ -36,7 +36,7 @@ _WRONG_MAP = template("""
 
 def _null_map(space: ClassSpace, levels: Levels) -> exp.Select:
     """One number: the rows of kept classes that match nobody of the population."""
-    return _NULL_MAP(judged=judged(space, levels))
+    return _NULL_MAP(judged=judged_classes(space, levels))
 
 
 def wrong_map(prepared: SearchInput, space: ClassSpace, levels: Levels) -> exp.Select | None:
@@ -51,7 +51,7 @@ def wrong_map(prepared: SearchInput, space: ClassSpace, levels: Levels) -> exp.S
     codes: list[exp.Expr] = [named(col(key), f"key {key}") for key in keys]
     return _WRONG_MAP(
         own=_people(own, attributes, levels, keys),
-        judged=judged(space, levels, codes),
+        judged=judged_classes(space, levels, codes),
         in_class=all_of(col(key, "own").eq(col(f"key {key}", "kept")) for key in keys),
         theirs=_people(theirs, attributes, levels, keys, prepared.types),
         same=all_of(col(name, "own").eq(col(name, "theirs")) for name in (*keys, PERSON)),
@@ -118,11 +118,11 @@ class PopulationMatch:
     wrong_map: int | None
 
 
-def mapping_of(engine: Engine, prepared: SearchInput, levels: Levels) -> PopulationMatch | None:
+def match_population(engine: Engine, prepared: SearchInput, levels: Levels) -> PopulationMatch | None:
     """Count what kept rows match; None without a population."""
     if prepared.population is None:
         return None
-    space = prepared.sets.at(levels)
+    space = prepared.frequency_sets.at(levels)
     nobody = engine.rows(_null_map(space, levels))[0][0]
     query = wrong_map(prepared, space, levels)
     return PopulationMatch(nobody, None if query is None else engine.rows(query)[0][0])

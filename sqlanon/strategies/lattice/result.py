@@ -12,14 +12,14 @@ from sqlglot import exp
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.measures import Figures, Measure
 from sqlanon.strategies.lattice.input import SearchInput
-from sqlanon.strategies.lattice.memory import Search
 from sqlanon.strategies.lattice.persons import PersonFigures
+from sqlanon.strategies.lattice.search import LatticeSearch
 from sqlanon.support.coding import Levels
 from sqlanon.support.names import EARLIER
 from sqlanon.support.notices import Notice
 
 
-class Placed(Protocol):
+class LocalResult(Protocol):
     """What a strategy below the full domain released each combination as."""
 
     @property
@@ -69,8 +69,8 @@ class SearchResult:
     bound: float
     optimal: bool
     levels: Levels | None = None  # of all rows; None below the full domain
-    placed: Placed | None = None  # below the full domain
-    search: Search | None = None
+    local_result: LocalResult | None = None  # below the full domain
+    search: LatticeSearch | None = None
     rounds: int = 0
     minimal: tuple[Levels, ...] | None = None  # the k-minimal generalizations, where the strategy looks for them
     satisfying: tuple[Levels, ...] | None = None  # all that meet the policy, where the strategy finds them

@@ -17,7 +17,7 @@ from sqlglot import exp
 
 from sqlanon.frequency.sets import ClassSpace
 from sqlanon.requirements.base import CLASS_SIZE
-from sqlanon.strategies.lattice.classes import KEPT, judged
+from sqlanon.strategies.lattice.classes import KEPT, judged_classes
 from sqlanon.strategies.lattice.input import SearchInput
 from sqlanon.support.coding import KNOWN, Coded, Levels, code_name, group_counts
 from sqlanon.support.expressions import (
@@ -49,7 +49,7 @@ def distance_vectors(prepared: SearchInput) -> Iterator[set[Levels]]:
 
     Makes ``vector_combinations``, and drops it.
     """
-    sets, lattice, heights = prepared.sets, prepared.lattice, prepared.marginals.heights
+    sets, lattice, heights = prepared.frequency_sets, prepared.lattice, prepared.marginals.heights
     engine, target, bottom = sets.steps.engine, sets.work("vector_combinations"), lattice.bottom
     engine.execute(create_table(target.copy(), combinations(sets.at(bottom), bottom)))
     try:
@@ -80,7 +80,7 @@ def combinations(space: ClassSpace, bottom: Levels) -> exp.Select:
     """
     codes = [code_name(i, level) for i, low in enumerate(bottom) for level in range(low, space.heights[i])]
     every = [named(exp.Min(this=col(code)), f"of {code}") for code in codes]
-    classes = subquery(judged(space, bottom, every), "j")
+    classes = subquery(judged_classes(space, bottom, every), "j")
     outlier: exp.Expr = exp.Not(this=col(KEPT))
     if space.requirements.covering_condition is None:
         outlier = all_of([outlier, exp.GT(this=col(CLASS_SIZE), expression=number(0))])
@@ -147,7 +147,7 @@ def unpacked(row: Sequence[int], bottom: Levels, heights: Levels) -> Levels:
 
 def distinct_values(prepared: SearchInput) -> list[tuple[int, ...]]:
     """By attribute and level: how many values the rows have; those that no hierarchy knows left out."""
-    rows = prepared.sets.steps.engine.rows
+    rows = prepared.frequency_sets.steps.engine.rows
     return [(*(rows(_values_below_top(one))[0] if one.height else ()), 1) for one in prepared.attributes]
 
 

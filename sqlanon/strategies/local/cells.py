@@ -420,7 +420,7 @@ class _Cells:
 
     def _is_over(self) -> bool:
         try:
-            self.task.clock.refuse_more()
+            self.task.clock.refuse_over_limits()
         except LimitReachedError:
             return True
         return False

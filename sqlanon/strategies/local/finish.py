@@ -17,18 +17,18 @@ from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import InfeasibleError
 from sqlanon.hierarchies.numerals import NUMERAL, padded, part_of, whole_digits, written_out
 from sqlanon.measures import Figures, Measure
-from sqlanon.measures.base import Totals
+from sqlanon.measures.base import RecodingTotals
 from sqlanon.policy.guarantee import guaranteed_combinations
 from sqlanon.requirements import Requirements
 from sqlanon.requirements.base import SubsetCondition
 from sqlanon.requirements.k_anonymity import KAnonymity
-from sqlanon.strategies.lattice.checker import measure_of
-from sqlanon.strategies.lattice.infeasible import nothing_in_time, remedies
+from sqlanon.strategies.lattice.checker import policy_measure
+from sqlanon.strategies.lattice.infeasible import describe_remedies, time_limit_error
 from sqlanon.strategies.lattice.input import SearchInput
 from sqlanon.strategies.lattice.limits import FIRST_GRACE, GRACE, Budget, Clock, LimitReachedError
 from sqlanon.strategies.lattice.persons import PersonFigures, person_figures
 from sqlanon.strategies.lattice.result import SearchResult
-from sqlanon.strategies.lattice.task import SearchTask, engines_of
+from sqlanon.strategies.lattice.task import SearchTask, task_engines
 from sqlanon.strategies.local.nodes import Tree, agree, may_be_shown
 from sqlanon.strategies.local.placement import (
     LocalRecoding,
@@ -145,7 +145,7 @@ class LocalResult:
     table: exp.Table
     labels: tuple[exp.Table, ...]
     figures: Figures
-    totals: Totals
+    totals: RecodingTotals
     smallest_class: int
     levels: tuple[tuple[int, int], ...]
     values: frozenset[int] = frozenset()
@@ -168,11 +168,11 @@ class LocalResult:
 
     def score(self, measure: Measure) -> float:
         """By a measure."""
-        return measure.recoded(self.figures, self.totals)
+        return measure.score_recoding(self.figures, self.totals)
 
     def suppressed(self, steps: StatementRunner, prepared: SearchInput) -> exp.Table:
         """Make ``suppressed``: the combinations that are not kept, as classes of the generalization at the floor."""
-        frequency = prepared.sets.at(self.floor).frequency
+        frequency = prepared.frequency_sets.at(self.floor).frequency
         return steps.make(prepared.work("suppressed"), suppressed_ground(frequency, self.table, self.trees))
 
     def recoding(self, prepared: SearchInput, mask: bool) -> LocalRecoding:
@@ -180,7 +180,7 @@ class LocalResult:
         types = [type_ if i in self.typed else None for i, type_ in enumerate(prepared.types)]
         return LocalRecoding(
             prepared.source.relation,
-            prepared.released,
+            prepared.released_columns,
             prepared.attributes,
             tuple(hierarchy.top for hierarchy in prepared.hierarchies),
             self.trees,
@@ -190,7 +190,7 @@ class LocalResult:
             tuple(types),
             mask,
             self._lists() if prepared.policy.search.sets == "list" else frozenset(),
-            prepared.columns.key if prepared.policy.search.traits.divides else (),
+            prepared.columns.key if prepared.policy.search.traits.may_split_equal_rows else (),
         )
 
     def _lists(self) -> frozenset[int]:
@@ -202,7 +202,7 @@ def example_result(task: LocalTask) -> LocalResult:
     """What a plan shows: every attribute is released at several levels."""
     every, work = range(len(task.trees)), task.work
     labels = tuple(work(f"released_{i}") for i in every)
-    totals = Totals((0.0,) * len(task.trees), (0,) * len(task.trees))
+    totals = RecodingTotals((0.0,) * len(task.trees), (0,) * len(task.trees))
     return LocalResult(task.trees, work("kept"), labels, Figures(1, 1), totals, 0, tuple((0, 1) for _ in every))
 
 
@@ -220,7 +220,7 @@ def finish(task: LocalTask, outcome: LocalOutcome) -> LocalResult:
         steps.make(work(f"released_{i}"), released_values(table, outcome.placed, i, task.trees[i].forbidden))
         for i, table in enumerate(tables)
     )
-    divides = task.prepared.policy.search.traits.divides
+    divides = task.prepared.policy.search.traits.may_split_equal_rows
     seen = steps.make(work("readable"), as_read(task.combinations, outcome.placed, labels, task.trees, divides))
     # Here the shields are asked for as they are: these are the classes that the release will have.
     asked = _as_guaranteed(task)
@@ -240,11 +240,11 @@ def finish(task: LocalTask, outcome: LocalOutcome) -> LocalResult:
         Figures(
             classes=figures["classes"],
             suppressed_rows=task.rows - figures["rows"],
-            squares=figures["squares"],
+            squared_sizes=figures["squares"],
             count=figures["count"],
             suppressed_persons=None if persons is None else persons.suppressed,
         ),
-        Totals(
+        RecodingTotals(
             tuple(sums[f"leaves_{i}"] or 0.0 for i in attributes), tuple(sums[f"levels_{i}"] or 0 for i in attributes)
         ),
         figures["smallest"],
@@ -365,15 +365,15 @@ def on_combinations(strategy: Callable[[LocalTask], LocalOutcome]) -> Callable[[
         clock = Clock(Budget(asked.time_limit, asked.max_checks))
         if task.steps.dry:
             local = local_task(task.steps, task.prepared, task.progress, clock)
-            return SearchResult(Figures(1, 1), 0.0, 0.0, optimal=False, placed=example_result(local))
+            return SearchResult(Figures(1, 1), 0.0, 0.0, optimal=False, local_result=example_result(local))
         late = None if asked.time_limit is None else asked.time_limit + GRACE
-        with interrupted_after(late, engines_of(task), clock.may_interrupt):
+        with interrupted_after(late, task_engines(task), clock.may_interrupt):
             try:
                 with clock.in_time(FIRST_GRACE):
                     local = local_task(task.steps, task.prepared, task.progress, clock)
                 outcome = strategy(local)
             except LimitReachedError:
-                raise nothing_in_time(task.prepared) from None
+                raise time_limit_error(task.prepared) from None
         return _as_readers_see(outcome)
 
     return run
@@ -387,14 +387,14 @@ def _as_readers_see(outcome: LocalOutcome) -> SearchResult:
     if not found.figures.classes or not limit.allows(suppressed, persons):
         message = f"strategy {strategy} found no recoding that meets the policy: it would suppress "
         message += limit.sentence(suppressed, task.rows, persons)
-        message += remedies(
+        message += describe_remedies(
             task.prepared, found.figures, [one.name for one in task.prepared.requirements.class_conditions]
         )
         raise InfeasibleError(message, None, suppressed, limit.rows, persons, limit.persons)
-    measure = measure_of(task.prepared)
+    measure = policy_measure(task.prepared)
     score = found.score(measure)
     # No recoding scores less than what nothing is generalized and suppressed in.
     bound = min(score, max(measure.bound(task.floor), outcome.bound))
     return SearchResult(
-        found.figures, score, bound, score <= bound, placed=found, search=outcome.search, rounds=outcome.rounds
+        found.figures, score, bound, score <= bound, local_result=found, search=outcome.search, rounds=outcome.rounds
     )

@@ -55,7 +55,7 @@ from sqlglot import exp
 
 from sqlanon.errors import InfeasibleError
 from sqlanon.sources.columns import refuse_repeated_keys
-from sqlanon.strategies.lattice.checker import measure_of
+from sqlanon.strategies.lattice.checker import policy_measure
 from sqlanon.strategies.lattice.limits import FIRST_GRACE, LimitReachedError
 from sqlanon.strategies.local.finish import on_combinations
 from sqlanon.strategies.local.groups import CELL, MOST_PAIRS, UNIT, Groups, placed, price_name, summed
@@ -146,7 +146,7 @@ def _least_loss(task: LocalTask, trees: Forest, found: Sequence[dict[int, int]])
     grouped = {one for group in found for one in group}
     rows = sum(trees.sizes[one] for one in grouped)
     share = (math.fsum(trees.sizes[one] * least[one] for one in grouped) / UNIT + task.rows - rows) / task.rows
-    return measure_of(task.prepared).combine([share] * len(task.trees), [tree.weight for tree in task.trees])
+    return policy_measure(task.prepared).combine([share] * len(task.trees), [tree.weight for tree in task.trees])
 
 
 def _node_names(attribute: int, tree: Tree) -> list[str]:
@@ -182,7 +182,7 @@ def _nearest(task: LocalTask, groups: Groups, trees: Forest) -> list[tuple[int, 
     vertices = groups.make(_VERTICES(prices=groups.prices, trees=table))
     step, edges = max(MOST_PAIRS // len(trees.sizes), 1), []
     for first in range(0, len(place), step):
-        groups.refuse_late()
+        groups.refuse_over_time()
         task.progress(len(place) - first, groups.rounds, None)
         query = _NEAREST(price=price, vertices=vertices, first=first, last=first + step - 1)
         edges += task.engine.rows(query)

@@ -265,7 +265,7 @@ class Groups:
         self.task.progress(0, self.rounds, best.price / (self.task.rows * UNIT))
         return best
 
-    def refuse_late(self) -> None:
+    def refuse_over_time(self) -> None:
         """Count a round."""
         self.task.clock.spend()
         self.rounds += 1
@@ -295,7 +295,7 @@ class Groups:
         floor, ceiling = self.task.floor, tuple(tree.ceiling for tree in self.task.trees)
         lattice = Lattice(self.task.prepared.lattice.attributes, floor, ceiling)
         levels = lattice.bottom
-        self.refuse_late()
+        self.refuse_over_time()
         steps = [self._step(self.task, loose, levels)]
         passed: set[Levels] = set()
         while levels != lattice.top:
@@ -307,7 +307,7 @@ class Groups:
             due = {one for one in passed if self._cost(one) <= self._cost(levels)}
             passed -= due
             for one in [*self._worth_it(steps[-1], due), *([levels] if held[levels] else [])]:
-                self.refuse_late()
+                self.refuse_over_time()
                 steps.append(self._step(self.task, steps[-1], one))
         return steps
 
@@ -357,7 +357,7 @@ class Groups:
         pairs = self.task.steps.count(loose) * self.task.steps.count(found.classes)
         if not 0 < pairs <= MOST_PAIRS:
             return found
-        self.refuse_late()
+        self.refuse_over_time()
         coming = self.make(taken_in(loose, found.classes, self.prices, self.task.trees))
         both = self._members([found.members, coming])
         taken = self.make(_KEPT_CELLS(members=coming, judged=subquery(self.judged_cells(both))))

@@ -339,8 +339,8 @@ class Balance:
         if not numbers:
             return []
         clock = self.task.clock
-        clock.refuse_more()
-        within_budget = numbers[: clock.left]
+        clock.refuse_over_limits()
+        within_budget = numbers[: clock.remaining_checks]
         task, states = self.task, []
         with self._flagged(within_budget) as rows:
             for number_, tuples, violating, placed, violating_rows in self._tables.tuples(rows):
@@ -352,7 +352,7 @@ class Balance:
         for state in states:
             self._learn(state)
         if len(within_budget) < len(numbers):
-            clock.refuse_more()
+            clock.refuse_over_limits()
         return states
 
     def _learn(self, state: State) -> None:
@@ -442,9 +442,9 @@ class Tables:
         self._hits = task.work("iab_hits")
         task.engine.execute(column_definitions(self._hits, HITS.items()))
         self._others = None
-        if any(column.quasi is None for column in prepared.released):
+        if any(column.quasi is None for column in prepared.released_columns):
             attributes, source = prepared.attributes, prepared.source.relation
-            query = others(source, prepared.released, attributes, task.combinations, trees)
+            query = others(source, prepared.released_columns, attributes, task.combinations, trees)
             self._others = make(task.work("iab_others"), query)
 
     @contextmanager

@@ -115,7 +115,7 @@ def local(task: LocalTask) -> LocalOutcome:
 
 def _again(task: LocalTask, groups: Groups, best: Grouping) -> Grouping:
     """The groups, after what costs most went where it costs less."""
-    groups.refuse_late()
+    groups.refuse_over_time()
     share = min(SHARE, MOST_PAIRS / (task.steps.count(best.classes) * task.steps.count(groups.prices) + 1))
     price = task.engine.rows(_THRESHOLD(classes=best.classes, rows=round((1 - share) * best.rows)))[0][0]
     kept = groups.make(_MEMBERS_WITHIN(members=best.members, classes=best.classes, price=price))

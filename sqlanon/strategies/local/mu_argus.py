@@ -235,7 +235,7 @@ class _Argus:
         task = self.task
         parts = []
         for first in range(0, len(checked), TOGETHER):
-            self.clock.refuse_late()
+            self.clock.refuse_over_time()
             found = unsafe(placed, task.trees, checked[first : first + TOGETHER], task.judged)
             parts.append(self._make("unsafe", found))
         if not parts[1:]:

@@ -12,9 +12,9 @@ from sqlanon.frequency.sets import ClassSpace, SensitiveTable
 from sqlanon.frequency.statements import MOVER
 from sqlanon.requirements import Distribution, Requirements
 from sqlanon.requirements.base import SHARE, VALUE
-from sqlanon.strategies.lattice.classes import judged
+from sqlanon.strategies.lattice.classes import judged_classes
 from sqlanon.strategies.local.nodes import NODE, Tree, agree, may_be_shown, node_name, released_name
-from sqlanon.strategies.recoding import MASKED, ordered
+from sqlanon.strategies.recoding import MASKED, order_by_class
 from sqlanon.support.coding import KNOWN, ROWS, Coded, Column, code_name
 from sqlanon.support.expressions import aliased, all_of, cast, col, fragment, named, same, subquery, template, text
 
@@ -71,7 +71,7 @@ def judged_groups(members: Members, placed: exp.Expr, keys: Sequence[str]) -> ex
         moving=members.moving,
     )
     extra: list[exp.Expr] = [named(col(code), key) for code, key in zip(codes, keys, strict=True)]
-    return _JUDGED(keys=[col(key) for key in keys], judged=subquery(judged(space, (0,) * len(keys), extra)))
+    return _JUDGED(keys=[col(key) for key in keys], judged=subquery(judged_classes(space, (0,) * len(keys), extra)))
 
 
 class_figures = template("""
@@ -280,11 +280,11 @@ class LocalRecoding:
     def with_column(self, column: Column) -> LocalRecoding:
         return replace(self, columns=(*self.columns, column))
 
-    def of_rows(self, source: exp.Table) -> LocalRecoding:
+    def with_source(self, source: exp.Table) -> LocalRecoding:
         return replace(self, source=source)
 
     @property
-    def codes_read_apart(self) -> bool:
+    def codes_identify_labels(self) -> bool:
         """Not with a mask, which may read like a label; nor with lists: a value may be spelled like a set of one."""
         return not self.mask and not self.lists
 
@@ -304,9 +304,9 @@ class LocalRecoding:
         return _FIGURES(figures=flags, kept=self.kept)
 
     def select(self, shuffled: bool = True) -> exp.Select:
-        return ordered(self, self.rows()) if shuffled else self.labelled(subquery(self.rows(), "r"))
+        return order_by_class(self, self.rows()) if shuffled else self.with_labels(subquery(self.rows(), "r"))
 
-    def labelled(self, rows: exp.Expr) -> exp.Select:
+    def with_labels(self, rows: exp.Expr) -> exp.Select:
         query = exp.Select().from_(aliased(rows, "r"))
         for i in self._by_label():
             labels = subquery(self._labels_of(i), f"l{i}")

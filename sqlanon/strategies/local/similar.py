@@ -32,7 +32,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from sqlanon.strategies.lattice import Search
+from sqlanon.strategies.lattice import LatticeSearch
 from sqlanon.strategies.lattice.limits import FIRST_GRACE, LimitReachedError
 from sqlanon.strategies.local.finish import on_combinations
 from sqlanon.strategies.local.groups import (
@@ -206,7 +206,7 @@ def k_similar(task: LocalTask) -> LocalOutcome:
     return replace(outcome, search=search)
 
 
-def grouped(task: LocalTask) -> tuple[Search, Grouping, Grouping, int]:
+def grouped(task: LocalTask) -> tuple[LatticeSearch, Grouping, Grouping, int]:
     """The search for the full-domain optimum, its classes, the best groups, and how many rounds they took."""
     with task.clock.in_time(FIRST_GRACE):
         search, levels = task.start(share=SHARE_BEFORE_CUTS)
@@ -238,7 +238,7 @@ class _Similar:
     def _best_of_all(self, count: int) -> Grouping:
         """Of all groupings of few combinations, numbered from 0, the one that costs least."""
         groups, task = self.groups, self.task
-        groups.refuse_late()
+        groups.refuse_over_time()
         every = groups.make(_ALL_GROUPS(end=2**count, combinations=task.combinations))
         classes = groups.tight(every).classes
         holding = task.engine.rows(_GROUP_PRICES(classes=classes, judged=groups.judged_cells(every)))
@@ -266,7 +266,7 @@ class _Similar:
             _OPEN_BLOCKS(members=whole.members, classes=whole.classes, rows=2 * least, most=MOST_TOGETHER)
         )
         while True:
-            groups.refuse_late()
+            groups.refuse_over_time()
             classes = groups.tight(blocks).classes
             judged = groups.make(groups.judged_cells(blocks))
             proposed = groups.make(proposals(classes, judged, blocks, groups.prices, self.task.trees, 2 * least))

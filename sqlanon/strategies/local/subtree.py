@@ -390,7 +390,7 @@ class _Cuts:
     def _is_over(self) -> bool:
         """Whether a limit of the search says to end with what there is: it satisfies the policy."""
         try:
-            self.task.clock.refuse_more()
+            self.task.clock.refuse_over_limits()
         except LimitReachedError:
             return True
         return False

@@ -18,11 +18,11 @@ from sqlanon.policy.strategies import STRATEGIES
 from sqlanon.requirements import Requirements
 from sqlanon.requirements.base import SHARE, VALUE
 from sqlanon.requirements.k_anonymity import KAnonymity
-from sqlanon.strategies.lattice import Budget, Search, dive
+from sqlanon.strategies.lattice import Budget, LatticeSearch, dive
 from sqlanon.strategies.lattice.input import SearchInput
 from sqlanon.strategies.lattice.lattice import Progress
 from sqlanon.strategies.lattice.limits import Clock
-from sqlanon.strategies.lattice.task import SearchTask, find
+from sqlanon.strategies.lattice.task import SearchTask
 from sqlanon.strategies.local.grid import make_grid
 from sqlanon.strategies.local.nodes import (
     COMBINATION,
@@ -35,6 +35,7 @@ from sqlanon.strategies.local.nodes import (
     set_members,
 )
 from sqlanon.strategies.local.placement import Members, judged_groups
+from sqlanon.strategies.registry import run_strategy
 from sqlanon.support import coding as cd
 from sqlanon.support.coding import ROWS, Levels
 from sqlanon.support.expressions import Namer, aliased, col, fragment, template, union_all
@@ -109,13 +110,13 @@ class LocalTask:
         """The groups that a relation makes of combinations, judged by all requirements: `placement.judged_groups`."""
         return judged_groups(self.members, placed, keys)
 
-    def start(self, strategy: str = "optimal", share: float = START_SHARE) -> tuple[Search, Levels]:
+    def start(self, strategy: str = "optimal", share: float = START_SHARE) -> tuple[LatticeSearch, Levels]:
         """The search of a full-domain strategy, and the generalization that it chose by the policy's measure.
 
         On a large lattice a proof may take days: the search takes a part of the limits, and gives the best that it met.
         """
         task = SearchTask(self.steps, self.prepared, self.progress, self._start_budget(share))
-        found = find(task, STRATEGIES[strategy])
+        found = run_strategy(task, STRATEGIES[strategy])
         assert found.search is not None and found.levels is not None  # as it is of the full domain
         self.clock.checks += len(found.search.figures)
         return found.search, found.levels
@@ -126,7 +127,7 @@ class LocalTask:
         return self.prepared.lattice.size > dive.LARGE
 
     def _start_budget(self, share: float) -> Budget:
-        checks, left = self.clock.budget.checks, self.clock.seconds_left
+        checks, left = self.clock.budget.checks, self.clock.remaining_seconds
         if not self.is_large:
             return Budget(left, checks)
         seconds = self.clock.budget.seconds
@@ -150,7 +151,7 @@ class LocalOutcome:
     typed: frozenset[int] = frozenset()  # attributes whose labels are values of their columns: they keep their types
     rounds: int = 0  # how often it went over the combinations
     bound: float = 0.0  # no release of the kind scores less, and no generalization
-    search: Search | None = None  # what it learnt of the lattice, where it searched that
+    search: LatticeSearch | None = None  # what it learnt of the lattice, where it searched that
     # With ``ends = "exact"``: by ``combination`` whether its value of an attribute is shown as an end of its range, as
     # the median or as a rare member of a set, ``is_end_i``.
     exact_ends: exp.Table | None = None
@@ -169,7 +170,7 @@ def local_task(
     texts = [_is_text_of_numbers(steps, prepared, i) for i in every]
     trees = tuple(_tree(steps, prepared, i, texts[i]) for i in every)
     floor = tuple(tree.floor for tree in trees)
-    space = prepared.sets.at(floor)
+    space = prepared.frequency_sets.at(floor)
     _refuse_elsewhere(prepared, space)
     offsets = [tree.offsets for tree in trees]
     query = combinations(space.frequency, space.heights, floor, offsets)
@@ -177,7 +178,7 @@ def local_task(
     for i, tree in enumerate(trees):
         _make_nodes(steps, prepared, i, tree, texts[i])
     requirements = _of_classes(prepared.requirements)
-    if prepared.policy.search.traits.summarises and prepared.policy.search.ends == "grid":
+    if prepared.policy.search.traits.summarizes and prepared.policy.search.ends == "grid":
         trees = tuple(
             _with_grid(steps, prepared, i, tree, texts[i], requirements.min_class_rows) for i, tree in enumerate(trees)
         )
@@ -195,7 +196,7 @@ def local_task(
         names = [*(f"o{i}" for i in range(counts.inner)), VALUE, SHARE, ROWS, *([MOVER] if space.moving else [])]
         sensitive[one] = SensitiveTable(within(f"local_members_{d}", counts.table, names), counts.inner, counts.domain)
     members = Members(requirements, persons, space.moving, sensitive)
-    if prepared.policy.search.traits.summarises and prepared.policy.search.summary == "set":
+    if prepared.policy.search.traits.summarizes and prepared.policy.search.summary == "set":
         trees = tuple(_with_members(steps, prepared, i, tree, made, members) for i, tree in enumerate(trees))
     search = prepared.policy.search
     clock = clock or Clock(Budget(search.time_limit, search.max_checks))
@@ -207,7 +208,7 @@ def _refuse_elsewhere(prepared: SearchInput, space: ClassSpace) -> None:
     search = prepared.policy.search
     needed = [space.frequency, *(one.table for one in space.sensitive.values())]
     if any(prepared.source.holds_table(one) for one in needed):
-        name = f"strategy {search.strategy}" if search.traits.local else 'suppression = "cells"'
+        name = f"strategy {search.strategy}" if search.traits.is_local else 'suppression = "cells"'
         raise SourceError(
             f"source.fetch_limit: there are more combinations of values than may be fetched, and {name} places "
             "them one by one: allow more, or use a strategy of the full domain, such as optimal"

@@ -20,7 +20,7 @@ from test_similar import as_ancestors
 
 import sqlanon
 from sqlanon.strategies.lattice import dive
-from sqlanon.strategies.lattice.checker import measure_of
+from sqlanon.strategies.lattice.checker import policy_measure
 from sqlanon.strategies.local import finish as finish_module
 from sqlanon.strategies.local import mu_argus as mu
 from sqlanon.strategies.local.finish import finish
@@ -63,7 +63,7 @@ def test_the_loss_stated_is_the_loss_counted(case: Case, limits: list[int]) -> N
             return
         plain = Plain(task)
         counted = plain.loss(plain.placed(outcome.placed))
-        assert finish(task, outcome).score(measure_of(task.prepared)) == pytest.approx(counted, abs=1e-9)
+        assert finish(task, outcome).score(policy_measure(task.prepared)) == pytest.approx(counted, abs=1e-9)
 
 
 @pytest.mark.slow

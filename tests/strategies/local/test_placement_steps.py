@@ -188,7 +188,7 @@ def test_types_of_a_release_are_those_of_its_columns_where_values_are_their_own(
         (True, ()): ["DATE", text, text, text, "DATE"],
         (True, (0, 2)): ["DATE", many, text, many, "DATE"],
     }
-    assert [replace(made, mask=mask, lists=frozenset(lists)).codes_read_apart for mask, lists in types] == [
+    assert [replace(made, mask=mask, lists=frozenset(lists)).codes_identify_labels for mask, lists in types] == [
         True, False, False, False,
     ]  # fmt: skip
     assert made.class_keys() == {0: "code_0", 1: "code_1", 2: "value_3"}

@@ -19,6 +19,6 @@ class WholeClasses:
     """What it finds is as good as the optimum of the full domain."""
 
     name = "whole-classes"
-    finds = "the optimum of the full domain, placed row by row"
-    traits = Traits(local=True)
+    description = "the optimum of the full domain, placed row by row"
+    traits = Traits(is_local=True)
     run = staticmethod(on_combinations(place))

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import random
 
-from sqlanon.strategies.lattice.dive import Cost
-from sqlanon.strategies.lattice.memory import TOLERANCE, Search
+from sqlanon.strategies.lattice.dive import PenalizedCost
+from sqlanon.strategies.lattice.search import TOLERANCE, LatticeSearch
 from sqlanon.support.coding import Levels
 
-KEPT, BEST = 20, 10
+POPULATION_SIZE, BEST = 20, 10
 """The generalizations of a generation that stay; as many are made from them, each from one of the best and another."""
 
 MOVES = 1.5
@@ -26,10 +26,10 @@ REDRAWN = 6
 """The levels of the best that are drawn anew for each of them: with all levels drawn anew, they end worse."""
 
 
-class Breeding:
+class GeneticSearch:
     """A population: at first the best that was checked, and what is drawn."""
 
-    def __init__(self, search: Search, cost: Cost) -> None:
+    def __init__(self, search: LatticeSearch, cost: PenalizedCost) -> None:
         self.search, self.cost = search, cost
         self.levels = [search.lattice.levels(i) for i in range(len(search.lattice.top))]
         self.draw = random.Random(0)
@@ -45,7 +45,7 @@ class Breeding:
             self.idle, self.draws = 0, self.draws + 1
             self.kept = self._least(self._near(self.search.best or self.kept[0]))
         else:
-            self._add([self._child() for _ in range(KEPT)])
+            self._add([self._child() for _ in range(POPULATION_SIZE)])
         better = self.cost(self.kept[0]) < least - TOLERANCE * abs(least)
         self.idle = 0 if better else self.idle + 1
         if self._best_score() < best:
@@ -58,20 +58,20 @@ class Breeding:
     def _least(self, among: set[Levels]) -> list[Levels]:
         """Those of the least cost."""
         self.cost.ask(sorted(among))
-        return sorted(among, key=lambda one: (self.cost(one), one))[:KEPT]
+        return sorted(among, key=lambda one: (self.cost(one), one))[:POPULATION_SIZE]
 
     def _add(self, more: list[Levels]) -> None:
         """Add what its bound does not rule out, and keep the best."""
-        full, worst = len(self.kept) >= KEPT, self.cost(self.kept[-1])
+        full, worst = len(self.kept) >= POPULATION_SIZE, self.cost(self.kept[-1])
         good = {one for one in more if not full or self.search.measure.bound(one) < worst}
         self.kept = self._least({*self.kept, *good})
 
     def _drawn(self) -> list[Levels]:
-        return [tuple(self.draw.choice(levels) for levels in self.levels) for _ in range(KEPT)]
+        return [tuple(self.draw.choice(levels) for levels in self.levels) for _ in range(POPULATION_SIZE)]
 
     def _near(self, best: Levels) -> set[Levels]:
         near = set()
-        for _ in range(KEPT):
+        for _ in range(POPULATION_SIZE):
             one = list(best)
             for i in self.draw.sample(range(len(one)), min(REDRAWN, len(one))):
                 one[i] = self.draw.choice(self.levels[i])

@@ -18,12 +18,12 @@ from sqlanon.measures import Figures, Measure
 from sqlanon.requirements import Requirements
 from sqlanon.requirements.base import RetainedClasses
 from sqlanon.strategies.lattice.forecast import Forecast
-from sqlanon.strategies.lattice.lattice import Box, Dominance, Lattice, Progress, silent
+from sqlanon.strategies.lattice.lattice import Box, Dominance, Lattice, Progress, ignore_progress
 from sqlanon.strategies.lattice.limits import FIRST_GRACE, GRACE, Budget
 from sqlanon.support.coding import Levels
 
 
-def kept_classes(figures: Figures, rows: int) -> RetainedClasses:
+def summarize_kept_classes(figures: Figures, rows: int) -> RetainedClasses:
     """The kept classes of a generalization together, where the source has so many rows."""
     return RetainedClasses(
         figures.classes, rows - figures.suppressed_rows, figures.count, figures.singles, figures.unmatched
@@ -35,12 +35,12 @@ class Verdict:
     """What follows from the figures of a generalization."""
 
     satisfies: bool  # whether it satisfies the policy
-    hopeless: bool  # whether neither it nor anything below it can
-    lasting: bool  # whether everything above it satisfies the policy, as it does
+    infeasible_below: bool  # whether neither it nor anything below it can
+    feasible_above: bool  # whether everything above it satisfies the policy, as it does
 
 
 @dataclass(frozen=True)
-class Rules:
+class VerdictRules:
     """What may be concluded, and nothing else: the docstrings of the requirements say why."""
 
     requirements: Requirements  # what the policy asks for
@@ -56,12 +56,12 @@ class Rules:
         suppressed at every lower one, too, and so their persons lose a row there: too many here are too many there.
         """
         asked = self.requirements
-        kept = kept_classes(figures, self.rows)
+        kept = summarize_kept_classes(figures, self.rows)
         table = [one.is_met_by(kept) for one in asked.table_conditions]
         too_many_persons = self.allowed_persons is not None and (figures.suppressed_persons or 0) > self.allowed_persons
         within = figures.suppressed_rows <= allowed_rows and figures.classes > 0 and not too_many_persons
-        satisfies = within and all(table) and not figures.unmet and not figures.broken
-        lost = figures.suppressed_rows if figures.lost is None else figures.lost
+        satisfies = within and all(table) and not figures.unmet and not figures.violated
+        lost = figures.suppressed_rows if figures.least_suppressed is None else figures.least_suppressed
         # What is lost is a sum of distances and logarithms times rows: a rounding must not rule out what satisfies.
         too_many = lost > min(allowed_rows, self.rows - 1) + 1e-6 + 1e-9 * self.rows
         same_rows = not (asked.class_conditions or asked.shields) or figures.suppressed_rows == allowed_rows == 0
@@ -69,16 +69,16 @@ class Rules:
         everything = figures.suppressed_rows == 0 and self.additive and not asked.separate_conditions
         return Verdict(
             satisfies,
-            hopeless=too_many
-            or (too_many_persons and figures.lost is None)
+            infeasible_below=too_many
+            or (too_many_persons and figures.least_suppressed is None)
             or never
             or (figures.too_few > 0 and self.additive),
-            lasting=satisfies and (asked.hereditary or everything),
+            feasible_above=satisfies and (asked.hereditary or everything),
         )
 
 
 @dataclass(frozen=True)
-class Data:
+class SourceFacts:
     """What is told of a table; by default, nothing."""
 
     # The distinct distance vectors (see `search.vectors`) between outliers and all combinations, part after part: a
@@ -96,7 +96,7 @@ class Data:
 TOLERANCE = 1e-12
 """Scores this close, relatively, are ties."""
 
-REMEMBERED = 10_000
+MAX_VISITED = 10_000
 """The lattice table lists at most this number of generalizations that were looked at, and not checked."""
 
 CONSIDERED = 32
@@ -112,19 +112,19 @@ class Aim(NamedTuple):
 
 
 @dataclass
-class Search:
+class LatticeSearch:
     """A search's task and its memory: what is checked, what follows from it, and the best so far."""
 
     lattice: Lattice
     measure: Measure
-    check: Callable[[Levels], Figures]
+    evaluate: Callable[[Levels], Figures]
     judge: Callable[[Figures, int], Verdict]
     allowed_rows: int
     """As it is tightened on the way."""
-    progress: Progress = silent
+    progress: Progress = ignore_progress
     budget: Budget = field(default_factory=Budget)
-    data: Data = field(default_factory=Data)
-    check_first: Callable[[Sequence[Levels]], Sequence[Figures]] | None = None
+    source_facts: SourceFacts = field(default_factory=SourceFacts)
+    evaluate_together: Callable[[Sequence[Levels]], Sequence[Figures]] | None = None
     """Checks the first of some generalizations, as many as it does at once. None: `check` checks one."""
     limit: SuppressionLimit | None = None
     """The limit of the policy. None: so many rows as are allowed."""
@@ -133,10 +133,10 @@ class Search:
         self.figures: dict[Levels, Figures] = {}  # of what was checked
         self.scores: dict[Levels, float] = {}  # of what satisfies
         self.best: Levels | None = None  # so far
-        self.open = 0  # how many are waiting, as progress shows it
+        self.open_count = 0  # how many are waiting, as progress shows it
         self._interruptible_at = math.inf  # the time from which the statement under way may be interrupted
-        self.only_best = False  # what cannot be the best is of no use
-        self.is_bounding = True  # checks are for bounds, not for good answers
+        self.seeks_best_only = False  # what cannot be the best is of no use
+        self.is_proving = True  # checks are for bounds, not for good answers
         self.forecast = Forecast(self.measure.marginals)
         # Of what is not hopeless: by how much it raises the bounds of those below it, and the fewest rows that are
         # suppressed in it and in each of them.
@@ -150,11 +150,11 @@ class Search:
         self._ends_at = self.budget.ends_at()
         self._looked_at: dict[Levels, None] = {}
 
-    def look_at(self, *levels: Levels) -> None:
+    def visit(self, *levels: Levels) -> None:
         """Remember generalizations for the lattice table, and see whether there is time left."""
-        if len(self._looked_at) < REMEMBERED:
+        if len(self._looked_at) < MAX_VISITED:
             self._looked_at.update(dict.fromkeys(levels))
-        self.budget.refuse_late(len(self.figures), self._ends_at)
+        self.budget.refuse_over_time(len(self.figures), self._ends_at)
 
     @contextmanager
     def in_time(self) -> Iterator[None]:
@@ -163,7 +163,7 @@ class Search:
         try:
             yield
         except InterruptedStatementError:
-            self.budget.refuse_late(1, self._ends_at)
+            self.budget.refuse_over_time(1, self._ends_at)
             raise
         finally:
             self._interruptible_at = math.inf
@@ -172,7 +172,7 @@ class Search:
         """Whether the statement under way may be interrupted now."""
         return time.monotonic() >= self._interruptible_at
 
-    def may(self, levels: Levels) -> bool | None:
+    def can_satisfy(self, levels: Levels) -> bool | None:
         """Whether a generalization may satisfy the policy, as far as what was checked tells; None: it does not tell.
 
         Once one may, so may everything above it. With requirements that are monotone under suppression it does.
@@ -183,10 +183,10 @@ class Search:
 
     def satisfies(self, levels: Levels) -> bool:
         """Whether a generalization satisfies the policy; it is checked if need be."""
-        self.ask(levels)
+        self.check(levels)
         return self._verdict(levels, self.allowed_rows).satisfies
 
-    def lasts(self, levels: Levels) -> bool:
+    def all_above_satisfy(self, levels: Levels) -> bool:
         """Whether everything of the lattice at or above a generalization is known to satisfy the policy."""
         return self._lasting.has_below(levels)
 
@@ -195,37 +195,37 @@ class Search:
         verdict = self.judge(self.figures[levels], allowed_rows)
         return verdict if self.lattice.permits(levels) else replace(verdict, satisfies=False)
 
-    def word(self, levels: Levels) -> str:
+    def status(self, levels: Levels) -> str:
         """The status in the lattice table, by the policy's limit, even where the search worked with a tighter one."""
         if levels in self.figures:
             return "satisfies" if self._verdict(levels, self._limit).satisfies else "violates"
         if not self.lattice.permits(levels):
             return "violates"
-        if self.lasts(levels):
+        if self.all_above_satisfy(levels):
             return "satisfies"
         return "violates" if self.allowed_rows == self._limit and self._hopeless.has_above(levels) else "open"
 
-    def ask(self, levels: Levels) -> bool:
+    def check(self, levels: Levels) -> bool:
         """Check a generalization, once; whether it may satisfy the policy: if not, nothing below it does."""
         if levels in self.figures:
-            return not self._verdict(levels, self.allowed_rows).hopeless
-        self.budget.refuse_more(len(self.figures), self._ends_at)
+            return not self._verdict(levels, self.allowed_rows).infeasible_below
+        self.budget.refuse_over_limits(len(self.figures), self._ends_at)
         with self.in_time():
-            figures = self.check(levels)
+            figures = self.evaluate(levels)
         return self._learn(levels, figures)
 
-    def ask_all(self, several: Iterable[Levels]) -> None:
+    def check_all(self, several: Iterable[Levels]) -> None:
         """Check generalizations, each once, in few statements."""
         left = [one for one in dict.fromkeys(several) if one not in self.figures]
-        if self.check_first is None:
+        if self.evaluate_together is None:
             for one in left:
-                self.ask(one)
+                self.check(one)
             return
         while left:
-            self.budget.refuse_more(len(self.figures), self._ends_at)
+            self.budget.refuse_over_limits(len(self.figures), self._ends_at)
             most = self.budget.checks
             with self.in_time():
-                found = self.check_first(left if most is None else left[: most - len(self.figures)])
+                found = self.evaluate_together(left if most is None else left[: most - len(self.figures)])
             for levels, figures in zip(left, found, strict=False):
                 self._learn(levels, figures)
             left = left[len(found) :]
@@ -233,25 +233,25 @@ class Search:
     def _learn(self, levels: Levels, figures: Figures) -> bool:
         self.figures[levels] = figures
         verdict = self._verdict(levels, self.allowed_rows)
-        self._conclude(levels, figures, hopeless=verdict.hopeless)
-        self.forecast.learn(levels, figures.expected_lost)
-        if self.is_bounding:
+        self._conclude(levels, figures, hopeless=verdict.infeasible_below)
+        self.forecast.learn(levels, figures.expected_least_suppressed)
+        if self.is_proving:
             self._bounding.add(levels)
-        if verdict.lasting:
+        if verdict.feasible_above:
             self._lasting.add(levels)
         if verdict.satisfies:
             self.scores[levels] = self.measure.score(levels, figures)
-            self.best = self.preferred((self.best, levels))
-        shown = None if self.best is None else self.measure.shown(self.scores[self.best])
-        self.progress(self.open, len(self.figures), shown)
-        return not verdict.hopeless
+            self.best = self.choose_preferred((self.best, levels))
+        shown = None if self.best is None else self.measure.reported_score(self.scores[self.best])
+        self.progress(self.open_count, len(self.figures), shown)
+        return not verdict.infeasible_below
 
-    def after(self, levels: Levels) -> float:
+    def bound_from_below(self, levels: Levels) -> float:
         """A lower bound of the score of a generalization, by all that are checked at or below it."""
-        if not self.measure.tells_upward:
+        if not self.measure.bounds_above:
             return 0.0
         below = chain(self._hopeful.below(levels), self._hopeless.below(levels))
-        return max((self.measure.after(self.figures[one]) for one in below), default=-math.inf)
+        return max((self.measure.bound_above(self.figures[one]) for one in below), default=-math.inf)
 
     def _conclude(self, levels: Levels, figures: Figures, *, hopeless: bool) -> None:
         if hopeless:
@@ -259,22 +259,22 @@ class Search:
             return
         self._hopeful.add(levels)
         # As in `Rules.judge`: what is lost is rounded.
-        lost = figures.suppressed_rows if figures.lost is None else figures.lost
+        lost = figures.suppressed_rows if figures.least_suppressed is None else figures.least_suppressed
         self._fewest[levels] = math.ceil(lost - 1e-6 - 1e-9 * self.measure.marginals.rows)
         # Only where all requirements are hereditary are the rows that are suppressed here suppressed below, too; and
         # only of what satisfies the limit are the figures complete.
-        known = figures.lost is None and 0 < figures.suppressed_rows <= self._limit and figures.classes > 0
+        known = figures.least_suppressed is None and 0 < figures.suppressed_rows <= self._limit and figures.classes > 0
         self._lifts[levels] = self.measure.lift(levels, figures) if known else 0.0
 
-    def tighten(self, allowed_rows: int) -> None:
+    def tighten_limit(self, allowed_rows: int) -> None:
         """Let fewer rows be suppressed from here on: what suppresses more is no use any more."""
         if allowed_rows < self.allowed_rows:
             self.allowed_rows = allowed_rows
             self._hopeful, self._hopeless = Dominance(self._heights), Dominance(self._heights)
             for levels, figures in self.figures.items():
-                self._conclude(levels, figures, hopeless=self.judge(figures, allowed_rows).hopeless)
+                self._conclude(levels, figures, hopeless=self.judge(figures, allowed_rows).infeasible_below)
 
-    def excluded(self, box: Box, aim: Aim | None = None) -> Levels | None:
+    def find_pruned_top(self, box: Box, aim: Aim | None = None) -> Levels | None:
         """A generalization at or above the low end of a box, such that nothing at or below it can be the answer, or
         all there reaches the aim; None if none is known: then the low end may be.
 
@@ -291,7 +291,7 @@ class Search:
                     break
         return found
 
-    def rest(self, box: Box, excluded: Levels) -> Iterator[tuple[Levels, Levels]]:
+    def split_box(self, box: Box, excluded: Levels) -> Iterator[tuple[Levels, Levels]]:
         """The corners of what is left of a box without what is at or below a generalization; each low end is one that
         a release may have."""
         for low, high in box.without(excluded):
@@ -302,69 +302,69 @@ class Search:
     def _too_costly(self, box: Box, aim: Aim | None) -> Iterator[Levels]:
         """Checked generalizations that suppress so many rows that nothing at or below them is the best, or that all
         there reaches the aim."""
-        if self.best is None or not self.only_best:
+        if self.best is None or not self.seeks_best_only:
             return
         for levels in islice((self._hopeful if aim is None else self._bounding).above(box.low), CONSIDERED):
             if aim is None:
                 lift = self._lifts[levels]
-                if lift and self.is_no_use(self.measure.raised(box.key, lift), box.low):
+                if lift and self.cannot_improve(self.measure.raise_bound(box.key, lift), box.low):
                     yield levels
-            elif (bound := self.raised(box, levels)) >= aim.score or self.is_no_use(bound, box.low):
+            elif (bound := self.raised_bound(box, levels)) >= aim.score or self.cannot_improve(bound, box.low):
                 yield levels
 
-    def raised(self, box: Box, levels: Levels) -> float:
+    def raised_bound(self, box: Box, levels: Levels) -> float:
         """A lower bound for everything in a box at or below a checked generalization; infinite if none of it can be the
         answer. The key of the box is a bound that no lift has raised."""
         if self._hopeless.has_above(levels):
             return math.inf
         lift = self._lifts[levels]
-        lifted = self.measure.raised(box.key, lift) if lift else box.key
+        lifted = self.measure.raise_bound(box.key, lift) if lift else box.key
         return max(lifted, self.measure.bound_with(box.low, self._fewest[levels]))
 
-    def is_short_of(self, aim: Aim | None, levels: Levels) -> bool:
+    def falls_short_of(self, aim: Aim | None, levels: Levels) -> bool:
         """Whether one at or below a generalization is checked that may be the answer, and suppresses too few rows for
         the aim: then so does all above it."""
         if aim is None or aim.rows >= self.allowed_rows:
             return self._hopeful.has_below(levels)
         return any(self._fewest[one] <= aim.rows for one in self._hopeful.below(levels))
 
-    def is_no_use(self, bound: float, levels: Levels) -> bool:
+    def cannot_improve(self, bound: float, levels: Levels) -> bool:
         """Whether neither a generalization nor anything above it, if they score no less, can be preferred to the
         best."""
         return self.best is not None and not self.precedes(bound, levels, self.best)
 
-    def settle(self, path: list[Levels], wanted: int, box: Box, aim: Aim | None = None) -> None:
+    def decide_path(self, path: list[Levels], wanted: int, box: Box, aim: Aim | None = None) -> None:
         """Learn of the first of an ascending path whether it may satisfy the policy and be below the aim, or that it
         can not be the answer.
 
         One that is hopeless, or reaches the aim, settles all below it: the forecast says which to ask.
         """
-        self.look_at(*path[:wanted])
+        self.visit(*path[:wanted])
         low, high = 0, len(path)
         while low < high:
-            middle = self.highest(path, low, high, aim)
-            hopeful = self.ask(path[middle]) and (aim is None or self._fewest[path[middle]] <= aim.rows)
+            middle = self.choose_check(path, low, high, aim)
+            hopeful = self.check(path[middle]) and (aim is None or self._fewest[path[middle]] <= aim.rows)
             self.forecast.adjust(not hopeful)
             if not hopeful:
                 low = middle + 1
                 if low >= wanted:
                     return
-            elif self.excluded(box, aim) is not None:
+            elif self.find_pruned_top(box, aim) is not None:
                 return
             else:
                 high = middle
 
-    def highest(self, path: list[Levels], low: int, high: int, aim: Aim | None = None) -> int:
+    def choose_check(self, path: list[Levels], low: int, high: int, aim: Aim | None = None) -> int:
         """By the forecast, the index of the highest of a part of a path that is hopeless, or reaches the aim."""
         return self.forecast.highest(path, low, high, self.allowed_rows if aim is None else aim.rows)
 
-    def beyond(self, levels: Levels, aim: Aim | None = None) -> list[Levels]:
+    def extend_path(self, levels: Levels, aim: Aim | None = None) -> list[Levels]:
         """An ascending path from a generalization, without it, of those of which nothing is told.
 
         It rises where the forecast falls least: the more of it is hopeless, the more that rules out.
         """
         # Above one of which nothing is told, none is below a hopeless one.
-        return self.lattice.ascend(levels, self.forecast.step, lambda up: not self.is_short_of(aim, up))
+        return self.lattice.ascend(levels, self.forecast.step, lambda up: not self.falls_short_of(aim, up))
 
     def precedes(self, cost: float, levels: Levels, than: Levels) -> bool:
         """Whether a cost at ``levels`` is preferred to a checked generalization: score, then height, then levels."""
@@ -373,7 +373,7 @@ class Search:
             return cost < other
         return (sum(levels), levels) < (sum(than), than)
 
-    def preferred(self, among: Iterable[Levels | None]) -> Levels | None:
+    def choose_preferred(self, among: Iterable[Levels | None]) -> Levels | None:
         """The preferred one of checked generalizations that satisfy the policy."""
         best: Levels | None = None
         for levels in among:
@@ -386,15 +386,15 @@ class Search:
         seen = filter(self.lattice.permits, self._looked_at.keys() | self.figures.keys())
         nodes = sorted(seen, key=lambda levels: (sum(levels), levels))
         figures = (self.figures.get(levels) for levels in nodes)
-        whole = [one if one is not None and one.share == 1 else None for one in figures]
+        whole = [one if one is not None and one.counted_share == 1 else None for one in figures]
         bounds = [self.measure.bound(levels) for levels in nodes]
         scores = [self.scores.get(levels) for levels in nodes]
-        shown = self.measure.shown
+        shown = self.measure.reported_score
         return [
             [list(levels) for levels in nodes],
             [sum(levels) for levels in nodes],
             [shown(bound) for bound in bounds],
-            [self.word(levels) for levels in nodes],
+            [self.status(levels) for levels in nodes],
             [None if one is None else one.classes for one in whole],
             [None if one is None else one.suppressed_rows for one in whole],
             [None if score is None else shown(score) for score in scores],
