@@ -7,7 +7,7 @@ from __future__ import annotations
 import glob
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache, reduce
+from functools import cache, lru_cache, reduce
 from typing import Any, TypeAlias, TypeVar
 
 from sqlglot import exp, parse_one
@@ -15,7 +15,7 @@ from sqlglot import exp, parse_one
 Filling: TypeAlias = "exp.Expr | Sequence[exp.Expr] | str | int | float"
 
 
-@lru_cache(maxsize=None)
+@cache
 def template(sql: str, dialect: str = "duckdb") -> Callable[..., exp.Select]:
     """A function that fills the placeholders (``:name``) of a SELECT with an expression, or a list of them.
 
@@ -41,7 +41,7 @@ def template(sql: str, dialect: str = "duckdb") -> Callable[..., exp.Select]:
     return select_
 
 
-@lru_cache(maxsize=None)
+@cache
 def fragment(sql: str, dialect: str = "duckdb") -> Callable[..., exp.Expr]:
     """The same of any other statement, or of an expression. A text is parsed once, also where a function calls this.
 
