@@ -31,12 +31,12 @@ from sqlanon.policy import PopulationSection, SourceSection
 from sqlanon.policy.sections import CsvSection
 from sqlanon.sources.bad_lines import DroppedLines
 from sqlanon.sources.csv import (
-    DETECTED,
-    Layout,
+    DETECT_ALL,
+    CsvTable,
     copy_csv,
     date_formats,
     find_values,
-    read_every_column,
+    read_all_columns,
     scan_csv,
 )
 from sqlanon.sources.csv_text import ReadFile
@@ -92,7 +92,7 @@ class Scan:
     sheet: str | None = None
     wanted: Collection[str] = ()
     choices: ReadingChoices = field(default_factory=ReadingChoices)
-    csv: CsvSection = DETECTED
+    csv: CsvSection = DETECT_ALL
 
 
 @dataclass(frozen=True)
@@ -220,8 +220,8 @@ def bind_files(
         choices = ReadingChoices(section.value_labels, section.user_missing)
         if name not in WORDS:
             _refuse_choices(choices, format_)
-        csv = section.csv or DETECTED
-        if csv != DETECTED and name != "csv":
+        csv = section.csv or DETECT_ALL
+        if csv != DETECT_ALL and name != "csv":
             raise SourceError(f"source.csv: applies to CSV files, and these are {format_.words} files: remove it")
         if readings and name not in _WITH_TEXTS:
             keys = ", ".join(f"attributes.{reading.name}" for reading in readings.values())
@@ -370,7 +370,7 @@ class _Relation:
     columns: Mapping[str, str] = field(default_factory=dict)
     full_query: exp.Query | None = None
     is_copied: bool = False
-    layout: Layout | None = None  # of CSV files whose rows are read
+    layout: CsvTable | None = None  # of CSV files whose rows are read
     excel: ExcelTables | None = None  # of Excel files whose rows are read
     dropped: Sequence[DroppedLines] = ()  # what was left out of CSV files
 
@@ -392,7 +392,7 @@ def _relation(name: str, format_: FileFormat, scan: Scan, place: WorkNames, want
     copy = place.choose_copy_target(sum(path.stat().st_size for path in local if path.is_file())) if is_copied else None
     if copy is not None and name == "csv":
         layout = copy_csv(scan.engine, scan.paths, scan.text_columns, wanted, copy, scan.csv)
-        return _Relation(copy, layout.columns, read_every_column(layout), True, layout, dropped=layout.dropped)
+        return _Relation(copy, layout.columns, read_all_columns(layout), True, layout, dropped=layout.dropped)
     if copy is not None and name == "excel":
         return _Relation(copy, is_copied=True, excel=copy_excel(*_excel_options(scan), copy))
     if copy is not None and format_.copy is not None:

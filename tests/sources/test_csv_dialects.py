@@ -104,7 +104,7 @@ def test_rows_that_look_like_comments_are_refused(row: str, tmp_path: Path) -> N
     path = tmp_path / "people.csv"
     path.write_text(",".join(COLUMNS) + "\nn0,1,ill1\n" * 20 + "# half\n" + f"{row}\n" * 3)
     said = refusal([str(path)])
-    assert "people.csv has comments after #, and # also stands in 3 lines that may be rows" in said
+    assert "people.csv has comments after #, and # also occurs in 3 lines that may be rows" in said
     path.write_text(path.read_text().replace("# half\n", ""))
     assert copied_rows([str(path)]).total() == 23
 
