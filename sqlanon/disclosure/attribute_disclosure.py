@@ -1,16 +1,16 @@
-"""What the classes of a release give away of a sensitive attribute to somebody who finds a person's class.
+"""Attribute disclosure: what a class reveals of a sensitive attribute to somebody who finds a person's class.
 
 Sources: A. Machanavajjhala, D. Kifer, J. Gehrke, M. Venkitasubramaniam, l-Diversity: Privacy beyond k-anonymity, ACM
 TKDD 1(1), 2007, section 2 (homogeneity, background knowledge); N. Li, T. Li, S. Venkatasubramanian, t-Closeness:
 Privacy beyond k-anonymity and l-diversity, ICDE 2007, section 3 (skewness, similarity).
 
-Each query gives the classes by their labels, ``v0`` .., figures, and ``n``, the rows of the victims. NULL is a value.
+Each query returns the affected classes by their labels, ``v0`` .., with figures and ``n``, the number of affected rows.
+NULL counts as a value.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import reduce
 
 from sqlglot import exp
 
@@ -22,9 +22,8 @@ RATIO, LIKELY = 2.0, 0.5
 """A class is skewed if a value is RATIO times as frequent in it as in the whole table, and has the share LIKELY."""
 
 COMMON = 0.9
-"""A value that so many rows have is known of everybody: that a class has no other value reveals nothing."""
+"""Share of rows from which a value is common: it is expected of everybody, so a homogeneous class reveals nothing."""
 
-# Any value that is not NULL: of a class of NULLs there is none.
 _HOMOGENEITY = template("""
     SELECT :labels, any_value(value) AS value, sum(n)::BIGINT AS n
     FROM :counts AS c
@@ -40,12 +39,12 @@ _HOMOGENEOUS_ROWS = template("""
     WHERE v.n < :common * (SELECT count(*) FROM :release)
 """)
 
-# Without quasi-identifiers, no rows are one group: it is not a class.
+# Without quasi-identifiers, an empty release still forms one group, which is not a class.
 _BACKGROUND_KNOWLEDGE = template("""
     SELECT :labels, count(*) AS values, sum(n)::BIGINT AS n
     FROM :counts AS c
     GROUP BY :labels
-    HAVING count(*) <= :most AND count(*) > 0
+    HAVING count(*) <= :max_values AND count(*) > 0
 """)
 
 _SHARES = template("""
@@ -70,73 +69,86 @@ _GREATEST_SKEW = template("SELECT max(ratio) AS greatest_ratio FROM :shares AS s
 _SIMILARITY = template("""
     SELECT :labels, :level AS level, :label AS label, sum(n)::BIGINT AS n
     FROM (
-        SELECT :kinds
+        SELECT :generalized_values
         FROM :counts AS c
         LEFT JOIN :hierarchy AS h ON c.value::VARCHAR = h.level_0::VARCHAR
     ) AS p
     GROUP BY :labels
-    HAVING :similar
+    HAVING :is_similar
 """)
-_KIND = fragment("CASE WHEN NOT h.level_0 IS NULL THEN :label::VARCHAR ELSE c.value::VARCHAR END")
-_IS_ONE = fragment("count(DISTINCT :kind) + (count(:kind) <> count(*))::INT = 1")
+_GENERALIZED_VALUE = fragment("CASE WHEN NOT h.level_0 IS NULL THEN :label::VARCHAR ELSE c.value::VARCHAR END")
+_HAS_ONE_LABEL = fragment("count(DISTINCT :label) + (count(:label) <> count(*))::INT = 1")
 
 
-def homogeneity(release: exp.Expr, quasi: Sequence[str], sensitive: str) -> exp.Select:
-    """Classes with one sensitive value, which is then known of all their rows: ``v0`` .., ``value``, ``n``."""
-    return _HOMOGENEITY(labels=class_labels(quasi), counts=_counts(release, quasi, sensitive))
+def homogeneity(release: exp.Expr, quasi_identifiers: Sequence[str], sensitive: str) -> exp.Select:
+    """Classes whose rows all have one sensitive value: ``v0`` .., ``value``, ``n``."""
+    counts = subquery(value_counts(release, quasi_identifiers, sensitive))
+    return _HOMOGENEITY(labels=class_labels(quasi_identifiers), counts=counts)
 
 
-def homogeneous_rows(release: exp.Expr, quasi: Sequence[str], sensitive: str) -> exp.Select:
+def homogeneous_rows(release: exp.Expr, quasi_identifiers: Sequence[str], sensitive: str) -> exp.Select:
     """One number: the rows in classes with one sensitive value that is not `COMMON`."""
-    classes = subquery(homogeneity(release, quasi, sensitive))
+    classes = subquery(homogeneity(release, quasi_identifiers, sensitive))
     return _HOMOGENEOUS_ROWS(
         classes=classes, release=release.copy(), sensitive=col(sensitive), common=COMMON - TOLERANCE
     )
 
 
-def background_knowledge(release: exp.Expr, quasi: Sequence[str], sensitive: str, known: int = 1) -> exp.Select:
-    """Classes with one value left for an adversary who rules out ``known`` of them: ``v0`` .., ``values``, ``n``."""
-    return _BACKGROUND_KNOWLEDGE(labels=class_labels(quasi), counts=_counts(release, quasi, sensitive), most=known + 1)
+def background_knowledge(
+    release: exp.Expr, quasi_identifiers: Sequence[str], sensitive: str, known: int = 1
+) -> exp.Select:
+    """Classes with at most one value left for an attacker who rules out ``known`` of them: ``v0`` .., ``values``,
+    ``n``."""
+    counts = subquery(value_counts(release, quasi_identifiers, sensitive))
+    return _BACKGROUND_KNOWLEDGE(labels=class_labels(quasi_identifiers), counts=counts, max_values=known + 1)
 
 
 def skewness(
-    release: exp.Expr, quasi: Sequence[str], sensitive: str, ratio: float = RATIO, likely: float = LIKELY
+    release: exp.Expr, quasi_identifiers: Sequence[str], sensitive: str, ratio: float = RATIO, likely: float = LIKELY
 ) -> exp.Select:
-    """Values that a class makes much more likely than they are in the whole release: ``v0`` .., ``value``, ``p``,
-    ``ratio`` (p/q), and ``n``, the rows of the class with that value.
+    """Values that are much more likely in a class than in the whole release: ``v0`` .., ``value``, ``p``, ``ratio``
+    (p/q), and ``n``, the rows of the class with that value.
     """
-    shares = _shares(release, quasi, sensitive)
-    return _SKEWNESS(labels=class_labels(quasi), shares=shares, ratio=ratio - TOLERANCE, likely=likely - TOLERANCE)
+    shares = _value_shares(release, quasi_identifiers, sensitive)
+    labels = class_labels(quasi_identifiers)
+    return _SKEWNESS(labels=labels, shares=shares, ratio=ratio - TOLERANCE, likely=likely - TOLERANCE)
 
 
-def greatest_skew(release: exp.Expr, quasi: Sequence[str], sensitive: str) -> exp.Select:
-    """One number: the greatest p/q of any value in any class; NULL of no rows."""
-    return _GREATEST_SKEW(shares=_shares(release, quasi, sensitive))
+def greatest_skew(release: exp.Expr, quasi_identifiers: Sequence[str], sensitive: str) -> exp.Select:
+    """One number: the greatest p/q of any value in any class; NULL for a release without rows."""
+    return _GREATEST_SKEW(shares=_value_shares(release, quasi_identifiers, sensitive))
 
 
-def similarity(release: exp.Expr, quasi: Sequence[str], sensitive: str, hierarchy: exp.Expr, height: int) -> exp.Select:
-    """Classes whose sensitive values are all of one kind: ``v0`` .., ``level``, ``label``, ``n``.
+def similarity(
+    release: exp.Expr, quasi_identifiers: Sequence[str], sensitive: str, hierarchy: exp.Expr, height: int
+) -> exp.Select:
+    """Classes whose sensitive values share a label below the top of their hierarchy: ``v0`` .., ``level``, ``label``,
+    ``n``.
 
-    They agree at a level of the attribute's hierarchy below its top: ``level`` is the lowest (0: they are one value,
-    see `homogeneity`), and ``label`` what they are there. A value that the hierarchy does not have is of its own kind.
+    ``level`` is the lowest level at which they agree (0: they are one value, see `homogeneity`), and ``label`` their
+    label at that level. A value that is not in the hierarchy is its own label at every level.
     """
-    kinds = {col(f"label_{level}"): col(f"level_{level}", "h") for level in range(max(height, 1))}
-    agreed = [(_IS_ONE(kind=kind), kind) for kind in kinds]
+    labels_by_level = {col(f"label_{level}"): col(f"level_{level}", "h") for level in range(max(height, 1))}
+    agreements = [(_HAS_ONE_LABEL(label=label), label) for label in labels_by_level]
+    level_case, label_case = exp.case(), exp.case()
+    for level, (has_one_label, label) in enumerate(agreements):
+        level_case = level_case.when(has_one_label, exp.convert(level))
+        label_case = label_case.when(has_one_label, exp.func("min", label))
     return _SIMILARITY(
-        labels=class_labels(quasi),
-        level=reduce(lambda case, at: case.when(at[1][0], exp.convert(at[0])), enumerate(agreed), exp.case()),
-        label=reduce(lambda case, at: case.when(at[0], exp.func("min", at[1])), agreed, exp.case()),
-        kinds=[all_columns("c"), *(named(_KIND(label=level), kind.name) for kind, level in kinds.items())],
-        counts=_counts(release, quasi, sensitive),
+        labels=class_labels(quasi_identifiers),
+        level=level_case,
+        label=label_case,
+        generalized_values=[
+            all_columns("c"),
+            *(named(_GENERALIZED_VALUE(label=level), label.name) for label, level in labels_by_level.items()),
+        ],
+        counts=subquery(value_counts(release, quasi_identifiers, sensitive)),
         hierarchy=hierarchy,
-        similar=agreed[-1][0],
+        is_similar=agreements[-1][0],
     )
 
 
-def _counts(release: exp.Expr, quasi: Sequence[str], sensitive: str) -> exp.Subquery:
-    return subquery(value_counts(release, quasi, sensitive))
-
-
-def _shares(release: exp.Expr, quasi: Sequence[str], sensitive: str) -> exp.Subquery:
-    """By class and value: ``p``, ``ratio`` (p by q, its share of the whole release), and ``n``."""
-    return subquery(_SHARES(labels=class_labels(quasi), counts=_counts(release, quasi, sensitive)))
+def _value_shares(release: exp.Expr, quasi_identifiers: Sequence[str], sensitive: str) -> exp.Subquery:
+    """By class and value: ``p`` (its share of the class), ``ratio`` (p by its share of the whole release), ``n``."""
+    counts = subquery(value_counts(release, quasi_identifiers, sensitive))
+    return subquery(_SHARES(labels=class_labels(quasi_identifiers), counts=counts))

@@ -1,12 +1,12 @@
-"""The statements that measure how far released columns narrow a quasi-identifier, and the judgement of their figures.
+"""Statements that measure how far released columns narrow a quasi-identifier, and how their figures are judged.
 
 Two persons with the same label share the ground value of a quasi-identifier with some probability. Among persons who
 also agree in another released column, independence predicts the same probability. Both are estimated without bias from
 the pairs of persons in groups of any size, and from samples. A column narrows by its excess over that prediction.
 
-The excess counts where others can know which values go together: if a value of the column is shared by several persons,
-or if the ground value determines the column, as a postcode determines the district. What two or three persons share by
-themselves, such as the income of a household, is in no reference table.
+The excess counts where others can know which values go together: if several persons share a value of the column, or if
+the ground value determines the column, as a postcode determines the district. No reference table has the values that
+only two or three persons share, such as the income of a household.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from sqlanon.support.expressions import col, fragment, ident, named, number, sub
 
 _COUNTS = table("sqlanon narrowing")
 
-_COUNTED = template("""
+_GROUP_COUNTS = template("""
     SELECT :label AS label, :ground AS ground, :columns, :count::DOUBLE AS n
     FROM :rows
-    GROUP BY :places
+    GROUP BY :positions
 """)
 _ROW_COUNT = fragment("count(*)")
 _PERSON_COUNT = fragment("count(DISTINCT :person)")
 
-# The persons of each ground value: a person with several rows has several values of a column, and counts once.
+# Persons by ground value: a person with several rows has several values of a column, and counts once.
 _GROUNDS = template("SELECT label, ground, sum(n) AS n FROM :counts GROUP BY label, ground")
 _GROUNDS_OF_PERSONS = template("""
     SELECT :label AS label, :ground AS ground, count(DISTINCT :person)::DOUBLE AS n
     FROM :rows
-    GROUP BY :places
+    GROUP BY :positions
 """)
 
 _LABELS = template("""
@@ -60,7 +60,7 @@ _DETERMINED = template("""
     ) AS d
 """)
 
-# The groups that count: of two persons or more, with values that are shared, or that the ground value determines.
+# Only groups of two or more persons count, with values that several persons share or the ground value determines.
 _GROUPS = template("""
     SELECT g.*, l.n AS label_n, l.ground_values AS label_values, l.alike AS label_alike, l.three_alike
     FROM (
@@ -78,8 +78,8 @@ _GROUPS = template("""
     WHERE g.n > 1 AND (g.shared_by >= :shared OR (:determined) >= :copied)
 """)
 
-# By independence, the pairs that share a value vary by `spread` times a figure of the label, and with the rows that are
-# in no group by another. A person whose rows are in several groups counts once: the sums of groups are scaled to the
+# By independence, the number of pairs that share a value varies by `spread` times one figure of the label, and by
+# another one with the rows outside groups. A person whose rows are in several groups counts once: the sums of groups are scaled to the
 # persons of the label.
 _NARROWING = template("""
     SELECT
@@ -143,7 +143,7 @@ _PINNED = template("""
     WHERE g.n / 2 * ln(greatest(l.alike, 1e-300)) < ln(:by_chance)
 """)
 
-_SMALLEST = template("""
+_SMALLEST_GROUP = template("""
     SELECT coalesce(min(n), 0)::BIGINT AS smallest
     FROM (SELECT :count AS n FROM :rows GROUP BY :keys) AS c
 """)
@@ -160,39 +160,38 @@ _VALUES_LEFT_IN_PARTS = template("""
     GROUP BY :columns
     ORDER BY values_left, rows DESC
 """)
-_LEAST = fragment("min(:value)")
-_GREATEST = fragment("max(:value)")
-_PART = fragment("""
+_RANK_PART = fragment("""
     CASE WHEN :value IS NOT NULL
     THEN floor((rank() OVER (ORDER BY :value) - 1) * :parts / (count(:value) OVER ()))::INTEGER END
 """)
 
 BY_CHANCE = 1e-6
-"""A group of one ground value gives it away, unless a column that says nothing would show such a group so often."""
+"""Probability below which a group with a single ground value counts as revealing: an unrelated column shows such a group
+less often."""
 
 SHARED = 5
-"""The number of persons from which the values that go with a value of a column may be known to others."""
+"""Number of persons with a value of the column from which others may know the ground values that go with it."""
 
 COPIED = 0.5
-"""The probability that persons with one ground value agree in a column, from which the value determines the column."""
+"""Probability that persons with one ground value agree in the column, from which the ground value determines it."""
 
 COMMON = 0.81
-"""The probability that two persons share their value, from which to share it reveals nothing: 90 % have one value."""
+"""Probability that two persons share their value, from which sharing it reveals nothing: 90 % have one value."""
 
 FACTOR = 1.5
-"""The factor from which a column narrows: how much likelier two persons share the ground value if it is known."""
+"""A column narrows if two persons who agree in it are likelier to share the ground value by this factor."""
 
 REDUCTION = 0.15
-"""The share by which a column that narrows reduces the probability that two persons differ in the ground value."""
+"""A column also narrows if it reduces the probability that two persons differ in the ground value by this share."""
 
 PINNED = 0.05
-"""The share of the persons with a revealed ground value from which a column narrows; and the share that must be in
+"""Share of persons with a revealed ground value from which a column narrows; also the share of persons that must be in
 groups at all."""
 
 PARTS = 20
-"""The number of parts with equally many rows that numbers and dates of many values are measured in."""
+"""Number of parts with equally many rows in which numbers and dates with many values are measured."""
 
-_SURE = 15.0
+_LOG_CONFIDENCE = 15.0
 """Columns are reported if independence shows their excess with a probability below exp(-15), one in 3 million."""
 
 
@@ -204,16 +203,16 @@ def measure_narrowing(
     person: exp.Expr | None = None,
     shared: float = SHARED,
 ) -> exp.Select:
-    """One row of figures of the groups with one label and the same values of some columns.
+    """One row of figures about groups with one label and equal values of some columns.
 
-    Columns: ``rows`` of the groups that count, of ``all_rows``; ``before`` and ``after``, the ground values that are
-    left by the label, and by the group; ``alike_before`` and ``alike_after``, the probability that two of their rows
-    share the ground value; ``variance`` of the pairs that share it, by independence; ``pinned``, the rows whose ground
-    value the group gives away. With a ``person``, all of them count persons.
+    Columns: ``rows`` of the groups that count, of ``all_rows``; ``before`` and ``after``, the ground values left by the
+    label, and by the group; ``alike_before`` and ``alike_after``, the probability that two of their rows share the
+    ground value; ``variance`` of the pairs that share it, by independence; ``pinned``, the rows whose ground value the
+    group reveals. With a ``person``, all figures count persons.
     """
-    query = _Measurement(rows, label, ground, columns, person)
-    return query.of_counts(_NARROWING(
-        grounds=query.grounds, groups=query.groups(shared), common=COMMON, by_chance=BY_CHANCE
+    parts = _StatementParts(rows, label, ground, columns, person)
+    return parts.with_counts(_NARROWING(
+        grounds=parts.grounds, groups=parts.groups(shared), common=COMMON, by_chance=BY_CHANCE
     ))  # fmt: skip
 
 
@@ -225,20 +224,20 @@ def values_by_chance(
     person: exp.Expr | None = None,
     shared: float = SHARED,
 ) -> exp.Select:
-    """One number: how many ground values independence leaves in the groups of `measure_narrowing`."""
-    query = _Measurement(rows, label, ground, columns, person)
-    return query.of_counts(_BY_CHANCE(grounds=query.grounds, groups=query.groups(shared)))
+    """One number: the ground values that independence leaves in the groups of `measure_narrowing`."""
+    parts = _StatementParts(rows, label, ground, columns, person)
+    return parts.with_counts(_BY_CHANCE(grounds=parts.grounds, groups=parts.groups(shared)))
 
 
 def pinned_groups(rows: exp.Expr, label: exp.Expr, ground: exp.Expr, column: exp.Expr) -> exp.Select:
-    """The groups of one label and one value of a column that leave one ground value of several, and not by chance:
-    ``v0`` (the label), ``v1`` (the column's value), ``n`` (rows)."""
-    query = _Measurement(rows, label, ground, [column], None)
-    return query.of_counts(_PINNED(counts=_COUNTS.copy(), labels=query.labels, by_chance=BY_CHANCE))
+    """Groups of one label and one value of a column that leave one ground value of several, and not by chance: ``v0``
+    (the label), ``v1`` (the column's value), ``n`` (rows)."""
+    parts = _StatementParts(rows, label, ground, [column], None)
+    return parts.with_counts(_PINNED(counts=_COUNTS.copy(), labels=parts.labels, by_chance=BY_CHANCE))
 
 
-class _Measurement:
-    """The parts of the statements over rows with a label, a ground value and columns."""
+class _StatementParts:
+    """Subqueries that the statements share, over rows with a label, a ground value and columns."""
 
     def __init__(
         self,
@@ -250,11 +249,13 @@ class _Measurement:
     ) -> None:
         self._names = [col(f"c{i}") for i in range(len(columns))]
         output = [named(column, name.name) for column, name in zip(columns, self._names, strict=True)]
-        places = [number(place + 1) for place in range(2 + len(output))]
+        positions = [number(position + 1) for position in range(2 + len(output))]
         count = _ROW_COUNT() if person is None else _PERSON_COUNT(person=person)
-        self._counted = _COUNTED(label=label, ground=ground, columns=output, count=count, rows=rows, places=places)
+        self._counts = _GROUP_COUNTS(
+            label=label, ground=ground, columns=output, count=count, rows=rows, positions=positions
+        )
         self._grounds = _GROUNDS(counts=_COUNTS.copy()) if person is None else _GROUNDS_OF_PERSONS(
-            label=label, ground=ground, person=person, rows=rows, places=places[:2]
+            label=label, ground=ground, person=person, rows=rows, positions=positions[:2]
         )  # fmt: skip
 
     @property
@@ -272,23 +273,23 @@ class _Measurement:
             copied=COPIED,
         ))  # fmt: skip
 
-    def of_counts(self, query: exp.Select) -> exp.Select:
-        return query.with_(ident(_COUNTS.name), as_=self._counted, materialized=True, copy=False)
+    def with_counts(self, query: exp.Select) -> exp.Select:
+        return query.with_(ident(_COUNTS.name), as_=self._counts, materialized=True, copy=False)
 
 
 def smallest_group(rows: exp.Expr, keys: Sequence[exp.Expr], person: exp.Expr | None = None) -> exp.Select:
     """One number: the rows, or the persons, of the smallest group that agrees in the keys."""
     count = _ROW_COUNT() if person is None else _PERSON_COUNT(person=person)
-    return _SMALLEST(count=count, rows=rows, keys=list(keys))
+    return _SMALLEST_GROUP(count=count, rows=rows, keys=list(keys))
 
 
 def rank_part(value: exp.Expr) -> exp.Expr:
-    """The part that a number or a date is in, of `PARTS` with equally many rows; NULL of NULL."""
-    return _PART(value=value, parts=float(PARTS))
+    """The part of a number or a date, of `PARTS` with equally many rows; NULL for NULL."""
+    return _RANK_PART(value=value, parts=float(PARTS))
 
 
 def narrowing_query(source: exp.Expr, ground: str, columns: Mapping[str, bool]) -> exp.Select:
-    """What a data holder runs to see it: the values that are left of a column by those of others, the fewest first.
+    """The query that shows narrowing to a data holder: the values of ``ground`` left by other columns, fewest first.
 
     ``columns`` says for each column whether it is known to one of `PARTS` parts only.
     """
@@ -296,11 +297,9 @@ def narrowing_query(source: exp.Expr, ground: str, columns: Mapping[str, bool]) 
     if not any(columns.values()):
         return _VALUES_LEFT(columns=names, ground=col(ground), source=source)
     parts = {name: f"part of {name}" for name, in_parts in columns.items() if in_parts}
-    ends = [
-        named(build(value=col(name)), f"{end} {name}")
-        for name in parts
-        for end, build in (("least", _LEAST), ("greatest", _GREATEST))
-    ]
+    ends: list[exp.Expr] = []
+    for name in parts:
+        ends += [named(exp.Min(this=col(name)), f"least {name}"), named(exp.Max(this=col(name)), f"greatest {name}")]
     return _VALUES_LEFT_IN_PARTS(
         ends=ends,
         columns=[col(parts.get(name, name)) for name in columns],
@@ -311,7 +310,7 @@ def narrowing_query(source: exp.Expr, ground: str, columns: Mapping[str, bool]) 
 
 
 def has_excess(figures: Mapping[str, Any], baseline: float) -> bool:
-    """Whether persons share the ground value more often than by a probability, and chance does not explain it.
+    """Whether persons share the ground value more often than by a baseline probability, beyond chance.
 
     Source of the bound on chance: G. Bennett, "Probability inequalities for the sum of independent random variables",
     Journal of the American Statistical Association 57 (1962).
@@ -321,11 +320,11 @@ def has_excess(figures: Mapping[str, Any], baseline: float) -> bool:
     excess = (figures["alike_after"] - baseline) * figures["rows"] / 2
     variance = max(figures["variance"] * baseline / figures["alike_before"], 1e-9)
     ratio = excess / variance
-    return bool(excess > 0 and variance * ((1 + ratio) * math.log1p(ratio) - ratio) >= _SURE)
+    return bool(excess > 0 and variance * ((1 + ratio) * math.log1p(ratio) - ratio) >= _LOG_CONFIDENCE)
 
 
 def is_large(figures: Mapping[str, Any], baseline: float) -> bool:
-    """Whether the excess matters: a ground value is likelier by a factor, or much less is unknown of it."""
+    """Whether the excess matters: a ground value is likelier by `FACTOR`, or uncertainty shrinks by `REDUCTION`."""
     after = figures["alike_after"]
     reduction = (after - baseline) / (1 - baseline) if baseline < 1 else 0.0
     return bool(after >= FACTOR * baseline or reduction >= REDUCTION)
