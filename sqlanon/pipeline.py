@@ -26,8 +26,8 @@ from sqlanon.disclosure.person_column import (
     explain_undecided_person,
     find_undecided_person,
     refuse_undecided_person,
+    warn_of_rows_without_person,
 )
-from sqlanon.disclosure.rows_without_person import warn_of_rows_without_person
 from sqlanon.disclosure.unprotected_columns import warn_of_insensitive_names, warn_of_unprotected_columns
 from sqlanon.engines.statement_runner import Plan, StatementRunner
 from sqlanon.errors import (

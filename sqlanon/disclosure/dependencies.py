@@ -66,8 +66,8 @@ MANY_VALUES = 2 * PARTS
 """Numbers and dates with more values than these are also measured in parts."""
 
 SPARSE, DENSE = 5, 20
-"""If a value of a quasi-identifier has fewer than `DENSE` rows on average, the lowest labels with `SPARSE` rows are also
-measured."""
+"""If values of a quasi-identifier have fewer than `DENSE` rows on average, the lowest labels with `SPARSE` rows are
+measured, too."""
 
 _CANDIDATES_PER_STATEMENT = 16
 """Number of candidates measured in one statement: the engine takes much longer to plan a statement of hundreds."""
@@ -223,7 +223,7 @@ def measure_dependencies(
     engine: WorkEngine,
     runner: StatementRunner,
     search_input: SearchInput,
-    recoding: ByClass,
+    recoding: ClassRecoding,
     levels: Mapping[str, int | None],
 ) -> Dependencies:
     """Measure whether unchanged columns reveal generalized values (the stage *dependencies*)."""
@@ -235,7 +235,7 @@ def find_narrowing_columns(
     engine: WorkEngine,
     runner: StatementRunner,
     search_input: SearchInput,
-    recoding: ByClass,
+    recoding: ClassRecoding,
     levels: Mapping[str, int | None],
 ) -> tuple[tuple[Narrowing, ...], tuple[Notice, ...]]:
     """Find released columns that narrow the quasi-identifiers of a generalization, with warnings about them.
@@ -266,7 +266,7 @@ def find_narrowing_columns(
             needed = [*(column.name for column in recoding.columns), *search_input.columns.generalized]
             needed += [*search_input.columns.key, *filter(None, [search_input.columns.person])]
             sample = sample_query(source.relation, list(dict.fromkeys(needed)), rows // SAMPLE_ROWS)
-            sampled = recoding.of_rows(work.make(search_input.work("narrowing_sample"), sample))
+            sampled = recoding.with_source(work.make(search_input.work("narrowing_sample"), sample))
         relation = work.make(search_input.work("narrowing_rows"), plan.rows(sampled))
         measured = _MeasuredRows(work.engine.rows, relation, plan.person, rows, share)
         every_row = subquery(plan.rows(recoding), "every_row") if is_sampled else relation
@@ -285,7 +285,7 @@ class _Plan:
     def __init__(
         self,
         search_input: SearchInput,
-        recoding: ByClass,
+        recoding: ClassRecoding,
         unchanged: Sequence[int],
         quasi: Sequence[int],
         sparse: Mapping[int, int] = MappingProxyType({}),
@@ -305,7 +305,7 @@ class _Plan:
     def section(self) -> SourceSection:
         return self._search_input.policy.source
 
-    def rows(self, recoding: ByClass) -> exp.Select:
+    def rows(self, recoding: ClassRecoding) -> exp.Select:
         """The query for the rows to measure.
 
         Columns: the released columns ``r0``, ``r1``, ...; after them the source values of the quasi-identifiers, and
@@ -352,7 +352,7 @@ def _measure_columns(measured: _MeasuredRows, plan: _Plan, every_row: exp.Expr |
 def _show_measurement(
     runner: StatementRunner,
     search_input: SearchInput,
-    recoding: ByClass,
+    recoding: ClassRecoding,
     unchanged: Sequence[int],
     quasi: Sequence[int],
 ) -> None:
@@ -389,7 +389,7 @@ def refuse_narrowing(
     A column with many unique values is a key: another table with it and a quasi-identifier reveals the value of each
     such row. Unique values have no pairs of rows, so their dependence cannot be measured.
     """
-    _, quasi = _measurable_columns(search_input, search_input.released, levels)
+    _, quasi = _measurable_columns(search_input, search_input.released_columns, levels)
     mode = search_input.policy.privacy.dependencies
     if mode == "warn" or not quasi or runner.dry:
         return ()
@@ -399,7 +399,7 @@ def refuse_narrowing(
             for dependency in narrowing
             if dependency.smallest_group == 1
         )
-    names = join_names([repr(search_input.released[j].name) for j in quasi])
+    names = join_names([repr(search_input.released_columns[j].name) for j in quasi])
     keys = (
         f"{name!r} is nearly a key: it has at least half as many distinct values as rows. Another table with it and "
         f"{names} reveals their values, and whether it depends on them cannot be measured. Make it identifying or "

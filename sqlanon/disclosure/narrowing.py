@@ -79,8 +79,8 @@ _GROUPS = template("""
 """)
 
 # By independence, the number of pairs that share a value varies by `spread` times one figure of the label, and by
-# another one with the rows outside groups. A person whose rows are in several groups counts once: the sums of groups are scaled to the
-# persons of the label.
+# another one with the rows outside groups. A person with rows in several groups counts once: the sums of groups are
+# scaled to the persons of the label.
 _NARROWING = template("""
     SELECT
         coalesce(sum(s.n), 0)::BIGINT AS rows,
@@ -166,8 +166,7 @@ _RANK_PART = fragment("""
 """)
 
 BY_CHANCE = 1e-6
-"""Probability below which a group with a single ground value counts as revealing: an unrelated column shows such a group
-less often."""
+"""A group with one ground value reveals it, unless unrelated columns show such a group with this probability."""
 
 SHARED = 5
 """Number of persons with a value of the column from which others may know the ground values that go with it."""

@@ -1,9 +1,11 @@
-"""The decision who a person is: without it, a class of k rows may be one person.
+"""Checks of who a person is: without a person column, a class of k rows may hold a single person.
 
-Where a policy leaves ``[source] person`` open, and a column numbers people who have several rows, a release is refused
-whose classes hold too few of them. Its data holder decides: a column, or false. Of a source in PostgreSQL or Spark the
-column is looked for there, by counts, and any release is refused: the audit there cannot count people before it is
-decided who they are. The error has the same figures, which that server counts.
+If a policy leaves ``[source] person`` open, and a column numbers people with several rows, a release whose classes hold
+too few values of the column is refused: the data holder sets the column, or false. For a source in PostgreSQL or Spark
+the server counts the values, and any release is refused: its audit cannot count persons before this decision.
+
+If persons are counted, all rows without a person count as one person in each class. Such a row may be of somebody with
+other rows in its class: then the class holds one person fewer than it counts.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from typing import Any
 
 from sqlglot import exp
 
-from sqlanon.disclosure.rows_without_person import released_with_persons
+from sqlanon.disclosure.dependencies import number_columns
 from sqlanon.engines.base import WorkEngine
 from sqlanon.engines.dialects.postgres import distinct_counts as exact_counts
 from sqlanon.engines.statement_runner import StatementRunner
@@ -36,119 +38,173 @@ from sqlanon.sources.persons import (
 from sqlanon.sources.source import REMOTE_ROWS, AllColumns, Source
 from sqlanon.strategies.lattice.input import SearchInput
 from sqlanon.strategies.recoding import ClassRecoding
+from sqlanon.support.coding import Column
+from sqlanon.support.expressions import col, named, select, subquery, template
+from sqlanon.support.notices import Notice
 from sqlanon.support.toml import toml_value
+
+_PORTABLE_TYPES = frozenset(["VARCHAR", "BOOLEAN", "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UUID"])
+"""Types whose values have the same text in all engines."""
+
+_UNCERTAIN_CLASSES = template("""
+    SELECT count(*) AS classes, coalesce(sum(persons), 0)::BIGINT AS persons
+    FROM (
+        SELECT count(DISTINCT person) AS persons, count(*) - count(person) AS rows_without_person
+        FROM :released
+        GROUP BY :keys
+    ) AS c
+    WHERE rows_without_person > 0 AND persons < :k
+""")
+_ROWS_WITHOUT_PERSON = template("SELECT count(*) - count(:person) FROM :rows")
 
 
 def find_undecided_person(
-    steps: StatementRunner, policy: Policy, source: Source, columns: Columns, rows: int
+    runner: StatementRunner, policy: Policy, source: Source, columns: Columns, rows: int
 ) -> PersonColumn | None:
-    """The column that numbers the people of a source whose policy does not say who a person is."""
-    if steps.dry or policy.source.person is not None:
+    """Find the column that numbers the people of a source, if the policy does not say who a person is."""
+    if runner.dry or policy.source.person is not None:
         return None
     if source.access == "rows":
-        return _find(steps.engine.rows, source.relation, source.columns, columns, rows, approximate_counts_query)
-    every = source.all_columns(steps.engine)
-    if every is None:  # a frequency set has no rows
+        return _find_among(runner.engine.rows, source.relation, source.columns, columns, rows, approximate_counts_query)
+    all_columns = source.all_columns(runner.engine)
+    if all_columns is None:  # a frequency set has no rows
         return None
-    declared = _restrict_to(every, {*columns.by_attribute.values(), *columns.key})
-    simple = _restrict_to(every, {name for name, type_ in every.types.items() if type_ in _SIMPLE})
-    # Its user may read some of the columns only, and some values have no text there.
-    *attempts, last = every, simple, declared, _restrict_to(declared, {*simple.types})
+    declared = _restrict_to(all_columns, {*columns.by_attribute.values(), *columns.key})
+    portable = _restrict_to(
+        all_columns, {name for name, type_ in all_columns.types.items() if type_ in _PORTABLE_TYPES}
+    )
+    # The user of the server may have access to some columns only, and some values have no portable text.
+    *attempts, last = all_columns, portable, declared, _restrict_to(declared, {*portable.types})
     for attempt in attempts:
         with suppress(UnreadableColumnsError):
-            return _find_there(source, attempt, columns, rows)
-    return _find_there(source, last, columns, rows)
+            return _find_in_remote_rows(source, attempt, columns, rows)
+    return _find_in_remote_rows(source, last, columns, rows)
 
 
-_SIMPLE = frozenset(["VARCHAR", "BOOLEAN", "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UUID"])
-"""Types whose values have one text in all engines."""
-
-
-def _restrict_to(every: AllColumns, names: Collection[str]) -> AllColumns:
-    """Some of the columns."""
-    relation = every.relation.copy()
+def _restrict_to(columns: AllColumns, names: Collection[str]) -> AllColumns:
+    relation = columns.relation.copy()
     assert isinstance(relation, exp.Subquery)
-    inner = relation.this
-    inner.set("expressions", [one for one in inner.expressions if one.alias_or_name in names])
-    return replace(every, relation=relation, types={name: every.types[name] for name in every.types if name in names})
+    query = relation.this
+    query.set("expressions", [column for column in query.expressions if column.alias_or_name in names])
+    return replace(
+        columns, relation=relation, types={name: type_ for name, type_ in columns.types.items() if name in names}
+    )
 
 
-def _find(
-    ask: RunQuery, relation: exp.Expr, types: Mapping[str, str], columns: Columns, rows: int, counts: CountDistinct
+def _find_among(
+    run_query: RunQuery,
+    relation: exp.Expr,
+    types: Mapping[str, str],
+    columns: Columns,
+    rows: int,
+    counts: CountDistinct,
 ) -> PersonColumn | None:
     released = {column.name for column in columns.released}
     keys = [KeyColumn(name, type_, name in released) for name, type_ in types.items() if can_number_people(name, type_)]
     compared = {name: types[name] for name in (*columns.generalized, *columns.noisy) if name in types}
-    return find_person_column(ask, relation, keys, compared, rows, counts)
+    return find_person_column(run_query, relation, keys, compared, rows, counts)
 
 
-def _find_there(source: Source, every: AllColumns, columns: Columns, rows: int) -> PersonColumn | None:
-    """The same by counts in the engine that has the rows."""
+def _find_in_remote_rows(source: Source, all_columns: AllColumns, columns: Columns, rows: int) -> PersonColumn | None:
+    def run_query(query: exp.Query) -> Sequence[tuple[Any, ...]]:
+        return source.query_remote_rows(query, all_columns.relation)
 
-    def ask(query: exp.Query) -> Sequence[tuple[Any, ...]]:
-        return source.query_remote_rows(query, every.relation)
-
-    counts = exact_counts if every.engine.dialect == "postgres" else approximate_counts_query
-    return _find(ask, REMOTE_ROWS, every.types, columns, rows, counts)
+    counts = exact_counts if all_columns.engine.dialect == "postgres" else approximate_counts_query
+    return _find_among(run_query, REMOTE_ROWS, all_columns.types, columns, rows, counts)
 
 
-def explain_undecided_person(person: PersonColumn) -> str:
-    """That a column numbers people, and what to decide."""
-    return f"{_numbers_people(person)}. {_decide(person)}"
-
-
-def _numbers_people(person: PersonColumn) -> str:
+def explain_undecided_person(person: PersonColumn, small_classes: str = "") -> str:
+    """Explain that a column numbers people, and what to decide."""
     missing = ""
     if person.missing:
         rows = "row without a value counts" if person.missing == 1 else "rows without a value count"
         missing = f" ({person.missing:,} {rows} as one person in each class)"
     figures = f"{'about ' if person.is_estimate else ''}{person.distinct:,} values in {person.values:,} rows{missing}"
-    return f"not set, and {person.name!r} numbers people: {figures}"
-
-
-def _decide(person: PersonColumn) -> str:
     return (
+        f"not set, and {person.name!r} numbers people: {figures}. {small_classes}"
         f"Set person = {toml_value(person.name)} under [source], and classes count persons. Set person = false only if "
         "each row is another person: otherwise a class of k rows may hold one person"
     )
 
 
 def refuse_undecided_person(
-    steps: StatementRunner, prepared: SearchInput, recoding: ClassRecoding, person: PersonColumn | None
+    runner: StatementRunner, search_input: SearchInput, recoding: ClassRecoding, person: PersonColumn | None
 ) -> None:
-    """Refuse a release whose classes hold fewer than k values of the column that numbers people; and any release of a
-    source whose rows stay elsewhere."""
+    """Refuse a release whose classes hold fewer than k values of the column that numbers people, and any release of a
+    source whose rows are remote."""
     if person is None:
         return
-    least = guaranteed_k(prepared.policy.privacy, prepared.policy.quasi_identifiers)
-    classes, rows = _count_small_classes(steps.engine, prepared.source, recoding, person.name, least)
-    if not classes and prepared.source.access == "rows":
+    k = guaranteed_k(search_input.policy.privacy, search_input.policy.quasi_identifiers)
+    classes, rows = _count_small_classes(runner.engine, search_input.source, recoding, person.name, k)
+    if not classes and search_input.source.access == "rows":
         return
-    message = explain_undecided_person(person)
+    small_classes = ""
     if classes:
-        name, is_single = repr(person.name), classes == 1
-        message = (
-            f"{_numbers_people(person)}. {classes:,} {'class' if is_single else 'classes'} ({rows:,} "
-            f"{'row' if rows == 1 else 'rows'}) {'holds' if is_single else 'hold'} fewer than {least} values of "
-            f"{name}. {_decide(person)}"
+        is_single = classes == 1
+        small_classes = (
+            f"{classes:,} {'class' if is_single else 'classes'} ({rows:,} {'row' if rows == 1 else 'rows'}) "
+            f"{'holds' if is_single else 'hold'} fewer than {k} values of {person.name!r}. "
         )
-    raise PolicyError([Problem("source.person", message)])
+    raise PolicyError([Problem("source.person", explain_undecided_person(person, small_classes))])
 
 
 def _count_small_classes(
-    engine: WorkEngine, source: Source, recoding: ClassRecoding, person: str, least: int
+    engine: WorkEngine, source: Source, recoding: ClassRecoding, person: str, k: int
 ) -> tuple[int, int]:
-    """The classes with fewer than ``least`` values of a column, and their rows. None where a server does not count them
-    because its user may make no temporary tables."""
+    """Count classes with fewer than ``k`` values of a column, and their rows; 0 if a server cannot count them because
+    its user has no right to create temporary tables."""
 
-    def count(recoding: ClassRecoding) -> exp.Select:
-        return small_classes_query(*released_with_persons(recoding, person), least)
+    def small_classes(recoding: ClassRecoding) -> exp.Select:
+        return small_classes_query(*_released_with_persons(recoding, person), k)
 
     if source.access == "rows":
-        return engine.rows(count(recoding))[0]
-    every = source.all_columns(engine)
-    assert every is not None
-    read = _restrict_to(every, {*(column.name for column in recoding.columns), person})
+        return engine.rows(small_classes(recoding))[0]
+    all_columns = source.all_columns(engine)
+    assert all_columns is not None
+    columns = _restrict_to(all_columns, {*(column.name for column in recoding.columns), person})
     with suppress(SourceError):
-        return source.query_remote_release(engine, lambda rows: count(recoding.with_source(rows)), read)[0]
+        return source.query_remote_release(engine, lambda rows: small_classes(recoding.with_source(rows)), columns)[0]
     return 0, 0
+
+
+def warn_of_rows_without_person(
+    runner: StatementRunner, search_input: SearchInput, recoding: ClassRecoding
+) -> tuple[Notice, ...]:
+    """Warn of classes that have k persons only if the rows without a person are of further people."""
+    person, source = search_input.columns.person, search_input.source
+    if runner.dry or person is None or (source.combinations is not None and source.persons is None):
+        return ()
+    k = guaranteed_k(search_input.policy.privacy, search_input.policy.quasi_identifiers)
+    # Remote persons stay open while a draft is made: all counts are of the same rows.
+    engine, relation = (
+        (runner.engine, source.relation) if source.persons is None else (source.persons.engine, source.persons.relation)
+    )
+    rows = engine.rows(_ROWS_WITHOUT_PERSON(person=col(person), rows=relation))[0][0]
+    if not rows:
+        return ()
+    affected = None
+    if source.persons is not None:
+        classes_hold = "each class that has such rows may hold"
+    else:
+        released, keys = _released_with_persons(recoding, person)
+        query = _UNCERTAIN_CLASSES(released=subquery(released, "r"), keys=[col(key) for key in keys], k=k)
+        classes, affected = runner.engine.rows(query)[0]
+        if not classes:
+            return ()
+        classes_hold = f"{classes:,} {'class holds' if classes == 1 else 'classes hold'}"
+    is_single = rows == 1
+    have, these, are = ("row has", "this row", "it is") if is_single else ("rows have", "these rows", "they are")
+    message = (
+        f"{rows:,} {have} no {person!r}, and {'counts' if is_single else 'count'} as one person in each class. If "
+        f"{are} of people with other rows in that class, {classes_hold} fewer than {k} persons. To be sure of {k}, "
+        f"leave {these} out with query = ... under [source]"
+    )
+    return (Notice(message, affected),)
+
+
+def _released_with_persons(recoding: ClassRecoding, person: str) -> tuple[exp.Select, list[str]]:
+    """The labels of the released rows with a column as ``person``; and the names of the labels."""
+    columns = recoding.columns
+    rows = number_columns(recoding.with_column(Column(person)).select(shuffled=False), len(columns) + 1)
+    keys = [f"r{i}" for i, column in enumerate(columns) if column.quasi is not None]
+    return select([*map(col, keys), named(col(f"r{len(columns)}"), "person")], rows), keys

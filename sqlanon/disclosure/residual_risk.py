@@ -1,5 +1,6 @@
-"""What could still go wrong with a release that meets its policy, counted from its rows alone: who has them can count
-the same. Cheap enough to be said wherever a release is published or verified.
+"""Risks that remain in a release that meets its policy, counted from its rows alone, as any reader can count them.
+
+The queries are cheap enough to run whenever a release is published or verified.
 """
 
 from __future__ import annotations
@@ -27,18 +28,18 @@ if TYPE_CHECKING:
     from sqlanon.disclosure.dependencies import Narrowing
 
 FEW = 5
-"""Without a k, what is in fewer rows than these is neither named nor counted."""
+"""Without a k, values and groups with fewer rows are neither named nor counted."""
 FEWEST_HIDDEN_VALUES = 2
-"""The fewest values that are not shown: one alone could be counted by subtraction."""
+"""The fewest values that are hidden together: a single one could be counted by subtraction."""
 SERIOUS = 0.1
-"""From this share of the rows a finding is serious; with a k of more than 10, from 1 / k."""
+"""Share of the rows from which a finding is serious; with a k of more than 10, 1 / k."""
 
 Status: TypeAlias = Literal["serious", "minor", "accepted", "none", "not counted", "unknown"]
-_ORDER: Sequence[Status] = ("serious", "minor", "accepted", "none", "not counted", "unknown")
+_SEVERITY: Sequence[Status] = ("serious", "minor", "accepted", "none", "not counted", "unknown")
 
 _VALUES = template("""
     SELECT
-        :place AS place,
+        :position AS position,
         count(*) AS values,
         count(*) FILTER (WHERE n < :few) AS rare_values,
         coalesce(sum(n) FILTER (WHERE n < :few), 0)::BIGINT AS rare_rows
@@ -48,7 +49,7 @@ _CLASSES = template("""
     SELECT coalesce(sum(n), 0)::BIGINT AS rows, coalesce(min(n), 0)::BIGINT AS smallest, count(*) FILTER (WHERE n = 1)
     FROM (SELECT count(*) AS n FROM :relation GROUP BY :quasi HAVING count(*) > 0) AS c
 """)
-# Classes get numbers, so that rows are grouped by their labels once, and by a number afterwards.
+# Numbered classes: rows are grouped by their labels once, and by a number afterwards.
 _DISCLOSED = template("""
     WITH "sqlanon classes" AS MATERIALIZED (
         SELECT :labels, row_number() OVER () AS class FROM :relation AS r GROUP BY :quasi
@@ -99,9 +100,11 @@ _DISCLOSED = template("""
 
 @dataclass(frozen=True)
 class ResidualRisk:
-    """One thing that could go wrong: its status, the affected ``share`` of the rows if it has one, and that or another
-    figure as text. ``line`` and ``advice`` say the same on a command line. Texts may have `code` between backticks.
-    ``change`` has the keys of a policy that the advice adds, where these are known: what it costs can be measured."""
+    """A risk that remains in a release: its status, the affected ``share`` of the rows if any, and a figure as text.
+
+    ``line`` and ``advice`` are the wording for a command line. Texts may have `code` between backticks. ``change`` has
+    the keys that the advice adds to a policy, if they are known: then the cost of the change can be measured.
+    """
 
     title: str
     finding: str
@@ -119,23 +122,23 @@ class ResidualRisk:
 
 
 def sort_by_severity(risks: Iterable[ResidualRisk]) -> list[ResidualRisk]:
-    """What is worst first."""
-    return sorted(risks, key=lambda one: (_ORDER.index(one.status), -(1.0 if one.share is None else one.share)))
+    """Sort risks, the worst first."""
+    return sorted(risks, key=lambda risk: (_SEVERITY.index(risk.status), -(1.0 if risk.share is None else risk.share)))
 
 
 def find_worst(risks: Iterable[ResidualRisk]) -> ResidualRisk | None:
-    """The worst finding that a command line can say; None where there is nothing to say."""
-    return next((one for one in sort_by_severity(risks) if one.is_finding and one.line), None)
+    """The worst finding that has wording for a command line, if any."""
+    return next((risk for risk in sort_by_severity(risks) if risk.is_finding and risk.line), None)
 
 
-def _privacy(claims: Manifest) -> PrivacySection | None:
-    """What the policy of a manifest requires; None where that cannot be read."""
-    return read_part(PrivacySection, claims.policy.get("privacy"), "privacy", {})[0]
+def _privacy_section(manifest: Manifest) -> PrivacySection | None:
+    """The requirements in the policy of a manifest; None if they cannot be read."""
+    return read_part(PrivacySection, manifest.policy.get("privacy"), "privacy", {})[0]
 
 
-def required_k(claims: Manifest) -> int | None:
-    """The k of a policy."""
-    section = _privacy(claims)
+def required_k(manifest: Manifest) -> int | None:
+    """The k of the policy of a manifest."""
+    section = _privacy_section(manifest)
     return None if section is None else section.k
 
 
@@ -144,37 +147,39 @@ def serious_share(k: int | None) -> float:
     return SERIOUS if k is None else min(SERIOUS, 1 / k)
 
 
-def grade_share(share: float, claims: Manifest) -> Status:
-    return "serious" if share >= serious_share(required_k(claims)) else "minor" if share else "none"
+def grade_share(share: float, manifest: Manifest) -> Status:
+    return "serious" if share >= serious_share(required_k(manifest)) else "minor" if share else "none"
 
 
-def fewest_shown_rows(claims: Manifest) -> int:
-    """Counts below it are not shown: what a class has at least by the policy that a manifest shows; without a k, `FEW`
-    or more."""
-    section = _privacy(claims)
+def fewest_shown_rows(manifest: Manifest) -> int:
+    """The smallest count that is shown: the rows that the policy guarantees in a class; without a k, at least `FEW`."""
+    section = _privacy_section(manifest)
     if section is None:
         return FEW
-    promised = guaranteed_k(section, claims.quasi_identifiers)
-    return promised if section.k is not None else max(promised, FEW)
+    guaranteed = guaranteed_k(section, manifest.quasi_identifiers)
+    return guaranteed if section.k is not None else max(guaranteed, FEW)
 
 
 def format_percent(share: float) -> str:
-    """A share for people.
+    """Format a share as a percentage.
 
-    >>> percent(0.4512), percent(0.00004), percent(0.9999), percent(1.0), percent(0.0104), percent(0)
-    ('45 %', 'under 0.1 %', 'over 99.9 %', '100 %', '1 %', '0 %')
+    >>> format_percent(0.4512), format_percent(0.00004), format_percent(0.9999), format_percent(1.0)
+    ('45 %', 'under 0.1 %', 'over 99.9 %', '100 %')
+    >>> format_percent(0.0104), format_percent(0)
+    ('1 %', '0 %')
     """
-    whole = f"{100 * share:.0f} %"
     if 0 < share < 0.001:
         return "under 0.1 %"
     if 0.999 < share < 1:
         return "over 99.9 %"
-    return f"{100 * share:.1f} %" if share >= 0.99 and share < 1 else f"{100 * share:.2g} %" if share < 0.1 else whole
+    if share < 0.1:
+        return f"{100 * share:.2g} %"
+    return f"{100 * share:.1f} %" if 0.99 <= share < 1 else f"{100 * share:.0f} %"
 
 
 @dataclass(frozen=True)
 class _Values:
-    """Of a column: how many values it has; of these, and of the rows, those that few rows share."""
+    """The number of values of a column; of values that few rows share; and of rows with such a value."""
 
     values: int
     rare_values: int
@@ -183,7 +188,7 @@ class _Values:
 
 @dataclass(frozen=True)
 class _Classes:
-    """The rows of a release, those of its smallest class, and those that are alone in theirs."""
+    """The rows of a release, the rows of its smallest class, and the rows that are alone in their class."""
 
     rows: int
     smallest: int
@@ -192,8 +197,8 @@ class _Classes:
 
 @dataclass(frozen=True)
 class _Disclosed:
-    """The classes beside a sensitive column; the rows of those with one value of it, with at most two, and of values
-    that their class makes likely; whether nearly all rows share a value, which is in none of these; and its values."""
+    """What classes disclose of a sensitive column: the rows of classes with one value, of classes with at most two, and
+    of values that their class makes likely; whether nearly all rows share a value, which none of these counts."""
 
     classes: _Classes
     one_value: int
@@ -203,68 +208,76 @@ class _Disclosed:
     values: _Values
 
 
-def find_worst_risk(engine: Queries, relation: exp.Expr, claims: Manifest) -> ResidualRisk | None:
-    """The worst that the rows of a release still show; None where there is nothing to say."""
-    return find_worst(find_risks(engine, relation, claims))
+def find_worst_risk(engine: Queries, relation: exp.Expr, manifest: Manifest) -> ResidualRisk | None:
+    """Find the worst risk that remains in the rows of a release, if any."""
+    return find_worst(find_risks(engine, relation, manifest))
 
 
-def find_risks(engine: Queries, relation: exp.Expr, claims: Manifest) -> list[ResidualRisk]:
-    """Homogeneity, background knowledge, skewness, values that few rows share, and unique rows."""
-    few = fewest_shown_rows(claims)
-    there = {name.lower() for name in engine.columns(relation)}  # some engines have what requirements look at only
-    quasi = {name.lower() for name in claims.quasi_identifiers}
-    columns = [one for one in claims.columns if one.name.lower() in there - quasi]
-    sensitive = [one.name for one in columns if _is_sensitive(one)]
-    found, known = list[ResidualRisk](), dict[str, _Disclosed]()
-    if sensitive and claims.quasi_identifiers:
-        known = {name: _count_disclosed(engine, relation, claims.quasi_identifiers, name, few) for name in sensitive}
-        classes = known[sensitive[0]].classes
-        distinct = {name: one.values.values for name, one in known.items()}
-        one_value = {name: one.one_value for name, one in known.items()}
-        two_values = {name: one.two_values for name, one in known.items()}
-        skewed = {name: one.skewed for name, one in known.items()}
-        common = [name for name, one in known.items() if one.has_common]
-        for kind, affected in ((HOMOGENEITY, one_value), (BACKGROUND_KNOWLEDGE, two_values), (SKEWNESS, skewed)):
-            found += describe_disclosure(kind, affected, distinct, common, classes.rows, few, claims)
+def find_risks(engine: Queries, relation: exp.Expr, manifest: Manifest) -> list[ResidualRisk]:
+    """Find homogeneity, background knowledge, skewness, values that few rows share, and unique rows."""
+    few = fewest_shown_rows(manifest)
+    available = {
+        name.lower() for name in engine.columns(relation)
+    }  # some engines have only the columns of requirements
+    quasi = {name.lower() for name in manifest.quasi_identifiers}
+    columns = [column for column in manifest.columns if column.name.lower() in available - quasi]
+    sensitive = [column.name for column in columns if _is_sensitive(column)]
+    risks, disclosed = list[ResidualRisk](), dict[str, _Disclosed]()
+    if sensitive and manifest.quasi_identifiers:
+        disclosed = {
+            name: _count_disclosed(engine, relation, manifest.quasi_identifiers, name, few) for name in sensitive
+        }
+        classes = disclosed[sensitive[0]].classes
+        distinct = {name: counts.values.values for name, counts in disclosed.items()}
+        common = [name for name, counts in disclosed.items() if counts.has_common]
+        for kind, affected in (
+            (HOMOGENEITY, {name: counts.one_value for name, counts in disclosed.items()}),
+            (BACKGROUND_KNOWLEDGE, {name: counts.two_values for name, counts in disclosed.items()}),
+            (SKEWNESS, {name: counts.skewed for name, counts in disclosed.items()}),
+        ):
+            risks += describe_disclosure(kind, affected, distinct, common, classes.rows, few, manifest)
     else:
-        quasi_columns = [col(name) for name in claims.quasi_identifiers]
+        quasi_columns = [col(name) for name in manifest.quasi_identifiers]
         classes = _Classes(*engine.rows(_CLASSES(relation=relation, quasi=quasi_columns))[0])
-        if not any(map(_is_sensitive, claims.columns)):
-            no_column = "The policy declares no sensitive column."
-            found.append(ResidualRisk("Sensitive values", no_column, status="not counted"))
-    others = _count_values(engine, relation, [one.name for one in columns if one.name not in known], few)
-    values = {one.name: known[one.name].values if one.name in known else others[one.name] for one in columns}
-    noisy = {name.lower() for name, spec in claims.policy.get("attributes", {}).items() if "noise" in spec}
-    values = {name: one for name, one in values.items() if name.lower() not in noisy}  # nobody knows a noisy value
-    return [*found, _describe_rare_values(values, classes.rows, few, claims), _describe_uniques(claims, classes)]
+        if not any(map(_is_sensitive, manifest.columns)):
+            finding = "The policy declares no sensitive column."
+            risks.append(ResidualRisk("Sensitive values", finding, status="not counted"))
+    # A noisy value is not known to anybody.
+    noisy = {name.lower() for name, spec in manifest.policy.get("attributes", {}).items() if "noise" in spec}
+    uncounted = [column.name for column in columns if column.name not in disclosed]
+    values = _count_values(engine, relation, uncounted, few)
+    values |= {name: counts.values for name, counts in disclosed.items()}
+    exact = {column.name: values[column.name] for column in columns if column.name.lower() not in noisy}
+    return [*risks, _describe_rare_values(exact, classes.rows, few, manifest), _describe_uniques(manifest, classes)]
 
 
 def _is_sensitive(column: ReleasedColumn) -> bool:
     """Whether its values are sensitive: by its role, or by its name although the policy calls it insensitive."""
-    return column.role == "sensitive" or (
-        column.role == "insensitive" and find_special_category(column.name) is not None
-    )
+    is_special = find_special_category(column.name) is not None
+    return column.role == "sensitive" or (column.role == "insensitive" and is_special)
 
 
 def _count_values(engine: Queries, relation: exp.Expr, names: Sequence[str], few: int) -> dict[str, _Values]:
     if not names:
         return {}
     queries = [
-        _VALUES(place=number(place), few=few, relation=relation.copy(), column=col(name))
-        for place, name in enumerate(names)
+        _VALUES(position=number(position), few=few, relation=relation.copy(), column=col(name))
+        for position, name in enumerate(names)
     ]
     rows = engine.rows(queries[0] if len(queries) == 1 else union_all(*queries))
-    return {names[place]: _Values(*figures) for place, *figures in rows}
+    return {names[position]: _Values(*figures) for position, *figures in rows}
 
 
 @dataclass(frozen=True)
 class Disclosure:
-    """A way in which groups give sensitive values away, and its words. ``least``: the values that a column needs for
-    it; ``trivial`` says why columns with fewer are not counted; ``closeness`` is the t that prevents it, where
-    different values do not."""
+    """A way in which groups disclose sensitive values, with its wording.
+
+    ``min_values`` is the number of distinct values from which it is counted for a column, and ``trivial`` the reason
+    why columns with fewer values are left out; ``closeness`` is the t that prevents it, if distinct values do not.
+    """
 
     title: str
-    least: int
+    min_values: int
     finding: str
     remedy: str
     trivial: str
@@ -302,15 +315,18 @@ SKEWNESS = Disclosure(
 )
 
 
-def _count_disclosed(engine: Queries, relation: exp.Expr, quasi: Sequence[str], sensitive: str, few: int) -> _Disclosed:
-    """What a sensitive column gives away, from one table of its values by class."""
-    labels = class_labels(quasi)
+def _count_disclosed(
+    engine: Queries, relation: exp.Expr, quasi_identifiers: Sequence[str], sensitive: str, few: int
+) -> _Disclosed:
+    """Count the rows whose class discloses a sensitive value, from one table of its values by class."""
+    labels = class_labels(quasi_identifiers)
+    pairs = [*zip(quasi_identifiers, labels, strict=True)]
     query = _DISCLOSED(
-        labels=[named(col(name, "r"), label.name) for name, label in zip(quasi, labels, strict=True)],
+        labels=[named(col(name, "r"), label.name) for name, label in pairs],
         relation=relation,
-        quasi=[col(name, "r") for name in quasi],
+        quasi=[col(name, "r") for name in quasi_identifiers],
         sensitive=col(sensitive, "r"),
-        same=all_of(same(col(name, "r"), col(label.name, "c")) for name, label in zip(quasi, labels, strict=True)),
+        same=all_of(same(col(name, "r"), col(label.name, "c")) for name, label in pairs),
         likely=LIKELY - TOLERANCE,
         ratio=RATIO - TOLERANCE,
         common=COMMON - TOLERANCE,
@@ -328,59 +344,62 @@ def describe_disclosure(
     common: Sequence[str],
     rows: int,
     few: int,
-    claims: Manifest,
+    manifest: Manifest,
 ) -> Iterator[ResidualRisk]:
-    """One finding of all sensitive columns, the worst in its sentence; and those that are not counted, and why."""
-    trivial = [name for name, count in values.items() if count < kind.least]
+    """Describe a kind of disclosure over all sensitive columns, the worst first; and why columns are not counted."""
+    trivial = [name for name, count in values.items() if count < kind.min_values]
     counts = {name: count for name, count in affected.items() if name not in trivial}
     if trivial and rows:
-        yield ResidualRisk(kind.title, f"Not counted for {join_names(trivial)}: {kind.trivial}.", status="not counted")
+        finding = f"Not counted for {join_names(trivial)}: {kind.trivial}."
+        yield ResidualRisk(kind.title, finding, status="not counted")
     if not counts:
         return
     worst = max(counts, key=lambda name: counts[name])
     if not counts[worst]:
-        shared = [name for name in counts if name in common]
-        unaffected = f"No row is affected by its {join_names([*counts])}."
-        if shared:
-            common_share = format_percent(COMMON)
-            unaffected += (
-                f" The value of {join_names(shared)} that {common_share} of the rows or more share reveals nothing."
+        finding = f"No row is affected by its {join_names([*counts])}."
+        if shared := [name for name in counts if name in common]:
+            share_text = format_percent(COMMON)
+            finding += (
+                f" The value of {join_names(shared)} that {share_text} of the rows or more share reveals nothing."
             )
-        yield ResidualRisk(kind.title, unaffected)
+        yield ResidualRisk(kind.title, finding)
         return
     share, is_few = max(counts[worst], few) / rows, counts[worst] < few
-    count = kind.least
     if kind.closeness is None:
-        key, entry = require_distinct_values(worst, count)
+        key, entry = require_distinct_values(worst, kind.min_values)
     else:
         key, entry = require_close_values(worst, kind.closeness)
     words = {
         "name": worst,
-        "count": str(count),
+        "count": str(kind.min_values),
         "key": key,
         "entry": ", ".join(f"`{name} = {toml_value(value)}`" for name, value in entry.items()),
         "share": f"Fewer than {few} rows" if is_few else f"{counts[worst]:,} of {rows:,} rows",
         "in_rows": f"fewer than {few} rows" if is_few else f"{format_percent(share)} of the rows",
     }
-    others = [f"{name} {format_percent(max(n, few) / rows)}" for name, n in counts.items() if name != worst and n]
-    also = f" Other columns: {', '.join(others)}." if others else ""
     finding = kind.finding.format(**words)
-    section = _privacy(claims)
-    there = section is not None and key in section.requirements  # a policy has a key once
-    advice = f"add to {key} in [privacy]:\n  {toml_value(entry)}" if there else (
-        f"add to [privacy]:\n  {key} = {toml_value([entry])}"
-    )  # fmt: skip
+    finding = finding[:1].upper() + finding[1:]
+    further = [
+        f"{name} {format_percent(max(count, few) / rows)}" for name, count in counts.items() if name != worst and count
+    ]
+    if further:
+        finding += f" Other columns: {', '.join(further)}."
+    section = _privacy_section(manifest)
+    if section is not None and key in section.requirements:  # a policy has a key once
+        advice = f"add to {key} in [privacy]:\n  {toml_value(entry)}"
+    else:
+        advice = f"add to [privacy]:\n  {key} = {toml_value([entry])}"
     remedy = kind.remedy.format(**words)
     change: dict[str, Mapping[str, Any]] = {"privacy": {key: [entry]}}
-    if any(one.name == worst and one.role == "insensitive" for one in claims.columns):
+    if any(column.name == worst and column.role == "insensitive" for column in manifest.columns):
         change["attributes"] = {worst: {"role": "sensitive"}}
         remedy = f'Set `role = "sensitive"` for {worst}. {remedy}'
         advice = f'set role = "sensitive" for {toml_key(worst)} in [attributes], and {advice}'
     yield ResidualRisk(
         kind.title,
-        finding[:1].upper() + finding[1:] + also,
+        finding,
         remedy,
-        grade_share(share, claims),
+        grade_share(share, manifest),
         share,
         f"under {format_percent(share).removeprefix('under ')}" if is_few else format_percent(share),
         kind.line.format(**words),
@@ -389,62 +408,58 @@ def describe_disclosure(
     )
 
 
-def _describe_rare_values(columns: Mapping[str, _Values], rows: int, few: int, claims: Manifest) -> ResidualRisk:
-    """Columns that are released as they are, and whose values few rows share."""
+def _describe_rare_values(columns: Mapping[str, _Values], rows: int, few: int, manifest: Manifest) -> ResidualRisk:
+    """Describe columns that are released unchanged, and whose values few rows share."""
     title = "Columns that single out rows"
-    rare = {name: one for name, one in columns.items() if one.rare_rows}
+    rare = {name: values for name, values in columns.items() if values.rare_rows}
     if not rare:
         return ResidualRisk(title, f"Each released value of the other columns is shared by at least {few} rows.")
     worst = max(rare, key=lambda name: rare[name].rare_rows)
-    told = {name: _share_of_rare(one, rows, few) for name, one in rare.items()}
-    others = [f"{name} {told[name]}" for name in rare if name != worst]
-    also = f" Other columns: {', '.join(others[:10])}." if others else ""
-    has = f"of the rows have a value of {worst} that fewer than {few} rows share."
-    remedy = (
-        f"Round {worst}, or make it a quasi-identifier with a hierarchy or noise. Leave it out where nobody needs it: "
-        '`role = "identifying"`.'
-    )
+    shares = {name: _format_rare_share(values, rows, few) for name, values in rare.items()}
+    further = [f"{name} {shares[name]}" for name in rare if name != worst]
+    further_columns = f" Other columns: {', '.join(further[:10])}." if further else ""
+    have_rare_value = f"have a value of {worst} that fewer than {few} rows share."
     share = max(rare[worst].rare_rows, few) / max(rows, 1)
+    affected = f"Fewer than {few}" if _is_hidden(rare[worst], few) else f"{rare[worst].rare_rows:,}"
     return ResidualRisk(
         title,
-        f"{_share_as_rows(rare[worst], few)} {has.removeprefix('of the rows ')} Somebody who knows it needs no group "
-        f"to find them.{also}",
-        remedy,
-        grade_share(share, claims),
+        f"{affected} rows {have_rare_value} Somebody who knows it needs no group to find them.{further_columns}",
+        f"Round {worst}, or make it a quasi-identifier with a hierarchy or noise. Leave it out if it is not needed: "
+        '`role = "identifying"`.',
+        grade_share(share, manifest),
         share,
-        told[worst],
-        f"Rare values: {told[worst]} {has}",
+        shares[worst],
+        f"Rare values: {shares[worst]} of the rows {have_rare_value}",
         f"To prevent it, round {worst}, make it a quasi-identifier, or leave it out.",
     )
 
 
-def _share_as_rows(one: _Values, few: int) -> str:
-    few_rows = one.rare_values < FEWEST_HIDDEN_VALUES or one.rare_rows < few
-    return f"Fewer than {few} rows" if few_rows else f"{one.rare_rows:,} rows"
+def _is_hidden(values: _Values, few: int) -> bool:
+    """Whether the number of rows with rare values would reveal the rows of a single value."""
+    return values.rare_values < FEWEST_HIDDEN_VALUES or values.rare_rows < few
 
 
-def _share_of_rare(one: _Values, rows: int, few: int) -> str:
-    """The share of the rows with rare values; of one value, or of few rows, no more than that there are some."""
-    if one.rare_values < FEWEST_HIDDEN_VALUES or one.rare_rows < few:
+def _format_rare_share(values: _Values, rows: int, few: int) -> str:
+    if _is_hidden(values, few):
         return f"under {format_percent(few / max(rows, 1)).removeprefix('under ')}"
-    return format_percent(one.rare_rows / rows)
+    return format_percent(values.rare_rows / rows)
 
 
-def _describe_uniques(claims: Manifest, sizes: _Classes) -> ResidualRisk:
+def _describe_uniques(manifest: Manifest, classes: _Classes) -> ResidualRisk:
     title = "Being unique in the population"
-    if claims.policy.get("persons"):
-        why = "The policy counts persons, and a release does not show which rows are of one."
-        return ResidualRisk(title, why, status="unknown")
-    if not sizes.uniques:
-        shared = f"{max(sizes.smallest, 1):,} rows or more share each combination of the generalized columns."
-        return ResidualRisk(title, shared)
-    share = sizes.uniques / sizes.rows
+    if manifest.policy.get("persons"):
+        finding = "The policy counts persons, and a release does not show which rows belong to one person."
+        return ResidualRisk(title, finding, status="unknown")
+    if not classes.uniques:
+        finding = f"{max(classes.smallest, 1):,} rows or more share each combination of the generalized columns."
+        return ResidualRisk(title, finding)
+    share = classes.uniques / classes.rows
     return ResidualRisk(
         title,
-        f"{sizes.uniques:,} of {sizes.rows:,} rows are alone with their generalized columns. How many of these people "
-        "are unique in the population, too, depends on its size.",
+        f"{classes.uniques:,} of {classes.rows:,} rows are alone with their generalized columns. How many of these "
+        "people are unique in the population, too, depends on its size.",
         "Require a `k` of 2 or more, or a limit: `population_uniqueness` in `[privacy]`.",
-        grade_share(share, claims),
+        grade_share(share, manifest),
         share,
         format_percent(share),
         f"Unique rows: {format_percent(share)} of the rows are alone with their quasi-identifiers.",
@@ -453,29 +468,34 @@ def _describe_uniques(claims: Manifest, sizes: _Classes) -> ResidualRisk:
     )
 
 
-def describe_narrowing(found: Sequence[Narrowing], why_not: str | None, k: int | None, total: int) -> ResidualRisk:
-    """Released columns that say more about a generalized one than its label; the holder of the source knows them.
+def describe_narrowing(
+    dependencies: Sequence[Narrowing], obstacle: str | None, k: int | None, total: int
+) -> ResidualRisk:
+    """Describe released columns that say more about a generalized column than its label; only the data holder can
+    measure them.
 
-    Its share is that of the persons (rows) among the ``total`` whose values are narrowed.
+    ``obstacle`` is the reason why they were not measured; the share is that of the affected persons (rows) among the
+    ``total``.
     """
     title = "Columns that narrow others"
-    if why_not is not None:
-        return ResidualRisk(title, f"This was not measured: {why_not}.", status="unknown")
-    if not found:
+    if obstacle is not None:
+        return ResidualRisk(title, f"This was not measured: {obstacle}.", status="unknown")
+    if not dependencies:
         return ResidualRisk(title, "No released column says more about a generalized column than its label does.")
-    worst = max(found, key=lambda one: (one.pinned, one.affected, one.before / max(one.after, 1.0)))
-    names = join_names(worst.columns)
-    left = f"{worst.before:,.1f} to {worst.after:,.1f}"
+    worst = max(
+        dependencies,
+        key=lambda narrowing: (narrowing.pinned, narrowing.affected, narrowing.before / max(narrowing.after, 1.0)),
+    )
+    names, s = join_names(worst.columns), "s" if len(worst.columns) == 1 else ""
     finding = (
         f"A label of {worst.quasi} stands for {worst.before:,.1f} {worst.unit} on average. Together with {names} only "
         f"{worst.after:,.1f} are left, and {format_percent(worst.pinned)} of the rows give their value away."
     )
-    if len(found) > 1:
-        finding += f" {len(found) - 1:,} more are in the table of columns that narrow others."
-    gives = (
-        f"give{'s' if len(worst.columns) == 1 else ''} {worst.quasi} away in {format_percent(worst.pinned)} of the rows"
-    )
-    narrows = f"narrow{'s' if len(worst.columns) == 1 else ''} a label of {worst.quasi} from {left} {worst.unit}"
+    if len(dependencies) > 1:
+        finding += f" {len(dependencies) - 1:,} more are in the table of columns that narrow others."
+    effect = f"narrow{s} a label of {worst.quasi} from {worst.before:,.1f} to {worst.after:,.1f} {worst.unit}"
+    if worst.pinned:
+        effect = f"give{s} {worst.quasi} away in {format_percent(worst.pinned)} of the rows"
     return ResidualRisk(
         title,
         finding,
@@ -483,7 +503,7 @@ def describe_narrowing(found: Sequence[Narrowing], why_not: str | None, k: int |
         "serious" if worst.pinned >= serious_share(k) else "minor",
         min(worst.affected / max(total, 1), 1.0),
         format_percent(worst.pinned),
-        f"Narrowing columns: {names} {gives if worst.pinned else narrows}.",
+        f"Narrowing columns: {names} {effect}.",
         f"To prevent it, make {names} quasi-identifiers, or leave them out.",
         {"attributes": {name: {"role": "quasi", "hierarchy": "suppress"} for name in worst.columns}},
     )

@@ -1,5 +1,5 @@
-"""Columns that are released unchanged and that nothing protects: nearly unique ones, and insensitive ones whose names
-say health, belief, politics, sexual life or crime. Names mean what they mean to `suggest`."""
+"""Warnings about unprotected columns: nearly unique ones that are released unchanged, and insensitive ones named like
+health, belief, politics, sexual life or crime. Names are interpreted as in `suggest`."""
 
 from __future__ import annotations
 
@@ -16,24 +16,26 @@ from sqlanon.sources.columns import Columns, quote_names
 from sqlanon.strategies.lattice.input import SearchInput
 from sqlanon.support.notices import Notice
 
-_MOST_NAMES = 8
+_MAX_NAMES = 8
 
 
-def warn_of_unprotected_columns(steps: StatementRunner, prepared: SearchInput) -> tuple[Notice, ...]:
+def warn_of_unprotected_columns(runner: StatementRunner, search_input: SearchInput) -> tuple[Notice, ...]:
     """Warn of insensitive columns of special categories, and of unchanged ones that identify people by themselves."""
-    rows, persons = prepared.marginals.rows, prepared.limit.all_persons
-    return find_unprotected_columns(steps, prepared.policy, prepared.source, prepared.columns, rows, persons)
+    rows, persons = search_input.marginals.rows, search_input.limit.all_persons
+    return find_unprotected_columns(
+        runner, search_input.policy, search_input.source, search_input.columns, rows, persons
+    )
 
 
 def find_unprotected_columns(
-    steps: StatementRunner, policy: Policy, source: Source, columns: Columns, rows: int, persons: int | None
+    runner: StatementRunner, policy: Policy, source: Source, columns: Columns, rows: int, persons: int | None
 ) -> tuple[Notice, ...]:
-    """Find such columns from the figures of a source: its rows, and its persons where persons are counted."""
-    if steps.dry:
+    """Find unprotected columns of a source with some rows, and persons where persons are counted."""
+    if runner.dry:
         return ()
     people = rows if persons is None else persons
-    counts = _value_counts(steps.engine, source, columns)
-    # A column with one value in all rows tells no people apart.
+    counts = _value_counts(runner.engine, source, columns)
+    # A column with one value in all rows distinguishes nobody.
     constant = {name for name, (distinct, values) in counts.items() if distinct == 1 and values == rows}
     special = [
         name for name in policy.attributes_with_role("insensitive") if columns.by_attribute[name] not in constant
@@ -46,18 +48,18 @@ def find_unprotected_columns(
 
 
 def warn_of_insensitive_names(policy: Policy) -> tuple[Notice, ...]:
-    """Warn of insensitive columns of special categories, where no row is read."""
+    """Warn of insensitive columns of special categories by their names alone."""
     return tuple(_warn_of_special_categories(policy.attributes_with_role("insensitive"), None))
 
 
 def unique_columns(engine: Engine, source: Source, columns: Columns, share: float) -> list[str]:
-    """The unchanged columns with at least a share as many distinct values as values, where these are known."""
+    """The unchanged columns whose distinct values are at least a share of their values, where their types are known."""
     counts = _value_counts(engine, source, columns)
     return [name for name, (distinct, values) in counts.items() if _is_unique(distinct, values, share)]
 
 
 def _value_counts(engine: Engine, source: Source, columns: Columns) -> dict[str, tuple[int, int]]:
-    """By unchanged column the distinct values (about as many), and the values that are not NULL."""
+    """By unchanged column: the approximate number of distinct values, and the values that are not NULL."""
     names = [name for name in _unchanged_columns(columns) if source.columns[name] != UNKNOWN_TYPE]
     figures = source.count_distinct_values(engine, names) if names else ()
     return dict(zip(names, zip(figures[::2], figures[1::2], strict=True), strict=True))
@@ -72,8 +74,8 @@ def _warn_of_special_categories(insensitive: Collection[str], people: int | None
         names = [name for name in insensitive if find_special_category(name) == category]
         if not names:
             continue
-        shown = join_names([*map(repr, names)], _MOST_NAMES)
-        columns, them = (f"column {shown} is", "it") if len(names) == 1 else (f"columns {shown} are", "them")
+        listed = join_names([*map(repr, names)], _MAX_NAMES)
+        columns, them = (f"column {listed} is", "it") if len(names) == 1 else (f"columns {listed} are", "them")
         yield Notice(
             f"{columns} insensitive, and named like {category}: no requirement protects {them}; set "
             f'role = "sensitive", or make {them} quasi',
@@ -85,8 +87,8 @@ def _warn_of_unknown_values(source: Source, columns: Columns) -> Iterator[Notice
     unknown = [name for name in _unchanged_columns(columns) if source.columns[name] == UNKNOWN_TYPE]
     if unknown:
         yield Notice(
-            f"not known here whether the values of {quote_names(unknown)} identify people by themselves: audit.sql of "
-            "the export counts them in the warehouse"
+            f"whether the values of {quote_names(unknown)} identify people by themselves was not measured: "
+            "audit.sql of the export counts them in the warehouse"
         )
 
 

@@ -217,10 +217,10 @@ def test_the_people_of_a_large_table_are_about_so_many() -> None:
         (
             4,
             2,
-            "2 rows have no 'mrn', and count as one person in each class. If they are of people with other rows there, "
-            "1 class holds fewer than 5 persons.",
+            "2 rows have no 'mrn', and count as one person in each class. If they are of people with other rows in "
+            "that class, 1 class holds fewer than 5 persons.",
         ),
-        (4, 1, "1 row has no 'mrn', and counts as one person in each class. If it is of people with other rows there"),
+        (4, 1, "1 row has no 'mrn', and counts as one person in each class. If it is of people with other rows in "),
     ],
 )
 def test_classes_that_need_their_rows_without_a_person_are_warned_of(
