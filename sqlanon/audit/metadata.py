@@ -22,12 +22,12 @@ from sqlanon.release.metadata import (
     SuppressedRows,
     attribute_rows,
     can_show_labels,
-    comments,
+    expected_comments,
     figure_rows,
     generalized_columns,
     label_query,
     stable_view,
-    views,
+    view_statements,
 )
 from sqlanon.release.reader import SUBJECT
 from sqlanon.requirements import guaranteed_k
@@ -151,7 +151,7 @@ def _wrong_suppression(
 
 
 def _changed_words(engine: DuckDBEngine, manifests: Sequence[Manifest]) -> Iterator[str]:
-    if read_comments(engine) != comments(manifests):
+    if read_comments(engine) != expected_comments(manifests):
         yield "the comments do not match the manifest"
     for name, columns, right in (
         ("attributes", ATTRIBUTES_COLUMNS, attribute_rows(manifests[0])),
@@ -171,7 +171,7 @@ def _changed_views(engine: DuckDBEngine, manifest: Manifest) -> Iterator[str]:
             types = engine.columns(table(name, schema, ATTACHED))
             engine.execute(column_definitions(table(name, schema, _AGAIN), types.items()))
         with engine.using(_AGAIN):
-            for view in views(manifest, _AGAIN):
+            for view in view_statements(manifest, _AGAIN):
                 engine.execute(view)
         found, again = read_views(engine), read_views(engine, _AGAIN)
         for name in sorted(found.keys() | again.keys()):

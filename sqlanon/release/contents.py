@@ -19,7 +19,7 @@ import duckdb
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.release.label_levels import LEVELS
 from sqlanon.release.manifest import Manifest
-from sqlanon.release.metadata import DESCRIPTION_TABLES, objects
+from sqlanon.release.metadata import DESCRIPTION_TABLES, expected_relations
 from sqlanon.support.expressions import column_definitions, create_schema, fragment, literal_path, table, template, text
 from sqlanon.support.resources import LIBRARY, OF_MEDIANS, macro_scripts
 from sqlanon.support.workdir import spill_directory
@@ -133,7 +133,7 @@ _FREE_BLOCKS = template("SELECT free_blocks FROM pragma_database_size() WHERE da
 def expected_objects(manifests: Sequence[Manifest]) -> set[str]:
     own = {"table sqlanon.manifest", "schema sqlanon.sqlanon"}
     described = {f"table sqlanon.{name}" for name in (*DESCRIPTION_TABLES, LEVELS)}
-    return objects(manifests) | own | described
+    return expected_relations(manifests) | own | described
 
 
 def list_objects(engine: DuckDBEngine, database: str = ATTACHED) -> set[str]:

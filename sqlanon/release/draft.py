@@ -97,7 +97,7 @@ class ReleaseDraft:
         return [column.name for column in self.statement.columns if column.quasi is not None]
 
     @property
-    def ranges(self) -> dict[str, RangeKind]:
+    def range_kinds(self) -> dict[str, RangeKind]:
         return find_range_kinds(self.run.engine, self.search_input)
 
     @property

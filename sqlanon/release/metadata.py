@@ -20,6 +20,7 @@ from sqlanon.release.sentences import (
     comment_on_column,
     comment_on_release,
     describe_treatment,
+    lowercase_keys,
 )
 from sqlanon.support.expressions import (
     cast,
@@ -57,15 +58,19 @@ SUPPRESSION_COLUMNS = {
 }
 """Columns of ``sqlanon.suppression``."""
 
-AT_ONCE = 1000
+_INSERT_SIZE = 1000
 """Rows per INSERT statement, which has at most 65,535 parameters."""
 
+DESCRIPTION_TABLES = ("attributes", "suppression", "figures")
+"""The tables in the schema ``sqlanon`` that describe a release."""
 
-_LABELS_THERE = template("SELECT :label FROM :rows WHERE :label IS NOT NULL GROUP BY :label")
+SuppressedRows: TypeAlias = Sequence[tuple[str, str | None, int, int]]
+"""Rows of ``sqlanon.suppression``: attribute, value, suppressed rows, released rows."""
+
 _LABELS = template("""
-    SELECT :label, row_number() OVER (ORDER BY :label)::INTEGER AS :place
-    FROM :there AS r
-    ORDER BY :place
+    SELECT :label, row_number() OVER (ORDER BY :label)::INTEGER AS :position
+    FROM (SELECT :label FROM :rows WHERE :label IS NOT NULL GROUP BY :label) AS labels
+    ORDER BY :position
 """)
 # Ranges that are open below come first; labels without ends (the top) come last.
 _RANGE_LABELS = template("""
@@ -73,109 +78,115 @@ _RANGE_LABELS = template("""
         :label,
         row_number() OVER (
             ORDER BY coalesce(:low, :high) NULLS LAST, :low NULLS FIRST, :high NULLS LAST, :label
-        )::INTEGER AS :place,
+        )::INTEGER AS :position,
         :low,
         :high
-    FROM (SELECT :label, :least AS :low, :most AS :high FROM :there AS r) AS b
-    ORDER BY :place
-""")
-_SUPPRESSED_BY = template("""
-    SELECT value, suppressed_rows, released_rows, labels
     FROM (
+        SELECT :label, :lower_bound AS :low, :upper_bound AS :high
+        FROM (SELECT :label FROM :rows WHERE :label IS NOT NULL GROUP BY :label) AS labels
+    ) AS ranges
+    ORDER BY :position
+""")
+_SUPPRESSED_BY_LABEL = template("""
+    WITH source_rows AS (
+        SELECT :value AS value, sum(rows)::BIGINT AS rows FROM :values WHERE :known GROUP BY :value
+    ),
+    released_rows AS (
+        SELECT :label AS value, count(*) AS rows FROM :released GROUP BY :label
+    ),
+    rows_by_label AS (
         SELECT
             s.value,
             s.rows - r.rows AS suppressed_rows,
             r.rows AS released_rows,
             count(*) OVER () AS labels
-        FROM (SELECT :value AS value, sum(rows)::BIGINT AS rows FROM :values WHERE :known GROUP BY :value) AS s
-        JOIN (SELECT :label AS value, count(*) AS rows FROM :released GROUP BY :label) AS r
-            ON s.value IS NOT DISTINCT FROM r.value
-    ) AS b
+        FROM source_rows AS s
+        JOIN released_rows AS r ON s.value IS NOT DISTINCT FROM r.value
+    )
+    SELECT value, suppressed_rows, released_rows, labels
+    FROM rows_by_label
     WHERE suppressed_rows >= :least AND released_rows >= :least
 """)
 
 
 def stable_view(view: exp.Table, rows: exp.Table, columns: Sequence[str]) -> exp.Create:
-    """The view for readers over the table of the newest version: a plain list of its columns.
+    """The view that readers use: a plain list of the columns of the newest version.
 
     >>> stable_view(table("patients"), table("patients_v3"), ["zip", "age"]).sql("duckdb")
     'CREATE VIEW "patients" AS SELECT "zip", "age" FROM "patients_v3"'
     """
-    return create_view(view, select([col(one) for one in columns], rows))
+    return create_view(view, select([col(name) for name in columns], rows))
 
 
-def metadata_views(name: str, quasi: Sequence[str], catalog: str) -> list[exp.Create]:
+def _metadata_views(name: str, quasi_identifiers: Sequence[str], catalog: str) -> list[exp.Create]:
     queries = (
-        _in_order("attributes", ATTRIBUTES_COLUMNS),
-        class_sizes(table(name), quasi),
+        _ordered_table("attributes", ATTRIBUTES_COLUMNS),
+        class_sizes(table(name), quasi_identifiers),
         select(list(map(col, SUPPRESSION_COLUMNS)), table("suppression", "sqlanon")),
-        _in_order("figures", FIGURES_COLUMNS),
+        _ordered_table("figures", FIGURES_COLUMNS),
     )
-    return [create_view(table(one, "main", catalog), query) for one, query in zip(METADATA_VIEWS, queries, strict=True)]
+    return [
+        create_view(table(view, "main", catalog), query) for view, query in zip(METADATA_VIEWS, queries, strict=True)
+    ]
 
 
-def _in_order(name: str, columns: Iterable[str]) -> exp.Query:
-    readable: list[exp.Expr] = [col(one) for one in columns if one != "position"]
-    return select(readable, table(name, "sqlanon")).order_by(col("position"), copy=False)
+def _ordered_table(name: str, columns: Iterable[str]) -> exp.Query:
+    visible: list[exp.Expr] = [col(column) for column in columns if column != "position"]
+    return select(visible, table(name, "sqlanon")).order_by(col("position"), copy=False)
 
 
-def comment(kind: str, target: exp.Expr, words: str) -> exp.Comment:
-    """``COMMENT ON kind target IS 'words'``.
+def comment(kind: str, target: exp.Expr, message: str) -> exp.Comment:
+    """``COMMENT ON kind target IS 'message'``.
 
     >>> comment("TABLE", table("t"), "it's").sql("duckdb")
     'COMMENT ON TABLE "t" IS \\'it\\'\\'s\\''
     """
-    return exp.Comment(this=target, kind=kind, expression=text(words))
+    return exp.Comment(this=target, kind=kind, expression=text(message))
 
 
-def column_comment(relation: exp.Table, name: str, words: str) -> exp.Comment:
+def column_comment(relation: exp.Table, name: str, message: str) -> exp.Comment:
     parts = relation.args
     column = exp.Column(this=ident(name), table=parts["this"], db=parts.get("db"), catalog=parts.get("catalog"))
-    return comment("COLUMN", column.copy(), words)
+    return comment("COLUMN", column.copy(), message)
 
 
 def suppressed_by_label(
     values: exp.Expr, value: exp.Expr, known: exp.Expr, released: exp.Expr, column: str, least: int
 ) -> exp.Select:
-    """Suppressed and released rows by released label: ``value``, ``suppressed_rows``, ``released_rows``.
+    """Count suppressed and released rows by released label: ``value``, ``suppressed_rows``, ``released_rows``.
 
-    Only labels with at least ``least`` of both are shown; ``labels`` counts the others, too.
+    Only labels with at least ``least`` rows of both kinds are returned; ``labels`` is the number of all labels.
     """
-    label = cast(col(column), "VARCHAR")
-    return _SUPPRESSED_BY(value=value, values=values, known=known, label=label, released=released, least=least)
-
-
-DESCRIPTION_TABLES = ("attributes", "suppression", "figures")
-"""The tables in the schema ``sqlanon`` that describe a release."""
-
-SuppressedRows: TypeAlias = Sequence[tuple[str, str | None, int, int]]
-"""Rows of ``sqlanon.suppression``: attribute, value, suppressed and released rows."""
+    return _SUPPRESSED_BY_LABEL(
+        value=value, values=values, known=known, label=cast(col(column), "VARCHAR"), released=released, least=least
+    )
 
 
 def generalized_columns(manifest: Manifest) -> list[str]:
-    levels = {name.lower(): level for name, level in manifest.generalization.items()}
-    return [
-        name for name in manifest.quasi_identifiers if levels.get(name.lower(), 0) != 0 or manifest.has_open_ends(name)
-    ]
+    """The quasi-identifiers that are released as labels."""
+    levels, names = lowercase_keys(manifest.generalization), manifest.quasi_identifiers
+    return [name for name in names if levels.get(name.lower(), 0) != 0 or manifest.has_open_ends(name)]
 
 
-def objects(manifests: Sequence[Manifest]) -> set[str]:
+def expected_relations(manifests: Sequence[Manifest]) -> set[str]:
+    """The tables and views of a release file in the schema ``main``."""
     newest = manifests[0]
-    tables = [one.rows_table for one in manifests] + [labels_table(name) for name in generalized_columns(newest)]
+    tables = [manifest.rows_table for manifest in manifests]
+    tables += [labels_table(name) for name in generalized_columns(newest)]
     views = (newest.table_name, *METADATA_VIEWS)
     return {f"table main.{name}" for name in tables} | {f"view main.{name}" for name in views}
 
 
-def refuse_name(manifest: Manifest) -> None:
+def refuse_taken_name(manifest: Manifest) -> None:
     taken = {name.lower() for name in (*METADATA_VIEWS, *map(labels_table, generalized_columns(manifest)))}
     if manifest.table_name.lower() in taken:
         raise ReleaseError(f"a release file has its own {manifest.table_name!r}: choose another name for the table")
 
 
-def present(
+def write_metadata(
     engine: DuckDBEngine,
     manifests: Sequence[Manifest],
-    ranges: Mapping[str, RangeKind],
+    range_kinds: Mapping[str, RangeKind],
     suppressed: SuppressedRows,
     catalog: str,
 ) -> None:
@@ -184,40 +195,39 @@ def present(
     rows = table(newest.rows_table, "main", catalog)
     for name in generalized_columns(newest):
         target = table(labels_table(name), "main", catalog)
-        engine.execute(create_table(target, label_query(name, rows.copy(), ranges.get(name.lower()))))
+        engine.execute(create_table(target, label_query(name, rows.copy(), range_kinds.get(name.lower()))))
     for name, columns, content in (
         ("attributes", ATTRIBUTES_COLUMNS, attribute_rows(newest)),
         ("figures", FIGURES_COLUMNS, figure_rows(newest)),
         ("suppression", SUPPRESSION_COLUMNS, suppressed),
     ):
-        engine.execute(column_definitions(table(name, "sqlanon", catalog), columns.items()))
-        for start in range(0, len(content), AT_ONCE):
-            some = content[start : start + AT_ONCE]
-            statement = insert_rows(table(name, "sqlanon", catalog), columns, len(some))
-            engine.execute(statement, [value for row in some for value in row])
-    for view in views(newest, catalog):
-        engine.execute(view)
-    for one in _comments(manifests, catalog):
-        engine.execute(one)
+        target = table(name, "sqlanon", catalog)
+        engine.execute(column_definitions(target.copy(), columns.items()))
+        for start in range(0, len(content), _INSERT_SIZE):
+            batch = content[start : start + _INSERT_SIZE]
+            engine.execute(insert_rows(target.copy(), columns, len(batch)), [value for row in batch for value in row])
+    for statement in (*view_statements(newest, catalog), *_comment_statements(manifests, catalog)):
+        engine.execute(statement)
 
 
 def attribute_rows(manifest: Manifest) -> list[tuple[int, str, str, int | None, int | None, str]]:
-    levels = {name.lower(): level for name, level in manifest.generalization.items()}
-    heights = {name.lower(): height for name, height in (manifest.heights or {}).items()}
+    """The rows of ``sqlanon.attributes``."""
+    levels, heights = lowercase_keys(manifest.generalization), lowercase_keys(manifest.heights or {})
     return [
         (
-            i,
+            position,
             name,
-            str(one["role"]),
+            str(attribute["role"]),
             levels.get(name.lower()),
             heights.get(name.lower()),
             describe_treatment(manifest, name),
         )
-        for i, (name, one) in enumerate(manifest.policy["attributes"].items())
+        for position, (name, attribute) in enumerate(manifest.policy["attributes"].items())
     ]
 
 
 def figure_rows(manifest: Manifest) -> list[tuple[int, str, float | None, str]]:
+    """The rows of ``sqlanon.figures``."""
     share = manifest.suppressed_rows / manifest.rows if manifest.rows else None
     average = manifest.released_rows / manifest.classes if manifest.classes else None
     hidden = "" if manifest.score is not None else HIDDEN
@@ -234,11 +244,13 @@ def figure_rows(manifest: Manifest) -> list[tuple[int, str, float | None, str]]:
     ]
     if manifest.draft:
         figures.append(("draft", 1, "1: a draft for trying out, compared with no other release; not for sharing"))
-    return [(i, name, None if value is None else float(value), words) for i, (name, value, words) in enumerate(figures)]
+    return [
+        (position, name, None if value is None else float(value), meaning)
+        for position, (name, value, meaning) in enumerate(figures)
+    ]
 
 
 def _smallest_class(manifest: Manifest) -> list[tuple[str, float | None, str]]:
-    """The smallest class, and where persons are counted the persons."""
     if manifest.persons is None:
         return [("smallest_class", manifest.smallest_class, "rows of the smallest class")]
     return [
@@ -252,68 +264,67 @@ def _smallest_class(manifest: Manifest) -> list[tuple[str, float | None, str]]:
 
 
 def can_show_labels(shown: Sequence[int], suppressed: int, labels: int, least: int) -> bool:
-    """Whether a release may show the suppressed rows of some labels of an attribute, given that the total is known.
+    """Whether a release may show the suppressed rows of some labels of an attribute, whose total readers know.
 
-    Labels that are not shown have fewer than ``least`` rows, and their numbers must not follow from the rest: the rest
-    is zero, or at least ``least`` rows and so few that any of these labels may have none.
+    Labels that are not shown have fewer than ``least`` rows. Readers must not be able to derive their counts: together
+    they have no rows, or at least ``least`` rows and few enough that any of these labels may have none.
 
     Examples
     --------
-    >>> may_be_shown([7, 5], suppressed=12, labels=2, least=5)  # nothing is left
+    >>> can_show_labels([7, 5], suppressed=12, labels=2, least=5)  # no rows are left
     True
-    >>> may_be_shown([7, 5], suppressed=14, labels=9, least=5)  # 2 are left
+    >>> can_show_labels([7, 5], suppressed=14, labels=9, least=5)  # 2 rows are left
     False
-    >>> may_be_shown([6], suppressed=18, labels=4, least=5)  # 12 are left for three labels with at most 4 each
+    >>> can_show_labels([6], suppressed=18, labels=4, least=5)  # 12 rows are left for three labels with at most 4 each
     False
-    >>> may_be_shown([6], suppressed=18, labels=9, least=5)
+    >>> can_show_labels([6], suppressed=18, labels=9, least=5)
     True
     """
-    rest = suppressed - sum(shown)
-    return rest == 0 or least <= rest <= (labels - len(shown) - 1) * (least - 1)
+    hidden_rows = suppressed - sum(shown)
+    return hidden_rows == 0 or least <= hidden_rows <= (labels - len(shown) - 1) * (least - 1)
 
 
-def views(manifest: Manifest, catalog: str) -> list[exp.Create]:
-    """The statements that create the views of a release file, the stable view first."""
+def view_statements(manifest: Manifest, catalog: str) -> list[exp.Create]:
+    """Create the views of a release file; the first is the one that readers use."""
     columns = [column.name for column in manifest.columns]
-    name = table(manifest.table_name, "main", catalog)
-    stable = stable_view(name, table(manifest.rows_table), columns)
-    return [stable, *metadata_views(manifest.table_name, manifest.quasi_identifiers, catalog)]
+    view = stable_view(table(manifest.table_name, "main", catalog), table(manifest.rows_table), columns)
+    return [view, *_metadata_views(manifest.table_name, manifest.quasi_identifiers, catalog)]
 
 
 def label_query(name: str, rows: exp.Table, kind: RangeKind | None) -> exp.Select:
-    """The labels of a generalized attribute that released rows have, in order."""
-    names: dict[str, exp.Expr] = {"label": col(name), "place": ident(f"{name}_order")}
-    there = _LABELS_THERE(label=col(name), rows=rows)
+    """The released labels of a generalized attribute, in order."""
+    names: dict[str, exp.Expr] = {"label": col(name), "position": ident(f"{name}_order")}
     if kind is None:
-        return _LABELS(**names, there=there)
-    least, most = bounds(cast(col(name), "VARCHAR"), kind)
-    names |= {"low": ident(f"{name}_low"), "high": ident(f"{name}_high"), "least": least, "most": most}
-    return _RANGE_LABELS(**names, there=there)
+        return _LABELS(**names, rows=rows)
+    lower_bound, upper_bound = bounds(cast(col(name), "VARCHAR"), kind)
+    names |= {"low": ident(f"{name}_low"), "high": ident(f"{name}_high")}
+    return _RANGE_LABELS(**names, lower_bound=lower_bound, upper_bound=upper_bound, rows=rows)
 
 
-def _comments(manifests: Sequence[Manifest], catalog: str) -> Iterator[exp.Comment]:
+def _comment_statements(manifests: Sequence[Manifest], catalog: str) -> Iterator[exp.Comment]:
     newest = manifests[0]
-    places = [("VIEW", newest.table_name, newest), *(("TABLE", one.rows_table, one) for one in manifests)]
-    for kind, place, manifest in places:
-        yield from comment_statements(kind, table(place, "main", catalog), manifest)
+    relations = [("VIEW", newest.table_name, newest)]
+    relations += [("TABLE", manifest.rows_table, manifest) for manifest in manifests]
+    for kind, name, manifest in relations:
+        yield from comment_statements(kind, table(name, "main", catalog), manifest)
     for name in generalized_columns(newest):
-        words = f"the labels of {name}{IN_ORDER}"
-        yield comment("TABLE", table(labels_table(name), "main", catalog), words)
+        yield comment("TABLE", table(labels_table(name), "main", catalog), f"the labels of {name}{IN_ORDER}")
 
 
 def comment_statements(
     kind: str, relation: exp.Table, manifest: Manifest, details: str = "sqlanon.manifest"
 ) -> Iterator[exp.Comment]:
-    """The comments on a relation with released rows, and on its columns."""
+    """Comment on a relation with released rows, and on its columns; ``details`` is the relation with the manifest."""
     yield comment(kind, relation.copy(), comment_on_release(manifest, details))
     for column in manifest.columns:
         yield column_comment(relation, column.name, comment_on_column(manifest, column.name, column.role))
 
 
-def comments(manifests: Sequence[Manifest]) -> dict[tuple[str, str], str]:
-    found = {}
-    for one in _comments(manifests, "c"):
-        target = one.this
-        of_column = isinstance(target, exp.Column)
-        found[(target.table, target.name) if of_column else (target.name, "")] = one.expression.name
-    return found
+def expected_comments(manifests: Sequence[Manifest]) -> dict[tuple[str, str], str]:
+    """The comments of a release file by relation and column; the column is '' for the relation itself."""
+    comments = {}
+    for statement in _comment_statements(manifests, "c"):
+        target = statement.this
+        is_column = isinstance(target, exp.Column)
+        comments[(target.table, target.name) if is_column else (target.name, "")] = statement.expression.name
+    return comments

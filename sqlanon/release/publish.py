@@ -100,14 +100,14 @@ def publish(
     """Publish a release; try again if another run published at the same time."""
     for left in reversed(range(attempts)):
         try:
-            return _put_once(target, draft, ledger)
+            return _publish_once(target, draft, ledger)
         except OvertakenError:
             if not left:
                 raise
     raise AssertionError("at least one attempt")
 
 
-def _put_once(target: ReleaseTarget[Any, AnyRelease], draft: Draft, ledger: Ledger) -> AnyRelease:
+def _publish_once(target: ReleaseTarget[Any, AnyRelease], draft: Draft, ledger: Ledger) -> AnyRelease:
     ledger.begin()
     with target.stage(draft) as staged:
         ledger.refuse_unknown_versions(staged.kept_manifests)

@@ -27,8 +27,8 @@ OPTIMAL = "1: proven optimal among full-domain generalizations; 0: not proven, o
 
 def describe_treatment(manifest: Manifest, name: str) -> str:
     """What was done to an attribute, as a sentence without a full stop."""
-    attribute = _by_name(manifest.policy.get("attributes", {})).get(name.lower(), {})
-    noise = _by_name(manifest.noise or {}).get(name.lower())
+    attribute = lowercase_keys(manifest.policy.get("attributes", {})).get(name.lower(), {})
+    noise = lowercase_keys(manifest.noise or {}).get(name.lower())
     if noise is not None:
         return f"noise was added inside the classes, ε = {noise['epsilon']:g}"
     role = attribute.get("role")
@@ -36,8 +36,8 @@ def describe_treatment(manifest: Manifest, name: str) -> str:
         return "left out"
     if role != "quasi":
         return "unchanged"
-    level = _by_name(manifest.generalization).get(name.lower())
-    height = _by_name(manifest.heights or {}).get(name.lower())
+    level = lowercase_keys(manifest.generalization).get(name.lower())
+    height = lowercase_keys(manifest.heights or {}).get(name.lower())
     return _generalized(manifest, attribute.get("hierarchy") or [], level, height)
 
 
@@ -138,7 +138,7 @@ def _levels_of(rule: Mapping[str, Any]) -> int | None:
     return None if own is None else int(own)
 
 
-def _by_name(figures: Mapping[str, Any]) -> dict[str, Any]:
+def lowercase_keys(figures: Mapping[str, Any]) -> dict[str, Any]:
     return {name.lower(): value for name, value in figures.items()}
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 
-from sqlanon.release.content_digest import column_multipliers
+from sqlanon.release.digests import column_multipliers
 
 _LOW = 2**31 - 1
 _ADDED = 1431655765

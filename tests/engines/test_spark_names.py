@@ -22,6 +22,7 @@ import sqlanon
 from sqlanon.engines.spark import settings as spark_settings
 from sqlanon.engines.spark.engine import SparkEngine
 from sqlanon.places.addresses import spark_name_flaw
+from sqlanon.release.targets.server import column_list
 from sqlanon.release.targets.spark import statements as sr
 from sqlanon.release.targets.spark.reader import SparkLocation
 from sqlanon.support.expressions import named, select, text
@@ -256,10 +257,10 @@ def test_texts_have_no_variables_whatever_is_set(spark: Any) -> None:
     told = [engine.sql(exp.select(named(text(one), "x"))) for one in TEXTS]
     view, rows = named_table("r", "s"), named_table("r_v1", "s")
     made: list[exp.Expr] = [
-        sr.first_view(view, rows, ["a"], TEXTS[1]),
-        sr.comment_on_view(view, TEXTS[1]),
-        *sr.comments_on(rows, {"a": TEXTS[0]}, TEXTS[1]),
-        sr.released_table(TABLE, {"a": "VARCHAR"}, TEXTS[0]),
+        sr.create_view(view=view, comment=text(TEXTS[1]), query=column_list(rows, ["a"])),
+        sr.comment_on_view(view=view, comment=text(TEXTS[1])),
+        *sr.comment_statements(rows, {"a": TEXTS[0]}, TEXTS[1]),
+        sr.create_version_table(TABLE, {"a": "VARCHAR"}, TEXTS[0]),
     ]
     assert "${" not in "".join([*told, *map(engine.sql, made)])
     engine.close()
@@ -278,9 +279,9 @@ def test_the_order_of_a_release_is_none_of_the_session(session: Any) -> None:
     own.sql(f"CREATE SCHEMA {SCHEMA}")
     target = named_table("t", SCHEMA)
     engine = SparkEngine(own)
-    engine.execute(sr.released_table(target.copy(), {"id": "BIGINT"}, "t"))
+    engine.execute(sr.create_version_table(target.copy(), {"id": "BIGINT"}, "t"))
     secret = engine.upload("secret_of_the_test", pa.table({sr.SECRET: ["00"]}))
-    engine.execute(sr.filled(target, exp.select("*").from_("range(400)"), ["id"], secret))
+    engine.execute(sr.insert_shuffled(target, exp.select("*").from_("range(400)"), ["id"], secret))
     engine.close()
     places = own.sql(f"SELECT input_file_name() AS file, id FROM {SCHEMA}.t").collect()
     found: dict[str, list[int]] = {}
@@ -335,7 +336,7 @@ def test_a_collation_of_a_schema_is_none_of_the_release(session: Any, small: sql
         assert own.table(f"{SCHEMA}.other").dtypes == [("a", "string collate UTF8_LCASE")]
         assert dict(own.table(f"{SCHEMA}.r").dtypes)["ill"] == "string" and release
         own.sql(f"ALTER TABLE {SCHEMA}.r_v1 ALTER COLUMN ill TYPE STRING COLLATE UTF8_LCASE")
-        assert not SparkLocation.of(own, f"{SCHEMA}.r").verify().verified
+        assert not SparkLocation.parse(own, f"{SCHEMA}.r").verify().verified
     session.newSession().sql(f"DROP SCHEMA {SCHEMA} CASCADE")
 
 

@@ -51,7 +51,7 @@ class Counting:
 
 
 def main() -> None:
-    policy, at, start = sys.argv[1], int(sys.argv[2]), (sys.argv[3:] or ["_put_once"])[0]
+    policy, at, start = sys.argv[1], int(sys.argv[2]), (sys.argv[3:] or ["_publish_once"])[0]
     counting = Counting(at, start)
     with sqlanon.connect() as db:
         result = db.anonymize(sqlanon.Policy.load(policy))

@@ -9,7 +9,12 @@ from pathlib import Path
 import pytest
 
 from sqlanon.engines.duckdb import DuckDBEngine
-from sqlanon.release.targets.file.digest import approximate_counts, digest_by_value, hashed_by_value, repeats
+from sqlanon.release.targets.file.digest import (
+    approximate_counts,
+    columns_to_hash_once,
+    digest_by_value,
+    has_repeated_values,
+)
 from sqlanon.requirements.macros import call_digest
 from sqlanon.support.expressions import table
 from sqlanon.support.resources import sql_text
@@ -67,7 +72,7 @@ def found(engine: DuckDBEngine, names: list[str]) -> str:
 def test_the_digest_is_that_of_the_macro(engine: DuckDBEngine, type_: str, beside: str) -> None:
     make(engine, type_, beside, "DATE", "INTEGER[]")
     expected = engine.rows(call_digest("t"))[0][1]
-    names = hashed_by_value(engine.columns(table("t")))
+    names = columns_to_hash_once(engine.columns(table("t")))
     assert "select" in names
     for repeating in ([], names[:1], names):
         assert found(engine, repeating) == expected
@@ -77,7 +82,7 @@ def test_only_what_reads_the_same_where_it_is_equal_is_hashed_once(engine: DuckD
     """-0.0 equals 0.0, a month 30 days, and 'A' 'a' in some columns."""
     for type_ in ("DOUBLE", "FLOAT", "INTERVAL", "INTEGER[]", "VARCHAR COLLATE NOCASE", "BIGINT", "VARCHAR"):
         make(engine, type_)
-        assert not hashed_by_value(engine.columns(table("t")))
+        assert not columns_to_hash_once(engine.columns(table("t")))
 
 
 def test_no_rows_have_the_digest_of_the_macro(engine: DuckDBEngine) -> None:
@@ -92,6 +97,6 @@ def test_values_repeat_where_there_are_few_of_them_in_many_rows(engine: DuckDBEn
     few, many = engine.rows(approximate_counts(table("t"), ["x", "y"]))[0]
     assert few < 150
     assert many > 4000
-    assert repeats(few, 1_000_000)
-    assert not repeats(500_000, 1_000_000)
-    assert not repeats(3_000_000, 100_000_000)
+    assert has_repeated_values(few, 1_000_000)
+    assert not has_repeated_values(500_000, 1_000_000)
+    assert not has_repeated_values(3_000_000, 100_000_000)

@@ -168,13 +168,13 @@ STAGES = [
     ("sqlanon.recode.stage", "recode_at", "after", True, False),
     ("sqlanon.ledger.catalog", "insert_records", "before", True, False),
     ("sqlanon.ledger.catalog", "store_hierarchies", "after", True, False),
-    (PUBLISH, "_refuse_to_destroy", "after", True, False),
+    (PUBLISH, "_read_replaceable_manifests", "after", True, False),
     (PUBLISH, "write_rows", "before", True, True),
     (PUBLISH, "write_rows", "after", True, True),
-    (PUBLISH, "_write_manifest", "after", True, True),
-    (PUBLISH, "_audit", "after", True, True),
+    (PUBLISH, "_write_manifests", "after", True, True),
+    (PUBLISH, "_write_and_verify", "after", True, True),
     (PUBLISH, "_swap_in", "before", True, True),
-    (PUBLISH, "_give_mode", "after", True, True),
+    (PUBLISH, "_copy_permissions", "after", True, True),
     ("os", "fsync", "after", True, True),
     (PUBLISH, "_swap_in", "after", True, True),
     ("sqlanon.ledger.publication", "LedgerEntry.recording", "before", True, True),
@@ -187,7 +187,12 @@ PUBLISHED = {("_swap_in", "after"), ("complete_intent", "before"), ("complete_in
 RECORDED = {("publish", "after")}
 QUICK = {("_swap_in", "after")}
 # Where it matters what kind of file it is.
-OF_A_FILE = {("_write_manifest", "after"), ("_audit", "after"), ("_swap_in", "before"), ("_swap_in", "after")}
+OF_A_FILE = {
+    ("_write_manifests", "after"),
+    ("_write_and_verify", "after"),
+    ("_swap_in", "before"),
+    ("_swap_in", "after"),
+}
 
 
 def start(place: Place, *arguments: str | Path) -> subprocess.Popen[str]:
@@ -278,7 +283,7 @@ run()
 ENDING = [
     (signal_, *point)
     for point in (
-        (PUBLISH, "_write_manifest", "before"),
+        (PUBLISH, "_write_manifests", "before"),
         ("sqlanon.recode.stage", "recode_at", "before"),
         (PUBLISH, "_swap_in", "before"),
         (PUBLISH, "_swap_in", "after"),
@@ -391,7 +396,7 @@ def test_a_signal_interrupts_what_runs_and_not_the_cleaning(name: str) -> None:
 @pytest.mark.parametrize("name", some(["SIGINT", "SIGTERM"], 2))
 def test_a_run_that_is_terminated_or_interrupted_ends_without_a_traceback(name: str, place: Place) -> None:
     dying = KILLED.replace("SIGKILL", name)
-    process = start(place, "-c", dying, PUBLISH, "_write_manifest", "before", place.policy)
+    process = start(place, "-c", dying, PUBLISH, "_write_manifests", "before", place.policy)
     _, errors = process.communicate()
     assert process.returncode != 0
     assert "Traceback" not in errors
@@ -407,9 +412,9 @@ POINTS: list[tuple[Any, str]] = [
     (sqlanon.pipeline, "prepare_with_earlier"),
     (sqlanon.recode.stage, "recode_at"),
     (publishing, "write_rows"),
-    (publishing, "_write_manifest"),
-    (publishing, "_audit"),
-    (publishing, "_give_mode"),
+    (publishing, "_write_manifests"),
+    (publishing, "_write_and_verify"),
+    (publishing, "_copy_permissions"),
     (publishing.os, "fsync"),
     (Path, "replace"),
 ]
@@ -465,7 +470,7 @@ def test_a_failed_publish_can_be_tried_again(place: Place, monkeypatch: pytest.M
 
     with sqlanon.connect() as db:
         result = db.anonymize(sqlanon.Policy.load(place.policy))
-        for name in ("_write_manifest", "_swap_in"):
+        for name in ("_write_manifests", "_swap_in"):
             with monkeypatch.context() as patch:
                 patch.setattr(publishing, name, failing)
                 with pytest.raises(KeyboardInterrupt):
@@ -522,7 +527,7 @@ def test_a_run_leaves_the_directories_of_a_living_one_alone(place: Place) -> Non
     """A run of another process that stands still in the middle of its work."""
     waiting = KILLED.replace("os.kill(os.getpid(), signal.SIGKILL)", "print('here', flush=True); sys.stdin.read()")
     with subprocess.Popen(
-        [sys.executable, "-c", waiting, PUBLISH, "_write_manifest", "before", place.policy],
+        [sys.executable, "-c", waiting, PUBLISH, "_write_manifests", "before", place.policy],
         env=os.environ | {"TMPDIR": str(place.spill)},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

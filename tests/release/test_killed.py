@@ -233,7 +233,9 @@ def test_a_run_that_is_killed_at_any_step_of_putting_a_file_in_its_place(
 @pytest.mark.thorough
 def test_a_run_that_is_killed_before_it_has_anything_to_put_in_a_place(folder: Path) -> None:
     target = file_target(folder, "r.duckdb")
-    check_each_step(folder, target, "_put_once", ("call duckdb.script", "chmod", "mkdir", "return duckdb.transaction"))
+    check_each_step(
+        folder, target, "_publish_once", ("call duckdb.script", "chmod", "mkdir", "return duckdb.transaction")
+    )
 
 
 @pytest.mark.thorough
@@ -241,7 +243,7 @@ def test_a_run_that_is_killed_at_any_step_of_publishing_in_postgres(folder: Path
     """Also right after COMMIT."""
     postgres.run("DROP SCHEMA IF EXISTS killed CASCADE", "CREATE SCHEMA killed")
     here = f"env:{VARIABLE}"
-    place = str(PostgresLocation.of(here, "killed.r").path)
+    place = str(PostgresLocation.parse(here, "killed.r").path)
     section = f'postgres = "{here}"\ntable = "killed.r"\n'
     check_each_step(folder, Target(section, place, lambda: release_location(here, "killed.r").verify()), "recording")
 
@@ -437,7 +439,7 @@ def test_a_group_that_cannot_be_kept_gets_no_more_than_everybody(folder: Path, m
     staged = folder / "staged"
     staged.write_text("")
     monkeypatch.setattr(Path, "stat", of_another_group)
-    publishing._give_mode(staged, release)
+    publishing._copy_permissions(staged, release)
     monkeypatch.undo()
     assert stat.S_IMODE(staged.stat().st_mode) == 0o644
 

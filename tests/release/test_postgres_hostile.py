@@ -269,7 +269,7 @@ def test_nothing_of_a_forged_release_is_evaluated(forged: tuple[Server, Manifest
     read_as(server, READER)
     assert bool(server.intruder.sprung()) == (what not in NOT_BY_A_PLAIN_READ)  # whoever just reads it steps into it
     for variable in (VARIABLE, "READER"):
-        place = PostgresLocation.of(f"env:{variable}", "shared.r")
+        place = PostgresLocation.parse(f"env:{variable}", "shared.r")
         try:
             found = place.verify()
             assert not found.verified and ("rows", None) in [(one.name, one.passed) for one in found.checks]
@@ -292,7 +292,7 @@ def test_nothing_of_a_forged_release_is_evaluated(forged: tuple[Server, Manifest
 def test_a_manifest_that_names_a_type_of_the_forger_runs_no_cast(forged: tuple[Server, Manifest]) -> None:
     """All that the catalog has is as the manifest says: but no release in PostgreSQL has such a column."""
     server, manifest = forged
-    place = PostgresLocation.of(HERE, "shared.r")
+    place = PostgresLocation.parse(HERE, "shared.r")
     columns = tuple(replace(one, type="traps.mood") if one.name == "b" else one for one in manifest.columns)
     named = replace(manifest, columns=columns)
     for statement in (
@@ -302,7 +302,7 @@ def test_a_manifest_that_names_a_type_of_the_forger_runs_no_cast(forged: tuple[S
     ):
         server.intruder.run(statement)
     for variable in (VARIABLE, "READER"):
-        place = PostgresLocation.of(f"env:{variable}", "shared.r")
+        place = PostgresLocation.parse(f"env:{variable}", "shared.r")
         failed = {one.name: one.message for one in place.verify().checks if one.passed is False}
         assert failed == {"table": "the manifest names types that no release in PostgreSQL has, of 'b'"}
         with pytest.raises(sqlanon.ReleaseError, match="not read"):
@@ -360,7 +360,7 @@ def test_a_schema_that_is_renamed_between_two_statements_runs_nothing(
     two_schemas: tuple[Server, Manifest], what: str, variable: str
 ) -> None:
     server, manifest = two_schemas
-    place = PostgresLocation.of(f"env:{variable}", "shared.r")
+    place = PostgresLocation.parse(f"env:{variable}", "shared.r")
     number, is_there = 0, True
     while is_there:
 
@@ -387,7 +387,7 @@ def test_a_schema_that_is_renamed_does_not_hide_what_is_beside_the_release(
     server.intruder.run("CREATE TABLE shared.r_v7 (a bigint, b text)")
     server.run("DROP SCHEMA IF EXISTS elsewhere CASCADE", f"CREATE SCHEMA elsewhere AUTHORIZATION {INTRUDER}")
     server.run(f"GRANT CREATE ON DATABASE postgres TO {INTRUDER}")
-    place = PostgresLocation.of("env:READER", "shared.r")
+    place = PostgresLocation.parse("env:READER", "shared.r")
     number, is_there, verified = 0, True, 0
     while is_there:
 
@@ -420,7 +420,7 @@ def test_manifests_that_are_exchanged_between_two_statements_run_nothing(shared:
         f"CREATE VIEW shared.sqlanon_manifest AS SELECT * FROM shared.hidden WHERE {trap}",
     )
     undo = ("DROP VIEW shared.sqlanon_manifest", "ALTER TABLE shared.hidden RENAME TO sqlanon_manifest")
-    place, taken = PostgresLocation.of(HERE, "shared.r"), 0
+    place, taken = PostgresLocation.parse(HERE, "shared.r"), 0
     for read in (place.verify, lambda: place.read_manifests(NO_LIMITS)):
         number, is_there = 0, True
         while is_there:

@@ -11,7 +11,7 @@ import pytest
 
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.spark.engine import SparkEngine
-from sqlanon.release.rows_hash import hash_buckets, hash_rows
+from sqlanon.release.digests import hash_buckets, hash_rows
 from sqlanon.release.targets.spark.digest import bucket_hashes
 from sqlanon.support.expressions import table
 

@@ -39,9 +39,10 @@ from sqlanon.engines.spark.session import java_home
 from sqlanon.ledger import list_publications, recording
 from sqlanon.release.targets.base import Reach, release_location
 from sqlanon.release.targets.spark import rows as spark_rows
+from sqlanon.release.targets.spark.checks import ReleaseCatalog
 from sqlanon.release.targets.spark.digest import HashedTexts, digest_query, is_digestible
-from sqlanon.release.targets.spark.reader import CatalogEntry, SparkLocation, catalog_checks, list_relations
-from sqlanon.release.targets.spark.statements import filled
+from sqlanon.release.targets.spark.reader import SparkLocation
+from sqlanon.release.targets.spark.statements import insert_shuffled
 from sqlanon.requirements.macros import call_digest
 from sqlanon.support.expressions import col, select, star, subquery, table
 from sqlanon.support.resources import PLAIN, macros
@@ -228,8 +229,8 @@ def test_digest_of_texts_that_are_hashed_once(spark: Any, together: list[list[st
 @pytest.mark.parametrize("few", [0, 4])
 def test_digest_of_many_combinations(place: Any, few: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever of the texts are few enough to be hashed once, and joined as one."""
-    monkeypatch.setattr(spark_rows, "HASHED_ONCE", 2 * few)
-    monkeypatch.setattr(spark_rows, "TOGETHER", few)
+    monkeypatch.setattr(spark_rows, "MAX_HASHED_VALUES", 2 * few)
+    monkeypatch.setattr(spark_rows, "MAX_JOINED_COMBINATIONS", few)
     patients(place)
     with sqlanon.connect(place) as db:
         result = db.anonymize(policy_of())
@@ -434,7 +435,7 @@ def test_order_tells_nothing_of_the_source(place: Any) -> None:
         place.sql("CREATE TABLE shared.n_v1 (zip STRING, number BIGINT) USING PARQUET")
         source = select([col("zip"), col("number")], table("t", "clinic"))
         secret = engine.upload("kept_secret", pa.table({"secret": ["5ec2e7" * 10]}))
-        insert = filled(table("n_v1", "shared"), source, ["zip", "number"], secret)
+        insert = insert_shuffled(table("n_v1", "shared"), source, ["zip", "number"], secret)
         plan = place.sql(f"EXPLAIN EXTENDED {engine.sql(insert)}").collect()[0][0]
         place.conf.set("spark.sql.adaptive.coalescePartitions.enabled", "false")
         engine.execute(insert)
@@ -672,7 +673,7 @@ def test_rows_that_are_not_those_of_the_search(place: Any, monkeypatch: pytest.M
     patients(place)
     publish(place)
     before, names = shown(place), names_in(place)
-    monkeypatch.setattr("sqlanon.release.targets.spark.statements.filled", _losing(filled))
+    monkeypatch.setattr("sqlanon.release.targets.spark.statements.insert_shuffled", _losing(insert_shuffled))
     with pytest.raises(sqlanon.AuditError, match=r"rows are in the release \(expected: 600\)"):
         publish(place)
     monkeypatch.undo()
@@ -785,12 +786,11 @@ def test_what_is_told_beside_the_rows_is_seen(place: Any) -> None:
     patients(place, 60)
     manifest = publish(place).manifest
     made = _made(place)
-    spot = SparkLocation.of(place, "shared.r")
+    spot = SparkLocation.parse(place, "shared.r")
     with spot.opened_server() as server:
         for statement, expected in {"SELECT 1": None, **ALTERED, "SELECT 2": None}.items():
             place.sql(statement)
-            view = CatalogEntry.by(server, spot.table)
-            checks = catalog_checks(server, spot, view, 1, manifest, list_relations(server, spot))
+            checks = ReleaseCatalog.read(server, spot).checks(1, manifest)
             found = {check.name for check in checks if check.passed is False} - {"versions"}
             assert found == ({expected} if expected else set()), statement
             assert not [check for check in checks if "told" in check.message]
@@ -894,7 +894,7 @@ def test_requirements_are_looked_at_in_parts(place: Any, monkeypatch: pytest.Mon
         "t_closeness": [{"attribute": "diagnosis", "t": 0.6, "distance": "equal"}],
     }
     attributes = dict(ATTRIBUTES) | {"number": "identifying", "cost": "identifying"}
-    monkeypatch.setattr(spark_rows, "AT_ONCE", 7)
+    monkeypatch.setattr(spark_rows, "FETCH_SIZE", 7)
     release = publish(place, policy_of(attributes, privacy=privacy, search={"suppression_limit": 0.1}))
     found = release.verify()
     assert found.verified
@@ -912,7 +912,7 @@ def test_what_is_refused(place: Any) -> None:
     place.sql("CREATE VIEW shared.own AS SELECT x FROM shared.taken")
     place.sql("CREATE TABLE shared.own_v1 (x INT) USING PARQUET")
     refused = {
-        "nowhere.r": "there is no schema 'nowhere'",
+        "nowhere.r": "schema 'nowhere' does not exist",
         "shared.taken": "is not a release of sqlanon",
         "shared.own": "is not a release of sqlanon",
     }

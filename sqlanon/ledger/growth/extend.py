@@ -474,7 +474,7 @@ class ExtensionDraft:
         return self.release.manifest.quasi_identifiers
 
     @property
-    def ranges(self) -> dict[str, RangeKind]:
+    def range_kinds(self) -> dict[str, RangeKind]:
         return find_range_kinds(self.run.engine, self.search_input)
 
     def label_levels(self, released: exp.Table) -> exp.Query:

@@ -1,6 +1,7 @@
-"""Release targets: their protocols, and the registry of kinds of places.
+"""Release targets: the protocols of a backend, and the registry of backends.
 
-A target is a module, registered by one call; `sqlanon.release.publish` publishes to all targets in the same way.
+A backend is one folder of `sqlanon.release.targets`, registered by one call. `sqlanon.release.publish` treats all of
+them alike.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from sqlanon.strategies.lattice.input import SearchInput
 from sqlanon.support.markup import html_table
 
 CLAIMS = ("published_at", "sqlanon_version", "engine", "version", "policy_hash", "rows", "suppressed_rows", "optimal")
-"""Fields of a manifest that no row of the release supports: a forger can write others that fit one another."""
+"""Manifest fields that cannot be checked against the rows: a forger can replace them by other consistent values."""
 
 
 @dataclass(frozen=True)
@@ -50,10 +51,10 @@ class Verification:
     sha256:
         The SHA-256 of the file, if it was just published.
     residual_risk:
-        The worst that the rows still show, such as homogeneous classes; None if there is nothing to say, or if this was
-        not counted.
+        The most serious remaining disclosure in the rows, such as homogeneous classes; None if there is none, or if it
+        was not measured.
     source_change:
-        What has become of the source, where the release is as it was published and the source is not; else None.
+        The changes of the source since publication, if the release itself is unchanged; else None.
     """
 
     path: Path
@@ -77,7 +78,7 @@ class Verification:
 
     @property
     def claims(self) -> tuple[str, ...]:
-        """The fields of the manifest that nothing but the manifest says; none once the SHA-256 of a file matches."""
+        """The manifest fields that could not be checked; empty if the SHA-256 of a file matches."""
         names = {check.name for check in self.checks if check.passed}
         is_published_file = "sha256" in names or (self.is_file and "against the ledger: sha256" in names)
         return () if is_published_file else CLAIMS
@@ -88,19 +89,19 @@ class Verification:
         return tuple(f"{check.name}: {check.message}" for check in self.checks if check.passed is False)
 
     def _repr_html_(self) -> str:
-        """For notebooks: the checks as a table."""
-        words = {True: "ok", False: "FAILED", None: "not verifiable alone"}
-        rows = [(check.name, words[check.passed], check.message) for check in self.checks]
+        """Render the checks as a table for notebooks."""
+        results = {True: "ok", False: "FAILED", None: "not verifiable alone"}
+        rows = [(check.name, results[check.passed], check.message) for check in self.checks]
         verdict = "verified" if self.verified else "NOT verified"
         return html_table(f"{format_location(self.path)}: {verdict}", ["check", "result", "what was found"], rows)
 
     def __repr__(self) -> str:
         failed = [check.name for check in self.checks if check.passed is False]
-        what = f"failed={failed}" if failed else f"checks={len(self.checks)}"
-        return f"Verification({format_location(self.path)!r}, verified={self.verified}, {what})"
+        summary = f"failed={failed}" if failed else f"checks={len(self.checks)}"
+        return f"Verification({format_location(self.path)!r}, verified={self.verified}, {summary})"
 
     def to_dict(self) -> dict[str, Any]:
-        """The fields, for JSON."""
+        """Return the fields as JSON values."""
         return {
             "release": format_location(self.path),
             "table": self.manifest.table_name if self.is_file else self.path.name,
@@ -114,8 +115,10 @@ class Verification:
 
 @dataclass(frozen=True)
 class ExpectedFigures:
-    """The rows, classes and smallest class that the release must have; and its digest, where it is known before.
-    Masked rows count, and may be a class of their own."""
+    """Figures that the written release must have, and its digest if it is known in advance.
+
+    Masked rows are included; they may form a class of their own.
+    """
 
     rows: int
     classes: int
@@ -129,77 +132,77 @@ class Draft(Protocol):
 
     @property
     def run(self) -> Run:
-        """The run that made it, whose engine has the source."""
+        """The run that made the draft; its engine reads the source."""
 
     @property
     def search_input(self) -> SearchInput:
-        """The source and the policy."""
+        """The bound source and the policy."""
 
     @property
     def expected_figures(self) -> ExpectedFigures:
-        """The expected rows and classes."""
+        """The figures that the written release must have."""
 
     @property
     def quasi_identifiers(self) -> Sequence[str]:
         """The columns that form the classes."""
 
     @property
-    def ranges(self) -> Mapping[str, RangeKind]:
-        """The kind of range of each column's labels, by column in lower case."""
-
-    def label_levels(self, released: exp.Table) -> exp.Query:
-        """For its written rows: the labels of generalized attributes at each level from their own up."""
+    def range_kinds(self) -> Mapping[str, RangeKind]:
+        """The kind of range that the labels of a column are, by lower-case column name."""
 
     @property
     def is_draft(self) -> bool:
-        """Whether it is a draft."""
+        """Whether the release is published as a draft."""
 
     @property
     def retained_versions(self) -> int:
-        """The number of versions that its place keeps."""
+        """The number of versions to keep at the target."""
 
     def columns(self) -> tuple[ReleasedColumn, ...]:
-        """Its columns, in order."""
+        """The released columns, in order."""
 
     def repeating_columns(self) -> Collection[str]:
-        """The text columns with few values."""
+        """The text columns with few distinct values."""
 
     def rows(self) -> AbstractContextManager[exp.Select]:
-        """The statement that makes the rows, for the engine of the source."""
+        """The query of the released rows, for the engine of the source."""
 
     def remote_rows(self) -> AbstractContextManager[exp.Query]:
-        """The statement that makes the rows, on the server of the source."""
+        """The query of the released rows, for the server of the source."""
+
+    def label_levels(self, released: exp.Table) -> exp.Query:
+        """The query of `sqlanon.release.label_levels` for the written rows."""
 
     def checks(self, released: exp.Table) -> list[Check]:
-        """The checks that need the source."""
+        """Run the checks that need the source."""
 
     def suppressed_by_label(self, released: exp.Table) -> SuppressedRows:
-        """The figures of suppressed rows that the release may show."""
+        """Count the suppressed rows that the release may show."""
 
     def manifest(self, table_name: str, facts: Facts) -> Manifest:
-        """The manifest, once the rows are counted."""
+        """Build the manifest from the counts of the written rows."""
 
 
 @runtime_checkable
 class Staged(Protocol):
-    """A release that is written but not visible yet."""
+    """A release that is written but not visible to readers yet."""
 
     @property
     def sha256(self) -> str | None:
-        """The SHA-256 of the complete file, or of the rows on a server; None if no ledger needs that."""
+        """The SHA-256 of the complete file, or of the rows on a server; None without a ledger."""
 
     @property
     def kept_manifests(self) -> Sequence[Manifest]:
-        """The manifests of the earlier versions that stay in its place."""
+        """The manifests of the earlier versions that are kept."""
 
     def rows(self) -> AbstractContextManager[exp.Table]:
-        """The rows, for the engine of the source."""
+        """Open the written rows in the engine of the source."""
 
     def complete(self, manifest: Manifest, suppressed: SuppressedRows) -> Verification:
-        """Add the manifest and the metadata, and verify everything as a reader would."""
+        """Write the manifest and the metadata, and verify the whole release as a reader would."""
 
     def lock(self) -> AbstractContextManager[None]:
-        """The lock of the place, if it needs one, against other publications."""
+        """Lock the target against other publications, if it needs a lock."""
 
 
 class Published(Protocol):
@@ -216,28 +219,28 @@ AnyRelease_co = TypeVar("AnyRelease_co", bound=Published, covariant=True)
 
 @runtime_checkable
 class ReleaseTarget(Protocol[AnyStaged, AnyRelease_co]):
-    """A place for a release."""
+    """A file or a server table that a release is written to."""
 
     @property
     def path(self) -> Path:
-        """The place for the catalog, without secrets."""
+        """The location for the catalog, without secrets."""
 
     @property
     def table_name(self) -> str:
         """The name of the released table."""
 
     def stage(self, draft: Draft) -> AbstractContextManager[AnyStaged]:
-        """Write the rows where nobody can read them; they are removed at the end unless committed."""
+        """Write the rows where readers cannot see them; remove them on exit unless they are committed."""
 
     def facts(self, staged: AnyStaged) -> Facts:
-        """Count the written rows, without figures of the search."""
+        """Count the written rows, independently of the search."""
 
     def commit(self, staged: AnyStaged, manifest: Manifest) -> AnyRelease_co:
         """Make the release visible to readers, in one step."""
 
 
 class ExistingRelease(Protocol):
-    """An existing release, which is not trusted yet."""
+    """A release that was read from its location."""
 
     @property
     def manifest(self) -> Manifest:
@@ -249,59 +252,59 @@ class ExistingRelease(Protocol):
 
     @property
     def failures(self) -> Sequence[str]:
-        """The failed checks, if it was verified."""
+        """The failed checks; empty if the release was not verified."""
 
     @property
     def is_changed(self) -> bool:
-        """Whether the file, or the rows on a server, were changed since it was published."""
+        """Whether the file, or the rows on a server, differ from those that were published."""
 
     def rows(self, engine: DuckDBEngine, alias: str) -> AbstractContextManager[exp.Table]:
-        """The rows, temporarily, for another engine."""
+        """Open the rows in another engine."""
 
 
 class ReleasedRows(Protocol):
-    """What has the rows of a release."""
+    """A release whose rows can be read."""
 
     def rows(self, engine: DuckDBEngine, manifest: Manifest) -> AbstractContextManager[exp.Table]:
-        """The rows, temporarily, for the engine of the source."""
+        """Open the rows in the engine of the source."""
 
 
 class VerifiedRelease(ReleasedRows, Protocol):
-    """A release that was verified by itself, for checks with its source."""
+    """A release that was verified alone, for checks with its source."""
 
     @property
     def verification(self) -> Verification:
-        """The checks of the release by itself."""
+        """The checks of the release alone."""
 
     def sha256(self) -> str | None:
-        """The SHA-256 that the ledger has of the release: of its file, or of its rows on a server."""
+        """The SHA-256 that the ledger records: of the file, or of the rows on a server."""
 
 
 class ReleaseLocation(ReleasedRows, Protocol):
-    """A place where releases are read."""
+    """A location that releases are read from."""
 
     @property
     def path(self) -> Path:
-        """The place for the catalog."""
+        """The location for the catalog, without secrets."""
 
     def verify(self, limits: Limits = NO_LIMITS, sha256: str | None = None) -> Verification:
-        """Verify the release by itself; with a SHA-256, compare its file."""
+        """Verify the release alone; compare its file with a SHA-256, if one is given."""
 
     def open_verified(self, limits: Limits, sha256: str | None = None) -> AbstractContextManager[VerifiedRelease]:
-        """Verify the release as `verify` does. On a server, the rows of what is verified are read once."""
+        """Verify the release and keep its rows at hand; a server's rows are read once."""
 
     def read_manifests(self, limits: Limits) -> Sequence[Manifest] | None:
-        """The current manifests, empty without a release; None if the place cannot be read."""
+        """Read the current manifests: empty without a release, None if the location cannot be read."""
 
     def open_version(
         self, limits: Limits, version: int | None, sha256: str | None, trusted: bool
     ) -> AbstractContextManager[ExistingRelease]:
-        """A version of the release, verified unless it is trusted or its file has this SHA-256."""
+        """Open a version; verify it unless it is trusted or its file has this SHA-256."""
 
 
 @dataclass(frozen=True)
 class Reach:
-    """The places that a run can reach: those of its policy and its source."""
+    """The policy and the source of a run, which say which locations it can reach."""
 
     policy: Policy | None = field(default=None, repr=False)
     source: Source | None = field(default=None, repr=False)
@@ -309,19 +312,35 @@ class Reach:
 
 @dataclass(frozen=True)
 class TargetKind:
-    """A kind of place.
+    """A backend for releases.
 
-    ``takes`` says whether `publish` writes to it (None: the policy names the place), ``reads`` whether a caller means
-    it, and ``recorded`` whether a path in the catalog is one. ``module`` has ``target_for(draft, place, table_name)``,
-    ``release_location(place, table_name)`` and ``recorded_location(path, table_name, reach)``. ``refuse`` raises an
-    error before the search if the place cannot hold an unchanged column. ``in_files`` says whether a release is a file,
-    ``compares`` whether its rows can be compared with another release, and ``writes`` what a plan says.
+    Attributes
+    ----------
+    name:
+        The name in the registry.
+    module:
+        A module with ``target_for(draft, target, table_name)``, ``release_location(release, table_name)`` and
+        ``recorded_location(path, table_name, reach)``.
+    takes:
+        Whether `publish` writes to this target; for a target of None, whether the policy names one.
+    reads:
+        Whether a release that a caller names is of this kind.
+    recorded:
+        Whether a path in the catalog is of this kind.
+    refuse:
+        Raise an error before the search if the target cannot hold the columns of the source.
+    in_files:
+        Whether a release is a file.
+    compares:
+        Whether the rows of a release can be compared with another release.
+    writes:
+        The object that is written, for a plan.
     """
 
     name: str
     module: str
-    takes: Callable[[Any, Policy], bool] = lambda place, policy: False
-    reads: Callable[[Any], bool] = lambda place: False
+    takes: Callable[[Any, Policy], bool] = lambda target, policy: False
+    reads: Callable[[Any], bool] = lambda release: False
     recorded: Callable[[Path], bool] = lambda path: False
     refuse: Callable[[Policy, Source], None] = lambda policy, source: None
     in_files: bool = False
@@ -330,7 +349,7 @@ class TargetKind:
 
 
 KINDS: dict[str, TargetKind] = {}
-"""The kinds of places by name; the newest comes first."""
+"""The registered kinds by name; the newest has precedence."""
 
 
 def register(kind: TargetKind) -> None:
@@ -343,66 +362,47 @@ def unregister(kind: TargetKind) -> None:
     del KINDS[kind.name]
 
 
-def kind_for_target(place: Any, policy: Policy) -> TargetKind:
-    return next(kind for kind in reversed(KINDS.values()) if kind.takes(place, policy))
-
-
-def target_for(draft: Draft, place: Any, table_name: str | None) -> ReleaseTarget[Any, Any]:
-    kind = kind_for_target(place, draft.search_input.policy)
-    target: ReleaseTarget[Any, Any] = import_module(kind.module).target_for(draft, place, table_name)
-    return target
-
-
-def release_location(release: Any, table_name: str | None) -> ReleaseLocation:
-    """The place of a release: a path, an address, or a session."""
-    kind = next((kind for kind in reversed(KINDS.values()) if kind.reads(release)), None)
-    if kind is None:
-        raise ReleaseError(f"cannot verify a {type(release).__name__}: give a path, an address, or a session")
-    place: ReleaseLocation = import_module(kind.module).release_location(release, table_name)
-    return place
+def kind_for_target(target: Any, policy: Policy) -> TargetKind:
+    return next(kind for kind in reversed(KINDS.values()) if kind.takes(target, policy))
 
 
 def kind_for_path(path: Path) -> TargetKind:
     return next(kind for kind in reversed(KINDS.values()) if kind.recorded(path))
 
 
+def target_for(draft: Draft, target: Any, table_name: str | None) -> ReleaseTarget[Any, Any]:
+    module = import_module(kind_for_target(target, draft.search_input.policy).module)
+    release_target: ReleaseTarget[Any, Any] = module.target_for(draft, target, table_name)
+    return release_target
+
+
+def release_location(release: Any, table_name: str | None) -> ReleaseLocation:
+    """The location of a release that is named by a path, an address, or a session."""
+    kind = next((kind for kind in reversed(KINDS.values()) if kind.reads(release)), None)
+    if kind is None:
+        raise ReleaseError(f"cannot verify a {type(release).__name__}: give a path, an address, or a session")
+    location: ReleaseLocation = import_module(kind.module).release_location(release, table_name)
+    return location
+
+
 def recorded_location(path: Path, table_name: str, reach: Reach) -> ReleaseLocation:
-    """The place at a path of the catalog, or an error if this run cannot reach it."""
-    kind = kind_for_path(path)
-    place: ReleaseLocation = import_module(kind.module).recorded_location(path, table_name, reach)
-    return place
+    """The location that the catalog records as a path; raise an error if this run cannot reach it."""
+    module = import_module(kind_for_path(path).module)
+    location: ReleaseLocation = module.recorded_location(path, table_name, reach)
+    return location
 
 
-def named_location(release: Any, table_name: str | None, where: str) -> tuple[Any, str]:
-    """A place on a server, and the name of the release, which is required."""
-    if table_name is None:
-        raise ReleaseError(f"name the release in {where}: --table schema.name")
-    return release, table_name
-
-
-def refuse_draft_over(existing: Iterable[Manifest] | None, place: object) -> None:
-    """Refuse a draft that would replace a published release, or one that cannot be read (None)."""
-    if existing is None or not all(one.draft for one in existing):
-        raise ReleaseError(f"{place} is a published release, which a draft does not replace: {ANOTHER_PLACE}")
+def refuse_draft_over(manifests: Iterable[Manifest] | None, location: object) -> None:
+    """Refuse a draft that would replace a published release, or one whose manifests cannot be read (None)."""
+    if manifests is None or not all(manifest.draft for manifest in manifests):
+        raise ReleaseError(f"{location} is a published release, which a draft does not replace: {ANOTHER_PLACE}")
 
 
 ANOTHER_PLACE = "publish the draft to another place"
 
 
-def _in_section(name: str) -> Callable[[Any, Policy], bool]:
-    return lambda place, policy: place is None and policy.release is not None and bool(getattr(policy.release, name))
-
-
-def _is_text(place: Any, names: Callable[[str], bool]) -> bool:
-    return isinstance(place, str) and names(place)
-
-
-def _refuse_types(policy: Policy, source: Source) -> None:
-    import_module(_FILE).refuse_types_of(policy, source)
-
-
-def _refuse_server(policy: Policy, source: Source) -> None:
-    import_module(_POSTGRES).refuse_server_of(policy, source)
+def _is_in_section(name: str) -> Callable[[Any, Policy], bool]:
+    return lambda target, policy: target is None and policy.release is not None and bool(getattr(policy.release, name))
 
 
 _FILE = "sqlanon.release.targets.file.target"
@@ -412,10 +412,10 @@ register(
     TargetKind(
         "file",
         _FILE,
-        lambda place, policy: True,
-        lambda place: isinstance(place, (str, PathLike)),
-        lambda path: True,
-        _refuse_types,
+        takes=lambda target, policy: True,
+        reads=lambda release: isinstance(release, (str, PathLike)),
+        recorded=lambda path: True,
+        refuse=lambda policy, source: import_module(_FILE).refuse_unsupported_source(policy, source),
         in_files=True,
     )
 )
@@ -423,10 +423,10 @@ register(
     TargetKind(
         "postgres",
         _POSTGRES,
-        _in_section("postgres"),
-        lambda place: _is_text(place, is_postgres),
-        is_postgres_location,
-        _refuse_server,
+        takes=_is_in_section("postgres"),
+        reads=lambda release: isinstance(release, str) and is_postgres(release),
+        recorded=is_postgres_location,
+        refuse=lambda policy, source: import_module(_POSTGRES).refuse_unsupported_server(policy, source),
         writes="a new table in PostgreSQL",
     )
 )
@@ -434,9 +434,9 @@ register(
     TargetKind(
         "spark",
         "sqlanon.release.targets.spark.target",
-        _in_section("spark"),
-        lambda place: is_session(place) or _is_text(place, resolves_to_spark),
-        is_spark_location,
+        takes=_is_in_section("spark"),
+        reads=lambda release: is_session(release) or (isinstance(release, str) and resolves_to_spark(release)),
+        recorded=is_spark_location,
         compares=False,
         writes="a new table in Spark",
     )

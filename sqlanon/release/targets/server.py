@@ -1,4 +1,8 @@
-"""Releases on a server, in PostgreSQL or in Spark: what does not depend on which."""
+"""What releases in PostgreSQL and in Spark have in common.
+
+A server holds versioned tables (``patients_v3``), a view of the newest one under the name of the release, and the
+manifest of each release. Readers use the view.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +16,7 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from sqlglot import exp
 
+from sqlanon.audit.check import Check, check_faults
 from sqlanon.disclosure.class_sizes import ClassSizes, class_sizes
 from sqlanon.disclosure.residual_risk import ResidualRisk
 from sqlanon.engines.duckdb import DuckDBEngine
@@ -20,10 +25,10 @@ from sqlanon.engines.travel import arrived
 from sqlanon.errors import BrokenReleaseError, ReleaseError, SqlanonError
 from sqlanon.places.addresses import VERSION_DIGITS
 from sqlanon.policy import ReleaseSection, format_location
-from sqlanon.release.manifest import Manifest, ReleasedColumn
-from sqlanon.release.sentences import render_manifest
+from sqlanon.release.manifest import Manifest, ReleasedColumn, version_name
+from sqlanon.release.sentences import comment_on_column, render_manifest
 from sqlanon.release.targets.base import Draft, Verification
-from sqlanon.support.expressions import create_temporary_table, drop_table, table
+from sqlanon.support.expressions import col, create_temporary_table, drop_table, select, table
 
 
 class Server(Protocol):
@@ -34,45 +39,56 @@ class Server(Protocol):
 
 @dataclass(frozen=True)
 class ServerLocation(ABC):
-    """Where on a server a release is: the address, the schema, and the name of the view that readers know."""
+    """The address of a server, the schema of a release, and the name of the view that readers use."""
 
     address: str | None = field(repr=False)
     schema: str
     name: str
 
-    where: ClassVar[str]  # for people: "PostgreSQL"
-    dialect: ClassVar[str]  # of the server, for sqlglot
+    server_name: ClassVar[str]
+    dialect: ClassVar[str]  # the server's, for sqlglot
 
     @property
     @abstractmethod
     def path(self) -> Path:
-        """The same place for the ledger, which knows paths: no secret is in it. Messages show `format_location`."""
+        """The location for the ledger, without secrets. Messages show it as `format_location`."""
 
     @property
     def table(self) -> exp.Table:
+        """The view that readers use."""
         return table(self.name, self.schema)
+
+    @property
+    def qualified_name(self) -> str:
+        return f"{self.schema}.{self.name}"
+
+    def version_table(self, version: int) -> exp.Table:
+        """The table with the rows of a version."""
+        return table(version_name(self.name, version), self.schema)
 
     @abstractmethod
     def opened_server(self) -> AbstractContextManager[Server]: ...
 
     @abstractmethod
     def verify(self, limits: Limits = NO_LIMITS, sha256: str | None = None) -> Verification:
-        """Verify the release by itself: columns, counts, requirements, content digest, and the catalog."""
+        """Verify the release alone: columns, counts, requirements, content digest, and the server's catalog."""
 
-    def taken(self) -> ReleaseError:
+    def name_is_taken(self) -> ReleaseError:
         return ReleaseError(
-            f"{self.schema}.{self.name} exists and is not a release of sqlanon: choose another name, or remove it"
+            f"{self.qualified_name} exists and is not a release of sqlanon: choose another name, or remove it"
         )
 
-    def without_schema(self) -> ReleaseError:
-        return ReleaseError(f"there is no schema {self.schema!r} in {self.where}: create it first (CREATE SCHEMA)")
+    def schema_is_missing(self) -> ReleaseError:
+        return ReleaseError(
+            f"schema {self.schema!r} does not exist in {self.server_name}: create it first (CREATE SCHEMA)"
+        )
 
-    def without_manifest(self) -> ReleaseError:
-        return ReleaseError(f"{self.schema}.{self.name} is not a release of sqlanon: it has no manifest")
+    def manifest_is_missing(self) -> ReleaseError:
+        return ReleaseError(f"{self.qualified_name} is not a release of sqlanon: it has no manifest")
 
     @contextmanager
-    def manifest_read(self) -> Iterator[None]:
-        """What a broken manifest raises becomes an error that says so."""
+    def translate_manifest_errors(self) -> Iterator[None]:
+        """Turn the errors of parsing a broken manifest into a `BrokenReleaseError`."""
         try:
             yield
         except SqlanonError:
@@ -88,27 +104,30 @@ AnyServerLocation = TypeVar("AnyServerLocation", bound=ServerLocation)
 
 @dataclass(frozen=True)
 class ServerTarget(Generic[AnyServerLocation]):
-    place: AnyServerLocation
+    location: AnyServerLocation
 
     @property
     def path(self) -> Path:
-        return self.place.path
+        return self.location.path
 
     @property
     def table_name(self) -> str:
-        return self.place.name
+        return self.location.name
 
 
 class StagedOnServer(ABC):
-    """A release that nobody on the server can read yet. Its version is its own: no lock of the place is needed."""
+    """A release on a server that readers cannot see yet. Its version is new, so no lock is needed."""
 
+    draft: Draft
     kept_manifests: ClassVar[Sequence[Manifest]] = ()
-    """A server shows one version."""
+    """A server keeps one version."""
 
     @property
-    @abstractmethod
     def sha256(self) -> str | None:
-        """The SHA-256 of the rows for the ledger; None without one."""
+        return None if self.draft.search_input.policy.catalog is None else self.hash_rows()
+
+    @abstractmethod
+    def hash_rows(self) -> str: ...
 
     def lock(self) -> AbstractContextManager[None]:
         return nullcontext()
@@ -116,47 +135,47 @@ class StagedOnServer(ABC):
 
 @dataclass(frozen=True)
 class ServerRelease(Generic[AnyServerLocation]):
-    """A release that was published on a server."""
+    """A published release on a server."""
 
-    place: AnyServerLocation
+    location: AnyServerLocation
     manifest: Manifest
-    limits: Limits = NO_LIMITS  # what `verify` may take of this machine
+    limits: Limits = NO_LIMITS  # of this machine, for `verify`
     sha256: ClassVar[None] = None
-    """There is no file."""
+    """Only files have one."""
 
     @property
     def path(self) -> str:
-        """The server, the schema and the view, in one text; no user, password or token is in it."""
-        return format_location(self.place.path)
+        """The server, the schema and the view as text, without user, password or token."""
+        return format_location(self.location.path)
 
     @property
     def table(self) -> str:
-        """The view that readers know, with its schema."""
-        return f"{self.place.schema}.{self.place.name}"
+        """The view that readers use, with its schema."""
+        return self.location.qualified_name
 
     def verify(self) -> Verification:
-        """Check the release by itself, as any reader can: columns, counts, requirements, content digest."""
-        return self.place.verify(self.limits)
+        """Verify the release alone, as any reader can: columns, counts, requirements, content digest."""
+        return self.location.verify(self.limits)
 
     def class_sizes(self) -> list[tuple[int, int]]:
-        """How many classes there are of each size, as the server counts them: size in rows, and classes; ascending."""
-        with self.place.opened_server() as server, server.translated_errors(ReleaseError):
+        """Count the classes of each size on the server: pairs of size in rows and number of classes, ascending."""
+        with self.location.opened_server() as server, server.translated_errors(ReleaseError):
             return [(size, classes) for size, classes, _ in server.rows(self._class_sizes())]
 
     def class_sizes_and_risk(self) -> tuple[ClassSizes, ResidualRisk | None]:
-        """The sizes of the classes; what its rows still show is not counted on a server."""
+        """The sizes of the classes; the residual risk is not measured on a server."""
         return ClassSizes.from_classes(dict(self.class_sizes())), None
 
     def class_sizes_sql(self) -> str:
-        """The statement behind `class_sizes`, to be run on the server."""
-        return self._class_sizes().sql(self.place.dialect, pretty=True)
+        """The statement of `class_sizes`, for the server."""
+        return self._class_sizes().sql(self.location.dialect, pretty=True)
 
     def _repr_html_(self) -> str:
-        """For notebooks: what it claims as a small table; nothing is asked of the server."""
-        return render_manifest(self.manifest, f"Release {self.table}", f"in {self.place.where}", self.path)
+        """Render the manifest for notebooks, without a query to the server."""
+        return render_manifest(self.manifest, f"Release {self.table}", f"in {self.location.server_name}", self.path)
 
     def _class_sizes(self) -> exp.Query:
-        return class_sizes(self.place.table, self.manifest.quasi_identifiers)
+        return class_sizes(self.location.table, self.manifest.quasi_identifiers)
 
 
 def release_section(draft: Draft) -> ReleaseSection:
@@ -165,16 +184,36 @@ def release_section(draft: Draft) -> ReleaseSection:
     return section
 
 
+def split_location(release: Any, table_name: str | None, server_name: str) -> tuple[Any, str]:
+    """The server of a release and its table name, which is required."""
+    if table_name is None:
+        raise ReleaseError(f"name the release in {server_name}: --table schema.name")
+    return release, table_name
+
+
 def types_in(columns: Iterable[ReleasedColumn]) -> dict[str, str]:
     """DuckDB's types of released columns, by name."""
     return {column.name: column.type for column in columns}
 
 
-def refuse_types(types: Mapping[str, str], is_held: Callable[[str], bool], place: str) -> None:
-    """Refuse types without an equal on a server: they would come back as others, or could not be verified."""
-    if strange := [f"{name!r} ({type_})" for name, type_ in types.items() if not is_held(type_)]:
+def column_list(rows: exp.Table, columns: Iterable[str]) -> exp.Select:
+    """The query of the view that readers use: plain columns of one table.
+
+    >>> column_list(table("r_v1", "s"), ["zip"]).sql("spark")
+    'SELECT `zip` FROM `s`.`r_v1`'
+    """
+    return select([col(name) for name in columns], rows.copy())
+
+
+def column_comments(manifest: Manifest) -> dict[str, str]:
+    return {column.name: comment_on_column(manifest, column.name, column.role) for column in manifest.columns}
+
+
+def refuse_types(types: Mapping[str, str], is_held: Callable[[str], bool], server: str) -> None:
+    """Refuse types that the server would change, or whose values could not be verified."""
+    if unsupported := [f"{name!r} ({type_})" for name, type_ in types.items() if not is_held(type_)]:
         raise ReleaseError(
-            f"{place} cannot hold the types of {', '.join(strange)} unchanged: "
+            f"{server} cannot hold the types of {', '.join(unsupported)} unchanged: "
             "convert them in the files, or with a source query of a database"
         )
 
@@ -184,18 +223,18 @@ def refuse_sha256(sha256: str | None) -> None:
         raise ReleaseError("--sha256 needs a file; compare a release on a server with its source (--policy)")
 
 
-def manifests_of(texts: Iterable[str]) -> list[Manifest] | None:
-    """The manifests of a place; None if one is broken."""
+def parse_manifests(texts: Iterable[str]) -> list[Manifest] | None:
+    """Parse the manifests of a location; None if one is broken."""
     try:
         return [Manifest.from_json(text) for text in texts]
     except (AttributeError, KeyError, TypeError, ValueError):
         return None
 
 
-def version_of(name: str, release: str) -> int | None:
-    """Which version of a release a table is, by its name; None if it is none.
+def version_number(name: str, release: str) -> int | None:
+    """The version of a release that a table has by its name; None if the name is not of a version.
 
-    >>> version_of("patients_v3", "patients"), version_of("patients_view", "patients")
+    >>> version_number("patients_v3", "patients"), version_number("patients_view", "patients")
     (3, None)
     """
     match = re.fullmatch(re.escape(release) + rf"_v([0-9]{{1,{VERSION_DIGITS}}})", name)
@@ -203,21 +242,27 @@ def version_of(name: str, release: str) -> int | None:
 
 
 def next_version(numbers: Iterable[int | None]) -> int:
-    """The number of the next version, by those of the tables that are there; None for what is no version."""
+    """The number after the highest version; tables that are not versions have None."""
     return max((number for number in numbers if number is not None), default=0) + 1
 
 
-def shown_columns(rows_table: str) -> str:
+def columns_of_table(rows_table: str) -> str:
     return f"exactly the columns of the table {rows_table!r}"
 
 
+def check_versions(unexpected: Sequence[str]) -> Check:
+    """Fail if tables that are named like versions are not part of the release."""
+    flaws = [f"not of the release: {', '.join(sorted(unexpected))}"] if unexpected else []
+    return check_faults("versions", flaws, "no other relations")
+
+
 @contextmanager
-def copied(
+def copy_stream(
     engine: DuckDBEngine, target: exp.Table, types: Mapping[str, str], stream: AbstractContextManager[Any]
 ) -> Iterator[exp.Table]:
-    """What travels in a stream, as a temporary table of an engine, for a while."""
-    with stream as reader, engine.registered(reader) as here:
-        engine.execute(create_temporary_table(target.copy(), arrived(here, types)))
+    """Copy the rows of a stream to a table of an engine; drop it on exit."""
+    with stream as reader, engine.registered(reader) as arrow_table:
+        engine.execute(create_temporary_table(target.copy(), arrived(arrow_table, types)))
     try:
         yield target
     finally:

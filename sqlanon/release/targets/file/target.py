@@ -1,7 +1,7 @@
-"""Writing a release: into a fresh file in a private directory, audited there, then swapped in by a rename.
+"""Publishing to a file: a fresh file in a private directory is written and audited, then renamed to its path.
 
-A reader that holds the old file keeps it; a run that dies leaves the old one as it was. The file that is published
-never held a private value: it is written once, from the recoded rows, by an engine that then lets go of it.
+Readers that have the old file open keep it, and a run that dies leaves it unchanged. The published file never held a
+private value: it is written once, from the recoded rows, by an engine that then detaches it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from sqlanon.release import macro_library
 from sqlanon.release.contents import ATTACHED, expected_objects, library_files, list_objects
 from sqlanon.release.label_levels import LEVELS, LEVELS_COLUMNS
 from sqlanon.release.manifest import Facts, Manifest, version_name
-from sqlanon.release.metadata import SuppressedRows, present, refuse_name
+from sqlanon.release.metadata import SuppressedRows, refuse_taken_name, write_metadata
 from sqlanon.release.published import Release
 from sqlanon.release.reader import (
     SUBJECT,
@@ -41,7 +41,13 @@ from sqlanon.release.reader import (
     read_manifests,
 )
 from sqlanon.release.targets.base import Draft, Reach, ReleaseTarget, Verification, refuse_draft_over
-from sqlanon.release.targets.file.digest import MANY, approximate_counts, digest_by_value, hashed_by_value, repeats
+from sqlanon.release.targets.file.digest import (
+    MIN_ROWS,
+    approximate_counts,
+    columns_to_hash_once,
+    digest_by_value,
+    has_repeated_values,
+)
 from sqlanon.requirements.macros import call_digest, call_k_anonymity
 from sqlanon.sources import UNKNOWN_TYPE, Source
 from sqlanon.sources.relation import describe_engine_error
@@ -71,42 +77,46 @@ from sqlanon.support.workdir import (
     spill_directory,
 )
 
-_USUAL = frozenset(
+STAGED_FILE = "release.duckdb"
+_EARLIER = "release_before"
+
+_COMMON_TYPES = frozenset(
     {"BOOLEAN", "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "FLOAT", "DOUBLE", "VARCHAR", "DATE", "TIMESTAMP", "BLOB"}
 )
-"""Types that every file holds."""
+"""Types that every file can hold."""
 _DECIMAL = re.compile(r"DECIMAL\(\d+,\d+\)")
-_ROUNDED = frozenset({"TIME WITH TIME ZONE", "INTERVAL"})
-"""Types that Parquet has, without all of their values: it knows no offset of a time, and of an interval neither
-microseconds nor what is negative."""
-_NESTED = ("list", "array", "struct", "tuple", "map", "union")
+_ROUNDED_TYPES = frozenset({"TIME WITH TIME ZONE", "INTERVAL"})
+"""Types that Parquet does not hold exactly: it has no offset of a time, and neither microseconds nor negative parts of
+an interval."""
+_NESTED_TYPES = ("list", "array", "struct", "tuple", "map", "union")
 
 
 def refuse_types(types: Mapping[str, str], storage_version: str | None) -> None:
-    """Refuse what a DuckDB file of this version, or without one a Parquet file, does not hold unchanged."""
+    """Refuse types that a DuckDB file of this version, or without a version a Parquet file, would change."""
     is_parquet = storage_version is None
-    rare = {name: type_ for name, type_ in types.items() if type_ not in _USUAL and not _DECIMAL.fullmatch(type_)}
+    rare = {
+        name: type_ for name, type_ in types.items() if type_ not in _COMMON_TYPES and not _DECIMAL.fullmatch(type_)
+    }
     if not rare and storage_version in (None, STORAGE_VERSION):
         return
-    with (
-        spill_directory() as directory,
-        closing(DuckDBEngine.private(directory)) as engine,
-    ):
-        if storage_version is not None:
+    with spill_directory() as directory, closing(DuckDBEngine.private(directory)) as engine:
+        if storage_version is None:
+            path = directory / "probe.parquet"
+            changed = [name for name, type_ in rare.items() if not _is_held_by_parquet(engine, type_, path)]
+        else:
             attach_new(engine, directory / "probe.duckdb", storage_version)
-        path = directory / "probe.parquet" if is_parquet else None
-        lost = [f"{name!r} ({type_})" for name, type_ in rare.items() if not _comes_back(engine, type_, path)]
-    if lost and is_parquet:
-        raise ReleaseError(
-            f"Parquet cannot hold the types of {', '.join(lost)} unchanged: "
-            "convert them in the files, or with a source query of a database, "
-            "or publish to a DuckDB file"
-        )
-    if lost:
-        raise ReleaseError(
-            f"a release file cannot hold the types of {', '.join(lost)}: "
-            "convert them in the files, or with a source query of a database"
-        )
+            probe = table("probe", "main", STAGED)
+            changed = [name for name, type_ in rare.items() if not _is_held(engine, probe, type_)]
+    if changed:
+        raise ReleaseError(_unsupported_types({name: rare[name] for name in changed}, is_parquet))
+
+
+def _unsupported_types(types: Mapping[str, str], is_parquet: bool = False) -> str:
+    names = ", ".join(f"{name!r} ({type_})" for name, type_ in types.items()) or "these columns"
+    remedy = "convert them in the files, or with a source query of a database"
+    if is_parquet:
+        return f"Parquet cannot hold the types of {names} unchanged: {remedy}, or publish to a DuckDB file"
+    return f"a release file cannot hold the types of {names}: {remedy}"
 
 
 def attach_new(engine: DuckDBEngine, file: Path, storage_version: str) -> None:
@@ -120,85 +130,74 @@ def attach_new(engine: DuckDBEngine, file: Path, storage_version: str) -> None:
         ) from error
 
 
-def _comes_back(engine: DuckDBEngine, type_: str, path: Path | None) -> bool:
-    """Whether a Parquet file gives all values of a type back as they were; without a path, a DuckDB file."""
-    if path is None:
-        return _is_held(engine, table("probe", "main", STAGED), type_)
-    nothing = exp.Select(expressions=[named(cast(exp.null(), type_), "probe")]).limit(0, copy=False)
-    own = engine.types(subquery(nothing.copy(), "p"))["probe"]
+def _is_held_by_parquet(engine: DuckDBEngine, type_: str, path: Path) -> bool:
+    """Whether a Parquet file returns all values of a type unchanged."""
+    no_rows = exp.Select(expressions=[named(cast(exp.null(), type_), "probe")]).limit(0, copy=False)
+    duckdb_type = engine.types(subquery(no_rows.copy(), "p"))["probe"]
     try:
-        engine.execute(_as_parquet(nothing, path))
+        engine.execute(_copy_to_parquet(no_rows, path))
     except duckdb.Error:
         return False
-    return engine.columns(read_parquet([str(path)])) == {"probe": str(own)} and not _ROUNDED & set(_scalars(own))
+    is_same = engine.columns(read_parquet([str(path)])) == {"probe": str(duckdb_type)}
+    return is_same and not _ROUNDED_TYPES & set(_scalar_types(duckdb_type))
 
 
-def _scalars(type_: DuckDBPyType) -> Iterator[str]:
-    inner = [] if type_.id not in _NESTED else [one for _, one in type_.children if isinstance(one, DuckDBPyType)]
-    if not inner:
+def _scalar_types(type_: DuckDBPyType) -> Iterator[str]:
+    children = [] if type_.id not in _NESTED_TYPES else [t for _, t in type_.children if isinstance(t, DuckDBPyType)]
+    if not children:
         yield str(type_)
-    for one in inner:
-        yield from _scalars(one)
+    for child in children:
+        yield from _scalar_types(child)
 
 
-def create_released(engine: DuckDBEngine, draft: Draft, target: exp.Table) -> None:
-    columns, repeating = [(column.name, column.type) for column in draft.columns()], draft.repeating_columns()
-    # What DuckDB would find out for itself: with the format of old files, that takes a tenth of the time of writing.
-    chosen = repeating if _older(draft.search_input.policy.storage_version, (1, 3)) else ()
-    compressed = [
-        (name, f"{type_} USING COMPRESSION dictionary" if name in chosen else type_) for name, type_ in columns
-    ]
+def _is_held(engine: DuckDBEngine, probe: exp.Table, type_: str) -> bool:
+    """Whether a DuckDB file can have a column of a type."""
     try:
-        engine.execute(column_definitions(target, compressed))
-    except duckdb.Error as error:
-        names = ", ".join(f"{name!r} ({type_})" for name, type_ in columns if not _is_held(engine, target, type_))
-        raise ReleaseError(
-            f"a release file cannot hold the types of {names or 'these columns'}: "
-            "convert them in the files, or with a source query of a database"
-        ) from error
-
-
-def _older(version: str, other: tuple[int, int]) -> bool:
-    """
-    >>> _older("v1.2.0", (1, 3)), _older("v1.10.0", (1, 3))
-    (True, False)
-    """
-    major, minor, _ = version[1:].split(".")
-    return (int(major), int(minor)) < other
-
-
-def _is_held(engine: DuckDBEngine, target: exp.Table, type_: str) -> bool:
-    try:
-        engine.execute(column_definitions(target.copy(), [("probe", type_)]))
+        engine.execute(column_definitions(probe.copy(), [("probe", type_)]))
     except duckdb.Error:
         return False
-    engine.execute(drop_table(target.copy()))
+    engine.execute(drop_table(probe.copy()))
     return True
 
 
-def to_parquet(engine: DuckDBEngine, manifest: Manifest, target: Path) -> Path:
-    rows = table(manifest.rows_table, "main", ATTACHED)
+def _create_released_table(engine: DuckDBEngine, draft: Draft, target: exp.Table) -> None:
+    types, repeating = {column.name: column.type for column in draft.columns()}, draft.repeating_columns()
+    # DuckDB would choose the same compression, but takes a tenth of the writing time for that in the older formats.
+    chosen = repeating if _is_older(draft.search_input.policy.storage_version, (1, 3)) else ()
+    definitions = [
+        (name, f"{type_} USING COMPRESSION dictionary" if name in chosen else type_) for name, type_ in types.items()
+    ]
+    try:
+        engine.execute(column_definitions(target, definitions))
+    except duckdb.Error as error:
+        unsupported = {name: type_ for name, type_ in types.items() if not _is_held(engine, target, type_)}
+        raise ReleaseError(_unsupported_types(unsupported)) from error
+
+
+def _is_older(storage_version: str, version: tuple[int, int]) -> bool:
+    """
+    >>> _is_older("v1.2.0", (1, 3)), _is_older("v1.10.0", (1, 3))
+    (True, False)
+    """
+    major, minor, _ = storage_version[1:].split(".")
+    return (int(major), int(minor)) < version
+
+
+def write_parquet(engine: DuckDBEngine, manifest: Manifest, target: Path) -> None:
     metadata = exp.Struct(expressions=[exp.PropertyEQ(this=ident(KEY), expression=text(manifest.to_json()))])
-    engine.execute(
-        _as_parquet(star(rows), target, exp.CopyParameter(this=exp.Var(this="KV_METADATA"), expression=metadata))
-    )
+    option = exp.CopyParameter(this=exp.Var(this="KV_METADATA"), expression=metadata)
+    engine.execute(_copy_to_parquet(star(table(manifest.rows_table, "main", ATTACHED)), target, option))
     target.chmod(0o600)
-    return target
 
 
-def _as_parquet(query: exp.Query, target: Path, *more: exp.CopyParameter) -> exp.Copy:
-    """``COPY (query) TO target``."""
+def _copy_to_parquet(query: exp.Query, target: Path, *options: exp.CopyParameter) -> exp.Copy:
     parquet = exp.CopyParameter(this=exp.Var(this="FORMAT"), expression=exp.Var(this="PARQUET"))
-    return exp.Copy(this=exp.Subquery(this=query), kind=False, files=[text(str(target))], params=[parquet, *more])
-
-
-STAGED_FILE = "release.duckdb"
-BEFORE = "release_before"
+    return exp.Copy(this=exp.Subquery(this=query), kind=False, files=[text(str(target))], params=[parquet, *options])
 
 
 @dataclass(frozen=True)
 class FileTarget:
-    """A release in a file of its own: a DuckDB database, with the newest of the versions before, or a Parquet file."""
+    """A DuckDB file, which can keep earlier versions of its table, or a Parquet file."""
 
     path: Path
     table_name: str
@@ -211,58 +210,59 @@ class FileTarget:
     @contextmanager
     def stage(self, draft: Draft) -> Iterator[StagedFile]:
         path = self.path
-        if wrong := database_path_flaw(path):  # rows go through a database beside a Parquet file, too
-            raise ReleaseError(f"{path} {wrong}")
+        if reason := database_path_flaw(path):  # also for Parquet, whose rows are staged in a DuckDB file
+            raise ReleaseError(f"{path} {reason}")
         if self.is_parquet:
             refuse_types({column.name: column.type for column in draft.columns()}, None)
-        there = _file_identity(path)
-        before = _refuse_to_destroy(path, self.table_name, draft.run.engine.limits)
-        version = None if self.is_parquet else 1 + max((one.version or 0 for one in before), default=0)
+        replaced_file = _file_identity(path)
+        existing = _read_replaceable_manifests(path, self.table_name, draft.run.engine.limits)
+        version = None if self.is_parquet else 1 + max((manifest.version or 0 for manifest in existing), default=0)
         name = self.table_name if version is None else version_name(self.table_name, version)
         if draft.is_draft:
-            refuse_draft_over(before, path)
-        kept = () if self.is_parquet else [one for one in before if not one.draft][: self.keep - 1]
+            refuse_draft_over(existing, path)
+        published = [manifest for manifest in existing if not manifest.draft]
+        kept = [] if self.is_parquet else published[: self.keep - 1]
         try:
             with private_directory(path.parent, f".{path.name}.sqlanon-") as directory:
                 with draft.rows() as query:
                     write_rows(draft, query, directory / STAGED_FILE, name, with_levels=not self.is_parquet)
                 with StagedRows.opened(draft, directory / STAGED_FILE, name) as rows:
-                    yield StagedFile(self, rows, draft.ranges, version, kept, there)
+                    yield StagedFile(self, rows, draft.range_kinds, version, kept, replaced_file)
         except BusyError as error:
             raise ReleaseError(f"another run is publishing to {path}: try again later") from error
         except (OSError, DiskError) as error:
-            reason = str(error) if isinstance(error, DiskError) else disk_problem(error) or error.strerror or error
-            state = "nothing was published" if there is None else "the existing release is unchanged"
-            raise ReleaseError(f"{path} cannot be written: {reason}; {state}") from error
+            problem = str(error) if isinstance(error, DiskError) else disk_problem(error) or error.strerror or error
+            state = "nothing was published" if replaced_file is None else "the existing release is unchanged"
+            raise ReleaseError(f"{path} cannot be written: {problem}; {state}") from error
 
     def facts(self, staged: StagedFile) -> Facts:
-        return staged.staged.counted(staged.version)
+        return staged.staged_rows.count(staged.version)
 
     def commit(self, staged: StagedFile, manifest: Manifest) -> Release:
         _swap_in(staged.file, self.path)
-        return Release(self.path, self.table_name, manifest, staged.staged.draft.run.engine.limits, staged.sha256)
+        return Release(self.path, self.table_name, manifest, staged.staged_rows.draft.run.engine.limits, staged.sha256)
 
 
-def target_for(draft: Draft, place: str | Path | None, table_name: str | None) -> ReleaseTarget[StagedFile, Release]:
-    section, catalog = draft.search_input.policy.release, draft.search_input.policy.catalog
-    chosen = place or (None if section is None else section.database or section.file)
+def target_for(draft: Draft, target: str | Path | None, table_name: str | None) -> ReleaseTarget[StagedFile, Release]:
+    policy = draft.search_input.policy
+    chosen = target or (None if policy.release is None else policy.release.database or policy.release.file)
     if chosen is None:
         raise ReleaseError('no place is given: publish("release.duckdb"), or [release] database = ... in the policy')
     path = Path(os.path.realpath(chosen))  # a link stays a link
-    if wrong := release_file_flaw(Path(chosen)):
-        raise ReleaseError(f"{chosen} {wrong}")
-    private = [*draft.search_input.source.files, *draft.run.engine.files()]
-    if catalog is not None:
-        private.append(catalog.database)
-    if any(is_same_file(path, file) for file in private):
+    if reason := release_file_flaw(Path(chosen)):
+        raise ReleaseError(f"{chosen} {reason}")
+    private_files = [*draft.search_input.source.files, *draft.run.engine.files()]
+    if policy.catalog is not None:
+        private_files.append(policy.catalog.database)
+    if any(is_same_file(path, file) for file in private_files):
         raise ReleaseError(f"{path} is the source, or the catalog: a release needs a file of its own")
-    return FileTarget(path, table_name or released_name(draft.search_input.policy), draft.retained_versions)
+    return FileTarget(path, table_name or released_name(policy), draft.retained_versions)
 
 
-def release_location(place: str | os.PathLike[str], table_name: str | None) -> FileLocation:
+def release_location(release: str | os.PathLike[str], table_name: str | None) -> FileLocation:
     if table_name is not None:
         raise ReleaseError("a Parquet file needs no table name: leave it out")
-    return FileLocation(Path(place).absolute())
+    return FileLocation(Path(release).absolute())
 
 
 def recorded_location(path: Path, table_name: str, reach: Reach) -> FileLocation:
@@ -278,7 +278,7 @@ class FileLocation:
 
     def read_manifests(self, limits: Limits) -> Sequence[Manifest] | None:
         if not self.path.exists():
-            return () if self.path.parent.is_dir() else None  # a folder may come back
+            return () if self.path.parent.is_dir() else None  # a missing folder may come back
         with open_release(self.path, limits) as release:
             return release.manifests
 
@@ -296,31 +296,32 @@ class FileLocation:
     def open_version(
         self, limits: Limits, version: int | None, sha256: str | None, trusted: bool
     ) -> Iterator[OpenedFile]:
-        """A version in the file. As it was written, it is as it was audited then."""
+        """Open a version of the file. A file that is unchanged was verified when it was published."""
         path = self.path
         identity = _file_identity(path)
-        is_same = sha256 is not None and path.is_file() and bool(check_sha256(path, sha256).passed)
-        is_changed = sha256 is not None and not is_same
-        if trusted or is_same:
+        is_unchanged = sha256 is not None and path.is_file() and bool(check_sha256(path, sha256).passed)
+        is_changed = sha256 is not None and not is_unchanged
+        if trusted or is_unchanged:
             manifest = read_manifest(path, limits, version)
             yield OpenedFile(path, manifest, manifest.digest, (), is_changed, identity)
             return
-        found = verify_file(path, limits=limits, version=version)
-        yield OpenedFile(path, found.manifest, found.digest, found.failures, is_changed, identity)
+        verification = verify_file(path, limits=limits, version=version)
+        failures = verification.failures
+        yield OpenedFile(path, verification.manifest, verification.digest, failures, is_changed, identity)
 
 
 @dataclass(frozen=True)
 class VerifiedFile:
-    """A file that was verified; each use opens it again, and checks its catalog or layout."""
+    """A file that was verified; its catalog or layout is checked again whenever it is opened."""
 
-    place: FileLocation
+    location: FileLocation
     verification: Verification
 
     def rows(self, engine: DuckDBEngine, manifest: Manifest) -> AbstractContextManager[exp.Table]:
-        return self.place.rows(engine, manifest)
+        return self.location.rows(engine, manifest)
 
     def sha256(self) -> str:
-        return file_sha256(self.place.path)
+        return file_sha256(self.location.path)
 
 
 @dataclass(frozen=True)
@@ -330,7 +331,7 @@ class OpenedFile:
     digest: str
     failures: tuple[str, ...]
     is_changed: bool
-    identity: tuple[int, ...] | None  # of the file that was verified
+    identity: tuple[int, ...] | None  # of the verified file
 
     @contextmanager
     def rows(self, engine: DuckDBEngine, alias: str) -> Iterator[exp.Table]:
@@ -342,7 +343,7 @@ class OpenedFile:
 
 @dataclass(frozen=True)
 class StagedRows:
-    """The rows of a release in a private file, and an engine that has seen nothing else; it remembers its answers."""
+    """The rows of a release in a private file, and an engine that has read nothing else."""
 
     draft: Draft
     file: Path
@@ -359,25 +360,26 @@ class StagedRows:
             engine.script(*macro_scripts(PLAIN))
             yield cls(draft, file, table_name, engine, CachedQueries(engine))
 
-    def counted(self, version: int | None) -> Facts:
+    def count(self, version: int | None) -> Facts:
         self.engine.attach(self.file, ATTACHED, read_only=True)
         rows = table(self.table_name, "main", ATTACHED)
         self.engine.execute(create_temporary_view(SUBJECT.copy(), star(rows)))
-        smallest, classes, count, _ = self.queries.rows(call_k_anonymity(SUBJECT.name, self.draft.quasi_identifiers))[0]
-        # Verifying a Parquet file reuses this answer, so here the macro is asked.
+        figures = self.queries.rows(call_k_anonymity(SUBJECT.name, self.draft.quasi_identifiers))[0]
+        smallest_class, classes, count, _ = figures
+        # The verification of a Parquet file reuses the cached result of the macro.
         digest = self.queries.rows(call_digest(SUBJECT.name))[0][1] if version is None else self._digest(rows, count)
         self.engine.detach(ATTACHED)
-        return Facts(count, classes, smallest or 0, digest, version)
+        return Facts(count, classes, smallest_class or 0, digest, version)
 
     def _digest(self, rows: exp.Table, count: int) -> str:
         types = self.engine.columns(rows)
-        names = hashed_by_value(types) if count >= MANY else []
-        values = self.engine.rows(approximate_counts(rows, names))[0] if names else ()
-        repeating = [name for name, many in zip(names, values, strict=True) if repeats(many, count)]
-        query = digest_by_value(rows, types, repeating) if repeating else call_digest(SUBJECT.name)
+        names = columns_to_hash_once(types) if count >= MIN_ROWS else []
+        counts = self.engine.rows(approximate_counts(rows, names))[0] if names else ()
+        repeated = [name for name, values in zip(names, counts, strict=True) if has_repeated_values(values, count)]
+        query = digest_by_value(rows, types, repeated) if repeated else call_digest(SUBJECT.name)
         return str(self.engine.rows(query)[0][-1])
 
-    def verified(self, path: Path, manifest: Manifest) -> Verification:
+    def verify(self, path: Path, manifest: Manifest) -> Verification:
         self.engine.attach(self.file, ATTACHED, read_only=True)
         release = OpenRelease(self.engine, self.queries, manifest, is_parquet=True, manifests=(manifest,))
         verification = verify_release(path, release, fresh=False)
@@ -386,6 +388,7 @@ class StagedRows:
 
     @contextmanager
     def beside_source(self) -> Iterator[exp.Table]:
+        """Open the rows in the engine of the source."""
         self.draft.run.engine.attach(self.file, STAGED, read_only=True)
         try:
             yield table(self.table_name, "main", STAGED)
@@ -395,57 +398,103 @@ class StagedRows:
 
 @dataclass
 class StagedFile:
-    """A release in a private directory: its rows, the versions of the file in its place that are kept, and what that
-    file was."""
+    """A release in a private directory: its rows, the versions to keep, and the identity of the file it replaces."""
 
     target: FileTarget
-    staged: StagedRows
-    ranges: Mapping[str, RangeKind]
+    staged_rows: StagedRows
+    range_kinds: Mapping[str, RangeKind]
     version: int | None
     kept_manifests: Sequence[Manifest]
-    there: tuple[int, ...] | None
+    replaced_file: tuple[int, ...] | None
     sha256: str | None = None
 
     @property
     def file(self) -> Path:
-        return self.staged.file.with_name("release.parquet") if self.target.is_parquet else self.staged.file
+        file = self.staged_rows.file
+        return file.with_name("release.parquet") if self.target.is_parquet else file
 
     def rows(self) -> AbstractContextManager[exp.Table]:
-        return self.staged.beside_source()
+        return self.staged_rows.beside_source()
 
     def complete(self, manifest: Manifest, suppressed: SuppressedRows) -> Verification:
         if not self.target.is_parquet:
-            refuse_name(manifest)
-        verification = _audit(self, manifest, suppressed)
+            refuse_taken_name(manifest)
+        verification = _write_and_verify(self, manifest, suppressed)
         _flush(self.file)
         self.sha256 = file_sha256(self.file)
         return verification
 
+    def copy_kept_versions(self) -> None:
+        engine = self.staged_rows.engine
+        for manifest in self.kept_manifests:
+            target = table(manifest.rows_table, "main", ATTACHED)
+            with attach_temporarily(engine, self.target.path, manifest, _EARLIER) as earlier_rows:
+                self.refuse_replaced_file()
+                types = [(column.name, column.type) for column in manifest.columns]
+                engine.execute(column_definitions(target.copy(), types))
+                engine.execute(exp.Insert(this=target, expression=star(earlier_rows)))
+
+    def refuse_replaced_file(self) -> None:
+        if _file_identity(self.target.path) != self.replaced_file:
+            raise OvertakenError(f"another run has just published to {self.target.path}: try again")
+
     @contextmanager
     def lock(self) -> Iterator[None]:
         with alone_at(self.target.path):
-            if _file_identity(self.target.path) != self.there:  # the versions in it were those before
-                raise OvertakenError(f"another run has just published to {self.target.path}: try again")
+            self.refuse_replaced_file()
             yield
 
 
+def _write_and_verify(staged: StagedFile, manifest: Manifest, suppressed: SuppressedRows) -> Verification:
+    """Write the manifests and the metadata, and verify the file. The counts of the rows are cached."""
+    rows, is_parquet = staged.staged_rows, staged.target.is_parquet
+    engine, manifests = rows.engine, (manifest, *staged.kept_manifests)
+    engine.attach(rows.file, ATTACHED, read_write=True)
+    with engine.using(ATTACHED):
+        if not is_parquet:
+            library, version = macro_scripts(library_files(manifests)), rows.draft.search_input.policy.storage_version
+            macro_library.install(engine, library, ATTACHED, rows.file.parent, version)
+            staged.copy_kept_versions()
+        _write_manifests(staged, manifests, suppressed)
+        if not is_parquet:
+            stored = read_manifests(engine)
+            release = OpenRelease(engine, rows.queries, stored[0], is_parquet, tuple(stored))
+            verification = verify_release(staged.file, release, fresh=True)
+            engine.script(f"CHECKPOINT {ATTACHED}")  # DETACH does not report a full disk
+    engine.detach(ATTACHED)
+    return verify_file(staged.file, fresh=True, limits=engine.limits) if is_parquet else verification
+
+
+def _write_manifests(staged: StagedFile, manifests: Sequence[Manifest], suppressed: SuppressedRows) -> None:
+    """Add the manifests and the metadata to the attached file, or copy its rows to a Parquet file with the manifest."""
+    engine = staged.staged_rows.engine
+    if staged.target.is_parquet:
+        write_parquet(engine, manifests[0], staged.file)
+        return
+    with engine.transaction():  # each statement would be flushed otherwise
+        engine.script(sql_text("manifest.sql"))
+        for manifest in manifests:
+            row = manifest.row()
+            engine.execute(insert_rows(table("manifest", "sqlanon"), row), list(row.values()))
+        write_metadata(engine, manifests, staged.range_kinds, suppressed, ATTACHED)
+
+
 def write_rows(draft: Draft, query: exp.Select, file: Path, table_name: str, with_levels: bool = False) -> None:
-    """Write recoded rows to a fresh file, in the order of the query, with the types spelled out; with the levels of
-    their labels, if they are to be there."""
+    """Write recoded rows, and the levels of their labels, to a fresh file in the order of the query."""
     engine, target = draft.run.engine, table(table_name, "main", STAGED)
     attach_new(engine, file, draft.search_input.policy.storage_version)
     try:
         file.chmod(0o600)
-        create_released(engine, draft, target)
-        # Joined as it is written, the sorted rows stream past tables of labels. The optimizer knows little of how many
-        # rows come out of a sort: it may hold them all in a hash table, and give them in the order of the labels.
+        _create_released_table(engine, draft, target)
+        # Keep the order of the query's joins, which stream the sorted rows past tables of labels. The optimizer does
+        # not know the number of sorted rows: it could hash them, and return them in the order of labels.
         with engine.setting("disabled_optimizers", "join_order,build_side_probe_side"):
             engine.execute(exp.Insert(this=target.copy(), expression=query))
         if with_levels:
+            levels = table(LEVELS, "sqlanon", STAGED)
             engine.execute(create_schema("sqlanon", STAGED))
-            engine.execute(column_definitions(table(LEVELS, "sqlanon", STAGED), LEVELS_COLUMNS.items()))
-            levels = draft.label_levels(target)
-            engine.execute(exp.Insert(this=table(LEVELS, "sqlanon", STAGED), expression=levels))
+            engine.execute(column_definitions(levels.copy(), LEVELS_COLUMNS.items()))
+            engine.execute(exp.Insert(this=levels, expression=draft.label_levels(target)))
     except duckdb.OutOfMemoryException as error:
         raise ReleaseError("the release needs more memory: raise memory_limit") from error
     except duckdb.Error as error:
@@ -457,35 +506,35 @@ def write_rows(draft: Draft, query: exp.Select, file: Path, table_name: str, wit
         engine.detach(STAGED)
 
 
-def refuse_types_of(policy: Policy, source: Source) -> None:
-    """Refuse columns that are released as they are, and that the policy's file cannot hold: before anything is
-    searched. What quasi-identifiers are released as is known later.
+def refuse_unsupported_source(policy: Policy, source: Source) -> None:
+    """Refuse unchanged columns that the policy's file cannot hold, before the search.
+
+    The types of generalized columns are not known yet.
     """
-    section = policy.release
-    path = None if section is None else section.database or section.file
+    path = None if policy.release is None else policy.release.database or policy.release.file
     if path is None:
         return
-    released = {
+    unchanged = {
         name.lower()
         for name in (*policy.attributes_with_role("sensitive"), *policy.attributes_with_role("insensitive"))
     }
     types = {
-        name: type_ for name, type_ in source.columns.items() if name.lower() in released and type_ != UNKNOWN_TYPE
+        name: type_ for name, type_ in source.columns.items() if name.lower() in unchanged and type_ != UNKNOWN_TYPE
     }
     refuse_types(types, None if path.suffix.lower() == ".parquet" else policy.storage_version)
 
 
 def released_name(policy: Policy) -> str:
-    if (section := policy.release) is not None:
-        return section.name
+    if policy.release is not None:
+        return policy.release.name
     name = policy.source.table or "release"
     return table_parts(name)[-1] if table_parts(name) else name
 
 
-def _refuse_to_destroy(path: Path, table_name: str, limits: Limits) -> tuple[Manifest, ...]:
-    """Replace nothing but an older release of the same table: the manifests of its versions, the newest first."""
+def _read_replaceable_manifests(path: Path, table_name: str, limits: Limits) -> tuple[Manifest, ...]:
+    """Read the manifests of the file to replace, the newest first; refuse any file but a release of the same table."""
     if not path.parent.is_dir():
-        raise ReleaseError(f"there is no folder {path.parent}: create it first")
+        raise ReleaseError(f"folder {path.parent} does not exist: create it first")
     if path.with_name(path.name + ".wal").exists():
         raise ReleaseError(
             f"{path} has uncommitted changes beside it ({path.name}.wal): open and close it, or remove both"
@@ -494,103 +543,58 @@ def _refuse_to_destroy(path: Path, table_name: str, limits: Limits) -> tuple[Man
         return ()
     try:
         with open_release(path, limits) as release:
-            existing, before = release.manifest, release.manifests
-            more = set() if release.is_parquet else list_objects(release.engine) - expected_objects(before)
+            manifests, additions = release.manifests, set[str]()
+            if not release.is_parquet:
+                additions = list_objects(release.engine) - expected_objects(manifests)
+            existing_name = release.manifest.table_name
     except ReleaseError as error:
         reason = "exists and is not a release of sqlanon"
         if isinstance(error.__cause__, duckdb.IOException) and "lock" in str(error.__cause__):
             reason = "is being written to by another process"
         raise ReleaseError(f"{path} {reason}: choose another name, or remove it") from error
-    if more:
+    if additions:
         raise ReleaseError(
-            f"the release {path} has additions: {', '.join(sorted(more))}; choose another name, or remove it"
+            f"the release {path} has additions: {', '.join(sorted(additions))}; choose another name, or remove it"
         )
-    if existing.table_name != table_name:
+    if existing_name != table_name:
         raise ReleaseError(
-            f"{path} holds a release of table {existing.table_name!r}, not of {table_name!r}: "
+            f"{path} holds a release of table {existing_name!r}, not of {table_name!r}: "
             "choose another name, or remove it"
         )
-    return before
-
-
-def _audit(staged: StagedFile, manifest: Manifest, suppressed: SuppressedRows) -> Verification:
-    """Put the manifest in the file, and what tells about its rows, and check all of it. The rows, which were counted
-    for the manifest, are not counted a second time."""
-    rows, is_parquet = staged.staged, staged.target.is_parquet
-    engine = rows.engine
-    engine.attach(rows.file, ATTACHED, read_write=True)
-    with engine.using(ATTACHED):
-        if not is_parquet:
-            version = rows.draft.search_input.policy.storage_version
-            library = macro_scripts(library_files((manifest, *staged.kept_manifests)))
-            macro_library.install(engine, library, ATTACHED, rows.file.parent, version)
-        _write_manifest(engine, staged, (manifest, *_keep(engine, staged)), suppressed)
-        if not is_parquet:
-            found = read_manifests(engine)
-            release = OpenRelease(engine, rows.queries, found[0], is_parquet, tuple(found))
-            verification = verify_release(staged.file, release, fresh=True)
-            engine.script(f"CHECKPOINT {ATTACHED}")  # to detach is not enough: it is silent where the disk is full
-    engine.detach(ATTACHED)
-    return verify_file(staged.file, fresh=True, limits=engine.limits) if is_parquet else verification
-
-
-def _keep(engine: DuckDBEngine, staged: StagedFile) -> Sequence[Manifest]:
-    """Copy the rows of earlier versions to the file that is in use; their manifests."""
-    for one in staged.kept_manifests:
-        target = table(one.rows_table, "main", ATTACHED)
-        with attach_temporarily(engine, staged.target.path, one, BEFORE) as before:
-            if _file_identity(staged.target.path) != staged.there:
-                raise OvertakenError(f"another run has just published to {staged.target.path}: try again")
-            engine.execute(column_definitions(target.copy(), [(column.name, column.type) for column in one.columns]))
-            engine.execute(exp.Insert(this=target, expression=star(before)))
-    return staged.kept_manifests
-
-
-def _write_manifest(
-    engine: DuckDBEngine, staged: StagedFile, manifests: Sequence[Manifest], suppressed: SuppressedRows
-) -> None:
-    """Add the manifests to the file that is in use, and what tells about its rows; or copy the rows to a Parquet file
-    that has the manifest."""
-    if staged.target.is_parquet:
-        to_parquet(engine, manifests[0], staged.file)
-        return
-    with engine.transaction():  # else each statement would be written for itself
-        engine.script(sql_text("manifest.sql"))
-        for manifest in manifests:
-            row = manifest.row()
-            engine.execute(insert_rows(table("manifest", "sqlanon"), row), list(row.values()))
-        present(engine, manifests, staged.ranges, suppressed, ATTACHED)
+    return manifests
 
 
 def _file_identity(path: Path) -> tuple[int, ...] | None:
-    """Tells one file at a place from another; None where there is none."""
+    """Identity of the file at this path, or None."""
     try:
-        found = path.stat()
+        status = path.stat()
     except FileNotFoundError:
         return None
-    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
+    return status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns
 
 
 def _swap_in(staged: Path, path: Path) -> None:
-    _give_mode(staged, path)
+    _copy_permissions(staged, path)
     staged.replace(path)
-    with suppress(OSError):  # not every system can, and it is in its place
+    with suppress(OSError):  # not every system can flush a folder, and the file is in place
         _flush(path.parent)
 
 
-def _give_mode(staged: Path, path: Path) -> None:
-    """The mode, the owner and the group of the release that is replaced; else those of any new file. Where it cannot be
-    given to that group, its own group may do what everybody may."""
+def _copy_permissions(staged: Path, path: Path) -> None:
+    """Give a file the mode, owner and group of the file that it replaces, or the mode of new files.
+
+    If the group cannot be changed, the group of the staged file gets the permissions of others.
+    """
     try:
-        old = path.stat()
+        replaced = path.stat()
     except FileNotFoundError:
         staged.chmod(mode_of_new_files())
         return
-    mode, new = old.st_mode & 0o777, staged.stat()
-    if (new.st_uid, new.st_gid) != (old.st_uid, old.st_gid):
-        for owner in (old.st_uid, -1):
+    mode, status = replaced.st_mode & 0o777, staged.stat()
+    if (status.st_uid, status.st_gid) != (replaced.st_uid, replaced.st_gid):
+        for owner in (replaced.st_uid, -1):
             with suppress(OSError):
-                os.chown(staged, owner, old.st_gid)
+                os.chown(staged, owner, replaced.st_gid)
                 break
         else:
             mode = (mode & ~0o070) | ((mode & 0o007) << 3)
@@ -598,8 +602,8 @@ def _give_mode(staged: Path, path: Path) -> None:
 
 
 def _flush(path: Path) -> None:
-    opened = os.open(path, os.O_RDONLY)
+    descriptor = os.open(path, os.O_RDONLY)
     try:
-        os.fsync(opened)
+        os.fsync(descriptor)
     finally:
-        os.close(opened)
+        os.close(descriptor)

@@ -1,7 +1,7 @@
-"""Statements for releases in PostgreSQL: versioned tables, the views that readers know, their manifests, and what the
-catalog has of them: by the number (oid) of a relation, which a name may not find twice.
+"""PostgreSQL statements for releases: versioned tables, the view that readers use, manifests, and catalog queries.
 
-Parameters are ``$1``, ``$2``, ...: in queries of the catalog ``$1`` is the number of the relation, unless it is said.
+Parameters are ``$1``, ``$2``, ... Catalog queries identify a relation by its number (oid), because a name can be given
+to another relation at any moment. ``$1`` is that number unless the docstring says otherwise.
 """
 
 from __future__ import annotations
@@ -14,27 +14,28 @@ from sqlglot.errors import SqlglotError
 
 from sqlanon.engines.dialects.postgres import type_there
 from sqlanon.places.addresses import MANIFEST
-from sqlanon.support.expressions import col, column_definitions, fragment, ident, select, table
+from sqlanon.release.targets.server import column_list
+from sqlanon.support.expressions import col, column_definitions, fragment, ident, table
 
 MANIFEST_TYPES = {"table_name": "text", "version": "integer", "manifest": "text"}
 """The columns of the table of manifests."""
 
 _query = partial(fragment, dialect="postgres")
 
-lock = _query("SELECT 1 FROM pg_advisory_xact_lock(hashtext(:name)) AS held")
-"""Wait until no other transaction has locked the same name, and have the next one wait for this."""
+advisory_lock = _query("SELECT 1 FROM pg_advisory_xact_lock(hashtext(:name)) AS held")
+"""Take a lock on a name until the transaction ends; wait for the transaction that has it."""
 
-manifest_table = _query("CREATE TABLE :manifests (table_name text PRIMARY KEY, version integer, manifest text)")
-"""An error if somebody else has made one: what is there is not trusted."""
-manifest_of = _query("SELECT version, manifest FROM :manifests WHERE table_name = $1 ORDER BY version")
-"""Version and manifest of the release that parameter 1 names."""
-releases_of = _query("SELECT table_name, version FROM :manifests ORDER BY table_name")
-forget_manifest = _query("DELETE FROM :manifests WHERE table_name = $1")
+create_manifest_table = _query("CREATE TABLE :manifests (table_name text PRIMARY KEY, version integer, manifest text)")
+"""An error if the table exists: a table of another user is not trusted."""
+select_manifest = _query("SELECT version, manifest FROM :manifests WHERE table_name = $1 ORDER BY version")
+"""Version and manifest of the release named ``$1``."""
+list_releases = _query("SELECT table_name, version FROM :manifests ORDER BY table_name")
+delete_manifest = _query("DELETE FROM :manifests WHERE table_name = $1")
 insert_manifest = _query("INSERT INTO :manifests (table_name, version, manifest) VALUES ($1, $2::integer, $3)")
 
 _CLASS_FIGURES = _query("""
     SELECT coalesce(sum(class_rows)::BIGINT, 0), count(*), coalesce(min(class_rows), 0)
-    FROM (SELECT count(*) AS class_rows FROM :relation GROUP BY :quasi) AS classes
+    FROM (SELECT count(*) AS class_rows FROM :relation GROUP BY :quasi_identifiers) AS classes
 """)
 
 
@@ -42,21 +43,21 @@ def manifests(schema: str) -> exp.Table:
     return table(MANIFEST, schema)
 
 
-def released_table(target: exp.Table, types: Mapping[str, str]) -> exp.Create:
-    """The table of a release: DuckDB's types, by PostgreSQL's names; text sorts byte by byte, as in DuckDB."""
-    own = {name: type_there(type_) or "" for name, type_ in types.items()}
+def create_version_table(target: exp.Table, types: Mapping[str, str]) -> exp.Create:
+    """Create the table of a version, by DuckDB's types. Text sorts byte by byte, as in DuckDB."""
+    postgres_types = {name: type_there(type_) or "" for name, type_ in types.items()}
     return column_definitions(
-        target, [(name, 'text COLLATE "C"' if type_ == "text" else type_) for name, type_ in own.items()]
+        target, [(name, 'text COLLATE "C"' if type_ == "text" else type_) for name, type_ in postgres_types.items()]
     )
 
 
-def class_figures(relation: exp.Table, quasi: Sequence[str]) -> exp.Expr:
-    """One row: the rows of a release, its classes, and the rows of the smallest."""
-    return _CLASS_FIGURES(relation=relation, quasi=[col(name) for name in quasi])
+def class_figures(relation: exp.Table, quasi_identifiers: Sequence[str]) -> exp.Expr:
+    """Count the rows, the classes, and the rows of the smallest class."""
+    return _CLASS_FIGURES(relation=relation, quasi_identifiers=[col(name) for name in quasi_identifiers])
 
 
-def is_column_list(query: str, columns: Sequence[str], source: str) -> bool:
-    """Whether a view's query, as PostgreSQL writes it, is a list of plain columns of one table, and nothing more.
+def is_column_list(query: str, columns: Sequence[str], table_name: str) -> bool:
+    """Whether the query of a view, as PostgreSQL writes it, only selects these columns of one table.
 
     >>> is_column_list('SELECT r_v1.zip FROM shared.r_v1;', ["zip"], "r_v1")
     True
@@ -64,27 +65,28 @@ def is_column_list(query: str, columns: Sequence[str], source: str) -> bool:
     False
     """
     try:
-        made = parse_one(query, dialect="postgres")
+        parsed = parse_one(query, dialect="postgres")
     except SqlglotError:
         return False
-    return bool(_plain(made, source) == _plain(select([col(one) for one in columns], table(source)), source))
+    expected = column_list(table(table_name), columns)
+    return bool(_without_qualifiers(parsed, table_name) == _without_qualifiers(expected, table_name))
 
 
-def _plain(query: exp.Expr, source: str) -> exp.Expr:
-    """The same with all names in quotes, without the schema, and without the table of each column."""
+def _without_qualifiers(query: exp.Expr, table_name: str) -> exp.Expr:
+    """Quote all names, and remove the schema of the table and the table of its columns."""
 
-    def plain(node: exp.Expr) -> exp.Expr:
-        if isinstance(node, exp.Column) and node.table == source and not node.db:
+    def simplify(node: exp.Expr) -> exp.Expr:
+        if isinstance(node, exp.Column) and node.table == table_name and not node.db:
             return col(node.name)
-        if isinstance(node, exp.Table) and node.name == source and not node.catalog:
+        if isinstance(node, exp.Table) and node.name == table_name and not node.catalog:
             node.set("db", None)
         return exp.Identifier(this=node.name, quoted=True) if isinstance(node, exp.Identifier) else node
 
-    return query.copy().transform(plain)
+    return query.copy().transform(simplify)
 
 
 def grant_select(target: exp.Table, role: str, may_grant: bool = False) -> exp.Grant:
-    """Let a role read a relation, and maybe let others do so; '' for everybody."""
+    """Let a role ('' for PUBLIC) read a relation, with the option to grant that to others."""
     return exp.Grant(
         privileges=[exp.GrantPrivilege(this=exp.Var(this="SELECT"))],
         securable=target,
@@ -94,7 +96,7 @@ def grant_select(target: exp.Table, role: str, may_grant: bool = False) -> exp.G
 
 
 def revoke_all(target: exp.Table, roles: Sequence[str]) -> exp.Revoke:
-    """Take all that roles may do with a relation; '' for everybody."""
+    """Revoke all privileges of roles ('' for PUBLIC) on a relation."""
     return exp.Revoke(
         privileges=[exp.GrantPrivilege(this=exp.Var(this="ALL"))],
         kind="TABLE",
@@ -107,26 +109,25 @@ def _principal(role: str) -> exp.GrantPrincipal:
     return exp.GrantPrincipal(this=ident(role) if role else exp.Var(this="PUBLIC"))
 
 
-READING = "ACCESS SHARE"
-"""Locks a relation so that it can be read, and neither dropped, renamed nor redefined."""
+READ_LOCK = "ACCESS SHARE"
+"""A lock for reading: the relation cannot be dropped, renamed or redefined."""
 
-WRITING = "SHARE ROW EXCLUSIVE"
-"""Locks a table so that nobody else writes to it, or adds a trigger or a child."""
+WRITE_LOCK = "SHARE ROW EXCLUSIVE"
+"""A lock for writing: other sessions cannot write to the table, or add a trigger or a child."""
 
-REPLACING = "ACCESS EXCLUSIVE"
-"""Locks a relation so that nobody else uses it."""
+EXCLUSIVE_LOCK = "ACCESS EXCLUSIVE"
+"""A lock for replacing: other sessions cannot use the relation."""
 
-
-LOCKABLE = ("r", "v", "p")
+LOCKABLE_KINDS = ("r", "v", "p")
 """The kinds of relations that can be locked by name: tables, views, partitioned tables."""
 
 
-def locked(target: exp.Table, mode: str) -> exp.Command:
-    """Lock a relation until the transaction ends; of a view, what it reads, too. Nothing of it is evaluated."""
+def lock_relation(target: exp.Table, mode: str) -> exp.Command:
+    """Lock a relation, and the relations that a view reads, until the transaction ends. Evaluates nothing of it."""
     return exp.Command(this="LOCK", expression=f"TABLE {target.sql('postgres')} IN {mode} MODE")
 
 
-relation = _query("""
+relation_properties = _query("""
     SELECT
         c.relkind::text AS kind,
         c.relpersistence::text AS persistence,
@@ -135,11 +136,10 @@ relation = _query("""
     FROM pg_catalog.pg_class AS c
     WHERE c.oid = $1::oid
 """)
-"""Kind (``r`` for a table, ``v`` for a view, ...), persistence (``p`` for a lasting one), owner, and whether that
-is this user."""
+"""Kind (``r`` is a table, ``v`` a view), persistence (``p`` is permanent), owner, and whether this user owns it."""
 
-attached = _query("""
-    SELECT pg_describe_object(d.classid, d.objid, d.objsubid) AS what
+attachments = _query("""
+    SELECT pg_describe_object(d.classid, d.objid, d.objsubid) AS description
     FROM pg_catalog.pg_depend AS d JOIN pg_catalog.pg_class AS c ON c.oid = d.refobjid
     WHERE d.refclassid = 'pg_catalog.pg_class'::regclass AND c.oid = $1::oid AND d.deptype IN ('a', 'i')
         AND d.classid <> 'pg_catalog.pg_type'::regclass
@@ -171,7 +171,7 @@ attached = _query("""
     SELECT 'dropped column' FROM pg_catalog.pg_attribute AS a
     WHERE a.attrelid = $1::oid AND a.attnum > 0 AND a.attisdropped
     UNION
-    SELECT w.what || ' of column ' || a.attname
+    SELECT p.property || ' of column ' || a.attname
     FROM pg_catalog.pg_attribute AS a JOIN pg_catalog.pg_type AS t ON t.oid = a.atttypid
     CROSS JOIN LATERAL (VALUES
         ('identity', a.attidentity <> ''),
@@ -181,20 +181,20 @@ attached = _query("""
         ('compression', a.attcompression <> ''),
         ('NOT NULL', a.attnotnull AND NOT a.attnum IN (
             SELECT unnest(i.indkey) FROM pg_catalog.pg_index AS i WHERE i.indrelid = a.attrelid AND i.indisprimary))
-    ) AS w(what, is_there)
-    WHERE a.attrelid = $1::oid AND a.attnum > 0 AND NOT a.attisdropped AND w.is_there
+    ) AS p(property, is_set)
+    WHERE a.attrelid = $1::oid AND a.attnum > 0 AND NOT a.attisdropped AND p.is_set
     UNION
-    SELECT 'option ' || split_part(o.one, '=', 1)
+    SELECT 'option ' || split_part(o.option, '=', 1)
     FROM pg_catalog.pg_class AS c
     JOIN pg_catalog.pg_class AS t ON t.oid IN (c.oid, c.reltoastrelid)
-    CROSS JOIN LATERAL unnest(t.reloptions) AS o(one)
-    WHERE c.oid = $1::oid AND NOT (c.relkind = 'v' AND split_part(o.one, '=', 1) = 'security_barrier')
+    CROSS JOIN LATERAL unnest(t.reloptions) AS o(option)
+    WHERE c.oid = $1::oid AND NOT (c.relkind = 'v' AND split_part(o.option, '=', 1) = 'security_barrier')
     ORDER BY 1
 """)
-"""What belongs to a relation beside its columns and indexes, for people: triggers, rules, policies, children,
-defaults, statistics objects, publications, options, ...
+"""Descriptions of the objects and options of a relation other than columns and indexes: triggers, rules, policies,
+children, defaults, statistics, publications, options, ...
 
-A primary key under PostgreSQL's own name for it is not.
+A primary key with PostgreSQL's default name is left out.
 """
 
 indexes = _query("""
@@ -202,14 +202,14 @@ indexes = _query("""
         c.relname::text AS name,
         i.indisprimary AS is_primary,
         array_to_string(k.names, '_')::text AS columns,
-        i.indexprs IS NULL AND i.indpred IS NULL AND c.reloptions IS NULL AND k.names = k.shown
+        i.indexprs IS NULL AND i.indpred IS NULL AND c.reloptions IS NULL AND k.names = k.index_names
         AND NOT EXISTS (
-            SELECT 1 AS one FROM unnest(i.indcollation) AS o(number)
+            SELECT 1 AS found FROM unnest(i.indcollation) AS o(number)
             JOIN pg_catalog.pg_collation AS l ON l.oid = o.number
             WHERE l.collnamespace <> 'pg_catalog'::regnamespace
         )
         AND NOT EXISTS (
-            SELECT 1 AS one FROM unnest(i.indclass) AS o(number)
+            SELECT 1 AS found FROM unnest(i.indclass) AS o(number)
             JOIN pg_catalog.pg_opclass AS l ON l.oid = o.number
             WHERE l.opcnamespace <> 'pg_catalog'::regnamespace
         ) AS is_plain
@@ -218,42 +218,42 @@ indexes = _query("""
     CROSS JOIN LATERAL (
         SELECT
             array_agg(a.attname::text ORDER BY s.attnum) AS names,
-            array_agg(s.attname::text ORDER BY s.attnum) AS shown
+            array_agg(s.attname::text ORDER BY s.attnum) AS index_names
         FROM pg_catalog.pg_attribute AS s
         LEFT JOIN pg_catalog.pg_attribute AS a ON a.attrelid = i.indrelid AND a.attnum = i.indkey[s.attnum - 1]
         WHERE s.attrelid = i.indexrelid AND s.attnum > 0
     ) AS k
     WHERE i.indrelid = $1::oid AND NOT EXISTS (
-        SELECT 1 AS one FROM pg_catalog.pg_constraint AS u WHERE u.conindid = c.oid AND u.contype IN ('u', 'x')
+        SELECT 1 AS found FROM pg_catalog.pg_constraint AS u WHERE u.conindid = c.oid AND u.contype IN ('u', 'x')
     )
     ORDER BY 1
 """)
-"""The indexes of a relation that no other constraint than its primary key has made: name, whether it is of that
-key, its columns with ``_`` between them, and whether it has nothing but columns of the relation."""
+"""The indexes of a relation, without those of UNIQUE and EXCLUDE constraints: name, is primary key, columns joined by
+``_``, and whether the index consists of plain columns of the relation."""
 
-notes = _query("""
-    WITH RECURSIVE hanging AS (
+foreign_comments = _query("""
+    WITH RECURSIVE owned AS (
         SELECT 'pg_catalog.pg_class'::regclass::oid AS class, $1::oid AS number
         UNION
         SELECT d.classid, d.objid FROM pg_catalog.pg_depend AS d
-        JOIN hanging AS h ON d.refclassid = h.class AND d.refobjid = h.number
+        JOIN owned AS h ON d.refclassid = h.class AND d.refobjid = h.number
         WHERE d.deptype IN ('a', 'i')
     )
-    SELECT 'a comment of ' || pg_describe_object(n.classoid, n.objoid, n.objsubid) AS what
-    FROM pg_catalog.pg_description AS n JOIN hanging AS h ON n.classoid = h.class AND n.objoid = h.number
+    SELECT 'a comment of ' || pg_describe_object(n.classoid, n.objoid, n.objsubid) AS description
+    FROM pg_catalog.pg_description AS n JOIN owned AS h ON n.classoid = h.class AND n.objoid = h.number
     WHERE NOT (n.classoid = 'pg_catalog.pg_class'::regclass AND n.objoid = $1::oid)
     UNION
     SELECT 'a security label of ' || pg_describe_object(n.classoid, n.objoid, n.objsubid)
-    FROM pg_catalog.pg_seclabel AS n JOIN hanging AS h ON n.classoid = h.class AND n.objoid = h.number
+    FROM pg_catalog.pg_seclabel AS n JOIN owned AS h ON n.classoid = h.class AND n.objoid = h.number
     ORDER BY 1
 """)
-"""Comments of what belongs to a relation (its row type, its rules, indexes, constraints, ...), and security labels
-of that and of itself, for people."""
+"""Descriptions of comments on the objects of a relation (row type, rules, indexes, constraints, ...), and of security
+labels on these objects and the relation."""
 
-rights = _query("""
+privileges = _query("""
     SELECT
         coalesce(r.rolname::text, '') AS role, g.privilege_type AS privilege,
-        g.is_grantable AS may_grant, '' AS of_column
+        g.is_grantable AS may_grant, '' AS column_name
     FROM pg_catalog.pg_class AS c
     CROSS JOIN LATERAL aclexplode(c.relacl) AS g
     LEFT JOIN pg_catalog.pg_roles AS r ON r.oid = g.grantee
@@ -267,10 +267,9 @@ rights = _query("""
     WHERE c.oid = $1::oid AND g.grantee <> c.relowner
     ORDER BY 1, 2, 4
 """)
-"""What others than its owner may do with a relation: role ('' for everybody), privilege, whether they may grant it,
-and the column ('' for all)."""
+"""The privileges of roles other than the owner: role ('' for PUBLIC), privilege, may grant, column ('' for all)."""
 
-shape = _query("""
+relation_columns = _query("""
     SELECT
         a.attname::text AS name,
         format_type(a.atttypid, a.atttypmod) AS type,
@@ -281,17 +280,17 @@ shape = _query("""
     WHERE a.attrelid = $1::oid AND a.attnum > 0 AND NOT a.attisdropped
     ORDER BY a.attnum
 """)
-"""The columns of a relation: name, type, and collation with its schema ('' without one)."""
+"""The columns of a relation: name, type, and qualified collation ('' without one)."""
 
-comments = _query("""
+relation_comments = _query("""
     SELECT coalesce(a.attname::text, '') AS name, d.description AS comment
     FROM pg_catalog.pg_description AS d
     LEFT JOIN pg_catalog.pg_attribute AS a ON d.objsubid <> 0 AND a.attrelid = d.objoid AND a.attnum = d.objsubid
     WHERE d.classoid = 'pg_catalog.pg_class'::regclass AND d.objoid = $1::oid
 """)
-"""The comments of a relation ('') and of its columns, by name."""
+"""The comments on a relation (name '') and its columns."""
 
-behind = _query("""
+relations_read = _query("""
     SELECT DISTINCT c.oid::bigint AS number
     FROM pg_catalog.pg_rewrite AS r
     JOIN pg_catalog.pg_depend AS d ON d.classid = 'pg_catalog.pg_rewrite'::regclass AND d.objid = r.oid
@@ -300,7 +299,7 @@ behind = _query("""
 """)
 """The numbers of the relations that a view reads."""
 
-upon = _query("""
+dependents = _query("""
     SELECT DISTINCT
         coalesce(n.nspname || '.' || c.relname, pg_describe_object(d.classid, d.objid, d.objsubid))::text AS name
     FROM pg_catalog.pg_depend AS d
@@ -314,31 +313,31 @@ upon = _query("""
             AND d.refobjid = (SELECT t.reltype FROM pg_catalog.pg_class AS t WHERE t.oid = $1::oid))
     ORDER BY 1
 """)
-"""What depends on a relation or its row type, by name; but for the one whose number is parameter 2, and for temporary
+"""The names of the objects that depend on a relation or its row type, without relation ``$2`` and the temporary
 relations of this session."""
 
-beside_relation = _query("""
+sibling_relation = _query("""
     SELECT b.oid::bigint AS number
     FROM pg_catalog.pg_class AS c
     JOIN pg_catalog.pg_class AS b ON b.relnamespace = c.relnamespace
     WHERE c.oid = $1::oid AND b.relname = $2::name
 """)
-"""The number of the relation that parameter 2 names, in the schema of a relation."""
+"""The number of the relation named ``$2`` in the schema of relation ``$1``."""
 
-definition = _query("SELECT pg_get_viewdef($1::oid) AS query")
+view_query = _query("SELECT pg_get_viewdef($1::oid) AS query")
 """The query of a view."""
 
-more_behind = _query("""
-    SELECT DISTINCT pg_describe_object(d.refclassid, d.refobjid, d.refobjsubid)::text AS what
+objects_used = _query("""
+    SELECT DISTINCT pg_describe_object(d.refclassid, d.refobjid, d.refobjsubid)::text AS description
     FROM pg_catalog.pg_rewrite AS r
     JOIN pg_catalog.pg_depend AS d ON d.classid = 'pg_catalog.pg_rewrite'::regclass AND d.objid = r.oid
     WHERE r.ev_class = $1::oid AND d.refclassid <> 'pg_catalog.pg_class'::regclass
     ORDER BY 1
 """)
-"""What a view uses beside relations, for people: functions, operators, types, casts and collations of others."""
+"""Descriptions of the objects other than relations that a view uses: functions, operators, types, casts, collations."""
 
-evaluated = _query("""
-    SELECT 'row security' AS what FROM pg_catalog.pg_class AS c
+evaluated_objects = _query("""
+    SELECT 'row security' AS description FROM pg_catalog.pg_class AS c
     WHERE c.oid = $1::oid AND (c.relrowsecurity OR c.relforcerowsecurity)
     UNION
     SELECT 'child or parent tables' FROM pg_catalog.pg_inherits AS i WHERE $1::oid IN (i.inhparent, i.inhrelid)
@@ -355,20 +354,25 @@ evaluated = _query("""
     SELECT 'rule ' || r.rulename FROM pg_catalog.pg_rewrite AS r WHERE r.ev_class = $1::oid
     ORDER BY 1
 """)
-"""What a relation has that PostgreSQL may evaluate where only its columns are read, for people: the planner computes
-the constant parts of the expressions of indexes, statistics and constraints, with the rights of the reader."""
+"""Descriptions of the expressions that PostgreSQL may evaluate when the columns of a relation are read.
 
-schema_of = _query("SELECT c.relnamespace::bigint AS number FROM pg_catalog.pg_class AS c WHERE c.oid = $1::oid")
-"""The number of the schema of a relation: its owner may rename it at any moment."""
+The planner computes constant parts of the expressions of indexes, statistics and constraints with the privileges of
+the reader.
+"""
 
-relations_of = _query("""
+schema_of_relation = _query(
+    "SELECT c.relnamespace::bigint AS number FROM pg_catalog.pg_class AS c WHERE c.oid = $1::oid"
+)
+"""The number of the schema of a relation."""
+
+relations_in_schema = _query("""
     SELECT c.relname::text AS name, c.relkind::text AS kind
     FROM pg_catalog.pg_class AS c
     WHERE c.relnamespace = $1::oid AND NOT c.relkind IN ('i', 'I', 't')
 """)
-"""The relations of the schema with the number in parameter 1: name and kind, but for indexes."""
+"""The relations in schema number ``$1``, without indexes: name and kind."""
 
-schema = _query("""
+schema_properties = _query("""
     SELECT
         n.oid::bigint AS number,
         has_schema_privilege(n.oid, 'USAGE') AS may_use,
@@ -383,12 +387,14 @@ schema = _query("""
     END
     WHERE n.nspname = $1::name
 """)
-"""The schema that parameter 1 names, if there is one: its number, whether this user may use it, its owner, and whether
-that is this user or a superuser: any other owner can rename it, and put another in its place, at any moment."""
+"""The schema named ``$1``: its number, may this user use it, its owner, and whether that is this user or a superuser.
 
-beside = _query("""
+Any other owner can rename the schema, and create another under its name, at any moment.
+"""
+
+schema_contents = _query("""
     SELECT
-        pg_describe_object(d.classid, d.objid, 0)::text AS what,
+        pg_describe_object(d.classid, d.objid, 0)::text AS description,
         CASE WHEN d.classid = 'pg_catalog.pg_class'::regclass THEN c.relname END::text AS name,
         c.relkind::text AS kind
     FROM pg_catalog.pg_namespace AS n
@@ -396,13 +402,12 @@ beside = _query("""
     LEFT JOIN pg_catalog.pg_class AS c ON d.classid = 'pg_catalog.pg_class'::regclass AND c.oid = d.objid
     WHERE n.oid = $1::oid AND d.classid <> 'pg_catalog.pg_default_acl'::regclass
         AND NOT EXISTS (
-            SELECT 1 AS one FROM pg_catalog.pg_depend AS e
+            SELECT 1 AS found FROM pg_catalog.pg_depend AS e
             WHERE e.classid = d.classid AND e.objid = d.objid AND e.deptype = 'e'
         )
     ORDER BY 1
 """)
-"""What is in the schema with the number in parameter 1, but for members of extensions: its description, and the name
-and kind of a relation."""
+"""The objects in schema number ``$1``, without members of extensions: description, and name and kind of a relation."""
 
 schema_comment = _query("""
     SELECT d.description AS comment
@@ -410,7 +415,7 @@ schema_comment = _query("""
     JOIN pg_catalog.pg_description AS d ON d.classoid = 'pg_catalog.pg_namespace'::regclass AND d.objoid = n.oid
     WHERE n.oid = $1::oid AND NOT (n.nspname = 'public' AND d.description = 'standard public schema')
 """)
-"""The comment of the schema with the number in parameter 1, if somebody gave it one."""
+"""The comment on schema number ``$1``, unless it is PostgreSQL's own."""
 
-may_read = _query("SELECT has_table_privilege($1::oid, 'SELECT') AS may")
-"""One row: whether this user may read all of a relation."""
+may_read = _query("SELECT has_table_privilege($1::oid, 'SELECT') AS may_read")
+"""Whether this user may read all columns of a relation."""

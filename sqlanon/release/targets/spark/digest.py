@@ -1,4 +1,4 @@
-"""The content digest as Spark works it out: the number that ``sqlanon.digest`` gives of the same rows in DuckDB."""
+"""Content digests in Spark SQL. The digest of rows equals that of ``sqlanon.digest`` in DuckDB."""
 
 from __future__ import annotations
 
@@ -8,26 +8,38 @@ from functools import partial, reduce
 
 from sqlglot import exp
 
-from sqlanon.release.content_digest import NUMBERS, column_multipliers
-from sqlanon.support.expressions import all_of, anonymous, cast, col, fragment, named, same, subquery, template, text
+from sqlanon.release.digests import INTEGER_TYPES, column_multipliers
+from sqlanon.support.expressions import (
+    aliased,
+    all_of,
+    anonymous,
+    cast,
+    col,
+    fragment,
+    named,
+    same,
+    subquery,
+    template,
+    text,
+)
 
 _TIMES = ("DATE", "TIMESTAMP", "TIMESTAMP WITH TIME ZONE")
 
-_SPECIAL = {
+_SPECIAL_NUMBERS = {
     **{"NaN": "nan", "Infinity": "inf", "-Infinity": "-inf"},
-    # Java writes two digits at least.
+    # Java writes at least two digits.
     **{"4.9E-324": "5e-324", "-4.9E-324": "-5e-324", "9.9E-324": "1e-323", "-9.9E-324": "-1e-323"},
 }
-"""Java's text of a number, and DuckDB's."""
+"""DuckDB's text of a number by Java's, where no rule converts it."""
 
-_DATE = r"^-?([0-9]+)(-[0-9][0-9]-[0-9][0-9])(.*)$"
+_DATE_PATTERN = r"^-?([0-9]+)(-[0-9][0-9]-[0-9][0-9])(.*)$"
 
 _spark = partial(fragment, dialect="spark")
-_STAGE = template("SELECT :values FROM :rows")
-_BESIDE = template("SELECT :columns FROM :rows AS r")
+_SELECT = template("SELECT :columns FROM :rows")
 
-# In every Spark. Java's own text of a number has digits too many before Java 19. It takes no NULL.
-_SHORTEST = _spark("""
+# Jackson is part of every Spark; Java's own text of a number has superfluous digits before Java 19. The method fails on
+# NULL.
+_SHORTEST_DOUBLE = _spark("""
     if(
         :value IS NULL,
         NULL,
@@ -36,77 +48,85 @@ _SHORTEST = _spark("""
         )
     )
 """)
-# Java's text of a number as DuckDB writes it: an exponent below -4 or above 15 is shown, and no other.
-_DOUBLE = _spark("""
+# DuckDB writes an exponent only below -4 or above 15.
+_DOUBLE_TEXT = _spark("""
     CASE
-        WHEN NOT contains(:raw, 'E') THEN :raw
-        WHEN CAST(substring_index(:raw, 'E', -1) AS INT) BETWEEN -4 AND 15 THEN
+        WHEN NOT contains(:java_text, 'E') THEN :java_text
+        WHEN CAST(substring_index(:java_text, 'E', -1) AS INT) BETWEEN -4 AND 15 THEN
             regexp_replace(
-                regexp_replace(CAST(CAST(:raw AS DECIMAL(38,21)) AS STRING), '0+$', ''), '[.]$', '.0'
+                regexp_replace(CAST(CAST(:java_text AS DECIMAL(38,21)) AS STRING), '0+$', ''), '[.]$', '.0'
             )
         ELSE concat(
-            regexp_replace(substring_index(:raw, 'E', 1), '[.]0$', ''),
+            regexp_replace(substring_index(:java_text, 'E', 1), '[.]0$', ''),
             'e',
-            format_string('%+03d', CAST(substring_index(:raw, 'E', -1) AS INT))
+            format_string('%+03d', CAST(substring_index(:java_text, 'E', -1) AS INT))
         )
     END
 """)
-# A day, or a time, whose year may have more than four digits, or be before Christ.
-_YEAR = _spark("""
+# The year of a date or time may have more than four digits, or be before Christ.
+_TIME_TEXT = _spark("""
     CASE
-        WHEN startswith(:raw, '-') OR startswith(:raw, '0000') THEN concat(
-            format_string('%04d', CAST(regexp_extract(:raw, :date, 1) AS INT) + 1),
-            regexp_extract(:raw, :date, 2),
+        WHEN startswith(:spark_text, '-') OR startswith(:spark_text, '0000') THEN concat(
+            format_string('%04d', CAST(regexp_extract(:spark_text, :date, 1) AS INT) + 1),
+            regexp_extract(:spark_text, :date, 2),
             ' (BC)',
-            regexp_extract(:raw, :date, 3)
+            regexp_extract(:spark_text, :date, 3)
         )
-        WHEN startswith(:raw, '+') THEN substring(:raw, 2)
-        ELSE :raw
+        WHEN startswith(:spark_text, '+') THEN substring(:spark_text, 2)
+        ELSE :spark_text
     END
 """)
-_BELOW_ONE = _spark("regexp_replace(:raw, '^(-?)0[.]', '$1.')")
-_IN_UTC = _spark("(:year || '+00')")
-_HASH = _spark("md5(concat('=', :text))")
-# The upper 31 bits of an MD5, read as a number whose last byte comes first.
-_LAST = _spark("CAST(conv(substring(:digits, 25, 8), 16, 10) AS BIGINT)")
-_REVERSED = _spark("""
-    shiftright(
-        (
-            shiftleft((:last & CAST(255 AS BIGINT)), 24)
-            + shiftleft((:last & CAST(65280 AS BIGINT)), 8)
-            + (shiftright(:last, 8) & CAST(65280 AS BIGINT))
-            + shiftright(:last, 24)
-        ),
-        1
+_FRACTION_TEXT = _spark("regexp_replace(:spark_text, '^(-?)0[.]', '$1.')")
+_UTC_TEXT = _spark("(:time_text || '+00')")
+
+_TEXT_HASH = _spark("md5(concat('=', :text))")
+_LAST_BYTES = _spark("CAST(conv(substring(:hash, 25, 8), 16, 10) AS BIGINT)")
+# The upper 31 bits of an MD5 whose bytes are read from the last to the first, times N.
+_TEXT_CELL = _spark("""
+    coalesce(
+        shiftright(
+            (
+                shiftleft((:last & CAST(255 AS BIGINT)), 24)
+                + shiftleft((:last & CAST(65280 AS BIGINT)), 8)
+                + (shiftright(:last, 8) & CAST(65280 AS BIGINT))
+                + shiftright(:last, 24)
+            ),
+            1
+        ) * CAST(:high AS BIGINT),
+        CAST(0 AS BIGINT)
     )
 """)
-_CELL_OF_TEXT = _spark("coalesce(:number * CAST(:high AS BIGINT), CAST(0 AS BIGINT))")
-_CELL_OF_NUMBER = _spark("""
+_INTEGER_CELL = _spark("""
     coalesce(
         (((:value & CAST(2147483647 AS BIGINT)) + CAST(1431655765 AS BIGINT)) * CAST(:high AS BIGINT))
         ^ (shiftright(:value, 31) * CAST(:low AS BIGINT)),
         CAST(0 AS BIGINT)
     )
 """)
-_PRODUCT = _spark("shiftright(line, 32) * (line & CAST(2147483647 AS BIGINT))")
-# The sum of products of 62 bits and a sign, as text: in pieces of 21 bits, so that no BIGINT overflows before there are
-# 2 ** 42 rows. The first piece has the sign.
-_TOTAL = _spark("""
-    CAST((
-        CAST(coalesce(sum(shiftright(product, 42)), 0) AS DECIMAL(28,0)) * 4398046511104
-        + CAST(coalesce(sum((shiftright(product, 21) & CAST(2097151 AS BIGINT))), 0) AS DECIMAL(28,0)) * 2097152
-        + CAST(coalesce(sum((product & CAST(2097151 AS BIGINT))), 0) AS DECIMAL(28,0))
-    ) AS STRING)
-""")
-_ROWS = _spark("count(*)")
-
-_HASHED_CELL = _spark("coalesce(concat(octet_length(:text), ':', :text), '-')")
-_HASHED_ROW = _spark("sha2(concat(:cells), 256)")
-_LIST_OF_HASHES = _spark("collect_list(row_hash)")
-_BUCKETS = template(
+# The sum of signed products of 62 bits. Each is summed in pieces of 21 bits, so that no BIGINT overflows below 2 ** 42
+# rows; the first piece has the sign.
+_DIGEST = template(
     """
-    SELECT left(row_hash, 3) AS bucket, sha2(concat_ws('', :sorted), 256) AS rows_hash
-    FROM :rows
+    SELECT
+        count(*) AS rows,
+        CAST((
+            CAST(coalesce(sum(shiftright(product, 42)), 0) AS DECIMAL(28,0)) * 4398046511104
+            + CAST(coalesce(sum((shiftright(product, 21) & CAST(2097151 AS BIGINT))), 0) AS DECIMAL(28,0)) * 2097152
+            + CAST(coalesce(sum((product & CAST(2097151 AS BIGINT))), 0) AS DECIMAL(28,0))
+        ) AS STRING) AS digest
+    FROM (
+        SELECT shiftright(line, 32) * (line & CAST(2147483647 AS BIGINT)) AS product
+        FROM :lines AS lines
+    ) AS products
+    """,
+    dialect="spark",
+)
+
+_LENGTH_AND_TEXT = _spark("coalesce(concat(octet_length(:text), ':', :text), '-')")
+_BUCKET_HASHES = template(
+    """
+    SELECT left(row_hash, 3) AS bucket, sha2(concat_ws('', :sorted_hashes), 256) AS rows_hash
+    FROM (SELECT sha2(concat(:cells), 256) AS row_hash FROM :texts AS texts) AS hashed
     GROUP BY left(row_hash, 3)
     """,
     dialect="spark",
@@ -114,121 +134,154 @@ _BUCKETS = template(
 
 
 def bucket_hashes(relation: exp.Expr, types: Mapping[str, str]) -> exp.Select:
-    """The SHA-256 of the sorted hashes of rows, for each of 4,096 buckets: for `release.rows_hash`."""
+    """The SHA-256 of the sorted row hashes of each of 4,096 buckets, for `sqlanon.release.digests.hash_buckets`."""
     cells = [(f"c{i}", name, type_) for i, (name, type_) in enumerate(types.items())]
-    raw = _STAGE(values=[named(_raw(col(name), type_), cell) for cell, name, type_ in cells], rows=relation.copy())
-    texts = [cast(col(cell), "STRING") if type_ in NUMBERS else _text(col(cell), type_) for cell, _, type_ in cells]
-    spelled = [named(value, cell) for value, (cell, _, _) in zip(texts, cells, strict=True)]
-    shown = _STAGE(values=spelled, rows=subquery(raw, "raw"))
-    row_hash = _HASHED_ROW(cells=[_HASHED_CELL(text=col(cell)) for cell, _, _ in cells])
-    hashed = _STAGE(values=[named(row_hash, "row_hash")], rows=subquery(shown, "shown"))
-    in_order = anonymous("array_sort", _LIST_OF_HASHES())
-    return _BUCKETS(sorted=in_order, rows=subquery(hashed, "hashed"))
+    values = _SELECT(
+        columns=[named(_spark_value(col(name), type_), cell) for cell, name, type_ in cells], rows=relation.copy()
+    )
+    texts = _SELECT(
+        columns=[
+            named(cast(col(cell), "STRING") if type_ in INTEGER_TYPES else _duckdb_text(col(cell), type_), cell)
+            for cell, _, type_ in cells
+        ],
+        rows=subquery(values, "raw"),
+    )
+    return _BUCKET_HASHES(
+        sorted_hashes=anonymous("array_sort", _spark("collect_list(row_hash)")()),
+        cells=[_LENGTH_AND_TEXT(text=col(cell)) for cell, _, _ in cells],
+        texts=texts,
+    )
 
 
 @dataclass(frozen=True)
 class HashedTexts:
-    """Combinations of texts, each once, that are hashed and then joined to the rows: few enough to be sent to all
-    executors."""
+    """Distinct combinations of text columns, few enough to send to all executors. They are hashed once, and joined."""
 
     combinations: exp.Expr
-    nullable: Mapping[str, bool]  # by column, whether it may be NULL
+    nullable: Mapping[str, bool]  # by column
+
+
+@dataclass(frozen=True)
+class _Value:
+    """A released value: the expression that reads it, its column and its DuckDB type."""
+
+    expression: exp.Expr
+    column: str
+    type: str
 
 
 def digest_query(relation: exp.Expr, types: Mapping[str, str], texts: Sequence[HashedTexts] = ()) -> exp.Select:
-    """The rows of a relation, and its digest; ``texts`` are those that are not hashed with each row."""
-    columns: list[tuple[exp.Expr, str, str]] = [(col(name), name, type_) for name, type_ in types.items()]
+    """Count the rows of a relation and compute their digest: one row, ``rows`` and ``digest``.
+
+    ``texts`` are the columns whose values are not hashed with each row.
+    """
+    values = [_Value(col(name), name, type_) for name, type_ in types.items()]
     if not texts:
-        lines = _lines(relation, columns)
-    else:
-        once = frozenset[str]().union(*(one.nullable for one in texts))
-        others = [(f"v{i}", name, type_) for i, (_, name, type_) in enumerate(columns) if name not in once]
-        parts = [f"part{j}" for j, _ in enumerate(texts)]
-        output = [named(col(name, "r"), value) for value, name, _ in others]
-        output += [named(col("line", f"c{j}"), part) for j, part in enumerate(parts)]
-        beside = _BESIDE(columns=output, rows=relation)
-        for j, each in enumerate(texts):
-            names = each.nullable
-            hashed = _lines(each.combinations, [one for one in columns if one[1] in names], list(names))
-            keys = [same(col(name, "r"), col(f"k{i}", f"c{j}"), null) for i, (name, null) in enumerate(names.items())]
-            beside = beside.join(subquery(hashed, f"c{j}"), on=all_of(keys), copy=False)
-        sent = anonymous("BROADCAST", *(col(f"c{j}") for j, _ in enumerate(texts)))
-        beside.set("hint", exp.Hint(expressions=[sent]))
-        own: list[tuple[exp.Expr, str, str]] = [(col(value), name, type_) for value, name, type_ in others]
-        lines = _lines(subquery(beside, "beside"), own, parts=parts)
-    product = _STAGE(values=[named(_PRODUCT(), "product")], rows=subquery(lines, "lines"))
-    return _STAGE(values=[named(_ROWS(), "rows"), named(_TOTAL(), "digest")], rows=subquery(product, "rows"))
-
-
-def _lines(
-    relation: exp.Expr,
-    columns: Sequence[tuple[exp.Expr, str, str]],
-    keys: Sequence[str] = (),
-    parts: Sequence[str] = (),
-) -> exp.Select:
-    """``line``: the number of a row, by its columns (their values, names and types), and by what is known as parts of
-    it. Beside it ``k0``, ``k1`` .., its keys."""
-    cells = [(f"c{i}", *one) for i, one in enumerate(columns)]
-    numbers = [
-        (cell, col(cell) if type_ in NUMBERS else _HASH(text=_text(col(cell), type_))) for cell, _, _, type_ in cells
+        return _DIGEST(lines=_row_numbers(relation, values))
+    joined_columns = frozenset[str]().union(*(combinations.nullable for combinations in texts))
+    row_values = [
+        _Value(col(f"v{i}"), value.column, value.type)
+        for i, value in enumerate(values)
+        if value.column not in joined_columns
     ]
-    beside: list[exp.Expr] = [col(f"k{i}") for i, _ in enumerate(keys)]
-    beside += map(col, parts)
-    first: list[exp.Expr] = [named(col(key), f"k{i}") for i, key in enumerate(keys)]
-    first += map(col, parts)
-    raw = [*(named(_raw(value, type_), cell) for cell, value, _, type_ in cells), *first]
-    hashed = [*(named(number, cell) for cell, number in numbers), *beside]
-    own: list[exp.Expr] = [exp.Paren(this=_cell(col(cell), name, type_)) for cell, _, name, type_ in cells]
-    own += map(col, parts)
-    line = reduce(lambda left, right: exp.BitwiseXor(this=left, expression=right), own)
-    rows = subquery(_STAGE(values=raw, rows=relation.copy()), "raw")
-    rows = subquery(_STAGE(values=hashed, rows=rows), "hashed")
-    return _STAGE(values=[named(line, "line"), *(col(f"k{i}") for i, _ in enumerate(keys))], rows=rows)
+    aliases = [f"c{j}" for j, _ in enumerate(texts)]
+    parts = [f"part{j}" for j, _ in enumerate(texts)]
+    joined = exp.Select(
+        expressions=[
+            *(named(col(value.column, "r"), value.expression.name) for value in row_values),
+            *(named(col("line", alias), part) for alias, part in zip(aliases, parts, strict=True)),
+        ]
+    ).from_(aliased(relation, "r"), copy=False)
+    for alias, combinations in zip(aliases, texts, strict=True):
+        nullable = combinations.nullable
+        hashed = _row_numbers(
+            combinations.combinations, [value for value in values if value.column in nullable], keys=list(nullable)
+        )
+        keys = (same(col(name, "r"), col(f"k{i}", alias), nullable[name]) for i, name in enumerate(nullable))
+        joined = joined.join(subquery(hashed, alias), on=all_of(keys), copy=False)
+    joined.set("hint", exp.Hint(expressions=[anonymous("BROADCAST", *map(col, aliases))]))
+    return _DIGEST(lines=_row_numbers(subquery(joined, "joined"), row_values, parts=parts))
+
+
+def _row_numbers(
+    relation: exp.Expr, values: Sequence[_Value], keys: Sequence[str] = (), parts: Sequence[str] = ()
+) -> exp.Select:
+    """Compute ``line``, the number of a row: the XOR of the numbers of its values, and of the columns ``parts``.
+
+    The key columns are returned as ``k0``, ``k1``, ...
+    """
+    cells = [(f"c{i}", value) for i, value in enumerate(values)]
+    key_names = [f"k{i}" for i, _ in enumerate(keys)]
+    # One stage each: Spark would evaluate `reflect` again for every use of its result in the same stage.
+    raw = _SELECT(
+        columns=[
+            *(named(_spark_value(value.expression, value.type), cell) for cell, value in cells),
+            *(named(col(key), name) for key, name in zip(keys, key_names, strict=True)),
+            *map(col, parts),
+        ],
+        rows=relation.copy(),
+    )
+    hashed = _SELECT(
+        columns=[
+            *(named(_integer_or_hash(col(cell), value.type), cell) for cell, value in cells),
+            *map(col, [*key_names, *parts]),
+        ],
+        rows=subquery(raw, "raw"),
+    )
+    numbers: list[exp.Expr] = [exp.Paren(this=_cell_number(col(cell), value)) for cell, value in cells]
+    line = reduce(lambda left, right: exp.BitwiseXor(this=left, expression=right), [*numbers, *map(col, parts)])
+    return _SELECT(columns=[named(line, "line"), *map(col, key_names)], rows=subquery(hashed, "hashed"))
 
 
 def is_digestible(type_: str) -> bool:
-    """Whether a type of DuckDB's has a text in Spark that is the same.
+    """Whether Spark can write the values of a DuckDB type as DuckDB does.
 
-    Numbers of 32 bits have none: DuckDB's text of a few of them has more digits than is needed.
+    Not FLOAT: DuckDB's text of some values has superfluous digits.
 
-    >>> [is_digestible(one) for one in ("VARCHAR", "DECIMAL(8,2)", "DOUBLE", "FLOAT", "INTEGER[]")]
+    >>> [is_digestible(type_) for type_ in ("VARCHAR", "DECIMAL(8,2)", "DOUBLE", "FLOAT", "INTEGER[]")]
     [True, True, True, False, False]
     """
-    return type_ in (*NUMBERS, "VARCHAR", "DOUBLE", *_TIMES) or _is_decimal(type_)
+    return type_ in (*INTEGER_TYPES, "VARCHAR", "DOUBLE", *_TIMES) or _is_decimal(type_)
 
 
 def _is_decimal(type_: str) -> bool:
     return type_.startswith("DECIMAL(") and type_.endswith(")")
 
 
-def _raw(value: exp.Expr, type_: str) -> exp.Expr:
-    """A value as Spark writes it. (What `reflect` gives is worked out once: a stage of its own.)"""
+def _spark_value(value: exp.Expr, type_: str) -> exp.Expr:
+    """An integer as BIGINT, any other value as Spark's text of it."""
     if type_ == "DOUBLE":
-        return _SHORTEST(value=value)
-    if type_ in NUMBERS:
+        return _SHORTEST_DOUBLE(value=value)
+    if type_ in INTEGER_TYPES:
         return cast(value, "BIGINT")
     return value if type_ == "VARCHAR" else cast(value, "STRING")
 
 
-def _text(raw: exp.Expr, type_: str) -> exp.Expr:
-    """The same as DuckDB writes it."""
+def _duckdb_text(spark_text: exp.Expr, type_: str) -> exp.Expr:
+    """DuckDB's text of a value by Spark's."""
     if type_ == "DOUBLE":
-        plain = _DOUBLE(raw=raw)
-        special = [exp.If(this=raw.eq(text(one)), true=text(ours)) for one, ours in _SPECIAL.items()]
-        plain.set("ifs", [*special, *plain.args["ifs"]])
-        return plain
+        number_text = _DOUBLE_TEXT(java_text=spark_text)
+        special = [
+            exp.If(this=spark_text.eq(text(java_text)), true=text(duckdb_text))
+            for java_text, duckdb_text in _SPECIAL_NUMBERS.items()
+        ]
+        number_text.set("ifs", [*special, *number_text.args["ifs"]])
+        return number_text
     if _is_decimal(type_):
         width, scale = type_.removeprefix("DECIMAL(").removesuffix(")").split(",")
-        return _BELOW_ONE(raw=raw) if int(width) == int(scale) else raw
+        return _FRACTION_TEXT(spark_text=spark_text) if int(width) == int(scale) else spark_text
     if type_ not in _TIMES:
-        return raw
-    year = _YEAR(raw=raw, date=_DATE)
-    return _IN_UTC(year=year) if type_ == "TIMESTAMP WITH TIME ZONE" else year
+        return spark_text
+    time_text = _TIME_TEXT(spark_text=spark_text, date=_DATE_PATTERN)
+    return _UTC_TEXT(time_text=time_text) if type_ == "TIMESTAMP WITH TIME ZONE" else time_text
 
 
-def _cell(value: exp.Expr, name: str, type_: str) -> exp.Expr:
-    """A cell's number, of an integer or of the digits of its text's MD5."""
-    high, low = column_multipliers(name)
-    if type_ in NUMBERS:
-        return _CELL_OF_NUMBER(value=value, high=high, low=low)
-    return _CELL_OF_TEXT(number=_REVERSED(last=_LAST(digits=value)), high=high)
+def _integer_or_hash(value: exp.Expr, type_: str) -> exp.Expr:
+    return value if type_ in INTEGER_TYPES else _TEXT_HASH(text=_duckdb_text(value, type_))
+
+
+def _cell_number(integer_or_hash: exp.Expr, value: _Value) -> exp.Expr:
+    high, low = column_multipliers(value.column)
+    if value.type in INTEGER_TYPES:
+        return _INTEGER_CELL(value=integer_or_hash, high=high, low=low)
+    return _TEXT_CELL(last=_LAST_BYTES(hash=integer_or_hash), high=high)

@@ -1,13 +1,13 @@
-"""What is looked at of a release in Spark: its rows stay there, and what is counted of them is checked here.
+"""Counts of the rows of a release that stays in Spark.
 
-The rows of a release are public, and there may be very many of them. The content digest is worked out there. Of what
-requirements look at, each combination of values comes here once, with its count; a view repeats it as often as that,
-so that the checks are those of any release.
+Released rows are public, but there may be many of them. Spark computes the content digest. Of the columns that the
+requirements read, each distinct combination is fetched once with its count; a view repeats it as often as it was
+counted, so that the usual checks can run on it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from math import prod
@@ -28,11 +28,11 @@ from sqlanon.engines.travel import count_column, repeated, travelling
 from sqlanon.errors import BrokenReleaseError
 from sqlanon.policy import PrivacySection
 from sqlanon.policy.problems import read_part
+from sqlanon.release.digests import hash_buckets
 from sqlanon.release.manifest import Manifest, ReleasedColumn
 from sqlanon.release.reader import COPIED, SUBJECT, CachedQueries, OpenRelease
-from sqlanon.release.rows_hash import hash_buckets
 from sqlanon.release.targets.base import Verification
-from sqlanon.release.targets.server import copied, types_in
+from sqlanon.release.targets.server import copy_stream, types_in
 from sqlanon.release.targets.spark import statements as sr
 from sqlanon.release.targets.spark.digest import HashedTexts, bucket_hashes, digest_query, is_digestible
 from sqlanon.requirements import examined_sensitive_attributes
@@ -47,126 +47,190 @@ from sqlanon.support.expressions import (
     star,
     subquery,
     table,
-    template,
 )
 from sqlanon.support.resources import PLAIN, macro_scripts
 from sqlanon.support.workdir import spill_directory
 
-AT_ONCE = 2_000_000
-"""So many combinations are fetched at a time."""
+FETCH_SIZE = 2_000_000
+"""Maximum number of combinations that are fetched by one query."""
 
-_FACTS = template("SELECT :rows, :nulls, :values FROM :relation")
-_SUM = fragment("coalesce(sum(:count), 0)")
-_HAS_NULL = fragment("count(*) > count(:value)")
-_DISTINCT = fragment("count(DISTINCT :value)")
+MAX_HASHED_VALUES = 200_000
+"""Maximum number of distinct texts of a column whose texts are hashed once and joined to the rows."""
+
+MAX_JOINED_COMBINATIONS = 10_000
+"""Maximum number of combinations of columns that are joined together: the joined table fits the processor's cache."""
 
 
 def types_of(server: SparkEngine, relation: exp.Table) -> dict[str, str]:
-    """DuckDB's types of a relation's columns; Spark's where there is no equal, or a collation."""
-    columns = server.columns(relation)
-    return {name: type_ if "collate" in type_ else type_here(type_) or type_ for name, type_ in columns.items()}
+    """DuckDB's types of a relation's columns; Spark's for a type without equivalent, or with a collation."""
+    types = server.columns(relation)
+    return {name: type_ if "collate" in type_ else type_here(type_) or type_ for name, type_ in types.items()}
 
 
-def looked_at(privacy: Mapping[str, Any], quasi: Sequence[str], columns: Sequence[ReleasedColumn]) -> dict[str, str]:
-    """The columns that the requirements of a release look at, with their types."""
+def checked_columns(
+    privacy: Mapping[str, Any], quasi_identifiers: Sequence[str], columns: Sequence[ReleasedColumn]
+) -> dict[str, str]:
+    """The types of the columns that the requirements read, by name."""
     section, _ = read_part(PrivacySection, privacy, "privacy", {})
-    wanted = {name.lower() for name in quasi}
+    names = {name.lower() for name in quasi_identifiers}
     if section is not None:
         sensitive = [column.name for column in columns if column.role == "sensitive"]
-        wanted |= {name.lower() for name in examined_sensitive_attributes(section, sensitive)}
-    return {column.name: column.type for column in columns if column.name.lower() in wanted}
+        names |= {name.lower() for name in examined_sensitive_attributes(section, sensitive)}
+    return types_in(column for column in columns if column.name.lower() in names)
+
+
+def columns_checked_by(manifest: Manifest) -> dict[str, str]:
+    """The types of the columns that the requirements of a manifest read, by name."""
+    return checked_columns(manifest.policy["privacy"], manifest.quasi_identifiers, manifest.columns)
+
+
+@dataclass(frozen=True)
+class Combinations:
+    """The distinct combinations of some columns with their counts: a relation that Spark keeps for a while."""
+
+    server: SparkEngine
+    relation: exp.Table
+    types: Mapping[str, str]
+    count_column: str
+    count: int
+
+    @classmethod
+    @contextmanager
+    def materialized(cls, server: SparkEngine, relation: exp.Table, types: Mapping[str, str]) -> Iterator[Combinations]:
+        name, row_count = f"sqlanon_combinations_{uuid4().hex[:12]}", count_column(types)
+        try:
+            count = server.materialize(name, sr.count_combinations(relation, list(types), row_count))
+            yield cls(server, table(name), types, row_count, count)
+        finally:
+            server.forget(name)
+
+    def fetch(self, engine: DuckDBEngine, target: exp.Table) -> FetchedCombinations:
+        """Copy the combinations to a temporary table of a local engine."""
+        fetched = FetchedCombinations(engine, target, self.types, self.count_column)
+        create = column_definitions(target.copy(), fetched.all_types.items())
+        create.set("properties", exp.Properties(expressions=[exp.TemporaryProperty()]))
+        engine.execute(create)
+        parts = -(-self.count // FETCH_SIZE)
+        for part in range(parts):
+            query = star(self.relation)
+            if parts > 1:
+                query.where(sr.is_in_part(list(fetched.all_types), part, parts), copy=False)
+            leaving = SPARK.leaving(query, fetched.all_types, TEXT)
+            with self.server.stream(leaving) as reader, engine.registered(reader) as arrow_table:
+                arriving = SPARK.arriving(arrow_table, fetched.all_types)
+                engine.execute(exp.Insert(this=target.copy(), expression=arriving))
+        return fetched
+
+
+@dataclass(frozen=True)
+class FetchedCombinations:
+    """Combinations of columns with their counts, in a table of a local engine."""
+
+    engine: DuckDBEngine
+    relation: exp.Table
+    types: Mapping[str, str]
+    count_column: str
+
+    @property
+    def all_types(self) -> dict[str, str]:
+        return {**self.types, self.count_column: "BIGINT"}
+
+    @contextmanager
+    def each_row(self, view: exp.Table) -> Iterator[exp.Table]:
+        """Make a temporary view of as many rows as were counted."""
+        columns = list(self.types) or [self.count_column]
+        rows = repeated(self.relation, columns, self.count_column)
+        self.engine.execute(create_temporary_view(view.copy(), rows))
+        try:
+            yield view
+        finally:
+            self.engine.execute(drop_view(view.copy()))
 
 
 @dataclass(frozen=True)
 class CountedRelease:
-    # has the combinations of what requirements look at, as `SUBJECT` as often as there are rows; remembers answers
-    engine: DuckDBEngine
-    queries: CachedQueries
-    combinations: exp.Table  # their table, its columns with their types, and the column of their counts
-    wanted: Mapping[str, str]
-    count: str
-    types: Mapping[str, str]  # of all columns of the rows
-    digest: str  # their content digest; nothing where they do not have the columns that are claimed
-    invalid_texts: Mapping[str, int] = field(default_factory=dict)  # values that are not UTF-8, by column
+    """The checked columns of a release in a local engine, as `SUBJECT`, and the figures that Spark computed."""
 
-    def verified(self, manifest: Manifest, path: Path) -> Verification:
+    combinations: FetchedCombinations
+    queries: CachedQueries
+    types: Mapping[str, str]  # of all columns in Spark
+    digest: str = ""  # empty if the columns are not those of the manifest
+    invalid_texts: Mapping[str, int] = field(default_factory=dict)  # the number of values that are not UTF-8, by column
+
+    def verify(self, manifest: Manifest, path: Path) -> Verification:
         if self.invalid_texts:
-            return Verification(path, manifest, (Check("texts", False, self.words_on_texts()),), digest="")
-        release = OpenRelease(self.engine, self.queries, manifest, is_parquet=True, manifests=(manifest,))
+            return Verification(path, manifest, (Check("texts", False, self.invalid_texts_message()),), digest="")
+        engine = self.combinations.engine
+        release = OpenRelease(engine, self.queries, manifest, is_parquet=True, manifests=(manifest,))
         return verify_rows(path, release, self.types, self.digest, fresh=False)
 
-    def words_on_texts(self) -> str:
+    def invalid_texts_message(self) -> str:
         columns = ", ".join(f"{name!r} ({count:,} values)" for name, count in self.invalid_texts.items())
         return f"text that is not UTF-8 in {columns}"
 
     @contextmanager
-    def copied(self, engine: DuckDBEngine) -> Iterator[exp.Table]:
-        """What requirements look at, for another engine, for a while."""
-        mark = uuid4().hex[:12]
-        target, view = (table(f"sqlanon_{what}_{mark}", "main", "temp") for what in ("counted", "released"))
-        arriving = {**self.wanted, self.count: "BIGINT"}
-        stream = self.engine.stream(travelling(star(self.combinations.copy()), arriving, "VARCHAR"))
-        with copied(engine, target, arriving, stream), _each_row(engine, view, target, self.wanted, self.count):
+    def copied_rows(self, engine: DuckDBEngine) -> Iterator[exp.Table]:
+        """Open the checked columns in another engine."""
+        suffix, combinations = uuid4().hex[:12], self.combinations
+        target = table(f"sqlanon_counted_{suffix}", "main", "temp")
+        query = travelling(star(combinations.relation.copy()), combinations.all_types, "VARCHAR")
+        copied = replace(combinations, engine=engine, relation=target)
+        with (
+            copy_stream(engine, target, combinations.all_types, combinations.engine.stream(query)),
+            copied.each_row(table(f"sqlanon_released_{suffix}", "main", "temp")) as view,
+        ):
             yield view
 
 
 @contextmanager
-def _each_row(
-    engine: DuckDBEngine, view: exp.Table, combinations: exp.Table, columns: Iterable[str], count: str
-) -> Iterator[None]:
-    """A view of as many rows of combinations as were counted, for a while."""
-    engine.execute(create_temporary_view(view.copy(), repeated(combinations, list(columns) or [count], count)))
-    try:
-        yield
-    finally:
-        engine.execute(drop_view(view.copy()))
-
-
-@contextmanager
-def counted(
+def count_release(
     server: SparkEngine,
     relation: exp.Table,
     columns: Sequence[ReleasedColumn],
-    wanted: Mapping[str, str],
+    checked: Mapping[str, str],
     limits: Limits,
 ) -> Iterator[CountedRelease]:
-    """Count rows that are in Spark."""
+    """Count the rows of a relation in Spark, by the columns that the requirements read."""
     types = types_of(server, relation)
-    as_claimed = list(types.items()) == list(types_in(columns).items())
+    has_released_columns = list(types.items()) == list(types_in(columns).items())
     with spill_directory() as spill, closing(DuckDBEngine.private(spill, limits)) as engine:
         engine.script(*macro_scripts(PLAIN))
-        count, target = count_column(wanted), table("combinations", "main", "temp")
-        found = CountedRelease(engine, CachedQueries(engine), target, wanted, count, types, "")
-        if not (as_claimed and all(map(is_digestible, types.values()))):
-            yield found
+        target = table("combinations", "main", "temp")
+        empty = FetchedCombinations(engine, target, checked, count_column(checked))
+        release = CountedRelease(empty, CachedQueries(engine), types)
+        if not (has_released_columns and all(map(is_digestible, types.values()))):
+            yield release
             return
         try:
-            with _kept(server, relation, wanted, count) as (combinations, combined):
+            with Combinations.materialized(server, relation, checked) as combinations:
                 texts = [name for name, type_ in types.items() if type_ == "VARCHAR"]
-                invalid = _invalid_texts(server, combinations, [name for name in texts if name in wanted])
-                invalid |= _invalid_texts(server, relation, [name for name in texts if name not in wanted])
+                invalid = _count_invalid_texts(
+                    server, combinations.relation, [name for name in texts if name in checked]
+                )
+                invalid |= _count_invalid_texts(server, relation, [name for name in texts if name not in checked])
                 if not invalid:
-                    _fetch(engine, server, target, combinations, {**wanted, count: "BIGINT"}, combined)
-                    digest = _digest(engine, server, relation, types, target, wanted, count, combinations, combined)
+                    fetched = combinations.fetch(engine, target)
+                    release = replace(
+                        release, combinations=fetched, digest=_digest(relation, types, combinations, fetched)
+                    )
         except duckdb.Error as error:
             raise BrokenReleaseError("a value of the release does not fit its type in DuckDB") from error
         if invalid:
-            yield replace(found, invalid_texts=invalid)
+            yield replace(release, invalid_texts=invalid)
             return
-        with _each_row(engine, SUBJECT, target, wanted, count):
-            yield replace(found, digest=digest)
+        with release.combinations.each_row(SUBJECT):
+            yield release
 
 
-def _invalid_texts(server: SparkEngine, relation: exp.Table, texts: Sequence[str]) -> dict[str, int]:
-    """The columns with texts that are not UTF-8, and how many each has."""
-    if not texts:
+def _count_invalid_texts(server: SparkEngine, relation: exp.Table, columns: Sequence[str]) -> dict[str, int]:
+    """Count the texts that are not UTF-8, by column; columns without any are left out."""
+    if not columns:
         return {}
-    counts = server.rows(select([count_invalid_texts(name) for name in texts], relation.copy()))[0]
-    return {name: count for name, count in zip(texts, counts, strict=True) if count}
+    counts = server.rows(select([count_invalid_texts(name) for name in columns], relation.copy()))[0]
+    return {name: count for name, count in zip(columns, counts, strict=True) if count}
 
 
 def hash_rows_in_spark(server: SparkEngine, relation: exp.Table, columns: Sequence[ReleasedColumn]) -> str:
-    """The SHA-256 of rows in Spark, hashed there."""
     return hash_buckets(server, bucket_hashes(relation, types_in(columns)))
 
 
@@ -174,118 +238,84 @@ def hash_rows_in_spark(server: SparkEngine, relation: exp.Table, columns: Sequen
 def copy_all_rows(
     engine: DuckDBEngine, server: SparkEngine, relation: exp.Table, manifest: Manifest
 ) -> Iterator[exp.Table]:
-    """All columns of rows that are in Spark: brought here once for each combination, and repeated by a view."""
-    types = types_in(manifest.columns)
-    count, target, view = count_column(types), table(f"{COPIED}_counted", "main", "temp"), table(COPIED, "main", "temp")
-    with _kept(server, relation, types, count) as (combinations, combined):
-        _fetch(engine, server, target, combinations, {**types, count: "BIGINT"}, combined)
+    """Open all columns of a relation in Spark in a local engine; each combination is fetched once."""
+    target = table(f"{COPIED}_counted", "main", "temp")
+    with Combinations.materialized(server, relation, types_in(manifest.columns)) as combinations:
+        fetched = combinations.fetch(engine, target)
     try:
-        with _each_row(engine, view, target, types, count):
+        with fetched.each_row(table(COPIED, "main", "temp")) as view:
             yield view
     finally:
         engine.execute(drop_table(target.copy()))
 
 
-HASHED_ONCE = 200_000
-"""The texts of a column with this many values are hashed once, and joined to the rows."""
+def group_texts(values: Mapping[str, int], combinations: int) -> list[list[str]]:
+    """Group text columns, by their numbers of distinct values, so that each group is hashed and joined together.
 
-TOGETHER = 10_000
-"""Columns with this many combinations are joined as one: what is joined stays in the processor's cache."""
+    Columns with too many values are left out.
 
-
-def hashed_together(values: Mapping[str, int], combined: int) -> list[list[str]]:
-    """Columns, by how many values each has, in groups that are joined as one; those of too many values are left out.
-
-    >>> hashed_together({"sex": 2, "zip": 30_000, "name": 10**6, "race": 5}, 10**6)
+    >>> group_texts({"sex": 2, "zip": 30_000, "name": 10**6, "race": 5}, 10**6)
     [['zip'], ['race', 'sex']]
-    >>> hashed_together({"sex": 2, "zip": 30_000, "race": 5}, 9_000)
+    >>> group_texts({"sex": 2, "zip": 30_000, "race": 5}, 9_000)
     [['sex', 'zip', 'race']]
     """
-    if combined <= TOGETHER:
+    if combinations <= MAX_JOINED_COMBINATIONS:
         return [list(values)]
     groups: list[list[str]] = []
-    for name in sorted(values, key=lambda one: -values[one]):
-        if values[name] <= HASHED_ONCE:
-            fitting = (one for one in groups if prod(values[each] for each in (*one, name)) <= TOGETHER)
-            group = next(fitting, None)
-            if group is None:
-                groups.append([name])
-            else:
+    for name in sorted(values, key=lambda name: -values[name]):
+        if values[name] > MAX_HASHED_VALUES:
+            continue
+        for group in groups:
+            if prod(values[member] for member in (*group, name)) <= MAX_JOINED_COMBINATIONS:
                 group.append(name)
+                break
+        else:
+            groups.append([name])
     return groups
 
 
+_ROWS = fragment("coalesce(sum(:count), 0)")
+_HAS_NULL = fragment("count(*) > count(:value)")
+_VALUES = fragment("count(DISTINCT :value)")
+
+
 def _digest(
-    engine: DuckDBEngine,
-    server: SparkEngine,
-    relation: exp.Table,
-    types: Mapping[str, str],
-    fetched: exp.Table,
-    wanted: Mapping[str, str],
-    count: str,
-    combinations: exp.Table,
-    combined: int,
+    relation: exp.Table, types: Mapping[str, str], combinations: Combinations, fetched: FetchedCombinations
 ) -> str:
-    """The content digest, as Spark works it out: the texts of columns with up to `HASHED_ONCE` values are hashed once,
-    in groups of columns that are joined as one."""
-    names = [name for name, type_ in wanted.items() if type_ == "VARCHAR"]
+    """Compute the content digest in Spark; texts with few distinct values are hashed once."""
+    server, names = combinations.server, [name for name, type_ in combinations.types.items() if type_ == "VARCHAR"]
     if not names:
         return str(server.rows(digest_query(relation, types))[0][1])
-    has_nulls, distinct = ([one(value=col(name)) for name in names] for one in (_HAS_NULL, _DISTINCT))
-    facts = _FACTS(rows=_SUM(count=col(count)), nulls=has_nulls, values=distinct, relation=fetched)
-    counted, *found = engine.rows(facts)[0]
-    nulls = dict(zip(names, found[: len(names)], strict=True))
-    values = {name: known + nulls[name] for name, known in zip(names, found[len(names) :], strict=True)}
+    figures = select(
+        [
+            _ROWS(count=col(fetched.count_column)),
+            *(_HAS_NULL(value=col(name)) for name in names),
+            *(_VALUES(value=col(name)) for name in names),
+        ],
+        fetched.relation,
+    )
+    counted_rows, *flags_and_counts = fetched.engine.rows(figures)[0]
+    has_null = dict(zip(names, flags_and_counts[: len(names)], strict=True))
+    values = {name: count + has_null[name] for name, count in zip(names, flags_and_counts[len(names) :], strict=True)}
     texts = []
-    for group in hashed_together(values, combined):
-        each = select([col(name) for name in group], combinations.copy())
-        once = subquery(each.distinct(copy=False), "texts") if len(group) < len(wanted) else combinations
-        texts.append(HashedTexts(once, {name: nulls[name] for name in group}))
+    for group in group_texts(values, combinations.count):
+        relation_of_group: exp.Expr = combinations.relation
+        if len(group) < len(combinations.types):
+            distinct = select([col(name) for name in group], combinations.relation.copy()).distinct(copy=False)
+            relation_of_group = subquery(distinct, "texts")
+        texts.append(HashedTexts(relation_of_group, {name: has_null[name] for name in group}))
     rows, digest = server.rows(digest_query(relation, types, texts))[0]
-    if rows != counted:
+    if rows != counted_rows:
         raise BrokenReleaseError("the rows of the release changed while they were read")
     return str(digest)
 
 
 @contextmanager
 def pinned_rows(server: SparkEngine, relation: exp.Table) -> Iterator[exp.Table]:
-    """The rows of a relation, which Spark keeps for a while: all that is read of them is read of the same rows."""
+    """Keep the rows of a relation in Spark, so that all queries read the same rows."""
     name = f"sqlanon_rows_{uuid4().hex[:12]}"
     try:
         server.materialize(name, star(relation))
         yield table(name)
     finally:
         server.forget(name)
-
-
-@contextmanager
-def _kept(
-    server: SparkEngine, relation: exp.Table, types: Mapping[str, str], count: str
-) -> Iterator[tuple[exp.Table, int]]:
-    """The combinations of some columns, which Spark keeps for a while; and how many they are."""
-    name = f"sqlanon_combinations_{uuid4().hex[:12]}"
-    try:
-        combined = server.materialize(name, sr.combinations(relation, types, count))
-        yield table(name), combined
-    finally:
-        server.forget(name)
-
-
-def _fetch(
-    engine: DuckDBEngine,
-    server: SparkEngine,
-    target: exp.Table,
-    combinations: exp.Table,
-    types: Mapping[str, str],
-    combined: int,
-) -> None:
-    made = column_definitions(target.copy(), types.items())
-    made.set("properties", exp.Properties(expressions=[exp.TemporaryProperty()]))
-    engine.execute(made)
-    parts = -(-combined // AT_ONCE)
-    for number in range(parts):
-        part = star(combinations)
-        if parts > 1:
-            part.where(sr.in_part(list(types), number, parts), copy=False)
-        with server.stream(SPARK.leaving(part, types, TEXT)) as reader, engine.registered(reader) as here:
-            engine.execute(exp.Insert(this=target.copy(), expression=SPARK.arriving(here, types)))

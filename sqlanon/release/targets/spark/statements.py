@@ -1,178 +1,138 @@
-"""Releases in Spark: versioned tables, the view that readers know, and manifests."""
+"""Spark statements for releases: versioned tables, the view that readers use, and manifests."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 from sqlglot import exp, parse_one
 from sqlglot.errors import SqlglotError
 
 from sqlanon.engines.dialects.spark import TEXT, type_there
-from sqlanon.support.expressions import col, column_definitions, fragment, ident, named, select, template, text
+from sqlanon.support.expressions import col, column_definitions, fragment, ident, named, template, text
 
-MADE_BY = "sqlanon.release"
-"""The property of the tables that are ours: the name of the release."""
+RELEASE_PROPERTY = "sqlanon.release"
+"""The table property with the name of the release that a table was created for."""
 
 SECRET = "secret"
-"""The column of what the order of rows is made with."""
+"""The column of the secret that the row order depends on."""
 
-MANIFEST = {"table_name": TEXT, "version": "INT", "manifest": TEXT}
-"""The columns of a manifest's table: it has one row."""
+MANIFEST_TYPES = {"table_name": TEXT, "version": "INT", "manifest": TEXT}
+"""The columns of a manifest table, which has one row."""
 
 _statement = partial(fragment, dialect="spark")
 
-manifest_row = _statement("""
+insert_manifest = _statement("""
     INSERT INTO :target
     SELECT
         CAST(:release AS STRING) AS table_name,
         CAST(:version AS INT) AS version,
         CAST(:manifest AS STRING) AS manifest
 """)
-manifest_of = template("SELECT table_name, version, manifest FROM :relation")
-_FILLED = _statement("""
+select_manifest = template("SELECT table_name, version, manifest FROM :relation")
+
+create_view = _statement("CREATE VIEW :view COMMENT :comment AS :query")
+"""An error if the name is taken."""
+replace_view_query = _statement("ALTER VIEW :view AS :query")
+"""One change of the catalog; ``CREATE OR REPLACE VIEW`` would drop the view first."""
+comment_on_view = _statement("ALTER VIEW :view SET TBLPROPERTIES ('comment' = :comment)")
+comment_on_table = _statement("COMMENT ON TABLE :target IS :comment")
+comment_on_column = _statement("ALTER TABLE :target ALTER COLUMN :name COMMENT :comment")
+"""A view of the column shows the comment as its own."""
+
+describe = _statement("DESCRIBE EXTENDED :relation AS JSON")
+
+_INSERT_SHUFFLED = _statement("""
     INSERT INTO :target
     SELECT :columns
     FROM :rows AS released
     DISTRIBUTE BY xxhash64(:columns)
     SORT BY sha2(concat((SELECT secret FROM :secret), uuid()), 256)
 """)
-_COMBINATIONS = template("SELECT :columns, :count FROM :relation GROUP BY :columns")
-_COUNT = fragment("count(*)")
-_IN_PART = _statement("pmod(xxhash64(:columns), :parts) = :part")
+_COUNT_COMBINATIONS = _statement("SELECT :columns, :row_count FROM :relation GROUP BY :columns")
+_IS_IN_PART = _statement("pmod(xxhash64(:columns), :parts) = :part")
 
 
-def released_table(target: exp.Table, types: Mapping[str, str], release: str) -> exp.Create:
-    """The table of a version, without its rows.
+def create_version_table(target: exp.Table, types: Mapping[str, str], release: str) -> exp.Create:
+    """Create the table of a version without rows.
 
-    With its columns spelled out: of a query Spark takes over the comments, which are the source's, too. And a table
-    that is there before its rows are is found, and dropped, if they never are.
+    CREATE TABLE ... AS SELECT would copy the comments of the source. A table that exists before its rows is also found
+    and dropped if the rows are never written.
     """
-    return _parquet_table(target, {name: type_there(type_) or "" for name, type_ in types.items()}, release)
+    return _create_parquet_table(target, {name: type_there(type_) or "" for name, type_ in types.items()}, release)
 
 
-def manifest_table(target: exp.Table, release: str) -> exp.Create:
-    return _parquet_table(target, MANIFEST, release)
+def create_manifest_table(target: exp.Table, release: str) -> exp.Create:
+    return _create_parquet_table(target, MANIFEST_TYPES, release)
 
 
-def _parquet_table(target: exp.Table, types: Mapping[str, str], release: str) -> exp.Create:
-    # A schema may have a collation for those that have none, which takes texts that differ for the same.
-    own = {name: f"{type_} COLLATE UTF8_BINARY" if type_.upper() == TEXT else type_ for name, type_ in types.items()}
-    made = column_definitions(target, own.items())
+def _create_parquet_table(target: exp.Table, types: Mapping[str, str], release: str) -> exp.Create:
+    # The default collation of the schema may treat different texts as equal.
+    columns = {
+        name: f"{type_} COLLATE UTF8_BINARY" if type_.upper() == TEXT else type_ for name, type_ in types.items()
+    }
+    create = column_definitions(target, columns.items())
     parquet = exp.FileFormatProperty(this=exp.Var(this="PARQUET"))
-    mark = exp.Property(this=text(MADE_BY), value=text(release))
-    made.set("properties", exp.Properties(expressions=[parquet, mark]))
-    return made
+    release_property = exp.Property(this=text(RELEASE_PROPERTY), value=text(release))
+    create.set("properties", exp.Properties(expressions=[parquet, release_property]))
+    return create
 
 
-def filled(target: exp.Table, rows: exp.Query, columns: Sequence[str], secret: exp.Table) -> exp.Expr:
-    """Write rows to a table, in an order that tells nothing of where they come from.
+def insert_shuffled(target: exp.Table, rows: exp.Query, columns: Sequence[str], secret: exp.Table) -> exp.Expr:
+    """Insert rows in an order that is independent of the order of the source.
 
-    What a row shows decides which file it is in, and a random number where in the file. So a task that Spark runs a
-    second time sends each row where it was sent before: rows that a random number sends somewhere could be written
-    twice, or not at all.
-
-    The seed of Spark's random numbers stands in its plans, which it logs: who has it knows the order in which rows came
-    to a task. So each number is hashed together with a secret.
+    The values of a row decide its file, so a task that Spark repeats sends each row to the same file again; with a
+    random file, rows could be lost or duplicated. The order within a file is random. The seed of ``uuid()`` is in the
+    plans that Spark logs, and the source order could be restored with it, so each value is hashed with a secret.
     """
-    return _FILLED(target=target, columns=[col(name) for name in columns], rows=rows, secret=secret)
+    return _INSERT_SHUFFLED(target=target, columns=[col(name) for name in columns], rows=rows, secret=secret)
 
 
-_COMMENT_ON_COLUMN = _statement("ALTER TABLE :target ALTER COLUMN :name COMMENT :words")
-_COMMENT_ON_TABLE = _statement("COMMENT ON TABLE :target IS :words")
-
-
-def comments_on(target: exp.Table, columns: Mapping[str, str], words: str) -> list[exp.Expr]:
-    """The statements that comment on a table and its columns: a view of these columns has their comments.
+def comment_statements(target: exp.Table, columns: Mapping[str, str], comment: str) -> list[exp.Expr]:
+    """Comment on a table and its columns.
 
     >>> from sqlanon.support.expressions import table
-    >>> [statement.sql("spark") for statement in comments_on(table("r_v2", "s"), {"zip": "first digits"}, "a release")]
+    >>> statements = comment_statements(table("r_v2", "s"), {"zip": "first digits"}, "a release")
+    >>> [statement.sql("spark") for statement in statements]
     ["COMMENT ON TABLE `s`.`r_v2` IS 'a release'", "ALTER TABLE `s`.`r_v2` ALTER COLUMN `zip` COMMENT 'first digits'"]
     """
-    of_columns = [
-        _COMMENT_ON_COLUMN(target=target, name=ident(name), words=text(about)) for name, about in columns.items()
+    return [
+        comment_on_table(target=target, comment=text(comment)),
+        *(
+            comment_on_column(target=target, name=ident(name), comment=text(column_comment))
+            for name, column_comment in columns.items()
+        ),
     ]
-    return [_COMMENT_ON_TABLE(target=target, words=text(words)), *of_columns]
 
 
-def first_view(view: exp.Table, rows: exp.Table, columns: Iterable[str], words: str) -> exp.Create:
-    """The view that readers name, where nothing has its name yet: otherwise an error.
-
-    >>> from sqlanon.support.expressions import table
-    >>> first_view(table("r", "s"), table("r_v1", "s"), ["zip"], "a release").sql("spark")
-    "CREATE VIEW `s`.`r` COMMENT 'a release' AS SELECT `zip` FROM `s`.`r_v1`"
-    """
-    return exp.Create(
-        this=view,
-        kind="VIEW",
-        properties=exp.Properties(expressions=[exp.SchemaCommentProperty(this=text(words))]),
-        expression=shown_by_view(rows, columns),
-    )
-
-
-def next_view(view: exp.Table, rows: exp.Table, columns: Iterable[str]) -> exp.Alter:
-    """Have a view show another version: one change of the catalog. ``CREATE OR REPLACE VIEW`` drops the view first.
-
-    >>> from sqlanon.support.expressions import table
-    >>> next_view(table("r", "s"), table("r_v2", "s"), ["zip"]).sql("spark")
-    'ALTER VIEW `s`.`r` AS SELECT `zip` FROM `s`.`r_v2`'
-    """
-    return exp.Alter(this=view, kind="VIEW", actions=[shown_by_view(rows, columns)])
-
-
-def comment_on_view(view: exp.Table, words: str) -> exp.Alter:
-    """
-    >>> from sqlanon.support.expressions import table
-    >>> comment_on_view(table("r", "s"), "a release").sql("spark")
-    "ALTER VIEW `s`.`r` SET TBLPROPERTIES ('comment'='a release')"
-    """
-    comment = exp.Property(this=text("comment"), value=text(words))
-    properties = exp.AlterSet(expressions=[exp.Properties(expressions=[comment])])
-    return exp.Alter(this=view, kind="VIEW", actions=[properties])
-
-
-def shown_by_view(rows: exp.Table, columns: Iterable[str]) -> exp.Select:
-    """The view's query: a list of plain columns of one table, and nothing more.
-
-    >>> from sqlanon.support.expressions import table
-    >>> shown_by_view(table("r_v1", "s"), ["zip"]).sql("spark")
-    'SELECT `zip` FROM `s`.`r_v1`'
-    """
-    return select([col(name) for name in columns], rows.copy())
-
-
-def read_by(query: str) -> list[exp.Table]:
-    """The tables that a view's query reads; none where it cannot be read."""
+def tables_in_query(query: str) -> list[exp.Table]:
+    """The tables that a view's query reads; empty if it cannot be parsed."""
     try:
         return list(parse_one(query, dialect="spark").find_all(exp.Table))
     except SqlglotError:
         return []
 
 
-def description(relation: exp.Table) -> exp.Describe:
-    """One row: all that the catalog has of a table or view, as JSON."""
-    return exp.Describe(this=relation.copy(), style="EXTENDED", as_json=True)
+def show_schemas(pattern: str) -> exp.Command:
+    return exp.Command(this="SHOW", expression=f"SCHEMAS LIKE {text(pattern).sql('spark')}")
 
 
-def schemas(like: str) -> exp.Command:
-    return exp.Command(this="SHOW", expression=f"SCHEMAS LIKE {text(like).sql('spark')}")
+def show_relations(schema: str, release: str) -> exp.Command:
+    """List the tables and views whose names begin with that of a release: schema, name, is temporary."""
+    pattern = text(f"{release}*").sql("spark")
+    return exp.Command(this="SHOW", expression=f"TABLES IN {ident(schema).sql('spark')} LIKE {pattern}")
 
 
-def relations(schema: str, release: str) -> exp.Command:
-    """The tables and views whose names begin with that of a release: schema, name, whether temporary."""
-    like = text(f"{release}*").sql("spark")
-    return exp.Command(this="SHOW", expression=f"TABLES IN {ident(schema).sql('spark')} LIKE {like}")
-
-
-def setting(name: str) -> exp.Command:
+def show_setting(name: str) -> exp.Command:
     return exp.Command(this="SET", expression=name)
 
 
-def combinations(relation: exp.Expr, types: Mapping[str, str], count: str) -> exp.Select:
-    """The distinct combinations of a release's columns, with how many rows have each."""
-    return _COMBINATIONS(columns=[col(name) for name in types], count=named(_COUNT(), count), relation=relation)
+def count_combinations(relation: exp.Expr, columns: Sequence[str], count_column: str) -> exp.Expr:
+    """Count the rows of each distinct combination of columns."""
+    row_count = named(exp.Count(this=exp.Star()), count_column)
+    return _COUNT_COMBINATIONS(columns=[col(name) for name in columns], row_count=row_count, relation=relation)
 
 
-def in_part(columns: Sequence[str], part: int, parts: int) -> exp.Expr:
-    """Whether a row belongs to a part of so many: what it shows decides."""
-    return _IN_PART(columns=[col(name) for name in columns], parts=parts, part=part)
+def is_in_part(columns: Sequence[str], part: int, parts: int) -> exp.Expr:
+    """Whether a row is in one of ``parts`` disjoint parts; its values decide."""
+    return _IS_IN_PART(columns=[col(name) for name in columns], parts=parts, part=part)

@@ -1,7 +1,7 @@
-"""A release in Spark: a versioned table and its manifest, audited, and then a view that is swapped to show it.
+"""Publishing in Spark: a versioned table and its manifest are written and audited, then the view is switched to them.
 
-Spark has no transactions. Readers see the view, which one statement changes (``ALTER VIEW ... AS``): whatever stops a
-publication before it leaves the view unchanged, and tables that nobody reads. The next publication removes these.
+Spark has no transactions. Readers use the view, which one statement changes (``ALTER VIEW ... AS``). A publication that
+stops earlier leaves the view unchanged, and tables without readers that the next publication removes.
 """
 
 from __future__ import annotations
@@ -27,224 +27,234 @@ from sqlanon.release.targets.base import Draft, ReleaseTarget, Verification, ref
 from sqlanon.release.targets.server import (
     ServerTarget,
     StagedOnServer,
+    column_comments,
+    column_list,
     next_version,
     refuse_types,
     release_section,
     types_in,
 )
 from sqlanon.release.targets.spark import statements as sr
-from sqlanon.release.targets.spark.digest import is_digestible
-from sqlanon.release.targets.spark.reader import (
+from sqlanon.release.targets.spark.checks import (
     CatalogEntry,
-    SparkLocation,
-    SparkRelease,
-    column_comments,
-    flaws_of_new_table,
-    in_the_way,
-    list_relations,
-    number_in,
-    of_catalog,
-    ours,
-    recorded_location,
-    release_location,
+    ReleaseCatalog,
+    check_persistence,
+    manifest_table,
     table_comment,
-    tables_check,
-    version_shown,
+    table_version,
     view_comment,
 )
-from sqlanon.release.targets.spark.rows import CountedRelease, counted, hash_rows_in_spark, looked_at, pinned_rows
+from sqlanon.release.targets.spark.digest import is_digestible
+from sqlanon.release.targets.spark.reader import SparkLocation, SparkRelease, recorded_location, release_location
+from sqlanon.release.targets.spark.rows import (
+    CountedRelease,
+    checked_columns,
+    count_release,
+    hash_rows_in_spark,
+    pinned_rows,
+)
 from sqlanon.requirements.macros import call_k_anonymity
 from sqlanon.support.expressions import drop_table, named, table, text
 
 __all__ = ["SparkTarget", "recorded_location", "release_location", "target_for"]
 
-_MOST_IN_THE_WAY = 1000
-_TAKEN = "LOCATION_ALREADY_EXISTS"
+_MAX_BLOCKED_VERSIONS = 1000
+_LOCATION_EXISTS = "LOCATION_ALREADY_EXISTS"
 
 
 @dataclass(frozen=True)
 class SparkTarget(ServerTarget[SparkLocation]):
-    """A release in a schema of Spark: the one that the source is in."""
+    """A release in a schema of the Spark that has the source."""
 
     server: SparkEngine
 
     @contextmanager
     def stage(self, draft: Draft) -> Iterator[StagedSpark]:
-        """Write the rows to a table that no view shows; it goes again, unless the view shows it in the end."""
-        server, place = self.server, self.place
+        server, location, policy = self.server, self.location, draft.search_input.policy
         columns = draft.columns()
         types = types_in(columns)
-        refuse_types(types, _is_held, "a release in Spark")
+        refuse_types(types, _is_supported, "a release in Spark")
         with server.translated_errors(ReleaseError), draft.remote_rows() as query:
-            version = _next_version(server, place)
+            catalog = ReleaseCatalog.read(server, location)
+            version = _next_version(catalog)
             if draft.is_draft:
-                refuse_draft_over(
-                    place.manifests_shown(server, list_relations(server, place)), f"{place.schema}.{place.name}"
-                )
-            version = _make_table(server, place, types, version)
+                refuse_draft_over(location.shown_manifests(catalog), location.qualified_name)
+            version = _create_version_table(server, location, types, version)
+            rows_table = location.version_table(version)
             try:
-                _fill(draft.run.engine, server, place.rows_table(version), query, list(types))
-                if flaws := flaws_of_new_table(server, place, version, types):
-                    raise AuditError([f"{place.rows_table(version).name}: {'; '.join(flaws)}"])
-                wanted = looked_at(draft.search_input.policy.redact()["privacy"], draft.quasi_identifiers, columns)
-                rows: AbstractContextManager[exp.Table] = nullcontext(place.rows_table(version))
-                if draft.search_input.policy.catalog is not None:  # what the ledger hashes are the rows of the audit
-                    rows = pinned_rows(server, place.rows_table(version))
-                with rows as audited, counted(server, audited, columns, wanted, draft.run.engine.limits) as found:
-                    yield StagedSpark(self, draft, version, audited, found)
+                _insert_rows(draft.run.engine, server, rows_table, query, list(types))
+                if flaws := ReleaseCatalog.read(server, location).find_flaws(rows_table, types):
+                    raise AuditError([f"{rows_table.name}: {'; '.join(flaws)}"])
+                checked = checked_columns(policy.redact()["privacy"], draft.quasi_identifiers, columns)
+                rows: AbstractContextManager[exp.Table] = nullcontext(rows_table)
+                if policy.catalog is not None:  # the ledger records a hash of the audited rows
+                    rows = pinned_rows(server, rows_table)
+                with (
+                    rows as audited_rows,
+                    count_release(server, audited_rows, columns, checked, draft.run.engine.limits) as counted,
+                ):
+                    yield StagedSpark(self, draft, version, audited_rows, counted)
             except BaseException:
                 with suppress(Exception):  # Spark may be gone
-                    _take_back(server, place, version)
+                    _drop_unpublished(server, location, version)
                 raise
 
     def facts(self, staged: StagedSpark) -> Facts:
-        found, draft = staged.found, staged.draft
-        if found.invalid_texts:
-            raise AuditError([found.words_on_texts()])
-        if not found.digest:
-            raise AuditError([f"the columns in Spark are {found.types}, and should be {types_in(draft.columns())}"])
-        smallest, classes, rows, _ = found.queries.rows(call_k_anonymity(SUBJECT.name, draft.quasi_identifiers))[0]
-        return Facts(rows, classes, smallest or 0, found.digest, staged.version)
+        counted, draft = staged.counted, staged.draft
+        if counted.invalid_texts:
+            raise AuditError([counted.invalid_texts_message()])
+        if not counted.digest:
+            raise AuditError([f"the columns in Spark are {counted.types}, and should be {types_in(draft.columns())}"])
+        query = call_k_anonymity(SUBJECT.name, draft.quasi_identifiers)
+        smallest_class, classes, rows, _ = counted.queries.rows(query)[0]
+        return Facts(rows, classes, smallest_class or 0, counted.digest, staged.version)
 
     def commit(self, staged: StagedSpark, manifest: Manifest) -> SparkRelease:
-        server, place = self.server, self.place
-        _show(server, place, staged.version, manifest)
-        notes = [*_remove_older(server, place, staged.version), *of_catalog(server)]
-        warnings = tuple(one.message for one in notes)
-        return SparkRelease(place, manifest, staged.draft.run.engine.limits, warnings)
+        _switch_view(self.server, self.location, staged.version, manifest)
+        notes = [
+            *_drop_older_versions(self.server, self.location, staged.version),
+            *check_persistence(self.server),
+        ]
+        warnings = tuple(note.message for note in notes)
+        return SparkRelease(self.location, manifest, staged.draft.run.engine.limits, warnings)
 
 
-def target_for(draft: Draft, place: object, table_name: str | None) -> ReleaseTarget[StagedSpark, SparkRelease]:
-    """The Spark that the source is in, and the schema that the policy names."""
-    if (there := draft.search_input.source.server(SparkEngine)) is None:
+def target_for(draft: Draft, target: object, table_name: str | None) -> ReleaseTarget[StagedSpark, SparkRelease]:
+    """The schema that the policy names, in the Spark of the source."""
+    if (server := draft.search_input.source.server(SparkEngine)) is None:
         raise ReleaseError("a release in Spark needs a source in Spark")
-    return SparkTarget(SparkLocation.of(there.home, table_name or release_section(draft).table), there)
+    return SparkTarget(SparkLocation.parse(server.home, table_name or release_section(draft).table), server)
 
 
 @dataclass(frozen=True)
 class StagedSpark(StagedOnServer):
-    """A release in a table that no view shows, and what was counted of it: with a ledger, of rows that Spark keeps."""
+    """A release in a table that no view shows, and its figures. With a ledger, they are of rows that Spark keeps."""
 
     target: SparkTarget
     draft: Draft
     version: int
     audited_rows: exp.Table
-    found: CountedRelease
+    counted: CountedRelease
 
     def rows(self) -> AbstractContextManager[exp.Table]:
-        return self.found.copied(self.draft.run.engine)
+        return self.counted.copied_rows(self.draft.run.engine)
 
-    @property
-    def sha256(self) -> str | None:
-        if self.draft.search_input.policy.catalog is None:
-            return None
+    def hash_rows(self) -> str:
         return hash_rows_in_spark(self.target.server, self.audited_rows, self.draft.columns())
 
     def complete(self, manifest: Manifest, suppressed: SuppressedRows) -> Verification:
-        server, place, version = self.target.server, self.target.place, self.version
-        verification = self.found.verified(manifest, place.path)
-        server.execute(sr.manifest_table(place.manifest(version), place.name))
-        row = sr.manifest_row(
-            target=place.manifest(version), release=place.name, version=version, manifest=manifest.to_json()
+        server, location, version = self.target.server, self.target.location, self.version
+        verification = self.counted.verify(manifest, location.path)
+        manifests = manifest_table(location, version)
+        server.execute(sr.create_manifest_table(manifests.copy(), location.name))
+        server.execute(
+            sr.insert_manifest(target=manifests, release=location.name, version=version, manifest=manifest.to_json())
         )
-        server.execute(row)
-        comments = table_comment(place, version, manifest), column_comments(manifest)
-        for statement in sr.comments_on(place.rows_table(version), comments[1], comments[0]):
+        comment = table_comment(location, version, manifest)
+        for statement in sr.comment_statements(location.version_table(version), column_comments(manifest), comment):
             server.execute(statement)
         return verification
 
 
-def _is_held(type_: str) -> bool:
+def _is_supported(type_: str) -> bool:
     return type_here(type_there(type_) or "") == type_ and is_digestible(type_)
 
 
-def _next_version(server: SparkEngine, place: SparkLocation) -> int:
-    names = list_relations(server, place)
-    if place.name in names:
-        shown = version_shown(server, place, names)
-        if shown is None or place.manifest(shown).name not in names:
-            raise place.taken()
-    return next_version(number_in(name, place.name) for name in names)
+def _next_version(catalog: ReleaseCatalog) -> int:
+    location = catalog.location
+    if location.name in catalog.names:
+        shown = catalog.shown_version
+        if shown is None or manifest_table(location, shown).name not in catalog.names:
+            raise location.name_is_taken()
+    return next_version(table_version(name, location.name) for name in catalog.names)
 
 
-def _make_table(server: SparkEngine, place: SparkLocation, types: Mapping[str, str], version: int) -> int:
-    """Make the table of a version, without rows; its number. Files that no catalog knows any more may be in the way of
-    a number: of a session whose catalog was in memory."""
-    for number in range(version, version + _MOST_IN_THE_WAY):
+def _create_version_table(
+    server: SparkEngine, location: SparkLocation, types: Mapping[str, str], first_version: int
+) -> int:
+    """Create an empty table for the first version whose files do not exist; return the version.
+
+    Files without a table are left by a session whose catalog was in memory.
+    """
+    for version in range(first_version, first_version + _MAX_BLOCKED_VERSIONS):
         try:
-            server.execute(sr.released_table(place.rows_table(number), types, place.name))
+            server.execute(sr.create_version_table(location.version_table(version), types, location.name))
         except Exception as error:
-            if condition_of(error) != _TAKEN:
+            if condition_of(error) != _LOCATION_EXISTS:
                 raise
         else:
-            return number
+            return version
     raise ReleaseError(
-        f"files of dropped tables are in the way of {place.schema}.{place.name}: remove them, or choose another name"
+        f"files of dropped tables are in the way of {location.qualified_name}: remove them, or choose another name"
     )
 
 
-def _fill(
+def _insert_rows(
     engine: DuckDBEngine, server: SparkEngine, target: exp.Table, rows: exp.Query, columns: Sequence[str]
 ) -> None:
-    """Write the rows, in an order that a secret makes. It goes there as a table: statements are logged."""
+    """Insert the rows in an order that depends on a secret. Statements are logged, so it is sent as a table."""
     name, secret = f"sqlanon_secret_{uuid4().hex[:12]}", named(text(secrets.token_hex(32)), sr.SECRET)
     with engine.stream(exp.Select(expressions=[secret])) as reader:
         view = server.upload(name, reader)
     try:
-        server.execute(sr.filled(target, rows, columns, view))
+        server.execute(sr.insert_shuffled(target, rows, columns, view))
     finally:
         with suppress(SourceError):  # the session may be gone
             server.forget(name)
 
 
-def _show(server: SparkEngine, place: SparkLocation, version: int, manifest: Manifest) -> None:
-    """Have the view show a version, if the catalog still has what was made of it."""
-    names = list_relations(server, place)
-    tables = tables_check(server, place, version, manifest, names)
-    if not tables.passed:
-        raise AuditError([f"{tables.name}: {tables.message}"])
-    columns = [column.name for column in manifest.columns]
-    if place.name not in names:
-        server.execute(sr.first_view(place.table, place.rows_table(version), columns, view_comment(manifest)))
+def _switch_view(server: SparkEngine, location: SparkLocation, version: int, manifest: Manifest) -> None:
+    """Show a version in the view, if the catalog still has its tables as they were created."""
+    catalog = ReleaseCatalog.read(server, location)
+    check = catalog.check_tables(version, manifest)
+    if not check.passed:
+        raise AuditError([f"{check.name}: {check.message}"])
+    query = column_list(location.version_table(version), [column.name for column in manifest.columns])
+    comment = view_comment(manifest)
+    if location.name not in catalog.names:
+        server.execute(sr.create_view(view=location.table, comment=text(comment), query=query))
         return
-    view = CatalogEntry.by(server, place.table)
-    if view.version_shown(place) is None:
-        raise place.taken()
-    server.execute(sr.next_view(place.table, place.rows_table(version), columns))
-    if view.of.get("comment") != view_comment(manifest):  # it was that of a draft
-        server.execute(sr.comment_on_view(place.table, view_comment(manifest)))
+    view = CatalogEntry.read(server, location.table)
+    if view.shown_version(location) is None:
+        raise location.name_is_taken()
+    server.execute(sr.replace_view_query(view=location.table, query=query))
+    if view.comment != comment:  # the replaced version was a draft
+        server.execute(sr.comment_on_view(view=location.table, comment=text(comment)))
 
 
-def _take_back(server: SparkEngine, place: SparkLocation, version: int) -> None:
-    """Remove what a publication has made that came to nothing. If the view shows it, it did not."""
-    if version_shown(server, place, list_relations(server, place)) != version:
-        for one in (place.manifest(version), place.rows_table(version)):
-            server.execute(drop_table(one, exists=True))
+def _drop_unpublished(server: SparkEngine, location: SparkLocation, version: int) -> None:
+    """Drop the tables of a version unless the view shows it."""
+    if ReleaseCatalog.read(server, location).shown_version != version:
+        for relation in (manifest_table(location, version), location.version_table(version)):
+            server.execute(drop_table(relation, exists=True))
 
 
-def _remove_older(server: SparkEngine, place: SparkLocation, version: int) -> list[Check]:
-    """Remove older versions, and what interrupted publications left: tables of ours that no view shows.
+def _drop_older_versions(server: SparkEngine, location: SparkLocation, version: int) -> list[Check]:
+    """Drop older versions and the tables that interrupted publications left.
 
-    What somebody else publishes meanwhile has a higher number. The release is out: obstacles are warnings."""
+    A concurrent publication has a higher version. The release is already visible, so failures are only reported.
+    """
     try:
-        names = list_relations(server, place)
-        shown, own = version_shown(server, place, names), ours(server, place, names)
+        catalog = ReleaseCatalog.read(server, location)
+        shown, release_tables = catalog.shown_version, catalog.find_release_tables()
     except Exception as error:
         if not is_of_spark(error):
             raise
-        return [_obstacle("older versions", error)]
+        return [_removal_failed("older versions", error)]
     notes = []
-    for name, number in own.items():
+    for name, number in release_tables.items():
         if number < version and number != shown:
             try:
-                server.execute(drop_table(table(name, place.schema), exists=True))
+                server.execute(drop_table(table(name, location.schema), exists=True))
             except Exception as error:
                 if not is_of_spark(error):
                     raise
-                notes.append(_obstacle(f"{place.schema}.{name}", error))
-    return [*notes, *in_the_way(place, names, own)]
+                notes.append(_removal_failed(f"{location.schema}.{name}", error))
+    return [*notes, *catalog.warn_of_foreign_tables(release_tables)]
 
 
-def _obstacle(what: str, error: Exception) -> Check:
-    message = f"{what}: could not be removed: {reason_of(error)}; readers of the schema can still read it. The next "
+def _removal_failed(relation: str, error: Exception) -> Check:
+    message = (
+        f"{relation}: could not be removed: {reason_of(error)}; readers of the schema can still read it. The next "
+    )
     return Check("versions", None, f"{message}publication tries again")

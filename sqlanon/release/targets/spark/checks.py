@@ -1,0 +1,288 @@
+"""Checks of a release against Spark's catalog: its view, the tables behind it, and their comments.
+
+The right rows may come from the wrong table, and be replaced later; and comments and defaults can reveal what the view
+does not show.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from sqlglot import exp
+
+from sqlanon.audit.check import Check, check_faults
+from sqlanon.engines.dialects.spark import type_here
+from sqlanon.engines.spark.engine import SparkEngine
+from sqlanon.engines.spark.errors import condition_of
+from sqlanon.release.manifest import Manifest
+from sqlanon.release.sentences import comment_on_any_version, comment_on_release
+from sqlanon.release.targets.server import (
+    ServerLocation,
+    check_versions,
+    column_comments,
+    column_list,
+    columns_of_table,
+    types_in,
+    version_number,
+)
+from sqlanon.release.targets.spark import statements as sr
+from sqlanon.release.targets.spark.rows import types_of
+from sqlanon.support.expressions import table
+
+MANIFEST_SUFFIX = "_manifest"
+"""The end of the name of a manifest table."""
+
+_REDACTED = "*********(redact)"
+"""Spark's text for a property whose value looks like a secret: a release may be called ``tokens``."""
+
+_HIVE_PROPERTIES = frozenset(
+    {"transient_lastDdlTime", "numFiles", "numRows", "rawDataSize", "totalSize", "bucketing_version"}
+)
+"""Properties with numbers that a metastore adds."""
+
+_COLUMN_FIELDS = frozenset({"name", "type", "nullable", "comment"})
+"""Fields of a column of a release table: it has no default."""
+
+_FIXED_SCHEMA_MODES = (None, "BINDING", "COMPENSATION", "UNSUPPORTED")
+"""Modes in which the columns of a view do not follow those of its table."""
+
+_CHECKS_BEFORE_READING = ("view", "tables")
+"""Checks that must pass before rows are read."""
+
+
+def flaws_before_reading(checks: Sequence[Check]) -> list[str]:
+    """The flaws of the view or the tables for which rows are not read."""
+    return [check.message for check in checks if check.name in _CHECKS_BEFORE_READING and check.passed is False]
+
+
+def manifest_table(location: ServerLocation, version: int) -> exp.Table:
+    return table(f"{location.version_table(version).name}{MANIFEST_SUFFIX}", location.schema)
+
+
+def table_version(name: str, release: str) -> int | None:
+    """The version of a release that a table of rows or a manifest belongs to, by its name; None if to none.
+
+    >>> table_version("r_v3", "r"), table_version("r_v3_manifest", "r"), table_version("r_view", "r")
+    (3, 3, None)
+    """
+    return version_number(name.removesuffix(MANIFEST_SUFFIX), release)
+
+
+def table_comment(location: ServerLocation, version: int, manifest: Manifest) -> str:
+    return comment_on_release(manifest, manifest_table(location, version).name)
+
+
+def view_comment(manifest: Manifest) -> str:
+    return comment_on_any_version(manifest.draft)
+
+
+@dataclass(frozen=True)
+class CatalogEntry:
+    """Spark's description of a table or view, as JSON."""
+
+    description: Mapping[str, Any]
+
+    @classmethod
+    def read(cls, server: SparkEngine, relation: exp.Table) -> CatalogEntry:
+        return cls(json.loads(server.rows(sr.describe(relation=relation.copy()))[0][0]))
+
+    @property
+    def is_view(self) -> bool:
+        return self.description.get("type") == "VIEW"
+
+    @property
+    def comment(self) -> str | None:
+        return self.description.get("comment")
+
+    @property
+    def properties(self) -> frozenset[str]:
+        """The names of its properties, without those of a metastore."""
+        properties = self.description.get("table_properties") or {}
+        return frozenset(
+            name for name, value in properties.items() if name not in _HIVE_PROPERTIES or not str(value).isdecimal()
+        )
+
+    @property
+    def column_comments(self) -> dict[str, str]:
+        columns = self.description.get("columns") or ()
+        return {column["name"]: column["comment"] for column in columns if column.get("comment") is not None}
+
+    def is_created_for(self, release: str) -> bool:
+        """Whether sqlanon created this table for a release."""
+        properties = self.description.get("table_properties") or {}
+        return not self.is_view and properties.get(sr.RELEASE_PROPERTY) in (release, _REDACTED)
+
+    def shown_version(self, location: ServerLocation) -> int | None:
+        """The version whose table this view reads, if it reads nothing else."""
+        tables = sr.tables_in_query(self.description.get("view_text") or "") if self.is_view else []
+        if len(tables) != 1 or tables[0].db.lower() != location.schema or tables[0].catalog:
+            return None
+        return version_number(tables[0].name.lower(), location.name)
+
+    def find_view_flaws(self, location: ServerLocation, rows: exp.Table, manifest: Manifest) -> list[str]:
+        """Compare with a view that is a plain list of the columns of a table."""
+        columns = [column.name for column in manifest.columns]
+        query = column_list(rows, columns).sql(SparkEngine.dialect)
+        queries = {self.description.get("view_text"), self.description.get("view_original_text", query)}
+        catalog = (self.description.get("view_catalog_and_namespace") or "").partition(".")[0]
+        described_columns = [column.get("name") for column in self.description.get("columns") or ()]
+        is_column_list = (
+            self.is_view
+            and queries == {query}
+            and self.description.get("view_query_output_columns") == columns == described_columns
+            and catalog.strip("`") == self.description.get("catalog_name")
+        )
+        flaws = [] if is_column_list else [f"{location.name!r} is not a view of {columns_of_table(rows.name)}"]
+        if self.description.get("view_schema_mode") not in _FIXED_SCHEMA_MODES:
+            flaws.append("its columns follow changes of the table")
+        if self.properties:
+            flaws.append("it has foreign properties")
+        if self.column_comments != column_comments(manifest) or self.comment != view_comment(manifest):
+            flaws.append("its comments do not match the manifest")
+        return flaws
+
+    def find_table_flaws(self, release: str, comment: str | None, comments: Mapping[str, str]) -> list[str]:
+        """Compare with a table that sqlanon created for a release, without its columns.
+
+        Nothing is evaluated when a table without flaws is read: its rows are Parquet files of its own.
+        """
+        if not self.is_created_for(release):
+            return ["not part of the release"]
+        flaws, description = [], self.description
+        is_plain = description.get("type") == "MANAGED" and str(description.get("provider")).lower() == "parquet"
+        if not is_plain or description.get("partition_columns") or description.get("bucket_columns"):
+            flaws.append("it is not a plain table of Parquet files")
+        storage_properties = (description.get("storage_properties") or {}).keys() - {"serialization.format"}
+        if self.properties != {sr.RELEASE_PROPERTY} or storage_properties:
+            flaws.append("it has foreign properties")
+        has_more_fields = any(column.keys() - _COLUMN_FIELDS for column in description.get("columns") or ())
+        if has_more_fields or self.comment != comment or self.column_comments != comments:
+            flaws.append("it has comments or defaults of others")
+        return flaws
+
+
+@dataclass(frozen=True)
+class ReleaseCatalog:
+    """The tables and views of a release in Spark's catalog at one moment."""
+
+    server: SparkEngine
+    location: ServerLocation
+    names: frozenset[str]  # those in the schema that begin with the name of the release
+
+    @classmethod
+    def read(cls, server: SparkEngine, location: ServerLocation) -> ReleaseCatalog:
+        schemas = server.rows(sr.show_schemas(location.schema))
+        if location.schema not in {str(name).lower() for (name,) in schemas}:
+            raise location.schema_is_missing()
+        relations = server.rows(sr.show_relations(location.schema, location.name))
+        return cls(server, location, frozenset(name.lower() for _, name, is_temporary in relations if not is_temporary))
+
+    @cached_property
+    def view(self) -> CatalogEntry | None:
+        if self.location.name not in self.names:
+            return None
+        return CatalogEntry.read(self.server, self.location.table)
+
+    @property
+    def shown_version(self) -> int | None:
+        """The version that the view shows; None without a view of a version."""
+        return None if self.view is None else self.view.shown_version(self.location)
+
+    @property
+    def readable_version(self) -> int:
+        """The version that the view shows, or else the newest with a manifest."""
+        numbers = [self._version_of(name) for name in self.names if name.endswith(MANIFEST_SUFFIX)]
+        with_manifest = [number for number in numbers if number is not None]
+        if self.view is None or not with_manifest:
+            raise self.location.manifest_is_missing()
+        shown = self.shown_version
+        return shown if shown in with_manifest else max(with_manifest)
+
+    def _version_of(self, name: str) -> int | None:
+        return table_version(name, self.location.name)
+
+    def find_release_tables(self, names: Collection[str] | None = None) -> dict[str, int]:
+        """The tables that sqlanon created for versions of the release, with the version of each."""
+        tables = {}
+        for name in sorted(self.names if names is None else names):
+            version = self._version_of(name)
+            if version is None:
+                continue
+            try:
+                if CatalogEntry.read(self.server, table(name, self.location.schema)).is_created_for(self.location.name):
+                    tables[name] = version
+            except Exception as error:
+                if condition_of(error).partition(".")[0] != "TABLE_OR_VIEW_NOT_FOUND":  # dropped in the meantime
+                    raise
+        return tables
+
+    def checks(self, version: int, manifest: Manifest) -> list[Check]:
+        """Check that the catalog has the release as it was published, and nothing more."""
+        rows = self.location.version_table(version)
+        flaws = ["there is none"] if self.view is None else self.view.find_view_flaws(self.location, rows, manifest)
+        return [
+            check_faults("view", flaws, columns_of_table(rows.name)),
+            self.check_tables(version, manifest),
+            self._check_other_versions(version),
+            *check_persistence(self.server),
+        ]
+
+    def check_tables(self, version: int, manifest: Manifest) -> Check:
+        """Check the tables behind the view, which its readers can often read, too."""
+        rows, types = self.location.version_table(version), types_in(manifest.columns)
+        comment = table_comment(self.location, version, manifest)
+        flaws = [f"{rows.name}: {flaw}" for flaw in self.find_flaws(rows, types, comment, column_comments(manifest))]
+        manifests = manifest_table(self.location, version)
+        flaws += [f"{manifests.name}: {flaw}" for flaw in self.find_manifest_flaws(version)]
+        return check_faults("tables", flaws, "exactly the columns of the release")
+
+    def find_manifest_flaws(self, version: int) -> list[str]:
+        types = {name: type_here(type_.lower()) or "" for name, type_ in sr.MANIFEST_TYPES.items()}
+        return self.find_flaws(manifest_table(self.location, version), types)
+
+    def find_flaws(
+        self,
+        relation: exp.Table,
+        types: Mapping[str, str],
+        comment: str | None = None,
+        comments: Mapping[str, str] | None = None,
+    ) -> list[str]:
+        """Compare a table with one that sqlanon created for the release with these columns and comments."""
+        if relation.name not in self.names:
+            return ["it is not there"]
+        entry = CatalogEntry.read(self.server, relation)
+        if flaws := entry.find_table_flaws(self.location.name, comment, comments or {}):
+            return flaws
+        return [] if list(types_of(self.server, relation).items()) == list(types.items()) else ["it has other columns"]
+
+    def _check_other_versions(self, version: int) -> Check:
+        names = [name for name in self.names if self._version_of(name) not in (None, version)]
+        leftovers = self.find_release_tables(names)
+        if leftovers and len(leftovers) == len(names):
+            message = f"left by an interrupted publication, and removed by the next one: {', '.join(leftovers)}"
+            return Check("versions", None, message)
+        return check_versions([name for name in names if name not in leftovers])
+
+    def warn_of_foreign_tables(self, release_tables: Collection[str]) -> list[Check]:
+        """Warn of tables that are named like versions but are not part of the release."""
+        foreign = sorted(
+            name for name in self.names if self._version_of(name) is not None and name not in release_tables
+        )
+        if not foreign:
+            return []
+        message = "named like a version, but not created by sqlanon; verify fails until that is removed"
+        return [Check("versions", None, f"{', '.join(foreign)}: {message}")]
+
+
+def check_persistence(server: SparkEngine) -> list[Check]:
+    """Warn of a catalog in memory, which ends with Spark."""
+    settings = ("spark.sql.catalogImplementation", "spark.sql.catalog.spark_catalog")
+    implementation, replacement = (server.rows(sr.show_setting(name))[0][1] for name in settings)
+    if implementation != "in-memory" or replacement not in ("builtin", "<undefined>"):
+        return []
+    message = "Spark's catalog is in memory: the release is gone when Spark ends; it stays with a persistent catalog "
+    return [Check("catalog", None, f"{message}(spark.sql.catalogImplementation=hive)")]
