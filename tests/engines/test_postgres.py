@@ -534,7 +534,7 @@ def test_nothing_but_a_release_is_replaced(small: Server) -> None:
         published()
     assert small.rows("SELECT mine FROM shared.r") == [(1,)]
     assert relations(small) == {"r": "r"}
-    with pytest.raises(sqlanon.ReleaseError, match="no schema 'absent'"):
+    with pytest.raises(sqlanon.ReleaseError, match="schema 'absent' does not exist"):
         published(release={"postgres": HERE, "table": "absent.r"})
 
 
