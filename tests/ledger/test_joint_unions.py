@@ -131,7 +131,7 @@ def test_rows_without_a_value_are_no_masked_rows() -> None:
     with duckdb.connect() as connection:
         connection.execute("CREATE TABLE r AS FROM (VALUES ('*', NULL), ('*', 'F'), ('*', '*')) AS v(zip, sex)")
         manifest: Any = SimpleNamespace(
-            quasi=["zip", "sex"], suppressed_rows=1, policy={"suppressed": "mask"}, columns=[], noise=None
+            quasi_identifiers=["zip", "sex"], suppressed_rows=1, policy={"suppressed": "mask"}, columns=[], noise=None
         )
         release = ComparedRelease(Path("r.duckdb"), manifest, table("r"))
         rows = release.without_masked_rows({}).relation.sql("duckdb")

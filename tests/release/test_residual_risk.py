@@ -230,7 +230,7 @@ def claims(**fields: Any) -> Manifest:
         ReleasedColumn("ill", "VARCHAR", "sensitive"),
         ReleasedColumn("note", "VARCHAR", "insensitive"),
     )
-    own = {"policy": {"privacy": {"k": 5}}, "columns": columns, "quasi": ["zip"]}
+    own = {"policy": {"privacy": {"k": 5}}, "columns": columns, "quasi_identifiers": ["zip"]}
     return SimpleNamespace(**own | fields)
 
 
