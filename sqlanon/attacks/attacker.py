@@ -31,6 +31,7 @@ from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import HierarchyError, PolicyError, Problem, ReleaseError, SourceError
 from sqlanon.hierarchies import Hierarchy, build_hierarchy
 from sqlanon.hierarchies.labels import longest_query
+from sqlanon.ledger.joint.label_pairs import LinkedAttribute
 from sqlanon.ledger.joint.release_links import (
     NO_HIERARCHIES,
     UNCOMPARED,
@@ -42,7 +43,7 @@ from sqlanon.ledger.joint.release_links import (
     link_releases,
 )
 from sqlanon.ledger.joint.renamed_columns import match_renamed_columns
-from sqlanon.ledger.joint.row_matching import LinkedAttribute, ReleaseLink
+from sqlanon.ledger.joint.row_matching import ReleaseLink
 from sqlanon.ledger.released_hierarchies import (
     CATALOG_IN_QUERIES,
     copy_recorded_hierarchies,

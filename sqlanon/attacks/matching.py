@@ -27,19 +27,18 @@ from sqlanon.ledger.joint.attacks import (
     temporal_attack,
 )
 from sqlanon.ledger.joint.class_unions import readable_unions
+from sqlanon.ledger.joint.label_pairs import LinkedAttribute, label_pairs_name
 from sqlanon.ledger.joint.overlaps import count_shared_rows, subtraction
 from sqlanon.ledger.joint.pair_audit import PairAudit
 from sqlanon.ledger.joint.part_requirements import Part, SharedRequirement, readable_violations, shared_requirements
 from sqlanon.ledger.joint.release_links import ComparedHierarchies, ComparedRelease
 from sqlanon.ledger.joint.row_matching import (
-    LinkedAttribute,
     ReleaseLink,
     add_keys,
     add_titles,
     finest_values,
     join_groups,
     keys_match,
-    label_pairs_name,
     with_comparison_parts,
 )
 from sqlanon.sources import Source
@@ -244,7 +243,10 @@ def _positions(linked: ReleaseLink) -> dict[str, exp.Expr]:
 def _with_pairs(query: exp.Select, linked: ReleaseLink) -> exp.Select:
     """A query over rows ``a`` and ``b``, joined to the pairs of labels of several levels that meet."""
     for i, _ in linked.multilevel_attributes:
-        pair = [same(col(f"label_{i}", "a"), col("one", f"c{i}")), same(col(f"label_{i}", "b"), col("two", f"c{i}"))]
+        pair = [
+            same(col(f"label_{i}", "a"), col("first_label", f"c{i}")),
+            same(col(f"label_{i}", "b"), col("second_label", f"c{i}")),
+        ]
         query = query.join(table(label_pairs_name(i), alias=f"c{i}"), on=all_of(pair), copy=False)
     return query
 

@@ -35,15 +35,10 @@ from sqlanon.attacks.matching import (
 from sqlanon.attacks.scripts import ScriptWriter
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.ledger.joint.attacks import complementary_release, count_complementary_victims, temporal_attack
+from sqlanon.ledger.joint.label_pairs import LinkedAttribute, find_ranges, order_nodes
 from sqlanon.ledger.joint.pair_audit import PairAudit
 from sqlanon.ledger.joint.release_links import ComparedRelease, count_unknown_labels
-from sqlanon.ledger.joint.row_matching import (
-    LinkedAttribute,
-    ReleaseLink,
-    find_ranges,
-    order_nodes,
-    with_comparison_parts,
-)
+from sqlanon.ledger.joint.row_matching import ReleaseLink, with_comparison_parts
 from sqlanon.support.expressions import column_definitions, table
 
 NAMES = ['my "col"', "n", "l0", "Größe", "s0", "k1"]

@@ -25,10 +25,10 @@ from sqlanon.errors import AuditError
 from sqlanon.ledger.joint import pair_audit
 from sqlanon.ledger.joint.attacks import complementary_release
 from sqlanon.ledger.joint.class_unions import Union, readable_unions
+from sqlanon.ledger.joint.label_pairs import LinkedAttribute
 from sqlanon.ledger.joint.pair_audit import PairAudit
 from sqlanon.ledger.joint.release_links import ComparedRelease, comparable_value, prepare_comparison
 from sqlanon.ledger.joint.renamed_columns import match_renamed_columns
-from sqlanon.ledger.joint.row_matching import LinkedAttribute
 from sqlanon.release.manifest import ReleasedColumn
 from sqlanon.support.expressions import col, table
 

@@ -25,10 +25,11 @@ from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import AuditError
 from sqlanon.ledger.joint import overlap_flows, overlaps, pair_audit
 from sqlanon.ledger.joint.attacks import complementary_release
+from sqlanon.ledger.joint.label_pairs import LinkedAttribute
 from sqlanon.ledger.joint.overlap_flows import OverlapFlows
 from sqlanon.ledger.joint.overlaps import count_shared_rows
 from sqlanon.ledger.joint.pair_audit import PairAudit
-from sqlanon.ledger.joint.row_matching import LinkedAttribute, ReleaseLink
+from sqlanon.ledger.joint.row_matching import ReleaseLink
 from sqlanon.support.expressions import table
 
 

@@ -16,8 +16,9 @@ from test_attacks_linked import built, link, make
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.ledger.joint.attacks import complementary_release, temporal_attack
 from sqlanon.ledger.joint.class_unions import Union
+from sqlanon.ledger.joint.label_pairs import LinkedAttribute
 from sqlanon.ledger.joint.pair_audit import PairAudit
-from sqlanon.ledger.joint.row_matching import LinkedAttribute, ReleaseLink
+from sqlanon.ledger.joint.row_matching import ReleaseLink
 from sqlanon.support.expressions import table
 
 TREES = [

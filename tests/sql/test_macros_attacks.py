@@ -18,7 +18,8 @@ from sqlanon.attacks.matching import composition, linkage, places
 from sqlanon.disclosure import attribute_disclosure as disclosure
 from sqlanon.ledger.catalog import init_database
 from sqlanon.ledger.joint.attacks import complementary_release, temporal_attack
-from sqlanon.ledger.joint.row_matching import LinkedAttribute, ReleaseLink
+from sqlanon.ledger.joint.label_pairs import LinkedAttribute
+from sqlanon.ledger.joint.row_matching import ReleaseLink
 from sqlanon.support.expressions import table
 from sqlanon.support.resources import sql_text
 

@@ -1,7 +1,15 @@
-"""What two releases of one table reveal together: the complementary release, and the temporal attack.
+"""Attacks on two releases of one table: the complementary release, and the temporal attack.
 
 Source: L. Sweeney, k-anonymity: a model for protecting privacy, International Journal on Uncertainty, Fuzziness and
 Knowledge-based Systems 10(5), 2002, sections 4.2 (figures 4 and 5, example 6) and 4.3 (example 7).
+
+The temporal attack counts the rows of a release that the other release cannot contain: new rows, or rows that are gone.
+Where labels have several levels, the assignment of rows to classes is a flow between groups (`overlap_flows`). Readers
+assume as few new or gone rows as the counts allow: those that a greatest flow leaves unmatched. Their number is fixed
+for each connected component, but differs for a group from one greatest flow to another. An attacker who knows that a
+person joined the table looks among the most rows that can be new in the person's class.
+
+In a component in which all groups of one release match all groups of the other, any rows of a group can be unmatched.
 """
 
 from __future__ import annotations
@@ -11,11 +19,9 @@ from typing import Any
 
 from sqlglot import exp
 
-from sqlanon.ledger.joint.overlap_flows import ComponentFlows
+from sqlanon.ledger.joint.label_pairs import FIRST, SECOND
 from sqlanon.ledger.joint.overlaps import OverlapGraph, columns_of_both, group_columns
 from sqlanon.ledger.joint.row_matching import (
-    FIRST,
-    SECOND,
     ReleaseLink,
     finest_values,
     join_groups,
@@ -40,6 +46,12 @@ from sqlanon.support.expressions import (
 )
 
 MEETING = "sqlanon meeting"
+"""The table of matching pairs of groups, within a statement."""
+
+UNMATCHED = "sqlanon unmatched"
+"""The table of `bound_unmatched_rows`, within a statement."""
+
+# --- Complementary release
 
 _COMPLEMENTARY = template("""
     WITH "sqlanon meeting" AS MATERIALIZED (:pairs)
@@ -47,7 +59,6 @@ _COMPLEMENTARY = template("""
     FROM :combinations AS c
     WHERE n < :k
 """)
-
 _COMPLEMENTARY_VICTIMS = template("""
     WITH "sqlanon meeting" AS MATERIALIZED (:pairs),
     "sqlanon found" AS MATERIALIZED (
@@ -59,8 +70,8 @@ _COMPLEMENTARY_VICTIMS = template("""
     FROM "sqlanon found" AS f
 """)
 _PAIR = template("SELECT a.i AS a, b.i AS b, a.n AS n_a, b.n AS n_b, least(a.n, b.n) AS n")
-# A group has at most its rows in a combination, however many groups of the other release it meets there. No group is in
-# two parts, so that their bounds add up.
+# A group has at most its rows in a combination, however many groups of the other release it matches there. No group is
+# in two parts, so their bounds add up.
 _MOST_ROWS = template("""
     SELECT :values, sum(n)::BIGINT AS n
     FROM (
@@ -78,9 +89,12 @@ _MOST_ROWS = template("""
     ) AS c
     GROUP BY :values
 """)
-_FOUND_PAIRS = template('SELECT m.* FROM "sqlanon meeting" AS m SEMI JOIN "sqlanon found" AS f ON :same')
-
-_ROWS_IN = fragment("""
+_PAIRS_OF_COMBINATIONS = template("""
+    SELECT m.*
+    FROM "sqlanon meeting" AS m
+    SEMI JOIN "sqlanon found" AS f ON :same_combination
+""")
+_ROWS_IN_PAIRS = fragment("""
     least(
         (
             SELECT coalesce(sum(n)::BIGINT, 0)
@@ -93,59 +107,20 @@ _ROWS_IN = fragment("""
     )
 """)
 
-_TEMPORAL = template("""
-    SELECT :named, sum(n)::BIGINT AS n
-    FROM :new AS new
-    GROUP BY :labels
-    HAVING sum(n)::BIGINT BETWEEN 1 AND :most
-""")
-
-# All levels are known: groups meet by their keys. Where releases have most rows in common, few keys have more.
-_NEW_BY_KEY = template("""
-    SELECT :columns, least(b.n, m.n) AS n
-    FROM "sqlanon second" AS b
-    JOIN :more AS m ON :same
-""")
-_MORE = template("""
-    SELECT :keys, b.n - coalesce(a.n, 0) AS n
-    FROM :now AS b
-    LEFT JOIN :then AS a ON :meeting
-    WHERE b.n > coalesce(a.n, 0)
-""")
-_THEN = template("""
-    SELECT :keys, sum(n)::BIGINT AS n
-    FROM "sqlanon first" AS t
-    GROUP BY :keys
-""")
-_NOW = template("""
-    SELECT :keys, sum(n)::BIGINT AS n
-    FROM "sqlanon second" AS t
-    GROUP BY :keys
-""")
-
-# Labels are of several levels: the most rows that can be new.
-_NEW_BY_FLOWS = template("""
-    SELECT :columns, u.most AS n
-    FROM "sqlanon second" AS b
-    JOIN "sqlanon unmatched" AS u ON NOT u.is_first AND u.i = b.i
-""")
-
 
 def complementary_release(linked: ReleaseLink, k: int) -> exp.Select:
-    """Combinations of finest values that the join of two releases yields for fewer than k rows: ``finest_0`` .. and
-    ``n``.
+    """The combinations of finest labels that fewer than k rows of the joined releases have: ``finest_0`` .., ``n``.
 
-    The join is on equal shared values and labels that go together; ``n`` is what `bound_rows_of_pairs` says of the
-    pairs
-    of groups, over all shared values.
+    The releases are joined on equal shared values and matching labels; ``n`` is the bound of `bound_rows_of_pairs`,
+    summed over all shared values.
     """
-    pairs = join_groups([*finest_values(linked), *_pair(linked)], linked)
+    pairs = join_groups([*finest_values(linked), *_pair_columns(linked)], linked)
     query = _COMPLEMENTARY(pairs=pairs, combinations=_combinations(linked), values=linked.values, k=k)
     return with_comparison_parts(query, linked)
 
 
-def _pair(linked: ReleaseLink) -> list[exp.Expr]:
-    """The columns of two groups that meet; ``part`` is a number for the shared values that both have."""
+def _pair_columns(linked: ReleaseLink) -> list[exp.Expr]:
+    """The columns of a pair of groups; ``part`` numbers the shared values of the two."""
     part = col("prefix_0", "a") if linked.multilevel_attributes else number(1)
     return [*_PAIR().expressions, named(part, "part")]
 
@@ -157,55 +132,83 @@ def _combinations(linked: ReleaseLink) -> exp.Subquery:
 def bound_rows_of_pairs(pairs: exp.Expr, values: Sequence[exp.Expr], parts: Sequence[exp.Expr] = ()) -> exp.Select:
     """The most rows that pairs of groups with the same values have in common: the values, and ``n``.
 
-    A pair has no more rows than the lesser of its groups, and the pairs of a group no more than the group, on either
-    side.
+    A pair has no more rows than the smaller of its groups, and all pairs of a group no more than the group.
 
     Parameters
     ----------
     pairs:
         The numbers of the groups, ``a`` and ``b``, their rows ``n_a`` and ``n_b``, the most rows of the pair, ``n``.
     parts:
-        Columns in which the groups of a pair are equal. Parts are counted apart, as no group is in two of them.
+        Columns in which the groups of a pair are equal. Parts are counted separately, as no group is in two of them.
     """
     return _MOST_ROWS(values=values, by=[*values, *parts], pairs=pairs)
 
 
 def count_complementary_victims(linked: ReleaseLink, k: int) -> exp.Select:
-    """One row: ``combinations`` that `complementary_release` finds, and ``victims``, the released rows in them.
+    """One row: the ``combinations`` of `complementary_release`, and ``victims``, the released rows that have them.
 
-    The query reads `comparison_parts` with numbers. A group that meets several others is in several combinations, but
-    has
-    no more rows for it: so rows are counted on either side, each group at most in full, and the lesser count is
+    The query reads `comparison_parts` with numbers. A group that matches several others is in several combinations,
+    but has no more rows: so rows are counted in either release, each group at most once, and the smaller count is
     reported.
     """
-    numbers = range(len(linked.attributes))
-    found = _FOUND_PAIRS(same=all_of(same(col(f"finest_{i}", "m"), col(f"finest_{i}", "f")) for i in numbers))
-    pairs = join_groups([*finest_values(linked, numbers=True), *_pair(linked)], linked, numbers=True)
+    same_combination = all_of(
+        same(col(f"finest_{i}", "m"), col(f"finest_{i}", "f")) for i in range(len(linked.attributes))
+    )
     return _COMPLEMENTARY_VICTIMS(
-        pairs=pairs, combinations=_combinations(linked), values=linked.values, k=k, rows=count_rows_in_pairs(found)
+        pairs=join_groups([*finest_values(linked, numbers=True), *_pair_columns(linked)], linked, numbers=True),
+        combinations=_combinations(linked),
+        values=linked.values,
+        k=k,
+        rows=count_rows_in_pairs(_PAIRS_OF_COMBINATIONS(same_combination=same_combination)),
     )
 
 
 def count_rows_in_pairs(pairs: exp.Query) -> exp.Expr:
-    """How many rows are in pairs of groups: each group at most in full, on either side; the lesser count."""
-    return _ROWS_IN(pairs=subquery(pairs))
+    """The number of rows in pairs of groups: each group counts once in either release; the smaller count."""
+    return _ROWS_IN_PAIRS(pairs=subquery(pairs))
+
+
+# --- Temporal attack
+
+_FEW_NEW_ROWS = template("""
+    SELECT :named, sum(n)::BIGINT AS n
+    FROM :new AS new
+    GROUP BY :labels
+    HAVING sum(n)::BIGINT BETWEEN 1 AND :most
+""")
+# All levels are known: groups match by their keys. Where releases have most rows in common, few keys have more rows.
+_NEW_ROWS_BY_KEY = template("""
+    SELECT :columns, least(b.n, m.n) AS n
+    FROM "sqlanon second" AS b
+    JOIN (
+        SELECT :keys_now, b.n - coalesce(a.n, 0) AS n
+        FROM (SELECT :keys, sum(n)::BIGINT AS n FROM "sqlanon second" AS t GROUP BY :keys) AS b
+        LEFT JOIN (SELECT :keys, sum(n)::BIGINT AS n FROM "sqlanon first" AS t GROUP BY :keys) AS a ON :keys_match
+        WHERE b.n > coalesce(a.n, 0)
+    ) AS m ON :same_key
+""")
+# Labels have several levels: the most rows that can be new.
+_NEW_ROWS_BY_FLOWS = template("""
+    SELECT :columns, u.most AS n
+    FROM "sqlanon second" AS b
+    JOIN "sqlanon unmatched" AS u ON NOT u.is_first AND u.i = b.i
+""")
 
 
 def temporal_attack(linked: ReleaseLink, k: int, unmatched: Sequence[Sequence[Any]] = ()) -> exp.Select:
-    """Classes of the second release in which some rows, but fewer than k, can be new: ``finest_0`` .. and ``n``, the
-    rows.
+    """Classes of the second release in which some rows, but fewer than k, can be new: ``finest_0`` .. and ``n``.
 
-    Somebody who knows that a person joined the table in between looks for them among the new rows alone. Rows of both
-    releases are counted by shared values and labels at the coarser of the two levels: what the second has more is new.
-    Where it is finer, each of its classes may have had all of the new rows; and where labels are of several levels, as
-    many of them as `unmatched` says.
+    An attacker who knows that a person joined in between looks for them among the new rows. Rows of both releases are
+    counted by shared values and labels at the coarser of the two levels: rows that the second has in excess are new.
+    Where the second is finer, each of its classes may have all new rows; where labels have several levels, as many as
+    `bound_unmatched_rows` says.
 
     For the rows that are gone, give the link `ReleaseLink.swapped`.
 
     Parameters
     ----------
     unmatched:
-        What `labelled_unmatched` lists, where labels are of several levels.
+        The rows of `labelled_unmatched`, where labels have several levels.
     """
     query = few_new_rows_in_classes(linked, k)
     if linked.multilevel_attributes:
@@ -214,61 +217,52 @@ def temporal_attack(linked: ReleaseLink, k: int, unmatched: Sequence[Sequence[An
 
 
 def few_new_rows_in_classes(linked: ReleaseLink, k: int) -> exp.Select:
-    """The query of `temporal`, which reads `comparison_parts`, and `UNMATCHED` where labels are of several levels."""
-    _, here = linked.side(is_first=False)
-    return _TEMPORAL(
-        named=[named(col(f"label_{i}"), f"finest_{i}") for i, _ in here],
-        new=subquery(new_rows(linked, _labels(linked))),
-        labels=[col(f"label_{i}") for i, _ in here],
+    """The query of `temporal_attack`: it reads `comparison_parts`, and `UNMATCHED` where labels have several levels."""
+    attributes = [i for i, _ in linked.side(is_first=False)[1]]
+    return _FEW_NEW_ROWS(
+        named=[named(col(f"label_{i}"), f"finest_{i}") for i in attributes],
+        new=subquery(new_rows(linked, [col(f"label_{i}", "b") for i in attributes])),
+        labels=[col(f"label_{i}") for i in attributes],
         most=k - 1,
     )
 
 
 def new_rows(linked: ReleaseLink, columns: Sequence[exp.Expr]) -> exp.Select:
-    """Columns of the groups of the second release, ``b``, and ``n``, their rows that are new: in `temporal`'s sense."""
-    return _NEW_BY_FLOWS(columns=[*columns]) if linked.multilevel_attributes else _new_by_key(linked, columns)
-
-
-def _new_by_key(linked: ReleaseLink, columns: Sequence[exp.Expr]) -> exp.Select:
-    """The rows of each group of the second release that can be new."""
-    keys = [col(name) for name in linked.key]
-    more = _MORE(
-        keys=[col(name, "b") for name in linked.key],
-        now=subquery(_NOW(keys=keys)),
-        then=subquery(_THEN(keys=keys)),
-        meeting=keys_match(linked),
+    """Columns of the groups of the second release, ``b``, and ``n``, the most rows of each that can be new."""
+    if linked.multilevel_attributes:
+        return _NEW_ROWS_BY_FLOWS(columns=columns)
+    return _NEW_ROWS_BY_KEY(
+        columns=columns,
+        keys=[col(name) for name in linked.key],
+        keys_now=[col(name, "b") for name in linked.key],
+        keys_match=keys_match(linked),
+        same_key=all_of(same(col(name, "b"), col(name, "m")) for name in linked.key),
     )
-    on = all_of(same(col(name, "b"), col(name, "m")) for name in linked.key)
-    return _NEW_BY_KEY(columns=[*columns], more=subquery(more), same=on)
 
 
-def _labels(linked: ReleaseLink) -> list[exp.Expr]:
-    return [col(f"label_{i}", "b") for i, _ in linked.side(is_first=False)[1]]
+# --- Unmatched rows
 
-
-UNMATCHED = "sqlanon unmatched"
-"""The table of `bound_unmatched_rows`, within a statement."""
-
-_UNMATCHED = template("""
+_UNMATCHED_ROWS = template("""
     SELECT
         s.is_first,
         s.i,
         CASE
             WHEN s.component IS NULL THEN s.n
-            WHEN r.component IS NULL THEN least(s.n, greatest(s.own - s.other, 0))
+            WHEN r.component IS NULL THEN least(s.n, greatest(s.release_rows - s.other_rows, 0))
             ELSE coalesce(f.most, 0)
         END::BIGINT AS most,
         CASE
             WHEN s.component IS NULL THEN s.n
-            WHEN r.component IS NULL THEN CASE WHEN s.place = 1 THEN greatest(s.own - s.other, 0) ELSE 0 END
+            WHEN r.component IS NULL AND s.position = 1 THEN greatest(s.release_rows - s.other_rows, 0)
+            WHEN r.component IS NULL THEN 0
             ELSE coalesce(f.n, 0)
         END::BIGINT AS n
     FROM (
         SELECT
             *,
-            sum(n) OVER (PARTITION BY component, is_first) AS own,
-            sum(n) OVER (PARTITION BY component) - sum(n) OVER (PARTITION BY component, is_first) AS other,
-            row_number() OVER (PARTITION BY component, is_first ORDER BY i) AS place
+            sum(n) OVER (PARTITION BY component, is_first) AS release_rows,
+            sum(n) OVER (PARTITION BY component) - sum(n) OVER (PARTITION BY component, is_first) AS other_rows,
+            row_number() OVER (PARTITION BY component, is_first ORDER BY i) AS position
         FROM (
             SELECT true AS is_first, g.i, g.n, c.component
             FROM :first AS g
@@ -291,64 +285,61 @@ _LABELLED = template("""
 _BY_LABELS = template("""
     SELECT x.is_first, g.i, x.most, x.n
     FROM :rows AS x
-    JOIN :groups AS g ON x.is_first = :is_first AND :same
+    JOIN :groups AS g ON x.is_first = :is_first AND :same_labels
 """)
-_OF_FLOWS = {"is_first": "BOOLEAN", "i": "BIGINT", "most": "BIGINT", "n": "BIGINT"}
 
 
 def bound_unmatched_rows(graph: OverlapGraph, first: exp.Expr, second: exp.Expr) -> exp.Select:
-    """The groups of both releases by their numbers, ``is_first`` and ``i``, with the ``most`` of their rows that can be
-    new or gone; and ``n``, of which the sum over the groups of a component is what is new or gone there in any case.
+    """The groups of both releases, ``is_first`` and ``i``, with the ``most`` of their rows that can be new or gone.
+
+    ``n`` is the number of unmatched rows in one greatest flow: its sum over the groups of a component is the number of
+    rows that are new or gone in every greatest flow.
 
     Raises
     ------
     TooManyStepsError
         The flows take too many steps.
     """
-    return _UNMATCHED(
+    columns = {"is_first": "BOOLEAN", "i": "BIGINT", "most": "BIGINT", "n": "BIGINT"}
+    rows = [(group.is_first, group.group, group.most, group.rows) for group in graph.flows.unmatched()]
+    return _UNMATCHED_ROWS(
         first=first,
         second=second,
         components=graph.components,
         irregular=graph.irregular,
-        flows=subquery(_rows_of_flows(graph.flows)),
+        flows=subquery(values_query(columns, rows)),
     )
 
 
-def _rows_of_flows(flows: ComponentFlows) -> exp.Select:
-    rows = [(one.is_first, one.group, one.most, one.rows) for one in flows.unmatched()]
-    return values_query(_OF_FLOWS, rows)
-
-
 def labelled_unmatched(linked: ReleaseLink) -> exp.Select:
-    """The rows of `UNMATCHED` that can be new or gone, ``is_first``, ``most`` and ``n``, with the labels and shared
-    values of their groups as texts."""
-    names = columns_of_both(linked)
+    """The rows of `UNMATCHED` that can be new or gone, with the labels and shared values of their groups as texts."""
     queries = []
-    for name, is_first in ((FIRST, True), (SECOND, False)):
-        own = group_columns(linked, is_first)
+    for release, is_first in ((FIRST, True), (SECOND, False)):
+        columns = group_columns(linked, is_first)
         labels: list[exp.Expr] = [
-            named(cast(col(one, "g") if one in own else exp.null(), "VARCHAR"), one) for one in names
+            named(cast(col(name, "g") if name in columns else exp.null(), "VARCHAR"), name)
+            for name in columns_of_both(linked)
         ]
-        queries.append(_LABELLED(labels=labels, groups=table(name), is_first=exp.convert(is_first)))
+        queries.append(_LABELLED(labels=labels, groups=table(release), is_first=exp.convert(is_first)))
     return star(subquery(union_all(*queries), "u"))
 
 
 def add_unmatched(query: exp.Select, linked: ReleaseLink, rows: Sequence[Sequence[Any]]) -> exp.Select:
-    """A query that reads `UNMATCHED`, with that table made of what `labelled_unmatched` lists."""
-    names = columns_of_both(linked)
-    types = {"is_first": "BOOLEAN", "most": "BIGINT", "n": "BIGINT", **dict.fromkeys(names, "VARCHAR")}
-    queries = []
-    for name, is_first in ((FIRST, True), (SECOND, False)):
-        is_same = [same(cast(col(one, "g"), "VARCHAR"), col(one, "x")) for one in group_columns(linked, is_first)]
-        queries.append(
-            _BY_LABELS(
-                rows=subquery(values_query(types, rows), "x"),
-                groups=table(name),
-                is_first=exp.convert(is_first),
-                same=all_of(is_same),
-            )
+    """Add the table `UNMATCHED`, made of the rows of `labelled_unmatched`, to a query that reads it."""
+    labels = dict.fromkeys(columns_of_both(linked), "VARCHAR")
+    types = {"is_first": "BOOLEAN", "most": "BIGINT", "n": "BIGINT", **labels}
+    queries = [
+        _BY_LABELS(
+            rows=subquery(values_query(types, rows), "x"),
+            groups=table(release),
+            is_first=exp.convert(is_first),
+            same_labels=all_of(
+                same(cast(col(name, "g"), "VARCHAR"), col(name, "x")) for name in group_columns(linked, is_first)
+            ),
         )
+        for release, is_first in ((FIRST, True), (SECOND, False))
+    ]
     parts = exp.Select().with_(ident(UNMATCHED), as_=union_all(*queries), copy=False)
-    own_parts = query.args["with_"].expressions if query.args.get("with_") else []
-    query.set("with_", exp.With(expressions=[*parts.args["with_"].expressions, *own_parts]))
+    existing = query.args["with_"].expressions if query.args.get("with_") else []
+    query.set("with_", exp.With(expressions=[*parts.args["with_"].expressions, *existing]))
     return query

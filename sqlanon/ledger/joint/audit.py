@@ -628,7 +628,7 @@ class JointAudit:
         """Few rows that overlapping classes share by the counts of both, or such that do not meet a requirement."""
         overlaps = audit.find_overlaps()
         if overlaps.few:
-            build = partial(subtraction, found=overlaps.few)
+            build = partial(subtraction, shared_rows=overlaps.few)
             return [_Attack(_describe_shared(overlaps.few, audit.k), build, public, audit.k, why)]
         return self._violations(one, audit, public, "joined by counts") if overlaps.bounds else []
 
@@ -654,7 +654,9 @@ class JointAudit:
                 shared = audit.list_shared_rows(wanted) if part == "joined by counts" else ()
                 build, unmatched = None, _list_unmatched(audit, part)
                 if unmatched is not None:
-                    build = partial(readable_violations, wanted=wanted, part=part, shared=shared, unmatched=unmatched)
+                    build = partial(
+                        readable_violations, requirement=wanted, part=part, shared=shared, unmatched=unmatched
+                    )
                 found.append(_Attack(_describe_violations(wanted.name, part, what, count), build, public, audit.k))
         return found
 

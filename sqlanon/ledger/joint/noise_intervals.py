@@ -28,9 +28,10 @@ from sqlglot import exp
 from sqlanon.errors import NotComparedError
 from sqlanon.hierarchies.bounds import bounds
 from sqlanon.ledger import catalog
+from sqlanon.ledger.joint.label_pairs import FIRST, SECOND
 from sqlanon.ledger.joint.pair_audit import MOST_MEETING
 from sqlanon.ledger.joint.release_links import ComparedHierarchies, ComparedRelease
-from sqlanon.ledger.joint.row_matching import FIRST, SECOND, ReleaseLink, finest_values, join_groups
+from sqlanon.ledger.joint.row_matching import ReleaseLink, finest_values, join_groups
 from sqlanon.noise.columns import EPOCH
 from sqlanon.noise.statements import STEPS, as_number, can_be_noisy
 from sqlanon.policy import Policy

@@ -1,18 +1,16 @@
-"""Check requirements on a sensitive attribute that two releases show: in the classes of their join, and in the rows
-that are new, in a class or in a union of classes.
+"""Check requirements on a sensitive attribute that two releases show: in the classes of their join, and in new rows.
 
-Parts are rows by their labels, ``finest_0`` .. (of the joined classes the finest), and by their shared values,
-``shared_0`` ..;
-requirements are checked in plain SQL, on rows. Shares of the whole table are those of the link's second release.
+New rows are checked in a class or in a union of classes. Parts are rows by their labels, ``finest_0`` .. (of joined
+classes the finest labels), and by their shared values, ``shared_0`` ..; requirements are checked in plain SQL, on rows.
+Shares of the whole table are those of the link's second release.
 
-Of a joined class only the most rows that each value can have are known. Where fewer than l values can be there, fewer
-than l are. Figures of shares are those of such a class as it could be, and no bound: entropy of two values with at most
-three rows each says 2, where the table may have one row of each, or three and none.
+Of a joined class only the most rows of each value are known. Where fewer than l values are possible, the class has
+fewer than l. Figures of shares describe one possible class, and are no bound: the entropy of two values with at most
+three rows each is that of 2 values, but the table may have one row of each, or three and none.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
@@ -22,15 +20,9 @@ from sqlglot import exp
 from sqlanon.engines.travel import repeated
 from sqlanon.ledger.joint.attacks import add_unmatched, bound_rows_of_pairs, new_rows
 from sqlanon.ledger.joint.class_unions import Union, add_regions, new_rows_in_unions, union_columns
+from sqlanon.ledger.joint.label_pairs import SECOND, FinestForm
 from sqlanon.ledger.joint.overlaps import group_columns
-from sqlanon.ledger.joint.row_matching import (
-    SECOND,
-    Finest,
-    ReleaseLink,
-    finest_values,
-    join_groups,
-    with_comparison_parts,
-)
+from sqlanon.ledger.joint.row_matching import ReleaseLink, finest_values, join_groups, with_comparison_parts
 from sqlanon.requirements import list_requirements
 from sqlanon.requirements.base import ClassCondition, Requirement, SourceFacts
 from sqlanon.requirements.plain_sql import WarehouseRelease
@@ -40,8 +32,8 @@ NewRows: TypeAlias = "Literal['new'] | Union"
 """The new rows of each class of the second release, or of each union of classes."""
 
 Part: TypeAlias = "Literal['joined', 'joined by counts'] | NewRows"
-"""The classes of the join; the same with the rows that overlapping classes share at most by the counts of both; or new
-rows."""
+"""The classes of the join; these with the most rows that overlapping classes share by the counts of both releases; or
+new rows."""
 
 SHARED_ROWS = "sqlanon shared rows"
 """The table of `shared_rows`, within a statement."""
@@ -58,7 +50,7 @@ _LABELLED_SHARED_ROWS = template("""
     JOIN "sqlanon meeting" AS m ON m.a = x.a AND m.b = x.b
     JOIN "sqlanon first" AS a ON a.i = x.a
     JOIN "sqlanon second" AS b ON b.i = x.b
-    SEMI JOIN :found AS f ON :same
+    SEMI JOIN :violating_parts AS f ON :same_class
 """)
 _SHARED_ROWS_BY_LABELS = template("""
     SELECT a.i AS a, b.i AS b, x.n
@@ -69,16 +61,23 @@ _SHARED_ROWS_BY_LABELS = template("""
 _NEW_ROWS = template("SELECT :columns, n FROM :rows AS r WHERE n > 0")
 _WITH_ROWS = template("""
     SELECT :columns, p.n
-    FROM :found AS f
-    JOIN (SELECT :keys, count(*) AS n FROM :rows AS r GROUP BY :keys) AS p ON :same
+    FROM :violating_parts AS f
+    JOIN (SELECT :keys, count(*) AS n FROM :rows AS r GROUP BY :keys) AS p ON :same_part
 """)
-_SUMMED = template("SELECT :columns, sum(n)::BIGINT AS n FROM :rows AS r GROUP BY :columns")
+_ROW_COUNTS = template("SELECT :columns, sum(n)::BIGINT AS n FROM :rows AS r GROUP BY :columns")
 
 
 @dataclass(frozen=True)
 class SharedRequirement:
-    """A requirement on a sensitive attribute that both releases show, and the number of its shared column; and those of
-    all ``sensitive`` ones, in which joint diversity looks at values together."""
+    """A requirement on a sensitive attribute that both releases show.
+
+    Attributes
+    ----------
+    column:
+        The number of its shared column.
+    sensitive:
+        The numbers of all shared sensitive columns, of which joint diversity counts combinations of values.
+    """
 
     requirement: Requirement
     column: int
@@ -86,11 +85,10 @@ class SharedRequirement:
 
     @property
     def name(self) -> str:
-        """What people call it."""
         return self.requirement.name
 
     def violations(self, rows: exp.Table, whole: exp.Table, keys: Sequence[str]) -> exp.Select | None:
-        """The parts of some rows that break it."""
+        """The parts of rows that violate it."""
         (attribute,) = self.requirement.sensitive_attributes
         sensitive = [f"shared_{j}" for j in self.sensitive]
         return self.requirement.violations(
@@ -99,20 +97,20 @@ class SharedRequirement:
 
 
 def shared_requirements(privacy: Any, sensitive: Collection[str], linked: ReleaseLink) -> Iterator[SharedRequirement]:
-    """The requirements of a policy's ``[privacy]`` that each class must meet, on attributes that both releases show;
-    ``sensitive`` are those of the policy.
+    """The requirements of a policy's ``[privacy]`` on classes and on attributes that both releases show.
 
-    Only those in plain SQL: t-closeness of ordered values, or by a hierarchy, is not.
+    ``sensitive`` are the sensitive attributes of the policy. Requirements without plain SQL are left out: t-closeness
+    of ordered values, or by a hierarchy.
     """
     columns = {name.lower(): j for j, name in enumerate(linked.shared)}
     numbers = [columns[name.lower()] for name in sensitive if name.lower() in columns]
-    for one in list_requirements(privacy):
-        column = columns.get(one.sensitive_attributes[0].lower()) if one.sensitive_attributes else None
-        if column is None or not isinstance(one.bind(SourceFacts()), ClassCondition):
+    for requirement in list_requirements(privacy):
+        column = columns.get(requirement.sensitive_attributes[0].lower()) if requirement.sensitive_attributes else None
+        if column is None or not isinstance(requirement.bind(SourceFacts()), ClassCondition):
             continue
-        wanted = SharedRequirement(one, column, numbers)
-        if wanted.violations(table("rows"), table("whole"), []) is not None:
-            yield wanted
+        shared_requirement = SharedRequirement(requirement, column, numbers)
+        if shared_requirement.violations(table("rows"), table("whole"), []) is not None:
+            yield shared_requirement
 
 
 def shared_rows(bounds: Mapping[tuple[int, int], int]) -> exp.Select:
@@ -120,68 +118,66 @@ def shared_rows(bounds: Mapping[tuple[int, int], int]) -> exp.Select:
     return values_query(dict.fromkeys("abn", "BIGINT"), [(a, b, most) for (a, b), most in bounds.items()])
 
 
-def rows_name(part: Part) -> str:
-    """The table of the rows of parts, within a statement."""
-    return f"sqlanon rows {part}"
-
-
 def find_violating_parts(
-    linked: ReleaseLink,
-    wanted: SharedRequirement,
-    part: Part,
-    numbers: bool = False,
+    linked: ReleaseLink, requirement: SharedRequirement, part: Part, numbers: bool = False
 ) -> exp.Select:
-    """The parts that break a requirement: ``finest_0`` .., the figure that does, and ``n``, their rows.
+    """The parts that violate a requirement: ``finest_0`` .., the figure, and ``n``, their rows.
 
-    The query reads `comparison_parts`, for a region the table of regions, and `SHARED_ROWS` for what is joined by
+    The query reads `comparison_parts`, the table of regions for a region, and `SHARED_ROWS` for classes joined by
     counts.
 
     Parameters
     ----------
     numbers:
-        Numbers stand for the finest labels of joined classes: they are enough to count.
+        Whether numbers stand for the finest labels of joined classes: they are enough to count.
     """
-    rows, whole = table(rows_name(part)), table("sqlanon whole")
+    rows, whole = table(f"sqlanon rows {part}"), table("sqlanon whole")
     shared = [f"shared_{j}" for j in range(len(linked.shared))]
-    counted, keys = _rows_of(linked, part, shared, numbers)
-    query = wanted.violations(rows, whole, keys)
-    assert query is not None  # one of `shared_requirements`
+    part_rows, keys = _part_rows(linked, part, shared, numbers)
+    violations = requirement.violations(rows, whole, keys)
+    assert violations is not None  # one of `shared_requirements`
+    whole_rows = _ROW_COUNTS(columns=[col(name) for name in shared], rows=table(SECOND))
     ctes = exp.Select()
-    whole_rows = _SUMMED(columns=[col(name) for name in shared], rows=table(SECOND))
     ctes.with_(ident(whole.name), as_=repeated(subquery(whole_rows, "w"), shared, "n"), copy=False)
-    ctes.with_(ident(rows.name), as_=repeated(subquery(counted, "c"), [*keys, *shared], "n"), copy=False)
-    is_part = all_of(same(col(name, "f"), col(name, "p")) for name in keys)
-    columns = [col(name, "f") for name in query.named_selects]
-    by = [col(name) for name in keys]
-    counted_parts = _WITH_ROWS(columns=columns, found=subquery(query), keys=by, rows=rows, same=is_part)
-    counted_parts.set("with_", ctes.args["with_"])
-    return counted_parts
+    ctes.with_(ident(rows.name), as_=repeated(subquery(part_rows, "c"), [*keys, *shared], "n"), copy=False)
+    query = _WITH_ROWS(
+        columns=[col(name, "f") for name in violations.named_selects],
+        violating_parts=subquery(violations),
+        keys=[col(name) for name in keys],
+        rows=rows,
+        same_part=all_of(same(col(name, "f"), col(name, "p")) for name in keys),
+    )
+    query.set("with_", ctes.args["with_"])
+    return query
 
 
-def labelled_shared_rows(linked: ReleaseLink, wanted: SharedRequirement, most_parts: int) -> exp.Select:
-    """The rows of `SHARED_ROWS` in joined classes that break a requirement by counts: the labels and shared values of
-    either group, as texts, and ``n``. Of at most so many classes; the query reads the numbers of `joined` groups, too.
+def labelled_shared_rows(linked: ReleaseLink, requirement: SharedRequirement, most_parts: int) -> exp.Select:
+    """The rows of `SHARED_ROWS` in at most ``most_parts`` joined classes that violate a requirement by counts.
+
+    They have the labels and shared values of either group as texts, and ``n``. The query reads the numbers of
+    `join_groups`, too.
     """
-    broken = find_violating_parts(linked, wanted, "joined by counts", numbers=True)
-    with_ = broken.args.pop("with_")
+    violations = find_violating_parts(linked, requirement, "joined by counts", numbers=True)
+    with_ = violations.args.pop("with_")
     labels: list[exp.Expr] = [
-        named(cast(col(name, side), "VARCHAR"), f"{side}_{name}") for side, name in _labels_of_groups(linked)
+        named(cast(col(name, side), "VARCHAR"), f"{side}_{name}") for side, name in _group_labels(linked)
     ]
     same_class = all_of(same(col(f"finest_{i}", "m"), col(f"finest_{i}", "f")) for i in range(len(linked.attributes)))
-    query = _LABELLED_SHARED_ROWS(labels=labels, found=subquery(broken.limit(most_parts)), same=same_class)
+    violating_parts = subquery(violations.limit(most_parts))
+    query = _LABELLED_SHARED_ROWS(labels=labels, violating_parts=violating_parts, same_class=same_class)
     query.set("with_", with_)
     return query
 
 
-def _labels_of_groups(linked: ReleaseLink) -> list[tuple[str, str]]:
-    """The columns that tell groups of either release apart: ``a`` and ``b``."""
+def _group_labels(linked: ReleaseLink) -> list[tuple[str, str]]:
+    """The columns that distinguish groups, with the side of their release: ``a`` or ``b``."""
     return [(side, name) for side in "ab" for name in group_columns(linked, is_first=side == "a")]
 
 
 def readable_violations(
     linked: ReleaseLink,
     k: int,
-    wanted: SharedRequirement,
+    requirement: SharedRequirement,
     part: Part,
     shared: Sequence[Sequence[Any]] = (),
     unmatched: Sequence[Sequence[Any]] = (),
@@ -191,41 +187,41 @@ def readable_violations(
     Parameters
     ----------
     shared:
-        What `labelled_shared_rows` lists, for what is joined by counts: only classes with such rows are shown.
+        The rows of `labelled_shared_rows`, for classes joined by counts: only these classes are listed.
     unmatched:
-        What `labelled_unmatched` lists, for new rows where labels are of several levels.
+        The rows of `labelled_unmatched`, for new rows where labels have several levels.
     """
-    finer: Finest = "texts" if part.startswith("joined") else None
-    query = find_violating_parts(linked, wanted, part)
+    finest: FinestForm = "texts" if part.startswith("joined") else None
+    query = find_violating_parts(linked, requirement, part)
     if part == "joined by counts":
         parts = exp.Select().with_(ident(SHARED_ROWS), as_=_shared_rows_by_labels(linked, shared), copy=False)
-        own = query.args["with_"].expressions
-        query.set("with_", exp.With(expressions=[*parts.args["with_"].expressions, *own]))
+        existing = query.args["with_"].expressions
+        query.set("with_", exp.With(expressions=[*parts.args["with_"].expressions, *existing]))
     if part == "region" or (part == "new" and linked.multilevel_attributes):
         query = add_unmatched(query, linked, unmatched)
-    found = with_comparison_parts(query, linked, finer)
-    return add_regions(found, linked) if part == "region" else found
+    query = with_comparison_parts(query, linked, finest)
+    return add_regions(query, linked) if part == "region" else query
 
 
 def _shared_rows_by_labels(linked: ReleaseLink, shared: Sequence[Sequence[Any]]) -> exp.Select:
-    """The table of `SHARED_ROWS`, made of labels."""
-    labels = _labels_of_groups(linked)
+    """The table `SHARED_ROWS`, made of labels."""
+    labels = _group_labels(linked)
     columns = dict.fromkeys((f"{side}_{name}" for side, name in labels), "VARCHAR")
-    same_groups = [
+    same_first, same_second = (
         all_of(
-            same(cast(col(name, side), "VARCHAR"), col(f"{side}_{name}", "x")) for side, name in labels if side == which
+            same(cast(col(name, side), "VARCHAR"), col(f"{side}_{name}", "x"))
+            for side, name in labels
+            if side == release
         )
-        for which in "ab"
-    ]
+        for release in "ab"
+    )
     return _SHARED_ROWS_BY_LABELS(
-        rows=subquery(values_query({**columns, "n": "BIGINT"}, shared)),
-        same_first=same_groups[0],
-        same_second=same_groups[1],
+        rows=subquery(values_query({**columns, "n": "BIGINT"}, shared)), same_first=same_first, same_second=same_second
     )
 
 
-def _rows_of(linked: ReleaseLink, part: Part, shared: list[str], numbers: bool) -> tuple[exp.Select, list[str]]:
-    """The rows of parts, counted by their labels and shared values; and the names of the labels."""
+def _part_rows(linked: ReleaseLink, part: Part, shared: list[str], numbers: bool) -> tuple[exp.Select, list[str]]:
+    """The rows of parts, counted by their labels and shared values, and the columns of the labels."""
     values = [col(name) for name in shared]
     match part:
         case "joined" | "joined by counts":
@@ -236,15 +232,15 @@ def _rows_of(linked: ReleaseLink, part: Part, shared: list[str], numbers: bool) 
             keys = [f"finest_{i}" for i in range(len(linked.attributes))]
             return bound_rows_of_pairs(subquery(pairs), [*map(col, keys), *values]), keys
         case "new":
-            labels = [i for i, _ in linked.side(is_first=False)[1]]
+            attributes = [i for i, _ in linked.side(is_first=False)[1]]
+            keys = [f"finest_{i}" for i in attributes]
             columns = [
-                *(named(col(f"label_{i}", "b"), f"finest_{i}") for i in labels),
+                *(named(col(f"label_{i}", "b"), f"finest_{i}") for i in attributes),
                 *(col(name, "b") for name in shared),
             ]
-            keys = [f"finest_{i}" for i in labels]
-            return _SUMMED(columns=[*map(col, keys), *values], rows=subquery(new_rows(linked, columns))), keys
+            return _ROW_COUNTS(columns=[*map(col, keys), *values], rows=subquery(new_rows(linked, columns))), keys
         case _:
-            keys = union_columns(linked, part)
-            shown = {name: re.sub(r"^label_", "finest_", name) for name in keys}
-            columns = [*(named(col(own), name) for own, name in shown.items()), *values]
-            return _NEW_ROWS(columns=columns, rows=subquery(new_rows_in_unions(linked, part))), [*shown.values()]
+            renamed = {name: name.replace("label_", "finest_") for name in union_columns(linked, part)}
+            columns = [*(named(col(name), key) for name, key in renamed.items()), *values]
+            rows = subquery(new_rows_in_unions(linked, part))
+            return _NEW_ROWS(columns=columns, rows=rows), [*renamed.values()]

@@ -14,15 +14,15 @@ from sqlglot import exp
 from sqlanon.engines.base import Engine
 from sqlanon.hierarchies.build import released_column
 from sqlanon.hierarchies.parts import TOP
-from sqlanon.ledger.joint.row_matching import (
+from sqlanon.ledger.joint.label_pairs import (
     LinkedAttribute,
-    ReleaseLink,
     find_ranges,
     find_sets,
     number_values,
     order_nodes,
     set_member_levels,
 )
+from sqlanon.ledger.joint.row_matching import ReleaseLink
 from sqlanon.policy import PrivacySection
 from sqlanon.policy.problems import read_part
 from sqlanon.release.manifest import Manifest, has_open_ends
