@@ -138,8 +138,9 @@ class PairAudit:
         return self._rows(labelled_shared_rows(self.linked, requirement, MOST_COMBINATIONS))
 
     def list_unmatched(self) -> list[tuple[Any, ...]]:
-        """The rows with which `temporal_attack`, `readable_unions` and `readable_violations` list new rows, where labels
-        have several levels.
+        """The rows with which `temporal_attack`, `readable_unions` and `readable_violations` list new rows.
+
+        Empty where all labels have one level.
 
         Raises
         ------
