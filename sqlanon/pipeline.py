@@ -39,10 +39,10 @@ from sqlanon.errors import (
     RelabelledError,
     ReleaseError,
 )
-from sqlanon.frequency.counting import count_combinations
-from sqlanon.frequency.scan import scan
-from sqlanon.frequency.unmatched import without_unmatched
-from sqlanon.hierarchies.build import Hierarchies, build_hierarchies, value_facts
+from sqlanon.frequency.counting import count_frequencies
+from sqlanon.frequency.scan import scan_tables
+from sqlanon.frequency.unmatched import drop_unmatched_population
+from sqlanon.hierarchies.build import Hierarchies, build_hierarchies, summarize_values
 from sqlanon.hierarchies.levels import warn_of_levels_above_top
 from sqlanon.policy import Policy, format_location
 from sqlanon.policy.compatibility import IN_LEDGER, collect_sections, find_conflicts
@@ -62,7 +62,7 @@ from sqlanon.strategies.lattice.lattice import ignore_progress, store_lattice
 from sqlanon.strategies.lattice.result import SearchResult
 from sqlanon.strategies.stage import run_search
 from sqlanon.support.expressions import Namer, create_table, row_count
-from sqlanon.support.notices import Notice, ordered_messages
+from sqlanon.support.notices import Notice, sort_messages
 from sqlanon.support.workdir import spill_directory
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ def plan(space: Workspace, policy: Policy) -> Plan:
     drafted = draft(steps, run, policy, ignore_progress, Laps())
     show_rows(steps, drafted)
     show_audit(steps, drafted)
-    warnings = ordered_messages((*run.notices, *warn_of_insensitive_names(policy)))
+    warnings = sort_messages((*run.notices, *warn_of_insensitive_names(policy)))
     return Plan(tuple(steps.stages), *find_lattice_size(policy, run.engine), policy.search.is_local, warnings)
 
 
@@ -118,7 +118,7 @@ def compare(
     seconds: float | None = None,
 ) -> Iterator[ComparisonRow]:
     """What each strategy finds in its time. Each reads the source anew: none is quick because of what another left."""
-    from sqlanon.engines.deadline import interrupted_after  # noqa: PLC0415  (needed for comparisons only)
+    from sqlanon.engines.deadline import interrupt_after  # noqa: PLC0415  (needed for comparisons only)
     from sqlanon.strategies.compare import ComparisonRow, build_comparison_row, with_time_limit  # noqa: PLC0415
 
     result = None
@@ -129,7 +129,7 @@ def compare(
             continue
         policy, started = with_time_limit(given, seconds), time.perf_counter()
         try:
-            with space.run(policy, counted=True) as run, interrupted_after(seconds, run.engines):
+            with space.run(policy, counted=True) as run, interrupt_after(seconds, run.engines):
                 steps = StatementRunner(run.engine)
                 with source_errors():
                     prepared = prepare_with_earlier(steps, run, policy)
@@ -424,10 +424,10 @@ def prepare(
     steps: StatementRunner, policy: Policy, source: Source, work: Namer, population: Population | None = None
 ) -> SearchInput:
     """From a bound source to what the search needs."""
-    scanned = scan(steps, policy, source, work, population)
+    scanned = scan_tables(steps, policy, source, work, population)
     hierarchies = build_hierarchies(steps, policy, scanned.values, work)
-    scanned = without_unmatched(policy, scanned, hierarchies.quasi, work)
-    frequencies = count_combinations(steps, policy, scanned, hierarchies, work)
+    scanned = drop_unmatched_population(policy, scanned, hierarchies.quasi, work)
+    frequencies = count_frequencies(steps, policy, scanned, hierarchies, work)
     return build_search_input(policy, scanned, hierarchies, frequencies)
 
 
@@ -481,10 +481,10 @@ def prepare_released_rows(steps: StatementRunner, run: Run, published: Published
     whole = prepare_beside(steps, run, policy, earlier, fixed, {run_id}, lambda name: run.work(f"whole_{name}"))
     rows, searched = run.work("rows_of_release"), whole.search_policy
     run.engine.execute(create_table(rows.copy(), select_released_rows(whole.source.relation)))
-    scanned = scan(steps, searched, Source(rows, run.engine.columns(rows), run.source.files), run.work)
-    facts = value_facts(steps, scanned.values)
+    scanned = scan_tables(steps, searched, Source(rows, run.engine.columns(rows), run.source.files), run.work)
+    facts = summarize_values(steps, scanned.values)
     hierarchies = Hierarchies(whole.hierarchies, whole.sensitive_hierarchies, facts)
-    frequencies = count_combinations(steps, searched, scanned, hierarchies, run.work)
+    frequencies = count_frequencies(steps, searched, scanned, hierarchies, run.work)
     prepared = build_search_input(searched, scanned, hierarchies, frequencies)
     after = tuple(one for one in whole.earlier.run_ids if one != run_id)
     releases = replace(whole.earlier, run_ids=after, changed_run_ids=whole.earlier.changed_run_ids - {run_id})

@@ -17,7 +17,7 @@ from uuid import uuid4
 from sqlglot import Dialect, exp
 
 from sqlanon import pipeline
-from sqlanon.engines.dialects.translation import DIALECTS, translated
+from sqlanon.engines.dialects.translation import DIALECTS, translate_query
 from sqlanon.engines.dialects.variables import without_variables
 from sqlanon.errors import ReleaseError, SourceError
 from sqlanon.policy import Policy, format_location
@@ -28,9 +28,9 @@ from sqlanon.release.published import Release
 from sqlanon.release.sentences import level_in_words
 from sqlanon.release.targets.base import Reach
 from sqlanon.strategies.lattice.checker import policy_measure
-from sqlanon.support.expressions import by_class, star, subquery
+from sqlanon.support.expressions import release_order, star, subquery
 from sqlanon.support.markup import html_table
-from sqlanon.support.notices import ordered_messages
+from sqlanon.support.notices import sort_messages
 
 if TYPE_CHECKING:
     import duckdb
@@ -324,7 +324,7 @@ class Result(ResultFigures):
         self.dropped_lines = draft.run.dropped_lines(self.policy)
         self.held_against: tuple[str, ...] = ()
         self.dependencies = draft.dependencies.narrowing
-        self.warnings = ordered_messages(draft.warnings)
+        self.warnings = sort_messages(draft.warnings)
         self.seconds = draft.seconds
 
     def record(self) -> None:
@@ -509,7 +509,7 @@ class Result(ResultFigures):
             # Behind everything: a sort that is not the last is left out in some engines.
             rows = star(subquery(self._draft.statement.select(shuffled=False), "released"))
             quasi = [one.name for one in self._draft.statement.columns if one.quasi is not None]
-            query = translated(rows.order_by(*by_class(quasi), copy=False), dialect)
+            query = translate_query(rows.order_by(*release_order(quasi), copy=False), dialect)
         return without_variables(query, dialect).sql(dialect=Dialect.get_or_raise(dialect), pretty=True)
 
     @cached_property

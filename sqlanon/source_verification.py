@@ -39,7 +39,7 @@ from sqlanon.strategies.stage import run_search
 from sqlanon.support.expressions import create_table, create_temporary_view, star, subquery, table
 from sqlanon.support.names import VERIFIED
 from sqlanon.support.notices import with_noun
-from sqlanon.support.resources import CHECKS, PLAIN
+from sqlanon.support.resources import RELEASE_MACROS, REQUIREMENT_MACROS
 
 
 def check_against_source(
@@ -130,7 +130,7 @@ def check_extended(run: Run, prepared: SearchInput, release: VerifiedRelease) ->
 def _macros_for(policy: Policy) -> Sequence[str]:
     """The files of the macro library that the policy's requirements are checked by."""
     plain = all(one.entry.plain_macros for one in list_requirements(policy.privacy))
-    return PLAIN if plain and policy.source.person_column is None else CHECKS
+    return RELEASE_MACROS if plain and policy.source.person_column is None else REQUIREMENT_MACROS
 
 
 def check_policy(policy: Policy, found: Verification) -> list[Check]:

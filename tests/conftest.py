@@ -21,7 +21,7 @@ from spark_cluster import Cluster, cluster
 import sqlanon
 from sqlanon.release import contents
 from sqlanon.release.targets.file import target as file_target
-from sqlanon.support.resources import PLAIN, macro_scripts
+from sqlanon.support.resources import RELEASE_MACROS, macro_scripts
 
 gc.disable()  # until all tests are collected: what they are made of stays
 
@@ -86,7 +86,7 @@ def plain_macros() -> Iterator[None]:
     """
     with pytest.MonkeyPatch.context() as patch:
         for module in (contents, file_target):
-            patch.setattr(module, "macro_scripts", lambda files=PLAIN: macro_scripts(files))
+            patch.setattr(module, "macro_scripts", lambda files=RELEASE_MACROS: macro_scripts(files))
         contents._our_macros.cache_clear()
         yield
     contents._our_macros.cache_clear()

@@ -27,7 +27,7 @@ DOCS = ROOT / "docs"
 # Constants that tests set: from how many rows on a source or a frequency set is not kept as it is, to which size a
 # frequency set is made coarser, and for how long a catalog in use is waited for.
 SMALL_SET = "sqlanon.frequency.sets.SMALL_TABLE_ROWS"
-COARSE_SET = "sqlanon.frequency.sets.COARSE"
+COARSE_SET = "sqlanon.frequency.sets.COARSE_CLASSES"
 ROWS_PER_CODE = "sqlanon.frequency.codes.ROWS_PER_CODE"
 SMALL_SPARK = "sqlanon.sources.remote.FETCHED"
 PATIENCE = "sqlanon.ledger.catalog.PATIENCE"

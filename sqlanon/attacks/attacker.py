@@ -30,7 +30,7 @@ from sqlanon.engines.limits import Limits
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import HierarchyError, PolicyError, Problem, ReleaseError, SourceError
 from sqlanon.hierarchies import Hierarchy, build_hierarchy
-from sqlanon.hierarchies.labels import longest_query
+from sqlanon.hierarchies.labels import longest_text
 from sqlanon.ledger.joint.label_pairs import LinkedAttribute
 from sqlanon.ledger.joint.release_links import (
     NO_HIERARCHIES,
@@ -327,7 +327,7 @@ def _longest(run: Run, rules: tuple[object, ...], values: exp.Table) -> int:
     """The longest text, which gives a mask its levels: the source's own, whatever the outside table has."""
     if not any(isinstance(rule, MaskRule) for rule in rules):
         return 0
-    return max(1, run.engine.rows(longest_query(values=values))[0][0] or 1)
+    return max(1, run.engine.rows(longest_text(values=values))[0][0] or 1)
 
 
 def _bind_outside(policy: Policy, run: Run, outside: str, writer: ScriptWriter) -> Source:

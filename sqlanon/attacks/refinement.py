@@ -19,10 +19,10 @@ from sqlanon.attacks.attacker import Attacker, Found, PrivateSide
 from sqlanon.attacks.findings import Finding, Kept
 from sqlanon.disclosure.narrowing import pinned_groups
 from sqlanon.engines.statement_runner import StatementRunner
-from sqlanon.frequency.distribution import domain, sensitive_values, value_pairs
-from sqlanon.frequency.scan import domain_of
+from sqlanon.frequency.distribution import count_value_pairs, number_sensitive_values, ordered_domain
+from sqlanon.frequency.scan import sensitive_domain
 from sqlanon.frequency.sets import ClassSpace, SensitiveTable
-from sqlanon.frequency.uncoded import distribution
+from sqlanon.frequency.uncoded import uncoded_distribution
 from sqlanon.ledger.joint.release_links import ComparedRelease
 from sqlanon.ledger.joint.row_matching import add_titles
 from sqlanon.requirements import Domain, Requirements, bind_requirements
@@ -235,12 +235,12 @@ def _sensitive(i: int, one: Distribution, release: FullDomainRelease, parts: dic
     if values not in parts:
         column = col(sensitive[one.attribute], "r")
         counts = _COUNTED(raw=[named(column, "value")], source=release.source, columns=[column])
-        parts[values] = sensitive_values(subquery(counts, "c"), moving=False)
-        parts[domain_name] = domain(table(values))
+        parts[values] = number_sensitive_values(subquery(counts, "c"), moving=False)
+        parts[domain_name] = ordered_domain(table(values))
     inner = [other for other in range(len(sensitive)) if other != j] if one.kind == "joint" else []
     rows: list[exp.Expr] = [named(col(f"part{i}"), "q0"), *(col(f"s{other}") for other in range(len(sensitive)))]
-    pairs = value_pairs(subquery(select([*rows, col("n")], table(_LABELLED)), "n"), 1, j, inner)
-    shares = distribution(pairs, table(values), 1, len(inner))
+    pairs = count_value_pairs(subquery(select([*rows, col("n")], table(_LABELLED)), "n"), 1, j, inner)
+    shares = uncoded_distribution(pairs, table(values), 1, len(inner))
     return SensitiveTable(shares, len(inner), table(domain_name) if one.kind == "values" else None)
 
 
@@ -341,6 +341,6 @@ def _requirements(attacker: Attacker, private: PrivateSide) -> Requirements:
     for s, (name, column) in enumerate(zip(private.columns.sensitive_names, private.columns.sensitive, strict=True)):
         tree = attacker.trees.hierarchies.get(name.lower())
         values = steps.make(run.work(f"attack_domain_{s}"), value_counts(run.source.relation, column, counted=False))
-        domains[name] = Domain(domain_of(steps, values, 0).values, tree.height if tree is not None else 0)
+        domains[name] = Domain(sensitive_domain(steps, values, 0).values, tree.height if tree is not None else 0)
     steps.drop_all_but(())  # each attack counts them anew
     return bind_requirements(private.policy.privacy, private.policy.generalized_attributes, domains)

@@ -16,7 +16,7 @@ from sqlanon.audit.check import SOURCE_PREFIX, Check, source_check
 from sqlanon.audit.visible_values import count_different_rows
 from sqlanon.engines.base import WorkEngine
 from sqlanon.engines.statement_runner import StatementRunner
-from sqlanon.engines.travel import count_column
+from sqlanon.engines.travel import row_count_column
 from sqlanon.noise.columns import noisy_columns
 from sqlanon.noise.statements import (
     STEPS,
@@ -164,7 +164,7 @@ class NoiseCheck:
         types = {column.name: column.type for column in self.manifest.columns if column.name not in noisy}
         recoded, count = self.recoded, None
         if self.prepared.source.access == "remote":  # of its rows only what is counted comes here
-            count = count_column(types)
+            count = row_count_column(types)
             query = counted(self.recoded, list(types), count)
             recoded = StatementRunner(self.engine).make(self.work("counted_recoded"), query)
         extra, missing = self.engine.rows(count_different_rows(self.released, recoded, types, count))[0]

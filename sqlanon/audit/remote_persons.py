@@ -15,7 +15,7 @@ from sqlglot import exp
 from sqlanon.audit.check import Check
 from sqlanon.engines.base import Queries
 from sqlanon.engines.statement_runner import StatementRunner
-from sqlanon.frequency.statements import person_count
+from sqlanon.frequency.statements import count_persons
 from sqlanon.recode.full_domain import FullDomainRecoding
 from sqlanon.sources.source import Source
 from sqlanon.strategies.recoding import ReleaseStatement
@@ -65,7 +65,7 @@ class RemotePersonCounts:
 
     def count_source_persons(self) -> int:
         """The persons of the source."""
-        query = person_count(self._persons.relation, self._person)
+        query = count_persons(self._persons.relation, self._person)
         return int(self._persons.engine.rows(query)[0][0])
 
     def same_rows(self, relation: str, columns: Sequence[str]) -> Check:

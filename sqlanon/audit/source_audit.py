@@ -16,7 +16,7 @@ from sqlglot import exp
 from sqlanon.audit.check import Check
 from sqlanon.audit.remote_persons import RemotePersonCounts
 from sqlanon.engines.base import Queries
-from sqlanon.engines.travel import count_column, repeated
+from sqlanon.engines.travel import repeat_rows, row_count_column
 from sqlanon.policy.guarantee import guaranteed_combinations
 from sqlanon.recode.full_domain import FullDomainRecoding
 from sqlanon.release.reader import CachedQueries
@@ -147,12 +147,12 @@ class SourceAudit:
         """A view that has the sensitive columns of a source whose rows are elsewhere: each combination of their values
         as often as it was counted."""
         source, names = self.prepared.source, list(dict.fromkeys(self.prepared.columns.sensitive))
-        count = count_column(source.columns)
+        count = row_count_column(source.columns)
         counted, view = self.work(f"reference_{mark}"), table(f"sqlanon_reference_{mark}", "main", "temp")
         output: list[exp.Expr] = [*map(col, names), named(exp.Count(this=exp.Star()), count)]
         query = select(output, source.relation.copy(), [col(name) for name in names])
         self.engine.execute(create_table(counted, query))
-        self.engine.execute(create_temporary_view(view, repeated(counted, names, count)))
+        self.engine.execute(create_temporary_view(view, repeat_rows(counted, names, count)))
         return view
 
     def _generalized(self, population: exp.Table) -> exp.Query:

@@ -60,7 +60,7 @@ from sqlanon.requirements import check_requirements, find_unknown_names, list_re
 from sqlanon.requirements.audit import AuditedRelease
 from sqlanon.requirements.macros import call_digest, call_k_anonymity, count_class_sizes
 from sqlanon.support.expressions import create_temporary_view, star, table
-from sqlanon.support.resources import CHECKS, __version__, macro_scripts
+from sqlanon.support.resources import REQUIREMENT_MACROS, __version__, macro_scripts
 
 
 def verify_file(
@@ -249,7 +249,7 @@ def _requirements(release: OpenRelease, fresh: bool) -> list[Check]:
         return [Check("requirements", False, f"the release does not have these columns: {strange}")]
     # A file of tables that is fresh has its macros already; one of rows alone never has.
     if (not fresh or release.is_parquet) and not all(one.entry.plain_macros for one in list_requirements(section)):
-        release.engine.script(*macro_scripts(CHECKS))
+        release.engine.script(*macro_scripts(REQUIREMENT_MACROS))
     return check_requirements(section, audited)
 
 

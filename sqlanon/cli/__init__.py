@@ -17,7 +17,7 @@ from sqlanon.cli.commands import app
 from sqlanon.cli.interrupts import ended_by
 from sqlanon.errors import ReleaseError, SqlanonError
 from sqlanon.support.terminal import encode_safely, say
-from sqlanon.support.workdir import disk_problem
+from sqlanon.support.workdir import describe_disk_error
 
 __all__ = ["app", "main"]
 
@@ -58,14 +58,14 @@ def _say(error: Exception) -> None:
         sys.exit(0)
     if isinstance(error, OSError):
         named = f"{error.filename}: " if error.filename else ""
-        say(f"error: {disk_problem(error) or f'{named}{error.strerror or type(error).__name__}'}", err=True)
+        say(f"error: {describe_disk_error(error) or f'{named}{error.strerror or type(error).__name__}'}", err=True)
         sys.exit(SqlanonError.exit_status)
     # An engine's message may quote private values: only its kind is shown.
     if isinstance(error, RuntimeError) and "interrupted" in str(error).lower():  # the engine's word for Ctrl-C
         sys.exit(130)
     if os.environ.get("SQLANON_DEBUG"):
         raise error
-    if (message := disk_problem(error)) is not None:
+    if (message := describe_disk_error(error)) is not None:
         say(f"error: {message}", err=True)
         sys.exit(SqlanonError.exit_status)
     if type(error).__name__ == "OutOfMemoryException":  # the engine's

@@ -14,7 +14,7 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from sqlanon.engines.duckdb import Statements
+    from sqlanon.engines.duckdb import RunningStatements
 
 ENDING = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name))
 """Signals that end a run as Ctrl-C does."""
@@ -84,6 +84,6 @@ def _interrupt_statement(number: int) -> None:
         time.sleep(0.01)
 
 
-def _statements() -> Statements | None:
+def _statements() -> RunningStatements | None:
     engines = sys.modules.get("sqlanon.engines.duckdb")  # not loaded yet: then no statement runs
     return getattr(engines, "STATEMENTS", None)

@@ -74,9 +74,9 @@ class Line:
         clock: Callable[[], float] = monotonic,
     ) -> None:
         if statement is None:
-            from sqlanon.engines.duckdb import STATEMENTS
+            from sqlanon.engines.duckdb import RUNNING_STATEMENTS
 
-            statement = STATEMENTS.progress
+            statement = RUNNING_STATEMENTS.progress
         self._statement, self._clock, self._time_limit = statement, clock, time_limit
         self._doing, self._more, self._stage = doing, "", ""
         self._began = self._stage_began = clock()
@@ -137,7 +137,7 @@ def shown_line(console: Console, line: Line) -> Iterator[Line]:
     from rich.live import Live
     from rich.text import Text
 
-    from sqlanon.engines.duckdb import STATEMENTS
+    from sqlanon.engines.duckdb import RUNNING_STATEMENTS
 
     def rendered() -> RenderableType:
         shown = f"{_SPINNER[int(_REFRESHES * monotonic()) % len(_SPINNER)]} {line.text()}"
@@ -146,7 +146,7 @@ def shown_line(console: Console, line: Line) -> Iterator[Line]:
         return Text(shown, no_wrap=True, overflow="ellipsis")
 
     live = Live(console=console, transient=True, refresh_per_second=_REFRESHES, get_renderable=rendered)
-    with STATEMENTS.watched(), live:
+    with RUNNING_STATEMENTS.watched(), live:
         live.refresh()
         yield line
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import duckdb
 
 from sqlanon.errors import SourceError
-from sqlanon.support.resources import sql_text
+from sqlanon.support.resources import read_sql_file
 from sqlanon.support.workdir import private_directory
 
 
@@ -42,6 +42,6 @@ def make_hospital(database: Path, rows: int = 100_000, seed: int = 2026) -> None
 
 def _fill(connection: duckdb.DuckDBPyConnection, parameters: dict[str, int]) -> None:
     """Run the script; each statement gets the parameters that it names."""
-    for statement in connection.extract_statements(sql_text("demo_hospital.sql")):
+    for statement in connection.extract_statements(read_sql_file("demo_hospital.sql")):
         wanted = {name: value for name, value in parameters.items() if name in statement.named_parameters}
         connection.execute(statement, wanted)

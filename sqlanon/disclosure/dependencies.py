@@ -29,7 +29,7 @@ from sqlanon.disclosure.narrowing import (
 )
 from sqlanon.disclosure.unprotected_columns import unique_columns
 from sqlanon.engines.base import Engine, WorkEngine
-from sqlanon.engines.dialects.kinds import WHOLE
+from sqlanon.engines.dialects.kinds import INTEGER_TYPES
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import SourceError
 from sqlanon.policy import SourceSection
@@ -489,7 +489,7 @@ def _sparse_levels(
 
 def _is_ordered(type_: str) -> bool:
     """Whether neighbouring values of a DuckDB type can form parts."""
-    return type_ in WHOLE or type_.startswith(("DECIMAL", "FLOAT", "DOUBLE", "DATE", "TIME"))
+    return type_ in INTEGER_TYPES or type_.startswith(("DECIMAL", "FLOAT", "DOUBLE", "DATE", "TIME"))
 
 
 def find_narrowing_in_source(

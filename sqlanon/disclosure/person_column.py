@@ -19,7 +19,7 @@ from sqlglot import exp
 
 from sqlanon.disclosure.dependencies import number_columns
 from sqlanon.engines.base import WorkEngine
-from sqlanon.engines.dialects.postgres import distinct_counts as exact_counts
+from sqlanon.engines.dialects.postgres import count_distinct_values as exact_counts
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import PolicyError, Problem, SourceError, UnreadableColumnsError
 from sqlanon.policy import Policy

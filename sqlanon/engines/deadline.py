@@ -19,7 +19,7 @@ _AGAIN = 0.05  # seconds between two interrupts
 
 
 @contextmanager
-def interrupted_after(
+def interrupt_after(
     seconds: float | None, engines: Sequence[Queries], may_stop: Callable[[], bool] = lambda: True
 ) -> Iterator[None]:
     """Interrupt what engines are about once the time is over, again and again while it may stop: an `OvertimeError`."""

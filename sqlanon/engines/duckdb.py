@@ -17,7 +17,7 @@ from duckdb.sqltypes import DuckDBPyType
 from sqlglot import Dialect, exp
 
 from sqlanon.engines.base import FEATURES
-from sqlanon.engines.dialects.qualified import Qualified
+from sqlanon.engines.dialects.qualified import QualifiedDuckDB
 from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.errors import DiskError, SqlanonError
 from sqlanon.support.expressions import (
@@ -26,16 +26,16 @@ from sqlanon.support.expressions import (
     create_temporary_table,
     drop_table,
     ident,
-    qualified,
+    quote_name,
     row_count,
     star,
     table,
     text,
     values_query,
 )
-from sqlanon.support.workdir import disk_problem
+from sqlanon.support.workdir import describe_disk_error
 
-_SYSTEM = (qualified("system", "main"), qualified("system", "pg_catalog"))
+_SYSTEM = (quote_name("system", "main"), quote_name("system", "pg_catalog"))
 """The schemas of the engine's own functions, types and views."""
 
 _OF_VALUES = (
@@ -81,7 +81,7 @@ _KEYS = "sqlanon: the columns that it groups by"
 """Stands for them in a query whose text is generated once: no column has this name."""
 
 
-def grouped_by(query: exp.Select, columns: Iterable[str]) -> exp.Select:
+def group_by_columns(query: exp.Select, columns: Iterable[str]) -> exp.Select:
     """A query that groups by other columns in the one place where it groups."""
     query = query.copy()
     (group,) = query.find_all(exp.Group)
@@ -89,7 +89,7 @@ def grouped_by(query: exp.Select, columns: Iterable[str]) -> exp.Select:
     return query
 
 
-class Statements:
+class RunningStatements:
     """The statements that the main thread runs, for signals.
 
     A signal's handler that DuckDB calls while it runs a statement must not raise: DuckDB may pass over that. It calls
@@ -163,7 +163,7 @@ class Statements:
                 engine.connection.interrupt()
 
 
-STATEMENTS = Statements()
+RUNNING_STATEMENTS = RunningStatements()
 
 
 class ClosedError(SqlanonError, duckdb.ConnectionException):
@@ -192,7 +192,7 @@ class DuckDBEngine:
         self.holder = holder or self
         self._generator = Dialect.get_or_raise(self.dialect).generator()
         _LIVE.add(self)
-        STATEMENTS.watch(connection)
+        RUNNING_STATEMENTS.watch(connection)
 
     @classmethod
     def private(cls, spill: Path, limits: Limits = NO_LIMITS) -> DuckDBEngine:
@@ -235,14 +235,14 @@ class DuckDBEngine:
         database = self.holder.database
         here = exp.column("database_name").eq(text(database))
         schemas = sorted(name for (name,) in self.rows(exp.select("schema_name").from_("duckdb_schemas()").where(here)))
-        path = [self.holder.current_setting("search_path"), *(qualified(database, one) for one in ("main", *schemas))]
-        self._set("search_path", qualified(database, "main"))  # a schema alone in the path is one of this database
+        path = [self.holder.current_setting("search_path"), *(quote_name(database, one) for one in ("main", *schemas))]
+        self._set("search_path", quote_name(database, "main"))  # a schema alone in the path is one of this database
         self._set("search_path", ",".join(dict.fromkeys([*_SYSTEM, *before, *filter(None, path)])))
 
     def silent(self) -> DuckDBEngine:
         """The same engine, without DuckDB's progress bar: an interactive Python prints it to stdout."""
         self._set("enable_progress_bar", False)
-        STATEMENTS.watch(self.connection)
+        RUNNING_STATEMENTS.watch(self.connection)
         return self
 
     @property
@@ -299,7 +299,7 @@ class DuckDBEngine:
 
         So do those of the views that are made: no macro of the database, now or later, takes their place.
         """
-        usual, self._generator = self._generator, Qualified().generator()
+        usual, self._generator = self._generator, QualifiedDuckDB().generator()
         try:
             with self.using(database):
                 yield
@@ -317,8 +317,8 @@ class DuckDBEngine:
     def regrouped(self, query: exp.Select) -> Callable[[Iterable[str]], tuple[Any, ...]]:
         # The one place where SQL is put together as text, of a generated statement and quoted names: a search asks this
         # for every generalization, and to generate the statement each time takes 0.7 ms of 2.5 ms.
-        before, after = self.sql(grouped_by(query, [_KEYS])).split(qualified(_KEYS))
-        return lambda columns: self._fetched(f"{before}{', '.join(map(qualified, columns))}{after}")[0]
+        before, after = self.sql(group_by_columns(query, [_KEYS])).split(quote_name(_KEYS))
+        return lambda columns: self._fetched(f"{before}{', '.join(map(quote_name, columns))}{after}")[0]
 
     def _fetched(self, sql: str, parameters: Sequence[Any] | Mapping[str, Any] = ()) -> list[tuple[Any, ...]]:
         with self._running(sql):
@@ -346,7 +346,7 @@ class DuckDBEngine:
     @contextmanager
     def _errors_of_disks(self) -> Iterator[None]:
         try:
-            with STATEMENTS.running(self.connection):
+            with RUNNING_STATEMENTS.running(self.connection):
                 yield
         except duckdb.Error as error:
             if isinstance(error, duckdb.ConnectionException) and "already closed" in str(error):
@@ -358,7 +358,7 @@ class DuckDBEngine:
         spill = None
         with suppress(duckdb.Error):  # the connection may be of no use any more
             spill = self.connection.execute("SELECT current_setting('temp_directory')").fetchall()[0][0]
-        if problem := disk_problem(error, Path(spill) if spill else None):
+        if problem := describe_disk_error(error, Path(spill) if spill else None):
             raise DiskError(problem) from error
 
     def columns(self, relation: exp.Expr) -> dict[str, str]:
@@ -437,7 +437,7 @@ class DuckDBEngine:
 
     def use(self, alias: str) -> None:
         """Look names up in an attached database, its macros before the system's functions: for a `holder` only."""
-        self._set("search_path", qualified(alias, "main"))
+        self._set("search_path", quote_name(alias, "main"))
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
@@ -456,7 +456,7 @@ class DuckDBEngine:
 
     @contextmanager
     def using(self, alias: str) -> Iterator[None]:
-        with self.setting("search_path", qualified(alias, "main")):
+        with self.setting("search_path", quote_name(alias, "main")):
             yield
 
     @contextmanager

@@ -19,32 +19,32 @@ from sqlglot import exp
 
 from sqlanon.engines.base import FEATURES, CachesRows, Feature, RemoteEngine, RunsPython, WritesFiles
 from sqlanon.engines.dialects.postgres import POSTGRES
-from sqlanon.engines.dialects.remote import DUCKDB, RemoteDialect, has_star, shadow, with_names
+from sqlanon.engines.dialects.remote import DUCKDB, RemoteDialect, has_star, name_columns, shadow_query
 from sqlanon.engines.dialects.spark import SPARK
-from sqlanon.engines.duckdb import DuckDBEngine, grouped_by
+from sqlanon.engines.duckdb import DuckDBEngine, group_by_columns
 from sqlanon.engines.postgres import egress_guard as guard
 from sqlanon.errors import SourceError
 from sqlanon.support.expressions import (
     REPEATABLE,
     col,
+    column_names,
     create_table,
     create_temporary_view,
     create_view,
     drop_view,
-    name_of,
+    full_name,
     read_parquet,
     select,
     star,
     subquery,
     table,
     union_all,
-    used_columns,
 )
 from sqlanon.support.workdir import private_directory
 
 
 @dataclass(frozen=True)
-class Rounds:
+class Recursion:
     """A query, and the part of it whose ``WITH`` has a recursion: a union of a first round and of a query that makes
     the next round of the last one."""
 
@@ -84,19 +84,19 @@ class Rounds:
         return parts
 
 
-def rounds_of(query: exp.Query) -> Rounds | None:
+def find_recursion(query: exp.Query) -> Recursion | None:
     """A recursion in a query; None where there is none.
 
     >>> from sqlglot import parse_one
     >>> query = "WITH RECURSIVE r AS (SELECT 1 AS n UNION ALL SELECT n + 1 FROM r WHERE n < 3) SELECT SUM(n) FROM r"
-    >>> found = rounds_of(parse_one(query))
+    >>> found = find_recursion(parse_one(query))
     >>> found.later({"r": exp.to_table("last")}).sql()
     'SELECT n + 1 FROM last AS r WHERE n < 3'
     >>> found.rest({}, [exp.to_table("a"), exp.to_table("b")]).sql()
     'SELECT SUM(n) FROM (SELECT * FROM a UNION ALL SELECT * FROM b) AS r'
     """
     owner = _found(query)
-    return None if owner is None else Rounds(query, owner)
+    return None if owner is None else Recursion(query, owner)
 
 
 def _found(query: exp.Query) -> exp.Select | None:
@@ -117,7 +117,7 @@ def _over(query: exp.Query, made: Mapping[str, exp.Expr]) -> exp.Query:
     return result
 
 
-AT_ONCE = 10_000_000
+FETCH_AT_ONCE = 10_000_000
 """So many rows that count others are fetched at once from an engine that gives no batches; more through files."""
 
 ROWS_AT_ONCE = 1_000_000
@@ -135,7 +135,7 @@ _DIALECTS = {one.name: one for one in (DUCKDB, POSTGRES, SPARK)}
 
 
 @dataclass
-class There:
+class RemoteTables:
     """What another engine has."""
 
     server: RemoteEngine
@@ -171,7 +171,7 @@ class FederatedEngine(DuckDBEngine):
     features = FEATURES["duckdb"] - {Feature.MACROS}
     """Macros would read rows."""
 
-    def __init__(self, own: DuckDBEngine, there: There) -> None:
+    def __init__(self, own: DuckDBEngine, there: RemoteTables) -> None:
         super().__init__(own.connection)
         self.there = there
 
@@ -184,10 +184,10 @@ class FederatedEngine(DuckDBEngine):
     ) -> None:
         """Have a relation there be known here; its confined columns never leave that engine."""
         create = create_temporary_view if name.catalog == "temp" else create_view
-        super().execute(create(name.copy(), shadow(types)))
-        self.there.tables[name_of(name)] = relation
+        super().execute(create(name.copy(), shadow_query(types)))
+        self.there.tables[full_name(name)] = relation
         if confined:
-            self.there.confined[name_of(name)] = frozenset(column.lower() for column in confined)
+            self.there.confined[full_name(name)] = frozenset(column.lower() for column in confined)
 
     def execute(self, statement: exp.Expr, parameters: Sequence[Any] | Mapping[str, Any] = ()) -> None:
         if isinstance(statement, exp.Create) and statement.kind == "TABLE" and self._reads(statement.expression):
@@ -201,7 +201,7 @@ class FederatedEngine(DuckDBEngine):
     def regrouped(self, query: exp.Select) -> Callable[[Iterable[str]], tuple[Any, ...]]:
         if not self._reads(query):
             return super().regrouped(query)
-        return lambda columns: self.rows(grouped_by(query, columns))[0]
+        return lambda columns: self.rows(group_by_columns(query, columns))[0]
 
     def rows(self, query: exp.Expr, parameters: Sequence[Any] | Mapping[str, Any] = ()) -> list[tuple[Any, ...]]:
         if not self._reads(query):
@@ -209,7 +209,7 @@ class FederatedEngine(DuckDBEngine):
         assert isinstance(query, exp.Query)
         guard.refuse_rows(query, self.there.tables, {}, self.there.name)
         guard.refuse_confined(query, self.there.confined, self.there.name)
-        query = with_names(query)
+        query = name_columns(query)
         types = self._types(query)
         guard.refuse_rows(query, self.there.tables, types, self.there.name)
         with self.fetched(query, types) as relation:
@@ -223,7 +223,7 @@ class FederatedEngine(DuckDBEngine):
         """
         guard.refuse_confined(query, self.there.confined, self.there.name)
         if at_most is None:
-            at_most = 0 if guard.is_counted(query, self.there.tables) else self.there.most or 0
+            at_most = 0 if guard.is_aggregated(query, self.there.tables) else self.there.most or 0
         large = self.there.through_files(at_most, ROWS_AT_ONCE)
         with self.put_there(query) as query_there, self._brought(query_there, types, large) as relation:
             yield relation
@@ -245,10 +245,12 @@ class FederatedEngine(DuckDBEngine):
         try:
             query = self._in_rounds(query, shipped)
             relations = dict(self.there.tables)
-            query, answers = guard.answered(query, self.there.tables, self.there.next_name(), self._travels)
+            query, answers = guard.extract_local_queries(
+                query, self.there.tables, self.there.next_name(), self._travels
+            )
             for name, own in answers.items():
                 relations[name] = self._ship(own, self._types(own), shipped)
-            used = frozenset[str]() if has_star(query) else used_columns(query)
+            used = frozenset[str]() if has_star(query) else column_names(query)
             for name, own_table in self._ours(query).items():
                 every = self.columns(own_table)
                 types = {one: type_ for one, type_ in every.items() if not used or one in used}
@@ -262,7 +264,7 @@ class FederatedEngine(DuckDBEngine):
 
     def _in_rounds(self, query: exp.Query, shipped: list[str]) -> exp.Query:
         """A query without ``WITH RECURSIVE``, where that takes no windows: its rounds are run one by one, and kept."""
-        while not self.there.can(Feature.RECURSION) and (found := rounds_of(query)) is not None:
+        while not self.there.can(Feature.RECURSION) and (found := find_recursion(query)) is not None:
             made = {name: self._kept(plain, shipped)[0] for name, plain in found.plain.items()}
             rounds, step = list[exp.Table](), found.first(made)
             while True:
@@ -295,11 +297,11 @@ class FederatedEngine(DuckDBEngine):
         target = statement.this
         # Of what is only shown there are no types.
         confined = guard.confined_columns(query, self.there.confined)
-        if confined or not guard.is_counted(query, self.there.tables):
-            self.there.tables[name_of(target)] = table(target.name)
-            self.there.confined |= {name_of(target): confined} if confined else {}
+        if confined or not guard.is_aggregated(query, self.there.tables):
+            self.there.tables[full_name(target)] = table(target.name)
+            self.there.confined |= {full_name(target): confined} if confined else {}
             return self._shown_there(query, target.name)
-        counted, whole = guard.apart(query, self.there.tables)
+        counted, whole = guard.split_aggregation(query, self.there.tables)
         if counted is query:
             return self._shown_there(query, target.name)
         own = super().shown(create_table(target, whole(star(table(_COUNTED)))))
@@ -307,7 +309,7 @@ class FederatedEngine(DuckDBEngine):
 
     def _shown_there(self, query: exp.Query, makes: str = "") -> str:
         """What the other engine is asked, behind what is answered here first."""
-        query, answers = guard.answered(query, self.there.tables, _ANSWER)
+        query, answers = guard.extract_local_queries(query, self.there.tables, _ANSWER)
         own = super().shown
         here = [f"-- here, shipped to {self.there.name} as {name}\n{own(one)}" for name, one in answers.items()]
         relations = dict(self.there.tables)
@@ -327,7 +329,7 @@ class FederatedEngine(DuckDBEngine):
         return query is not None and any(self.is_there(one) for one in query.find_all(exp.Table))
 
     def is_there(self, target: exp.Expr) -> bool:
-        return isinstance(target, exp.Table) and name_of(target) in self.there.tables
+        return isinstance(target, exp.Table) and full_name(target) in self.there.tables
 
     def _types(self, query: exp.Query) -> dict[str, str]:
         return self.columns(exp.Subquery(this=query.copy(), alias=exp.TableAlias(this=exp.to_identifier("q"))))
@@ -338,7 +340,7 @@ class FederatedEngine(DuckDBEngine):
 
     def _ours(self, query: exp.Query) -> dict[str, exp.Table]:
         """The tables of ours that a query reads, by name, each once. (Those of its own WITH have no catalog.)"""
-        found = {name_of(one): one for one in query.find_all(exp.Table) if one.catalog}
+        found = {full_name(one): one for one in query.find_all(exp.Table) if one.catalog}
         return {
             name: table(one.name, one.db, one.catalog) for name, one in found.items() if name not in self.there.tables
         }
@@ -362,14 +364,16 @@ class FederatedEngine(DuckDBEngine):
         is_of_one = guard.is_of_one_column(query)
         limit = None if is_of_one else self.there.fetch_limit
         most = self.there.most
-        comes_at_once = most is not None and (most <= AT_ONCE or self.there.can(Feature.BATCHES))
+        comes_at_once = most is not None and (most <= FETCH_AT_ONCE or self.there.can(Feature.BATCHES))
         if most is not None and comes_at_once and (limit is None or most <= limit):
             with self.fetched(counted, columns, 0 if is_of_one else most) as relation:
                 super().execute(create_table(target, whole(relation)))
             return
         with self._kept_meanwhile(counted) as (name, rows):
             if limit is None or rows <= limit:
-                with self._brought(star(table(name)), columns, self.there.through_files(rows, AT_ONCE)) as relation:
+                with self._brought(
+                    star(table(name)), columns, self.there.through_files(rows, FETCH_AT_ONCE)
+                ) as relation:
                     super().execute(create_table(target, whole(relation)))
             elif counted is query:
                 self._stays(target, types, name)
@@ -383,7 +387,7 @@ class FederatedEngine(DuckDBEngine):
 
     def _apart(self, query: exp.Query) -> tuple[exp.Query, Callable[[exp.Query], exp.Query]]:
         """What is counted there, and what makes the whole of that; all that may come here."""
-        counted, whole = guard.apart(query, self.there.tables)
+        counted, whole = guard.split_aggregation(query, self.there.tables)
         if counted is not query and self._may_come(counted, self._types(counted)):
             return counted, whole
         return query, lambda rows: rows
@@ -396,11 +400,11 @@ class FederatedEngine(DuckDBEngine):
         keep = cast("CachesRows", server).cache if cached else server.materialize
         with self.put_there(query) as query_there, server.translated_errors():
             rows = keep(name, query_there)
-        self.there.tables[name_of(table(name))] = table(name)
+        self.there.tables[full_name(table(name))] = table(name)
         try:
             yield name, rows
         finally:
-            self.there.tables.pop(name_of(table(name)), None)
+            self.there.tables.pop(full_name(table(name)), None)
             if name not in self.there.kept.values():
                 server.forget(name)
 
@@ -409,7 +413,7 @@ class FederatedEngine(DuckDBEngine):
         with self._kept_meanwhile(query) as (name, _):
             self._stays(target, types, name)
         if confined:
-            self.there.confined[name_of(target)] = confined
+            self.there.confined[full_name(target)] = confined
 
     @contextmanager
     def _brought(self, query_there: exp.Query, types: Mapping[str, str], large: bool) -> Iterator[exp.Select]:
@@ -446,11 +450,11 @@ class FederatedEngine(DuckDBEngine):
     def _stays(self, target: exp.Table, types: Mapping[str, str], name: str) -> None:
         """Know what is kept there under a name as a table of ours."""
         self.adopt(target, types, table(name))
-        self.there.kept[name_of(target)] = name
+        self.there.kept[full_name(target)] = name
 
     def _forget(self, target: exp.Table) -> None:
         super().execute(drop_view(target.copy()))
-        del self.there.tables[name_of(target)]
-        self.there.confined.pop(name_of(target), None)
-        if (view := self.there.kept.pop(name_of(target), None)) is not None:
+        del self.there.tables[full_name(target)]
+        self.there.confined.pop(full_name(target), None)
+        if (view := self.there.kept.pop(full_name(target), None)) is not None:
             self.there.server.forget(view)

@@ -11,7 +11,7 @@ from sqlglot import exp
 
 from sqlanon.engines.base import WorkEngine
 from sqlanon.support.expressions import create_table, drop_table, select
-from sqlanon.support.markup import escaped
+from sqlanon.support.markup import escape_html
 
 
 def one_line(text: str) -> str:
@@ -63,8 +63,8 @@ class Plan:
     def _repr_html_(self) -> str:
         """For notebooks: the stages, which unfold to their statements."""
         return "\n".join(
-            f"<details><summary>{number}. {escaped(stage.name)}: {escaped(stage.note)}</summary>"
-            f"<pre>{escaped(''.join(f'{statement};' + chr(10) for statement in stage.sql))}</pre></details>"
+            f"<details><summary>{number}. {escape_html(stage.name)}: {escape_html(stage.note)}</summary>"
+            f"<pre>{escape_html(''.join(f'{statement};' + chr(10) for statement in stage.sql))}</pre></details>"
             for number, stage in enumerate(self.stages, 1)
         )
 

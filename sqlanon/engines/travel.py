@@ -11,13 +11,15 @@ from collections.abc import Iterable, Mapping
 
 from sqlglot import exp
 
-from sqlanon.support.expressions import anonymous, cast, col, free_name, least, named, number, select, subquery, text
+from sqlanon.support.expressions import anonymous, cast, col, least, named, number, select, subquery, text, unused_name
 
-PLAIN = frozenset({"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "FLOAT", "DOUBLE", "BOOLEAN", "VARCHAR", "DOUBLE[]"})
+DIRECT_TYPES = frozenset(
+    {"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "FLOAT", "DOUBLE", "BOOLEAN", "VARCHAR", "DOUBLE[]"}
+)
 """Types that travel as they are, by every driver."""
 
 
-def arrived(relation: exp.Expr, types: Mapping[str, str], plain: frozenset[str] = PLAIN) -> exp.Select:
+def decode_columns(relation: exp.Expr, types: Mapping[str, str], plain: frozenset[str] = DIRECT_TYPES) -> exp.Select:
     """What has travelled, with the types that it had: for DuckDB."""
     values = {name: col(name) if type_ in plain else _cast_text(name, type_) for name, type_ in types.items()}
     return select([named(value, name) for name, value in values.items()], relation)
@@ -35,26 +37,26 @@ def _cast_text(name: str, type_: str) -> exp.Expr:
     return cast(value, type_)
 
 
-def travelling(
-    query: exp.Query, types: Mapping[str, str], as_text: str = "TEXT", plain: frozenset[str] = PLAIN
+def encode_columns(
+    query: exp.Query, types: Mapping[str, str], as_text: str = "TEXT", plain: frozenset[str] = DIRECT_TYPES
 ) -> exp.Select:
     values = {name: col(name) if type_ in plain else cast(col(name), as_text) for name, type_ in types.items()}
     return select([named(value, name) for name, value in values.items()], subquery(query, "rows"))
 
 
-def count_column(columns: Iterable[str]) -> str:
+def row_count_column(columns: Iterable[str]) -> str:
     """The name of a column that counts rows, beside some columns: none of them has it.
 
-    >>> count_column(["zip"]), count_column(["Rows of it"])
+    >>> row_count_column(["zip"]), row_count_column(["Rows of it"])
     ('rows of it', 'rows of it_')
     """
-    return free_name("rows of it", columns)
+    return unused_name("rows of it", columns)
 
 
 _AT_A_TIME = 1024
 
 
-def repeated(combinations: exp.Expr, columns: Iterable[str], count: str) -> exp.Select:
+def repeat_rows(combinations: exp.Expr, columns: Iterable[str], count: str) -> exp.Select:
     """As many rows as were counted: for DuckDB.
 
     It makes the list of a range before it makes rows of that, of some thousand combinations at a time: a count is taken

@@ -6,7 +6,7 @@ of k. Each source brings its columns to one form where it is bound: DuckDB in `s
 `engines.dialects.postgres`, Spark in `engines.dialects.spark`.
 
 The text of a value is DuckDB's text of that form. Other engines write numbers in their own ways (PostgreSQL ``0``,
-Spark ``1.0E-5``): the text is made here, once for each distinct value, and shipped to them (`coding.TEXTS`).
+Spark ``1.0E-5``): the text is made here, once for each distinct value, and shipped to them (`coding.TEXT_COLUMN`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from sqlglot import exp
 
 from sqlanon.support.expressions import anonymous, cast, fragment, ident, number, text
 
-FLOATING = ("FLOAT", "DOUBLE")
+FLOATING_TYPES = ("FLOAT", "DOUBLE")
 
 WHITE_SPACE = (
     "\t\n\v\f\r\x1c\x1d\x1e\x1f \x85\u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"
@@ -39,26 +39,26 @@ def person_id(value: exp.Expr) -> exp.Expr:
     return _PERSON_ID(stripped=strip_white_space(value))
 
 
-def one_float(value: exp.Expr, type_: str, is_nan: exp.Expr) -> exp.Expr:
+def canonical_float(value: exp.Expr, type_: str, is_nan: exp.Expr) -> exp.Expr:
     """A floating-point number of any engine: one NaN, and no -0.0."""
     nan = exp.If(this=is_nan, true=cast(text("NaN"), type_))
     return exp.Case(ifs=[nan], default=cast(value + 0, type_))
 
 
-def one_form(value: exp.Expr, type_: str) -> exp.Expr:
+def canonical_value(value: exp.Expr, type_: str) -> exp.Expr:
     """A value of DuckDB's that is not nested.
 
     >>> from sqlanon.support.expressions import col
-    >>> one_form(col("x"), "VARCHAR").sql("duckdb")
+    >>> canonical_value(col("x"), "VARCHAR").sql("duckdb")
     '"x" COLLATE "binary"'
     """
     if type_ == "VARCHAR":
         return exp.Collate(this=value, expression=ident("binary"))
-    if type_ in FLOATING:
+    if type_ in FLOATING_TYPES:
         # NULLIF hides what the engine believes of a column: DuckDB 2.0 takes the statistics of a Parquet file, which
         # leave NaN out, to mean that there is none, and makes FALSE of isnan(x), also of isnan(x + 0).
         hidden = exp.Nullif(this=value, expression=number(0))
-        return one_float(value, type_, anonymous("isnan", hidden))
+        return canonical_float(value, type_, anonymous("isnan", hidden))
     if type_ == "INTERVAL":
         return anonymous("normalized_interval", value)  # 30 days become 1 month, 24 hours 1 day
     return value

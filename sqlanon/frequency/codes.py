@@ -18,8 +18,8 @@ from operator import add
 from sqlglot import exp
 
 from sqlanon.engines.statement_runner import StatementRunner
-from sqlanon.frequency.distribution import Pairs
-from sqlanon.frequency.statements import grouped
+from sqlanon.frequency.distribution import ValuePairs
+from sqlanon.frequency.statements import group_and_sum
 from sqlanon.requirements.base import SHARE, VALUE
 from sqlanon.support.coding import KNOWN, ROWS, Coded, Levels, code_name, distinct_codes, level_codes
 from sqlanon.support.expressions import (
@@ -28,9 +28,9 @@ from sqlanon.support.expressions import (
     all_of,
     cast,
     col,
+    mark_repeatable,
     named,
     number,
-    repeatable,
     same,
     select,
     subquery,
@@ -45,7 +45,7 @@ ROWS_PER_CODE = 64
 
 _HALF = template("SELECT :codes FROM :coded AS c WHERE :code % 2 = :rest")
 
-CODE = "code"
+PACK_CODE = "code"
 EXAMPLE_COUNT = 100
 """In a dry run, the values of an attribute."""
 
@@ -64,7 +64,7 @@ class Pack:
         return cast(reduce(add, parts), "SMALLINT")
 
 
-def packs_of(attributes: Sequence[Coded], counts: Sequence[int], rows: int) -> list[Pack]:
+def assign_packs(attributes: Sequence[Coded], counts: Sequence[int], rows: int) -> list[Pack]:
     """Put attributes together, each into the first pack that has room, those of many values first."""
     room = min(ROOM, rows // ROWS_PER_CODE)
     packs: list[dict[int, int]] = []
@@ -100,7 +100,7 @@ class RowCodes:
     def frequency(self, levels: Levels) -> exp.Select:
         """The frequency set at some levels: the combinations of codes there, with the codes above them."""
         query, keys = self._at(self.table, levels)
-        return self._expanded(grouped(query, keys, {ROWS: exp.Count(this=exp.Star())}), levels, {*keys, ROWS})
+        return self._expanded(group_and_sum(query, keys, {ROWS: exp.Count(this=exp.Star())}), levels, {*keys, ROWS})
 
     def class_sizes(self, levels: Levels, half: Half | None = None) -> exp.Select:
         """The rows of each class at some levels, and whether its values are known: no more than that. With a half, only
@@ -120,14 +120,14 @@ class RowCodes:
         codes = [col(name) for name in dict.fromkeys(("code_0", f"code_{level}", KNOWN))]
         return _HALF(codes=codes, coded=distinct_codes(coded), code=col(f"code_{level}"), rest=rest)
 
-    def distribution(self, pairs: Pairs, levels: Levels) -> exp.Select:
+    def distribution(self, pairs: ValuePairs, levels: Levels) -> exp.Select:
         """The counts by combination of codes and sensitive value, with the codes above them."""
         query, keys = self._at(pairs.rows, levels)
         on = col("value", "r").eq(col(VALUE if pairs.leaves is None else "leaf", "s"))
         query = query.join(aliased(pairs.values, "s"), on=on, copy=False)
         keys |= {f"o{i}": col(f"o{i}", "r") for i in range(pairs.inner)}
         keys |= {VALUE: col(VALUE, "s"), SHARE: col(SHARE, "s")}
-        return self._expanded(grouped(query, keys, {ROWS: exp.Count(this=exp.Star())}), levels, {*keys, ROWS})
+        return self._expanded(group_and_sum(query, keys, {ROWS: exp.Count(this=exp.Star())}), levels, {*keys, ROWS})
 
     def pairs(self, number: int, inner: Sequence[int] = ()) -> exp.Subquery:
         """The rows with a sensitive value as ``value``, and others as ``o0, o1, ...``."""
@@ -145,8 +145,8 @@ class RowCodes:
             if pack.table is not None:
                 if any(levels[i] for i in pack.factors) and below:
                     upper = pack.code({i: col(code_name(i, level)) for i, level in below.items()})
-                    table = subquery(select([col(CODE), named(upper, "upper")], pack.table.copy()), coded)
-                    query = query.join(table, on=code.eq(col(CODE, coded)), copy=False)
+                    table = subquery(select([col(PACK_CODE), named(upper, "upper")], pack.table.copy()), coded)
+                    query = query.join(table, on=code.eq(col(PACK_CODE, coded)), copy=False)
                     code = col("upper", coded)
                 keys |= {f"p{j}": code} if below else {}
                 continue
@@ -173,8 +173,8 @@ class RowCodes:
             if pack.table is not None and below:
                 code = pack.code({i: col(code_name(i, level)) for i, level in below.items()})
                 codes = [code_name(i, k) for i, level in below.items() for k in range(level, self.attributes[i].height)]
-                table = select([named(code, CODE), *map(col, codes)], pack.table.copy()).distinct(copy=False)
-                wide = wide.join(subquery(table, upper), on=col(f"p{j}", "g").eq(col(CODE, upper)), copy=False)
+                table = select([named(code, PACK_CODE), *map(col, codes)], pack.table.copy()).distinct(copy=False)
+                wide = wide.join(subquery(table, upper), on=col(f"p{j}", "g").eq(col(PACK_CODE, upper)), copy=False)
                 output += [col(one, upper) for one in codes]
                 packed.add(f"p{j}")
             elif pack.table is None and below:
@@ -189,7 +189,7 @@ class RowCodes:
         return wide.select(*kept, *output, copy=False)
 
 
-def code_rows(
+def encode_rows(
     steps: StatementRunner,
     rows: exp.Expr,
     attributes: tuple[Coded, ...],
@@ -203,19 +203,19 @@ def code_rows(
     Makes ``codes``, and ``pack_j`` for each pack of several attributes.
     """
     packs = []
-    for j, pack in enumerate(packs_of(attributes, counts, size)):
+    for j, pack in enumerate(assign_packs(attributes, counts, size)):
         table = None
         if len(pack.factors) > 1:
             table = steps.make(work(f"pack_{j}"), _pack_codes(pack, attributes))
         packs.append(Pack(pack.factors, table))
-    codes = steps.make(work("codes"), repeatable(_row_codes(rows, packs, attributes, sensitive)))
+    codes = steps.make(work("codes"), mark_repeatable(_row_codes(rows, packs, attributes, sensitive)))
     return RowCodes(codes, tuple(packs), attributes, len(sensitive))
 
 
 def _pack_codes(pack: Pack, attributes: Sequence[Coded]) -> exp.Select:
     """All combinations of the codes of a pack's attributes, with the pack's own."""
     query = exp.Select()
-    output = [named(pack.code({i: col("code_0", f"c{i}") for i in pack.factors}), CODE)]
+    output = [named(pack.code({i: col("code_0", f"c{i}") for i in pack.factors}), PACK_CODE)]
     for place, i in enumerate(pack.factors):
         coded = aliased(distinct_codes(attributes[i]), f"c{i}")
         query = query.join(coded, join_type="cross", copy=False) if place else query.from_(coded, copy=False)

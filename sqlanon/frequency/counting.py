@@ -9,22 +9,22 @@ from sqlglot import exp
 
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import SourceError
-from sqlanon.frequency.codes import EXAMPLE_COUNT, ROOM, code_rows
-from sqlanon.frequency.remote_persons import RemoteMovers, code_movers
+from sqlanon.frequency.codes import EXAMPLE_COUNT, ROOM, encode_rows
+from sqlanon.frequency.remote_persons import RemoteMovers, encode_movers
 from sqlanon.frequency.scan import (
     EXAMPLE_VALUES,
     Scan,
-    Scanned,
-    beside_population,
-    combinations,
-    counts,
+    ScanResult,
+    combine_with_population,
+    count_columns,
     distribution_pairs,
+    make_combinations,
 )
-from sqlanon.frequency.sets import ClassSpace, FrequencySets, Ground, is_large
+from sqlanon.frequency.sets import ClassSpace, CountSource, FrequencySets, is_large
 from sqlanon.frequency.suppression_limit import SuppressionLimit, count_suppression_limit
 from sqlanon.hierarchies import Hierarchy
 from sqlanon.hierarchies.build import Hierarchies, ValueFacts
-from sqlanon.hierarchies.levels import PermittedLevels, forbidden_levels, permitted_levels
+from sqlanon.hierarchies.levels import PermittedLevels, find_forbidden_levels, find_permitted_levels
 from sqlanon.measures import MEASURES, Marginals
 from sqlanon.policy import Policy
 from sqlanon.requirements import Domain, Requirements, bind_requirements
@@ -45,13 +45,13 @@ class Frequencies:
     limit: SuppressionLimit
 
 
-def count_combinations(
-    steps: StatementRunner, policy: Policy, scanned: Scanned, hierarchies: Hierarchies, work: Namer
+def count_frequencies(
+    steps: StatementRunner, policy: Policy, scanned: ScanResult, hierarchies: Hierarchies, work: Namer
 ) -> Frequencies:
     """Write labels as small integers, and say how classes are counted.
 
     Of a source that is read in place frequency sets are made later, where they are needed; of what was scanned there is
-    one, and the scan is dropped. Makes ``coded_i`` and ``sensitive_coded_s``, and what `counted_from` says.
+    one, and the scan is dropped. Makes ``coded_i`` and ``sensitive_coded_s``, and what `build_count_source` says.
     """
     columns, values, facts, own = scanned.columns, scanned.values, hierarchies.facts, scanned.own
     if own.remote is not None and policy.noisy_attributes:
@@ -85,12 +85,12 @@ def count_combinations(
         for attribute, unknown in zip(attributes, marginals.unknown, strict=True)
     )
     sizes = [facts[name].count or EXAMPLE_COUNT for name in policy.generalized_attributes]
-    ground = counted_from(scanned, attributes, sizes, coded, requirements, rows, work)
+    ground = build_count_source(scanned, attributes, sizes, coded, requirements, rows, work)
     space = class_space(own, scanned.their_scan, marginals.heights, requirements, any(marginals.unknown))
     space = replace(space, moving_elsewhere=ground.movers is not None)
     if space.moving_elsewhere and not steps.dry:
         _refuse_movers(policy, scanned, ground.movers)
-    permitted = permitted_levels(policy, marginals.heights, forbidden_levels(steps, policy, attributes))
+    permitted = find_permitted_levels(policy, marginals.heights, find_forbidden_levels(steps, policy, attributes))
     # What was scanned is let go of once it is counted, at levels that serve whatever is asked about later.
     floor = (0,) * len(attributes) if own.counted else permitted.lowest
     sets = FrequencySets(scanned.steps, work, ground, space, floor)
@@ -107,31 +107,31 @@ def count_combinations(
     return Frequencies(sets, marginals, permitted, limit)
 
 
-def counted_from(
-    scanned: Scanned,
+def build_count_source(
+    scanned: ScanResult,
     attributes: tuple[Coded, ...],
     sizes: Sequence[int],
     coded: Mapping[str, Coded],
     requirements: Requirements,
     rows: int,
     work: Namer,
-) -> Ground:
+) -> CountSource:
     """What frequency sets and the counts of sensitive values are made from."""
     steps, own, theirs = scanned.steps, scanned.own, scanned.their_scan
-    combined: exp.Expr = combinations(steps, own, work)
+    combined: exp.Expr = make_combinations(steps, own, work)
     codes = None
     if not own.counted and (steps.dry or is_large(rows)):
         values, size = [one.values for one in scanned.sensitive.values()], rows or ROOM * ROOM
-        codes = code_rows(steps, combined, attributes, sizes, values, size, work)
+        codes = encode_rows(steps, combined, attributes, sizes, values, size, work)
     if theirs is not None:
-        combined = beside_population(steps, combined, own, theirs, scanned.types, work)
+        combined = combine_with_population(steps, combined, own, theirs, scanned.types, work)
     pairs = distribution_pairs(steps, own, requirements.distributions, scanned.sensitive, coded, work, codes)
     movers = None
     if own.remote is not None:
         tables = [one.values for one in scanned.sensitive.values()]
-        movers = code_movers(own.remote, attributes, tables, work)
+        movers = encode_movers(own.remote, attributes, tables, work)
     names = tuple(scanned.sensitive)
-    return Ground(combined, counts(own, theirs), pairs, attributes, rows, names, codes, movers)
+    return CountSource(combined, count_columns(own, theirs), pairs, attributes, rows, names, codes, movers)
 
 
 def class_space(
@@ -150,7 +150,7 @@ def class_space(
     )
 
 
-def _refuse_movers(policy: Policy, scanned: Scanned, movers: RemoteMovers | None) -> None:
+def _refuse_movers(policy: Policy, scanned: ScanResult, movers: RemoteMovers | None) -> None:
     """Refuse what needs to know which rows a person has, of a source whose rows stay elsewhere."""
     assert movers is not None
     place = scanned.source.location
@@ -167,7 +167,7 @@ def _refuse_movers(policy: Policy, scanned: Scanned, movers: RemoteMovers | None
     )
 
 
-def _drop_scan(scanned: Scanned, sets: FrequencySets, floor: Levels) -> None:
+def _drop_scan(scanned: ScanResult, sets: FrequencySets, floor: Levels) -> None:
     """Drop what was made on the way to a frequency set: memory is for what is still needed."""
     space = sets.settled_at(floor)
     sensitive = [table for one in space.sensitive.values() for table in (one.table, one.domain)]
@@ -203,7 +203,7 @@ def _coded(
     others = hierarchy.has_values_of_others
     query = cd.coded_values(values, hierarchy.table, height, top, nullable, facts.count, texts, open_ends, others)
     steps.make(coded, query)
-    return Coded(column, height, coded, nullable, True, cd.TEXTS if texts else None, open_ends)
+    return Coded(column, height, coded, nullable, True, cd.TEXT_COLUMN if texts else None, open_ends)
 
 
 def _marginal_figures(steps: StatementRunner, attributes: Sequence[Coded], entropy: bool) -> list[Sequence[float]]:

@@ -14,13 +14,13 @@ from sqlglot import exp
 
 from sqlanon.frequency.statements import (
     MOVER,
-    coded_rows,
-    counted,
-    grouped,
-    with_upper_codes,
+    add_upper_codes,
+    class_count,
+    encode_combinations,
+    group_and_sum,
 )
 from sqlanon.requirements.base import SHARE, VALUE
-from sqlanon.support.coding import ROWS, Coded, Levels, rank_of
+from sqlanon.support.coding import ROWS, Coded, Levels, dense_rank
 from sqlanon.support.expressions import (
     aliased,
     cast,
@@ -35,8 +35,8 @@ from sqlanon.support.expressions import (
 )
 
 
-def plain_pairs(rows: exp.Expr, quasi: int, sensitive: int, inner: Sequence[int] = ()) -> exp.Select:
-    """The source's rows under the names of `value_pairs`, each by itself."""
+def row_pairs(rows: exp.Expr, quasi: int, sensitive: int, inner: Sequence[int] = ()) -> exp.Select:
+    """The source's rows under the names of `count_value_pairs`, each by itself."""
     return select(_renamed(quasi, sensitive, inner), rows.copy())
 
 
@@ -60,7 +60,7 @@ _PAIRS_OF_MOVERS = template("""
 """)
 
 
-def value_pairs(
+def count_value_pairs(
     raw: exp.Expr,
     quasi: int,
     sensitive: int,
@@ -96,13 +96,13 @@ _DOMAIN = template("""
 """)
 
 
-def sensitive_values(pairs: exp.Expr, moving: bool, is_counted: bool = True) -> exp.Select:
+def number_sensitive_values(pairs: exp.Expr, moving: bool, is_counted: bool = True) -> exp.Select:
     """A sensitive attribute's values in the source: ``value``, ``v`` (in order, NULL first), ``rows``, ``share``."""
-    rows = counted(ROWS, MOVER if moving else None) if is_counted else exp.Count(this=exp.Star())
-    return _SENSITIVE_VALUES(rank=rank_of([col("value")]), rows=rows, pairs=pairs)
+    rows = class_count(ROWS, MOVER if moving else None) if is_counted else exp.Count(this=exp.Star())
+    return _SENSITIVE_VALUES(rank=dense_rank([col("value")]), rows=rows, pairs=pairs)
 
 
-def domain(values: exp.Table) -> exp.Select:
+def ordered_domain(values: exp.Table) -> exp.Select:
     """One row of lists over a sensitive attribute's values in their order, for the ordered distance.
 
     ``cumulated``: the share of a value and of all before it; ``sums``: the sums of these, from 0; ``widest``: the mean
@@ -122,7 +122,7 @@ _NODES = template("""
 """)
 
 
-def nodes(values: exp.Table, coded: exp.Table, height: int) -> exp.Select:
+def hierarchy_nodes(values: exp.Table, coded: exp.Table, height: int) -> exp.Select:
     """Every value of a sensitive attribute beside the nodes above it in its hierarchy, itself first, without the root.
 
     Makes ``value``, ``leaf`` (the value's own small integer), ``v`` (the node's) and ``share`` (the node's).
@@ -131,25 +131,27 @@ def nodes(values: exp.Table, coded: exp.Table, height: int) -> exp.Select:
     for level in range(max(height, 1)):  # one level alone: all values are one node
         code = col(f"code_{level}", "c") if height else number(0)
         levels.append(_NODES_OF_LEVEL(level=level, code=code, values=values, coded=coded))
-    return _NODES(rank=rank_of([col("level"), col("code")]), every=union_all(*levels))
+    return _NODES(rank=dense_rank([col("level"), col("code")]), every=union_all(*levels))
 
 
 @dataclass(frozen=True)
-class Pairs:
+class ValuePairs:
     """What the counts of a sensitive attribute's values are made from."""
 
-    rows: exp.Expr  # made by `value_pairs`; or the source itself, with the columns of that
-    values: exp.Table  # made by `sensitive_values` or `nodes`
+    rows: exp.Expr  # made by `count_value_pairs`; or the source itself, with the columns of that
+    values: exp.Table  # made by `number_sensitive_values` or `hierarchy_nodes`
     inner: int = 0  # how many other sensitive attributes count as quasi-identifiers
     counted: bool = True  # whether ``n`` counts the rows
     moving: bool = False  # whether there are movers
-    leaves: int | None = None  # for `nodes`, the number of values: a mover with two under one node counts twice there
-    domain: exp.Table | None = None  # made by `domain`; None for `nodes` and joint ones
+    leaves: int | None = (
+        None  # for `hierarchy_nodes`, the number of values: a mover with two under one node counts twice there
+    )
+    domain: exp.Table | None = None  # made by `ordered_domain`; None for `hierarchy_nodes` and joint ones
 
 
-def distribution(pairs: Pairs, attributes: Sequence[Coded], levels: Levels) -> exp.Select:
+def count_distribution(pairs: ValuePairs, attributes: Sequence[Coded], levels: Levels) -> exp.Select:
     """The counts by combination of codes and value, with the codes above them."""
-    query, keys = coded_rows(pairs.rows, attributes, levels)
+    query, keys = encode_combinations(pairs.rows, attributes, levels)
     query = query.join(aliased(pairs.values, "s"), on=same(col("value", "r"), col("value", "s")), copy=False)
     keys |= {f"o{i}": col(f"o{i}", "r") for i in range(pairs.inner)}
     keys |= {VALUE: col(VALUE, "s"), SHARE: col(SHARE, "s")}
@@ -160,12 +162,12 @@ def distribution(pairs: Pairs, attributes: Sequence[Coded], levels: Levels) -> e
             mover = each + col("leaf", "s")
         keys[MOVER] = mover
     count: exp.Expr = total(col(ROWS, "r")) if pairs.counted else exp.Count(this=exp.Star())
-    return with_upper_codes(grouped(query, keys, {ROWS: count}), attributes, levels)
+    return add_upper_codes(group_and_sum(query, keys, {ROWS: count}), attributes, levels)
 
 
-def counts_by_value(table: exp.Expr, keys: Sequence[str], moving: bool) -> exp.Select:
+def count_by_class_and_value(table: exp.Expr, keys: Sequence[str], moving: bool) -> exp.Select:
     """The values within each class: ``keys``, ``v``, ``share`` and ``n``."""
     own: list[exp.Expr] = [*(col(key) for key in keys), col(VALUE)]
     share = named(exp.AnyValue(this=col(SHARE)), SHARE)
-    count = named(counted(ROWS, MOVER if moving else None), ROWS)
+    count = named(class_count(ROWS, MOVER if moving else None), ROWS)
     return select([*own, share, count], table.copy(), [key.copy() for key in own])

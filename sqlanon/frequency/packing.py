@@ -37,7 +37,7 @@ from sqlanon.support.expressions import (
     total,
 )
 
-BITS = 63
+WORD_BITS = 63
 """Of a word: the highest one of a BIGINT is its sign."""
 
 ID = "id"
@@ -51,7 +51,7 @@ SIZE = "size"
 class Packing:
     """Where the numbers of each attribute's values are.
 
-    >>> packing = packed([100, 1, 7])
+    >>> packing = assign_words([100, 1, 7])
     >>> packing.places, packing.masks([0, 2])
     (((0, 0, 7), (0, 7, 1), (0, 8, 3)), (1919,))
     """
@@ -68,13 +68,13 @@ class Packing:
         return tuple(masks)
 
 
-def packed(highest: Sequence[int]) -> Packing:
+def assign_words(highest: Sequence[int]) -> Packing:
     """Put attributes into words, each into the first that has room."""
     used: list[int] = []
     places = []
     for most in highest:
         bits = max(1, most.bit_length())
-        word = next((i for i, taken in enumerate(used) if taken + bits <= BITS), len(used))
+        word = next((i for i, taken in enumerate(used) if taken + bits <= WORD_BITS), len(used))
         if word == len(used):
             used.append(0)
         places.append((word, used[word], bits))
@@ -138,7 +138,7 @@ def subset_groups(
     return query.group_by(col(SUBSET, "s"), *groups, copy=False)
 
 
-def group_rows() -> exp.Expr:
+def sum_group_rows() -> exp.Expr:
     """The rows of a group of `subset_groups`."""
     return total(col(ROWS, "k"))
 
@@ -154,7 +154,7 @@ _EXAMPLE = 3
 
 
 @dataclass(frozen=True)
-class Packed:
+class PackedCombinations:
     """A table's combinations."""
 
     combinations: exp.Table
@@ -183,7 +183,9 @@ def subsets_of_size(attributes: int, size: int) -> list[tuple[int, ...]]:
     return list(combinations(range(attributes), size))
 
 
-def pack(steps: StatementRunner, work: Namer, source: exp.Table, columns: Sequence[str], singles_apart: bool) -> Packed:
+def pack_combinations(
+    steps: StatementRunner, work: Namer, source: exp.Table, columns: Sequence[str], singles_apart: bool
+) -> PackedCombinations:
     """Make the tables: one scan of the source."""
     grouped = _NUMBERED(values=quasi_columns(len(columns)), grouped=raw_frequency(source, columns))
     found = steps.make(work("packed_combinations"), grouped)
@@ -191,6 +193,6 @@ def pack(steps: StatementRunner, work: Namer, source: exp.Table, columns: Sequen
         steps.make(work(f"packed_values_{i}"), _value_numbers(found, i, singles_apart)) for i in range(len(columns))
     )
     highest = exp.Select(expressions=[named(_HIGHEST(numbers=one), f"c{i}") for i, one in enumerate(numbers)])
-    packing = packed([most or 0 for most in steps.ask(highest, [(_EXAMPLE,) * len(columns)])[0]])
+    packing = assign_words([most or 0 for most in steps.ask(highest, [(_EXAMPLE,) * len(columns)])[0]])
     keys = steps.make(work("packed_keys"), _packed_keys(found, numbers, packing))
-    return Packed(found, numbers, keys, packing, steps.count(keys, 1))
+    return PackedCombinations(found, numbers, keys, packing, steps.count(keys, 1))

@@ -8,7 +8,7 @@ from sqlglot import exp
 
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import SourceError
-from sqlanon.frequency.statements import PERSON, person_count
+from sqlanon.frequency.statements import PERSON, count_persons
 from sqlanon.policy import Policy
 from sqlanon.requirements import list_requirements
 from sqlanon.support.expressions import col, named, select, subquery
@@ -41,12 +41,12 @@ def sampling_fraction(policy: Policy, count: Callable[[], int]) -> float | None:
     return counted / size
 
 
-def people(steps: StatementRunner, source: exp.Table, person: str | None) -> int:
+def count_people(steps: StatementRunner, source: exp.Table, person: str | None) -> int:
     """The rows of a source; where a column tells persons apart, its persons: all rows without one are one."""
     if person is None:
         return steps.count(source)
     persons = select([named(col(person), PERSON)], source.copy())
-    return int(steps.ask(person_count(subquery(persons, "p")), [(0,)])[0][0])
+    return int(steps.ask(count_persons(subquery(persons, "p")), [(0,)])[0][0])
 
 
 def _population_setting(policy: Policy) -> tuple[str, int | None, float | None]:

@@ -18,12 +18,12 @@ from itertools import count
 from sqlglot import exp
 
 from sqlanon.engines.statement_runner import StatementRunner
-from sqlanon.frequency.distribution import Pairs
+from sqlanon.frequency.distribution import ValuePairs
 from sqlanon.frequency.statements import (
     PERSON,
     PERSONS,
     POPULATION_MOVER,
-    person_count,
+    count_persons,
     quasi_columns,
     raw_frequency,
 )
@@ -135,7 +135,7 @@ def scan_members(
     members = there.make(work("members"), raw_frequency(persons.relation, quasi, sensitive, person))
     columns = [col(name, "r") for name in (*_numbered("q", quasi), *_numbered("s", sensitive))]
     movers = there.make(work("movers"), _MOVERS(columns=columns, keys=quasi_columns(len(quasi)), members=members))
-    moving = there.ask(person_count(movers), [(1,)])[0][0]
+    moving = there.ask(count_persons(movers), [(1,)])[0][0]
     return RemoteMembers(there, members, movers if moving else None, len(quasi))
 
 
@@ -168,10 +168,10 @@ class RemoteMovers:
 
     def count(self, within: exp.Expr | None = None) -> int:
         """The movers, or those of some classes."""
-        return int(self.steps.look_up(person_count(within or self.coded), [(0,)])[0][0])
+        return int(self.steps.look_up(count_persons(within or self.coded), [(0,)])[0][0])
 
 
-def code_movers(
+def encode_movers(
     remote: RemoteMembers, attributes: Sequence[Coded], values: Sequence[exp.Table], work: Namer
 ) -> RemoteMovers | None:
     """Write the codes of the movers' combinations and sensitive values, on the server. Makes ``movers_coded`` there."""
@@ -193,7 +193,7 @@ def code_movers(
     return RemoteMovers(remote.steps, work, coded, values)
 
 
-def with_movers(settled: exp.Expr, keys: Sequence[str], counts: Sequence[str], movers: exp.Table) -> exp.Subquery:
+def add_movers(settled: exp.Expr, keys: Sequence[str], counts: Sequence[str], movers: exp.Table) -> exp.Subquery:
     """A frequency set that serves one generalization: the classes of persons who are no movers, and those of movers."""
     columns = [col(key) for key in keys]
     own = select([*columns, *map(col, counts)], settled.copy())
@@ -202,10 +202,10 @@ def with_movers(settled: exp.Expr, keys: Sequence[str], counts: Sequence[str], m
     return subquery(union_all(own, select([*(key.copy() for key in columns), *theirs], movers.copy())), "frequency")
 
 
-def distribution_with_movers(
+def add_movers_to_distribution(
     settled: exp.Expr,
     keys: Sequence[str],
-    pairs: Pairs,
+    pairs: ValuePairs,
     sensitive: int,
     values: Sequence[exp.Table],
     movers: exp.Table,

@@ -14,7 +14,7 @@ from sqlanon.errors import SourceError
 from sqlanon.frequency import distribution as ds
 from sqlanon.frequency import statements as fq
 from sqlanon.frequency.codes import RowCodes
-from sqlanon.frequency.distribution import Pairs
+from sqlanon.frequency.distribution import ValuePairs
 from sqlanon.frequency.remote_persons import RemoteMembers, scan_members
 from sqlanon.hierarchies.build import AttributeValues
 from sqlanon.policy import Policy
@@ -51,7 +51,7 @@ class Scan:
         return subquery(select([column.copy()], relation.copy()), self.raw.alias)
 
 
-def in_place(relation: exp.Table, quasi: Sequence[str], sensitive: Sequence[str]) -> Scan:
+def scan_in_place(relation: exp.Table, quasi: Sequence[str], sensitive: Sequence[str]) -> Scan:
     """A table that is read where it stands, as often as need be."""
     names = [(name, f"q{i}") for i, name in enumerate(quasi)] + [(name, f"s{i}") for i, name in enumerate(sensitive)]
     rows = select([named(col(name), alias) for name, alias in names], relation.copy())
@@ -74,35 +74,35 @@ def scan_table(
     """
     raw = work(f"{prefix}frequency_raw")
     steps.make(raw, fq.raw_frequency(relation, quasi, sensitive, person, counted))
-    return with_members(steps, raw, len(quasi), person is not None, work, prefix)
+    return scan_members_of(steps, raw, len(quasi), person is not None, work, prefix)
 
 
-def with_members(
+def scan_members_of(
     steps: StatementRunner, raw: exp.Table, quasi: int, persons: bool, work: Namer, prefix: str = ""
 ) -> Scan:
     """What is counted of combinations that were scanned. Makes ``members`` and ``movers`` where persons are counted."""
     if not persons:
         return Scan(raw, quasi)
     members, moving = work(f"{prefix}members"), work(f"{prefix}movers")
-    steps.make(members, fq.memberships(raw, quasi))
-    steps.make(moving, fq.movers(members))
+    steps.make(members, fq.person_memberships(raw, quasi))
+    steps.make(moving, fq.number_movers(members))
     return Scan(raw, quasi, True, members, moving if steps.count(moving) else None)
 
 
-def combinations(steps: StatementRunner, own: Scan, work: Namer, prefix: str = "") -> exp.Table | exp.Subquery:
+def make_combinations(steps: StatementRunner, own: Scan, work: Namer, prefix: str = "") -> exp.Table | exp.Subquery:
     """Make the distinct combinations of quasi-identifiers where persons are counted; else what was scanned will do."""
     if own.remote is not None:
         return own.remote.combinations(work(f"{prefix}combinations"))
     if own.members is None:
         return own.raw
-    return steps.make(work(f"{prefix}combinations"), fq.combinations(own.members, own.moving, own.quasi))
+    return steps.make(work(f"{prefix}combinations"), fq.person_combinations(own.members, own.moving, own.quasi))
 
 
-def beside_population(
+def combine_with_population(
     steps: StatementRunner, combined: exp.Expr, own: Scan, population: Scan, types: Sequence[str], work: Namer
 ) -> exp.Table:
     """Make the combinations of the source and of the population in one table."""
-    theirs = combinations(steps, population, work, "population_")
+    theirs = make_combinations(steps, population, work, "population_")
     if not population.persons:  # its rows are its persons
         keys = fq.quasi_columns(population.quasi)
         counted = work("population_counted")
@@ -111,12 +111,12 @@ def beside_population(
         theirs = counted
     target = work("combinations_of_both")
     moving = population.moving is not None
-    query = fq.beside_population(combined, theirs, types, counts(own), moving)
+    query = fq.union_population(combined, theirs, types, count_columns(own), moving)
     steps.make(target, query)
     return target
 
 
-def counts(own: Scan, population: Scan | None = None) -> tuple[str, ...]:
+def count_columns(own: Scan, population: Scan | None = None) -> tuple[str, ...]:
     """The columns of the combinations that count."""
     found = [ROWS] if own.counted else []
     found += [fq.PERSONS] if own.persons else []
@@ -127,7 +127,7 @@ def counts(own: Scan, population: Scan | None = None) -> tuple[str, ...]:
     return tuple(found)
 
 
-def sensitive_pairs(steps: StatementRunner, own: Scan, number: int, work: Namer) -> Pairs:
+def sensitive_pairs(steps: StatementRunner, own: Scan, number: int, work: Namer) -> ValuePairs:
     """A sensitive attribute's counts by combination, and its values with their shares of the source.
 
     Makes ``sensitive_s`` and, unless the source is read in place, ``pairs_s``.
@@ -136,15 +136,15 @@ def sensitive_pairs(steps: StatementRunner, own: Scan, number: int, work: Namer)
     if own.remote is not None:
         return _remote_pairs(steps, own.remote, number, work)
     if own.counted:
-        query = ds.value_pairs(own.raw, own.quasi, number, (), own.persons, own.moving)
+        query = ds.count_value_pairs(own.raw, own.quasi, number, (), own.persons, own.moving)
         pairs: exp.Expr = steps.make(work(f"pairs_{number}"), query)
     else:
-        pairs = subquery(ds.plain_pairs(own.raw, own.quasi, number), "pairs")
-    values = steps.make(work(f"sensitive_{number}"), ds.sensitive_values(pairs, moving, own.counted))
-    return Pairs(pairs, values, counted=own.counted, moving=moving)
+        pairs = subquery(ds.row_pairs(own.raw, own.quasi, number), "pairs")
+    values = steps.make(work(f"sensitive_{number}"), ds.number_sensitive_values(pairs, moving, own.counted))
+    return ValuePairs(pairs, values, counted=own.counted, moving=moving)
 
 
-def _remote_pairs(steps: StatementRunner, remote: RemoteMembers, number: int, work: Namer) -> Pairs:
+def _remote_pairs(steps: StatementRunner, remote: RemoteMembers, number: int, work: Namer) -> ValuePairs:
     """The same of a source whose persons are counted elsewhere; makes ``movers_by_value_s``, too."""
     pairs = remote.pairs(work(f"pairs_{number}"), number)
     movers = remote.movers_by_value(work(f"movers_by_value_{number}"), number)
@@ -152,15 +152,15 @@ def _remote_pairs(steps: StatementRunner, remote: RemoteMembers, number: int, wo
     counted: exp.Expr = pairs
     if movers is not None:
         counted = subquery(union_all(select(columns, pairs.copy()), select(columns, movers.copy())), "counted")
-    values = steps.make(work(f"sensitive_{number}"), ds.sensitive_values(counted, moving=False))
-    return Pairs(pairs, values)
+    values = steps.make(work(f"sensitive_{number}"), ds.number_sensitive_values(counted, moving=False))
+    return ValuePairs(pairs, values)
 
 
 EXAMPLE_VALUES = 2
 """How many values a sensitive attribute has, where statements are only shown."""
 
 
-def domain_of(steps: StatementRunner, values: exp.Table, height: int) -> Domain:
+def sensitive_domain(steps: StatementRunner, values: exp.Table, height: int) -> Domain:
     """What the source tells of a sensitive attribute."""
     return Domain(steps.count(values, EXAMPLE_VALUES), height)
 
@@ -169,11 +169,11 @@ def distribution_pairs(
     steps: StatementRunner,
     own: Scan,
     asked: Sequence[Distribution],
-    sensitive: Mapping[str, Pairs],
+    sensitive: Mapping[str, ValuePairs],
     coded: Mapping[str, Coded],
     work: Namer,
     codes: RowCodes | None = None,
-) -> dict[Distribution, Pairs]:
+) -> dict[Distribution, ValuePairs]:
     """What the distributions that requirements look at are counted from.
 
     Makes ``nodes_s``, ``joint_pairs_s`` and ``domain_s``, as they are needed.
@@ -186,23 +186,23 @@ def distribution_pairs(
             pairs = replace(pairs, rows=codes.pairs(index))
         if one.kind == "nodes":
             tree = coded[one.attribute]
-            nodes = steps.make(work(f"nodes_{index}"), ds.nodes(pairs.values, tree.table, tree.height))
-            leaves = domain_of(steps, pairs.values, tree.height).values
+            nodes = steps.make(work(f"nodes_{index}"), ds.hierarchy_nodes(pairs.values, tree.table, tree.height))
+            leaves = sensitive_domain(steps, pairs.values, tree.height).values
             pairs = replace(pairs, values=nodes, leaves=leaves)
         elif one.kind == "joint":
             others = tuple(i for i in range(len(names)) if i != index)
             if own.remote is not None:
                 rows: exp.Expr = own.remote.pairs(work(f"joint_pairs_{index}"), index, others)
             elif own.counted:
-                query = ds.value_pairs(own.raw, own.quasi, index, others, own.persons, own.moving)
+                query = ds.count_value_pairs(own.raw, own.quasi, index, others, own.persons, own.moving)
                 rows = steps.make(work(f"joint_pairs_{index}"), query)
             elif codes is not None:
                 rows = codes.pairs(index, others)
             else:
-                rows = subquery(ds.plain_pairs(own.raw, own.quasi, index, others), "pairs")
+                rows = subquery(ds.row_pairs(own.raw, own.quasi, index, others), "pairs")
             pairs = replace(pairs, rows=rows, inner=len(others))
         else:
-            pairs = replace(pairs, domain=steps.make(work(f"domain_{index}"), ds.domain(pairs.values)))
+            pairs = replace(pairs, domain=steps.make(work(f"domain_{index}"), ds.ordered_domain(pairs.values)))
         found[one] = pairs
     return found
 
@@ -214,7 +214,7 @@ def refuse_lost_values(
     for i, (name, type_) in enumerate(zip(names, types, strict=True)):
         if theirs[name] == type_:
             continue
-        lost = steps.ask(cd.lost_by_cast(raw, i, type_, theirs[name]), [(0,)])[0][0]
+        lost = steps.ask(cd.count_lost_by_cast(raw, i, type_, theirs[name]), [(0,)])[0][0]
         if lost:
             raise SourceError(
                 f"population: column {name!r} is {theirs[name]} and the source's is {type_}: {lost} values cannot be "
@@ -232,7 +232,7 @@ class ScannedPopulation:
 
 
 @dataclass(frozen=True)
-class Scanned:
+class ScanResult:
     """The values of each attribute, with counts; and what combinations are counted from.
 
     The two runners know the tables that are dropped once the combinations are counted.
@@ -245,7 +245,7 @@ class Scanned:
     own: Scan
     population: ScannedPopulation | None
     values: Mapping[str, AttributeValues]
-    sensitive: Mapping[str, Pairs]
+    sensitive: Mapping[str, ValuePairs]
 
     @property
     def types(self) -> list[str]:
@@ -258,9 +258,9 @@ class Scanned:
         return None if self.population is None else self.population.scan
 
 
-def scan(
+def scan_tables(
     steps: StatementRunner, policy: Policy, source: Source, work: Namer, population: Population | None = None
-) -> Scanned:
+) -> ScanResult:
     """Read each column once.
 
     Makes in the work schema what `scan_source`, `scan_population`, `attribute_values` and `sensitive_pairs` say.
@@ -268,7 +268,7 @@ def scan(
     columns, scanning = match_columns(policy, source), steps.on(steps.engine)
     types = [source.columns[column] for column in columns.generalized]
     own = scan_source(scanning, source, columns, work, population is not None)
-    reader = scanning if population is None else reader_of(scanning, population)
+    reader = scanning if population is None else population_runner(scanning, population)
     theirs = None if population is None else scan_population(reader, policy, population, types, work)
     tables = attribute_values(scanning, own, None if theirs is None else theirs.scan, types, work)
     pairs = {name: sensitive_pairs(scanning, own, s, work) for s, name in enumerate(columns.sensitive_names)}
@@ -277,7 +277,7 @@ def scan(
     for name, one in pairs.items():
         values[name] = AttributeValues(one.values, source.columns[columns.by_attribute[name]])
     steps.finish("scan", "the values of each attribute, with counts: each column is read once")
-    return Scanned(source, columns, scanning, reader, own, theirs, values, pairs)
+    return ScanResult(source, columns, scanning, reader, own, theirs, values, pairs)
 
 
 def scan_source(steps: StatementRunner, source: Source, columns: Columns, work: Namer, population: bool) -> Scan:
@@ -296,7 +296,7 @@ def scan_source(steps: StatementRunner, source: Source, columns: Columns, work: 
         own, count = source.combinations.table, source.combinations.count
         return scan_table(steps, own, columns.generalized, columns.sensitive, None, work, counted=count)
     if source.in_place and columns.person is None and not population:
-        return in_place(source.relation, columns.generalized, columns.sensitive)
+        return scan_in_place(source.relation, columns.generalized, columns.sensitive)
     return scan_table(steps, source.relation, columns.generalized, columns.sensitive, columns.person, work)
 
 
@@ -322,17 +322,17 @@ def scan_population(
 ) -> ScannedPopulation:
     """Scan the population table, by the engine that reads it, into the work schema."""
     names, person = match_population_columns(policy, population.source)
-    raw = raw_population(steps, policy, population, types, work)
-    found = with_members(steps, raw, len(names), person is not None, work, "population_")
+    raw = scan_raw_population(steps, policy, population, types, work)
+    found = scan_members_of(steps, raw, len(names), person is not None, work, "population_")
     return ScannedPopulation(found, names, person)
 
 
-def reader_of(steps: StatementRunner, population: Population) -> StatementRunner:
+def population_runner(steps: StatementRunner, population: Population) -> StatementRunner:
     """The runner of the engine that reads a population; in a dry run all is recorded in one place."""
     return steps if steps.dry else steps.on(population.engine)
 
 
-def raw_population(
+def scan_raw_population(
     steps: StatementRunner, policy: Policy, population: Population, types: Sequence[str], work: Namer
 ) -> exp.Table:
     """Make the population by combination and person, ``population_frequency_raw``. Its values can be cast to the types
@@ -357,6 +357,6 @@ def attribute_values(
         query: exp.Query = cd.value_counts(own.column(f"q{i}"), f"q{i}", own.counted)
         if population is not None:
             mine = steps.make(work(f"own_values_{i}"), query)
-            query = cd.values_of_both(mine, population.raw, i, type_)
+            query = cd.combined_values(mine, population.raw, i, type_)
         made.append(steps.make(work(f"values_{i}"), query))
     return made

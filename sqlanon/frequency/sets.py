@@ -22,18 +22,18 @@ from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.frequency import distribution as ds
 from sqlanon.frequency import statements as fq
 from sqlanon.frequency.codes import Half, RowCodes
-from sqlanon.frequency.distribution import Pairs
-from sqlanon.frequency.remote_persons import RemoteMovers, distribution_with_movers, with_movers
+from sqlanon.frequency.distribution import ValuePairs
+from sqlanon.frequency.remote_persons import RemoteMovers, add_movers, add_movers_to_distribution
 from sqlanon.frequency.statements import PERSONS, POPULATION, POPULATION_MOVER
 from sqlanon.requirements import Distribution, Requirements
 from sqlanon.sources.source import SMALL_TABLE_ROWS
-from sqlanon.support.coding import KNOWN, ROWS, Coded, Levels, below_top, code_name, group_counts, group_sizes
+from sqlanon.support.coding import KNOWN, ROWS, Coded, Levels, code_name, group_counts, group_sizes, levels_below_top
 from sqlanon.support.expressions import Namer, aliased, all_columns, all_of, col, select, subquery
 
-DRAWN = 256
+SAMPLE_SIZE = 256
 """So many rows are drawn: the guess is a mean over them."""
 
-MANY = 100_000
+MANY_GROUPS = 100_000
 """Of more groups than this, each is taken for equally large."""
 
 
@@ -66,7 +66,7 @@ class ClassSpace:
 
     def below_top(self, levels: Levels) -> list[tuple[int, int]]:
         """Attribute and level where a generalization leaves more than one value."""
-        return below_top(levels, self.heights)
+        return levels_below_top(levels, self.heights)
 
     def keys(self, levels: Levels) -> list[str]:
         """The columns of the frequency set that tell the classes apart."""
@@ -93,8 +93,8 @@ class CardinalityEstimate:
 
     @staticmethod
     def _drawn(steps: StatementRunner, attribute: Coded, level: int, count: int, seed: int) -> list[float]:
-        if count > MANY:
-            return [1 / count] * DRAWN
+        if count > MANY_GROUPS:
+            return [1 / count] * SAMPLE_SIZE
         return draw_shares([size for (size,) in steps.ask(group_sizes(attribute, level), [(1,)])], seed)
 
     def count(self, attribute: int, level: int) -> int:
@@ -123,11 +123,11 @@ class CardinalityEstimate:
 def draw_shares(sizes: Sequence[int], seed: int) -> list[float]:
     """The shares of the groups of values that rows drawn at random are in.
 
-    >>> draw_shares([5, 5], seed=1) == [0.5] * DRAWN
+    >>> draw_shares([5, 5], seed=1) == [0.5] * SAMPLE_SIZE
     True
     """
     total = sum(sizes)
-    return [size / total for size in random.Random(seed).choices(sizes, weights=sizes, k=DRAWN)]
+    return [size / total for size in random.Random(seed).choices(sizes, weights=sizes, k=SAMPLE_SIZE)]
 
 
 def expected_classes(shares: Sequence[Sequence[float]], rows: int) -> float:
@@ -136,29 +136,29 @@ def expected_classes(shares: Sequence[Sequence[float]], rows: int) -> float:
     A cell of share p has a row with probability 1 − (1 − p)^rows. The sum over all cells is the mean, over rows drawn
     at random, of that by p.
 
-    >>> round(expected_classes([[0.5] * DRAWN, [0.25] * DRAWN], 1000))
+    >>> round(expected_classes([[0.5] * SAMPLE_SIZE, [0.25] * SAMPLE_SIZE], 1000))
     8
     """
     if not shares:
         return 1.0
     products = [math.prod(row) for row in zip(*shares, strict=True)]
-    return sum(-math.expm1(rows * math.log1p(-p)) / p if p < 1 else 1.0 for p in products) / DRAWN
+    return sum(-math.expm1(rows * math.log1p(-p)) / p if p < 1 else 1.0 for p in products) / SAMPLE_SIZE
 
 
-COARSE = 100_000
+COARSE_CLASSES = 100_000
 """Where so few classes are possible, a set of so many rows costs hardly more than the scan does anyway."""
 
-SHARE, LARGEST = 2, 10_000_000
+FIRST_SET_SHARE, LARGEST_FIRST_SET = 2, 10_000_000
 """The first set of a large table has at most one row for so many of the table's, and at most so many rows; each later
 one at most half of the one before."""
 
-TOGETHER = 2_000_000
+SHARED_ROWS = 2_000_000
 """One statement makes the classes of several generalizations from at most so many rows in all."""
 
 KEPT_WITH_MOVERS = 16
 """The sets of so many generalizations are kept where each serves one alone."""
 
-REFUSED = 3
+FAILED_LOWERINGS = 3
 """A set is as low as it can be when so many ways to lower it have made it too large."""
 
 
@@ -168,12 +168,12 @@ def is_large(rows: int) -> bool:
 
 
 @dataclass(frozen=True)
-class Ground:
+class CountSource:
     """What frequency sets are counted from."""
 
     combinations: exp.Expr  # of values, with ``counts``; or the source itself, where that is empty
     counts: tuple[str, ...]  # the columns that count
-    sensitive: Mapping[Distribution, Pairs]
+    sensitive: Mapping[Distribution, ValuePairs]
     attributes: tuple[Coded, ...]  # the quasi-identifiers
     rows: int  # of the source
     sensitive_names: tuple[str, ...] = ()  # the sensitive attributes that requirements look at
@@ -198,7 +198,7 @@ class FrequencySets:
         self,
         steps: StatementRunner,
         work: Namer,
-        ground: Ground,
+        ground: CountSource,
         space: ClassSpace,
         floor: Levels,
     ) -> None:
@@ -242,7 +242,7 @@ class FrequencySets:
             return part
         within = None
         if space.below_top(levels):
-            within = self.ground.movers.of_classes(suppressed, columns_of_classes(space, levels))
+            within = self.ground.movers.of_classes(suppressed, class_columns(space, levels))
         return self._count_movers(part, space.heights, self.ground.movers, within)[0]
 
     def settled_at(self, levels: Levels) -> ClassSpace:
@@ -260,14 +260,14 @@ class FrequencySets:
         if space.population:
             counts += [POPULATION, *([POPULATION_MOVER] if space.population_moving else [])]
         made = [movers.distinct(keys, within=within)]
-        frequency = with_movers(space.frequency, keys, counts, made[0])
+        frequency = add_movers(space.frequency, keys, counts, made[0])
         sensitive = {}
         for distribution, one in space.sensitive.items():
             pairs = self.ground.sensitive[distribution]
             index = self.ground.sensitive_names.index(distribution.attribute)
             codes = range(len(movers.values)) if pairs.inner else [index]
             made.append(movers.distinct([*keys, *(f"s{j}" for j in codes)], ROWS, within))
-            table = distribution_with_movers(one.table, keys, pairs, index, movers.values, made[-1])
+            table = add_movers_to_distribution(one.table, keys, pairs, index, movers.values, made[-1])
             sensitive[distribution] = replace(one, table=table)
         return replace(space, frequency=frequency, sensitive=sensitive), made
 
@@ -280,7 +280,7 @@ class FrequencySets:
         codes, requirements = self.ground.codes, self.space.requirements
         if codes is None or self.ground.sensitive or requirements.shields or self._guess is None or self.steps.dry:
             return self.at(levels)
-        is_coarse = self._guess.most(levels) < COARSE
+        is_coarse = self._guess.most(levels) < COARSE_CLASSES
         if is_coarse or levels in self._once or self._serving(levels) is not None or self._lowest(levels) != levels:
             return self.at(levels)
         self._once.add(levels)
@@ -314,7 +314,7 @@ class FrequencySets:
             return None
         lowest = tuple(map(min, zip(*several, strict=True)))
         space, found = self.at(lowest), self._serving(lowest)
-        return None if found is None else (space, TOGETHER // max(found.size, 1))
+        return None if found is None else (space, SHARED_ROWS // max(found.size, 1))
 
     def _serving(self, levels: Levels) -> FrequencySet | None:
         serving = (one for one in self._made if _below(one.levels, levels))
@@ -336,16 +336,16 @@ class FrequencySets:
             lower = (*levels[:i], min(level, levels[i]), *levels[i + 1 :])
             if self._guess.classes(lower) <= small:
                 levels = lower
-            elif (refused := refused + 1) == REFUSED:
+            elif (refused := refused + 1) == FAILED_LOWERINGS:
                 break
         return levels
 
     def _small(self, most: int) -> int:
         """So many rows a set may have, of so many that are possible: the later it is made, the fewer it will serve."""
-        if most < COARSE:
-            return COARSE
-        later = len(self._once) + sum(one.size > COARSE for one in self._made if one.levels not in self._once)
-        return min(self.ground.rows // SHARE, LARGEST) >> later
+        if most < COARSE_CLASSES:
+            return COARSE_CLASSES
+        later = len(self._once) + sum(one.size > COARSE_CLASSES for one in self._made if one.levels not in self._once)
+        return min(self.ground.rows // FIRST_SET_SHARE, LARGEST_FIRST_SET) >> later
 
     def _count_at(self, levels: Levels) -> FrequencySet:
         """A set from one pass over what is counted."""
@@ -353,7 +353,7 @@ class FrequencySets:
         if codes is not None:
             query = codes.frequency(levels)
         else:
-            query = fq.frequency(ground.combinations, ground.attributes, levels, ground.counts)
+            query = fq.count_frequency_set(ground.combinations, ground.attributes, levels, ground.counts)
         table = self.steps.make(self.work(f"frequency_{number}"), query)
         sensitive = {}
         for i, (one, pairs) in enumerate(ground.sensitive.items()):
@@ -361,7 +361,7 @@ class FrequencySets:
             if codes is not None:
                 query = codes.distribution(pairs, levels)
             else:
-                query = ds.distribution(pairs, ground.attributes, levels)
+                query = ds.count_distribution(pairs, ground.attributes, levels)
             counts = self.steps.make(target, query)
             sensitive[one] = SensitiveTable(counts, pairs.inner, pairs.domain)
         size = self.steps.count(table)
@@ -379,12 +379,12 @@ def _of_suppressed(space: ClassSpace, relation: exp.Expr, suppressed: exp.Table,
     """The part of the frequency set, or of a distribution, that is in suppressed classes."""
     if not space.below_top(levels):
         return relation
-    keys = [col(own, "f").eq(col(other, "x")) for own, other in columns_of_classes(space, levels)]
+    keys = [col(own, "f").eq(col(other, "x")) for own, other in class_columns(space, levels)]
     part = select([all_columns("f")], aliased(relation, "f"))
     return subquery(part.join(aliased(suppressed, "x"), on=all_of(keys), join_type="semi", copy=False), "f")
 
 
-def columns_of_classes(space: ClassSpace, levels: Levels) -> list[tuple[str, str]]:
+def class_columns(space: ClassSpace, levels: Levels) -> list[tuple[str, str]]:
     """The columns that tell classes apart, each with that of the same code in a table of classes."""
     pairs = [(code_name(i, level), f"code_{i}") for i, level in space.below_top(levels)]
     return [*pairs, (KNOWN, KNOWN)] if space.unknown else pairs

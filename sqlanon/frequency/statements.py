@@ -91,27 +91,27 @@ _COMBINATIONS_AND_MOVERS = template("""
 """)
 
 
-def memberships(raw: exp.Expr, quasi: int) -> exp.Select:
+def person_memberships(raw: exp.Expr, quasi: int) -> exp.Select:
     """Which persons are in which combinations, with their rows there."""
     return _MEMBERSHIPS(keys=quasi_columns(quasi), raw=raw)
 
 
-def person_count(rows: exp.Expr, person: str = PERSON) -> exp.Select:
+def count_persons(rows: exp.Expr, person: str = PERSON) -> exp.Select:
     """The distinct persons, as ``persons``; all rows without one are one person."""
     return _PERSON_COUNT(person=col(person), rows=rows)
 
 
-def rows_of_largest_persons(members: exp.Table, persons: int) -> exp.Select:
+def sum_rows_of_largest_persons(members: exp.Table, persons: int) -> exp.Select:
     """The rows of the persons with most rows, together, as ``n``."""
     return _LARGEST_PERSONS(members=members, persons=persons)
 
 
-def movers(members: exp.Table) -> exp.Select:
+def number_movers(members: exp.Table) -> exp.Select:
     """The persons that are in several combinations, each with a number. (Rows without a person are one person.)"""
     return _MOVERS(members=members)
 
 
-def combinations(members: exp.Table, moving: exp.Table | None, quasi: int) -> exp.Select:
+def person_combinations(members: exp.Table, moving: exp.Table | None, quasi: int) -> exp.Select:
     """The distinct combinations, and with movers one more row for each of them in each of its combinations."""
     keys = [col(f"q{i}", "r") for i in range(quasi)]
     if moving is None:
@@ -119,7 +119,7 @@ def combinations(members: exp.Table, moving: exp.Table | None, quasi: int) -> ex
     return _COMBINATIONS_AND_MOVERS(keys=keys, members=members, movers=moving)
 
 
-def beside_population(
+def union_population(
     own: exp.Expr, population: exp.Expr, quasi: Sequence[str], columns: Sequence[str], moving: bool
 ) -> exp.Query:
     """The combinations of the source and those of the population in one: each has no rows of the other."""
@@ -132,7 +132,7 @@ def beside_population(
     return union_all(ours, select(theirs, population.copy()))
 
 
-def coded_rows(
+def encode_combinations(
     rows: exp.Expr,
     attributes: Sequence[Coded],
     levels: Levels,
@@ -158,28 +158,28 @@ def coded_rows(
     return query, {**codes, KNOWN: known}
 
 
-def frequency(
+def count_frequency_set(
     combinations: exp.Expr,
     attributes: Sequence[Coded],
     levels: Levels,
     counts: Sequence[str],
 ) -> exp.Select:
     """The frequency set at some levels: the combinations of codes there, with the codes above them."""
-    query, codes = coded_rows(combinations, attributes, levels, POPULATION in counts)
-    movers: dict[str, exp.Expr] = {name: col(name, "r") for name in counts if name in _OF_MOVERS}
-    keys = codes | movers
+    query, codes = encode_combinations(combinations, attributes, levels, POPULATION in counts)
+    number_movers: dict[str, exp.Expr] = {name: col(name, "r") for name in counts if name in _OF_MOVERS}
+    keys = codes | number_movers
     sums: dict[str, exp.Expr] = {name: total(col(name, "r")) for name in counts if name not in _OF_MOVERS}
     sums = sums or {ROWS: exp.Count(this=exp.Star())}
-    return with_upper_codes(grouped(query, keys, sums), attributes, levels)
+    return add_upper_codes(group_and_sum(query, keys, sums), attributes, levels)
 
 
-def grouped(query: exp.Select, keys: Mapping[str, exp.Expr], sums: Mapping[str, exp.Expr]) -> exp.Select:
+def group_and_sum(query: exp.Select, keys: Mapping[str, exp.Expr], sums: Mapping[str, exp.Expr]) -> exp.Select:
     """A query with output columns: ``keys``, by which it is grouped, and ``sums``."""
     query = query.select(*(named(value, name) for name, value in {**keys, **sums}.items()), copy=False)
     return query.group_by(*(value.copy() for value in keys.values()), copy=False)
 
 
-def with_upper_codes(query: exp.Query, attributes: Sequence[Coded], levels: Levels) -> exp.Select:
+def add_upper_codes(query: exp.Query, attributes: Sequence[Coded], levels: Levels) -> exp.Select:
     """Rows with codes at some levels, to rows with the codes at the levels above too."""
     output: list[exp.Expr] = [all_columns("g")]
     wide = exp.Select().from_(subquery(query, "g"), copy=False)
@@ -192,7 +192,7 @@ def with_upper_codes(query: exp.Query, attributes: Sequence[Coded], levels: Leve
     return wide.select(*output, copy=False)
 
 
-def counted(fixed: str, moving: str | None) -> exp.Cast:
+def class_count(fixed: str, moving: str | None) -> exp.Cast:
     """A count of a class: what adds up, and the distinct movers."""
     if moving is None:
         return total(col(fixed))

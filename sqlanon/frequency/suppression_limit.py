@@ -10,7 +10,7 @@ from fractions import Fraction
 from sqlglot import exp
 
 from sqlanon.engines.statement_runner import StatementRunner
-from sqlanon.frequency.statements import person_count, rows_of_largest_persons
+from sqlanon.frequency.statements import count_persons, sum_rows_of_largest_persons
 
 
 @dataclass(frozen=True)
@@ -51,10 +51,10 @@ class SuppressionLimit:
         return math.ceil(10_000 * part / whole) / 10_000
 
 
-def allowed_of(limit: Decimal, count: int) -> int:
+def floor_share(limit: Decimal, count: int) -> int:
     """At most floor(limit × count), in exact decimal arithmetic.
 
-    >>> allowed_of(Decimal("0.29"), 100)
+    >>> floor_share(Decimal("0.29"), 100)
     29
     """
     return int(Fraction(limit) * count)
@@ -66,9 +66,11 @@ def count_suppression_limit(
     """The limit on a source of so many rows; with ``members``, which persons are in which combinations. The runner is
     of the engine that has these."""
     if members is None:
-        return SuppressionLimit(allowed_of(limit, rows))
-    every = int(steps.look_up(person_count(members), [(0,)])[0][0])
-    persons = allowed_of(limit, every)
+        return SuppressionLimit(floor_share(limit, rows))
+    every = int(steps.look_up(count_persons(members), [(0,)])[0][0])
+    persons = floor_share(limit, every)
     if not persons:
         return SuppressionLimit(0, 0, every)
-    return SuppressionLimit(int(steps.look_up(rows_of_largest_persons(members, persons), [(0,)])[0][0]), persons, every)
+    return SuppressionLimit(
+        int(steps.look_up(sum_rows_of_largest_persons(members, persons), [(0,)])[0][0]), persons, every
+    )

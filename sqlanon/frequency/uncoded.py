@@ -23,7 +23,7 @@ _VALUES = template("""
 _POPULATION = template("SELECT :codes, :none, population FROM :rows")
 
 
-def frequency(
+def uncoded_frequency_set(
     rows: exp.Expr, attributes: Sequence[int], persons: bool, population: exp.Expr | None = None
 ) -> exp.Subquery:
     """The frequency set of the level 0, over some of the quasi-identifiers."""
@@ -39,7 +39,7 @@ def frequency(
     return subquery(union_all(own, _POPULATION(codes=codes, none=none, rows=population)), "frequency")
 
 
-def distribution(pairs: exp.Query, values: exp.Table, quasi: int, inner: int) -> exp.Subquery:
+def uncoded_distribution(pairs: exp.Query, values: exp.Table, quasi: int, inner: int) -> exp.Subquery:
     """The counts of a sensitive attribute's values by combination."""
     codes = [named(col(f"q{i}", "r"), code_name(i, 0)) for i in range(quasi)]
     others = [col(f"o{i}", "r") for i in range(inner)]

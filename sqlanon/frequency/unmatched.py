@@ -12,7 +12,7 @@ from dataclasses import replace
 from sqlglot import exp
 
 from sqlanon.errors import InfeasibleError
-from sqlanon.frequency.scan import Scan, Scanned, with_members
+from sqlanon.frequency.scan import Scan, ScanResult, scan_members_of
 from sqlanon.hierarchies.build import Hierarchy
 from sqlanon.hierarchies.parts import TOP
 from sqlanon.policy import Policy
@@ -25,7 +25,9 @@ _ROW_COUNT = template("SELECT coalesce(sum(n)::BIGINT, 0) FROM :rows")
 _LACKS = template("SELECT count(*) FROM :raw AS p WHERE NOT :listed")
 
 
-def without_unmatched(policy: Policy, scanned: Scanned, hierarchies: tuple[Hierarchy, ...], work: Namer) -> Scanned:
+def drop_unmatched_population(
+    policy: Policy, scanned: ScanResult, hierarchies: tuple[Hierarchy, ...], work: Namer
+) -> ScanResult:
     """What was scanned, without the people of the population whom no row of a release can match.
 
     Makes ``matched_frequency_raw``, and what is counted of it. An `InfeasibleError` says so where the policy requires
@@ -50,7 +52,7 @@ def without_unmatched(policy: Policy, scanned: Scanned, hierarchies: tuple[Hiera
     return scanned if matched is None else replace(scanned, population=replace(scanned.population, scan=matched))
 
 
-def _matched(scanned: Scanned, hierarchies: Mapping[int, Hierarchy], work: Namer) -> tuple[Scan | None, int]:
+def _matched(scanned: ScanResult, hierarchies: Mapping[int, Hierarchy], work: Namer) -> tuple[Scan | None, int]:
     """The population without these people, None where there are none; and their rows."""
     assert scanned.population is not None
     reader, whole = scanned.reader, scanned.population.scan
@@ -59,15 +61,15 @@ def _matched(scanned: Scanned, hierarchies: Mapping[int, Hierarchy], work: Namer
     before, after = (reader.look_up(_ROW_COUNT(rows=rows), [(0,)])[0][0] for rows in (whole.raw, raw))
     if before == after:
         return None, 0
-    return with_members(reader, raw, whole.quasi, whole.persons, work, "matched_"), int(before - after)
+    return scan_members_of(reader, raw, whole.quasi, whole.persons, work, "matched_"), int(before - after)
 
 
-def _listed(scanned: Scanned, i: int, hierarchy: Hierarchy) -> exp.Expr:
+def _listed(scanned: ScanResult, i: int, hierarchy: Hierarchy) -> exp.Expr:
     value = cast(col(f"q{i}", "p"), scanned.types[i])
     return _LISTED(hierarchy=hierarchy.table, same=same(value, col("level_0", "h")))
 
 
-def _lacks_values(scanned: Scanned, i: int, hierarchy: Hierarchy) -> bool:
+def _lacks_values(scanned: ScanResult, i: int, hierarchy: Hierarchy) -> bool:
     """Whether a hierarchy lacks values of the population."""
     assert scanned.population is not None
     query = _LACKS(raw=scanned.population.scan.raw, listed=_listed(scanned, i, hierarchy))

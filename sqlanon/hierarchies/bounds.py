@@ -28,7 +28,7 @@ from typing import Literal, TypeAlias
 
 from sqlglot import exp
 
-from sqlanon.hierarchies.numerals import NUMERAL, part_of
+from sqlanon.hierarchies.numerals import NUMERAL, extract_part
 from sqlanon.support.expressions import fragment
 
 RangeKind: TypeAlias = Literal["integer", "number", "date", "time"]
@@ -72,7 +72,7 @@ def bounds(label: exp.Expr, kind: RangeKind) -> tuple[exp.Expr, exp.Expr]:
     half_open = rf"\[{value}, {value}\)"
 
     def end(form: str, group: int) -> exp.Expr:
-        return _TYPED[kind](part=part_of(label, form, group))
+        return _TYPED[kind](part=extract_part(label, form, group))
 
     lows = [end(form, 1) for form in [*closed, half_open, f"≥{value}"]]
     highs = [end(form, min(2, form.count(value))) for form in closed]
@@ -103,10 +103,13 @@ _SUNDAY = fragment(":monday + 6")
 
 def _periods(label: exp.Expr) -> list[tuple[exp.Expr, exp.Expr]]:
     """The first and the last day of a calendar level's label; NULL of those that are none."""
-    month, year = part_of(label, "([0-9]{4}-[0-9]{2})"), part_of(label, "([0-9]{4})")
-    decade, quarter, week = part_of(label, "([0-9]{3})0s"), "([0-9]{4})-Q([1-4])", "([0-9]{4})-W([0-9]{2})"
-    in_quarter = {"first_day": _FIRST_DAY(year=part_of(label, quarter)), "quarter": part_of(label, quarter, 2)}
-    monday = _MONDAY(year=part_of(label, week), week=part_of(label, week, 2))
+    month, year = extract_part(label, "([0-9]{4}-[0-9]{2})"), extract_part(label, "([0-9]{4})")
+    decade, quarter, week = extract_part(label, "([0-9]{3})0s"), "([0-9]{4})-Q([1-4])", "([0-9]{4})-W([0-9]{2})"
+    in_quarter = {
+        "first_day": _FIRST_DAY(year=extract_part(label, quarter)),
+        "quarter": extract_part(label, quarter, 2),
+    }
+    monday = _MONDAY(year=extract_part(label, week), week=extract_part(label, week, 2))
     return [
         (_FIRST_OF_MONTH(month=month), _LAST_OF_MONTH(month=month)),
         (_FIRST_DAY(year=year), _LAST_DAY(year=year)),

@@ -10,10 +10,10 @@ from sqlglot import exp
 from sqlanon.engines.base import Engine
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import HierarchyError, InfeasibleError, Problem
-from sqlanon.hierarchies.labels import longest_query
-from sqlanon.hierarchies.levels import level_problems
-from sqlanon.hierarchies.parts import TOP, HierarchyDraft, Labelled, Listed, keys_table
-from sqlanon.hierarchies.rules import resolve
+from sqlanon.hierarchies.labels import longest_text
+from sqlanon.hierarchies.levels import find_level_problems
+from sqlanon.hierarchies.parts import TOP, HierarchyDraft, LabelledQuery, ListedLevels, keys_table
+from sqlanon.hierarchies.rules import resolve_rules
 from sqlanon.hierarchies.validate import (
     Finding,
     HierarchyCheck,
@@ -75,7 +75,7 @@ def released_column(level: int, open_ends: bool) -> str:
     return "label_0" if open_ends and level == 0 else f"level_{level}"
 
 
-EXAMPLE_LENGTH = 5
+EXAMPLE_TEXT_LENGTH = 5
 """In a dry run, the longest text of a column: the levels of a mask depend on it."""
 
 EXAMPLE_LEAVES = 1000
@@ -115,7 +115,7 @@ def build_hierarchies(
 ) -> Hierarchies:
     """Build and validate the hierarchies over the values of quasi-identifiers, and of the sensitive attributes that
     requirements look at, in this order. Makes ``hierarchy_i`` and ``sensitive_hierarchy_s``."""
-    facts = value_facts(steps, values)
+    facts = summarize_values(steps, values)
     if not facts[policy.generalized_attributes[0]].rows and not steps.dry:
         raise InfeasibleError("the source has no rows: there is nothing to release", None, 0, 0)
     built: dict[str, Hierarchy] = {}
@@ -136,7 +136,7 @@ def build_hierarchies(
         problems.extend(found)
         if hierarchy is not None:
             names = [hierarchy.released(level) for level in range(hierarchy.height + 1)]
-            problems.extend(() if steps.dry else level_problems(steps, name, spec, target, names))
+            problems.extend(() if steps.dry else find_level_problems(steps, name, spec, target, names))
             built[name] = hierarchy
     if problems:
         raise HierarchyError(problems)
@@ -145,9 +145,9 @@ def build_hierarchies(
     return Hierarchies(quasi, {name: built[name] for name in built if name not in policy.generalized_attributes}, facts)
 
 
-def value_facts(steps: StatementRunner, values: Mapping[str, AttributeValues]) -> dict[str, ValueFacts]:
+def summarize_values(steps: StatementRunner, values: Mapping[str, AttributeValues]) -> dict[str, ValueFacts]:
     tables = [one.table for one in values.values()]
-    rows = steps.look_up(cd.facts(tables), [(i, None, True, 0) for i in range(len(tables))])
+    rows = steps.look_up(cd.value_summaries(tables), [(i, None, True, 0) for i in range(len(tables))])
     return {name: ValueFacts(*row[1:]) for name, row in zip(values, rows, strict=True)}
 
 
@@ -167,7 +167,7 @@ def build_hierarchy(
 ) -> tuple[Hierarchy | None, list[Problem]]:
     """Build a hierarchy as a table and validate it; a dry run has nothing to validate."""
     place, engine = f"attributes.{attribute}.hierarchy", steps.engine
-    parts, flaws = resolve(rules, column_type, engine, _longest(steps, rules, values))
+    parts, flaws = resolve_rules(rules, column_type, engine, _longest(steps, rules, values))
     if flaws:
         return None, [Problem(place, flaw) for flaw in flaws]
     draft = HierarchyDraft(tuple(parts), values, column_type, nullable)
@@ -214,7 +214,7 @@ def hierarchy_query(
     >>> hierarchy_query([SuppressRule()], table("v"), "VARCHAR").sql("duckdb")
     'SELECT "value" AS "level_0", \\'*\\' AS "level_1" FROM (SELECT "value" AS "value" FROM "v") AS "v"'
     """
-    parts, flaws = resolve(rules, column_type, engine, longest)
+    parts, flaws = resolve_rules(rules, column_type, engine, longest)
     if flaws:
         raise HierarchyError(Problem("hierarchy", flaw) for flaw in flaws)
     return _query(HierarchyDraft(tuple(parts), values, column_type))
@@ -223,7 +223,7 @@ def hierarchy_query(
 def _longest(steps: StatementRunner, rules: Sequence[Rule], values: exp.Table) -> int:
     if not any(isinstance(rule, MaskRule) for rule in rules):
         return 1
-    return max(1, steps.look_up(longest_query(values=values), [(EXAMPLE_LENGTH,)])[0][0] or 1)
+    return max(1, steps.look_up(longest_text(values=values), [(EXAMPLE_TEXT_LENGTH,)])[0][0] or 1)
 
 
 def _messages(engine: Engine, draft: HierarchyDraft, found: Sequence[HierarchyCheck]) -> list[str]:
@@ -237,7 +237,7 @@ def _messages(engine: Engine, draft: HierarchyDraft, found: Sequence[HierarchyCh
 
 def _query(draft: HierarchyDraft) -> exp.Select:
     first = draft.parts[0]
-    if draft.is_list and isinstance(first, Listed):
+    if draft.is_list and isinstance(first, ListedLevels):
         return draft.with_keys(_listed_query(first, draft))
     return draft.with_keys(_composed_query(draft))
 
@@ -256,7 +256,7 @@ def _composed_query(draft: HierarchyDraft) -> exp.Select:
     known: list[exp.Expr] = []
     ground: exp.Expr | None = None
     for index, part in enumerate(draft.parts):
-        labelled = _joined(part, query, index) if isinstance(part, Listed) else part.extend(query, f"p{index}_")
+        labelled = _joined(part, query, index) if isinstance(part, ListedLevels) else part.extend(query, f"p{index}_")
         query = labelled.query
         if labelled.open_end is not None:  # an open end binds at every level below it, too
             lower = cast(col("value"), "VARCHAR") if ground is None else ground
@@ -266,7 +266,7 @@ def _composed_query(draft: HierarchyDraft) -> exp.Select:
     last = draft.parts[-1]
     if last.top:
         labels.append(text(TOP))
-    elif labels and isinstance(last, Listed):
+    elif labels and isinstance(last, ListedLevels):
         labels[-1] = _NULL_AT_TOP(top=_listed_top(last, len(draft.parts) - 1), label=labels[-1])
     columns: list[exp.Expr] = _level_columns(col("value"), labels)
     columns += [] if ground is None else [named(ground, released_column(0, open_ends=True))]
@@ -281,13 +281,13 @@ def _level_columns(value: exp.Expr, labels: Sequence[exp.Expr]) -> list[exp.Expr
 _JOINED = template("SELECT v.*, :columns FROM :query AS v LEFT JOIN :keys AS k ON v.value = k.key")
 
 
-def _joined(part: Listed, query: exp.Select, index: int) -> Labelled:
+def _joined(part: ListedLevels, query: exp.Select, index: int) -> LabelledQuery:
     """Look the values up among a part's keys."""
     key, names = col(f"p{index}_key"), [f"p{index}_c{level}" for level in range(1, part.levels + 1)]
     columns = [named(col("key", "k"), key.name)]
     columns += [named(col(f"c{level}", "k"), name) for level, name in enumerate(names, start=1)]
     joined = _JOINED(columns=columns, query=query, keys=keys_table(index))
-    return Labelled(joined, tuple(col(name) for name in names), is_there(key))
+    return LabelledQuery(joined, tuple(col(name) for name in names), is_there(key))
 
 
 _LISTED = template("SELECT :levels FROM :keys WHERE key IS NOT NULL")
@@ -296,7 +296,7 @@ _WITH_NULL = template("SELECT * FROM :rows AS h")
 _TOP = fragment("(SELECT max(:label) FROM :keys)")
 
 
-def _listed_query(part: Listed, draft: HierarchyDraft) -> exp.Select:
+def _listed_query(part: ListedLevels, draft: HierarchyDraft) -> exp.Select:
     """All keys of a listed hierarchy, also those that the column lacks, and a row for its NULLs."""
     labels: list[exp.Expr] = [col(f"c{level}") for level in range(1, part.levels + 1)]
     if part.top:
@@ -310,5 +310,5 @@ def _listed_query(part: Listed, draft: HierarchyDraft) -> exp.Select:
     return _WITH_NULL(rows=union_all(listed, null_row))
 
 
-def _listed_top(part: Listed, index: int) -> exp.Expr:
+def _listed_top(part: ListedLevels, index: int) -> exp.Expr:
     return _TOP(label=col(f"c{part.levels}"), keys=keys_table(index))

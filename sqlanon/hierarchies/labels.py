@@ -19,13 +19,13 @@ from sqlanon.hierarchies.parts import (
     NANOSECONDS,
     ZONED_NANOSECONDS,
     ColumnKind,
-    Flaw,
-    Generated,
-    Labelled,
+    GeneratedLevels,
+    LabelledQuery,
+    RuleError,
+    add_columns,
     column_kind,
     decimal_size,
     is_narrow_integer,
-    stage,
     try_cast,
 )
 from sqlanon.policy.rules import IntervalsRule
@@ -33,7 +33,7 @@ from sqlanon.support.expressions import all_of, anonymous, cast, col, fragment, 
 
 _MOST_MASKED = 1000
 
-longest_query = template("SELECT max(length(value::VARCHAR)) FROM :values")
+longest_text = template("SELECT max(length(value::VARCHAR)) FROM :values")
 """The length of a column's longest text: one row, NULL if there is none."""
 
 _MASKS = {
@@ -43,15 +43,17 @@ _MASKS = {
 }
 
 
-def mask_part(side: str, levels: int, longest: int) -> Generated:
+def mask_part(side: str, levels: int, longest: int) -> GeneratedLevels:
     """Mask characters from one side: the label of level j keeps ``longest - j`` of them."""
     if levels > _MOST_MASKED:
-        raise Flaw(f"the longest text has {longest} characters: give a number of levels, as in levels = 5")
+        raise RuleError(f"the longest text has {longest} characters: give a number of levels, as in levels = 5")
 
-    def extend(query: exp.Select, _: str) -> Labelled:
-        return Labelled(query, tuple(_MASKS[side](kept=longest - j, longest=longest) for j in range(1, levels + 1)))
+    def extend(query: exp.Select, _: str) -> LabelledQuery:
+        return LabelledQuery(
+            query, tuple(_MASKS[side](kept=longest - j, longest=longest) for j in range(1, levels + 1))
+        )
 
-    return Generated("mask", levels, extend, total=True)
+    return GeneratedLevels("mask", levels, extend, total=True)
 
 
 _DATE = fragment(":value::DATE")
@@ -63,7 +65,7 @@ _IN_YEARS = fragment("CASE WHEN :date BETWEEN '0001-01-01'::DATE AND '9999-12-31
 _OF_NANOSECONDS = fragment("make_timestamp((epoch_ns(:value) - (epoch_ns(:value) % 1000 + 1000) % 1000) // 1000)")
 
 
-def day_of_value(column_type: str) -> exp.Expr:
+def calendar_day(column_type: str) -> exp.Expr:
     """The day of a date or timestamp, in UTC if it has a time zone; NULL outside years 1 to 9999."""
     value: exp.Expr = col("value")
     if column_type in (NANOSECONDS, ZONED_NANOSECONDS):
@@ -84,20 +86,20 @@ _CALENDAR = {
 _QUARTER = fragment("strftime(:day, '%Y') || '-Q' || :quarter::VARCHAR")
 
 
-def dates_part(granularities: tuple[str, ...], column_type: str) -> Generated:
+def dates_part(granularities: tuple[str, ...], column_type: str) -> GeneratedLevels:
     """A calendar level for each granularity: ``1980-W01`` (ISO year), ``1980-Q1``, ``1980s``, ...; of texts, see
     `partial_dates`."""
     if column_kind(column_type) is ColumnKind.TEXT:
         return partial_dates_part(granularities)
     if column_kind(column_type) not in (ColumnKind.DATE, ColumnKind.ZONED):
-        raise Flaw(f"dates need a column of dates or timestamps, not {column_type}: {CAST_IT}")
+        raise RuleError(f"dates need a column of dates or timestamps, not {column_type}: {CAST_IT}")
 
-    def extend(query: exp.Select, prefix: str) -> Labelled:
+    def extend(query: exp.Select, prefix: str) -> LabelledQuery:
         day = col(f"{prefix}day")
         labels = tuple(_calendar(granularity, day) for granularity in granularities)
-        return Labelled(stage(query, {day.name: day_of_value(column_type)}), labels, is_there(day))
+        return LabelledQuery(add_columns(query, {day.name: calendar_day(column_type)}), labels, is_there(day))
 
-    return Generated("dates", len(granularities), extend, total=False)
+    return GeneratedLevels("dates", len(granularities), extend, total=False)
 
 
 def _calendar(granularity: str, day: exp.Column) -> exp.Expr:
@@ -192,7 +194,7 @@ def _scale(rule: IntervalsRule, levels: int, column_type: str) -> _Scale:
     """The numbers of a rule's first levels."""
     kind = column_kind(column_type)
     if kind in (ColumnKind.TEXT, ColumnKind.OTHER):
-        raise Flaw(f"intervals need a column of numbers or dates, not {column_type}: {CAST_IT}")
+        raise RuleError(f"intervals need a column of numbers or dates, not {column_type}: {CAST_IT}")
     make = _date_scale if kind in (ColumnKind.DATE, ColumnKind.ZONED) else _number_scale
     return make(rule, rule.widths[:levels], column_type)
 
@@ -202,11 +204,11 @@ def _date_scale(rule: IntervalsRule, widths: tuple[Decimal, ...], column_type: s
     origin = None if rule.origin == 0 else rule.origin
     for name, bound in {"origin": origin, "below": rule.below, "above": rule.above}.items():
         if isinstance(bound, Decimal):
-            raise Flaw(f"{name} must be a date, such as 1980-01-01: the column is of type {column_type}")
+            raise RuleError(f"{name} must be a date, such as 1980-01-01: the column is of type {column_type}")
     if any(_decimals(width) for width in widths):
-        raise Flaw(f"widths must be whole days: the column is of type {column_type}")
+        raise RuleError(f"widths must be whole days: the column is of type {column_type}")
     if max(widths) > _LONGEST_DAYS:
-        raise Flaw(f"widths for dates are days, at most {_LONGEST_DAYS:,}")
+        raise RuleError(f"widths for dates are days, at most {_LONGEST_DAYS:,}")
     below, above = (Decimal((end - start).days) if isinstance(end, date) else None for end in (rule.below, rule.above))
     return _Scale(widths, Decimal(0), below, above, column_type, start)
 
@@ -215,22 +217,22 @@ def _number_scale(rule: IntervalsRule, widths: tuple[Decimal, ...], column_type:
     numbers: dict[str, Decimal] = {f"width {width}": width for width in widths}
     for name, bound in {"origin": rule.origin, "below": rule.below, "above": rule.above}.items():
         if isinstance(bound, date):
-            raise Flaw(f"{name} is a date, but the column is of type {column_type}: give a number")
+            raise RuleError(f"{name} is a date, but the column is of type {column_type}: give a number")
         if bound is not None:
             numbers[name] = bound
     scale = _Scale(widths, numbers["origin"], numbers.get("below"), numbers.get("above"), column_type)
     for name, value in numbers.items():
         if scale.kind is ColumnKind.INTEGER and _decimals(value):
-            raise Flaw(f"{name} must be a whole number: the column is of type {column_type}")
+            raise RuleError(f"{name} must be a whole number: the column is of type {column_type}")
         if value.copy_abs() >= scale.limit:
-            raise Flaw(f"{name} is out of the range of a column of type {column_type}")
+            raise RuleError(f"{name} is out of the range of a column of type {column_type}")
     return scale
 
 
-def intervals_part(rule: IntervalsRule, levels: int, column_type: str) -> Generated:
+def intervals_part(rule: IntervalsRule, levels: int, column_type: str) -> GeneratedLevels:
     """A level for each of the first widths."""
     scale = _scale(rule, levels, column_type)
-    return Generated("intervals", levels, lambda query, prefix: _intervals(scale, query, prefix), total=False)
+    return GeneratedLevels("intervals", levels, lambda query, prefix: _intervals(scale, query, prefix), total=False)
 
 
 _IF_WITHIN = fragment("CASE WHEN :x BETWEEN :low AND :high THEN :x END")
@@ -249,18 +251,18 @@ _END_OR_LABEL = fragment("coalesce(:open_end, :label)")
 _PADDED = fragment("CASE WHEN :bound < 0 THEN '-' ELSE '' END || lpad(abs(:bound)::VARCHAR, :digits, '0')")
 
 
-def _intervals(scale: _Scale, query: exp.Select, prefix: str) -> Labelled:
+def _intervals(scale: _Scale, query: exp.Select, prefix: str) -> LabelledQuery:
     """Add the labels in stages: the value as x, starts of intervals, their bounds, and how long those are."""
     levels = range(len(scale.widths))
     x = inside = col(f"{prefix}x")
     if scale.narrow:
-        query = stage(query, {x.name: _exact_number(scale)})
+        query = add_columns(query, {x.name: _exact_number(scale)})
     else:
         number = col(f"{prefix}number")
-        query = stage(query, {number.name: _exact_number(scale)})
+        query = add_columns(query, {number.name: _exact_number(scale)})
         # Beyond it arithmetic could overflow.
         most = 9 * Decimal(10) ** (37 - scale.computed)
-        query = stage(query, {x.name: _IF_WITHIN(x=number, low=scale.literal(-most), high=scale.literal(most))})
+        query = add_columns(query, {x.name: _IF_WITHIN(x=number, low=scale.literal(-most), high=scale.literal(most))})
     conditions: list[exp.Expr] = []
     if scale.below is not None:
         conditions.append(x >= scale.literal(scale.below))
@@ -268,24 +270,24 @@ def _intervals(scale: _Scale, query: exp.Select, prefix: str) -> Labelled:
         conditions.append(x < scale.literal(scale.above))
     if conditions:
         inside = col(f"{prefix}inside")
-        query = stage(query, {inside.name: _IF_INSIDE(inside=all_of(conditions), x=x)})
+        query = add_columns(query, {inside.name: _IF_INSIDE(inside=all_of(conditions), x=x)})
     distance = inside - scale.literal(scale.origin) if scale.origin else inside
     starts = [_START(x=inside, distance=distance, width=scale.literal(width)) for width in scale.widths]
-    query = stage(query, {f"{prefix}start_{i}": start for i, start in enumerate(starts)})
+    query = add_columns(query, {f"{prefix}start_{i}": start for i, start in enumerate(starts)})
     bounds = {}
     for i, width in enumerate(scale.widths):
         bounds[f"{prefix}from_{i}"] = _from(scale, col(f"{prefix}start_{i}"))
         bounds[f"{prefix}to_{i}"] = _to(scale, col(f"{prefix}start_{i}"), width)
-    query = stage(query, bounds)
+    query = add_columns(query, bounds)
     ends = [(col(f"{prefix}from_{i}"), col(f"{prefix}to_{i}")) for i in levels]
     if scale.start is None:
         digits = {f"{prefix}digits_{i}": _DIGITS(low=low, high=high) for i, (low, high) in enumerate(ends)}
-        query = stage(query, digits)
+        query = add_columns(query, digits)
     open_end = _open_end(scale, x)
     labels = (_label(scale, prefix, i, *ends[i]) for i in levels)
     if open_end is not None:
         labels = (_END_OR_LABEL(open_end=open_end, label=label) for label in labels)
-    return Labelled(query, tuple(labels), is_there(x), open_end)
+    return LabelledQuery(query, tuple(labels), is_there(x), open_end)
 
 
 _DAYS = fragment("date_diff('day', :start, :day)::BIGINT")
@@ -296,7 +298,7 @@ _ROUNDED_DOWN = fragment("CASE WHEN abs(value) < 10000 AND :back > value THEN :r
 def _exact_number(scale: _Scale) -> exp.Expr:
     """The value as an exact number, rounded down if need be; NULL for NaN, infinity and overflow."""
     if scale.start is not None:
-        return _DAYS(start=_date(scale.start), day=day_of_value(scale.column_type))
+        return _DAYS(start=_date(scale.start), day=calendar_day(scale.column_type))
     if scale.kind is not ColumnKind.FLOATING:
         return try_cast(col("value"), scale.exact)
     # By the number's text, which is what people see: 0.7 is 0.7, not 0.699999988 or 0.69999999999999996.

@@ -16,13 +16,13 @@ from sqlanon.support.coding import Coded, Levels
 from sqlanon.support.fields import in_words
 from sqlanon.support.notices import Notice
 
-NONE: frozenset[int] = frozenset()
+NO_LEVELS: frozenset[int] = frozenset()
 
-ABOVE_MASKS = 1_000_000_000
+ABOVE_ANY_MASK = 1_000_000_000
 """A level above those of any mask: its top stands for it."""
 
 
-def level_problems(
+def find_level_problems(
     steps: StatementRunner, name: str, spec: Attribute, hierarchy: exp.Table, columns: Sequence[str]
 ) -> Iterator[Problem]:
     """What the policy asks of an attribute's levels and labels that its hierarchy does not have; by level, ``columns``
@@ -36,7 +36,7 @@ def level_problems(
             yield Problem(f"attributes.{name}.{key}", message)
     if not spec.forbidden:
         return
-    found = steps.ask(cd.labels_among(hierarchy, columns, spec.forbidden), [])
+    found = steps.ask(cd.matching_labels(hierarchy, columns, spec.forbidden), [])
     known = {label for (label,) in found}
     for label in spec.forbidden:
         if label not in known:
@@ -61,7 +61,9 @@ def has_mask(spec: Attribute) -> bool:
     return any(isinstance(rule, MaskRule) for rule in spec.hierarchy or ())
 
 
-def forbidden_levels(steps: StatementRunner, policy: Policy, attributes: Sequence[Coded]) -> tuple[frozenset[int], ...]:
+def find_forbidden_levels(
+    steps: StatementRunner, policy: Policy, attributes: Sequence[Coded]
+) -> tuple[frozenset[int], ...]:
     """By quasi-identifier, the levels at which some value of the source has a label that the policy forbids.
 
     Values that are missing from the hierarchy do not count: they are never released.
@@ -69,7 +71,7 @@ def forbidden_levels(steps: StatementRunner, policy: Policy, attributes: Sequenc
     found = []
     for name, attribute in zip(policy.generalized_attributes, attributes, strict=True):
         labels = policy.attributes[name].forbidden
-        row = steps.ask(cd.levels_with(attribute, labels), [(False,) * (attribute.height + 1)])[0] if labels else ()
+        row = steps.ask(cd.levels_showing(attribute, labels), [(False,) * (attribute.height + 1)])[0] if labels else ()
         found.append(frozenset(level for level, there in enumerate(row) if there))
     return tuple(found)
 
@@ -83,12 +85,12 @@ class PermittedLevels(NamedTuple):
     forbidden: tuple[frozenset[int], ...]
 
 
-def permitted_levels(policy: Policy, heights: Levels, forbidden: Sequence[frozenset[int]] = ()) -> PermittedLevels:
+def find_permitted_levels(policy: Policy, heights: Levels, forbidden: Sequence[frozenset[int]] = ()) -> PermittedLevels:
     """The levels within the attributes' limits, without the forbidden ones; where an attribute has none left, all of
     those within its limits are forbidden."""
     bottom, top, holes = [], [], []
     for name, height, not_allowed in zip(
-        policy.generalized_attributes, heights, forbidden or (NONE,) * len(heights), strict=True
+        policy.generalized_attributes, heights, forbidden or (NO_LEVELS,) * len(heights), strict=True
     ):
         spec = policy.attributes[name]
         low = min(spec.min_level, height)

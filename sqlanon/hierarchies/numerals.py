@@ -35,28 +35,28 @@ _PLAIN = fragment(r"""
 """)
 
 
-def part_of(label: exp.Expr, form: str, group: int = 1) -> exp.Expr:
+def extract_part(label: exp.Expr, form: str, group: int = 1) -> exp.Expr:
     """A part of a text that has this form; NULL of others, and where the part is empty."""
     return _PART(text=label, form=f"^{form}$", group=group)
 
 
-def written_out(numeral: exp.Expr) -> exp.Expr:
+def expand_exponent(numeral: exp.Expr) -> exp.Expr:
     """A number without an exponent: ``0.000015`` of ``1.5e-05``, ``0.50`` of ``.50``, ``0.0`` of ``-0.0``; others as
     they are."""
-    sign, first, rest, power = (part_of(numeral, _SHORT, group) for group in range(1, 5))
+    sign, first, rest, power = (extract_part(numeral, _SHORT, group) for group in range(1, 5))
     return _WRITTEN_OUT(sign=sign, first=first, rest=rest, power=power, numeral=numeral)
 
 
-def whole_digits(numeral: exp.Expr) -> exp.Expr:
+def count_whole_digits(numeral: exp.Expr) -> exp.Expr:
     """How many digits there are before the point, of a number without an exponent."""
-    return _LENGTH(text=part_of(numeral, r"-?([0-9]+)(?:\..*)?"))
+    return _LENGTH(text=extract_part(numeral, r"-?([0-9]+)(?:\..*)?"))
 
 
-def padded(numeral: exp.Expr, digits: exp.Expr) -> exp.Expr:
+def pad_whole_digits(numeral: exp.Expr, digits: exp.Expr) -> exp.Expr:
     """A number without an exponent, with at least so many digits before the point: ``-007.5``."""
-    return _PADDED(numeral=numeral, digits=digits, whole=whole_digits(numeral))
+    return _PADDED(numeral=numeral, digits=digits, whole=count_whole_digits(numeral))
 
 
-def plain(numeral: exp.Expr) -> exp.Expr:
+def trim_zeros(numeral: exp.Expr) -> exp.Expr:
     """A number without an exponent, and without zeros that tell nothing: ``7`` of ``007`` and of ``7.00``."""
     return _PLAIN(numeral=numeral)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from sqlglot import exp
 
-from sqlanon.hierarchies.numerals import part_of
-from sqlanon.hierarchies.parts import Flaw, Generated, Labelled, stage
+from sqlanon.hierarchies.numerals import extract_part
+from sqlanon.hierarchies.parts import GeneratedLevels, LabelledQuery, RuleError, add_columns
 from sqlanon.support.expressions import col, fragment, is_there
 
 _YEAR = "(?:[0-9]{3}[1-9]|[0-9]{2}[1-9]0|[0-9][1-9]00|[1-9]000)"
@@ -39,16 +39,18 @@ _LABELS = {
 }
 
 
-def partial_dates_part(granularities: tuple[str, ...]) -> Generated:
+def partial_dates_part(granularities: tuple[str, ...]) -> GeneratedLevels:
     """A calendar level for each granularity, of texts."""
     if "week" in granularities:
-        raise Flaw(
+        raise RuleError(
             "weeks need a column of dates: of a text such as 1980-05 no week is known; use month, quarter or year"
         )
 
-    def extend(query: exp.Select, prefix: str) -> Labelled:
+    def extend(query: exp.Select, prefix: str) -> LabelledQuery:
         date = col(f"{prefix}date")
         labels = tuple(_LABELS[granularity](date=date) for granularity in granularities)
-        return Labelled(stage(query, {date.name: part_of(col("value"), f"({PARTIAL_DATE})")}), labels, is_there(date))
+        return LabelledQuery(
+            add_columns(query, {date.name: extract_part(col("value"), f"({PARTIAL_DATE})")}), labels, is_there(date)
+        )
 
-    return Generated("dates", len(granularities), extend, total=False)
+    return GeneratedLevels("dates", len(granularities), extend, total=False)

@@ -12,7 +12,7 @@ from typing import TypeAlias
 from sqlglot import exp
 from sqlglot.errors import ParseError
 
-from sqlanon.engines.values import one_form
+from sqlanon.engines.values import canonical_value
 from sqlanon.hierarchies.bounds import RangeKind
 from sqlanon.support.expressions import col, fragment, ident, named, native_type, select, subquery, template
 
@@ -20,7 +20,7 @@ TOP = "*"
 CAST_IT = "cast it in the source query, or declare its type if it is read from a file"
 
 
-class Flaw(Exception):  # noqa: N818 - it ends as a Problem of a HierarchyError
+class RuleError(Exception):
     """Why a rule cannot be used on its column, in words for people."""
 
 
@@ -80,11 +80,11 @@ def is_narrow_integer(column_type: str) -> bool:
     return _parsed_type(column_type).this in _NARROW
 
 
-def bounds_kind(column_type: str) -> RangeKind | None:
+def label_range_kind(column_type: str) -> RangeKind | None:
     """What the labels of a column are made of, as `hierarchies.bounds` asks; None: of no numbers or dates.
 
-    >>> bounds_kind("SMALLINT"), bounds_kind("UBIGINT"), bounds_kind("TIMESTAMP"), bounds_kind("VARCHAR")
-    ('integer', 'number', 'date', None)
+    >>> [label_range_kind(name) for name in ("SMALLINT", "UBIGINT", "TIMESTAMP", "VARCHAR")]
+    ['integer', 'number', 'date', None]
     """
     match column_kind(column_type):
         case ColumnKind.INTEGER:
@@ -118,7 +118,7 @@ def _exact_scale(column_type: str) -> int | None:
 
 
 @dataclass(frozen=True)
-class Labelled:
+class LabelledQuery:
     """A query over a column's values that has what labels are made from."""
 
     query: exp.Select  # one row a value, with a column ``value``
@@ -128,18 +128,18 @@ class Labelled:
 
 
 @dataclass(frozen=True)
-class Generated:
+class GeneratedLevels:
     """Levels that a rule computes from the values."""
 
     what: str  # the rule, in words for people
     levels: int  # how many; a top is not counted
-    extend: Callable[[exp.Select, str], Labelled]  # adds the labels to a query; its columns begin with the prefix
+    extend: Callable[[exp.Select, str], LabelledQuery]  # adds the labels to a query; its columns begin with the prefix
     total: bool  # whether every value has labels
     top: bool = True  # ``*`` always stands above what is computed
 
 
 @dataclass(frozen=True)
-class Listed:
+class ListedLevels:
     """Levels that a file, a table or categories list for their keys."""
 
     what: str  # where they are listed, in words for people
@@ -150,10 +150,10 @@ class Listed:
     lines: int | None = None  # the keys that are listed; None where only the engine knows (a table)
 
 
-Part: TypeAlias = Generated | Listed
+Part: TypeAlias = GeneratedLevels | ListedLevels
 
 
-def stage(query: exp.Select, columns: Mapping[str, exp.Expr]) -> exp.Select:
+def add_columns(query: exp.Select, columns: Mapping[str, exp.Expr]) -> exp.Select:
     """Add computed columns to a query: ``SELECT *, ... FROM (query)``."""
     return select([exp.Star(), *(named(value, name) for name, value in columns.items())], subquery(query, "v"))
 
@@ -173,14 +173,14 @@ class HierarchyDraft:
         return sum(part.levels for part in self.parts) + self.parts[-1].top
 
     @property
-    def listed(self) -> dict[int, Listed]:
+    def listed(self) -> dict[int, ListedLevels]:
         """The listed parts by their index."""
-        return {index: part for index, part in enumerate(self.parts) if isinstance(part, Listed)}
+        return {index: part for index, part in enumerate(self.parts) if isinstance(part, ListedLevels)}
 
     @property
     def is_list(self) -> bool:
         """Whether its ground values are those that are listed, and not those of the column."""
-        return len(self.parts) == 1 and isinstance(self.parts[0], Listed)
+        return len(self.parts) == 1 and isinstance(self.parts[0], ListedLevels)
 
     def with_keys(self, query: exp.Select, materialized: bool | None = None) -> exp.Select:
         """A query that reads the keys of listed parts (see `keys_query`) as `keys_table`."""
@@ -211,7 +211,7 @@ def _cast_key(column_type: str) -> exp.Expr:
     """A listed key of the column's type; NULL where the cast fails or would round it (1.5 to an integer)."""
     if column_kind(column_type) is ColumnKind.TEXT:
         return col("c0")
-    key = one_form(try_cast(col("c0"), column_type), column_type)
+    key = canonical_value(try_cast(col("c0"), column_type), column_type)
     scale = _exact_scale(column_type)
     return key if scale is None else _IF_EXACT(exact=try_cast(col("c0"), f"DECIMAL(38, {scale})"), key=key)
 

@@ -16,7 +16,7 @@ from sqlglot import exp
 
 from sqlanon.engines.base import Engine
 from sqlanon.hierarchies.labels import dates_part, intervals_part, mask_part
-from sqlanon.hierarchies.parts import Flaw, Generated, Labelled, Listed, Part, keys_query
+from sqlanon.hierarchies.parts import GeneratedLevels, LabelledQuery, ListedLevels, Part, RuleError, keys_query
 from sqlanon.policy.rules import (
     CategoriesRule,
     DatesRule,
@@ -51,7 +51,7 @@ class _Offer:
         return used, not self.own_top or used < self.levels
 
 
-def resolve(
+def resolve_rules(
     rules: Sequence[Rule], column_type: str, engine: Engine | None = None, longest: int = 1
 ) -> tuple[list[Part], list[str]]:
     """The parts of a hierarchy, and what is wrong with its rules; no rows are read, but hierarchy files are."""
@@ -61,7 +61,7 @@ def resolve(
         try:
             offer = _offer(rule, column_type, engine, longest)
             parts.append(offer.make(*offer.used(_levels(rule), index == len(rules) - 1)))
-        except Flaw as flaw:
+        except RuleError as flaw:
             flaws.append(str(flaw))
     return parts, flaws
 
@@ -80,13 +80,13 @@ def _narrower_ends(rules: Sequence[Rule]) -> Iterator[str]:
                 yield f"{ends} of a rule before it: values from there on are one already; give both the same bound"
 
 
-def known_height(rules: Sequence[Rule], engine: Engine | None = None, longest: int | None = None) -> int | None:
+def find_static_height(rules: Sequence[Rule], engine: Engine | None = None, longest: int | None = None) -> int | None:
     """A hierarchy's height as far as it is known without reading rows of data.
 
-    >>> known_height([IntervalsRule(intervals=[5, 10])])
+    >>> find_static_height([IntervalsRule(intervals=[5, 10])])
     3
-    >>> known_height([MaskRule(mask="right")])
-    >>> known_height([MaskRule(mask="right", levels=2)], longest=5)
+    >>> find_static_height([MaskRule(mask="right")])
+    >>> find_static_height([MaskRule(mask="right", levels=2)], longest=5)
     3
     """
     height = 0
@@ -96,7 +96,7 @@ def known_height(rules: Sequence[Rule], engine: Engine | None = None, longest: i
         last = index == len(rules) - 1
         try:
             used, top = _offer(rule, "", engine, longest or 1).used(_levels(rule), last)
-        except Flaw:
+        except RuleError:
             return None
         height += used + (last and top)
     return height
@@ -117,7 +117,9 @@ def _offer(rule: Rule, column_type: str, engine: Engine | None, longest: int) ->
         case DatesRule():
             offer = _Offer(len(rule.dates), lambda used, _: dates_part(rule.dates[:used], column_type))
         case SuppressRule():
-            offer = _Offer(0, lambda *_: Generated("suppress", 0, lambda query, _: Labelled(query, ()), total=True))
+            offer = _Offer(
+                0, lambda *_: GeneratedLevels("suppress", 0, lambda query, _: LabelledQuery(query, ()), total=True)
+            )
         case CategoriesRule():
             one_root = len(rule.categories) == 1
             offer = _listed("categories", rule.depth, _categories_query(rule), own_top=one_root, lines=len(rule.rows))
@@ -130,16 +132,18 @@ def _offer(rule: Rule, column_type: str, engine: Engine | None, longest: int) ->
     return offer
 
 
-def read_pairs(file: Path | None, table: str | None, column_type: str, engine: Engine | None) -> tuple[str, exp.Select]:
+def read_value_labels(
+    file: Path | None, table: str | None, column_type: str, engine: Engine | None
+) -> tuple[str, exp.Select]:
     """A file or table of two columns, the values of a column and a text for each: its name for people, and a query with
-    the columns ``text``, ``key`` (see `keys_query`) and ``c1``. A `Flaw`, if it cannot be read.
+    the columns ``text``, ``key`` (see `keys_query`) and ``c1``. A `RuleError`, if it cannot be read.
     """
     if file is not None:
         what, (query, width, _) = f"file {file}", _in_file(file)
     else:
         what, (query, width) = f"table {table}", _in_table(table or "", engine)
     if width != 2:
-        raise Flaw(f"{what} needs two columns, and has {width}")
+        raise RuleError(f"{what} needs two columns, and has {width}")
     return what, keys_query(query, 1, column_type)
 
 
@@ -150,7 +154,7 @@ def _in_file(path: Path, encoding: str | None = None, key: str | None = None) ->
     try:
         content = decode(raw, encoding)
     except UnicodeError as error:
-        raise Flaw(f"file {path}: {describe_bad_byte(raw, error, encoding, key)}") from None
+        raise RuleError(f"file {path}: {describe_bad_byte(raw, error, encoding, key)}") from None
     separator, width, lines = _inspected(path, content)
     if is_utf_8(raw, encoding):
         return _file_query(path.absolute(), separator, width), width, lines
@@ -173,7 +177,7 @@ def _in_table(name: str, engine: Engine | None) -> tuple[exp.Select, int]:
 
 
 def _listed(what: str, width: int, query: exp.Select, *, own_top: bool = True, lines: int | None = None) -> _Offer:
-    return _Offer(width, lambda used, top: Listed(what, used, width, query, top, lines), own_top)
+    return _Offer(width, lambda used, top: ListedLevels(what, used, width, query, top, lines), own_top)
 
 
 def _categories_query(rule: CategoriesRule) -> exp.Select:
@@ -200,7 +204,7 @@ def _named_table(name: str) -> exp.Table:
     """
     parts = [ident(part) for part in table_parts(name)]
     if not parts:
-        raise Flaw(f"{name!r} is not a table name: write table, schema.table or database.schema.table")
+        raise RuleError(f"{name!r} is not a table name: write table, schema.table or database.schema.table")
     return exp.Table(
         this=parts[-1],
         db=parts[-2] if len(parts) > 1 else None,
@@ -210,13 +214,13 @@ def _named_table(name: str) -> exp.Table:
 
 def _table_columns(name: str, engine: Engine | None) -> list[str]:
     if engine is None:
-        raise Flaw(f"the columns of table {name} are not known")
+        raise RuleError(f"the columns of table {name} are not known")
     table = _named_table(name)
     try:
         return list(engine.columns(table))
     except Exception as error:  # each engine has errors of its own
         reason = str(error).partition("\n")[0]
-        raise Flaw(f"table {name} cannot be read: {reason}") from None
+        raise RuleError(f"table {name} cannot be read: {reason}") from None
 
 
 # Readers see the case of a label, whatever the column's collation.
@@ -242,18 +246,18 @@ def _inspected(path: Path, content: str) -> tuple[str, int, int]:
     try:
         counts = list(_field_counts(content, separator))
     except csv.Error as error:
-        raise Flaw(
+        raise RuleError(
             f"file {path} is not valid CSV: {error}; close each quote, and double the quotes inside a field"
         ) from None
     if not counts:
-        raise Flaw(f"file {path} is empty: it needs one line per ground value, leaf to root")
+        raise RuleError(f"file {path} is empty: it needs one line per ground value, leaf to root")
     width = Counter(fields for _, fields in counts).most_common(1)[0][0]
     ragged = [(line, fields) for line, fields in counts if fields != width]
     if ragged:
         lines = ", ".join(f"line {line} has {fields} field{'s' * (fields != 1)}" for line, fields in ragged[:_SHOWN])
         more = f" and {len(ragged) - _SHOWN} more lines differ" if len(ragged) > _SHOWN else ""
         rest = f"most have {width}: each line needs one label per level"
-        raise Flaw(f"file {path}: {lines}{more}, {rest}")
+        raise RuleError(f"file {path}: {lines}{more}, {rest}")
     return separator, width, len(counts)
 
 
@@ -261,9 +265,9 @@ def _read_bytes(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except FileNotFoundError:
-        raise Flaw(f"file {path} does not exist; a relative path starts at the policy file") from None
+        raise RuleError(f"file {path} does not exist; a relative path starts at the policy file") from None
     except OSError as error:
-        raise Flaw(f"file {path} cannot be read: {error.strerror}") from None
+        raise RuleError(f"file {path} cannot be read: {error.strerror}") from None
 
 
 def _field_counts(content: str, separator: str) -> Iterator[tuple[int, int]]:

@@ -12,7 +12,16 @@ from typing import NamedTuple
 
 from sqlglot import exp
 
-from sqlanon.hierarchies.parts import TOP, ColumnKind, Generated, HierarchyDraft, Listed, Part, column_kind, keys_table
+from sqlanon.hierarchies.parts import (
+    TOP,
+    ColumnKind,
+    GeneratedLevels,
+    HierarchyDraft,
+    ListedLevels,
+    Part,
+    column_kind,
+    keys_table,
+)
 from sqlanon.support.expressions import cast, col, fragment, template, text, union_all
 from sqlanon.support.fields import in_words
 
@@ -84,7 +93,7 @@ def usual_checks(draft: HierarchyDraft, target: exp.Table, on_unknown: str) -> l
         found.append(HierarchyCheck(partial(_LIKE_TOP, top=text(TOP), values=draft.values), _like_top_message))
     if draft.height == 0:
         found.append(HierarchyCheck(partial(_NULLS, values=draft.values), _null_message))
-    if on_unknown == "error" and not all(isinstance(part, Generated) and part.total for part in draft.parts):
+    if on_unknown == "error" and not all(isinstance(part, GeneratedLevels) and part.total for part in draft.parts):
         unknown = partial(_UNKNOWN, values=draft.values, hierarchy=target)
         found.append(HierarchyCheck(unknown, partial(_unknown_message, draft.parts)))
     return found
@@ -146,7 +155,7 @@ _MISSING_LABELS = template("""
 """)
 
 
-def _listed_checks(part: Listed, keys: exp.Table, column_type: str) -> Iterator[HierarchyCheck]:
+def _listed_checks(part: ListedLevels, keys: exp.Table, column_type: str) -> Iterator[HierarchyCheck]:
     """Check a file, table or categories as they are listed."""
     rows = exp.Count(this=exp.Star())
     if part.lines is None:
@@ -173,7 +182,7 @@ def _tree_checks(parts: Sequence[Part], target: exp.Table) -> Iterator[Hierarchy
     if not parts[-1].top:
         del owners[-1:]
     for level, (lower, upper) in enumerate(pairwise(owners), start=1):
-        if lower is not upper or isinstance(upper, Listed):
+        if lower is not upper or isinstance(upper, ListedLevels):
             broken = partial(_several, target, level + 1, col(f"level_{level}"))
             yield HierarchyCheck(broken, partial(_tree_message, level), partial(broken, counted=False))
 
@@ -238,16 +247,16 @@ def _rows(n: int) -> str:
     return f" ({n:,} row{'s' if n != 1 else ''})"
 
 
-def _empty_message(part: Listed, findings: list[Finding], total: int) -> str:
+def _empty_message(part: ListedLevels, findings: list[Finding], total: int) -> str:
     return f"{part.what} is empty: it needs one row per ground value, leaf to root"
 
 
-def _lines_message(part: Listed, findings: list[Finding], total: int) -> str:
+def _lines_message(part: ListedLevels, findings: list[Finding], total: int) -> str:
     read = findings[0].n
     return f"{part.what} has {part.lines} lines, but the engine reads {read}: check its quotes and line ends"
 
 
-def _odd_message(part: Listed, column_type: str, findings: list[Finding], total: int) -> str:
+def _odd_message(part: ListedLevels, column_type: str, findings: list[Finding], total: int) -> str:
     if findings[0].label is None and total == 1:
         return f"{part.what} has a row without a key: leave it out; NULL stays NULL up to the top"
     names = _listing([in_words(finding.label) for finding in findings if finding.label is not None], total)
@@ -258,7 +267,7 @@ def _odd_message(part: Listed, column_type: str, findings: list[Finding], total:
     )
 
 
-def _twice_message(part: Listed, findings: list[Finding], total: int) -> str:
+def _twice_message(part: ListedLevels, findings: list[Finding], total: int) -> str:
     def spelled(finding: Finding) -> str:
         if finding.first == finding.last:
             return ""
@@ -268,7 +277,7 @@ def _twice_message(part: Listed, findings: list[Finding], total: int) -> str:
     return f"{part.what}: keys that are listed more than once: {_listing(names, total)}; keep one of each"
 
 
-def _missing_message(part: Listed, findings: list[Finding], total: int) -> str:
+def _missing_message(part: ListedLevels, findings: list[Finding], total: int) -> str:
     names = _listing([f"{in_words(finding.label)} (level {finding.first})" for finding in findings], total)
     return f"{part.what}: keys that lack a label: {names}; each needs one for each level"
 
@@ -319,8 +328,8 @@ def _like_top_message(findings: list[Finding], total: int) -> str:
 def _unknown_message(parts: Sequence[Part], findings: list[Finding], total: int) -> str:
     values = _listing([in_words(finding.label) + _rows(finding.n) for finding in findings], total)
     suppress = 'on a quasi attribute set on_unknown = "suppress" to leave their rows out'
-    if any(isinstance(part, Listed) for part in parts):
+    if any(isinstance(part, ListedLevels) for part in parts):
         return f"values missing from the hierarchy: {values}; add them to it, or {suppress}"
-    kinds = " and ".join(part.what for part in parts if isinstance(part, Generated) and not part.total)
+    kinds = " and ".join(part.what for part in parts if isinstance(part, GeneratedLevels) and not part.total)
     remedy = f"make them NULL in the source query, or {suppress}"
     return f"values that {kinds} have no label for: {values}; {remedy}"

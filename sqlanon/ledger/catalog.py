@@ -19,7 +19,7 @@ from sqlanon.hierarchies import Hierarchy
 from sqlanon.policy import Policy, database_path_flaw
 from sqlanon.support.expressions import col, create_table, fragment, insert_rows, row_count, star, table, template
 from sqlanon.support.names import CATALOG
-from sqlanon.support.resources import __version__, macros, sql_text
+from sqlanon.support.resources import __version__, macro_script, read_sql_file
 from sqlanon.support.workdir import private_files
 
 ATTACHED = CATALOG
@@ -97,7 +97,7 @@ def init_database(path: Path) -> None:
         with private_files():
             _install(engine, path)
             with engine.using(ATTACHED):
-                engine.script(macros())
+                engine.script(macro_script())
 
 
 def _refuse_others(path: Path) -> None:
@@ -152,7 +152,7 @@ def _install(engine: DuckDBEngine, path: Path) -> None:
     """Make the tables of the open catalog, unless they are there."""
     if not _has_tables(engine, path):
         with engine.using(ATTACHED):
-            engine.script(sql_text("catalog.sql"))
+            engine.script(read_sql_file("catalog.sql"))
 
 
 def _has_tables(engine: DuckDBEngine, path: Path) -> bool:

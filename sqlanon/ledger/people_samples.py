@@ -19,7 +19,7 @@ from string import ascii_lowercase, ascii_uppercase
 from sqlglot import exp
 
 from sqlanon.engines.dialects.kinds import is_nested
-from sqlanon.engines.dialects.postgres import bytewise, in_catalog
+from sqlanon.engines.dialects.postgres import catalog_function, collate_bytewise
 from sqlanon.engines.values import strip_white_space
 from sqlanon.errors import UnreadableColumnsError
 from sqlanon.ledger.source_samples import HEX_FROM
@@ -168,7 +168,7 @@ def _key_of(secret: str) -> str:
 
 
 def _call(dialect: str, function: str, *arguments: exp.Expr) -> exp.Expr:
-    return in_catalog(function, *arguments) if dialect == "postgres" else anonymous(function, *arguments)
+    return catalog_function(function, *arguments) if dialect == "postgres" else anonymous(function, *arguments)
 
 
 def _is_text_known(type_: str) -> bool:
@@ -183,17 +183,17 @@ def canonical_text(value: exp.Expr, type_: str, dialect: str) -> exp.Expr:
     if type_ in _FLOATING:
         whole = cast(cast(value.copy(), "BIGINT"), _TEXT_TYPES[dialect])
         return _NUMBER_TEXT(value=value, largest=_LARGEST_EXACT, whole=whole, plain=plain)
-    word = _in_lower_case(strip_white_space(bytewise(plain) if dialect == "postgres" else plain), dialect)
+    word = _in_lower_case(strip_white_space(collate_bytewise(plain) if dialect == "postgres" else plain), dialect)
     for pattern, groups in _REWRITES:
         replacement = "".join(_GROUPS[dialect].format(group) for group in groups)
         word = _call(dialect, "regexp_replace", word, text(pattern), text(replacement))
-    return bytewise(word) if dialect == "postgres" else word
+    return collate_bytewise(word) if dialect == "postgres" else word
 
 
 def _in_lower_case(word: exp.Expr, dialect: str) -> exp.Expr:
     """Letters of ASCII in lower case: engines do not agree on others."""
     if dialect == "postgres":
-        return in_catalog("lower", bytewise(word))
+        return catalog_function("lower", collate_bytewise(word))
     length, bytes_ = anonymous("length", word.copy()), anonymous(_BYTES[dialect], word.copy())
     translated = anonymous("translate", word.copy(), text(ascii_uppercase), text(ascii_lowercase))
     return _LOWER(bytes=bytes_, length=length, lower=anonymous("lower", word.copy()), translated=translated)
@@ -202,7 +202,7 @@ def _in_lower_case(word: exp.Expr, dialect: str) -> exp.Expr:
 def _hash(value: exp.Expr, key: exp.Expr, dialect: str) -> exp.Expr:
     whole = _call(dialect, "md5", exp.DPipe(this=key.copy(), expression=exp.DPipe(this=text(":"), expression=value)))
     digits = _call(dialect, "substr", whole, number(HEX_FROM))
-    return bytewise(digits) if dialect == "postgres" else digits
+    return collate_bytewise(digits) if dialect == "postgres" else digits
 
 
 @dataclass(frozen=True)

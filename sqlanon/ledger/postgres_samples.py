@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from sqlanon.engines.dialects.postgres import bytewise, in_catalog
+from sqlanon.engines.dialects.postgres import catalog_function, collate_bytewise
 from sqlanon.ledger.source_samples import HASHES, HEX_FROM, Counts, SampledRows, count_known_values, sampled_hash
 from sqlanon.sources import source_errors
 from sqlanon.support.coding import ROWS
@@ -119,15 +119,15 @@ def _text_of(value: exp.Expr, type_: str) -> exp.Expr:
     if type_.startswith(_NUMBERS):
         return _number(cast(value, "TEXT"))
     if type_ == "DATE" or type_.startswith("TIMESTAMP"):
-        return bytewise(cast(cast(value, "TIMESTAMP"), "TEXT"))
+        return collate_bytewise(cast(cast(value, "TIMESTAMP"), "TEXT"))
     if type_ == "VARCHAR":
         as_number = _number(col("word", "w"))
-        return subquery(_WORD(value=bytewise(value), number=text(_IS_NUMBER), as_number=as_number))
-    return bytewise(in_catalog("lower", cast(value, "TEXT")))
+        return subquery(_WORD(value=collate_bytewise(value), number=text(_IS_NUMBER), as_number=as_number))
+    return collate_bytewise(catalog_function("lower", cast(value, "TEXT")))
 
 
 def _number(digits: exp.Expr) -> exp.Expr:
-    return bytewise(subquery(_NUMBER(value=digits)))
+    return collate_bytewise(subquery(_NUMBER(value=digits)))
 
 
 def _hash(value: exp.Expr) -> exp.Expr:
@@ -137,15 +137,15 @@ def _hash(value: exp.Expr) -> exp.Expr:
 
 def _digits(message: exp.Expr) -> exp.Expr:
     key = cast(exp.Parameter(this=exp.Literal.number(_KEY)), "TEXT")
-    whole = in_catalog("md5", exp.DPipe(this=key, expression=message))
-    return bytewise(in_catalog("substr", whole, number(HEX_FROM)))
+    whole = catalog_function("md5", exp.DPipe(this=key, expression=message))
+    return collate_bytewise(catalog_function("substr", whole, number(HEX_FROM)))
 
 
 def _sample(relation: exp.Expr, types: Sequence[tuple[str, str]], rows: int) -> exp.Select:
     """Rows taken at random, each value as the digits of its hash: ``h0`` .."""
     names = [name for name, _ in types]
     taken = select(list(map(col, names)), relation.copy())
-    taken = taken.order_by(in_catalog("random"), copy=False).limit(rows, copy=False)
+    taken = taken.order_by(catalog_function("random"), copy=False).limit(rows, copy=False)
     hashes: list[exp.Expr] = [named(_hash(col(f"c{i}")), f"h{i}") for i in range(len(types))]
     return select(hashes, subquery(_texts(subquery(taken, "taken"), types), "t"))
 
@@ -165,7 +165,7 @@ def _found(relation: exp.Expr, types: Sequence[tuple[str, str]]) -> exp.Select:
     """
     by = [col(f"c{i}") for i in range(len(types))]
     texts = subquery(_texts(relation.copy(), types), "t")
-    counted = select([*by, named(in_catalog("count", exp.Star()), ROWS)], texts, [one.copy() for one in by])
+    counted = select([*by, named(catalog_function("count", exp.Star()), ROWS)], texts, [one.copy() for one in by])
     hashes = [_hash(one.copy()) for one in by]
     message = hashes[0]
     for one in hashes[1:]:

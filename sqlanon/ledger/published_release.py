@@ -10,7 +10,7 @@ from pathlib import Path
 from sqlglot import exp
 
 from sqlanon.errors import PolicyError, Problem, ReleaseError
-from sqlanon.hierarchies.levels import ABOVE_MASKS, has_mask
+from sqlanon.hierarchies.levels import ABOVE_ANY_MASK, has_mask
 from sqlanon.ledger.earlier import open_earlier_release
 from sqlanon.ledger.growth.source_change import can_mark_rows
 from sqlanon.ledger.recording import read_ledger
@@ -41,7 +41,7 @@ class PublishedRelease:
         The manifest shows the top of a mask as level 1 of 1, whatever its height; here a level above all masks is it.
         """
         masks = [name for name in self.policy.generalized_attributes if has_mask(self.policy.attributes[name])]
-        generalization = self.manifest.levels(dict.fromkeys(masks, ABOVE_MASKS))
+        generalization = self.manifest.levels(dict.fromkeys(masks, ABOVE_ANY_MASK))
         levels = {name: level for name, level in generalization.items() if level is not None}
         return levels if len(levels) == len(generalization) else None
 

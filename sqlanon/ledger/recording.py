@@ -35,7 +35,7 @@ from sqlanon.ledger.released_hierarchies import drop_replaced_hierarchies, is_re
 from sqlanon.policy import Policy, format_location
 from sqlanon.release.targets.base import Reach, Verification, recorded_location
 from sqlanon.support.expressions import fragment, number, template, text
-from sqlanon.support.workdir import BusyError, alone_at
+from sqlanon.support.workdir import BusyError, exclusive_lock
 
 _INTENTS = template("""
     SELECT run_id, path, table_name, manifest_hash, version, published_at, intended_at
@@ -120,7 +120,7 @@ class Intent:
 def lock_publications(path: Path) -> Iterator[None]:
     """Hold the lock of a catalog's publications: an intent without it belongs to a run that has ended."""
     try:
-        with alone_at(path):
+        with exclusive_lock(path):
             yield
     except BusyError as error:
         raise SourceError(f"another run is publishing with the catalog {path}: try again when it is done") from error

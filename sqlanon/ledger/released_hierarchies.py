@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 from sqlglot import exp
 
-from sqlanon.engines.dialects.kinds import WHOLE
+from sqlanon.engines.dialects.kinds import INTEGER_TYPES
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.hierarchies import Hierarchy
 from sqlanon.hierarchies.build import released_column
@@ -188,7 +188,7 @@ def _tree(hierarchy: Hierarchy, relation: exp.Expr) -> ComparedHierarchy:
 def have_same_labels(engine: DuckDBEngine, then: Hierarchy, now: Hierarchy) -> bool:
     """Whether the values that both have are under the same labels. Integers are the same in any width."""
     types = {engine.columns(one.table)["level_0"] for one in (then, now)}
-    if (then.height, then.open_ends) != (now.height, now.open_ends) or (len(types) > 1 and not types <= WHOLE):
+    if (then.height, then.open_ends) != (now.height, now.open_ends) or (len(types) > 1 and not types <= INTEGER_TYPES):
         return False
     labels = [now.released(level) for level in range(0 if now.open_ends else 1, now.height)]
     queries = [count_changed_labels(then.table, now.table, col(label, "t"), col(label, "n")) for label in labels]

@@ -24,7 +24,7 @@ from sqlanon.hierarchies import Hierarchy
 from sqlanon.requirements import Distribution, Requirements
 from sqlanon.requirements.base import SHARE, VALUE
 from sqlanon.strategies.lattice.classes import judged_classes
-from sqlanon.support.coding import Levels, below_top, code_name, rank_of
+from sqlanon.support.coding import Levels, code_name, dense_rank, levels_below_top
 from sqlanon.support.expressions import (
     aliased,
     all_of,
@@ -179,7 +179,7 @@ class LiveRecipe:
 
     @property
     def keys(self) -> list[str]:
-        return [code_name(i, level) for i, level in below_top(self.levels, self.heights)]
+        return [code_name(i, level) for i, level in levels_below_top(self.levels, self.heights)]
 
 
 def type_text(value: exp.Expr) -> exp.Expr:
@@ -201,14 +201,14 @@ def live_labels(hierarchy: Hierarchy, level: int, forbidden: Sequence[str]) -> e
     parts: list[exp.Query] = [known]
     if height and not (level == height and top in forbidden):  # of a single value there is no NULL beside it
         parts.append(_NULL_LABEL(label=text(top or "") if level == height else exp.null()))
-    return _LABELS(code=rank_of([col("label")]), labels=union_all(*parts))
+    return _LABELS(code=dense_rank([col("label")]), labels=union_all(*parts))
 
 
 def live_nodes(hierarchy: exp.Table, height: int) -> exp.Select:
     """The nodes above the values of a sensitive attribute: ``value``, ``code_0`` .. ``code_{h-1}``, a row for NULL."""
     names = [f"level_{level}" for level in range(height)] or ["level_0"]
     return _NODES(
-        codes=[named(rank_of([col(name)]), f"code_{level}") for level, name in enumerate(names)],
+        codes=[named(dense_rank([col(name)]), f"code_{level}") for level, name in enumerate(names)],
         levels=[col(name) for name in names],
         hierarchy=hierarchy,
         nulls=[named(exp.null(), name) for name in names],
@@ -286,7 +286,7 @@ def _source(recipe: LiveRecipe) -> exp.Select:
 
 
 def _rows(recipe: LiveRecipe) -> exp.Select:
-    below = dict(below_top(recipe.levels, recipe.heights))
+    below = dict(levels_below_top(recipe.levels, recipe.heights))
     labels: list[exp.Expr] = []
     for i, tree in enumerate(recipe.quasi):
         if i in below:
@@ -321,17 +321,17 @@ def _distribution(recipe: LiveRecipe, wanted: Distribution, n: int) -> tuple[dic
     mass = _PAIRS_OF_PERSONS(value=value, mover=_mover(recipe)) if persons else _PAIRS(value=value)
     values = table(f"values_{s}")
     parts: dict[str, exp.Query] = {
-        values.name: distribution.sensitive_values(subquery(mass, "pairs"), persons, is_counted=persons)
+        values.name: distribution.number_sensitive_values(subquery(mass, "pairs"), persons, is_counted=persons)
     }
     inner = [i for i in range(len(names)) if i != s] if wanted.kind == "joint" else []
     domain, nodes, leaf = None, values, None
     if wanted.kind == "nodes":
         tree = recipe.trees[wanted.attribute]
         nodes, leaf = table(f"nodes_{s}"), col("leaf", "v")
-        parts[nodes.name] = distribution.nodes(values, tree.table, tree.height)
+        parts[nodes.name] = distribution.hierarchy_nodes(values, tree.table, tree.height)
     elif wanted.kind == "values":
         domain = table(f"domain_{s}")
-        parts[domain.name] = distribution.domain(values)
+        parts[domain.name] = distribution.ordered_domain(values)
     keys: dict[str, exp.Expr] = {key: col(key, "r") for key in recipe.keys}
     keys |= {f"o{i}": col(f"value_{recipe.sensitive[other][1]}", "r") for i, other in enumerate(inner)}
     keys |= {VALUE: col(VALUE, "v"), SHARE: col(SHARE, "v")}

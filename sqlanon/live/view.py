@@ -43,7 +43,7 @@ from sqlanon.strategies.lattice.lattice import Progress, ignore_progress
 from sqlanon.strategies.stage import run_search
 from sqlanon.support.coding import Levels
 from sqlanon.support.expressions import col, fragment, subquery, table, template
-from sqlanon.support.notices import Notice, ordered_messages
+from sqlanon.support.notices import Notice, sort_messages
 
 
 @dataclass(frozen=True)
@@ -159,7 +159,7 @@ def live(space: Workspace, policy: Policy, name: str | None, progress: Progress)
         rows,
         suppressed,
         limit if persons is None else None,
-        ordered_messages(warnings),
+        sort_messages(warnings),
         persons,
         suppressed_persons,
         None if persons is None else limit,

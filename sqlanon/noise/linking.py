@@ -15,7 +15,7 @@ from operator import add
 from sqlglot import exp
 
 from sqlanon.noise.statements import NoisyColumn
-from sqlanon.support.expressions import aliased, all_of, col, fragment, greatest, ident, least, of_rows, template
+from sqlanon.support.expressions import aliased, all_of, col, fragment, greatest, ident, least, mark_row_level, template
 
 EVERYTHING = 1e300
 """The half-width of a range that holds all values: where there is no noise."""
@@ -75,7 +75,7 @@ def linked_records(noisy: exp.Table, classes: exp.Table, columns: Sequence[Noisy
     if len(columns) == 1:
         return _LINKS_OF_ONE(noisy=noisy)
     own, other = _distance(columns, "r"), _distance(columns, "o")
-    return of_rows(
+    return mark_row_level(
         _LINKS_OF_SEVERAL(everything=EVERYTHING, own=own, other=other, noisy=noisy, classes=classes, every=every)
     )
 
@@ -144,7 +144,7 @@ def nearby_originals(
     the policy's confidence. (What is released tells less.)
     """
     width, value = _half_widths(columns, confidence)[j], col(f"v_{j}", "r")
-    return of_rows(_NEAR(original=col(f"x_{j}"), value=value, width=width, noisy=noisy, classes=classes))
+    return mark_row_level(_NEAR(original=col(f"x_{j}"), value=value, width=width, noisy=noisy, classes=classes))
 
 
 _BOUNDS = template("""

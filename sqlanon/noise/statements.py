@@ -17,19 +17,19 @@ from decimal import Decimal
 
 from sqlglot import exp
 
-from sqlanon.frequency.distribution import Pairs, value_pairs
+from sqlanon.frequency.distribution import ValuePairs, count_value_pairs
 from sqlanon.frequency.sets import ClassSpace, SensitiveTable
 from sqlanon.frequency.statements import PERSON
-from sqlanon.frequency.uncoded import distribution, frequency
+from sqlanon.frequency.uncoded import uncoded_distribution, uncoded_frequency_set
 from sqlanon.requirements import Distribution, Requirements
 from sqlanon.strategies.lattice.classes import judged_classes
 from sqlanon.strategies.recoding import ClassRecoding, order_by_class
-from sqlanon.support.coding import Column, code_name, rank_of
+from sqlanon.support.coding import Column, code_name, dense_rank
 from sqlanon.support.expressions import (
     aliased,
     all_of,
     anonymous,
-    any_number,
+    arbitrary_row_number,
     cast,
     col,
     fragment,
@@ -173,7 +173,7 @@ def records(rows: exp.Select, columns: Sequence[NoisyColumn]) -> exp.Select:
     """The rows of a recoding that noise can be added to, each with its number."""
     values = [(col(f"value_{one.place}", "r"), one) for one in columns]
     return _RECORDS(
-        any_number=any_number(),
+        any_number=arbitrary_row_number(),
         numbers=[named(as_number(value, one.type), f"x_{j}") for j, (value, one) in enumerate(values)],
         rows=rows,
         usable=all_of(is_usable(value, one) for value, one in values),
@@ -213,7 +213,7 @@ def noise_classes(records: exp.Table, keys: Mapping[int, str], columns: Sequence
     order = exp.Order(expressions=[exp.Ordered(this=col(key, "g")) for key in keys.values()])
     return _CLASSES(
         number=exp.Window(this=exp.RowNumber(), order=order if keys else None),
-        ranks=[named(rank_of([col(key, "g")]), f"key_{i}") for i, key in keys.items()],
+        ranks=[named(dense_rank([col(key, "g")]), f"key_{i}") for i, key in keys.items()],
         steps=steps,
         keys=[col(key) for key in keys.values()],
         figures=figures,
@@ -493,7 +493,7 @@ def judged_survivors(
     survivors: exp.Table,
     attributes: int,
     sensitive: Sequence[str],
-    distributions: Mapping[Distribution, Pairs],
+    distributions: Mapping[Distribution, ValuePairs],
     persons: bool,
     requirements: Requirements,
 ) -> exp.Select:
@@ -503,11 +503,15 @@ def judged_survivors(
     for one, pairs in distributions.items():
         index = sensitive.index(one.attribute)
         inner = [s for s in range(len(sensitive)) if s != index] if one.kind == "joint" else []
-        counts = value_pairs(survivors, attributes, index, inner, persons)
-        values = distribution(counts, pairs.values, attributes, len(inner))
+        counts = count_value_pairs(survivors, attributes, index, inner, persons)
+        values = uncoded_distribution(counts, pairs.values, attributes, len(inner))
         tables[one] = SensitiveTable(values, len(inner), pairs.domain)
     space = ClassSpace(
-        frequency(survivors, quasi, persons), (1,) * attributes, requirements, sensitive=tables, persons=persons
+        uncoded_frequency_set(survivors, quasi, persons),
+        (1,) * attributes,
+        requirements,
+        sensitive=tables,
+        persons=persons,
     )
     keys: list[exp.Expr] = [named(col(code_name(i, 0)), f"q{i}") for i in quasi]
     return _JUDGED(keys=[col(f"q{i}") for i in quasi], judged=judged_classes(space, (0,) * attributes, keys))

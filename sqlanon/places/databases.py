@@ -17,7 +17,7 @@ from urllib.parse import unquote
 from pydantic import BeforeValidator, ValidationInfo, WithJsonSchema
 
 from sqlanon.places.addresses import is_variable, require_address_text, resolve_address
-from sqlanon.support.fields import file_path, file_pattern, folder_of
+from sqlanon.support.fields import file_path, file_pattern, policy_folder
 
 _SECRET = re.compile(r"passw|pwd|secret|token|credential|signature|^sig$|api_?key|access_?key(_id)?$", re.IGNORECASE)
 """Names of options that hold a secret, or a part of one."""
@@ -254,11 +254,11 @@ def _lake_catalog(catalog: str, folder: Path | None) -> str:
 
 
 def _database(value: object, info: ValidationInfo) -> Path | str:
-    return read_database(value, folder_of(info))
+    return read_database(value, policy_folder(info))
 
 
 def _data_files(value: object, info: ValidationInfo) -> str:
-    return read_data_files(value, folder_of(info))
+    return read_data_files(value, policy_folder(info))
 
 
 DatabaseLocation: TypeAlias = Annotated[

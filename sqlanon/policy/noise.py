@@ -18,7 +18,7 @@ from pydantic import (
     WithJsonSchema,
 )
 
-from sqlanon.support.fields import Bound, Exact, Flaw, SparseSection, as_real, in_words
+from sqlanon.support.fields import Bound, ExactNumber, Flaw, SparseSection, as_real, in_words
 
 Epsilon = Annotated[float, Field(ge=1e-6, le=1e6, allow_inf_nan=False), as_real]
 
@@ -68,7 +68,7 @@ class Noise(SparseSection):
     bounds: Annotated[tuple[Bound, Bound], BeforeValidator(_two)] | None = Field(
         default=None, description="the least and the greatest value that may be released", examples=[[0, 100]]
     )
-    round: Annotated[Exact, Field(gt=0), _AS_NUMBER] | None = Field(
+    round: Annotated[ExactNumber, Field(gt=0), _AS_NUMBER] | None = Field(
         default=None, description="released values are multiples of it", examples=[0.5]
     )
 

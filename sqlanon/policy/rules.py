@@ -25,17 +25,17 @@ from pydantic import (
     model_validator,
 )
 
-from sqlanon.support.encodings import known_encoding
+from sqlanon.support.encodings import check_encoding
 from sqlanon.support.fields import (
     Bound,
-    Exact,
+    ExactNumber,
     FilePath,
     Flaw,
     Flaws,
     Leaf,
     Name,
     Section,
-    Whole,
+    StrictInteger,
     as_list,
     in_words,
     nearest,
@@ -158,7 +158,7 @@ class _Rule(Section):
 
 
 class _LevelsRule(_Rule):
-    levels: Annotated[Whole, Field(ge=1)] | None = Field(
+    levels: Annotated[StrictInteger, Field(ge=1)] | None = Field(
         default=None, description="the number of levels of this rule that are used", examples=[2]
     )
 
@@ -196,7 +196,7 @@ class IntervalsRule(_LevelsRule):
 
     kind: ClassVar[str] = "intervals"
     public: ClassVar[frozenset[str]] = frozenset({"levels", "widths", "origin", "below", "above"})
-    widths: tuple[Exact, ...] = Field(
+    widths: tuple[ExactNumber, ...] = Field(
         min_length=1, description="interval widths, level by level", examples=[[5, 10, 20]]
     )
     origin: Bound = Field(
@@ -337,7 +337,7 @@ class FileRule(_LevelsRule):
     file: FilePath = Field(
         description="a CSV file without a header, one line per ground value, leaf to root", examples=["education.csv"]
     )
-    encoding: Annotated[str, AfterValidator(known_encoding)] | None = Field(
+    encoding: Annotated[str, AfterValidator(check_encoding)] | None = Field(
         default=None,
         description="the encoding of the file, as Python calls it; default: utf-8, or utf-16 with a byte order mark",
         examples=["windows-1252"],

@@ -26,25 +26,25 @@ from sqlanon.policy.query_files import with_folder
 from sqlanon.policy.reading import THOUSANDS, ColumnType, reading_flaws
 from sqlanon.policy.rules import Hierarchy, IntervalsRule
 from sqlanon.policy.strategies import STRATEGIES, Traits
-from sqlanon.support.encodings import known_encoding
+from sqlanon.support.encodings import check_encoding
 from sqlanon.support.fields import (
-    Exact,
+    ExactNumber,
     FilePath,
     FilePattern,
     Flaw,
     Name,
     Number,
-    OneOf,
+    RegistryName,
     Section,
     SparseSection,
-    Switch,
-    Whole,
+    StrictBoolean,
+    StrictInteger,
     as_list,
     as_real,
     as_set,
-    folder_of,
     in_words,
     one_or_more,
+    policy_folder,
 )
 from sqlanon.support.names import table_parts
 
@@ -86,10 +86,10 @@ class Attribute(SparseSection):
         description="values that the hierarchy lacks, or that cannot get noise: an error, or suppress their rows",
         examples=["suppress"],
     )
-    min_level: Annotated[Whole, Field(ge=0)] = Field(
+    min_level: Annotated[StrictInteger, Field(ge=0)] = Field(
         default=0, description="the lowest level that may be released", examples=[1]
     )
-    max_level: Annotated[Whole, Field(ge=0)] | None = Field(
+    max_level: Annotated[StrictInteger, Field(ge=0)] | None = Field(
         default=None,
         description="the highest level that any cell may show, masked rows and blanks included",
         examples=[2],
@@ -113,7 +113,7 @@ class Attribute(SparseSection):
         description="how dates and timestamps are written, with the directives of strptime",
         examples=["%d.%m.%Y"],
     )
-    pivot: Annotated[Whole, Field(ge=1000, le=9999)] | None = Field(
+    pivot: Annotated[StrictInteger, Field(ge=1000, le=9999)] | None = Field(
         default=None,
         description="the last year that two digits (%y) can mean: with 2026, 26 is 2026 and 27 is 1927",
         examples=[2026],
@@ -241,7 +241,7 @@ class CsvSection(SparseSection):
         "on_bad_line",
     )
 
-    encoding: Annotated[str, AfterValidator(known_encoding)] | None = Field(
+    encoding: Annotated[str, AfterValidator(check_encoding)] | None = Field(
         default=None,
         description="the encoding of the text, as Python calls it; default: utf-8, or utf-16 with a byte order mark",
         examples=["windows-1252"],
@@ -254,11 +254,13 @@ class CsvSection(SparseSection):
         description='the character around values that have delimiters or line ends; "": there is none',
         examples=["'"],
     )
-    header: Switch | None = Field(
+    header: StrictBoolean | None = Field(
         default=None, description="whether the first line has the names of the columns", examples=[True]
     )
-    skip: Annotated[Whole, Field(ge=0)] | None = Field(default=None, description="lines above the header", examples=[2])
-    footer: Annotated[Whole, Field(ge=0)] = Field(
+    skip: Annotated[StrictInteger, Field(ge=0)] | None = Field(
+        default=None, description="lines above the header", examples=[2]
+    )
+    footer: Annotated[StrictInteger, Field(ge=0)] = Field(
         default=0, description="lines below the data, without blank ones at the end of the file", examples=[1]
     )
     decimal: Literal[".", ","] | None = Field(
@@ -300,7 +302,7 @@ class CsvSection(SparseSection):
 
 
 def _read_query(query: str, info: ValidationInfo) -> str:
-    return with_folder(query, folder_of(info))
+    return with_folder(query, policy_folder(info))
 
 
 Query: TypeAlias = Annotated[Name, AfterValidator(_read_query)]
@@ -403,7 +405,7 @@ class SourceSection(_Relation):
         description="Spark, in place of a database: sc://host:port, or a master such as local[2]; or env:NAME",
         examples=["sc://cluster.example:15002"],
     )
-    fetch_limit: Annotated[Whole, Field(ge=1)] = Field(
+    fetch_limit: Annotated[StrictInteger, Field(ge=1)] = Field(
         default=FETCH_LIMIT,
         description="for a source in Spark: the most combinations of values that are fetched and searched here",
         examples=[5_000_000],
@@ -499,7 +501,7 @@ class PopulationSection(_Relation):
 class SearchSection(SparseSection):
     """How the best version is searched for, and which version is the best."""
 
-    strategy: Annotated[str, OneOf(STRATEGIES)] = Field(
+    strategy: Annotated[str, RegistryName(STRATEGIES)] = Field(
         default="optimal",
         description="the algorithm; docs/reference/strategies.md says which to pick",
         examples=["mondrian"],
@@ -531,7 +533,7 @@ class SearchSection(SparseSection):
         examples=["relaxed"],
     )
     suppression_limit: Annotated[
-        Exact,
+        ExactNumber,
         Field(ge=0, le=1),
         WithJsonSchema({"type": "number", "minimum": 0, "maximum": 1}),
     ] = Field(
@@ -540,14 +542,14 @@ class SearchSection(SparseSection):
         json_schema_extra={"default": 0},
         examples=[0.05],
     )
-    measure: Annotated[str, OneOf(MEASURES)] = Field(
+    measure: Annotated[str, RegistryName(MEASURES)] = Field(
         default="loss", description="the quality measure", examples=["precision"]
     )
     aggregate: Aggregate = Field(default="mean", description="how the attributes' figures combine", examples=["max"])
     time_limit: Annotated[Number, Field(gt=0), WithJsonSchema({"type": "number", "exclusiveMinimum": 0})] | None = (
         Field(default=None, description="stop after this time in seconds, with the best found by then", examples=[600])
     )
-    max_checks: Annotated[Whole, Field(ge=1)] | None = Field(
+    max_checks: Annotated[StrictInteger, Field(ge=1)] | None = Field(
         default=None,
         description="stop after checking this number of generalizations, with the best found by then",
         examples=[5000],
@@ -606,7 +608,7 @@ class ReleaseSection(SparseSection):
         description="a PostgreSQL server, in place of a file: its address without a password, or env:NAME",
         examples=["env:WAREHOUSE"],
     )
-    spark: Switch = Field(
+    spark: StrictBoolean = Field(
         default=False, description="publish in the Spark that holds the source, in place of a file", examples=[True]
     )
     table: Name = Field(
@@ -628,16 +630,18 @@ class ReleaseSection(SparseSection):
         description='earlier releases that this one must be safe beside, by name; or "all" of them',
         examples=["all"],
     )
-    decoys: Switch = Field(
+    decoys: StrictBoolean = Field(
         default=False,
         description="fill classes that stay too small with decoys, rows that belong to nobody",
         examples=[True],
     )
-    ledger: Switch = Field(default=True, description="whether the catalog records the publication", examples=[False])
-    draft: Switch = Field(
+    ledger: StrictBoolean = Field(
+        default=True, description="whether the catalog records the publication", examples=[False]
+    )
+    draft: StrictBoolean = Field(
         default=False, description="a draft, for trying out: no other release is compared with it", examples=[True]
     )
-    keep: Annotated[Whole, Field(ge=1)] = Field(
+    keep: Annotated[StrictInteger, Field(ge=1)] = Field(
         default=1, description="the number of versions in the file: this one, and the newest earlier ones", examples=[3]
     )
 
@@ -758,7 +762,7 @@ class RiskSection(Section):
     (0.5,)
     """
 
-    population: Annotated[Whole, Field(ge=1, le=2**63 - 1)] | None = Field(
+    population: Annotated[StrictInteger, Field(ge=1, le=2**63 - 1)] | None = Field(
         default=None,
         description="the rows (or persons) of the population that the source is a sample of",
         examples=[1_000_000],

@@ -11,12 +11,13 @@ from sqlanon.frequency.sets import ClassSpace
 from sqlanon.requirements.base import CLASS_COUNT, CLASS_SIZE
 from sqlanon.strategies.lattice.classes import KEPT, judged_classes
 from sqlanon.strategies.recoding import MASKED, order_by_class
-from sqlanon.support.coding import KNOWN, SOURCE, Coded, Column, Levels, below_top, code_name
+from sqlanon.support.coding import KNOWN, SOURCE_ALIAS, Coded, Column, Levels, code_name, levels_below_top
 from sqlanon.support.expressions import (
     aliased,
     all_of,
     cast,
     col,
+    filter_where,
     is_there,
     named,
     number,
@@ -25,7 +26,6 @@ from sqlanon.support.expressions import (
     subquery,
     text,
     union_all,
-    where,
 )
 
 
@@ -70,7 +70,7 @@ class FullDomainRecoding:
 
     def rows(self) -> exp.Select:
         output = [named(col(f"code_{level}", f"h{i}"), f"code_{i}") for i, level in _coded(self)]
-        output += [named(col(self.columns[j].name, SOURCE), f"value_{j}") for j in unchanged_columns(self)]
+        output += [named(col(self.columns[j].name, SOURCE_ALIAS), f"value_{j}") for j in unchanged_columns(self)]
         if self.mask:
             output.append(named(_masked(self), MASKED))
         # Where all is at the top, the rows still have to be counted.
@@ -111,7 +111,7 @@ class FullDomainRecoding:
 
 
 def _count_of(attribute: int) -> exp.Filter:
-    return where(exp.Count(this=exp.Star()), col("i").eq(number(attribute)))
+    return filter_where(exp.Count(this=exp.Star()), col("i").eq(number(attribute)))
 
 
 def suppressed_classes(space: ClassSpace, levels: Levels) -> exp.Select:
@@ -135,10 +135,10 @@ def masked_class(suppressed: ClassSpace) -> exp.Select:
 
 def _kept_rows(recoding: FullDomainRecoding) -> exp.Select:
     """The rows of the source that are released, as ``s``, beside the coded values ``h0``, ``h1`` .. of each."""
-    query, coded = exp.Select().from_(aliased(recoding.source, SOURCE)), _coded(recoding)
+    query, coded = exp.Select().from_(aliased(recoding.source, SOURCE_ALIAS)), _coded(recoding)
     for i, attribute in enumerate(recoding.attributes):
         if attribute.unknown or (i, recoding.levels[i]) in coded:
-            on = same(col(attribute.column, SOURCE), col("value", f"h{i}"), attribute.nullable)
+            on = same(col(attribute.column, SOURCE_ALIAS), col("value", f"h{i}"), attribute.nullable)
             query = query.join(aliased(attribute.table, f"h{i}"), on=on, copy=False)
     known = _known(recoding)
     if recoding.suppressed is not None:
@@ -183,7 +183,7 @@ def _labels(attribute: Coded, level: int, as_text: bool = False) -> exp.Select:
 
 def _coded(recoding: FullDomainRecoding) -> list[tuple[int, int]]:
     """Attribute and level where a generalization leaves more than one value."""
-    return below_top(recoding.levels, [attribute.height for attribute in recoding.attributes])
+    return levels_below_top(recoding.levels, [attribute.height for attribute in recoding.attributes])
 
 
 def unchanged_columns(recoding: FullDomainRecoding) -> list[int]:
@@ -203,7 +203,7 @@ def _value(recoding: FullDomainRecoding, j: int) -> exp.Expr:
 
 def _value_of_row(recoding: FullDomainRecoding, j: int) -> exp.Expr:
     """Column ``j`` of the release, of `_kept_rows`."""
-    own, i = col(recoding.columns[j].name, SOURCE), recoding.columns[j].quasi
+    own, i = col(recoding.columns[j].name, SOURCE_ALIAS), recoding.columns[j].quasi
     if i is None:
         return own
     label = _label(recoding.attributes[i], recoding.levels[i], recoding.mask, f"h{i}")

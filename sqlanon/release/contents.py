@@ -21,7 +21,7 @@ from sqlanon.release.label_levels import LEVELS
 from sqlanon.release.manifest import Manifest
 from sqlanon.release.metadata import DESCRIPTION_TABLES, expected_relations
 from sqlanon.support.expressions import column_definitions, create_schema, fragment, literal_path, table, template, text
-from sqlanon.support.resources import LIBRARY, OF_MEDIANS, macro_scripts
+from sqlanon.support.resources import LIBRARY, MEDIAN_LIBRARY, macro_scripts
 from sqlanon.support.workdir import spill_directory
 
 _HEADER = 4096
@@ -206,7 +206,7 @@ _COMPRESSION = re.compile(r" USING COMPRESSION \w+")
 def library_files(manifests: Iterable[Manifest]) -> tuple[str, ...]:
     """The files of the macro library that is in a release file with some versions."""
     has_medians = any(one.policy.get("search", {}).get("summary") == "median" for one in manifests)
-    return OF_MEDIANS if has_medians else LIBRARY
+    return MEDIAN_LIBRARY if has_medians else LIBRARY
 
 
 def find_changed_macros(engine: DuckDBEngine, folder: Path, library: tuple[str, ...]) -> list[str]:

@@ -15,9 +15,9 @@ from typing import TypeAlias
 from sqlglot import exp
 
 from sqlanon.engines.base import Engine
-from sqlanon.hierarchies import Hierarchy, hierarchy_query, known_height
+from sqlanon.hierarchies import Hierarchy, find_static_height, hierarchy_query
 from sqlanon.hierarchies.bounds import bounds
-from sqlanon.hierarchies.parts import TOP, ColumnKind, bounds_kind, column_kind, try_cast
+from sqlanon.hierarchies.parts import TOP, ColumnKind, column_kind, label_range_kind, try_cast
 from sqlanon.policy import Attribute
 from sqlanon.policy.rules import IntervalsRule
 from sqlanon.strategies.lattice.input import SearchInput
@@ -183,7 +183,7 @@ def _listed(hierarchy: Hierarchy, level: int | None, lowest: int, labels: exp.Se
 def _texts(spec: Attribute, labels: exp.Select, longest: int) -> Iterator[_Paths]:
     """Of masks, which apply to a masked text as to the text itself; and of values that are suppressed."""
     rules = spec.hierarchy or ()
-    height = known_height(rules, longest=longest) or 0
+    height = find_static_height(rules, longest=longest) or 0
     path: list[exp.Expr] = [col(f"level_{level}") for level in range(height + 1)]
     hierarchy = hierarchy_query(rules, table("released"), "VARCHAR", longest=longest)
     yield _PATHS_BY_TEXT(labels=path, hierarchy=hierarchy, released=labels, top=TOP), 0, height + 1
@@ -191,7 +191,7 @@ def _texts(spec: Attribute, labels: exp.Select, longest: int) -> Iterator[_Paths
 
 
 def _ranges(spec: Attribute, hierarchy: Hierarchy, type_: str, labels: exp.Select) -> Iterator[_Paths]:
-    kind = bounds_kind(type_)
+    kind = label_range_kind(type_)
     if kind is None or (kind == "number" and column_kind(type_) is ColumnKind.INTEGER):
         return  # integers that DOUBLE does not hold
     first, last = bounds(col("label"), kind)

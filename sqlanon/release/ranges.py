@@ -9,7 +9,7 @@ from sqlglot import exp
 from sqlanon.engines.base import Engine
 from sqlanon.hierarchies import Hierarchy
 from sqlanon.hierarchies.bounds import RangeKind, bounds
-from sqlanon.hierarchies.parts import bounds_kind, try_cast
+from sqlanon.hierarchies.parts import label_range_kind, try_cast
 from sqlanon.strategies.lattice.input import SearchInput
 from sqlanon.support.expressions import all_of, cast, col, fragment, named, template, union_all
 
@@ -26,7 +26,7 @@ def find_range_kinds(engine: Engine, prepared: SearchInput) -> dict[str, RangeKi
         rules = {rule.kind for rule in policy.attributes[name].hierarchy or ()}
         type_ = next(its for column, its in prepared.source.columns.items() if column.lower() == name.lower())
         # partial dates are texts
-        kind = bounds_kind(type_) or ("date" if "dates" in rules else None)
+        kind = label_range_kind(type_) or ("date" if "dates" in rules else None)
         if kind is not None and (summarised or rules & {"intervals", "dates"}):
             found[name.lower()] = kind
         elif rules <= _LISTED and len(rules) == 1 and hierarchy.height > 1 and prepared.source.access != "remote":

@@ -31,7 +31,7 @@ from sqlanon.support.expressions import (
     star,
     table,
 )
-from sqlanon.support.resources import PLAIN, macro_scripts
+from sqlanon.support.resources import RELEASE_MACROS, macro_scripts
 from sqlanon.support.workdir import spill_directory
 
 
@@ -180,7 +180,7 @@ def open_release(
     if not path.is_file():
         raise ReleaseError(f"there is no release at {path}")
     with spill_directory() as spill, closing(DuckDBEngine.private(spill, limits)) as engine:
-        engine.script(*macro_scripts(PLAIN))
+        engine.script(*macro_scripts(RELEASE_MACROS))
         scratch = spill / "scratch"
         scratch.mkdir()
         manifests, layout = _opened(engine, path, scratch)

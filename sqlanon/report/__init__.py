@@ -20,7 +20,7 @@ from sqlanon.errors import MissingLibraryError, ReleaseError
 from sqlanon.policy import AboutSection
 from sqlanon.release.targets.base import Verification
 from sqlanon.report.facts import MARK, ReportFacts, Unpublished, facts_of_release
-from sqlanon.support.workdir import mode_of_new_files
+from sqlanon.support.workdir import new_file_mode
 
 __all__ = ["MARK", "Unpublished", "refuse_without_charts", "report_of_release", "report_of_unpublished", "target_of"]
 
@@ -102,7 +102,7 @@ def _write(target: Path, text: str, private: bool) -> None:
             written = Path(file.name)
             file.write(text)
         if not private:
-            written.chmod(mode_of_new_files())
+            written.chmod(new_file_mode())
         written.replace(target)
     except OSError as error:
         if written is not None:

@@ -18,7 +18,7 @@ from sqlanon.disclosure.class_sizes import ClassSizes
 from sqlanon.disclosure.residual_risk import format_percent
 from sqlanon.report.distributions import Distribution
 from sqlanon.report.facts import GeneralizationFigures
-from sqlanon.support.markup import distinct, harmless
+from sqlanon.support.markup import escape_chart_text, make_distinct
 
 Chart: TypeAlias = "alt.Chart | alt.LayerChart | alt.HConcatChart"
 
@@ -77,9 +77,11 @@ def _show_offline(chart: Chart, *_: object, **__: object) -> dict[str, Any]:
 
 def _harmless(part: Any) -> Any:
     if isinstance(part, str):
-        return harmless(part)
+        return escape_chart_text(part)
     if isinstance(part, Mapping):
-        return {harmless(name) if isinstance(name, str) else name: _harmless(one) for name, one in part.items()}
+        return {
+            escape_chart_text(name) if isinstance(name, str) else name: _harmless(one) for name, one in part.items()
+        }
     if isinstance(part, (list, tuple)):
         return [_harmless(one) for one in part]
     if isinstance(part, alt.SchemaBase):
@@ -196,7 +198,7 @@ def distribution(name: str, after: Distribution, before: Distribution | None = N
 
 
 def _bars(found: Distribution, colour: str, title: str, width: int, most: float) -> Any:
-    labels = distinct(harmless(label) for label, _ in found.bars)
+    labels = make_distinct(escape_chart_text(label) for label, _ in found.bars)
     rows = [
         {"label": label, "place": i, "rows": n}
         for i, (label, (_, n)) in enumerate(zip(labels, found.bars, strict=True))
@@ -225,7 +227,7 @@ def _of_spans(found: Distribution, unit: float) -> list[dict[str, Any]]:
         begin = low if low is not None else (high or 0.0) - least
         end = high if high is not None else begin + least
         per = n * unit / max(end - begin, unit * 1e-9)
-        rows.append({"label": harmless(label), "place": i, "rows": n, "low": begin, "high": end, "per": per})
+        rows.append({"label": escape_chart_text(label), "place": i, "rows": n, "low": begin, "high": end, "per": per})
     return rows
 
 

@@ -15,9 +15,9 @@ from sqlglot import exp
 from sqlanon.disclosure.residual_risk import FEWEST_HIDDEN_VALUES
 from sqlanon.engines.base import Engine
 from sqlanon.hierarchies.bounds import RangeKind, bounds
-from sqlanon.hierarchies.parts import bounds_kind
+from sqlanon.hierarchies.parts import label_range_kind
 from sqlanon.support.expressions import anonymous, col, fragment, number, subquery, template, text, values_query
-from sqlanon.support.markup import distinct
+from sqlanon.support.markup import make_distinct
 
 _LABEL_COUNTS = template("""
     SELECT value::VARCHAR AS label, rows
@@ -135,7 +135,7 @@ def distribution(
     """Of a column; ``labels`` says what its labels are ranges of, where they may be some."""
     counts = subquery(_LABEL_COUNTS(column=col(column), relation=relation), "labels")
     values, rows, rare, rare_rows = engine.rows(_LABEL_FIGURES(counts=counts, few=few))[0]
-    kind = bounds_kind(type_)
+    kind = label_range_kind(type_)
     if values > BARS and kind is not None:
         found_ranges = _ranges(engine, relation, column, kind == "date", few)
         return replace(found_ranges, rare_values=rare, rare_rows=rare_rows)
@@ -146,7 +146,7 @@ def distribution(
     found = safe_labels(engine.rows(_COMMON_LABELS(counts=counts, few=few, most=BARS)), values, rows, rare, few)
     if len(found) == values:  # all of them: in their own order
         found = sorted(found, key=lambda one: _order(one[0], kind in ("integer", "number")))
-    bars = tuple(zip(distinct(_named(label) for label, _ in found), (n for _, n in found), strict=True))
+    bars = tuple(zip(make_distinct(_named(label) for label, _ in found), (n for _, n in found), strict=True))
     spans: Spans = ()
     if labels is not None and len(found) == values:
         spans = _spans_of_labels(engine, [label for label, _ in found if label is not None], labels)

@@ -27,7 +27,7 @@ from sqlanon.strategies.lattice.input import SearchInput
 from sqlanon.strategies.lattice.lattice import Lattice
 from sqlanon.support.coding import Coded, Levels, code_name, group_counts, level_leaves
 from sqlanon.support.expressions import cast, col, fragment, named, subquery, template
-from sqlanon.support.markup import escaped
+from sqlanon.support.markup import escape_html
 from sqlanon.support.toml import toml_key, toml_value
 
 NODES = 1000
@@ -274,7 +274,7 @@ def _range(levels: Sequence[int]) -> str:
 def controls(found: Explorer) -> str:
     """The form, and where the page's script writes what it finds."""
     if found.data is None:
-        return f"<p>There is nothing to move here. {escaped(found.why_not)}</p>"
+        return f"<p>There is nothing to move here. {escape_html(found.why_not)}</p>"
     data = found.data
     rows = [
         _slider("k", "k: rows in the smallest group", 1, data["most"], data["k"]),
@@ -289,7 +289,7 @@ def controls(found: Explorer) -> str:
     head += "".join(f'<th scope="col" class="number">{name}</th>' for name in ("values", "loss"))
     return (
         "<p>Move a slider to see what other settings would leave, and how risky that is. "
-        f"{escaped(size_in_words(found))}{_fixed(found)}</p>\n"
+        f"{escape_html(size_in_words(found))}{_fixed(found)}</p>\n"
         "<noscript><p>The sliders need JavaScript.</p></noscript>\n"
         f'<form id="explore-form">{"".join(rows)}<p class="buttons">{best}'
         '<button type="button" id="explore-reset">Back to this policy</button></p></form>\n'
@@ -319,7 +319,7 @@ def _end_of_limit(data: Mapping[str, Any]) -> int:
 def _slider(name: str, label: str, least: int, most: int, value: int) -> str:
     place = f"explore-{name}"
     return (
-        f'<div class="slider"><label for="{place}">{escaped(label)}</label>'
+        f'<div class="slider"><label for="{place}">{escape_html(label)}</label>'
         f'<input type="range" id="{place}" min="{least}" max="{most}" step="1" value="{value}">'
         f'<output id="{place}-shown" for="{place}"></output></div>'
     )

@@ -19,7 +19,7 @@ from sqlanon.release.sentences import join_names
 from sqlanon.release.source_change import SOURCE_CHECK
 from sqlanon.report.facts import Inside, ReportFacts
 from sqlanon.report.risks import unknown_risks
-from sqlanon.support.markup import escaped
+from sqlanon.support.markup import escape_html
 
 DRAFT = "DRAFT. This release is for trying out: do not pass it on. It was not compared with earlier releases."
 
@@ -36,13 +36,15 @@ def head(facts: ReportFacts, inside: Inside | None) -> str:
     }
     if sizes is not None and sizes.rows:
         figures["average risk"] = shown_average_risk(sizes)
-    cells = "".join(f"<div><dt>{escaped(name)}</dt><dd>{escaped(value)}</dd></div>" for name, value in figures.items())
+    cells = "".join(
+        f"<div><dt>{escape_html(name)}</dt><dd>{escape_html(value)}</dd></div>" for name, value in figures.items()
+    )
     kind = "fails" if not facts.holds else "plain"
     return (
-        f'<header><p class="soft">{escaped(what)}, as of {claims.published_at:%Y-%m-%d}.</p>\n'
-        f"<h1>{escaped(claims.table_name)}: how the people in it are protected</h1>\n"
+        f'<header><p class="soft">{escape_html(what)}, as of {claims.published_at:%Y-%m-%d}.</p>\n'
+        f"<h1>{escape_html(claims.table_name)}: how the people in it are protected</h1>\n"
         f"{_about(facts.about)}"
-        f'<p class="verdict {kind}">{escaped(verdict(facts, inside))}</p>\n'
+        f'<p class="verdict {kind}">{escape_html(verdict(facts, inside))}</p>\n'
         f'<dl class="figures">{cells}</dl>\n'
         "<noscript><p>The charts need JavaScript. All their figures are in the tables as well.</p></noscript></header>"
     )
@@ -54,7 +56,7 @@ def _about(about: AboutSection | None) -> str:
     signed = " on ".join(text for text in (about.approved_by, about.approved_on) if text)
     words = {"Purpose": about.purpose, "Owner": about.owner, "Approved by": signed or "nobody yet"}
     cells = "".join(
-        f"<div><dt>{name}</dt><dd>{escaped(text)}</dd></div>" for name, text in words.items() if text is not None
+        f"<div><dt>{name}</dt><dd>{escape_html(text)}</dd></div>" for name, text in words.items() if text is not None
     )
     return f'<dl class="about">{cells}</dl>\n'
 
@@ -119,12 +121,12 @@ def _shown(found: Sequence[ResidualRisk], facts: ReportFacts) -> Iterator[str]:
     for one in found:
         remedy = f'<p class="remedy">What reduces it: {_with_code(one.remedy)}</p>' if one.remedy else ""
         yield (
-            f'<li class="{one.status}"><h3>{escaped(one.title)}</h3>'
-            f'<p class="share">{escaped(one.number)} <span class="status">{_WORDS[one.status]}</span></p>'
+            f'<li class="{one.status}"><h3>{escape_html(one.title)}</h3>'
+            f'<p class="share">{escape_html(one.number)} <span class="status">{_WORDS[one.status]}</span></p>'
             f"<p>{_with_code(one.finding)}</p>{remedy}</li>"
         )
     yield "</ol>"
-    yield f'<p class="soft">{escaped(_grades(facts))}</p>'
+    yield f'<p class="soft">{escape_html(_grades(facts))}</p>'
 
 
 def _grades(facts: ReportFacts) -> str:
@@ -144,13 +146,13 @@ def _listed(title: str, found: Sequence[ResidualRisk]) -> Iterator[str]:
         yield f"<h3>{title}</h3>\n<ul>"
         for one in found:
             more = f" {_with_code(one.remedy)}" if one.remedy else ""
-            yield f"<li><strong>{escaped(one.title)}.</strong> {_with_code(one.finding)}{more}</li>"
+            yield f"<li><strong>{escape_html(one.title)}.</strong> {_with_code(one.finding)}{more}</li>"
         yield "</ul>"
 
 
 def _with_code(text: str) -> str:
     """A text with its `code` in elements of its own."""
-    return re.sub("`([^`]+)`", r"<code>\1</code>", escaped(text))
+    return re.sub("`([^`]+)`", r"<code>\1</code>", escape_html(text))
 
 
 def shown_average_risk(sizes: ClassSizes) -> str:
@@ -191,5 +193,5 @@ GLOSSARY = {
 
 
 def glossary() -> str:
-    terms = "".join(f"<dt>{escaped(term)}</dt><dd>{escaped(words)}</dd>" for term, words in GLOSSARY.items())
+    terms = "".join(f"<dt>{escape_html(term)}</dt><dd>{escape_html(words)}</dd>" for term, words in GLOSSARY.items())
     return f'<dl class="glossary">{terms}</dl>'

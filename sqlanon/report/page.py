@@ -19,7 +19,7 @@ import vl_convert
 from sqlanon.report.facts import MARK, Inside, ReportFacts
 from sqlanon.report.overview import DRAFT, head
 from sqlanon.report.sections import navigation, sections
-from sqlanon.support.markup import escaped
+from sqlanon.support.markup import escape_html
 
 PRIVATE = "PRIVATE: for internal use only. This page shows what is in the source, not only what was released."
 RUNNING = "PRIVATE: for internal use only"
@@ -39,8 +39,8 @@ def page(facts: ReportFacts, inside: Inside | None = None) -> str:
         "base-uri 'none'; form-action 'none'"
     )
     notes = [*([PRIVATE] if inside is not None else []), *([DRAFT] if facts.claims.draft else [])]
-    top = "".join(f'<p class="private">{escaped(note)}</p>\n' for note in notes)
-    top += f'<div class="running" aria-hidden="true">{escaped(running)}</div>\n' if running else ""
+    top = "".join(f'<p class="private">{escape_html(note)}</p>\n' for note in notes)
+    top += f'<div class="running" aria-hidden="true">{escape_html(running)}</div>\n' if running else ""
     return "\n".join(
         [
             "<!DOCTYPE html>",
@@ -51,7 +51,7 @@ def page(facts: ReportFacts, inside: Inside | None = None) -> str:
             f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
             '<meta name="viewport" content="width=device-width, initial-scale=1">',
             '<meta name="referrer" content="no-referrer">',
-            f"<title>{escaped(running + ' · ' if running else '')}{escaped(title)}</title>",
+            f"<title>{escape_html(running + ' · ' if running else '')}{escape_html(title)}</title>",
             f"<style>{style}</style>",
             "</head>",
             "<body>",
@@ -62,7 +62,7 @@ def page(facts: ReportFacts, inside: Inside | None = None) -> str:
             *map(str, found),
             "</main></div>",
             "<footer><details><summary>Licences of the libraries that draw the charts</summary>",
-            f"<pre>{escaped(_part('licences.txt'))}</pre></details></footer>",
+            f"<pre>{escape_html(_part('licences.txt'))}</pre></details></footer>",
             f'<script type="application/json" id="charts">{embedded(charts)}</script>',
             _explorer(inside),
             f"<script>{bundle}</script>",

@@ -21,7 +21,7 @@ from sqlanon.report.overview import glossary, risks, shown_average_risk
 from sqlanon.report.utility import MOST, changed, in_years, pairs_that_moved, range_kind, rounded
 from sqlanon.requirements import list_requirements
 from sqlanon.requirements.audit import Check
-from sqlanon.support.markup import Marked, escaped, harmless, html_table
+from sqlanon.support.markup import StyledText, escape_chart_text, escape_html, html_table
 
 ROLES: Mapping[str, str] = {
     "identifying": "identifying",
@@ -70,9 +70,9 @@ def _choice(facts: ReportFacts, inside: Inside | None) -> list[str]:
 
 
 _VERDICTS = {
-    True: Marked("holds", "holds"),
-    False: Marked("FAILS", "fails"),
-    None: Marked("not verifiable alone", "unsure"),
+    True: StyledText("holds", "holds"),
+    False: StyledText("FAILS", "fails"),
+    None: StyledText("not verifiable alone", "unsure"),
 }
 _PERSONS = "The policy counts persons, and a release does not show which rows are of one person: no value is shown."
 _MANY = 200
@@ -88,7 +88,7 @@ class PageSection:
     body: str
 
     def __str__(self) -> str:
-        title = escaped(self.title)
+        title = escape_html(self.title)
         return (
             f'<section id="{self.anchor}" aria-labelledby="{self.anchor}-title">'
             f'<h2 id="{self.anchor}-title">{title}</h2>\n{self.body}</section>'
@@ -122,21 +122,22 @@ def sections(facts: ReportFacts, inside: Inside | None, charts: dict[str, Any]) 
 
 
 def navigation(found: Sequence[PageSection]) -> str:
-    links = "".join(f'<li><a href="#{one.anchor}">{escaped(one.title)}</a></li>' for one in found)
+    links = "".join(f'<li><a href="#{one.anchor}">{escape_html(one.title)}</a></li>' for one in found)
     return f'<nav aria-label="Sections"><ul>{links}</ul></nav>'
 
 
 def _paragraphs(texts: Sequence[str]) -> str:
-    return "\n".join(f"<p>{escaped(one)}</p>" for one in texts)
+    return "\n".join(f"<p>{escape_html(one)}</p>" for one in texts)
 
 
 def _figure(charts: dict[str, Any], name: str, chart: Any, caption: str, table: str) -> str:
     spec = chart.to_dict()
     spec.pop("$schema", None)  # an address; the page says itself what it is
-    spec["description"] = harmless(caption)
+    spec["description"] = escape_chart_text(caption)
     charts[name] = spec
     return (
-        f'<figure id="{name}"><figcaption>{escaped(caption)}</figcaption>\n<div class="plot" id="plot-{name}"></div>\n'
+        f'<figure id="{name}"><figcaption>{escape_html(caption)}</figcaption>\n'
+        f'<div class="plot" id="plot-{name}"></div>\n'
         f"<details><summary>The figures as a table</summary>{_scroll(table)}</details></figure>"
     )
 
@@ -146,7 +147,7 @@ def _scroll(table: str) -> str:
 
 
 def _policy(facts: ReportFacts, inside: Inside | None) -> str:
-    items = "".join(f"<li>{escaped(one)}</li>" for one in sentences(facts.claims.policy))
+    items = "".join(f"<li>{escape_html(one)}</li>" for one in sentences(facts.claims.policy))
     return f"<ul>{items}</ul>\n{_paragraphs(_choice(facts, inside))}"
 
 
@@ -163,7 +164,7 @@ def _verdicts(facts: ReportFacts, inside: Inside | None) -> str:
         count = "One check" if len(integrity) == 1 else f"{len(integrity):,} checks"
         inner = _scroll(html_table("Checks of the release itself", headings, _verdict_rows(integrity)))
         table += f"<details><summary>{count} of the release itself: all passed</summary>{inner}</details>"
-    warned = "".join(f"<li>{escaped(one)}</li>" for one in (() if inside is None else inside.warnings))
+    warned = "".join(f"<li>{escape_html(one)}</li>" for one in (() if inside is None else inside.warnings))
     warnings = f"<h3>What to know before sharing</h3>\n<ul>{warned}</ul>" if warned else ""
     return f"{table}{warnings}{_dependencies(inside)}"
 
@@ -222,7 +223,7 @@ def _columns(facts: ReportFacts, inside: Inside | None, charts: dict[str, Any]) 
         chart = draw.attributes(inside.heights, inside.generalization, inside.losses)
         parts.append(_figure(charts, "levels", chart, caption, levels))
     for place, one in enumerate(facts.columns[:_MANY]):
-        parts.append(f"<h3>{escaped(one.name)}</h3>")
+        parts.append(f"<h3>{escape_html(one.name)}</h3>")
         parts.append(_distribution(facts, f"column-{place}", one.name, one.after, inside, charts))
     return "\n".join(parts)
 
@@ -237,7 +238,7 @@ def _distribution(
     before = None if inside is None else inside.before.get(name)
     text = _PERSONS if not after.bars and of_persons(facts.claims) else _in_words(after, facts.few)
     if not after.bars and not (before and before.bars):
-        return f"<p>{escaped(text)}</p>"
+        return f"<p>{escape_html(text)}</p>"
     bars = [[label, rows] for label, rows in after.bars]
     headings, table = ["value", "rows"], ""
     if before is not None:
@@ -374,7 +375,7 @@ def _kept(facts: ReportFacts) -> str:
         said += "other rows in the release."
     if claims.measure == "loss" and claims.score is not None:
         said += f" The loss of all generalized columns together is {claims.score:.3g} (0: nothing, 1: everything)."
-    return f"<p>{escaped(said)}</p>"
+    return f"<p>{escape_html(said)}</p>"
 
 
 def _means(facts: ReportFacts, inside: Inside | None) -> Iterator[str]:
@@ -430,10 +431,10 @@ def _search(facts: ReportFacts, inside: Inside, charts: dict[str, Any]) -> str:
     text = f"The lattice has {inside.nodes:,} generalizations. The search counted {inside.checked:,} of them."
     if not inside.statuses:
         text = "This strategy does not search the lattice: there is no picture of it."
-        return f"<p>{escaped(text)}</p>"
+        return f"<p>{escape_html(text)}</p>"
     words_ = [[STATUSES[status][0], n] for status, n in counts.items()]
     table = html_table("Generalizations by what the search knows of them", ["policy", "generalizations"], words_, [1])
-    parts = [f"<p>{escaped(text)}</p>"]
+    parts = [f"<p>{escape_html(text)}</p>"]
     if inside.counted:
         chart = draw.frontier(inside.counted, names, inside.measure, inside.allowed_rows)
         best = [
@@ -487,9 +488,9 @@ def _check_it(facts: ReportFacts, inside: Inside | None) -> str:
         parts.append("<p>Once it is published, the statements below run in the release itself.</p>")
     parts.append(f"<p>{MAY_I_SHARE}</p>")
     statements = ";\n\n".join(facts.statements) + ";" if facts.statements else ""
-    parts.append(f"<details><summary>The SQL of the checks</summary><pre>{escaped(statements)}</pre></details>")
+    parts.append(f"<details><summary>The SQL of the checks</summary><pre>{escape_html(statements)}</pre></details>")
     if inside is not None:
-        makes = f"<pre>{escaped(inside.statement)}</pre>"
+        makes = f"<pre>{escape_html(inside.statement)}</pre>"
         parts.append(f"<details><summary>The SQL that makes the release</summary>{makes}</details>")
     return "\n".join(parts)
 

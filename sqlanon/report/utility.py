@@ -11,7 +11,7 @@ from sqlglot import exp
 
 from sqlanon.engines.base import Engine
 from sqlanon.hierarchies.bounds import RangeKind
-from sqlanon.hierarchies.parts import bounds_kind
+from sqlanon.hierarchies.parts import label_range_kind
 from sqlanon.release.draft import ReleaseDraft
 from sqlanon.release.manifest import Manifest
 from sqlanon.report.distributions import spans_of
@@ -136,7 +136,7 @@ def numbers_of(
 
 def _value(name: str, type_: str, labels: RangeKind | None) -> exp.Expr | None:
     """A value as a number; NULL where it has none."""
-    match bounds_kind(type_):
+    match label_range_kind(type_):
         case "integer" | "number":
             return _NUMBER(value=col(name))
         case "date":
@@ -176,7 +176,7 @@ def rounded(value: float, year: bool = False) -> str:
 
 def in_years(types: Mapping[str, str], labels: Mapping[str, RangeKind | None], name: str) -> bool:
     """Whether the numbers of a column are years."""
-    return bounds_kind(types.get(name, "VARCHAR")) == "date" or labels.get(name) == "date"
+    return label_range_kind(types.get(name, "VARCHAR")) == "date" or labels.get(name) == "date"
 
 
 def pairs_that_moved(before: Numbers, after: Numbers) -> Sequence[tuple[str, str, float, float]]:

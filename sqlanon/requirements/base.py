@@ -52,7 +52,7 @@ SHARE = "share"
 CUMULATED = "cumulated"
 SUMS = "sums"
 WIDEST = "widest"
-"""The columns of `frequency.distribution.domain`."""
+"""The columns of `frequency.distribution.ordered_domain`."""
 
 
 def format_number(value: float) -> str:
@@ -131,7 +131,7 @@ class ClassCondition(ABC):
 
     @property
     def needs_domain(self) -> bool:
-        """Whether it needs the columns of `frequency.distribution.domain` beside its figures."""
+        """Whether it needs the columns of `frequency.distribution.ordered_domain` beside its figures."""
         return False
 
     @property

@@ -19,7 +19,7 @@ from sqlanon.requirements.base import CLASS_COUNT, ClassCondition, Entry, Requir
 from sqlanon.requirements.macros import Macro
 from sqlanon.requirements.plain_sql import WarehouseRelease
 from sqlanon.support.expressions import col, number
-from sqlanon.support.fields import Name, Section, Whole
+from sqlanon.support.fields import Name, Section, StrictInteger
 from sqlanon.support.notices import Notice
 
 ROWS = Macro("k_anonymity", ("k", "classes", "rows", "uniques"))
@@ -43,7 +43,7 @@ class KAnonymity(Requirement, ClassCondition):
         "k",
         "number",
         "k-anonymity: every equivalence class has at least k rows (or persons)",
-        number=Annotated[Whole, Field(ge=1)],
+        number=Annotated[StrictInteger, Field(ge=1)],
         example=5,
         macros=(ROWS, PERSONS),
         plain_macros=True,
@@ -101,7 +101,7 @@ class Shield(Section, Requirement):
     quasi: tuple[Name, ...] = Field(
         min_length=1, description="the quasi attributes of the shield", examples=[["zip", "age"]]
     )
-    k: Annotated[Whole, Field(ge=1)] = Field(
+    k: Annotated[StrictInteger, Field(ge=1)] = Field(
         description="the least number of rows (or persons) with the same values of these attributes", examples=[20]
     )
 

@@ -16,7 +16,7 @@ from sqlanon.requirements.audit import AuditedRelease, Check, needs_population
 from sqlanon.requirements.base import CLASS_POPULATION, ClassCondition, Entry, Requirement
 from sqlanon.requirements.macros import Macro
 from sqlanon.support.expressions import col, number
-from sqlanon.support.fields import Whole
+from sqlanon.support.fields import StrictInteger
 
 K_MAP = Macro("k_map", ("k", "null_map", "classes"))
 
@@ -34,7 +34,7 @@ class KMap(Requirement, ClassCondition):
         "k_map",
         "number",
         "k-map: every class matches at least this number of rows (or persons) of [population]",
-        number=Annotated[Whole, Field(ge=1)],
+        number=Annotated[StrictInteger, Field(ge=1)],
         example=5,
         scope="population",
         verifiable_alone=False,

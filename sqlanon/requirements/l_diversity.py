@@ -26,7 +26,7 @@ from sqlanon.requirements.macros import Macro
 from sqlanon.requirements.plain_sql import ClassValues, WarehouseRelease
 from sqlanon.support.coding import ROWS
 from sqlanon.support.expressions import anonymous, cast, col, double_total, fragment, greatest, number
-from sqlanon.support.fields import Flaw, Name, Number, Positive, Section, Switch
+from sqlanon.support.fields import Flaw, Name, Number, Positive, Section, StrictBoolean
 
 LOGS = fragment("sum(n * ln(n))")
 ENTROPY = fragment("ln(:total) - :logs / :total")
@@ -81,7 +81,7 @@ class LDiversity(Section, Requirement):
     c: Positive | None = Field(
         default=None, description="for recursive: the largest count is under c times the tail", examples=[4]
     )
-    joint: Switch = Field(
+    joint: StrictBoolean = Field(
         default=False, description="the other sensitive attributes count as quasi-identifiers", examples=[True]
     )
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from sqlanon.support.expressions import col, free_name, ident, named, number, subquery, template
+from sqlanon.support.expressions import col, ident, named, number, subquery, template, unused_name
 
 SIZE = "class_size"
 
@@ -49,7 +49,7 @@ class WarehouseRelease:
 
     def small_classes(self, quasi: Sequence[str], k: int) -> exp.Select:
         """The classes of fewer than k rows, over some of the quasi-identifiers."""
-        columns, size = [col(name) for name in quasi], ident(free_name(SIZE, quasi))
+        columns, size = [col(name) for name in quasi], ident(unused_name(SIZE, quasi))
         keys = [named(col(name), name) for name in quasi]
         return _SMALL_CLASSES(named=keys, size=size, release=self.release, columns=columns, k=k)
 
@@ -93,7 +93,7 @@ class ClassValues:
         return _counted(self.release, self.keys, self.column)
 
     def _breaking(self, values: exp.Select, figure: exp.Expr, broken: exp.Expr) -> exp.Select:
-        names, name = [named(col(f"q{i}"), one) for i, one in enumerate(self.keys)], free_name("figure", self.keys)
+        names, name = [named(col(f"q{i}"), one) for i, one in enumerate(self.keys)], unused_name("figure", self.keys)
         return _BREAKING(
             names=names, figure=figure, figure_name=ident(name), values=values, keys=self._keys(), broken=broken
         )

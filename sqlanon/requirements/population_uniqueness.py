@@ -14,7 +14,7 @@ from sqlanon.requirements.audit import AuditedRelease, Check
 from sqlanon.requirements.base import Entry, Requirement, RetainedRows, SeparateCondition
 from sqlanon.requirements.estimators import Estimator, population_uniqueness
 from sqlanon.requirements.k_anonymity import PERSONS
-from sqlanon.support.fields import Flaw, Section, Share, ShareAboveZero, Whole
+from sqlanon.support.fields import Flaw, Section, Share, ShareAboveZero, StrictInteger
 
 
 class PopulationUniqueness(Section, SeparateCondition, Requirement):
@@ -34,7 +34,7 @@ class PopulationUniqueness(Section, SeparateCondition, Requirement):
     """
 
     limit: Share = Field(description="the greatest estimate, 0 to 1", examples=[0.01])
-    population: Annotated[Whole, Field(ge=1, le=2**63 - 1)] | None = Field(
+    population: Annotated[StrictInteger, Field(ge=1, le=2**63 - 1)] | None = Field(
         default=None, description="the rows of the population", examples=[1_000_000]
     )
     sampling_fraction: ShareAboveZero | None = Field(

@@ -24,12 +24,12 @@ from sqlanon.disclosure.dependencies import Narrowing, find_narrowing_in_source
 from sqlanon.disclosure.person_column import explain_undecided_person, find_undecided_person
 from sqlanon.disclosure.unprotected_columns import find_unprotected_columns
 from sqlanon.engines.statement_runner import StatementRunner
-from sqlanon.frequency.distribution import domain, nodes, sensitive_values, value_pairs
+from sqlanon.frequency.distribution import count_value_pairs, hierarchy_nodes, number_sensitive_values, ordered_domain
 from sqlanon.frequency.population import population_size, sampling_fraction
-from sqlanon.frequency.scan import domain_of, raw_population, reader_of
+from sqlanon.frequency.scan import population_runner, scan_raw_population, sensitive_domain
 from sqlanon.frequency.sets import ClassSpace, SensitiveTable
-from sqlanon.frequency.statements import PERSON, PERSONS, POPULATION, person_count, quasi_columns, raw_frequency
-from sqlanon.frequency.uncoded import distribution, frequency
+from sqlanon.frequency.statements import PERSON, PERSONS, POPULATION, count_persons, quasi_columns, raw_frequency
+from sqlanon.frequency.uncoded import uncoded_distribution, uncoded_frequency_set
 from sqlanon.hierarchies.build import AttributeValues
 from sqlanon.policy import Policy, RiskSection
 from sqlanon.requirements import Domain, KAnonymity, Requirements, attributes_needing_hierarchies, bind_requirements
@@ -66,7 +66,7 @@ from sqlanon.sources.run import Run
 from sqlanon.strategies.lattice.classes import equivalence_classes
 from sqlanon.support.coding import ROWS
 from sqlanon.support.expressions import all_of, cast, col, fragment, named, same, star, subquery, template
-from sqlanon.support.notices import Notice, ordered_messages
+from sqlanon.support.notices import Notice, sort_messages
 
 _PERSON_ROWS = template("SELECT DISTINCT :quasi, person FROM :raw")
 _EVERY_ROW = template("SELECT :quasi, 1 AS n FROM :source")
@@ -201,7 +201,7 @@ class _Assessment:
             leakage_search=leakage_search,
             dependencies=self._dependencies(sizes.rows),
             undecided_person=self._undecided_person(sizes.rows),
-            warnings=ordered_messages((*self.run.notices, *self._unprotected_columns(sizes.rows))),
+            warnings=sort_messages((*self.run.notices, *self._unprotected_columns(sizes.rows))),
             **{
                 "expected_reidentifications": marketer.expected,
                 **measure_individual_risk(self.run, self.steps, self.columns, self.asked, share),
@@ -248,7 +248,7 @@ class _Assessment:
 
     @cached_property
     def _all_persons(self) -> int:
-        return int(self.steps.figures(person_count(self.rows))[PERSONS])
+        return int(self.steps.figures(count_persons(self.rows))[PERSONS])
 
     def _leaking_sets(self) -> CountedSets:
         """The sets of all quasi-identifiers: of rows as likely as the policy's priors say, else of persons or rows."""
@@ -294,8 +294,8 @@ class _Assessment:
         population = self.run.population
         if population is None:
             return None
-        reader = reader_of(self.steps, population)
-        return raw_population(reader, self.policy, population, self._types, self.work)
+        reader = population_runner(self.steps, population)
+        return scan_raw_population(reader, self.policy, population, self._types, self.work)
 
     @cached_property
     def population(self) -> exp.Subquery | None:
@@ -342,7 +342,7 @@ class _Assessment:
         self, rows: exp.Expr, quasi: Sequence[int], population: exp.Expr | None, requirements: Requirements
     ) -> ClassSpace:
         return ClassSpace(
-            frequency(rows, quasi, self.persons, population),
+            uncoded_frequency_set(rows, quasi, self.persons, population),
             (1,) * len(quasi),
             requirements,
             persons=self.persons,
@@ -364,11 +364,13 @@ class _Assessment:
             theirs = _with_numbers(population, numbers, quasi, [POPULATION])
             population = subquery(theirs, "population")
         values, domains = self._values(raw)
-        heights, nodes = self._nodes(values)
-        domains = {name: replace(domain, height=heights.get(name, 0)) for name, domain in domains.items()}
+        heights, hierarchy_nodes = self._nodes(values)
+        domains = {
+            name: replace(ordered_domain, height=heights.get(name, 0)) for name, ordered_domain in domains.items()
+        }
         space = self._plain(rows, [0], population, self._requirements(domains))
         tables = {
-            one: self._distribution(rows, one, nodes if one.kind == "nodes" else values)
+            one: self._distribution(rows, one, hierarchy_nodes if one.kind == "nodes" else values)
             for one in space.requirements.distributions
         }
         return replace(space, sensitive=tables)
@@ -381,10 +383,10 @@ class _Assessment:
         """The values of each sensitive attribute in the whole source, with their shares."""
         values, domains = {}, {}
         for s, name in enumerate(self.columns.sensitive_names):
-            pairs = self.steps.make(self.work(f"pairs_{s}"), value_pairs(raw, 0, s, (), self.persons))
-            query = sensitive_values(pairs, moving=False)
+            pairs = self.steps.make(self.work(f"pairs_{s}"), count_value_pairs(raw, 0, s, (), self.persons))
+            query = number_sensitive_values(pairs, moving=False)
             values[name] = self.steps.make(self.work(f"sensitive_{s}"), query)
-            domains[name] = domain_of(self.steps, values[name], 0)
+            domains[name] = sensitive_domain(self.steps, values[name], 0)
         return values, domains
 
     def _nodes(self, values: Mapping[str, exp.Table]) -> tuple[dict[str, int], dict[str, exp.Table]]:
@@ -395,7 +397,7 @@ class _Assessment:
         heights, found = {}, {}
         for name, (coded, heights[name]) in code_levels(self.steps, self.work, self.policy, wanted).items():
             if heights[name]:
-                query = nodes(values[name], coded, heights[name])
+                query = hierarchy_nodes(values[name], coded, heights[name])
                 found[name] = self.steps.make(self.work(f"nodes_{names.index(name)}"), query)
             else:  # the one value is the root
                 found[name] = values[name]
@@ -405,11 +407,11 @@ class _Assessment:
         names = self.columns.sensitive_names
         index = names.index(one.attribute)
         inner = [i for i in range(len(names)) if i != index] if one.kind == "joint" else []
-        pairs = value_pairs(rows, 1, index, inner, self.persons)
+        pairs = count_value_pairs(rows, 1, index, inner, self.persons)
         domain_ = None
         if one.kind == "values":
-            domain_ = self.steps.make(self.work(f"domain_{index}"), domain(values[one.attribute]))
-        return SensitiveTable(distribution(pairs, values[one.attribute], 1, len(inner)), len(inner), domain_)
+            domain_ = self.steps.make(self.work(f"domain_{index}"), ordered_domain(values[one.attribute]))
+        return SensitiveTable(uncoded_distribution(pairs, values[one.attribute], 1, len(inner)), len(inner), domain_)
 
     def _of_shields(self, requirements: Requirements) -> list[RequirementRisk]:
         """Each shield by itself: k-anonymity over its own quasi-identifiers."""

@@ -26,7 +26,7 @@ from sqlglot import exp
 
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import SourceError
-from sqlanon.frequency.population import people, sampling_fraction
+from sqlanon.frequency.population import count_people, sampling_fraction
 from sqlanon.policy import Policy, RiskSection
 from sqlanon.sources.columns import Columns, match_columns
 from sqlanon.sources.run import Run
@@ -266,7 +266,7 @@ def row_risks(run: Run, policy: Policy) -> exp.Select:
     columns, source = match_columns(policy, run.source), run.source.relation
     share = None
     if columns.weights is None:
-        share = sampling_fraction(policy, lambda: people(StatementRunner(run.engine), source, columns.person))
+        share = sampling_fraction(policy, lambda: count_people(StatementRunner(run.engine), source, columns.person))
     classes = _weighed_classes(source, columns, share)
     more: list[exp.Expr] = []
     if columns.weights is not None or share is not None:

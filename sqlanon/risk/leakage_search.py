@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from sqlanon.engines.base import Queries
-from sqlanon.engines.deadline import interrupted_after
+from sqlanon.engines.deadline import interrupt_after
 from sqlanon.errors import OvertimeError
 from sqlanon.risk.leakage import DIGITS, Attributes, SetFigures
 
@@ -98,7 +98,7 @@ def search_leakage(
     else:
         sets.count_up_to(max(most, 1))
         search = _Search(sets, attributes, time.monotonic() + seconds)
-        with suppress(OvertimeError), interrupted_after(seconds, engines):
+        with suppress(OvertimeError), interrupt_after(seconds, engines):
             search.descend(max(most, 1))
         found, bound = list(sets.known.values()), search.bound
         stopped = None if bound == -math.inf else "time limit"

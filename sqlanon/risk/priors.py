@@ -26,7 +26,7 @@ from sqlglot import exp
 
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import PolicyError, Problem
-from sqlanon.hierarchies import Flaw, read_pairs
+from sqlanon.hierarchies import RuleError, read_value_labels
 from sqlanon.policy import Policy
 from sqlanon.policy.sections import Prior
 from sqlanon.risk.leakage import (
@@ -214,8 +214,8 @@ def read_shares(
             continue
         place = f"risk.priors.{name}"
         try:
-            what, pairs = read_pairs(prior.file, prior.table, type_, steps.engine)
-        except Flaw as flaw:
+            what, pairs = read_value_labels(prior.file, prior.table, type_, steps.engine)
+        except RuleError as flaw:
             problems.append(Problem(place, str(flaw)))
             continue
         given = steps.make(work(f"prior_{i}"), _GIVEN(keys=subquery(pairs, "keys")))

@@ -30,17 +30,17 @@ from sqlglot import exp
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import PolicyError, Problem
 from sqlanon.frequency.packing import (
-    BITS,
-    Packed,
+    WORD_BITS,
+    PackedCombinations,
     Packing,
-    group_rows,
-    pack,
+    pack_combinations,
     refuse_too_many,
     subset_groups,
     subset_number,
     subsets_of_size,
+    sum_group_rows,
 )
-from sqlanon.frequency.population import people, sampling_fraction
+from sqlanon.frequency.population import count_people, sampling_fraction
 from sqlanon.policy import Policy
 from sqlanon.sources.columns import match_columns
 from sqlanon.sources.run import Run
@@ -160,7 +160,7 @@ def _larger_uniques(keys: exp.Table, packing: Packing, subsets: Sequence[Sequenc
     """The MSUs among some sets of attributes of one size, given all smaller MSUs."""
     listed = {subset_number(one): one for one in subsets}
     groups = subset_groups(keys, packing, listed, [named(fragment("min(k.id)")(), "id")])
-    return _LARGER_UNIQUES(size=len(subsets[0]), groups=groups.having(group_rows().eq(1), copy=False), msus=msus)
+    return _LARGER_UNIQUES(size=len(subsets[0]), groups=groups.having(sum_group_rows().eq(1), copy=False), msus=msus)
 
 
 def _weight(weights: Sequence[float]) -> exp.Expr:
@@ -319,7 +319,7 @@ class _Found:
     """What the relations of a `Suda` are made of; the tables go with the run."""
 
     run: Run
-    packed: Packed
+    packed: PackedCombinations
     msus: exp.Table
     scored: exp.Table
     exponent: float
@@ -334,9 +334,11 @@ def refuse_suda_settings(policy: Policy, size: int | None, fraction: float | Non
         problems.append(Problem("suda size", f"must be at least 1, and {size} is not"))
     if fraction is not None and not 0 < fraction <= 1:
         problems.append(Problem("suda fraction", f"must be more than 0 and at most 1, and {fraction:g} is not"))
-    if not 1 <= len(policy.quasi_identifiers) < BITS:
+    if not 1 <= len(policy.quasi_identifiers) < WORD_BITS:
         problems.append(
-            Problem("attributes", f"SUDA takes 1 to {BITS - 1} quasi-identifiers, not {len(policy.quasi_identifiers)}")
+            Problem(
+                "attributes", f"SUDA takes 1 to {WORD_BITS - 1} quasi-identifiers, not {len(policy.quasi_identifiers)}"
+            )
         )
     if problems:
         raise PolicyError(problems)
@@ -379,7 +381,7 @@ class _Search:
         if self.person is not None:
             columns = [col(name) for name in dict.fromkeys((*self.columns, self.person))]
             source = self.steps.make(self.run.work("suda_persons"), _OF_PERSONS(columns=columns, source=source))
-        packed = pack(self.steps, self.run.work, source, self.columns, singles_apart=True)
+        packed = pack_combinations(self.steps, self.run.work, source, self.columns, singles_apart=True)
         msus = self._msus(packed)
         weight, ihsn_weight = map(_weight, self.weights)
         query = _ROW_SCORES(weight=weight, ihsn_weight=ihsn_weight, msus=msus)
@@ -437,12 +439,12 @@ class _Search:
             return self.given, "call"
 
         def count() -> int:
-            return rows if self.person is None else people(self.steps, self.run.source.relation, self.person)
+            return rows if self.person is None else count_people(self.steps, self.run.source.relation, self.person)
 
         of_policy = sampling_fraction(self.policy, count)
         return (FRACTION, "default") if of_policy is None else (of_policy, "policy")
 
-    def _msus(self, packed: Packed) -> exp.Table:
+    def _msus(self, packed: PackedCombinations) -> exp.Table:
         """The MSUs, the smallest first."""
         singles = (
             _SINGLE_VALUES(

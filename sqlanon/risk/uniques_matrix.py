@@ -15,7 +15,7 @@ from sqlglot import exp
 
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import PolicyError, Problem
-from sqlanon.frequency.scan import raw_population, reader_of
+from sqlanon.frequency.scan import population_runner, scan_raw_population
 from sqlanon.frequency.statements import PERSON, POPULATION, quasi_columns, raw_frequency
 from sqlanon.hierarchies.build import AttributeValues
 from sqlanon.policy import Policy
@@ -24,7 +24,7 @@ from sqlanon.risk.leakage import SMALL
 from sqlanon.risk.levels import code_levels, resolve_attributes
 from sqlanon.sources.columns import match_columns
 from sqlanon.sources.run import Run
-from sqlanon.support.coding import ROWS, Coded, code_name, value_counts, values_of_both
+from sqlanon.support.coding import ROWS, Coded, code_name, combined_values, value_counts
 from sqlanon.support.expressions import Namer, aliased, all_of, cast, col, fragment, named, same, template, union_all
 
 _NUMBERED_OTHERS = template("""
@@ -159,13 +159,13 @@ def count_uniques_by_level(
     raw = steps.make(work("raw"), raw_frequency(run.source.relation, names, person=columns.person))
     population = None
     if run.population is not None:
-        population = raw_population(reader_of(steps, run.population), policy, run.population, types, work)
+        population = scan_raw_population(population_runner(steps, run.population), policy, run.population, types, work)
     chosen = {name: policy.generalized_attributes.index(name) for name in (first, second)}
     values = dict[str, AttributeValues]()
     for name, i in chosen.items():
         table = steps.make(work(f"values_{i}"), value_counts(raw, f"q{i}", counted=True))
         if population is not None:
-            table = steps.make(work(f"values_of_both_{i}"), values_of_both(table, population, i, types[i]))
+            table = steps.make(work(f"values_of_both_{i}"), combined_values(table, population, i, types[i]))
         values[name] = AttributeValues(table, types[i])
     levels = code_levels(steps, work, policy, values)
     two = [Coded(f"q{chosen[name]}", height, table, nullable=True) for name, (table, height) in levels.items()]

@@ -24,7 +24,7 @@ from sqlanon.sources.queries import read_by_holder, refuse_guessed_csv, require_
 from sqlanon.sources.relation import bind_relation, describe_engine_error
 from sqlanon.sources.source import Source, WorkNames
 from sqlanon.sources.tabular import refuse_ambiguous_names
-from sqlanon.support.expressions import col, create_table, ident, qualified, select, table, template
+from sqlanon.support.expressions import col, create_table, ident, quote_name, select, table, template
 
 _CURRENT_SCHEMA = template("SELECT system.main.current_schema()")
 _KNOWN_TABLES = template("""
@@ -70,7 +70,7 @@ def bind_attached(
             columns, name = {}, None
         else:
             found = _find(holder, alias, section.table or "")
-            columns, name = _copy(holder, found, place, wanted), qualified(found.db, found.name)
+            columns, name = _copy(holder, found, place, wanted), quote_name(found.db, found.name)
     bound = bind_relation(engine, place.table, place, section.query is None, all_columns=columns)
     file = local_database(database)
     files = () if file is None else (file,)

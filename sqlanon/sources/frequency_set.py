@@ -13,7 +13,7 @@ from sqlglot import exp
 
 from sqlanon.engines.base import Engine, WorkEngine
 from sqlanon.engines.duckdb import DuckDBEngine
-from sqlanon.engines.travel import repeated
+from sqlanon.engines.travel import repeat_rows
 from sqlanon.errors import SourceError
 from sqlanon.policy import SourceSection
 from sqlanon.sources.column_figures import approximate_counts_query
@@ -27,11 +27,11 @@ from sqlanon.support.expressions import (
     col,
     create_table,
     create_temporary_view,
-    free_name,
     named,
     select,
     template,
     total,
+    unused_name,
 )
 
 COUNT_COLUMN = "n"
@@ -96,7 +96,7 @@ def _bind(binding: Binding) -> FrequencySetSource:
             raise SourceError(
                 f"source.frequency_set: {pattern} must be a Parquet file, with a name that ends in .parquet"
             )
-    count = free_name(COUNT_COLUMN, attributes)
+    count = unused_name(COUNT_COLUMN, attributes)
     try:
         read = bind_files(engine, SourceSection(files=section.frequency_set), place)
     except SourceError as error:  # it speaks of files
@@ -114,7 +114,7 @@ def _bind(binding: Binding) -> FrequencySetSource:
             _refuse_counts(engine, read.relation, found[count])
             engine.execute(create_table(combinations, merged_combinations_query(read.relation, names, found[count])))
     rows = place.view("rows")
-    engine.execute(create_temporary_view(rows, repeated(combinations, names, found[count])))
+    engine.execute(create_temporary_view(rows, repeat_rows(combinations, names, found[count])))
     own = {found[name.lower()]: read.columns[found[name.lower()]] for name in looked_at}
     columns = {
         found.get(name.lower(), name): own.get(found.get(name.lower(), name), UNKNOWN_TYPE) for name in attributes

@@ -20,11 +20,11 @@ from sqlglot import exp
 from sqlanon.engines.base import Engine, WorkEngine
 from sqlanon.engines.dialects import postgres as pg
 from sqlanon.engines.duckdb import DuckDBEngine
-from sqlanon.engines.federation import FederatedEngine, There
+from sqlanon.engines.federation import FederatedEngine, RemoteTables
 from sqlanon.engines.postgres.egress_guard import confined_columns, refuse_confined, refuse_rows
 from sqlanon.engines.postgres.engine import PostgresEngine
 from sqlanon.engines.statement_runner import Stage
-from sqlanon.engines.travel import arrived, count_column, repeated, travelling
+from sqlanon.engines.travel import decode_columns, encode_columns, repeat_rows, row_count_column
 from sqlanon.errors import SourceError, SqlanonError
 from sqlanon.policy import SourceSection, resolve_postgres_address, server_address, table_parts
 from sqlanon.policy.compatibility import IN_SCHEMA_OF_SOURCE
@@ -45,18 +45,18 @@ from sqlanon.sources.tabular import refuse_ambiguous_names
 from sqlanon.support.expressions import (
     cast,
     col,
+    column_names,
     create_table,
     create_temporary_table,
     create_temporary_view,
     drop_table,
-    name_of,
+    full_name,
     named,
-    qualified,
+    quote_name,
     select,
     star,
     subquery,
     table,
-    used_columns,
 )
 
 _NUMERIC = " (a numeric needs a precision of at most 38 and a scale: numeric(12,2))"
@@ -118,12 +118,12 @@ class PostgresSource(Source):
         return f"in PostgreSQL, over temporary tables of what is here, to {to} ({note})"
 
     def render_statement(self, engine: Engine, query: exp.Expr) -> str:
-        own = name_of(self.relation)
-        others = {name_of(one): one for one in query.find_all(exp.Table) if one.catalog}
+        own = full_name(self.relation)
+        others = {full_name(one): one for one in query.find_all(exp.Table) if one.catalog}
         others.pop(own, None)
         tables: dict[str, exp.Expr] = {own: self.there}
         tables |= {name: table(one.name, "pg_temp") for name, one in others.items()}
-        return pg.put_there(query, tables).sql(self.engine.dialect, pretty=True)
+        return pg.translate_to_postgres(query, tables).sql(self.engine.dialect, pretty=True)
 
     @contextmanager
     def release_rows(
@@ -133,10 +133,10 @@ class PostgresSource(Source):
         with (
             self.engine.undone_unless_committed(),
             self.shipped(engine, recoding.select(shuffled)) as query,
-            self.engine.stream(travelling(query, types)) as reader,
+            self.engine.stream(encode_columns(query, types)) as reader,
             engine.registered(reader) as relation,
         ):
-            yield arrived(relation, types)
+            yield decode_columns(relation, types)
 
     @property
     def _rows_with_persons(self) -> exp.Subquery:
@@ -146,7 +146,7 @@ class PostgresSource(Source):
     @property
     def _confined(self) -> dict[str, frozenset[str]]:
         persons = self.persons
-        return {name_of(self.relation): frozenset({persons.person})} if isinstance(persons, PostgresPersons) else {}
+        return {full_name(self.relation): frozenset({persons.person})} if isinstance(persons, PostgresPersons) else {}
 
     @contextmanager
     def remote_release_query(self, engine: WorkEngine, recoding: RecodingStatement) -> Iterator[exp.Query]:
@@ -159,35 +159,35 @@ class PostgresSource(Source):
         """A query over the source, or these rows there, and over tables beside us, as it runs there, while these are
         there."""
         made: list[exp.Table] = []
-        tables: dict[str, exp.Expr] = {name_of(self.relation): self._rows_with_persons}
+        tables: dict[str, exp.Expr] = {full_name(self.relation): self._rows_with_persons}
         if rows is not None:
-            tables[name_of(REMOTE_ROWS)] = rows
+            tables[full_name(REMOTE_ROWS)] = rows
         for number, (found, columns) in enumerate(self._beside(engine, query)):
-            tables[name_of(found)] = self._ship(engine, found, columns, number)
+            tables[full_name(found)] = self._ship(engine, found, columns, number)
             made.append(table(f"{_SHIPPED}_{number}", "pg_temp"))
         # It knows little of how many rows come out of a sort: loops in loops would seem cheap.
-        self.engine.execute(pg.nested_loops(allowed=False))
-        yield pg.put_there(query, tables)
-        self.engine.execute(pg.nested_loops(allowed=True))
+        self.engine.execute(pg.allow_nested_loops(allowed=False))
+        yield pg.translate_to_postgres(query, tables)
+        self.engine.execute(pg.allow_nested_loops(allowed=True))
         for one in made:
             self.engine.execute(drop_table(one))
 
     def _beside(self, engine: WorkEngine, query: exp.Select) -> list[tuple[exp.Table, dict[str, str]]]:
         """The tables beside us that a query reads, each once, with the columns of them that it names."""
-        used = used_columns(query)
-        found = {name_of(one): one for one in query.find_all(exp.Table) if one.catalog}
-        found.pop(name_of(self.relation), None)
+        used = column_names(query)
+        found = {full_name(one): one for one in query.find_all(exp.Table) if one.catalog}
+        found.pop(full_name(self.relation), None)
         plain = [table(one.name, one.db, one.catalog) for one in found.values()]
         return [(one, {name: type_ for name, type_ in engine.columns(one).items() if name in used}) for one in plain]
 
     def _ship(self, engine: WorkEngine, found: exp.Table, columns: Mapping[str, str], number: int) -> exp.Table:
         values = select([col(name) for name in columns], found.copy())
-        with engine.stream(travelling(values, columns, "VARCHAR")) as reader:
+        with engine.stream(encode_columns(values, columns, "VARCHAR")) as reader:
             as_text = self.engine.upload(f"{_SHIPPED}_as_text_{number}", reader)
         name = f"{_SHIPPED}_{number}"
-        self.engine.execute(create_temporary_table(table(name), pg.landed(as_text, columns)))
+        self.engine.execute(create_temporary_table(table(name), pg.decode_columns_there(as_text, columns)))
         self.engine.execute(drop_table(as_text.copy()))
-        self.engine.execute(pg.analyzed(table(name, "pg_temp")))
+        self.engine.execute(pg.analyze_table(table(name, "pg_temp")))
         return table(name, "pg_temp")
 
     @contextmanager
@@ -196,16 +196,16 @@ class PostgresSource(Source):
     ) -> Iterator[tuple[RunQuery, exp.Table]]:
         confined = confined_columns(query, self._confined)
         with self.engine.undone_unless_committed(), self.shipped(engine, query) as there:
-            some = there if share is None else pg.some_rows(rows=there, share=share)
+            some = there if share is None else pg.sample_rows(rows=there, share=share)
             self.engine.execute(create_temporary_table(table(_ROWS.name), some))
-            self.engine.execute(pg.analyzed(_ROWS.copy()))
+            self.engine.execute(pg.analyze_table(_ROWS.copy()))
             yield partial(self._figures, confined), _ROWS
 
     def _figures(self, confined: frozenset[str], asked: exp.Query) -> list[tuple[Any, ...]]:
         """The answer to a query over `_ROWS`, of which it tells figures alone, and nobody's id."""
-        refuse_rows(asked, {name_of(_ROWS)}, {}, "PostgreSQL")
-        refuse_confined(asked, {name_of(_ROWS): confined}, "PostgreSQL")
-        return self.engine.rows(pg.put_there(asked, {}))
+        refuse_rows(asked, {full_name(_ROWS)}, {}, "PostgreSQL")
+        refuse_confined(asked, {full_name(_ROWS): confined}, "PostgreSQL")
+        return self.engine.rows(pg.translate_to_postgres(asked, {}))
 
     def render_temporary_rows(self, engine: Engine, query: exp.Select) -> tuple[exp.Table, list[str]]:
         return _ROWS, [self.render_statement(engine, create_temporary_table(table(_ROWS.name), query))]
@@ -216,7 +216,7 @@ class PostgresSource(Source):
 
     def count_distinct_values(self, engine: Engine, names: Sequence[str]) -> Sequence[int]:
         with self.engine.reading():
-            return self.engine.rows(pg.distinct_counts(self.there, names))[0]
+            return self.engine.rows(pg.count_distinct_values(self.there, names))[0]
 
     def sampling_relation(self, engine: Engine) -> SamplingRelation:
         return SamplingRelation(self.engine, self.there, self.there.named_selects)
@@ -226,7 +226,7 @@ class PostgresSource(Source):
 
     def query_remote_rows(self, query: exp.Query, relation: exp.Expr) -> list[tuple[Any, ...]]:
         with self.engine.reading():
-            return self.engine.rows(pg.put_there(query, {name_of(REMOTE_ROWS): relation}))
+            return self.engine.rows(pg.translate_to_postgres(query, {full_name(REMOTE_ROWS): relation}))
 
     def query_remote_release(
         self, engine: WorkEngine, query_of: Callable[[exp.Table], exp.Select], every: AllColumns
@@ -237,7 +237,7 @@ class PostgresSource(Source):
 
     def measuring_obstacle(self) -> str | None:
         with self.engine.reading():
-            may = self.engine.rows(pg.may_make_temporary())[0][0]
+            may = self.engine.rows(pg.has_temporary_privilege())[0][0]
         return None if may else "this role may make no temporary tables in PostgreSQL"
 
     def transfer_errors(self, types: Mapping[str, str]) -> AbstractContextManager[None]:
@@ -258,7 +258,7 @@ class PostgresSource(Source):
                 other.reading(),
                 self.engine.reading(),
             ):
-                same = other.rows(pg.same_server()) == self.engine.rows(pg.same_server())
+                same = other.rows(pg.server_identity()) == self.engine.rows(pg.server_identity())
         if same:
             raise SourceError(f"release.table: {IN_SCHEMA_OF_SOURCE.format(schema=repr(schema))}")
 
@@ -279,7 +279,7 @@ class PostgresPersons(RemotePersons):
         there: exp.Subquery,
         person: str,
     ) -> None:
-        self._engine = FederatedEngine(work, There(server, sys.maxsize, most=0, name="PostgreSQL"))
+        self._engine = FederatedEngine(work, RemoteTables(server, sys.maxsize, most=0, name="PostgreSQL"))
         self.relation, self._address, self._opened = relation, address, ExitStack()
         self.there, self.person, self._is_open = there, person.lower(), False
 
@@ -293,7 +293,7 @@ class PostgresPersons(RemotePersons):
         server = PostgresEngine.open(self._address, "source.postgres")
         self._opened.callback(server.close)
         with server.reading():
-            may = server.rows(pg.may_make_temporary())[0][0]
+            may = server.rows(pg.has_temporary_privilege())[0][0]
         if not may:
             self._opened.close()
             raise SourceError(
@@ -301,7 +301,7 @@ class PostgresPersons(RemotePersons):
                 "TEMPORARY ON DATABASE to it; and connect to the primary server, not to a replica"
             )
         self._opened.enter_context(server.undone_unless_committed(mode="ISOLATION LEVEL REPEATABLE READ, READ WRITE"))
-        server.execute(pg.nested_loops(allowed=False))
+        server.execute(pg.allow_nested_loops(allowed=False))
         self.engine.there.server, self._is_open = server, True
 
     def close(self) -> None:
@@ -347,10 +347,10 @@ def _bind(binding: Binding, server: PostgresEngine, address: str) -> PostgresSou
             raise SourceError(f"{server.place}: {why}")
     there = _found(server, section)
     own = there.columns
-    types_there = [(name, kind, "VARCHAR" if is_enum else pg.type_here(kind)) for name, kind, is_enum in own]
+    types_there = [(name, kind, "VARCHAR" if is_enum else pg.to_duckdb_type(kind)) for name, kind, is_enum in own]
     columns = find_local_types(types_there, wanted, _NUMERIC)
     values: list[exp.Expr] = [
-        named(pg.plain_there(name, kind, columns[name], is_enum), name)
+        named(pg.canonical_column(name, kind, columns[name], is_enum), name)
         for name, kind, is_enum in own
         if name.lower() in wanted
     ]
@@ -360,10 +360,10 @@ def _bind(binding: Binding, server: PostgresEngine, address: str) -> PostgresSou
     persons = _persons(binding, server, address, there, columns, values)
     by_lower = {name.lower(): name for name in columns}
     names = [by_lower[name.lower()] for name in looked_at if name.lower() in by_lower]
-    count = count_column(by_lower)
+    count = row_count_column(by_lower)
     types = {name: columns[name] for name in dict.fromkeys(names)}
     relation = subquery(plain, "source")
-    statement = pg.grouped(relation, types, count)
+    statement = pg.count_combinations(relation, types, count)
     arrive = {**types, count: "BIGINT"}
     if place.copy_target is None or not types:
         engine.execute(create_table(combinations, _no_rows(arrive)))
@@ -373,9 +373,9 @@ def _bind(binding: Binding, server: PostgresEngine, address: str) -> PostgresSou
         seen = server.reading() if persons is None else nullcontext()
         reading = server if persons is None else persons.server
         with _carrying(server, relation, types), source_errors(), seen, reading.stream(statement) as reader:
-            engine.copy_arrow(combinations, reader, lambda arrow: arrived(arrow, arrive))
+            engine.copy_arrow(combinations, reader, lambda arrow: decode_columns(arrow, arrive))
     view = place.view("source")
-    engine.execute(create_temporary_view(view, repeated(combinations, types or [count], count)))
+    engine.execute(create_temporary_view(view, repeat_rows(combinations, types or [count], count)))
     return PostgresSource(
         view,
         columns,
@@ -404,7 +404,7 @@ def _every_column(
     types = {name: "VARCHAR" if kind == "numeric" else type_ for name, kind, type_ in own}
     known = {name: type_ for name, type_ in types.items() if type_ is not None}
     columns: list[exp.Expr] = [
-        named(pg.plain_there(name, kinds[name], type_, name in enums), name) for name, type_ in known.items()
+        named(pg.canonical_column(name, kinds[name], type_, name in enums), name) for name, type_ in known.items()
     ]
     return subquery(select(columns, relation.copy()), "source"), known
 
@@ -423,16 +423,16 @@ def _persons(
     if not wanted or not named_so:  # a column that is missing is reported with all others that are
         return None
     ((person, kind, is_enum),) = named_so
-    if not is_enum and pg.type_here(kind) is None and kind not in _PERSON_TYPES:
+    if not is_enum and pg.to_duckdb_type(kind) is None and kind not in _PERSON_TYPES:
         raise SourceError(
             f"source.person: {person!r} is of type {kind}, whose equality may be anybody's function: cast it to text "
             "with query = ... under [source]"
         )
     types = {name: type_ for name, type_ in columns.items() if name.lower() in binding.released_attributes}
-    types |= {person: columns[person] if pg.type_here(kind) else "VARCHAR"}
+    types |= {person: columns[person] if pg.to_duckdb_type(kind) else "VARCHAR"}
     relation = subquery(
         select(
-            [*(one.copy() for one in values), named(pg.person_there(person, kind, is_enum), person)],
+            [*(one.copy() for one in values), named(pg.person_id_column(person, kind, is_enum), person)],
             there.relation.copy(),
         )
     )
@@ -453,7 +453,7 @@ def _carrying(server: PostgresEngine, relation: exp.Expr, types: Mapping[str, st
         if not (isinstance(error.__cause__, duckdb.ConversionException) and names):
             raise
         with server.reading():
-            found = server.rows(pg.unlike_here(relation, names))[0]
+            found = server.rows(pg.has_values_unknown_to_duckdb(relation, names))[0]
         if strange := [repr(name) for name, is_there in zip(names, found, strict=True) if is_there]:
             raise SourceError(
                 f"{server.place}: {', '.join(strange)} cannot be read: NaN in a numeric column, dates before Christ "
@@ -484,22 +484,22 @@ def _found(server: PostgresEngine, section: SourceSection) -> _Found:
         return _of_query(server, section.query)
     parts = table_parts(section.table or "")
     with server.reading():
-        found = _numbers(server, [qualified(*parts)])[0] if parts else None
+        found = _numbers(server, [quote_name(*parts)])[0] if parts else None
         if found is None:
             raise SourceError(
                 f"source.table: this user sees no table or view {section.table!r} in PostgreSQL; write schema.name, in "
                 "upper and lower case as it is there"
             )
-        ((schema, name),) = server.rows(pg.name_by_number(), [found])
-        own = server.rows(pg.columns_of(), [found])
+        ((schema, name),) = server.rows(pg.relation_name(), [found])
+        own = server.rows(pg.relation_columns(), [found])
     columns = [(column, kind, is_enum) for column, kind, is_enum in own]
-    return _Found(table(name, schema), columns, schema, qualified(schema, name))
+    return _Found(table(name, schema), columns, schema, quote_name(schema, name))
 
 
 def _numbers(server: PostgresEngine, names: Sequence[str]) -> list[int | None]:
     """The relations of these names, as the user's own path finds them."""
     with server.on_own_path():
-        return [server.rows(pg.number_of(), [name])[0][0] for name in names]
+        return [server.rows(pg.relation_oid(), [name])[0][0] for name in names]
 
 
 def _of_query(server: PostgresEngine, query: str) -> _Found:
@@ -509,14 +509,14 @@ def _of_query(server: PostgresEngine, query: str) -> _Found:
     names their schema: nobody else can put one of theirs in their place.
     """
     refuse_unless_select(query, PostgresEngine.dialect, "PostgreSQL")
-    places = pg.names_without_schema(query)
+    places = pg.unqualified_table_spans(query)
     with server.reading():
         found = _numbers(server, [query[first : last + 1] for first, last in places])
         for (first, last), number in reversed(list(zip(places, found, strict=True))):
             if number is not None:
-                ((schema, name),) = server.rows(pg.name_by_number(), [number])
-                query = f"{query[:first]}{qualified(schema, name)}{query[last + 1 :]}"
-        may_view = server.rows(pg.may_make_temporary())[0][0]
+                ((schema, name),) = server.rows(pg.relation_name(), [number])
+                query = f"{query[:first]}{quote_name(schema, name)}{query[last + 1 :]}"
+        may_view = server.rows(pg.has_temporary_privilege())[0][0]
     relation = verbatim_query(query)
     try:
         own = _columns_of_view(server, relation.this) if may_view else _columns_without_view(server, relation)
@@ -534,8 +534,8 @@ def _columns_of_view(server: PostgresEngine, statement: exp.Expr) -> list[tuple[
     """Of a view that is made in a transaction that leaves nothing."""
     with server.undone_unless_committed():
         server.execute(create_temporary_view(table(_QUERY), statement))
-        found = server.rows(pg.number_of(), [qualified("pg_temp", _QUERY)])[0][0]
-        return [(name, kind, is_enum) for name, kind, is_enum in server.rows(pg.columns_of(), [found])]
+        found = server.rows(pg.relation_oid(), [quote_name("pg_temp", _QUERY)])[0][0]
+        return [(name, kind, is_enum) for name, kind, is_enum in server.rows(pg.relation_columns(), [found])]
 
 
 def _columns_without_view(server: PostgresEngine, relation: exp.Subquery) -> list[tuple[str, str, bool]]:
@@ -543,5 +543,5 @@ def _columns_without_view(server: PostgresEngine, relation: exp.Subquery) -> lis
     with server.reading():
         names = server.names(star(relation.copy()).limit(0, copy=False))
         refuse_ambiguous_names(names, "the source")
-        types = server.rows(pg.types_without_a_view(relation, names))
+        types = server.rows(pg.query_column_types(relation, names))
     return [(name, kind, is_enum) for name, (kind, is_enum) in zip(names, types, strict=True)]

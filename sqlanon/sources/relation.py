@@ -19,7 +19,7 @@ from sqlglot import exp
 
 from sqlanon.engines.base import Engine
 from sqlanon.engines.duckdb import DuckDBEngine
-from sqlanon.engines.values import FLOATING, one_form
+from sqlanon.engines.values import FLOATING_TYPES, canonical_value
 from sqlanon.errors import SourceError
 from sqlanon.places.databases import file_name
 from sqlanon.sources.source import Source, WorkNames
@@ -155,7 +155,7 @@ def _plain_value(value: exp.Expr, type_: DuckDBPyType) -> exp.Expr:
     if type_.id in _NESTED:
         return _rebuild(value, type_)
     plain = plain_type(type_)
-    return one_form(value if plain == str(type_) else cast(value, plain), plain)
+    return canonical_value(value if plain == str(type_) else cast(value, plain), plain)
 
 
 def plain_type(type_: DuckDBPyType) -> str:
@@ -193,7 +193,7 @@ def _has_several_forms(type_: DuckDBPyType) -> bool:
     """Whether a type contains values that have several equal forms."""
     if type_.id in _NESTED:
         return any(_has_several_forms(child) for _, child in _list_children(type_))
-    return type_.id in ("enum", "variant", "null") or str(type_) in (*FLOATING, "VARCHAR", "INTERVAL")
+    return type_.id in ("enum", "variant", "null") or str(type_) in (*FLOATING_TYPES, "VARCHAR", "INTERVAL")
 
 
 def _rebuild(value: exp.Expr, type_: DuckDBPyType, depth: int = 0) -> exp.Expr:

@@ -11,11 +11,11 @@ from typing import Any, TypeVar
 from sqlglot import exp
 
 from sqlanon.engines.base import Engine, Feature, WorkEngine
-from sqlanon.engines.federation import FederatedEngine, There
+from sqlanon.engines.federation import FederatedEngine, RemoteTables
 from sqlanon.errors import SourceError
 from sqlanon.sources.relation import find_local_types
 from sqlanon.sources.source import REMOTE_ROWS, AllColumns, RecodingStatement, RemotePersons, Source, WorkNames
-from sqlanon.support.expressions import by_class, drop_view, name_of, named, select, subquery, table, template
+from sqlanon.support.expressions import drop_view, full_name, named, release_order, select, subquery, table, template
 
 _Server = TypeVar("_Server")
 
@@ -65,7 +65,7 @@ class RemoteSource(Source):
     ) -> Iterator[exp.Select]:
         with self.engine.fetched(self.release_query(recoding), types) as relation:
             quasi = [column.name for column in recoding.columns if column.quasi is not None]
-            yield relation.order_by(*by_class(quasi), copy=False) if shuffled else relation
+            yield relation.order_by(*release_order(quasi), copy=False) if shuffled else relation
 
     @contextmanager
     def remote_release_query(self, engine: WorkEngine, recoding: RecodingStatement) -> Iterator[exp.Query]:
@@ -86,7 +86,7 @@ class RemoteSource(Source):
         for part in query.find_all(exp.CTE):
             part.set("materialized", None)
         with there.server.translated_errors():
-            return there.server.rows(there.dialect.put_there(query, {name_of(REMOTE_ROWS): relation}))
+            return there.server.rows(there.dialect.put_there(query, {full_name(REMOTE_ROWS): relation}))
 
     def query_remote_release(
         self, engine: WorkEngine, query_of: Callable[[exp.Table], exp.Select], every: AllColumns
@@ -102,7 +102,7 @@ class RemoteSource(Source):
         self.engine.let_go()
 
 
-def _count_rows(there: There, relation: exp.Expr, texts: Sequence[str]) -> int:
+def _count_rows(there: RemoteTables, relation: exp.Expr, texts: Sequence[str]) -> int:
     """Count the rows of a source; refuse it if some of its texts are not UTF-8."""
     counts = [] if there.dialect.count_invalid_texts is None else list(map(there.dialect.count_invalid_texts, texts))
     with there.server.translated_errors():

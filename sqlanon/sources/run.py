@@ -20,7 +20,7 @@ from sqlanon.sources.relation import drop_source_views
 from sqlanon.sources.source import Population, Source, WorkNames
 from sqlanon.support.expressions import Namer, create_table, drop_schema, star, table, template
 from sqlanon.support.notices import Notice
-from sqlanon.support.resources import CHECKS, macro_scripts
+from sqlanon.support.resources import REQUIREMENT_MACROS, macro_scripts
 
 
 @dataclass
@@ -85,7 +85,7 @@ class Run:
     def __exit__(self, *error: object) -> None:
         self.drop()
 
-    def install_macros(self, files: Sequence[str] = CHECKS) -> str:
+    def install_macros(self, files: Sequence[str] = REQUIREMENT_MACROS) -> str:
         """Install the macros that requirements are checked by in the work database; its name."""
         name = self.work("any").catalog
         with self.engine.using(name):

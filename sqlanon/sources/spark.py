@@ -9,7 +9,7 @@ from pathlib import Path
 
 from sqlglot import exp
 
-from sqlanon.engines.federation import FederatedEngine, There
+from sqlanon.engines.federation import FederatedEngine, RemoteTables
 from sqlanon.engines.spark.engine import SparkEngine
 from sqlanon.errors import SourceError
 from sqlanon.places.addresses import SESSION
@@ -30,7 +30,7 @@ class _Spark(SourceKind):
     def bind(self, binding: Binding) -> tuple[FederatedEngine, RemoteSource]:
         section = binding.section
         server = binding.servers.open(section.spark or SESSION, lambda: _session(binding))
-        engine = FederatedEngine(binding.engine, There(server, section.fetch_limit, section.scratch))
+        engine = FederatedEngine(binding.engine, RemoteTables(server, section.fetch_limit, section.scratch))
         with server.translated_errors():
             found = _files(server, section.files) if section.files else _found(section)
         if section.query is not None:

@@ -42,7 +42,7 @@ from sqlanon.sources.queries import bring_temporary, refuse_functions
 from sqlanon.sources.relation import source_errors
 from sqlanon.sources.run import Copies, Run
 from sqlanon.sources.source import Population, WorkNames
-from sqlanon.support.expressions import Namer, create_schema, qualified, table, template
+from sqlanon.support.expressions import Namer, create_schema, quote_name, table, template
 from sqlanon.support.names import CATALOG, STAGED, VERIFIED
 from sqlanon.support.workdir import spill_directory
 
@@ -194,7 +194,7 @@ class Workspace:
         engine.execute(create_schema(schema, database))
         with source_errors():
             bring_temporary(engine, [table_parts(name)[0] for name in dict.fromkeys(names)], schema, database)
-        engine.look_up_as_holder(qualified(database, schema))
+        engine.look_up_as_holder(quote_name(database, schema))
 
     def _section(self, policy: Policy) -> SourceSection:
         """Where the source is: as the policy has it, unless it was given."""

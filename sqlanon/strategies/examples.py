@@ -6,16 +6,16 @@ import math
 
 from sqlanon.engines.base import Engine
 from sqlanon.engines.statement_runner import StatementRunner
-from sqlanon.hierarchies import known_height
-from sqlanon.hierarchies.build import EXAMPLE_LENGTH
-from sqlanon.hierarchies.levels import has_mask, permitted_levels
+from sqlanon.hierarchies import find_static_height
+from sqlanon.hierarchies.build import EXAMPLE_TEXT_LENGTH
+from sqlanon.hierarchies.levels import find_permitted_levels, has_mask
 from sqlanon.policy import Hierarchy, Policy
 from sqlanon.support.coding import Levels
 
 
 def example_height(steps: StatementRunner, rules: Hierarchy | tuple[()]) -> int:
     """The height of a hierarchy, as far as rules and files tell."""
-    return known_height(rules, steps.engine, EXAMPLE_LENGTH) or 0
+    return find_static_height(rules, steps.engine, EXAMPLE_TEXT_LENGTH) or 0
 
 
 def find_lattice_size(policy: Policy, engine: Engine) -> tuple[int | None, tuple[str, ...]]:
@@ -24,7 +24,7 @@ def find_lattice_size(policy: Policy, engine: Engine) -> tuple[int | None, tuple
     spans: dict[str, int | None] = {}
     for name in policy.generalized_attributes:
         limit = policy.attributes[name]
-        height = known_height(limit.hierarchy or (), engine)
+        height = find_static_height(limit.hierarchy or (), engine)
         most = min((one for one in (height, limit.max_level) if one is not None), default=None)
         is_unknown = bool(limit.forbidden) or has_mask(limit)
         spans[name] = None if is_unknown or most is None else most - limit.min_level + 1
@@ -34,7 +34,7 @@ def find_lattice_size(policy: Policy, engine: Engine) -> tuple[int | None, tuple
 
 def example_levels(policy: Policy, heights: Levels) -> Levels:
     """A generalization to show: every attribute at level 1, or at the lowest that the policy allows."""
-    lowest = permitted_levels(policy, heights).lowest
+    lowest = find_permitted_levels(policy, heights).lowest
     levels = tuple(max(bottom, min(1, height)) for bottom, height in zip(lowest, heights, strict=True))
     return (
         lowest if policy.has_decoys and levels == heights else levels

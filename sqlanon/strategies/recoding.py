@@ -7,7 +7,7 @@ from typing import Protocol
 from sqlglot import exp
 
 from sqlanon.support.coding import Column
-from sqlanon.support.expressions import by_class, star, subquery
+from sqlanon.support.expressions import release_order, star, subquery
 
 MASKED = "masked"
 
@@ -63,7 +63,7 @@ def order_by_class(recoding: ClassRecoding, rows: exp.Select) -> exp.Select:
     are ranks of labels, and where that is not all of it, the labels themselves are sorted."""
     if recoding.codes_identify_labels:
         keys = recoding.class_keys().values()
-        return recoding.with_labels(subquery(rows.order_by(*by_class(keys), copy=False), "r"))
+        return recoding.with_labels(subquery(rows.order_by(*release_order(keys), copy=False), "r"))
     quasi = [column.name for column in recoding.columns if column.quasi is not None]
     released = recoding.with_labels(subquery(rows, "r"))
-    return star(subquery(released, "released")).order_by(*by_class(quasi), copy=False)
+    return star(subquery(released, "released")).order_by(*release_order(quasi), copy=False)

@@ -18,7 +18,7 @@ from sqlglot import exp
 from sqlanon.engines.dialects.kinds import is_nested
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import PolicyError, Problem
-from sqlanon.frequency.packing import group_rows, pack, refuse_too_many, subset_groups, subsets_of_size
+from sqlanon.frequency.packing import pack_combinations, refuse_too_many, subset_groups, subsets_of_size, sum_group_rows
 from sqlanon.policy import Policy
 from sqlanon.risk.suda import count_uniques_and_pairs
 from sqlanon.sources.columns import match_columns
@@ -91,7 +91,7 @@ def figures_of(
     A set with a key in it is a key: its figures are not counted, but known.
     """
     refuse_too_many(len(columns), size, "size")
-    packed = pack(steps, work, relation, columns, singles_apart=False)
+    packed = pack_combinations(steps, work, relation, columns, singles_apart=False)
     rows = steps.figures(count_uniques_and_pairs(combinations=packed.combinations))["rows"]
     sets = figures = None
     keys: set[tuple[int, ...]] = set()
@@ -108,7 +108,7 @@ def figures_of(
             sets = _into(steps, work("distinction_sets"), query, sets)
         for batch in packed.batches([one for i, one in numbered.items() if i not in known]):
             subsets = {by_subset[one]: one for one in batch}
-            groups = subset_groups(packed.keys, packed.packing, subsets, [named(group_rows(), "n")])
+            groups = subset_groups(packed.keys, packed.packing, subsets, [named(sum_group_rows(), "n")])
             query = _SET_FIGURES(groups=groups)
             figures = _into(steps, work("distinction_figures"), query, figures)
         some = sorted(known)

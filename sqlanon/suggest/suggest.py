@@ -16,7 +16,7 @@ from sqlglot import exp
 from sqlanon.disclosure.dependencies import Narrowing, find_narrowing_in_source
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import HierarchyError, InfeasibleError, SourceError
-from sqlanon.frequency.scan import scan
+from sqlanon.frequency.scan import scan_tables
 from sqlanon.hierarchies.build import build_hierarchies
 from sqlanon.policy import Policy, SourceSection, table_parts
 from sqlanon.sources.duckdb import list_tables
@@ -32,7 +32,7 @@ from sqlanon.suggest.propose import NEEDS_FILES, SUPPRESS, Proposal, is_measured
 from sqlanon.suggest.reading import AS_IT_STANDS, Reading, find_missing_codes, find_readings
 from sqlanon.suggest.trials import Diversity, Trial, try_with_diversity
 from sqlanon.support.expressions import col, fragment, named, table, template
-from sqlanon.support.notices import ordered_messages
+from sqlanon.support.notices import sort_messages
 
 SIZE, MOST_SETS = 3, 1000
 """The size of the largest sets of quasi-identifiers that are counted, and the most sets of a size that are."""
@@ -129,7 +129,7 @@ def _suggest(begin: Callable[[Policy], Run], place: Place) -> Suggestion:
     with begin(policy_of_any_columns(place)) as run:
         if not place.columns and (columns := find_readings(run)):
             return _suggest(begin, replace(place, columns=columns))
-        profile, warnings = profile_table(run), ordered_messages(run.notices)
+        profile, warnings = profile_table(run), sort_messages(run.notices)
         instead = None if place.query is not None else _with_numbers(begin, run, profile, place)
         if instead is None:
             readings = {**place.columns, **find_missing_codes(run, profile, place.columns)}
@@ -346,7 +346,7 @@ def _builds(begin: Callable[[Policy], Run], some: Sequence[Proposal], source: Ma
     with begin(policy) as run, suppress(InfeasibleError):
         try:
             steps = StatementRunner(run.engine)
-            scanned = scan(steps, policy, run.source, run.work)
+            scanned = scan_tables(steps, policy, run.source, run.work)
             build_hierarchies(steps, policy, scanned.values, run.work)
         except HierarchyError:
             return False

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlanon import pipeline
 from sqlanon.disclosure.attribute_disclosure import homogeneous_rows
-from sqlanon.engines.deadline import interrupted_after
+from sqlanon.engines.deadline import interrupt_after
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import PolicyError, SqlanonError
 from sqlanon.policy import Policy
@@ -491,7 +491,7 @@ def _try(sample: _Sample, policy: Policy, trial: Trial, seconds: float, pace: fl
     asked = changed.model_copy(update={"search": changed.search.model_copy(update={"time_limit": limit})})
     started = time.monotonic()
     try:
-        with source_errors(), interrupted_after(seconds * pace, sample.run.engines):
+        with source_errors(), interrupt_after(seconds * pace, sample.run.engines):
             trial = _figures(sample, asked, trial, prefix)
     except SqlanonError as error:
         late = time.monotonic() - started >= seconds * pace

@@ -18,7 +18,7 @@ from sqlglot import exp
 from sqlanon.disclosure.dependencies import number_columns
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.hierarchies.bounds import RangeKind, bounds
-from sqlanon.hierarchies.parts import bounds_kind
+from sqlanon.hierarchies.parts import label_range_kind
 from sqlanon.sources.source import Source
 from sqlanon.strategies.lattice.input import SearchInput
 from sqlanon.strategies.recoding import ClassRecoding
@@ -114,7 +114,7 @@ def typical_counts(steps: StatementRunner, source: Source, names: Sequence[str],
     ]
     spans = []
     for name, table in zip(names, ranked, strict=True):
-        query = _MOST_FREQUENT if bounds_kind(source.columns[name]) is None else _TO_MEDIAN
+        query = _MOST_FREQUENT if label_range_kind(source.columns[name]) is None else _TO_MEDIAN
         found = steps.ask(query(ranked=table), [])
         low, high = found[0] if found else (1, None)
         spans.append((low, high or 1))
@@ -150,7 +150,7 @@ def error_of_counts(
         ranked, nodes = asked.ranked[i], _labels_of_hierarchy(prepared.attributes[i], asked.ranked[i])
         known = steps.make(work(f"known_labels_{i}"), _OF_HIERARCHY(labels=nodes, low=low, high=high))
         seen = _OTHER_LABELS(label=col(labels[i]), value=col(f"r{place}"), released=released)
-        kind = bounds_kind(prepared.source.columns[prepared.attributes[i].column])
+        kind = label_range_kind(prepared.source.columns[prepared.attributes[i].column])
         given = {"labels": seen, "known": known, "ranked": ranked, "low": low, "high": high}
         others = _OF_SETS(**given) if kind is None else _OF_RANGES(**given, **_ends(kind, ranked))
         shares[i] = steps.make(work(f"shares_{i}"), union_all(star(known), star(subquery(others, "others"))))

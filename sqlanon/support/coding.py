@@ -17,6 +17,7 @@ from sqlanon.support.expressions import (
     all_of,
     cast,
     col,
+    filter_where,
     fragment,
     named,
     native_type,
@@ -28,13 +29,12 @@ from sqlanon.support.expressions import (
     template,
     total,
     union_all,
-    where,
 )
 
 Levels: TypeAlias = tuple[int, ...]
 """A generalization: a level for each quasi-identifier, in the policy's order."""
 
-SOURCE = "s"
+SOURCE_ALIAS = "s"
 """What the private table is called in the statement that makes the release."""
 
 ROWS = "n"
@@ -78,7 +78,7 @@ def code_name(attribute: int, level: int) -> str:
     return f"q{attribute}_l{level}"
 
 
-def below_top(levels: Levels, heights: Sequence[int]) -> list[tuple[int, int]]:
+def levels_below_top(levels: Levels, heights: Sequence[int]) -> list[tuple[int, int]]:
     return [(i, level) for i, (level, height) in enumerate(zip(levels, heights, strict=True)) if level < height]
 
 
@@ -96,7 +96,7 @@ _LOST_BY_CAST = template("SELECT count(*) FROM :raw WHERE NOT (:back IS NOT DIST
 _LABELS_AMONG = template("SELECT label FROM :every AS e WHERE label IN (:labels) GROUP BY label")
 
 
-def facts(values: Sequence[exp.Table]) -> exp.Query:
+def value_summaries(values: Sequence[exp.Table]) -> exp.Query:
     """One row for each of some attributes' values: its number, how many there are, whether NULL is among them, rows."""
     query: exp.Query = union_all(*(_FACTS(number=i, values=one) for i, one in enumerate(values)))
     return query.order_by(col("i"), copy=False)
@@ -108,23 +108,23 @@ def value_counts(rows: exp.Expr, column: str, counted: bool) -> exp.Select:
     return _VALUES_WITH_ROWS(column=col(column), count=count, rows=rows)
 
 
-def values_of_both(values: exp.Table, population: exp.Expr, attribute: int, type_: str) -> exp.Select:
+def combined_values(values: exp.Table, population: exp.Expr, attribute: int, type_: str) -> exp.Select:
     """An attribute's values in the source, and those that only the population has, with 0 rows there."""
     return _VALUES_OF_BOTH(values=values, theirs=cast(col(f"q{attribute}"), type_), population=population)
 
 
-def lost_by_cast(raw: exp.Expr, attribute: int, type_: str, own: str) -> exp.Select:
+def count_lost_by_cast(raw: exp.Expr, attribute: int, type_: str, own: str) -> exp.Select:
     """How many of an attribute's values another type does not hold."""
     value = col(f"q{attribute}")
     back = cast(exp.TryCast(this=value, to=native_type(type_)), own)
     return _LOST_BY_CAST(raw=raw, back=back, value=value)
 
 
-TEXTS = "text"
+TEXT_COLUMN = "text"
 """The column of an attribute's values as text, where it has one."""
 
 
-TALL = 40
+TALL_HIERARCHY = 40
 """The height from which the levels of a hierarchy are coded as rows: a window for each column takes longer the more
 columns there are."""
 
@@ -187,7 +187,7 @@ def coded_values(
     """
     between = range(0 if open_ends else 1, height)
     names = {level: f"level_{level}" if level else "label_0" for level in between}
-    is_tall, type_ = height >= TALL, _code_type(count)
+    is_tall, type_ = height >= TALL_HIERARCHY, _code_type(count)
     counted: list[exp.Expr] = [
         named(col(name, "h"), name) for name in dict.fromkeys(["level_0", *names.values(), f"level_{height}"])
     ]
@@ -210,12 +210,12 @@ def coded_values(
     output: list[exp.Expr] = [
         col("value", "v"),
         col("rows", "v"),
-        *([named(cast(col("value", "v"), "VARCHAR"), TEXTS)] if texts else []),
+        *([named(cast(col("value", "v"), "VARCHAR"), TEXT_COLUMN)] if texts else []),
         named(known, KNOWN),
         *(named(col(name, "l"), f"label_{level}") for level, name in names.items()),
         *([named(exp.Literal.string(top), f"label_{height}")] if height else []),
         *codes,
-        *([named(rank_of([col("value", "v")], type_), "code_0")] if height and not open_ends else []),
+        *([named(dense_rank([col("value", "v")], type_), "code_0")] if height and not open_ends else []),
         *leaves_of_levels,
     ]
     on = same(col("value", "v"), col("level_0", "l"), nullable)
@@ -233,7 +233,7 @@ def _rank_of_label(label: exp.Expr, type_: str = "INTEGER", within: exp.Expr | N
     """The code of a label. The value itself keeps two unknown values apart; where they are known, the label alone
     decides."""
     own = exp.If(this=col(KNOWN, "l"), true=exp.null(), false=cast(col("value", "v"), "VARCHAR"))
-    return rank_of([label, own], type_, within)
+    return dense_rank([label, own], type_, within)
 
 
 def _codes_by_value(
@@ -262,7 +262,7 @@ def _code_type(count: int | None) -> str:
     return "SMALLINT" if count > 2**7 else "TINYINT"
 
 
-def rank_of(order: list[exp.Expr], type_: str = "INTEGER", within: exp.Expr | None = None) -> exp.Cast:
+def dense_rank(order: list[exp.Expr], type_: str = "INTEGER", within: exp.Expr | None = None) -> exp.Cast:
     """Small integers from 0: the rank among the distinct values, of all or of those with the same value of ``within``;
     NULL first."""
     window = exp.Window(
@@ -294,16 +294,18 @@ def group_counts(coded: Coded) -> exp.Select:
     return select([*codes], coded.table.copy())
 
 
-def levels_with(coded: Coded, labels: Sequence[str]) -> exp.Select:
+def levels_showing(coded: Coded, labels: Sequence[str]) -> exp.Select:
     """One row: for each level of an attribute, whether a known value of the source has one of some labels there."""
     there = all_of([col(KNOWN), col("rows") > 0])
     ground = col("label_0") if coded.open_ends else cast(col("value"), "VARCHAR")
     released = [ground, *(col(f"label_{level}") for level in range(1, coded.height + 1))]
-    counts = [where(exp.Count(this=exp.Star()), all_of([there.copy(), _is_one(one, labels)])) for one in released]
+    counts = [
+        filter_where(exp.Count(this=exp.Star()), all_of([there.copy(), _is_one(one, labels)])) for one in released
+    ]
     return select([(count > 0) for count in counts], coded.table.copy())
 
 
-def labels_among(hierarchy: exp.Table, columns: Sequence[str], labels: Sequence[str]) -> exp.Select:
+def matching_labels(hierarchy: exp.Table, columns: Sequence[str], labels: Sequence[str]) -> exp.Select:
     """Those of some labels that a hierarchy has in the columns of its levels; its ground values by their text."""
     released = [named(cast(col(name), "VARCHAR"), "label") for name in columns]
     every = union_all(*(select([one], hierarchy.copy()) for one in released))
@@ -354,7 +356,7 @@ def _marginals(attribute: int, coded: Coded, entropy: bool) -> exp.Select:
     below = range(coded.lowest_labelled, coded.height)
     values: list[exp.Expr] = [number(0.0) for _ in range(min(coded.lowest_labelled, coded.height))]
     figures += values + [exp.Sum(this=rows * col(f"leaves_{level}")) for level in below]
-    if entropy and coded.height >= TALL:
+    if entropy and coded.height >= TALL_HIERARCHY:
         levels = range(coded.lowest_labelled, coded.height + 1)
         source = _add_entropies(coded, levels)
         figures += [number(0.0) for _ in range(coded.lowest_labelled)]

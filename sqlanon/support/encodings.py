@@ -25,7 +25,7 @@ _HIGH = re.compile(rb"[\x80-\xff]")
 _MOST = 5
 
 
-def known_encoding(value: str) -> str:
+def check_encoding(value: str) -> str:
     try:
         codec = codecs.lookup(value)
     except LookupError:

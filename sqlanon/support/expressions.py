@@ -12,7 +12,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from sqlglot import exp, parse_one
 
-Filling: TypeAlias = "exp.Expr | Sequence[exp.Expr] | str | int | float"
+TemplateValue: TypeAlias = "exp.Expr | Sequence[exp.Expr] | str | int | float"
 
 
 @cache
@@ -33,7 +33,7 @@ def template(sql: str, dialect: str = "duckdb") -> Callable[..., exp.Select]:
     """
     fill = fragment(sql, dialect)
 
-    def select_(**filled: Filling) -> exp.Select:
+    def select_(**filled: TemplateValue) -> exp.Select:
         statement = fill(**filled)
         assert isinstance(statement, exp.Select)
         return statement
@@ -57,7 +57,7 @@ def fragment(sql: str, dialect: str = "duckdb") -> Callable[..., exp.Expr]:
         statement = _parsed(sql, dialect)
         return statement, [(name, _path(node)) for name, node in _placeholders(statement)]
 
-    def fill(**filled: Filling) -> exp.Expr:
+    def fill(**filled: TemplateValue) -> exp.Expr:
         empty, places = parsed()
         if unknown := filled.keys() - {name for name, _ in places}:
             raise KeyError(f"the statement has no {', '.join(sorted(unknown))}")
@@ -145,7 +145,7 @@ _OF_LISTS: Mapping[type[exp.Expr], tuple[str, ...]] = {
 }
 
 
-def _put(node: exp.Expr, value: Filling) -> None:
+def _put(node: exp.Expr, value: TemplateValue) -> None:
     if isinstance(value, Sequence) and not isinstance(value, str):
         if isinstance(node.parent, exp.Ordered):
             node = node.parent
@@ -188,7 +188,7 @@ def _binds_less(operand: exp.Expr, operator: exp.Expr | None) -> bool:
     return isinstance(operand, exp.Predicate) or not isinstance(operator, exp.Predicate)
 
 
-def _one(value: Filling) -> exp.Expr:
+def _one(value: TemplateValue) -> exp.Expr:
     if isinstance(value, exp.Subquery | exp.Alias) and value.parent is None:
         return value  # made for this place: copies of long queries would take longer than the rest
     return value.copy() if isinstance(value, exp.Expr) else exp.convert(value)
@@ -220,10 +220,10 @@ def table(name: str, schema: str | None = None, catalog: str | None = None, alia
     )
 
 
-def free_name(name: str, taken: Iterable[str]) -> str:
+def unused_name(name: str, taken: Iterable[str]) -> str:
     """A name that no column has, whatever the case.
 
-    >>> free_name("n", ["N", "zip"])
+    >>> unused_name("n", ["N", "zip"])
     'n_'
     """
     lower = {one.lower() for one in taken}
@@ -301,7 +301,7 @@ def is_there(value: exp.Expr) -> exp.Not:
     return ~is_null(value)
 
 
-def where(aggregate: exp.Expr, condition: exp.Expr) -> exp.Filter:
+def filter_where(aggregate: exp.Expr, condition: exp.Expr) -> exp.Filter:
     """An aggregate over the rows that meet a condition."""
     return exp.Filter(this=aggregate, expression=exp.Where(this=condition))
 
@@ -312,7 +312,7 @@ def total(expression: exp.Expr, condition: exp.Expr | None = None) -> exp.Cast:
     DuckDB's SUM widens to HUGEINT, which is slower to work with.
     """
     added = exp.Sum(this=expression)
-    return cast(where(added, condition) if condition else added, "BIGINT")
+    return cast(filter_where(added, condition) if condition else added, "BIGINT")
 
 
 def double_total(expression: exp.Expr) -> exp.Cast:
@@ -340,30 +340,30 @@ def least(*values: exp.Expr) -> exp.Anonymous:
     return anonymous("LEAST", *values)
 
 
-ANY_NUMBER = "any number"
-"""The mark of `any_number`, for translations."""
+ARBITRARY_ROW_NUMBER = "any number"
+"""The mark of `arbitrary_row_number`, for translations."""
 
-OF_ROWS = "of rows"
-"""The mark of `of_rows`, for engines."""
+ROW_LEVEL = "of rows"
+"""The mark of `mark_row_level`, for engines."""
 
 REPEATABLE = "repeatable"
-"""The mark of `repeatable`, for engines."""
+"""The mark of `mark_repeatable`, for engines."""
 
 
-def any_number() -> exp.Window:
+def arbitrary_row_number() -> exp.Window:
     """A number for each row, no two alike: here from 1 on; where the rows are in several places, with gaps."""
     numbered = exp.Window(this=exp.RowNumber())
-    numbered.meta[ANY_NUMBER] = True
+    numbered.meta[ARBITRARY_ROW_NUMBER] = True
     return numbered
 
 
-def of_rows(query: exp.Select) -> exp.Select:
+def mark_row_level(query: exp.Select) -> exp.Select:
     """The same query, marked: it groups by rows, so that its result is as large, and as private, as these."""
-    query.meta[OF_ROWS] = True
+    query.meta[ROW_LEVEL] = True
     return query
 
 
-def repeatable(query: exp.Select) -> exp.Select:
+def mark_repeatable(query: exp.Select) -> exp.Select:
     """The same query, marked: it has the same rows each time, so that what is lost of them may be made again."""
     query.meta[REPEATABLE] = True
     return query
@@ -483,26 +483,26 @@ def values_query(columns: Mapping[str, str], rows: Sequence[Sequence[Any]]) -> e
     return query if rows else query.where(exp.false(), copy=False)
 
 
-def qualified(*parts: str) -> str:
+def quote_name(*parts: str) -> str:
     """The text that names a relation, each part quoted.
 
-    >>> qualified("clinic", 'a"b')
+    >>> quote_name("clinic", 'a"b')
     '"clinic"."a""b"'
     """
     return ".".join('"' + part.replace('"', '""') + '"' for part in parts)
 
 
-def name_of(found: exp.Table) -> str:
+def full_name(found: exp.Table) -> str:
     """A table's full name."""
-    return qualified(*(part for part in (found.catalog, found.db, found.name) if part))
+    return quote_name(*(part for part in (found.catalog, found.db, found.name) if part))
 
 
-def used_columns(query: exp.Expr) -> frozenset[str]:
+def column_names(query: exp.Expr) -> frozenset[str]:
     """All names of columns in a query."""
     return frozenset(column.name for column in query.find_all(exp.Column))
 
 
-def by_class(keys: Iterable[str]) -> list[exp.Expr]:
+def release_order(keys: Iterable[str]) -> list[exp.Expr]:
     """What rows of a release are sorted by: the keys of their classes, and at random inside a class.
 
     Of 100 million rows of one class some 18 pairs draw the same 48 bits, and may stay in the order of the source.

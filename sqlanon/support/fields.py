@@ -40,7 +40,7 @@ Flaw: TypeAlias = tuple[Loc, str]
 Leaf: TypeAlias = str | int | float | bool | date
 
 
-class OneOf:
+class RegistryName:
     """A name of a registry, which may grow: like a literal of the names that it has."""
 
     def __init__(self, registry: Mapping[str, object]) -> None:
@@ -186,7 +186,7 @@ def _plain_bound(value: Decimal | date) -> int | float | str:
     return value.isoformat() if isinstance(value, date) else plain_number(value)
 
 
-def folder_of(info: Info) -> Path | None:
+def policy_folder(info: Info) -> Path | None:
     context = info.context
     return context.get("folder") if isinstance(context, dict) else None
 
@@ -219,11 +219,11 @@ def file_pattern(value: object, folder: Path | None) -> str:
 
 
 def _path(value: object, info: Info) -> Path:
-    return file_path(value, folder_of(info))
+    return file_path(value, policy_folder(info))
 
 
 def _file_pattern(value: object, info: Info) -> str:
-    return file_pattern(value, folder_of(info))
+    return file_pattern(value, policy_folder(info))
 
 
 def _as_list(value: object) -> object:
@@ -243,7 +243,7 @@ class _OneOrMore:
         return {"anyOf": [several["items"], several]}
 
 
-Exact: TypeAlias = Annotated[
+ExactNumber: TypeAlias = Annotated[
     Decimal,
     BeforeValidator(exact_number),
     PlainSerializer(plain_number, when_used="json"),
@@ -264,8 +264,8 @@ Bound: TypeAlias = Annotated[
 Name: TypeAlias = Annotated[str, Field(min_length=1)]
 FilePath: TypeAlias = Annotated[Path, BeforeValidator(_path), WithJsonSchema({"type": "string", "minLength": 1})]
 FilePattern: TypeAlias = Annotated[str, BeforeValidator(_file_pattern)]
-Whole: TypeAlias = Annotated[int, Field(strict=True)]
-Switch: TypeAlias = Annotated[bool, Field(strict=True)]
+StrictInteger: TypeAlias = Annotated[int, Field(strict=True)]
+StrictBoolean: TypeAlias = Annotated[bool, Field(strict=True)]
 
 as_list = BeforeValidator(_as_list)
 as_set = AfterValidator(_as_set)

@@ -14,10 +14,10 @@ class Notice:
     affected: int | None = None
 
 
-def ordered_messages(notices: Iterable[Notice]) -> tuple[str, ...]:
+def sort_messages(notices: Iterable[Notice]) -> tuple[str, ...]:
     """The messages, each once: those that affect the most persons first, those of an unknown number last.
 
-    >>> ordered_messages([Notice("compare"), Notice("two", 2), Notice("all", 90), Notice("two", 2)])
+    >>> sort_messages([Notice("compare"), Notice("two", 2), Notice("all", 90), Notice("two", 2)])
     ('all', 'two', 'compare')
     """
     by_affected = sorted(notices, key=lambda notice: -1 if notice.affected is None else notice.affected, reverse=True)

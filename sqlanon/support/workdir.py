@@ -33,10 +33,10 @@ _OF_SPILLING = "max_temp_directory_size"
 """What the engine speaks of where it finds no room for what does not fit into memory."""
 
 
-def disk_problem(error: BaseException, spill: Path | None = None) -> str | None:
+def describe_disk_error(error: BaseException, spill: Path | None = None) -> str | None:
     """What an error says of a disk; None where it is of something else.
 
-    >>> disk_problem(ValueError("No such thing")) is None
+    >>> describe_disk_error(ValueError("No such thing")) is None
     True
     """
     text, place = str(error), spill
@@ -94,7 +94,7 @@ def private_directory(parent: Path, prefix: str) -> Iterator[Path]:
     >>> directory.exists()
     False
     """
-    remove_dead(parent, prefix)
+    remove_stale_directories(parent, prefix)
     directory, lock = _locked_directory(parent, prefix)
     try:
         yield directory
@@ -146,12 +146,12 @@ def private_files() -> Iterator[None]:
         _UMASK.restore()
 
 
-def mode_of_new_files() -> int:
+def new_file_mode() -> int:
     """The mode that the user gives to new files, whatever private files are made meanwhile."""
     return 0o666 & ~_UMASK.own()
 
 
-PATIENCE = 60.0
+LOCK_TIMEOUT = 60.0
 """The seconds to wait for a lock: it is held for the moment in which a release is put in its place."""
 
 
@@ -160,7 +160,7 @@ class BusyError(Exception):
 
 
 @contextmanager
-def alone_at(path: Path, patience: float = PATIENCE) -> Iterator[None]:
+def exclusive_lock(path: Path, patience: float = LOCK_TIMEOUT) -> Iterator[None]:
     """Wait for the lock of a place, and hold it; the system frees it where a run is killed. The lock is on a hidden
     file beside the place, which is removed at the end: a run that waited for it looks whether it is still there.
 
@@ -218,7 +218,7 @@ def _locked_directory(parent: Path, prefix: str) -> tuple[Path, int | None]:
                 os.close(lock)
 
 
-def remove_dead(parent: Path, prefix: str) -> None:
+def remove_stale_directories(parent: Path, prefix: str) -> None:
     for directory in parent.glob(glob.escape(prefix) + "*"):
         with suppress(OSError):
             if directory.is_symlink() or not directory.is_dir() or not _is_ours(directory):

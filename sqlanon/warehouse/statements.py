@@ -12,11 +12,11 @@ from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 
-from sqlanon.engines.dialects.qualified import Qualified, by_full_names
-from sqlanon.engines.dialects.translation import translated
+from sqlanon.engines.dialects.qualified import QualifiedDuckDB, qualify_functions
+from sqlanon.engines.dialects.translation import translate_query
 from sqlanon.engines.dialects.variables import without_variables
 from sqlanon.engines.dialects.warehouses import WAREHOUSES
-from sqlanon.engines.values import FLOATING, one_float, one_form
+from sqlanon.engines.values import FLOATING_TYPES, canonical_float, canonical_value
 from sqlanon.errors import PolicyError, Problem, SourceError
 from sqlanon.policy import Policy, table_parts
 from sqlanon.recode.full_domain import FullDomainRecoding
@@ -24,13 +24,12 @@ from sqlanon.release.draft import ReleaseDraft
 from sqlanon.requirements import bind_conditions, examined_sensitive_attributes
 from sqlanon.requirements.plain_sql import WarehouseRelease, class_sizes
 from sqlanon.sources.frequency_set import COUNT_COLUMN
-from sqlanon.support.coding import SOURCE
+from sqlanon.support.coding import SOURCE_ALIAS
 from sqlanon.support.expressions import (
     anonymous,
     cast,
     col,
     create_table,
-    free_name,
     ident,
     named,
     number,
@@ -39,6 +38,7 @@ from sqlanon.support.expressions import (
     table,
     template,
     text,
+    unused_name,
 )
 
 TEXTS = "label_0"
@@ -92,12 +92,12 @@ def with_one_form(statement: exp.Expr, dialect: str, types: Mapping[str, str]) -
     """
     for found in list(statement.find_all(exp.Alias)):
         value = found.this
-        if isinstance(value, exp.Column) and value.table == SOURCE and types.get(value.name) in FLOATING:
+        if isinstance(value, exp.Column) and value.table == SOURCE_ALIAS and types.get(value.name) in FLOATING_TYPES:
             found.set("this", _one_form(value, dialect, types[value.name]))
     if WAREHOUSES[dialect].as_text is not None:
-        texts = {name for name, type_ in types.items() if type_ not in FLOATING}
+        texts = {name for name, type_ in types.items() if type_ not in FLOATING_TYPES}
         for column in list(statement.find_all(exp.Column)):
-            if column.table == SOURCE and column.name in texts:
+            if column.table == SOURCE_ALIAS and column.name in texts:
                 column.replace(_text_or_null(column.copy(), dialect))
     return statement
 
@@ -128,12 +128,12 @@ def _as_text(value: exp.Expr, dialect: str) -> exp.Expr:
 
 def _one_form(value: exp.Column, dialect: str, type_: str) -> exp.Expr:
     if dialect == "duckdb":
-        return one_form(value, type_)
+        return canonical_value(value, type_)
     warehouse = WAREHOUSES[dialect]
     own = warehouse.floats.get(type_, type_)
     if name := warehouse.is_nan:
-        return one_float(value, own, anonymous(name, value))
-    return one_float(value, own, exp.EQ(this=value, expression=cast(text("NaN"), own)))
+        return canonical_float(value, own, anonymous(name, value))
+    return canonical_float(value, own, exp.EQ(this=value, expression=cast(text("NaN"), own)))
 
 
 def create_release(target: exp.Table, rows: exp.Select) -> exp.Create:
@@ -178,7 +178,7 @@ def other_rows(statement: exp.Select, release: exp.Table) -> exp.Select:
     """The rows that the release has more often, or less often, than the statement that makes it gives them."""
     columns = statement.named_selects
     names = {
-        name: ident(free_name(name, columns)) for name in ("made", "found", "rows_of_statement", "rows_of_release")
+        name: ident(unused_name(name, columns)) for name in ("made", "found", "rows_of_statement", "rows_of_release")
     }
     return _OTHER_ROWS(columns=[col(name) for name in columns], statement=statement, release=release, **names)
 
@@ -191,7 +191,7 @@ def row_count(relation: exp.Table) -> exp.Select:
 def distinct_values(release: exp.Table, columns: Sequence[str]) -> exp.Select:
     """One row: the rows of the release, and how many distinct values each of some columns has."""
     counts = [named(exp.Count(this=exp.Distinct(expressions=[col(name)])), name) for name in columns]
-    return _DISTINCT_VALUES(rows=ident(free_name("released_rows", columns)), counts=counts, release=release)
+    return _DISTINCT_VALUES(rows=ident(unused_name("released_rows", columns)), counts=counts, release=release)
 
 
 DIALECTS = tuple(WAREHOUSES)
@@ -245,7 +245,7 @@ class Target:
         source = table(*reversed(own)) if section.query is None else table(_OWN_QUERY, alias="source")
         sensitive = examined_sensitive_attributes(policy.privacy, policy.attributes_with_role("sensitive"))
         looked_at = tuple(dict.fromkeys((*policy.generalized_attributes, *sensitive)))
-        count = free_name(COUNT_COLUMN, policy.attributes)
+        count = unused_name(COUNT_COLUMN, policy.attributes)
         return cls(source, table(*reversed(release)), looked_at, count, section.query)
 
     def frequency_set(self, names: Mapping[str, str]) -> exp.Select:
@@ -258,15 +258,15 @@ class Target:
         )
 
     def text(self, query: exp.Select, dialect: str) -> str:
-        return self._text(translated(query, dialect), dialect)
+        return self._text(translate_query(query, dialect), dialect)
 
     def frequency_set_text(self, names: Mapping[str, str], dialect: str) -> str:
-        counted = translated(self.frequency_set(names), dialect)
+        counted = translate_query(self.frequency_set(names), dialect)
         assert isinstance(counted, exp.Select)
         return self._text(by_text_too(counted, dialect), dialect)
 
     def release_statement(self, recoding: FullDomainRecoding, dialect: str) -> str:
-        rows = translated(over_there(recoding, self.source).select(shuffled=False), dialect)
+        rows = translate_query(over_there(recoding, self.source).select(shuffled=False), dialect)
         assert isinstance(rows, exp.Select)
         return self._text(create_release(self.release.copy(), rows), dialect)
 
@@ -274,14 +274,14 @@ class Target:
         return other_rows(over_there(recoding, self.source).select(shuffled=False), self.release)
 
     def _text(self, statement: exp.Expr, dialect: str) -> str:
-        rewritten = {"VARCHAR", *FLOATING} if WAREHOUSES[dialect].as_text is not None else FLOATING
+        rewritten = {"VARCHAR", *FLOATING_TYPES} if WAREHOUSES[dialect].as_text is not None else FLOATING_TYPES
         types = {name: type_ for name, type_ in self.types.items() if type_ in rewritten}
         statement = without_variables(with_one_form(statement, dialect, types), dialect)
         if WAREHOUSES[dialect].full_names:
-            statement = by_full_names(statement)
+            statement = qualify_functions(statement)
         if self.query is not None:
             statement = with_own_query(statement, _OWN_QUERY, self.query)
-        return statement.sql(Qualified if dialect == "duckdb" else dialect, pretty=True)
+        return statement.sql(QualifiedDuckDB if dialect == "duckdb" else dialect, pretty=True)
 
 
 def value_tables(columns: Sequence[str]) -> list[str]:

@@ -20,7 +20,7 @@ import sqlanon
 from sqlanon.engines.postgres.engine import PostgresEngine
 from sqlanon.engines.spark.engine import SparkEngine
 from sqlanon.release.source_change import SOURCE_CHECK
-from sqlanon.support.resources import PLAIN, macro_scripts
+from sqlanon.support.resources import RELEASE_MACROS, macro_scripts
 
 HERE = f"env:{VARIABLE}"
 ILLNESSES = ("asthma", "flu", "gout", "HIV")
@@ -51,7 +51,7 @@ class Forger:
         """The digest of the rows as they are now."""
         rows = self.rows("SELECT age, illness, number, stay FROM shared.r_v1")
         with duckdb.connect() as connection:
-            for script in macro_scripts(PLAIN):
+            for script in macro_scripts(RELEASE_MACROS):
                 connection.execute(script)
             connection.execute("CREATE TABLE r (age VARCHAR, illness VARCHAR, number BIGINT, stay BIGINT)")
             connection.executemany("INSERT INTO r VALUES (?, ?, ?, ?)", rows)

@@ -22,7 +22,7 @@ import sqlanon
 from sqlanon.attacks import NAMES as ATTACKS
 from sqlanon.audit.verify import verify_file
 from sqlanon.engines.duckdb import DuckDBEngine
-from sqlanon.support.resources import macros
+from sqlanon.support.resources import macro_script
 
 ROWS = [
     (
@@ -481,7 +481,7 @@ def test_macros_change_no_suggestion(used: set[str], tmp_path: Path, monkeypatch
 @pytest.mark.thorough
 def test_macros_of_a_population_a_hierarchy_and_a_catalog_change_nothing(used: set[str], tmp_path: Path) -> None:
     """Each in a database of its own, which has the names of our macros, too, in schema sqlanon."""
-    ours = set(re.findall(r"MACRO sqlanon\.(\w+)", macros(), re.IGNORECASE))
+    ours = set(re.findall(r"MACRO sqlanon\.(\w+)", macro_script(), re.IGNORECASE))
     assert {"k_anonymity", "digest", "k_map"} <= ours
     found = []
     for names in ((), used):

@@ -16,7 +16,7 @@ from rich.console import Console
 from sqlglot import parse_one
 
 from sqlanon.cli.progress import ComparisonLine, Line, shown_comparison, shown_line, shown_progress
-from sqlanon.engines.duckdb import STATEMENTS, DuckDBEngine
+from sqlanon.engines.duckdb import RUNNING_STATEMENTS, DuckDBEngine
 from tests.support import cli
 
 
@@ -93,7 +93,7 @@ def test_a_console_shows_the_line_and_is_left_empty() -> None:
     with shown_line(console, line(Clock(), (30.0, 0.75))):
         assert "measuring the risk, this statement: " in file.getvalue()
     assert file.getvalue().endswith("\x1b[2K")  # the line is erased
-    assert not STATEMENTS._watched
+    assert not RUNNING_STATEMENTS._watched
 
 
 def test_a_narrow_console_has_one_line() -> None:
@@ -122,14 +122,14 @@ def test_the_engine_says_how_far_a_statement_is_and_prints_nothing(
 
     def look() -> None:
         while not ended.wait(0.002):
-            found = STATEMENTS.progress()
+            found = RUNNING_STATEMENTS.progress()
             if found is not None and found[1] is not None:
                 shares.append(found[1])
 
     watcher = threading.Thread(target=look)
     watcher.start()
     try:
-        with STATEMENTS.watched():
+        with RUNNING_STATEMENTS.watched():
             deadline = time.monotonic() + 20
             while not shares and time.monotonic() < deadline:
                 engine.rows(query)
@@ -139,12 +139,12 @@ def test_the_engine_says_how_far_a_statement_is_and_prints_nothing(
         engine.close()
     assert shares
     assert all(0 < share < 1 for share in shares)
-    assert STATEMENTS.progress() is None
+    assert RUNNING_STATEMENTS.progress() is None
     assert capfd.readouterr() == ("", "")
 
 
 def test_a_database_with_locked_settings_is_read_while_it_is_watched(tmp_path: Path) -> None:
-    with STATEMENTS.watched():
+    with RUNNING_STATEMENTS.watched():
         engine = DuckDBEngine.private(tmp_path)
         engine.connection.execute("SET lock_configuration = true")
         with engine.transaction():

@@ -25,7 +25,7 @@ from sqlanon.measures import MEASURES
 from sqlanon.policy.compatibility import page as compatibility
 from sqlanon.policy.schema import editor_schema
 from sqlanon.requirements import requirement_types
-from sqlanon.support.resources import LIBRARY, POLICY_SCHEMA, sql_text
+from sqlanon.support.resources import LIBRARY, POLICY_SCHEMA, read_sql_file
 from sqlanon.support.toml import toml_key, toml_value
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -267,7 +267,7 @@ def macro_list() -> str:
         "[macros of\nattacks](macros_attacks.md) have an example of each. The files of a checkout are in `sql/`.\n",
     ]
     for name in LIBRARY:
-        text = sql_text(name)
+        text = read_sql_file(name)
         lines.append(f"## {name}\n")
         found = re.finditer(r"((?:^--.*\n)+)^CREATE OR REPLACE MACRO sqlanon\.(\w+)\(([^;]*?)\) AS", text, re.MULTILINE)
         for comment, macro, parameters in (match.groups() for match in found):
@@ -281,7 +281,7 @@ def manifest() -> str:
     rows = [
         [code(name), kind.removesuffix(" NOT NULL"), "" if "NOT NULL" in kind else "yes", cell(comment or "")]
         for name, kind, comment in re.findall(
-            r"^    (\w+) ([A-Z]+(?: NOT NULL)?),?(?: *-- (.*))?$", sql_text("manifest.sql"), re.MULTILINE
+            r"^    (\w+) ([A-Z]+(?: NOT NULL)?),?(?: *-- (.*))?$", read_sql_file("manifest.sql"), re.MULTILINE
         )
     ]
     about = (

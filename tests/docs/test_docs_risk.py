@@ -18,7 +18,7 @@ from test_readme import FIRST_POLICY, FOLDER, blocks
 from sqlanon import Policy, connect
 from sqlanon.demo.hospital import make_hospital
 from sqlanon.policy.models import parse_toml
-from sqlanon.support.resources import macros, sql_text
+from sqlanon.support.resources import macro_script, read_sql_file
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 MACROS = (DOCS / "reference" / "macros.md").read_text(encoding="utf-8")
@@ -35,7 +35,7 @@ def cell(value: Any) -> str:
 @pytest.fixture(scope="module")
 def practice() -> duckdb.DuckDBPyConnection:
     connection = duckdb.connect()
-    connection.execute(macros())
+    connection.execute(macro_script())
     connection.execute(blocks("sql", MACROS)[0])
     return connection
 
@@ -53,7 +53,7 @@ def test_the_example_of_a_macro(name: str, example: str, practice: duckdb.DuckDB
 @pytest.mark.slow
 def test_every_macro_has_an_example(practice: duckdb.DuckDBPyConnection) -> None:
     query = "SELECT DISTINCT function_name, parameters FROM duckdb_functions() WHERE schema_name = 'sqlanon'"
-    of_attacks = re.findall(r"MACRO sqlanon\.(\w+)", sql_text("macros_attacks.sql"))  # on a page of their own
+    of_attacks = re.findall(r"MACRO sqlanon\.(\w+)", read_sql_file("macros_attacks.sql"))  # on a page of their own
     there = {name: one for name, one in practice.execute(query).fetchall() if name not in of_attacks}
     assert "(macros_attacks.md)" in MACROS
     assert {name for name, _ in EXAMPLES} == there.keys()

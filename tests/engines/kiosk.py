@@ -11,7 +11,7 @@ import pyarrow as pa
 from sqlglot import exp
 
 from sqlanon.engines.base import Feature
-from sqlanon.engines.federation import FederatedEngine, There
+from sqlanon.engines.federation import FederatedEngine, RemoteTables
 from sqlanon.errors import SourceError, SqlanonError
 from sqlanon.sources import Binding, SourceKind, register_source
 from sqlanon.sources.remote import RemoteSource, bind_remote
@@ -82,7 +82,7 @@ class KioskKind(SourceKind):
 
     def bind(self, binding: Binding) -> tuple[FederatedEngine, RemoteSource]:
         server = binding.servers.open(self.name, lambda: binding.connect_argument)
-        engine = FederatedEngine(binding.engine, There(server, binding.section.fetch_limit, name="the kiosk"))
+        engine = FederatedEngine(binding.engine, RemoteTables(server, binding.section.fetch_limit, name="the kiosk"))
         relation = table(binding.section.table or "")
         return engine, bind_remote(
             engine, relation, binding.work_names, binding.released_attributes, database_id="kiosk"

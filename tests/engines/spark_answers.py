@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 from sqlglot import exp
 
-from sqlanon.engines.dialects.translation import translated
+from sqlanon.engines.dialects.translation import translate_query
 from sqlanon.engines.spark.engine import SparkEngine
 from sqlanon.support.expressions import aliased
 
@@ -28,7 +28,7 @@ def put(query: exp.Expr, relations: Mapping[str, exp.Expr]) -> exp.Expr:
 
 def in_spark(engine: SparkEngine, query: exp.Expr, relations: Mapping[str, exp.Expr]) -> pa.Table:
     """The answer of Spark to a query that was built for DuckDB."""
-    with engine.stream(translated(put(query, relations), "spark")) as reader:
+    with engine.stream(translate_query(put(query, relations), "spark")) as reader:
         return reader.read_all()
 
 

@@ -16,7 +16,7 @@ from spark_answers import differences, in_spark, rows
 from sqlglot import exp, parse_one
 
 from sqlanon.engines.dialects import translation as dialects
-from sqlanon.engines.dialects.translation import translated
+from sqlanon.engines.dialects.translation import translate_query
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.values import strip_white_space
 from sqlanon.errors import UntranslatableError
@@ -25,13 +25,13 @@ from sqlanon.support.expressions import (
     anonymous,
     cast,
     col,
+    filter_where,
     named,
     number,
     select,
     subquery,
     table,
     text,
-    where,
 )
 
 JOBS = list(jobs())
@@ -49,7 +49,7 @@ def test_all_that_is_asked_of_rows_can_be_put_to_spark(job: Job, tmp_path: Path)
     refused = []
     for asked in recorder.asked.values():
         try:
-            translated(asked.query, "spark").sql("spark")
+            translate_query(asked.query, "spark").sql("spark")
         except UntranslatableError as error:
             refused.append(str(error))
     assert [one for one in refused if RECURSIVE not in one] == []
@@ -96,30 +96,30 @@ def test_what_is_not_known_to_mean_the_same_is_refused_by_name(sql: str, named_a
     for function in query.find_all(exp.Rand):
         function.replace(anonymous("RANDOM"))
     with pytest.raises(UntranslatableError, match=r"(?i)spark") as caught:
-        translated(query, "spark")
+        translate_query(query, "spark")
     assert named_as.lower() in str(caught.value).lower()
 
 
 def test_concat_that_passes_over_null_is_refused() -> None:
     with pytest.raises(UntranslatableError, match="NULL may be passed over"):
-        translated(exp.Concat(expressions=[col("x"), col("y")]), "spark")
+        translate_query(exp.Concat(expressions=[col("x"), col("y")]), "spark")
 
 
 def test_a_dialect_that_nothing_is_known_of_is_refused() -> None:
     with pytest.raises(UntranslatableError, match=r"'oracle'.*spark"):
-        translated(col("x"), "oracle")
+        translate_query(col("x"), "oracle")
 
 
 def test_what_is_translated_stays_as_it_is() -> None:
     query = select([exp.Div(this=col("x"), expression=number(2))], table("t"))
     before = query.sql("duckdb")
-    assert translated(query, "spark").sql("spark") != before
-    assert query.sql("duckdb") == before == translated(query, "duckdb").sql("duckdb")
+    assert translate_query(query, "spark").sql("spark") != before
+    assert query.sql("duckdb") == before == translate_query(query, "duckdb").sql("duckdb")
 
 
 def test_text_and_names_are_quoted_as_spark_does() -> None:
     query = select([named(text("it's \\n"), 'a`b"c')], table("d.e`"))
-    assert translated(query, "spark").sql("spark") == "SELECT 'it\\'s \\\\n' AS `a``b\"c` FROM `d.e```"
+    assert translate_query(query, "spark").sql("spark") == "SELECT 'it\\'s \\\\n' AS `a``b\"c` FROM `d.e```"
 
 
 # --- expressions, in both engines -------------------------------------------------------------------
@@ -295,8 +295,8 @@ AGGREGATES: Mapping[str, exp.Expr] = {
     "sum m": exp.Sum(this=_M),
     "sum d": exp.Sum(this=_D),
     "sum e": exp.Sum(this=_E),
-    "sum of some": cast(where(exp.Sum(this=_I), _B), "BIGINT"),
-    "sum of none": where(exp.Sum(this=_I), _AGAIN),
+    "sum of some": cast(filter_where(exp.Sum(this=_I), _B), "BIGINT"),
+    "sum of none": filter_where(exp.Sum(this=_I), _AGAIN),
     "avg": exp.Avg(this=_I),
     "avg m": exp.Avg(this=_M),
     "min": exp.Min(this=_T),
@@ -308,14 +308,14 @@ AGGREGATES: Mapping[str, exp.Expr] = {
     "one": exp.LogicalOr(this=_B),
     "listed": exp.ArrayAgg(this=_LISTED),
     "listed upwards": exp.ArrayAgg(this=_UPWARDS),
-    "list of none": where(exp.ArrayAgg(this=_T), _AGAIN),
+    "list of none": filter_where(exp.ArrayAgg(this=_T), _AGAIN),
     "list sum": _call("LIST_SUM", exp.ArrayAgg(this=_I)),
-    "list sum of none": _call("LIST_SUM", where(exp.ArrayAgg(this=_I), _AGAIN)),
+    "list sum of none": _call("LIST_SUM", filter_where(exp.ArrayAgg(this=_I), _AGAIN)),
     "structs": _call(
         "LIST_SUM",
         _call(
             "LIST_TRANSFORM",
-            where(exp.ArrayAgg(this=_STRUCT), exp.Not(this=exp.Is(this=_D, expression=exp.null()))),
+            filter_where(exp.ArrayAgg(this=_STRUCT), exp.Not(this=exp.Is(this=_D, expression=exp.null()))),
             exp.Lambda(
                 this=exp.Abs(this=exp.Dot(this=exp.Var(this="x"), expression=exp.to_identifier("c", quoted=True))),
                 expressions=[exp.Identifier(this="x")],
@@ -332,7 +332,7 @@ AGGREGATES: Mapping[str, exp.Expr] = {
     "from the second": _call("LIST_SLICE", exp.ArrayAgg(this=_LISTED), number(2), number(9)),
     "from the ninth": _call("LIST_SLICE", exp.ArrayAgg(this=_LISTED), number(9), number(12)),
     "none": _call("LIST_SLICE", exp.ArrayAgg(this=_LISTED), number(2), number(1)),
-    "prepended": _call("LIST_PREPEND", number(0.0), where(exp.ArrayAgg(this=_UPWARDS), _AGAIN)),
+    "prepended": _call("LIST_PREPEND", number(0.0), filter_where(exp.ArrayAgg(this=_UPWARDS), _AGAIN)),
     "appended": _call("LIST_APPEND", _call("LIST_PREPEND", text("x"), exp.ArrayAgg(this=_LISTED)), text("z")),
     "reduced": _call(
         "LIST_REDUCE",

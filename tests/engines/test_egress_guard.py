@@ -11,10 +11,16 @@ import pytest
 from sqlglot import exp, parse_one
 
 from sqlanon.engines.base import FEATURES
-from sqlanon.engines.dialects.remote import shadow
+from sqlanon.engines.dialects.remote import shadow_query
 from sqlanon.engines.duckdb import DuckDBEngine
-from sqlanon.engines.federation import FederatedEngine, There
-from sqlanon.engines.postgres.egress_guard import answered, apart, is_counted, may_leave, refuse_rows
+from sqlanon.engines.federation import FederatedEngine, RemoteTables
+from sqlanon.engines.postgres.egress_guard import (
+    extract_local_queries,
+    is_aggregated,
+    may_leave,
+    refuse_rows,
+    split_aggregation,
+)
 from sqlanon.errors import SourceError
 from sqlanon.support.expressions import create_table, table
 
@@ -43,7 +49,7 @@ from sqlanon.support.expressions import create_table, table
     ],
 )  # fmt: skip
 def test_what_is_counted_may_come_here_and_rows_may_not(query: str, counted: bool) -> None:
-    assert is_counted(parse_one(query, dialect="duckdb"), {'"rows_there"'}) is counted
+    assert is_aggregated(parse_one(query, dialect="duckdb"), {'"rows_there"'}) is counted
 
 
 @pytest.mark.slow
@@ -55,7 +61,7 @@ def test_a_shadow_can_be_bound_and_is_never_read(rows: str, around: str) -> None
     """Whatever the optimizer makes of it: an empty answer would be one that is less private than claimed."""
     with duckdb.connect() as connection:
         types = {"a": "INTEGER", "b": "VARCHAR", "c d": "DECIMAL(8,2)", "e": "TIMESTAMP WITH TIME ZONE"}
-        connection.execute(f"CREATE VIEW s AS {shadow(types).sql('duckdb')}")
+        connection.execute(f"CREATE VIEW s AS {shadow_query(types).sql('duckdb')}")
         assert DuckDBEngine(connection).columns(table("s")) == types
         with pytest.raises(duckdb.InvalidInputException, match="are not read here"):
             connection.execute(around.format(rows)).fetchall()
@@ -100,7 +106,7 @@ class FakeServer:
 def federated() -> Iterator[tuple[FederatedEngine, FakeServer]]:
     server = FakeServer()
     with duckdb.connect() as connection:
-        engine = FederatedEngine(DuckDBEngine(connection), There(server, fetch_limit=10_000, most=100))
+        engine = FederatedEngine(DuckDBEngine(connection), RemoteTables(server, fetch_limit=10_000, most=100))
         engine.adopt(table("people", "main", "memory"), {"zip": "VARCHAR", "id": "INTEGER"}, table("people", "clinic"))
         yield engine, server
 
@@ -206,7 +212,7 @@ def test_what_is_joined_to_counts_that_stay_there_is_shipped(federated: tuple[Fe
 )
 def test_what_does_more_than_join_is_one_query(query: str) -> None:
     asked = parsed(query)
-    counted, whole = apart(asked, {PEOPLE})
+    counted, whole = split_aggregation(asked, {PEOPLE})
     assert counted is asked and whole(asked) is asked
 
 
@@ -243,7 +249,7 @@ def test_names_in_a_query_are_its_own(federated: tuple[FederatedEngine, FakeServ
 def test_a_derived_table_that_names_others_is_left_alone() -> None:
     inner = '(SELECT p."zip" AS "z" FROM "a"."b"."c" AS c) AS l'
     query = parsed(f'SELECT COUNT(*) AS "n" FROM {PEOPLE} AS p JOIN {inner} ON p."zip" = l."z"')
-    assert answered(query, {PEOPLE}, "answer") == (query, {})
+    assert extract_local_queries(query, {PEOPLE}, "answer") == (query, {})
 
 
 def test_what_is_shown_says_what_runs_where(federated: tuple[FederatedEngine, FakeServer]) -> None:

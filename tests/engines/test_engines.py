@@ -17,9 +17,9 @@ from postgres_server import Server
 from sqlglot import exp, parse_one
 
 from sqlanon.engines.base import FEATURES, Engine, Feature
-from sqlanon.engines.dialects.postgres import analyzed
+from sqlanon.engines.dialects.postgres import analyze_table
 from sqlanon.engines.duckdb import DuckDBEngine
-from sqlanon.engines.federation import FederatedEngine, There
+from sqlanon.engines.federation import FederatedEngine, RemoteTables
 from sqlanon.engines.postgres.engine import PostgresEngine
 from sqlanon.engines.spark.engine import SparkEngine
 from sqlanon.support.expressions import aliased, drop_table, star, table
@@ -96,7 +96,7 @@ def satisfies(engine: Engine) -> None:
 
 def test_an_engine_with_tables_elsewhere_satisfies_it_too(of_duckdb: DuckDBEngine) -> None:
     server = DuckDBEngine(duckdb.connect())
-    engine: Engine = FederatedEngine(of_duckdb, There(server, 10))  # type: ignore[arg-type]
+    engine: Engine = FederatedEngine(of_duckdb, RemoteTables(server, 10))  # type: ignore[arg-type]
     assert engine.features == FEATURES["duckdb"] - {Feature.MACROS}
     assert engine.materialize("m", exp.select("1 AS a")) == 1
     assert engine.rows(star(engine.upload("u", pa.table({"a": [7]})))) == [(7,)]
@@ -106,7 +106,7 @@ def test_an_engine_with_tables_elsewhere_satisfies_it_too(of_duckdb: DuckDBEngin
 def test_one_row_is_asked_for_by_other_columns(of_duckdb: DuckDBEngine) -> None:
     """A query is asked by several columns, of a table here and of one elsewhere, and does not change."""
     server = KioskEngine(duckdb.connect())
-    engine = FederatedEngine(of_duckdb, There(server, 10))
+    engine = FederatedEngine(of_duckdb, RemoteTables(server, 10))
     for one in (of_duckdb, server):
         one.connection.execute('CREATE TABLE t AS SELECT i % 2 AS a, i % 3 AS "\'b", i AS n FROM range(6) AS r(i)')
     relation = table("there", "main", "temp")
@@ -137,7 +137,7 @@ def hands_over_files(engine: Any) -> bool:
 def keeps_inner_order(engine: Engine) -> bool:
     labels = engine.upload("sqlanon_labels", pa.table({"k": pa.array(range(10), pa.int64())}))
     if engine.dialect == "postgres":  # as where rows are recoded
-        engine.execute(analyzed(labels.copy()))
+        engine.execute(analyze_table(labels.copy()))
     rows = "(SELECT i FROM {r} ORDER BY -i) AS q LEFT JOIN labels ON q.i = labels.k"
     query = numbers(engine, f"SELECT q.i FROM {rows}", 1000)
     next(one for one in query.find_all(exp.Table) if one.name == "labels").replace(aliased(labels, "labels"))

@@ -18,7 +18,7 @@ from sqlglot import parse_one
 
 import sqlanon
 from sqlanon.engines.postgres import engine as postgres_engine
-from sqlanon.engines.postgres.engine import PATH, PostgresEngine
+from sqlanon.engines.postgres.engine import SEARCH_PATH, PostgresEngine
 
 pytest.importorskip("adbc_driver_postgresql", reason="the extra postgres is not installed")
 pytestmark = pytest.mark.slow
@@ -121,7 +121,7 @@ def test_a_path_that_is_not_the_pinned_one_is_refused(pooled: Server, monkeypatc
     monkeypatch.undo()
     with closing(PostgresEngine.open(address, "source.postgres")) as engine:
         assert engine._own_path == "public, pg_catalog"
-        assert engine._shown("search_path") == PATH
+        assert engine._shown("search_path") == SEARCH_PATH
 
 
 LIMITS = ("statement_timeout", "idle_in_transaction_session_timeout", "idle_session_timeout")

@@ -313,7 +313,7 @@ def test_a_folder_that_is_not_shared_is_told(
     engine: SparkEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # As where executors on other machines write into a folder of the same name.
-    monkeypatch.setattr("sqlanon.engines.spark.engine.rows_in", lambda folder: 1)
+    monkeypatch.setattr("sqlanon.engines.spark.engine.count_parquet_rows", lambda folder: 1)
     with pytest.raises(sqlanon.SourceError, match="not all of them are here: give a folder that its executors"):
         engine.write_parquet(query("SELECT id FROM range(5)"), str(tmp_path / "rows"))
 

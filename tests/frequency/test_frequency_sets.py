@@ -26,7 +26,7 @@ from test_search_properties import quick, thorough
 
 import sqlanon
 from sqlanon.engines.duckdb import DuckDBEngine
-from sqlanon.frequency.codes import packs_of
+from sqlanon.frequency.codes import assign_packs
 from sqlanon.frequency.sets import draw_shares, expected_classes
 from sqlanon.support.coding import Coded
 from sqlanon.support.expressions import table
@@ -186,7 +186,7 @@ def test_attributes_share_a_column_as_long_as_there_is_room() -> None:
     attributes = [Coded(f"q{i}", 1, table(f"coded_{i}")) for i in range(6)]
     attributes[3] = replace(attributes[3], unknown=True)
     attributes[4] = replace(attributes[4], height=0)
-    packs = packs_of(attributes, [2, 30_000, 41, 3, 3, 700], rows=10**8)
+    packs = assign_packs(attributes, [2, 30_000, 41, 3, 3, 700], rows=10**8)
     assert [dict(one.factors) for one in packs] == [{1: 1}, {5: 1, 2: 700}, {3: 1}, {4: 1}, {0: 1}]
-    few = packs_of(attributes, [2, 30_000, 41, 3, 3, 700], rows=2)  # a pack may have 128 codes
+    few = assign_packs(attributes, [2, 30_000, 41, 3, 3, 700], rows=2)  # a pack may have 128 codes
     assert [dict(one.factors) for one in few] == [{1: 1}, {5: 1}, {2: 1, 0: 41}, {3: 1}, {4: 1}]

@@ -25,7 +25,7 @@ from sqlanon.strategies.lattice.checker import Checker
 from sqlanon.support.coding import Levels
 
 FAR = "sqlanon.strategies.lattice.checker.FAR"
-SHARE = "sqlanon.frequency.sets.SHARE"
+SHARE = "sqlanon.frequency.sets.FIRST_SET_SHARE"
 
 
 @pytest.fixture(autouse=True)

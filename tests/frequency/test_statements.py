@@ -10,16 +10,16 @@ from typing import Any
 import duckdb
 import pytest
 
-from sqlanon.frequency.packing import packed
+from sqlanon.frequency.packing import assign_words
 from sqlanon.frequency.statements import (
-    combinations,
-    memberships,
-    movers,
-    person_count,
+    count_persons,
+    number_movers,
+    person_combinations,
+    person_memberships,
     raw_frequency,
-    rows_of_largest_persons,
+    sum_rows_of_largest_persons,
 )
-from sqlanon.frequency.suppression_limit import SuppressionLimit, allowed_of
+from sqlanon.frequency.suppression_limit import SuppressionLimit, floor_share
 from sqlanon.support.expressions import table
 
 Row = tuple[Any, ...]
@@ -44,29 +44,29 @@ def test_persons_of_several_combinations_move_and_others_add_up(seed: int) -> No
         connection.executemany("INSERT INTO source VALUES (?, ?, ?)", rows)
         raw = made("raw", raw_frequency(table("source"), ["zip", "sex"], person="who"))
         assert {row[:3]: row[3] for row in raw} == Counter(rows)
-        members = made("members", memberships(table("raw"), 2))
+        members = made("members", person_memberships(table("raw"), 2))
         assert {row[:3]: row[3] for row in members} == Counter(rows)
 
         people = {row[2] for row in rows}
-        assert connection.execute(person_count(table("members")).sql("duckdb")).fetchone() == (len(people),)
+        assert connection.execute(count_persons(table("members")).sql("duckdb")).fetchone() == (len(people),)
         by_person = Counter(row[2] for row in rows)
         for count in (0, 1, 2, 9):
-            query = rows_of_largest_persons(table("members"), count)
+            query = sum_rows_of_largest_persons(table("members"), count)
             expected = sum(n for _, n in by_person.most_common(count))
             assert connection.execute(query.sql("duckdb")).fetchone() == (expected,)
 
         places = {who: {row[:2] for row in rows if row[2] == who} for who in people}
-        moving = dict(made("moving", movers(table("members"))))
+        moving = dict(made("moving", number_movers(table("members"))))
         assert moving.keys() == {who for who in people if len(places[who]) > 1}
         assert sorted(moving.values()) == [*range(1, len(moving) + 1)]
 
-        plain = made("plain", combinations(table("members"), None, 2))
+        plain = made("plain", person_combinations(table("members"), None, 2))
         keys = {row[:2] for row in rows}
         assert {row[:2]: row[2:] for row in plain} == {
             key: (sum(row[:2] == key for row in rows), len({row[2] for row in rows if row[:2] == key})) for key in keys
         }
 
-        found = made("found", combinations(table("members"), table("moving"), 2))
+        found = made("found", person_combinations(table("members"), table("moving"), 2))
         expected_rows: Counter[Row] = Counter()
         settled: dict[Row, set[Any]] = {}
         for row in rows:
@@ -104,14 +104,14 @@ def test_as_many_rows_and_persons_are_suppressed_as_the_limit_allows(
     [("0.29", 100, 29), ("0.29", 99, 28), ("1", 7, 7), ("0", 7, 0), ("0.3333", 3, 0), ("0.07", 100, 7)],
 )
 def test_the_limit_is_exact(limit: str, count: int, allowed: int) -> None:
-    assert allowed_of(Decimal(limit), count) == allowed
+    assert floor_share(Decimal(limit), count) == allowed
 
 
 def test_the_least_limit_that_allows_it_has_four_digits() -> None:
     for suppressed, rows in ((1, 3), (29, 100), (0, 5), (5, 5), (1, 20_000)):
         share = SuppressionLimit(0).share(suppressed, rows, None)
-        assert allowed_of(Decimal(repr(share)), rows) >= suppressed
-        assert suppressed == 0 or allowed_of(Decimal(repr(share)) - Decimal("0.0001"), rows) < suppressed
+        assert floor_share(Decimal(repr(share)), rows) >= suppressed
+        assert suppressed == 0 or floor_share(Decimal(repr(share)) - Decimal("0.0001"), rows) < suppressed
     assert SuppressionLimit(9, 1, 20).share(12, 100, 3) == 0.15
 
 
@@ -120,7 +120,7 @@ def test_the_least_limit_that_allows_it_has_four_digits() -> None:
 )
 def test_numbers_share_words_of_63_bits(bits: list[int], words: int) -> None:
     """No two share a bit, and all values come back."""
-    packing = packed([2**n - 1 for n in bits])
+    packing = assign_words([2**n - 1 for n in bits])
     assert packing.words == words
     places = [(word, bit) for word, first, n in packing.places for bit in range(first, first + n)]
     assert len(places) == len(set(places)) == sum(bits)
@@ -131,4 +131,4 @@ def test_numbers_share_words_of_63_bits(bits: list[int], words: int) -> None:
 
 
 def test_the_bits_of_a_number_hold_its_highest_value() -> None:
-    assert [packed([most]).places[0][2] for most in (0, 1, 2, 3, 4, 7, 8)] == [1, 1, 2, 2, 3, 3, 4]
+    assert [assign_words([most]).places[0][2] for most in (0, 1, 2, 3, 4, 7, 8)] == [1, 1, 2, 2, 3, 3, 4]

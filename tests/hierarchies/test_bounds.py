@@ -15,7 +15,7 @@ from sqlglot import exp
 from test_hierarchies import Bench, few, interval_rules, reference_interval
 
 from sqlanon.hierarchies.bounds import RangeKind, bounds
-from sqlanon.hierarchies.parts import bounds_kind
+from sqlanon.hierarchies.parts import label_range_kind
 from sqlanon.policy.rules import DatesRule, IntervalsRule, MaskRule
 from sqlanon.support.expressions import col, select, subquery, values_query
 
@@ -135,7 +135,7 @@ def test_intervals_of_other_numbers(rule: IntervalsRule, values: list[Decimal]) 
 
 def check_numbers(bench: Bench, rule: IntervalsRule, column_type: str, step: int) -> None:
     """Each label's bounds are those of its value's interval; an upper bound less a step, where it is included."""
-    kind = bounds_kind(column_type)
+    kind = label_range_kind(column_type)
     assert kind is not None
     found = told({label for labels in bench.labels().values() for label in labels}, kind)
     as_shown = int if step else float
@@ -199,7 +199,7 @@ def test_a_level_0_that_became_text(bench: Bench) -> None:
     made += [(moment, "TIMESTAMP", (date(1999, 12, 31),) * 2)]
     for value, column_type, expected in made:
         text = duckdb.connect().execute(f"SELECT CAST(CAST(? AS {column_type}) AS VARCHAR)", [value]).fetchall()[0][0]
-        kind = bounds_kind(column_type)
+        kind = label_range_kind(column_type)
         assert kind is not None
         assert told([text], kind) == {text: expected}
 
@@ -219,7 +219,7 @@ def test_masks_of_integers_have_none(bench: Bench) -> None:
     ],
 )  # fmt: skip
 def test_what_a_column_is_made_of(column_type: str, kind: RangeKind | None) -> None:
-    assert bounds_kind(column_type) == kind
+    assert label_range_kind(column_type) == kind
 
 
 def test_the_builder_splices_no_text() -> None:

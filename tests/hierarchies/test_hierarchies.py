@@ -23,8 +23,8 @@ from sqlglot import exp
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import HierarchyError
-from sqlanon.hierarchies import Hierarchy, build_hierarchy, hierarchy_query, known_height
-from sqlanon.hierarchies.labels import day_of_value
+from sqlanon.hierarchies import Hierarchy, build_hierarchy, find_static_height, hierarchy_query
+from sqlanon.hierarchies.labels import calendar_day
 from sqlanon.hierarchies.partial_dates import PARTIAL_DATE
 from sqlanon.policy.rules import (
     CategoriesRule,
@@ -73,7 +73,7 @@ class Bench:
         assert problems == []
         assert hierarchy is not None
         assert hierarchy.leaves == len(self.rows())
-        height = known_height(given, self.engine)
+        height = find_static_height(given, self.engine)
         assert height in (None, hierarchy.height)
         types = self.connection.table('"the; hierarchy"')
         names = [f"level_{level}" for level in range(hierarchy.height + 1)]
@@ -515,7 +515,7 @@ def test_calendar_levels(bench: Bench) -> None:
 def test_the_last_nanoseconds_of_a_day_are_of_it(column_type: str, day: str) -> None:
     """DuckDB rounds them to the next day: pandas ends a period with them."""
     zone = "+00" if column_type == "TIMESTAMPTZ_NS" else ""
-    label = day_of_value(column_type).sql("duckdb")
+    label = calendar_day(column_type).sql("duckdb")
     with duckdb.connect() as connection:
         if not connection.execute("FROM duckdb_types() WHERE type_name = ?", [column_type.lower()]).fetchall():
             pytest.skip("this DuckDB does not have the type")
@@ -895,12 +895,12 @@ def test_the_query_is_made_without_data() -> None:
 
 
 def test_known_heights(tmp_path: Path) -> None:
-    assert known_height([MaskRule(mask="right", levels=2)]) is None
-    assert known_height([TableRule(table="t")]) is None
-    assert known_height([FileRule(file=tmp_path / "no.csv")]) is None
-    assert known_height([SuppressRule()]) == 1
-    assert known_height([intervals(5, 10, 20, levels=2)]) == 3
-    assert known_height([DatesRule(dates=("month",)), DatesRule(dates=("year", "decade"))]) == 4
+    assert find_static_height([MaskRule(mask="right", levels=2)]) is None
+    assert find_static_height([TableRule(table="t")]) is None
+    assert find_static_height([FileRule(file=tmp_path / "no.csv")]) is None
+    assert find_static_height([SuppressRule()]) == 1
+    assert find_static_height([intervals(5, 10, 20, levels=2)]) == 3
+    assert find_static_height([DatesRule(dates=("month",)), DatesRule(dates=("year", "decade"))]) == 4
 
 
 @few
@@ -935,7 +935,7 @@ def test_the_hierarchies_of_real_tables(bench: Bench, data: Path, name: str) -> 
             listed = {tuple(row) for row in csv.reader(lines, delimiter=";")}
         assert {tuple(map(str, row)) for row in bench.rows()} == listed
         assert (hierarchy.leaves, hierarchy.top) == (len(listed), "*")
-        assert hierarchy.height == known_height((rule,)) == len(next(iter(listed))) - 1
+        assert hierarchy.height == find_static_height((rule,)) == len(next(iter(listed))) - 1
 
 
 # What it costs

@@ -33,15 +33,15 @@ from sqlanon.audit import noise as nc
 from sqlanon.audit.visible_values import count_different_rows
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.federation import FederatedEngine
-from sqlanon.engines.postgres.egress_guard import is_counted
+from sqlanon.engines.postgres.egress_guard import is_aggregated
 from sqlanon.engines.spark.engine import SparkEngine
-from sqlanon.engines.spark.session import sent
+from sqlanon.engines.spark.session import send_module
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import SourceError
 from sqlanon.noise.laplace import batch_noise_drawer
 from sqlanon.noise.statements import STEPS
 from sqlanon.release.publish import NOT_COMPARED
-from sqlanon.support.expressions import name_of, of_rows, table
+from sqlanon.support.expressions import full_name, mark_row_level, table
 
 FALSE_ALARM = 1e-6
 """Of each test that may fail by chance."""
@@ -168,7 +168,7 @@ def made(session: Any, asked: sqlanon.Policy, folder: Path) -> Iterator[ReleaseD
 def records_of(result: sqlanon.Result, asked: sqlanon.Policy) -> dict[int, Noisy]:
     engine = result._run.engine
     assert isinstance(engine, FederatedEngine)
-    view = engine.there.tables[name_of(result._run.work("noise_rows"))].sql("spark")
+    view = engine.there.tables[full_name(result._run.work("noise_rows"))].sql("spark")
     n = len(asked.noisy_attributes)
     columns = [f"{letter}_{j}" for letter in "xyv" for j in range(n)]
     query = parse_one(f"SELECT value_0, class, {', '.join(columns)} FROM {view}", dialect="spark")
@@ -390,8 +390,8 @@ def test_the_plan_shows_that_all_of_it_is_in_spark(one: ReleaseDraft) -> None:
 
 def test_what_groups_by_records_is_of_rows() -> None:
     query = exp.select("record", exp.Count(this=exp.Star())).from_("t").group_by("record")
-    assert is_counted(query, {name_of(exp.to_table("t"))})
-    assert not is_counted(of_rows(query), {name_of(exp.to_table("t"))})
+    assert is_aggregated(query, {full_name(exp.to_table("t"))})
+    assert not is_aggregated(mark_row_level(query), {full_name(exp.to_table("t"))})
 
 
 # --- the release, held against its source ---------------------------------------------------------------
@@ -463,7 +463,7 @@ def test_workers_need_opendp_and_nothing_of_ours(missing: list[str], nulls: list
     from pyspark import cloudpickle  # noqa: PLC0415  (it is an extra)
 
     function = batch_noise_drawer([1.0, 2.0])
-    with sent(function):
+    with send_module(function):
         (tmp_path / "draw").write_bytes(cloudpickle.dumps(function))
     done = subprocess.run(
         [sys.executable, "-c", WORKER, str(tmp_path / "draw"), *missing],

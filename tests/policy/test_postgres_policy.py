@@ -243,7 +243,7 @@ def test_a_file_has_no_table_and_a_server_needs_one(tmp_path: Path) -> None:
     ],
 )
 def test_types(there: str, here: str | None) -> None:
-    assert pg.type_here(there) == here
+    assert pg.to_duckdb_type(there) == here
 
 
 def test_types_that_would_come_back_as_others_are_not_sent() -> None:
@@ -261,7 +261,7 @@ def test_types_that_would_come_back_as_others_are_not_sent() -> None:
         "UUID",
     )
     for type_ in (*kept, "DECIMAL(5,2)", "TIMESTAMP WITH TIME ZONE"):
-        assert pg.type_here(pg.type_there(type_) or "") == type_
+        assert pg.to_duckdb_type(pg.from_duckdb_type(type_) or "") == type_
     for type_ in (
         "TINYINT",
         "UTINYINT",
@@ -272,12 +272,12 @@ def test_types_that_would_come_back_as_others_are_not_sent() -> None:
         "STRUCT(a INTEGER)",
         "TIMESTAMP_NS",
     ):
-        assert pg.type_there(type_) is None
+        assert pg.from_duckdb_type(type_) is None
 
 
 def test_joins_that_take_null_for_a_value_can_be_hashed() -> None:
     on = same(col("a", "s"), col("value", "h"))
     query = select([col("a", "s")], table("s")).join(table("h", "run_1", "work"), on=on, copy=False)
-    shown = pg.put_there(query, {'"work"."run_1"."h"': table("shipped", "pg_temp")}).sql("postgres")
+    shown = pg.translate_to_postgres(query, {'"work"."run_1"."h"': table("shipped", "pg_temp")}).sql("postgres")
     assert 'JOIN "pg_temp"."shipped" AS "h" ON ARRAY["s"."a"] = ARRAY["h"."value"]' in shown
     assert "DISTINCT FROM" in query.sql("postgres")  # the one that was given is as it was

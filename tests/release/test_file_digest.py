@@ -17,7 +17,7 @@ from sqlanon.release.targets.file.digest import (
 )
 from sqlanon.requirements.macros import call_digest
 from sqlanon.support.expressions import table
-from sqlanon.support.resources import sql_text
+from sqlanon.support.resources import read_sql_file
 
 NAMES = ("x", 'a"b', "select", "STRUCT(a")
 
@@ -48,7 +48,7 @@ VALUES = {
 @pytest.fixture
 def engine(tmp_path: Path) -> Iterator[DuckDBEngine]:
     with closing(DuckDBEngine.private(tmp_path)) as engine:
-        engine.script(sql_text("macros.sql"))
+        engine.script(read_sql_file("macros.sql"))
         yield engine
 
 

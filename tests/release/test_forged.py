@@ -18,7 +18,7 @@ from sqlanon.audit.decoys import count_foreign_values, count_surplus_rows, subtr
 from sqlanon.audit.verify import verify_file
 from sqlanon.audit.visible_values import count_different_rows
 from sqlanon.support.expressions import star, table
-from sqlanon.support.resources import PLAIN, macros
+from sqlanon.support.resources import RELEASE_MACROS, macro_script
 
 ROWS = """
     SELECT 20 + i % 20 AS age, ['north', 'south'][1 + i % 2] AS region, ['flu', 'gout', 'asthma'][1 + i % 3] AS illness,
@@ -90,7 +90,7 @@ def exchanged(rows: str) -> str:
 
 
 def digest(connection: duckdb.DuckDBPyConnection, name: str) -> str:
-    connection.execute(macros(PLAIN))
+    connection.execute(macro_script(RELEASE_MACROS))
     found: str = connection.execute(f"SELECT digest FROM sqlanon.digest('{name}')").fetchall()[0][0]
     return found
 

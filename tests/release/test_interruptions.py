@@ -28,7 +28,7 @@ import sqlanon.pipeline
 import sqlanon.recode.stage
 import sqlanon.release.targets.file.target as publishing
 from sqlanon.audit.verify import verify_file
-from sqlanon.support.workdir import SPILL_PREFIX, private_directory, remove_dead
+from sqlanon.support.workdir import SPILL_PREFIX, private_directory, remove_stale_directories
 
 pytestmark = pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs SIGKILL")
 
@@ -566,7 +566,7 @@ def test_a_directory_is_private_and_gone_at_the_end(parent: Path) -> None:
             (directory / "nested").mkdir()
             (directory / "nested" / "value").write_text("private")
             for _ in range(3):
-                remove_dead(parent, PREFIX)
+                remove_stale_directories(parent, PREFIX)
             assert (directory / "nested" / "value").read_text() == "private"
     finally:
         os.umask(before)
@@ -679,10 +679,10 @@ def test_a_directory_that_is_being_made_is_not_taken_for_a_dead_one(
                 return real(*arguments, **named)
             cleaned = True
             if first:
-                remove_dead(parent, PREFIX)
+                remove_stale_directories(parent, PREFIX)
             result = real(*arguments, **named)
             if not first:
-                remove_dead(parent, PREFIX)
+                remove_stale_directories(parent, PREFIX)
             return result
 
         return call
@@ -698,7 +698,7 @@ def test_a_directory_that_is_being_made_is_not_taken_for_a_dead_one(
             assert cleaned
             assert directory.is_dir()
             (directory / "value").write_text("private")
-            remove_dead(parent, PREFIX)
+            remove_stale_directories(parent, PREFIX)
             assert (directory / "value").read_text() == "private"
 
 

@@ -30,7 +30,7 @@ import sqlanon.release.targets.file.target as publishing
 from sqlanon.ledger import Publication, list_publications, recording
 from sqlanon.release.targets.base import Reach, release_location
 from sqlanon.release.targets.postgres.reader import PostgresLocation
-from sqlanon.support.workdir import BusyError, alone_at, mode_of_new_files, private_files
+from sqlanon.support.workdir import BusyError, exclusive_lock, new_file_mode, private_files
 
 __all__ = ["hospital"]
 
@@ -373,7 +373,7 @@ def test_a_lock_is_had_by_one_and_leaves_nothing(tmp_path: Path) -> None:
     def work() -> None:
         nonlocal inside
         for _ in range(50):
-            with alone_at(place):
+            with exclusive_lock(place):
                 inside += 1
                 seen.append(inside)
                 inside -= 1
@@ -385,7 +385,7 @@ def test_a_lock_is_had_by_one_and_leaves_nothing(tmp_path: Path) -> None:
         thread.join()
     assert seen == [1] * 200
     assert list(tmp_path.iterdir()) == []
-    with alone_at(place), pytest.raises(BusyError), alone_at(place, patience=0.05):
+    with exclusive_lock(place), pytest.raises(BusyError), exclusive_lock(place, patience=0.05):
         pass
     assert list(tmp_path.iterdir()) == []
 
@@ -452,7 +452,7 @@ def test_threads_with_private_files_give_the_mask_back() -> None:
         with private_files():
             ready.wait()  # the first is inside
             ready.wait()  # and has left
-            assert mode_of_new_files() == 0o644
+            assert new_file_mode() == 0o644
 
     thread = threading.Thread(target=other)
     with private_files():

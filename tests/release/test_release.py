@@ -27,7 +27,7 @@ import sqlanon.release.targets.file.target as publishing
 from sqlanon.audit.verify import verify_file
 from sqlanon.errors import AuditError, BrokenReleaseError, ReleaseError
 from sqlanon.release.label_levels import LEVELS
-from sqlanon.support.resources import sql_text
+from sqlanon.support.resources import read_sql_file
 
 ROWS = 600
 CITIES = {"Uplands": ["Hilltown-q7", "Stonebridge-q7"], "Lowlands": ["Fenmarsh-q7", "Delta Port-q7"]}
@@ -347,7 +347,7 @@ UNUSED = {"file"}
 @pytest.mark.thorough
 @pytest.mark.parametrize("script", ["macros_analysis.sql", "macros_levels.sql"])
 def test_a_file_without_a_part_of_the_macros_fails(copy: Path, script: str) -> None:
-    macros = dict(re.findall(r"MACRO (sqlanon\.\w+)\(.*?\) (AS TABLE|AS)", sql_text(script), re.DOTALL))
+    macros = dict(re.findall(r"MACRO (sqlanon\.\w+)\(.*?\) (AS TABLE|AS)", read_sql_file(script), re.DOTALL))
     assert macros
     change(copy, *(f"DROP MACRO {'TABLE ' if kind == 'AS TABLE' else ''}{name}" for name, kind in macros.items()))
     assert failed_alone(copy) - UNUSED == {"macros"}
@@ -355,7 +355,7 @@ def test_a_file_without_a_part_of_the_macros_fails(copy: Path, script: str) -> N
 
 @pytest.mark.thorough
 def test_a_file_without_the_levels_of_labels_fails(copy: Path, source: Path) -> None:
-    macros = re.findall(r"MACRO (sqlanon\.\w+)\(.*?\) (AS TABLE|AS)", sql_text("macros_levels.sql"), re.DOTALL)
+    macros = re.findall(r"MACRO (sqlanon\.\w+)\(.*?\) (AS TABLE|AS)", read_sql_file("macros_levels.sql"), re.DOTALL)
     drops = [f"DROP MACRO {'TABLE ' if kind == 'AS TABLE' else ''}{name}" for name, kind in macros]
     change(copy, *dict.fromkeys(drops), f"DROP TABLE sqlanon.{LEVELS}")
     assert "contents" in failed_alone(copy)

@@ -45,7 +45,7 @@ from sqlanon.release.targets.spark.reader import SparkLocation
 from sqlanon.release.targets.spark.statements import insert_shuffled
 from sqlanon.requirements.macros import call_digest
 from sqlanon.support.expressions import col, select, star, subquery, table
-from sqlanon.support.resources import PLAIN, macros
+from sqlanon.support.resources import RELEASE_MACROS, macro_script
 
 pyspark = pytest.importorskip("pyspark", reason="the extra spark is not installed")
 
@@ -172,7 +172,7 @@ def test_digest_in_spark_is_that_of_duckdb(spark: Any) -> None:
     values = _values(random.Random(20261122), 4000)
     here = duckdb.connect()
     here.execute("SET TimeZone = 'UTC'")
-    here.execute(macros(PLAIN))
+    here.execute(macro_script(RELEASE_MACROS))
     here.register("arrow", values)
     here.execute("CREATE TABLE t AS FROM arrow")
     types = {name: type_ for name, type_, *_ in here.execute("DESCRIBE t").fetchall()}
@@ -208,7 +208,7 @@ def test_digest_of_texts_that_are_hashed_once(spark: Any, together: list[list[st
         }
     )
     with duckdb.connect() as here:
-        here.execute(macros(PLAIN))
+        here.execute(macro_script(RELEASE_MACROS))
         here.register("arrow", values)
         here.execute("CREATE TABLE t AS FROM arrow")
         types = {name: type_ for name, type_, *_ in here.execute("DESCRIBE t").fetchall()}

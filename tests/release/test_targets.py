@@ -28,7 +28,7 @@ from sqlanon.release.targets.file.target import FileTarget, StagedFile
 from sqlanon.release.targets.postgres.target import PostgresTarget, StagedPostgres
 from sqlanon.release.targets.spark.target import SparkTarget, StagedSpark
 from sqlanon.requirements.macros import call_digest, call_k_anonymity
-from sqlanon.support.resources import PLAIN, macros
+from sqlanon.support.resources import RELEASE_MACROS, macro_script
 
 __all__ = ["hospital"]
 
@@ -42,7 +42,7 @@ LOST, BROKEN = list[int](), list[Exception]()
 def counting(rows: pa.Table) -> Iterator[DuckDBEngine]:
     """An engine that has the rows as the checks name them, and nothing else."""
     with closing(DuckDBEngine.private(Path())) as engine:
-        engine.script(macros(PLAIN))
+        engine.script(macro_script(RELEASE_MACROS))
         engine.copy_arrow(SUBJECT.copy(), rows)
         yield engine
 

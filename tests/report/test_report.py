@@ -36,7 +36,7 @@ from sqlanon.report import facts, facts_of_release, sections
 from sqlanon.report.distributions import BARS, NO_VALUE, distribution
 from sqlanon.report.page import page
 from sqlanon.support.expressions import table
-from sqlanon.support.markup import harmless
+from sqlanon.support.markup import escape_chart_text
 
 BUNDLE = "window.vegaEmbed = () => null;"
 
@@ -471,7 +471,7 @@ def test_hostile_names_and_labels_are_text(hostile: sqlanon.Database, tmp_path: 
         assert all(one in parsed.text for one in HOSTILE), "they are shown as they are"
         embedded = text.partition('id="charts">')[2].partition("</script>")[0]
         assert not set("<>&\u2028") & set(embedded)
-        assert set(map(harmless, HOSTILE)) <= set(leaves(parsed.charts))
+        assert set(map(escape_chart_text, HOSTILE)) <= set(leaves(parsed.charts))
         # No name and no label is a key, or in an expression: only data, and titles of charts.
         keys = {key for record in records(parsed.charts) for key in record}
         assert keys <= DRAWN

@@ -17,7 +17,7 @@ import sqlanon
 from sqlanon.errors import InfeasibleError
 from sqlanon.report.explorer import NODES, _entry, controls, explorer, size_in_words
 from sqlanon.report.utility import loss_by_column
-from sqlanon.support.markup import escaped
+from sqlanon.support.markup import escape_html
 
 TABLE = """
     CREATE TABLE people AS
@@ -190,7 +190,7 @@ def test_where_figures_by_size_do_not_tell_it_is_said(db: sqlanon.Database, sect
     found = explorer(db.anonymize(policy_of(5, **sections))._draft)
     assert found.data is None
     assert why in found.why_not
-    assert f"There is nothing to move here. {escaped(found.why_not)}" in controls(found)
+    assert f"There is nothing to move here. {escape_html(found.why_not)}" in controls(found)
 
 
 @pytest.mark.thorough

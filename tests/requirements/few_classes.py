@@ -13,7 +13,7 @@ from sqlanon.requirements.audit import AuditedRelease, Check
 from sqlanon.requirements.base import Entry, Requirement, RetainedClasses, TableCondition
 from sqlanon.requirements.plain_sql import WarehouseRelease, class_sizes
 from sqlanon.support.expressions import template
-from sqlanon.support.fields import Whole
+from sqlanon.support.fields import StrictInteger
 
 TOO_MANY = template("SELECT count(*) AS figure FROM :classes HAVING count(*) > :limit")
 
@@ -28,7 +28,7 @@ class FewClasses(Requirement, TableCondition):
         "few_classes",
         "number",
         "the greatest number of classes",
-        number=Annotated[Whole, Field(ge=1)],
+        number=Annotated[StrictInteger, Field(ge=1)],
         scope="table",
     )
 

@@ -17,7 +17,7 @@ from sqlanon.requirements import guaranteed_k
 from sqlanon.requirements.audit import AuditedRelease, PrivateRelations
 from sqlanon.requirements.k_map import KMap
 from sqlanon.requirements.l_diversity import LDiversity
-from sqlanon.support.resources import CHECKS, macros
+from sqlanon.support.resources import REQUIREMENT_MACROS, macro_script
 
 
 @pytest.mark.slow
@@ -99,7 +99,7 @@ def audited(
     connection: duckdb.DuckDBPyConnection, *sensitive: str, private: PrivateRelations | None = None
 ) -> AuditedRelease:
     """Table t, released: its ward is a quasi-identifier."""
-    connection.execute(macros(CHECKS))
+    connection.execute(macro_script(REQUIREMENT_MACROS))
     return AuditedRelease(DuckDBEngine(connection), "t", ["ward"], sensitive, rows=2, private=private)
 
 

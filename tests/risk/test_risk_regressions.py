@@ -21,7 +21,7 @@ from sqlanon.attacks.findings import Attacks
 from sqlanon.cli.printing import print_attackers, print_attacks, print_suda
 from sqlanon.errors import PolicyError, SourceError
 from sqlanon.risk import Risk
-from sqlanon.support.resources import macros, sql_text
+from sqlanon.support.resources import macro_script, read_sql_file
 
 QUASI = {"ward": "suppress"}
 
@@ -309,7 +309,7 @@ def test_the_journalist_of_the_macros_is_that_of_risk(own: Any, theirs: Any, thr
         risk={"threshold": threshold},
     )
     with duckdb.connect() as connection:
-        connection.execute(sql_text("macros_risk.sql"))
+        connection.execute(read_sql_file("macros_risk.sql"))
         for name, rows in {"own": own, "theirs": theirs}.items():
             connection.execute(f'CREATE TABLE {name} (theirs INTEGER, "my ""n" VARCHAR)')  # a name of the macro's own
             for row in rows:
@@ -335,7 +335,7 @@ def test_the_journalist_of_the_macros_is_that_of_risk(own: Any, theirs: Any, thr
 @pytest.mark.slow
 @pytest.mark.parametrize("names", ["['nope']", "['ward', 'nope']", "['w.*']", "[]", "NULL"])
 def test_a_name_that_is_not_there_is_an_error(names: str, people: duckdb.DuckDBPyConnection) -> None:
-    people.execute(sql_text("macros_risk.sql"))
+    people.execute(read_sql_file("macros_risk.sql"))
     with pytest.raises(duckdb.Error):
         people.execute(f"FROM sqlanon.journalist_risk('t', {names}, 't')")
 
@@ -345,9 +345,9 @@ def test_a_file_of_the_releases_version_has_the_macros_word_by_word(tmp_path: Pa
     """`verify` compares them so: what is read is what was written, in any DuckDB."""
     query = "SELECT function_name, macro_definition FROM duckdb_functions() WHERE schema_name = 'sqlanon' AND "
     with duckdb.connect() as connection:
-        connection.execute(macros())
+        connection.execute(macro_script())
         connection.execute(f"ATTACH '{tmp_path / 'release.duckdb'}' AS release (STORAGE_VERSION 'v1.0.0'); USE release")
-        connection.execute(macros())
+        connection.execute(macro_script())
         connection.execute(f"USE memory; DETACH release; ATTACH '{tmp_path / 'release.duckdb'}' AS release (READ_ONLY)")
         own, read = (
             set(connection.execute(f"{query} database_name = ?", [name]).fetchall()) for name in ("memory", "release")

@@ -22,7 +22,7 @@ from support import insert
 
 import sqlanon
 from sqlanon.errors import PolicyError
-from sqlanon.frequency.packing import packed
+from sqlanon.frequency.packing import assign_words
 from sqlanon.risk.suda import Suda, compute_dis
 
 Row = tuple[Any, ...]
@@ -231,8 +231,8 @@ def test_dis() -> None:
 def test_keys_of_more_than_one_word() -> None:
     """Twenty-two attributes of ten values take more than 63 bits."""
     m = 22
-    assert packed([2**10 - 1] * m).words == 4
-    assert packed([2**62, 1, 2]).places == ((0, 0, 63), (1, 0, 1), (1, 1, 2))
+    assert assign_words([2**10 - 1] * m).words == 4
+    assert assign_words([2**62, 1, 2]).places == ((0, 0, 63), (1, 0, 1), (1, 1, 2))
     names = [f"x{i}" for i in range(m)]
     rows = [tuple(str((i // 2) * (j + 3) % (9 + j % 2)) for j in range(m)) for i in range(40)]
     rows.append((*rows[0][:-1], "5"))

@@ -16,9 +16,9 @@ from support import insert
 
 import sqlanon
 from sqlanon.engines.base import Engine, RemoteEngine
-from sqlanon.engines.postgres.egress_guard import is_counted
+from sqlanon.engines.postgres.egress_guard import is_aggregated
 from sqlanon.sources import register_source
-from sqlanon.support.expressions import name_of
+from sqlanon.support.expressions import full_name
 
 WARDS = ("north", "south")
 ROWS = [
@@ -112,10 +112,10 @@ def test_an_engine_of_another_name_goes_through_all(tmp_path: Path) -> None:
         there = {name for query in server.left for name in names(query)}
         assert '"patients"' in there
         # Until it is published nothing left but what is counted.
-        assert all(is_counted(without_parts(query), {'"patients"'}) for query in server.left)
+        assert all(is_aggregated(without_parts(query), {'"patients"'}) for query in server.left)
         assert "patients" in result.sql()
         release = result.publish(path)
-        assert not all(is_counted(query, {'"patients"'}) for query in server.left)  # the rows of the release
+        assert not all(is_aggregated(query, {'"patients"'}) for query in server.left)  # the rows of the release
         assert smallest_class(path) >= K
         assert release.verify().verified
         assert db.verify(path, asks).verified
@@ -124,7 +124,7 @@ def test_an_engine_of_another_name_goes_through_all(tmp_path: Path) -> None:
 
 
 def names(query: exp.Expr) -> set[str]:
-    return {name_of(one) for one in query.find_all(exp.Table)}
+    return {full_name(one) for one in query.find_all(exp.Table)}
 
 
 def test_an_engine_outside_the_package_satisfies_the_protocol() -> None:

@@ -17,7 +17,7 @@ from support import insert, quoted
 
 import sqlanon
 from sqlanon.ledger.catalog import init_database
-from sqlanon.support.resources import sql_text
+from sqlanon.support.resources import read_sql_file
 
 # Names that the macros use themselves, and names that are patterns: each is the name of a column here.
 INTERNAL = ["qi", "rel", "class_size", "sqlanon class size", "k", "rows", "classes", "uniques", "line", "c", "digest"]
@@ -52,7 +52,7 @@ def db(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory)
     if request.param == "the SQL file":
         with duckdb.connect() as connection:
             fill(connection)
-            connection.execute(sql_text("macros.sql"))
+            connection.execute(read_sql_file("macros.sql"))
             yield connection
         return
     path = tmp_path_factory.mktemp("macros") / "db.duckdb"
@@ -221,7 +221,7 @@ def test_the_macros_can_be_used_in_queries_and_other_macros(db: duckdb.DuckDBPyC
 
 def digest(query: str) -> str:
     with duckdb.connect() as connection:
-        connection.execute(sql_text("macros.sql"))
+        connection.execute(read_sql_file("macros.sql"))
         connection.execute(f"CREATE TABLE t AS {query}")
         found: str = connection.execute("SELECT digest FROM sqlanon.digest('t')").fetchall()[0][0]
         return found
@@ -271,7 +271,7 @@ ODD_NAMES = (
 def test_the_digest_has_the_names_of_columns_as_they_are() -> None:
     """Beside types whose own words have spaces, quotes, names and brackets."""
     with duckdb.connect() as connection:
-        connection.execute(sql_text("macros.sql"))
+        connection.execute(read_sql_file("macros.sql"))
         for name in ODD_NAMES:
             quoted = '"' + name.replace('"', '""') + '"'
             for value in ("7", "'a'", "{'a b': 1, 'c': [2.5]}", "MAP {'\"': 1}", "TIMESTAMPTZ '2020-01-01'"):
@@ -285,7 +285,7 @@ def test_the_digest_has_the_names_of_columns_as_they_are() -> None:
 
 def test_the_digest_has_names_as_constants() -> None:
     """Beside a constant DuckDB works out a text that repeats once: a function of each row costs a quarter more."""
-    macro = sql_text("macros.sql").partition("MACRO sqlanon.digest(")[2]
+    macro = read_sql_file("macros.sql").partition("MACRO sqlanon.digest(")[2]
     hashed = re.findall(r"md5_number\((.+?)\) (?:>> 97|& 2147483647)", macro, re.DOTALL)
     names = [one.replace("COLUMNS(*)", "zip") for one in hashed if not one.startswith("'='")]
     assert len(names) == 3
@@ -386,7 +386,7 @@ def test_accidents_are_found() -> None:
         FROM range(50) AS r(i)
     """
     with duckdb.connect() as connection:
-        connection.execute(sql_text("macros.sql"))
+        connection.execute(read_sql_file("macros.sql"))
         connection.execute(f"CREATE TABLE t AS {table}")
         right = connection.execute("SELECT digest FROM sqlanon.digest('t')").fetchall()
         for what, query in ACCIDENTS.items():

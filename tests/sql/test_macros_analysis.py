@@ -14,9 +14,9 @@ import pytest
 from conftest import examples
 from oracle_labels import may_be, members, must_be
 
-from sqlanon.support.resources import sql_text
+from sqlanon.support.resources import read_sql_file
 
-TEXT = sql_text("macros_analysis.sql")
+TEXT = read_sql_file("macros_analysis.sql")
 PIECES = ["a", " ", ",", "{", "}", '"', "\\", "NULL", "\n", "[", "]", "'", ", ", '" "', "ä", "\t", '\\"', "\x1f", "*"]
 
 

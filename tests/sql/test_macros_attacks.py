@@ -21,7 +21,7 @@ from sqlanon.ledger.joint.attacks import complementary_release, temporal_attack
 from sqlanon.ledger.joint.label_pairs import LinkedAttribute
 from sqlanon.ledger.joint.row_matching import ReleaseLink
 from sqlanon.support.expressions import table
-from sqlanon.support.resources import sql_text
+from sqlanon.support.resources import read_sql_file
 
 Connection = duckdb.DuckDBPyConnection
 QUASI = ["class", 'Say "hi"']  # a name of the macros' own, and one with quotes
@@ -37,14 +37,14 @@ def db(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory)
             path = tmp_path_factory.mktemp("macros") / "release.duckdb"
             connection.execute(f"ATTACH '{path}' AS lib (STORAGE_VERSION 'v1.0.0')")
             connection.execute("USE lib")
-            connection.execute(sql_text("macros_attacks.sql"))
+            connection.execute(read_sql_file("macros_attacks.sql"))
             connection.execute("USE memory")
             connection.execute("DETACH lib")
             connection.execute(f"ATTACH '{path}' AS lib (READ_ONLY)")
         else:
             connection.execute("ATTACH ':memory:' AS lib")
             connection.execute("USE lib")
-            connection.execute(sql_text("macros_attacks.sql"))
+            connection.execute(read_sql_file("macros_attacks.sql"))
             connection.execute("USE memory")
         yield connection
 

@@ -11,18 +11,20 @@ from typing import Any
 import duckdb
 import pytest
 
-from sqlanon.support.resources import macros, sql_text
+from sqlanon.support.resources import macro_script, read_sql_file
 
 DOCS = Path(__file__).resolve().parents[2] / "docs" / "reference" / "macros_spark.md"
 EXAMPLES = re.findall(r"^```sql\n(.*?)^```$", DOCS.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
-FUNCTIONS = re.findall(r"^CREATE OR REPLACE FUNCTION sqlanon\.(\w+)", sql_text("spark/functions.sql"), re.MULTILINE)
+FUNCTIONS = re.findall(
+    r"^CREATE OR REPLACE FUNCTION sqlanon\.(\w+)", read_sql_file("spark/functions.sql"), re.MULTILINE
+)
 
 
 @pytest.fixture(scope="module")
 def functions(spark: Any) -> Any:
     """The session of Spark, with the functions."""
     before = {row[0] for row in spark.sql("SHOW SCHEMAS").collect()}
-    statements = re.sub(r"--.*", "", sql_text("spark/functions.sql"))
+    statements = re.sub(r"--.*", "", read_sql_file("spark/functions.sql"))
     for statement in statements.split(";"):
         if statement.strip():
             spark.sql(statement)
@@ -74,7 +76,7 @@ def test_they_say_what_the_macros_say(seed: int, functions: Any) -> None:
     rng = random.Random(seed)
     rows = [(rng.choice(["a", "A", "é", None]), rng.choice([None, "x", "y", "Y"])) for _ in range(rng.randrange(5, 60))]
     connection = duckdb.connect()
-    connection.execute(macros())
+    connection.execute(macro_script())
     connection.execute("CREATE TABLE few (q VARCHAR, s VARCHAR)")
     connection.executemany("INSERT INTO few VALUES (?, ?)", rows)
     functions.createDataFrame(rows, "q STRING, s STRING").createOrReplaceTempView("few")

@@ -23,7 +23,7 @@ from test_cli import folder, made, on_a_terminal, rewrite
 from test_search_properties import arrow_table, policy, thorough
 
 import sqlanon
-from sqlanon.engines.deadline import interrupted_after
+from sqlanon.engines.deadline import interrupt_after
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import OvertimeError
 from sqlanon.policy.strategies import STRATEGIES
@@ -113,13 +113,13 @@ def test_what_takes_too_long_is_skipped_and_named(folder: Path, monkeypatch: pyt
 def test_a_statement_without_end_is_interrupted() -> None:
     with duckdb.connect() as connection:
         engine = DuckDBEngine(connection)
-        with pytest.raises(OvertimeError, match=r"took more than 0\.1 seconds"), interrupted_after(0.1, [engine]):
+        with pytest.raises(OvertimeError, match=r"took more than 0\.1 seconds"), interrupt_after(0.1, [engine]):
             engine.rows(parse_one("SELECT sum(i) FROM range(1000000000000) t(i)", dialect="duckdb"))
         for seconds in (60, 1e30):  # the second is more than a thread can wait for
-            with interrupted_after(seconds, [engine]):  # what is quick is left alone, and so is what comes later
+            with interrupt_after(seconds, [engine]):  # what is quick is left alone, and so is what comes later
                 assert engine.rows(parse_one("SELECT 1")) == [(1,)]
             assert engine.rows(parse_one("SELECT 1")) == [(1,)]
-        with pytest.raises(ZeroDivisionError), interrupted_after(60, [engine]):
+        with pytest.raises(ZeroDivisionError), interrupt_after(60, [engine]):
             raise ZeroDivisionError
 
 

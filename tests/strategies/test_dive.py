@@ -216,7 +216,7 @@ def test_a_dive_is_honest_with_any_requirement(case: PrivacyCase) -> None:
 @given(case=strategies_privacy.privacy_cases())
 def test_of_very_many_combinations_each_generalization_is_checked_by_itself(case: PrivacyCase) -> None:
     with (
-        patch("sqlanon.frequency.sets.TOGETHER", 0),
+        patch("sqlanon.frequency.sets.SHARED_ROWS", 0),
         patch("sqlanon.strategies.lattice.checker.joint_candidate_query", None),
     ):
         check_privacy(case, 1000)

@@ -259,7 +259,7 @@ LARGE_LATTICE = {
     "sqlanon.strategies.lattice.search.CONSIDERED": 2,
     "sqlanon.strategies.lattice.lattice.ROOM": 3,
 }
-MANY_ROWS = {SMALL_SET: 5, COARSE_SET: 2, "sqlanon.frequency.sets.SHARE": 10, ROWS_PER_CODE: 1_000}
+MANY_ROWS = {SMALL_SET: 5, COARSE_SET: 2, "sqlanon.frequency.sets.FIRST_SET_SHARE": 10, ROWS_PER_CODE: 1_000}
 AS_LARGE = {
     "lattice": LARGE_LATTICE,
     "rows": MANY_ROWS,

@@ -12,7 +12,7 @@ from golden_statements import GOLDEN, plans
 from sqlglot import exp, parse
 
 import sqlanon
-from sqlanon.engines.dialects.translation import translated
+from sqlanon.engines.dialects.translation import translate_query
 from sqlanon.engines.dialects.variables import without_variables
 from sqlanon.errors import UntranslatableError
 from sqlanon.support.expressions import cast, col
@@ -120,15 +120,15 @@ def test_names_that_bite_stay_names(dialect: str) -> None:
 )
 def test_what_may_mean_something_else_is_refused(query: exp.Expr, dialect: str) -> None:
     with pytest.raises(UntranslatableError):
-        translated(exp.select(query), dialect)
+        translate_query(exp.select(query), dialect)
 
 
 def test_integers_are_divided_as_numbers() -> None:
     half = exp.Div(this=exp.Count(this=exp.Star()), expression=exp.Literal.number(2))
-    assert translated(half, "postgres").sql("postgres") == (
+    assert translate_query(half, "postgres").sql("postgres") == (
         "CAST(COUNT(*) AS DOUBLE PRECISION) / CAST(2 AS DOUBLE PRECISION)"
     )
-    assert translated(half, "bigquery").sql("bigquery") == "CAST(COUNT(*) AS FLOAT64) / CAST(2 AS FLOAT64)"
+    assert translate_query(half, "bigquery").sql("bigquery") == "CAST(COUNT(*) AS FLOAT64) / CAST(2 AS FLOAT64)"
 
 
 LABELS = [

@@ -10,13 +10,13 @@ from sqlglot import exp
 ValueKind: TypeAlias = Literal["whole", "double", "decimal", "text", "date", "boolean", "null"]
 """``whole``: an integer of any width. ``double``: a binary floating point number."""
 
-WHOLE = frozenset(
+INTEGER_TYPES = frozenset(
     {"TINYINT", "SMALLINT", "INTEGER", "INT", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT"}
 )
 """DuckDB's types of integers."""
 
 _BY_TYPE: dict[str, ValueKind] = {
-    **dict.fromkeys(WHOLE, "whole"),
+    **dict.fromkeys(INTEGER_TYPES, "whole"),
     "FLOAT": "double",
     "DOUBLE": "double",
     "VARCHAR": "text",
@@ -44,7 +44,7 @@ def is_nested(type_: str) -> bool:
     return type_.endswith("]") or type_.startswith(("STRUCT(", "MAP(", "UNION(", "TUPLE(", "VARIANT"))
 
 
-class Kinds:
+class ValueKinds:
     def __init__(self) -> None:
         self._known: dict[int, ValueKind | None] = {}
         self._kept: list[exp.Expr] = []  # so that no other node gets the number of one that is gone
@@ -60,30 +60,30 @@ class Kinds:
         self.put(new, self.of(old))
 
 
-def kinds_of(nodes: Sequence[exp.Expr]) -> Kinds:
+def value_kinds(nodes: Sequence[exp.Expr]) -> ValueKinds:
     """The kinds of nodes, which stand behind those that they are parts of."""
-    kinds = Kinds()
+    kinds = ValueKinds()
     for node in reversed(nodes):
         kinds.put(node, _kind(node, kinds))
     return kinds
 
 
-def type_text(node: exp.Cast) -> str:
+def cast_type(node: exp.Cast) -> str:
     """The type that a cast is to, in DuckDB's spelling.
 
     >>> from sqlanon.support.expressions import cast, col
-    >>> type_text(cast(col("x"), "DECIMAL(8,2)"))
+    >>> cast_type(cast(col("x"), "DECIMAL(8,2)"))
     'DECIMAL(8,2)'
     """
     return node.to.sql("duckdb").upper().replace(", ", ",")
 
 
-def _kind(node: exp.Expr, kinds: Kinds) -> ValueKind | None:
+def _kind(node: exp.Expr, kinds: ValueKinds) -> ValueKind | None:
     rule = _RULES.get(type(node))
     return _ALWAYS.get(type(node)) if rule is None else rule(node, kinds)
 
 
-def _of_literal(node: exp.Expr, kinds: Kinds) -> ValueKind | None:
+def _of_literal(node: exp.Expr, kinds: ValueKinds) -> ValueKind | None:
     if node.args.get("is_string"):
         return "text"
     if node.name.isdigit():
@@ -93,21 +93,21 @@ def _of_literal(node: exp.Expr, kinds: Kinds) -> ValueKind | None:
     return "decimal" if is_decimal else "double"
 
 
-def _of_cast(node: exp.Expr, kinds: Kinds) -> ValueKind | None:
+def _of_cast(node: exp.Expr, kinds: ValueKinds) -> ValueKind | None:
     assert isinstance(node, exp.Cast)
-    type_ = type_text(node)
+    type_ = cast_type(node)
     return "decimal" if type_.startswith("DECIMAL") else _BY_TYPE.get(type_)
 
 
-def _of_part(node: exp.Expr, kinds: Kinds) -> ValueKind | None:
+def _of_part(node: exp.Expr, kinds: ValueKinds) -> ValueKind | None:
     return "double" if node.args.get("decimals") else kinds.of(node.this)
 
 
-def _of_sum(node: exp.Expr, kinds: Kinds) -> ValueKind | None:
+def _of_sum(node: exp.Expr, kinds: ValueKinds) -> ValueKind | None:
     return "whole" if isinstance(node.this, exp.Column) else kinds.of(node.this)  # a column that is added up: counts
 
 
-def _of_choice(node: exp.Expr, kinds: Kinds) -> ValueKind | None:
+def _of_choice(node: exp.Expr, kinds: ValueKinds) -> ValueKind | None:
     ends = [node.args.get(name) for name in ("true", "false", "default")]
     parts = [*node.args.get("ifs", ()), *node.expressions, *(end for end in ends if end is not None)]
     if isinstance(node, (exp.Coalesce, exp.Nullif)):
@@ -115,12 +115,12 @@ def _of_choice(node: exp.Expr, kinds: Kinds) -> ValueKind | None:
     return _together(map(kinds.of, parts))
 
 
-def _of_call(node: exp.Expr, kinds: Kinds) -> ValueKind | None:
+def _of_call(node: exp.Expr, kinds: ValueKinds) -> ValueKind | None:
     name = node.name.upper()
     return _of_choice(node, kinds) if name in ("GREATEST", "LEAST") else "double" if name in _DOUBLE_FUNCTIONS else None
 
 
-def _of_arithmetic(node: exp.Expr, kinds: Kinds) -> ValueKind | None:
+def _of_arithmetic(node: exp.Expr, kinds: ValueKinds) -> ValueKind | None:
     left, right = kinds.of(node.this), kinds.of(node.expression)
     if "date" in (left, right):
         return ("whole" if left == right else "date") if isinstance(node, (exp.Add, exp.Sub)) else None
@@ -136,7 +136,7 @@ def _together(parts: Iterable[ValueKind | None]) -> ValueKind | None:
     return found.pop() if len(found) == 1 else None
 
 
-_RULES: dict[type[exp.Expr], Callable[[exp.Expr, Kinds], ValueKind | None]] = {
+_RULES: dict[type[exp.Expr], Callable[[exp.Expr, ValueKinds], ValueKind | None]] = {
     **dict.fromkeys((exp.Cast, exp.TryCast), _of_cast),
     **dict.fromkeys((exp.Paren, exp.Filter, exp.Window, exp.Neg, exp.Abs, exp.Min, exp.Max, exp.AnyValue), _of_part),
     **dict.fromkeys((exp.Round, exp.Ceil, exp.Floor), _of_part),

@@ -10,15 +10,15 @@ from typing import TypeVar
 from sqlglot import exp, parse_one
 
 from sqlanon.engines.dialects.remote import RemoteDialect
-from sqlanon.engines.travel import travelling
-from sqlanon.engines.values import FLOATING, one_float, person_id
+from sqlanon.engines.travel import encode_columns
+from sqlanon.engines.values import FLOATING_TYPES, canonical_float, person_id
 from sqlanon.support.expressions import (
     aliased,
     anonymous,
     cast,
     col,
+    full_name,
     ident,
-    name_of,
     named,
     native_type,
     select,
@@ -53,12 +53,12 @@ _DECIMAL = re.compile(r"(?:numeric|DECIMAL)\((\d+),(\d+)\)")
 _PRECISION = re.compile(r"\((\d+)\)")
 
 
-def type_here(type_: str) -> str | None:
+def to_duckdb_type(type_: str) -> str | None:
     """DuckDB's name of a type, by PostgreSQL's; None where it has no equal.
 
-    >>> type_here("numeric(8,2)"), type_here("timestamp(3) without time zone"), type_here("character(5)")
+    >>> to_duckdb_type("numeric(8,2)"), to_duckdb_type("timestamp(3) without time zone"), to_duckdb_type("character(5)")
     ('DECIMAL(8,2)', 'TIMESTAMP', 'VARCHAR')
-    >>> type_here("jsonb"), type_here("numeric")
+    >>> to_duckdb_type("jsonb"), to_duckdb_type("numeric")
     (None, None)
     """
     if match := _DECIMAL.fullmatch(type_):
@@ -68,10 +68,10 @@ def type_here(type_: str) -> str | None:
     return "VARCHAR" if plain in _TEXT else _SAME_IN_BOTH.get(plain)
 
 
-def type_there(type_: str) -> str | None:
+def from_duckdb_type(type_: str) -> str | None:
     """PostgreSQL's name of a type, by DuckDB's; None where the value would come back as of another type.
 
-    >>> type_there("DECIMAL(8,2)"), type_there("VARCHAR"), type_there("UTINYINT")
+    >>> from_duckdb_type("DECIMAL(8,2)"), from_duckdb_type("VARCHAR"), from_duckdb_type("UTINYINT")
     ('numeric(8,2)', 'text', None)
     """
     if _DECIMAL.fullmatch(type_):
@@ -82,59 +82,59 @@ def type_there(type_: str) -> str | None:
 _query = partial(template, dialect="postgres")
 
 
-def landed(relation: exp.Expr, types: Mapping[str, str]) -> exp.Select:
+def decode_columns_there(relation: exp.Expr, types: Mapping[str, str]) -> exp.Select:
     """What has travelled, with the types that it had: for PostgreSQL; `arrived` is for DuckDB."""
     return select([named(_landed(name, type_), name) for name, type_ in types.items()], relation)
 
 
 def _landed(name: str, type_: str) -> exp.Expr:
-    own = _NAMED_DIFFERENTLY.get(type_) or type_there(type_)
+    own = _NAMED_DIFFERENTLY.get(type_) or from_duckdb_type(type_)
     if own is None:
         raise ValueError(f"{type_} has no equal in PostgreSQL")
-    return bytewise(col(name)) if own == "text" else cast(col(name), own)
+    return collate_bytewise(col(name)) if own == "text" else cast(col(name), own)
 
 
-def bytewise(value: exp.Expr) -> exp.Collate:
+def collate_bytewise(value: exp.Expr) -> exp.Collate:
     """Text that is equal, and sorted, byte by byte: a collation may take what a reader tells apart for the same."""
     return exp.Collate(this=value, expression=ident("C"))
 
 
-def plain_there(name: str, own: str, type_: str, own_is_enum: bool = False) -> exp.Expr:
+def canonical_column(name: str, own: str, type_: str, own_is_enum: bool = False) -> exp.Expr:
     """A column of PostgreSQL whose equality is what a reader sees."""
     if own_is_enum:
         # A cast may be one of its owner's own functions.
-        return bytewise(in_catalog("textin", in_catalog("enum_out", col(name))))
+        return collate_bytewise(catalog_function("textin", catalog_function("enum_out", col(name))))
     if type_ == "VARCHAR":
-        return bytewise(cast(col(name), "TEXT"))
-    if type_ in FLOATING:
+        return collate_bytewise(cast(col(name), "TEXT"))
+    if type_ in FLOATING_TYPES:
         is_nan = exp.EQ(this=col(name), expression=cast(text("NaN"), own))
-        return one_float(col(name), own, is_nan)
+        return canonical_float(col(name), own, is_nan)
     return cast(col(name), own)
 
 
-def person_there(name: str, own: str, own_is_enum: bool = False) -> exp.Expr:
+def person_id_column(name: str, own: str, own_is_enum: bool = False) -> exp.Expr:
     """The ids of a column of persons, who are told apart by PostgreSQL's own equality.
 
     A collation that takes texts for equal counts them as one person, and so does citext.
     """
     if own_is_enum:
-        return person_id(plain_there(name, own, "VARCHAR", own_is_enum))
-    if type_here(own) != "VARCHAR":
+        return person_id(canonical_column(name, own, "VARCHAR", own_is_enum))
+    if to_duckdb_type(own) != "VARCHAR":
         return col(name)
     value = person_id(cast(col(name), "TEXT"))
-    return in_catalog("lower", value) if own == "citext" else value
+    return catalog_function("lower", value) if own == "citext" else value
 
 
-def in_catalog(function: str, *arguments: exp.Expr) -> exp.Dot:
+def catalog_function(function: str, *arguments: exp.Expr) -> exp.Dot:
     """A call of a function of PostgreSQL's own, wherever names are looked up.
 
-    >>> in_catalog("random").sql("postgres")
+    >>> catalog_function("random").sql("postgres")
     'pg_catalog.random()'
     """
     return exp.Dot(this=exp.Var(this="pg_catalog"), expression=anonymous(function, *arguments))
 
 
-columns_of = _query("""
+relation_columns = _query("""
     SELECT
         a.attname::text AS name,
         CASE
@@ -155,21 +155,21 @@ columns_of = _query("""
 """)
 """The columns of the relation whose number is parameter 1: name, PostgreSQL's type (of a domain its own), is it an
 enum."""
-name_by_number = _query("""
+relation_name = _query("""
     SELECT n.nspname::text AS schema, c.relname::text AS name
     FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
     WHERE c.oid = $1::oid
 """)
 """Schema and name of the relation whose number is parameter 1."""
-may_make_temporary = _query("""
+has_temporary_privilege = _query("""
     SELECT has_database_privilege(current_database(), 'TEMPORARY') AND NOT pg_is_in_recovery() AS may
 """)
 """One row: whether this user may make temporary relations here."""
-capabilities = _query("""
+server_capabilities = _query("""
     SELECT pg_is_in_recovery() AS is_replica, current_setting('server_encoding') AS encoding
 """)
 """One row: whether the server is a read replica, and how the database encodes texts."""
-same_server = _query("SELECT current_database()::text AS name, pg_postmaster_start_time()::text AS started")
+server_identity = _query("SELECT current_database()::text AS name, pg_postmaster_start_time()::text AS started")
 """One row, which is the same for two connections to one database: its name, and when the server was started."""
 _TYPES_OF_NUMBERS = _query("""
     SELECT
@@ -181,26 +181,27 @@ _TYPES_OF_NUMBERS = _query("""
 """)
 
 
-def number_of() -> exp.Select:
+def relation_oid() -> exp.Select:
     """One row: the number (oid) of the relation that parameter 1 names, on whatever path; NULL where there is none."""
     name = exp.Cast(this=exp.Parameter(this=exp.Literal.number(1)), to=native_type("pg_catalog.text"))
-    found = exp.Cast(this=in_catalog("to_regclass", name), to=native_type("pg_catalog.oid"))
+    found = exp.Cast(this=catalog_function("to_regclass", name), to=native_type("pg_catalog.oid"))
     return exp.Select(expressions=[named(found, "number")])
 
 
-def types_without_a_view(query: exp.Expr, names: Sequence[str]) -> exp.Expr:
-    """What `columns_of` has, of the columns of a query; but of a type no more than its name: precisions are not there.
+def query_column_types(query: exp.Expr, names: Sequence[str]) -> exp.Expr:
+    """What `relation_columns` has, of the columns of a query; but of a type no more than its name: precisions are not
+    there.
 
     There is a row for each, whether the query has any or not.
     """
     nobody = subquery(exp.Select(expressions=[named(exp.null(), "nothing")]), "one")
-    kinds = [cast(in_catalog("pg_typeof", col(name, "query")), "oid") for name in names]
+    kinds = [cast(catalog_function("pg_typeof", col(name, "query")), "oid") for name in names]
     numbers = select([named(exp.Array(expressions=kinds), "kinds")], nobody)
     numbers.append("joins", exp.Join(this=query.copy(), side="LEFT", on=exp.false()))
     return _TYPES_OF_NUMBERS(numbers=numbers)
 
 
-def unlike_here(relation: exp.Expr, columns: Sequence[str]) -> exp.Select:
+def has_values_unknown_to_duckdb(relation: exp.Expr, columns: Sequence[str]) -> exp.Select:
     """One row: for each column whether it has a value that has no equal here: a number that is none, a date before
     Christ, a timestamp in the year 294247 or later."""
     texts = (cast(col(name), "TEXT") for name in columns)
@@ -209,14 +210,14 @@ def unlike_here(relation: exp.Expr, columns: Sequence[str]) -> exp.Select:
     return select([exp.LogicalOr(this=one) for one in found], relation.copy())
 
 
-def names_without_schema(statement: str) -> list[tuple[int, int]]:
+def unqualified_table_spans(statement: str) -> list[tuple[int, int]]:
     """Where in the holder's own SQL tables are named without a schema: first and last character of each, ascending.
 
     A name that a WITH gives is none of these, wherever it stands: the table of that name has to be written with its
     schema.
 
     >>> query = "WITH w AS (SELECT 1) SELECT 'ill' FROM Ill, w JOIN clinic.wards USING (id)"
-    >>> [query[first : last + 1] for first, last in names_without_schema(query)]
+    >>> [query[first : last + 1] for first, last in unqualified_table_spans(query)]
     ['Ill']
     """
     parsed = parse_one(statement, dialect="postgres")
@@ -226,19 +227,19 @@ def names_without_schema(statement: str) -> list[tuple[int, int]]:
     return sorted((place["start"], place["end"]) for place in places if "start" in place)
 
 
-def grouped(relation: exp.Expr, columns: Mapping[str, str], count: str) -> exp.Select:
+def count_combinations(relation: exp.Expr, columns: Mapping[str, str], count: str) -> exp.Select:
     """The distinct combinations of columns, with how many rows have each: all that leaves PostgreSQL of a source.
 
     >>> from sqlanon.support.expressions import table
-    >>> grouped(table("patients"), {"zip": "VARCHAR"}, "n").sql("postgres")
+    >>> count_combinations(table("patients"), {"zip": "VARCHAR"}, "n").sql("postgres")
     'SELECT "zip" AS "zip", "n" AS "n" FROM (SELECT "zip", COUNT(*) AS "n" FROM "patients" GROUP BY "zip") AS "rows"'
     """
     counted = named(exp.Count(this=exp.Star()), count)
     query = select([*map(col, columns), counted], relation.copy(), [col(name) for name in columns])
-    return travelling(query, {**columns, count: "BIGINT"})
+    return encode_columns(query, {**columns, count: "BIGINT"})
 
 
-def distinct_counts(relation: exp.Expr, columns: Sequence[str]) -> exp.Select:
+def count_distinct_values(relation: exp.Expr, columns: Sequence[str]) -> exp.Select:
     """One row: for each column how many distinct values it has, and its values that are not NULL."""
     figures: list[exp.Expr] = []
     for name in columns:
@@ -246,13 +247,13 @@ def distinct_counts(relation: exp.Expr, columns: Sequence[str]) -> exp.Select:
     return select(figures, relation.copy())
 
 
-some_rows = _query("SELECT * FROM :rows AS rows WHERE pg_catalog.random() < :share")
+sample_rows = _query("SELECT * FROM :rows AS rows WHERE pg_catalog.random() < :share")
 """About this share of the rows of a query, at random."""
 
 _Statement = TypeVar("_Statement", bound=exp.Expr)
 
 
-def put_there(query: _Statement, tables: Mapping[str, exp.Expr]) -> _Statement:
+def translate_to_postgres(query: _Statement, tables: Mapping[str, exp.Expr]) -> _Statement:
     """A query as PostgreSQL runs it, over other relations.
 
     NULL is a value of its own in joins, and ``IS NOT DISTINCT FROM`` would compare all rows with all: arrays of one
@@ -260,7 +261,7 @@ def put_there(query: _Statement, tables: Mapping[str, exp.Expr]) -> _Statement:
     """
     query = query.copy()
     for found in list(query.find_all(exp.Table)):
-        if (other := tables.get(name_of(found))) is not None:
+        if (other := tables.get(full_name(found))) is not None:
             found.replace(aliased(other, found.alias or found.name))
     for equal in list(query.find_all(exp.NullSafeEQ)):
         sides = (exp.Array(expressions=[side]) for side in (equal.this, equal.expression))
@@ -272,23 +273,23 @@ def put_there(query: _Statement, tables: Mapping[str, exp.Expr]) -> _Statement:
     return query
 
 
-def nested_loops(allowed: bool) -> exp.Command:
+def allow_nested_loops(allowed: bool) -> exp.Command:
     """Have joins be hashed or merged, wherever that can be done, until it is allowed again or the transaction ends."""
     return exp.Command(this="SET", expression=f"LOCAL enable_nestloop TO {'DEFAULT' if allowed else 'off'}")
 
 
-def analyzed(target: exp.Table) -> exp.Analyze:
+def analyze_table(target: exp.Table) -> exp.Analyze:
     """``ANALYZE target``: what the planner knows of a new table."""
     return exp.Analyze(tables=[target])
 
 
 class _PostgresDialect(RemoteDialect):
     def landed(self, relation: exp.Expr, types: Mapping[str, str]) -> exp.Subquery:
-        return subquery(landed(relation, types), "shipped")
+        return subquery(decode_columns_there(relation, types), "shipped")
 
     def put_there(self, query: exp.Query, relations: Mapping[str, exp.Expr]) -> exp.Query:
-        return put_there(query, relations)
+        return translate_to_postgres(query, relations)
 
 
-POSTGRES = _PostgresDialect("postgres", text="TEXT", type_here=type_here, type_there=type_there)
+POSTGRES = _PostgresDialect("postgres", text="TEXT", type_here=to_duckdb_type, type_there=from_duckdb_type)
 """For statements over tables of both engines; `sources.postgres` counts persons by them."""

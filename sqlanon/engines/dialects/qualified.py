@@ -27,13 +27,13 @@ _OF_GRAMMAR = (exp.Coalesce, exp.Case, exp.If, exp.Cast, exp.And, exp.Or, exp.Ar
 """What sqlglot has as functions, and PostgreSQL as a part of its grammar: it looks no name up for these."""
 
 
-def by_full_names(statement: _Statement) -> _Statement:
+def qualify_functions(statement: _Statement) -> _Statement:
     """The same statement with ``OPERATOR(pg_catalog.=)``, ``pg_catalog.count`` and so on.
 
     What stays unqualified are tables, and what goes by the type of its values alone: GROUP BY, DISTINCT, ORDER BY.
 
     >>> from sqlglot import parse_one
-    >>> by_full_names(parse_one("SELECT COUNT(*) FROM t WHERE a = 1", dialect="postgres")).sql("postgres")
+    >>> qualify_functions(parse_one("SELECT COUNT(*) FROM t WHERE a = 1", dialect="postgres")).sql("postgres")
     'SELECT pg_catalog.COUNT(*) FROM t WHERE (a OPERATOR(pg_catalog.=) 1)'
     """
     return cast("_Statement", statement.copy().transform(_full))
@@ -93,7 +93,7 @@ def _part(value: object) -> object:
 
 def _done(node: exp.Expr) -> exp.Expr:
     """A part of what is replaced: `transform` does not go on into that."""
-    return by_full_names(node)
+    return qualify_functions(node)
 
 
 def _operator(left: exp.Expr, symbol: str, right: exp.Expr) -> exp.Paren:
@@ -114,11 +114,11 @@ _OTHERS = (
 """Notations for functions that nothing here has needed: they are refused."""
 
 
-class Qualified(DuckDB):
+class QualifiedDuckDB(DuckDB):
     """The dialect.
 
     >>> query = exp.select(exp.func("sum", exp.column("x") + 1), exp.Array(expressions=[exp.column("y")])).from_("t")
-    >>> query.sql(dialect=Qualified)
+    >>> query.sql(dialect=QualifiedDuckDB)
     'SELECT system.main.sum(system.main."+"(x, 1)), system.main.list_value(y) FROM t'
     """
 

@@ -11,9 +11,20 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from sqlanon.engines import travel
-from sqlanon.engines.dialects.translation import translated
+from sqlanon.engines.dialects.translation import translate_query
 from sqlanon.engines.values import person_id
-from sqlanon.support.expressions import aliased, cast, col, fragment, name_of, named, select, subquery, table, template
+from sqlanon.support.expressions import (
+    aliased,
+    cast,
+    col,
+    fragment,
+    full_name,
+    named,
+    select,
+    subquery,
+    table,
+    template,
+)
 
 _SHADOW = template("SELECT :columns FROM range(1, 2) AS r(i) WHERE :refused")
 _REFUSAL = fragment("error('the rows of the source are elsewhere, and are not read here' || CAST(r.i AS VARCHAR))")
@@ -33,7 +44,7 @@ class RemoteDialect:
 
     name: str
     text: str = "VARCHAR"  # its type of text
-    plain: frozenset[str] = travel.PLAIN  # types that travel as they are
+    plain: frozenset[str] = travel.DIRECT_TYPES  # types that travel as they are
     # DuckDB's name of a type, by its own, and its own by DuckDB's; None where there is no equal
     type_here: Callable[[str], str | None] = _same
     type_there: Callable[[str], str | None] = _same
@@ -49,10 +60,10 @@ class RemoteDialect:
 
     def leaving(self, query: exp.Query, types: Mapping[str, str], as_text: str = "VARCHAR") -> exp.Select:
         """A query whose values can travel; `arriving` is for DuckDB, `landed` for the engine."""
-        return travel.travelling(query, types, as_text, self.plain)
+        return travel.encode_columns(query, types, as_text, self.plain)
 
     def arriving(self, relation: exp.Expr, types: Mapping[str, str]) -> exp.Select:
-        return travel.arrived(relation, types, self.plain)
+        return travel.decode_columns(relation, types, self.plain)
 
     def landed(self, relation: exp.Expr, types: Mapping[str, str]) -> exp.Subquery:
         values = {
@@ -71,11 +82,11 @@ class RemoteDialect:
         marks: dict[str, exp.Expr] = {}
         marked = query.copy()
         for found in list(marked.find_all(exp.Table)):
-            if (other := relations.get(name_of(found))) is not None:
+            if (other := relations.get(full_name(found))) is not None:
                 mark = f"sqlanon_mark_{len(marks)}"
                 marks[mark] = aliased(other, found.alias or found.name)
                 found.replace(table(mark, alias=found.alias or found.name))
-        put = translated(marked, self.name)
+        put = translate_query(marked, self.name)
         # What is there is written in its own terms already.
         for found in list(put.find_all(exp.Table)):
             if (other := marks.get(found.name)) is not None:
@@ -87,10 +98,12 @@ class RemoteDialect:
         return self.spelled_out(self.put_there(query, relations)).sql(self.name, pretty=True)
 
 
-DUCKDB = RemoteDialect("duckdb", plain=travel.PLAIN | {"DATE", "TIMESTAMP", "TIMESTAMP WITH TIME ZONE", "HUGEINT"})
+DUCKDB = RemoteDialect(
+    "duckdb", plain=travel.DIRECT_TYPES | {"DATE", "TIMESTAMP", "TIMESTAMP WITH TIME ZONE", "HUGEINT"}
+)
 
 
-def shadow(types: Mapping[str, str]) -> exp.Select:
+def shadow_query(types: Mapping[str, str]) -> exp.Select:
     """A relation with these columns, for DuckDB: it can be bound, and raises an error when it is read.
 
     (A constant would be looked at before anything is read, and NULLs be taken for an empty table.)
@@ -103,11 +116,11 @@ def has_star(query: exp.Query) -> bool:
     return any(not isinstance(one.parent, exp.Count) for one in query.find_all(exp.Star))
 
 
-def with_names(query: exp.Query) -> exp.Query:
+def name_columns(query: exp.Query) -> exp.Query:
     """The same query, with a name for each column: engines do not make up the same ones.
 
     >>> from sqlglot import parse_one
-    >>> with_names(parse_one("SELECT a, COUNT(*), COUNT(*) AS n FROM t GROUP BY a")).sql()
+    >>> name_columns(parse_one("SELECT a, COUNT(*), COUNT(*) AS n FROM t GROUP BY a")).sql()
     'SELECT a, COUNT(*) AS "c1", COUNT(*) AS n FROM t GROUP BY a'
     """
     query = query.copy()

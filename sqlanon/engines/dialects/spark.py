@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from sqlanon.engines import travel
 from sqlanon.engines.dialects.remote import RemoteDialect
-from sqlanon.engines.values import one_float, person_id
+from sqlanon.engines.values import canonical_float, person_id
 from sqlanon.support.expressions import anonymous, cast, col, fragment, text
 
 TEXT = "STRING"
@@ -41,39 +41,39 @@ _THERE: Mapping[str, str] = {ours: theirs for theirs, ours in _TYPES.items()} | 
 
 _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)", re.IGNORECASE)
 _TEXTS = re.compile(r"(?:var)?char\(\d+\)|string(?: collate \S+)?")
-PLAIN = travel.PLAIN | {"DATE", "TIMESTAMP", "TIMESTAMP WITH TIME ZONE"}
+PLAIN = travel.DIRECT_TYPES | {"DATE", "TIMESTAMP", "TIMESTAMP WITH TIME ZONE"}
 """Types that travel as they are. Dates and times do, as numbers: Spark reads ``0045-01-01 (BC)`` as a day of our era,
 and writes years above 9999 in a way of its own."""
 
 
-def type_here(type_: str) -> str | None:
+def to_duckdb_type(type_: str) -> str | None:
     """DuckDB's name of a type, by Spark's; None where it has no equal.
 
-    >>> type_here("decimal(8,2)"), type_here("varchar(5)"), type_here("timestamp_ntz"), type_here("array<int>")
-    ('DECIMAL(8,2)', 'VARCHAR', 'TIMESTAMP', None)
+    >>> [to_duckdb_type(name) for name in ("decimal(8,2)", "varchar(5)", "timestamp_ntz", "array<int>")]
+    ['DECIMAL(8,2)', 'VARCHAR', 'TIMESTAMP', None]
     """
     if match := _DECIMAL.fullmatch(type_):
         return f"DECIMAL({match[1]},{match[2]})"
     return "VARCHAR" if _TEXTS.fullmatch(type_) else _TYPES.get(type_)
 
 
-def type_there(type_: str) -> str | None:
+def from_duckdb_type(type_: str) -> str | None:
     """Spark's name of a type that holds DuckDB's values; None where there is none.
 
-    >>> type_there("DECIMAL(8,2)"), type_there("VARCHAR"), type_there("UTINYINT"), type_there("INTEGER[]")
-    ('decimal(8,2)', 'string', 'smallint', None)
+    >>> [from_duckdb_type(name) for name in ("DECIMAL(8,2)", "VARCHAR", "UTINYINT", "INTEGER[]")]
+    ['decimal(8,2)', 'string', 'smallint', None]
     """
     return type_.lower() if _DECIMAL.fullmatch(type_) else _THERE.get(type_)
 
 
-def plain_there(name: str, type_: str) -> exp.Expr:
+def canonical_column(name: str, type_: str) -> exp.Expr:
     """A column of Spark whose equality is what a reader sees."""
     if "collate" in type_:  # a collation may take what a reader tells apart for the same
         return anonymous("collate", col(name), text("UTF8_BINARY"))
     if _TEXTS.fullmatch(type_):
         return cast(col(name), TEXT)
     if type_ in ("float", "double"):
-        return one_float(col(name), type_, anonymous("isnan", col(name)))
+        return canonical_float(col(name), type_, anonymous("isnan", col(name)))
     return col(name)
 
 
@@ -89,15 +89,15 @@ def count_invalid_texts(name: str) -> exp.Expr:
     return _INVALID_TEXTS(value=col(name))
 
 
-def person_there(name: str, type_: str) -> exp.Expr:
+def person_id_column(name: str, type_: str) -> exp.Expr:
     """The ids of a column of persons, who are told apart by Spark's own equality."""
     return person_id(col(name)) if _TEXTS.fullmatch(type_) else col(name)
 
 
-def spelled_out(statement: exp.Expr) -> exp.Expr:
+def escape_variables(statement: exp.Expr) -> exp.Expr:
     """A statement without variables in its texts: Spark would replace ``${env:HOME}`` wherever it stands.
 
-    >>> spelled_out(text("it's ${env:HOME}")).sql("spark")
+    >>> escape_variables(text("it's ${env:HOME}")).sql("spark")
     "'it\\\\'s \\\\u0024{env:HOME}'"
     """
 
@@ -110,5 +110,13 @@ def spelled_out(statement: exp.Expr) -> exp.Expr:
 
 
 SPARK = RemoteDialect(
-    "spark", TEXT, PLAIN, type_here, type_there, plain_there, person_there, spelled_out, count_invalid_texts
+    "spark",
+    TEXT,
+    PLAIN,
+    to_duckdb_type,
+    from_duckdb_type,
+    canonical_column,
+    person_id_column,
+    escape_variables,
+    count_invalid_texts,
 )

@@ -10,9 +10,18 @@ from typing import TypeAlias
 
 from sqlglot import exp
 
-from sqlanon.engines.dialects.kinds import WHOLE, Kinds, ValueKind, type_text
+from sqlanon.engines.dialects.kinds import INTEGER_TYPES, ValueKind, ValueKinds, cast_type
 from sqlanon.errors import UntranslatableError
-from sqlanon.support.expressions import ANY_NUMBER, anonymous, fragment, ident, is_null, native_type, number, text
+from sqlanon.support.expressions import (
+    ARBITRARY_ROW_NUMBER,
+    anonymous,
+    fragment,
+    ident,
+    is_null,
+    native_type,
+    number,
+    text,
+)
 
 _TYPES: Mapping[str, str] = {
     "TINYINT": "TINYINT",
@@ -37,10 +46,10 @@ _TYPES: Mapping[str, str] = {
 }
 """Spark's types, by DuckDB's; unsigned ones become the signed ones that hold them."""
 
-OURS = "sqlanon: "
+ERROR_PREFIX = "sqlanon: "
 """So begins what errors say that our statements raise: no value is in it."""
 
-_Rule: TypeAlias = Callable[[exp.Expr, Kinds], exp.Expr]
+_Rule: TypeAlias = Callable[[exp.Expr, ValueKinds], exp.Expr]
 _Caster: TypeAlias = Callable[[exp.Expr], exp.Expr]
 
 _INTEGERS = ("tinyint", "smallint", "int", "bigint")
@@ -80,10 +89,10 @@ def spark_type(type_: str) -> str:
     return _TYPES[type_]
 
 
-def _converted(node: exp.Expr, kinds: Kinds) -> exp.Expr:
+def _converted(node: exp.Expr, kinds: ValueKinds) -> exp.Expr:
     """A cast. To integers it rounds (of two, DOUBLE to the even one), where here it cuts off."""
     assert isinstance(node, exp.Cast)
-    type_ = type_text(node)
+    type_ = cast_type(node)
     target, value, kind = spark_type(type_), node.this, kinds.of(node.this)
 
     def to(what: exp.Expr) -> exp.Expr:
@@ -94,7 +103,7 @@ def _converted(node: exp.Expr, kinds: Kinds) -> exp.Expr:
     nothing = kind == "null" or (isinstance(value, exp.Array) and not value.expressions)
     if nothing or target in ("FLOAT", "DOUBLE"):
         return to(value)
-    if type_ in WHOLE:
+    if type_ in INTEGER_TYPES:
         return _to_whole(value, kind, to)
     if type_.startswith("DECIMAL("):
         return _to_decimal(value, kind, int(type_[:-1].partition(",")[2] or 0), to)
@@ -161,7 +170,7 @@ def _by_type(value: exp.Expr, cases: Sequence[tuple[Sequence[str], exp.Expr]], d
 
 def _refused_there(value: exp.Expr, which: str) -> exp.Expr:
     """An error, when it is looked at."""
-    return anonymous("RAISE_ERROR", text(f"{OURS}a value {which}: {value.sql('duckdb')}"))
+    return anonymous("RAISE_ERROR", text(f"{ERROR_PREFIX}a value {which}: {value.sql('duckdb')}"))
 
 
 def _cast(value: exp.Expr, type_: str) -> exp.Cast:
@@ -171,13 +180,13 @@ def _cast(value: exp.Expr, type_: str) -> exp.Cast:
 # Lists
 
 
-def _listed(node: exp.Expr, kinds: Kinds) -> exp.Expr:
+def _listed(node: exp.Expr, kinds: ValueKinds) -> exp.Expr:
     """A list, unless a filter or a window is around it: then it is made with that."""
     outer = isinstance(node.parent, (exp.Filter, exp.Window)) and node.arg_key == "this"
     return node if outer else _list_of(node) or node
 
 
-def _filtered(node: exp.Expr, kinds: Kinds) -> exp.Expr:
+def _filtered(node: exp.Expr, kinds: ValueKinds) -> exp.Expr:
     outer = isinstance(node.parent, exp.Window) and node.arg_key == "this"
     return node if outer else _list_of(node) or node
 
@@ -236,12 +245,12 @@ def _field(name: str, value: exp.Expr) -> exp.PropertyEQ:
     return exp.PropertyEQ(this=ident(name), expression=value)
 
 
-def _prepended(node: exp.Expr, kinds: Kinds) -> exp.Expr:
+def _prepended(node: exp.Expr, kinds: ValueKinds) -> exp.Expr:
     element, list_ = node.expressions
     return anonymous("CONCAT", exp.Array(expressions=[element.copy()]), *_pieces(list_))
 
 
-def _appended(node: exp.Expr, kinds: Kinds) -> exp.Expr:
+def _appended(node: exp.Expr, kinds: ValueKinds) -> exp.Expr:
     list_, element = node.expressions
     return anonymous("CONCAT", *_pieces(list_), exp.Array(expressions=[element.copy()]))
 
@@ -257,7 +266,7 @@ def _is_concat(list_: exp.Expr) -> bool:
     return isinstance(list_, exp.Anonymous) and list_.name == "CONCAT"
 
 
-def _reduced(node: exp.Expr, kinds: Kinds) -> exp.Expr:
+def _reduced(node: exp.Expr, kinds: ValueKinds) -> exp.Expr:
     """From the first element on, which here has to be given."""
     list_, step = node.expressions
     if not (_is_concat(list_) and isinstance(first := list_.expressions[0], exp.Array)):
@@ -266,7 +275,7 @@ def _reduced(node: exp.Expr, kinds: Kinds) -> exp.Expr:
     return anonymous("AGGREGATE", anonymous("CONCAT", *others), first.expressions[0].copy(), step.copy())
 
 
-def _summed(node: exp.Expr, kinds: Kinds) -> exp.Expr:
+def _summed(node: exp.Expr, kinds: ValueKinds) -> exp.Expr:
     """As DOUBLE; NULL is passed over, and is the sum of nothing."""
     so_far, one = (exp.Var(this=name) for name in ("so_far", "one"))
     added = exp.Add(this=so_far, expression=_cast(one, "DOUBLE"))
@@ -275,7 +284,7 @@ def _summed(node: exp.Expr, kinds: Kinds) -> exp.Expr:
     return anonymous("AGGREGATE", node.expressions[0].copy(), _cast(exp.null(), "DOUBLE"), add)
 
 
-def _sliced(node: exp.Expr, kinds: Kinds) -> exp.Expr:
+def _sliced(node: exp.Expr, kinds: ValueKinds) -> exp.Expr:
     """From a place to a place, from 1 on; here a place and a length."""
     list_, first, last = (one.copy() for one in node.expressions)
     length = exp.Sub(this=exp.Paren(this=last), expression=exp.Paren(this=first.copy())) + 1
@@ -285,7 +294,7 @@ def _sliced(node: exp.Expr, kinds: Kinds) -> exp.Expr:
 def _called(*names: str) -> _Rule:
     """The same function by another name; several are called on one another, the last one first."""
 
-    def rule(node: exp.Expr, kinds: Kinds) -> exp.Expr:
+    def rule(node: exp.Expr, kinds: ValueKinds) -> exp.Expr:
         call = anonymous(names[-1], *(one.copy() for one in node.expressions))
         for name in names[-2::-1]:
             call = anonymous(name, call)
@@ -297,18 +306,18 @@ def _called(*names: str) -> _Rule:
 # Numbers
 
 
-def _double(value: exp.Expr, kinds: Kinds) -> exp.Expr:
+def _double(value: exp.Expr, kinds: ValueKinds) -> exp.Expr:
     return value if kinds.of(value) == "double" else _cast(value, "DOUBLE")
 
 
-def _literal(node: exp.Expr, kinds: Kinds) -> exp.Expr:
+def _literal(node: exp.Expr, kinds: ValueKinds) -> exp.Expr:
     """A decimal of Spark would be worked with in digits."""
     if kinds.of(node) != "double" or isinstance(node.parent, exp.Cast):
         return node
     return _cast(node.copy(), "DOUBLE")
 
 
-def _divided(node: exp.Expr, kinds: Kinds) -> exp.Expr:
+def _divided(node: exp.Expr, kinds: ValueKinds) -> exp.Expr:
     """As DOUBLE; by 0 infinite, which here is an error."""
     left, right = _double(node.this, kinds), _double(node.expression, kinds)
     plain = exp.Div(this=left.copy(), expression=right.copy())
@@ -326,7 +335,7 @@ def _is_never_zero(value: exp.Expr) -> bool:
     return isinstance(value, exp.Literal) and not value.is_string and float(value.name) != 0
 
 
-def _subtracted(node: exp.Expr, kinds: Kinds) -> exp.Expr:
+def _subtracted(node: exp.Expr, kinds: ValueKinds) -> exp.Expr:
     """The days between two dates, which here would be an interval."""
     left, right = kinds.of(node.this), kinds.of(node.expression)
     if right == "date":
@@ -338,18 +347,18 @@ def _subtracted(node: exp.Expr, kinds: Kinds) -> exp.Expr:
     return node
 
 
-def _natural_logarithm(node: exp.Expr, kinds: Kinds) -> exp.Expr:
+def _natural_logarithm(node: exp.Expr, kinds: ValueKinds) -> exp.Expr:
     """Of 0 it is minus infinity, and of what is less no number; here both are NULL."""
     return _LOGARITHM(value=node.this, logarithm=exp.Ln(this=node.this.copy()))
 
 
-def _binary_logarithm(node: exp.Expr, kinds: Kinds) -> exp.Expr:
+def _binary_logarithm(node: exp.Expr, kinds: ValueKinds) -> exp.Expr:
     value = node.expressions[0]
     plain = anonymous("LOG2", value.copy())
     return _LOGARITHM(value=value, logarithm=_LOG2(value=value, plain=plain, nearest=anonymous("RINT", plain.copy())))
 
 
-def _rounded(node: exp.Expr, kinds: Kinds) -> exp.Expr:
+def _rounded(node: exp.Expr, kinds: ValueKinds) -> exp.Expr:
     """To some decimals: of the binary number, where here it is of the shortest decimal that it is written as."""
     decimals = node.args.get("decimals")
     if decimals is None:
@@ -359,12 +368,12 @@ def _rounded(node: exp.Expr, kinds: Kinds) -> exp.Expr:
     return _to_decimals(_double(node.this, kinds), int(decimals.name))
 
 
-def _upwards(node: exp.Expr, kinds: Kinds) -> exp.Expr:
+def _upwards(node: exp.Expr, kinds: ValueKinds) -> exp.Expr:
     value = _double(node.this, kinds)
     return _WHOLE_DOUBLE(value=value, whole=type(node)(this=value.copy()))
 
 
-def _finite(node: exp.Expr, kinds: Kinds) -> exp.Expr:
+def _finite(node: exp.Expr, kinds: ValueKinds) -> exp.Expr:
     """A date is, if it is there."""
     value = node.expressions[0]
     there = exp.Nullif(this=exp.Paren(this=exp.Not(this=is_null(value.copy()))), expression=exp.false())
@@ -374,7 +383,7 @@ def _finite(node: exp.Expr, kinds: Kinds) -> exp.Expr:
 # Rows and their order
 
 
-def _ordered(node: exp.Expr, kinds: Kinds) -> exp.Expr:
+def _ordered(node: exp.Expr, kinds: ValueKinds) -> exp.Expr:
     """Terms in full: NULL comes last, unless it is said."""
     if all(isinstance(term, exp.Ordered) for term in node.expressions):
         return node
@@ -382,10 +391,10 @@ def _ordered(node: exp.Expr, kinds: Kinds) -> exp.Expr:
     return exp.Order(this=node.this, expressions=[term.copy() for term in terms])
 
 
-def _windowed(node: exp.Expr, kinds: Kinds) -> exp.Expr:
+def _windowed(node: exp.Expr, kinds: ValueKinds) -> exp.Expr:
     if (list_ := _list_of(node)) is not None:
         return list_
-    if node.meta.get(ANY_NUMBER):  # numbers without a gap would have all rows in one place
+    if node.meta.get(ARBITRARY_ROW_NUMBER):  # numbers without a gap would have all rows in one place
         return anonymous("MONOTONICALLY_INCREASING_ID")
     if isinstance(node.this, exp.RowNumber) and not node.args.get("order"):
         return _with_part(node, "order", exp.Order(expressions=[exp.Ordered(this=exp.null())]))
@@ -398,32 +407,32 @@ def _with_part(node: exp.Expr, name: str, part: exp.Expr | str | None) -> exp.Ex
     return copy
 
 
-def _joined(node: exp.Expr, kinds: Kinds) -> exp.Expr:
+def _joined(node: exp.Expr, kinds: ValueKinds) -> exp.Expr:
     """The name in full: of a join of some kinds, the side."""
     is_short = node.args.get("kind") in ("SEMI", "ANTI") and not node.args.get("side")
     return _with_part(node, "side", "LEFT") if is_short else node
 
 
-def _with(node: exp.Expr, kinds: Kinds) -> exp.Expr:
+def _with(node: exp.Expr, kinds: ValueKinds) -> exp.Expr:
     if node.args.get("recursive"):
         raise UntranslatableError("WITH RECURSIVE with windows cannot be put in the dialect of spark")
     return node
 
 
-def _common(node: exp.Expr, kinds: Kinds) -> exp.Expr:
+def _common(node: exp.Expr, kinds: ValueKinds) -> exp.Expr:
     """Spark makes what is read several times as often as it likes: it may be, where it is the same every time."""
     if any(isinstance(one, exp.Anonymous) and one.name.upper() == "RAND" for one in node.walk()):
         raise UntranslatableError("RANDOM() in a WITH cannot be put in the dialect of spark")
     return _with_part(node, "materialized", None)
 
 
-def _approximate(node: exp.Expr, kinds: Kinds) -> exp.Expr:
+def _approximate(node: exp.Expr, kinds: ValueKinds) -> exp.Expr:
     value = node.this
     hashed = isinstance(value, exp.Anonymous) and value.name.upper() == "HASH"
     return exp.ApproxDistinct(this=value.expressions[0].copy()) if hashed else node
 
 
-def _hash(node: exp.Expr, kinds: Kinds) -> exp.Expr:
+def _hash(node: exp.Expr, kinds: ValueKinds) -> exp.Expr:
     if isinstance(node.parent, exp.ApproxDistinct):  # any will do
         return node
     raise UntranslatableError("HASH() cannot be put in the dialect of spark: every engine has its own")
@@ -432,7 +441,7 @@ def _hash(node: exp.Expr, kinds: Kinds) -> exp.Expr:
 # Texts
 
 
-def _concatenated(node: exp.Expr, kinds: Kinds) -> exp.Expr:
+def _concatenated(node: exp.Expr, kinds: ValueKinds) -> exp.Expr:
     """NULL, if a part is."""
     if not node.args.get("safe"):
         raise _untranslatable(node, "NULL may be passed over")
@@ -442,7 +451,7 @@ def _concatenated(node: exp.Expr, kinds: Kinds) -> exp.Expr:
     return together
 
 
-def _collated(node: exp.Expr, kinds: Kinds) -> exp.Expr:
+def _collated(node: exp.Expr, kinds: ValueKinds) -> exp.Expr:
     """Byte by byte."""
     if node.expression.name.lower() not in ("binary", "c"):
         raise _untranslatable(node, "only bytes are compared")

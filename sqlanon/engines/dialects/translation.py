@@ -18,10 +18,10 @@ from sqlglot import exp
 
 from sqlanon.engines.dialects import spark_rewrites as spark
 from sqlanon.engines.dialects import warehouses as others
-from sqlanon.engines.dialects.kinds import Kinds, kinds_of
+from sqlanon.engines.dialects.kinds import ValueKinds, value_kinds
 from sqlanon.errors import UntranslatableError
 
-Rule: TypeAlias = Callable[[exp.Expr, Kinds], exp.Expr]
+Rule: TypeAlias = Callable[[exp.Expr, ValueKinds], exp.Expr]
 """Makes of a node, whose parts are translated, what means the same; by the kinds that the parts had."""
 
 DIALECTS = ("spark", "databricks", "postgres", "trino", "bigquery", "snowflake")
@@ -74,21 +74,21 @@ _SIDES = frozenset({"", "LEFT"})
 
 _RULES: Mapping[str, Mapping[type[exp.Expr], Rule]] = {
     **dict.fromkeys(("spark", "databricks"), spark.RULES),
-    **{name: others.rules_of(name) for name in others.DIALECTS},
+    **{name: others.rewrite_rules(name) for name in others.DIALECTS},
 }
 _FUNCTIONS: Mapping[str, Mapping[str, Rule]] = dict.fromkeys(("spark", "databricks"), spark.FUNCTIONS)
 
 
-def translated(query: exp.Expr, dialect: str) -> exp.Expr:
+def translate_query(query: exp.Expr, dialect: str) -> exp.Expr:
     """A query that was built for DuckDB, as another engine is to run it: its text in that dialect is right.
 
     Names of tables stay as they are.
 
     >>> from sqlanon.support.expressions import col, number
     >>> half = exp.Div(this=col("rows"), expression=number(2))
-    >>> translated(half, "spark").sql("spark")
+    >>> translate_query(half, "spark").sql("spark")
     'CAST(`rows` AS DOUBLE) / CAST(2 AS DOUBLE)'
-    >>> translated(exp.func("mode", col("rows")), "spark")
+    >>> translate_query(exp.func("mode", col("rows")), "spark")
     Traceback (most recent call last):
     ...
     sqlanon.errors.UntranslatableError: MODE("rows") cannot be put in the dialect of spark: ...
@@ -103,7 +103,7 @@ def translated(query: exp.Expr, dialect: str) -> exp.Expr:
     nodes = [node for node in whole.this.walk(prune=_is_leaf) if not isinstance(node, exp.DataType)]
     for node in nodes:
         _refuse_unknown(node, functions, dialect)
-    kinds = kinds_of(nodes)
+    kinds = value_kinds(nodes)
     for node in reversed(nodes):
         name = node.name.upper() if isinstance(node, exp.Anonymous) else ""
         rule = functions[name] if name else rules.get(type(node))

@@ -12,7 +12,7 @@ from functools import partial
 
 from sqlglot import exp
 
-from sqlanon.engines.dialects.kinds import Kinds, type_text
+from sqlanon.engines.dialects.kinds import ValueKinds, cast_type
 from sqlanon.errors import UntranslatableError
 from sqlanon.support.expressions import native_type
 
@@ -21,7 +21,7 @@ from sqlanon.support.expressions import native_type
 class Warehouse:
     """What has to be known of an engine that a release is made in by statements alone."""
 
-    types: Mapping[str, str] = field(default_factory=dict)  # its names of DuckDB's types, for `rules_of`
+    types: Mapping[str, str] = field(default_factory=dict)  # its names of DuckDB's types, for `rewrite_rules`
     floats: Mapping[str, str] = field(default_factory=dict)  # its names of floating-point types, where they are others
     as_text: str | None = None  # the function that writes a value as its type does, where texts may equal others
     is_nan: str | None = None  # the function that knows NaN, where that does not equal itself, or may not
@@ -86,41 +86,41 @@ NODES: frozenset[type[exp.Expr]] = frozenset(
 """The nodes that are known."""
 
 
-def _double(value: exp.Expr, kinds: Kinds, types: Mapping[str, str]) -> exp.Expr:
+def _double(value: exp.Expr, kinds: ValueKinds, types: Mapping[str, str]) -> exp.Expr:
     if kinds.of(value) == "double" and not isinstance(value, exp.Literal):
         return value.copy()
     return exp.Cast(this=value.copy(), to=native_type(types["DOUBLE"]))
 
 
-def _literal(node: exp.Expr, kinds: Kinds, types: Mapping[str, str]) -> exp.Expr:
+def _literal(node: exp.Expr, kinds: ValueKinds, types: Mapping[str, str]) -> exp.Expr:
     """A decimal would be worked with in digits."""
     inside = isinstance(node.parent, exp.Cast)
     return node if kinds.of(node) != "double" or inside else _double(node, kinds, types)
 
 
-def _divided(node: exp.Expr, kinds: Kinds, types: Mapping[str, str]) -> exp.Expr:
+def _divided(node: exp.Expr, kinds: ValueKinds, types: Mapping[str, str]) -> exp.Expr:
     """Of two integers it would be one in some. By 0 it is an error in most, and never another number."""
     # (Typed: sqlglot adds no cast of its own.)
     return exp.Div(this=_double(node.this, kinds, types), expression=_double(node.expression, kinds, types), typed=True)
 
 
-def _converted(node: exp.Expr, kinds: Kinds, types: Mapping[str, str]) -> exp.Expr:
+def _converted(node: exp.Expr, kinds: ValueKinds, types: Mapping[str, str]) -> exp.Expr:
     """A cast of which all make the same: of integers, of numbers to DOUBLE, of text."""
     assert isinstance(node, exp.Cast)
-    type_, kind = type_text(node), kinds.of(node.this)
+    type_, kind = cast_type(node), kinds.of(node.this)
     same = {"BIGINT": ("whole",), "DOUBLE": ("whole", "double", "decimal", None), "VARCHAR": ("text",)}
     if kind not in same.get(type_, ()):
         raise UntranslatableError(f"{node.sql('duckdb')}: not every engine makes the same of it")
     return exp.Cast(this=node.this.copy(), to=native_type(types[type_]))
 
 
-def _numbered(node: exp.Expr, kinds: Kinds, types: Mapping[str, str]) -> exp.Expr:
+def _numbered(node: exp.Expr, kinds: ValueKinds, types: Mapping[str, str]) -> exp.Expr:
     if isinstance(node.this, exp.RowNumber) and not node.args.get("order"):
         raise UntranslatableError(f"{node.sql('duckdb')}: some engines number in an order only")
     return node
 
 
-def rules_of(dialect: str) -> dict[type[exp.Expr], Callable[[exp.Expr, Kinds], exp.Expr]]:
+def rewrite_rules(dialect: str) -> dict[type[exp.Expr], Callable[[exp.Expr, ValueKinds], exp.Expr]]:
     """By the kind of node, how it is written in a dialect so that it means the same."""
     own = {exp.Literal: _literal, exp.Div: _divided, exp.Cast: _converted, exp.Window: _numbered}
     return {node: partial(rule, types=WAREHOUSES[dialect].types) for node, rule in own.items()}

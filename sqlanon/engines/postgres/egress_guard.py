@@ -14,14 +14,14 @@ from sqlglot import exp
 
 from sqlanon.engines.dialects.kinds import is_nested
 from sqlanon.errors import SourceError
-from sqlanon.support.expressions import OF_ROWS, name_of, table
+from sqlanon.support.expressions import ROW_LEVEL, full_name, table
 
 _UNGROUPING = (exp.GroupConcat, exp.Explode, exp.Unnest)
 
 
 def refuse_rows(query: exp.Query, rows: Container[str], types: Mapping[str, str], there: str) -> None:
     """Refuse a query that would bring rows of some tables, or lists of their values."""
-    if not is_counted(query, rows):
+    if not is_aggregated(query, rows):
         raise SourceError(f"this would fetch rows of the source, and the rows of a source in {there} never leave it")
     if any(map(is_nested, types.values())):
         raise SourceError(f"this would fetch lists of what the source has: its rows never leave {there}")
@@ -29,23 +29,23 @@ def refuse_rows(query: exp.Query, rows: Container[str], types: Mapping[str, str]
 
 def may_leave(query: exp.Query, rows: Container[str], types: Mapping[str, str]) -> bool:
     """Whether the answer of a query may leave the engine that has some tables: it is counted, and has no lists."""
-    return is_counted(query, rows) and not any(map(is_nested, types.values()))
+    return is_aggregated(query, rows) and not any(map(is_nested, types.values()))
 
 
-def is_counted(query: exp.Query, rows: Container[str]) -> bool:
+def is_aggregated(query: exp.Query, rows: Container[str]) -> bool:
     """Whether a query tells of some tables only what is grouped or counted: none of their rows as such.
 
     >>> from sqlglot import parse_one
     >>> asked = ("a, COUNT(*) FROM t GROUP BY a", "MAX(a) FROM t", "a, RANK() OVER (ORDER BY a) FROM t")
-    >>> [is_counted(parse_one(f"SELECT {one}"), {'"t"'}) for one in asked]
+    >>> [is_aggregated(parse_one(f"SELECT {one}"), {'"t"'}) for one in asked]
     [True, True, False]
     """
-    if query.meta.get(OF_ROWS):
+    if query.meta.get(ROW_LEVEL):
         return False
     # What makes one text of many values, or rows of a list: they were grouped, and are all there again.
     if any(isinstance(one, _UNGROUPING) or one.name.upper() == "UNNEST" for one in query.find_all(exp.Func)):
         return False
-    return all(_behind_groups(found, query) for found in query.find_all(exp.Table) if name_of(found) in rows)
+    return all(_behind_groups(found, query) for found in query.find_all(exp.Table) if full_name(found) in rows)
 
 
 def is_of_one_column(query: exp.Query) -> bool:
@@ -64,19 +64,19 @@ def is_of_one_column(query: exp.Query) -> bool:
     return bool(groups) and all(len(keys) == 1 for keys in groups)
 
 
-def apart(query: exp.Query, rows: Container[str]) -> tuple[exp.Query, Callable[[exp.Query], exp.Query]]:
+def split_aggregation(query: exp.Query, rows: Container[str]) -> tuple[exp.Query, Callable[[exp.Query], exp.Query]]:
     """What a query counts of some tables, apart from what it joins to that: other tables than these.
 
     >>> from sqlglot import parse_one
     >>> asked = parse_one("SELECT g.*, u.b FROM (SELECT a, COUNT(*) AS n FROM t GROUP BY a) AS g JOIN u ON g.a = u.a")
-    >>> counted, whole = apart(asked, {'"t"'})
+    >>> counted, whole = split_aggregation(asked, {'"t"'})
     >>> counted.sql()
     'SELECT a, COUNT(*) AS n FROM t GROUP BY a'
     >>> whole(exp.select("*").from_("counted")).sql()
     'SELECT g.*, u.b FROM (SELECT * FROM counted) AS g JOIN u ON g.a = u.a'
     """
     inner = _joined(query)
-    if inner is None or not is_counted(inner, rows) or _reads(query, rows) != _reads(inner, rows):
+    if inner is None or not is_aggregated(inner, rows) or _reads(query, rows) != _reads(inner, rows):
         return query, lambda counted: counted
 
     def whole(counted: exp.Query) -> exp.Query:
@@ -88,14 +88,14 @@ def apart(query: exp.Query, rows: Container[str]) -> tuple[exp.Query, Callable[[
     return inner.copy(), whole
 
 
-def answered(
+def extract_local_queries(
     query: exp.Query, rows: Container[str], prefix: str, travels: Callable[[exp.Query], bool] = lambda inner: True
 ) -> tuple[exp.Query, dict[str, exp.Query]]:
     """A query with a table in the place of each query in its FROM that reads other tables only, and what they are.
 
     >>> from sqlglot import parse_one
     >>> asked = "SELECT t.a, l.b FROM t JOIN (SELECT DISTINCT a, b FROM c.s.labels) AS l ON t.a = l.a"
-    >>> query, answers = answered(parse_one(asked), {'"t"'}, "answer")
+    >>> query, answers = extract_local_queries(parse_one(asked), {'"t"'}, "answer")
     >>> query.sql()
     'SELECT t.a, l.b FROM t JOIN "answer_0" AS "l" ON t.a = l.a'
     >>> {name: one.sql() for name, one in answers.items()}
@@ -106,10 +106,10 @@ def answered(
     for one in list(query.find_all(exp.Subquery)):
         read = list(one.find_all(exp.Table))
         # Those of its own WITH have no catalog.
-        is_of_others = read and all(found.catalog and name_of(found) not in rows for found in read)
+        is_of_others = read and all(found.catalog and full_name(found) not in rows for found in read)
         if is_of_others and _is_relation(one) and one.root() is query and travels(one.this):
             answer = table(f"{prefix}_{len(answers)}", alias=one.alias)
-            answers[name_of(answer)] = one.this
+            answers[full_name(answer)] = one.this
             one.replace(answer)
     return query, answers
 
@@ -137,7 +137,7 @@ def _joined(query: exp.Query) -> exp.Query | None:
 
 
 def _reads(query: exp.Query, rows: Container[str]) -> int:
-    return sum(name_of(one) in rows for one in query.find_all(exp.Table))
+    return sum(full_name(one) in rows for one in query.find_all(exp.Table))
 
 
 def _behind_groups(found: exp.Expr, query: exp.Query) -> bool:
@@ -217,10 +217,10 @@ def _hidden(query: exp.Select, confined: Mapping[str, frozenset[str]]) -> dict[s
     known, hidden = dict(confined), dict[str, frozenset[str]]()
     if (own_with := query.args.get("with_")) is not None:
         for part in own_with.expressions:
-            known[name_of(table(part.alias))] = confined_columns(part.this, known)
+            known[full_name(table(part.alias))] = confined_columns(part.this, known)
     parts = [query.args.get("from_"), *(query.args.get("joins") or ())]
     for relation in [part.this for part in parts if part is not None]:
-        own = known.get(name_of(relation)) if isinstance(relation, exp.Table) else confined_columns(relation, known)
+        own = known.get(full_name(relation)) if isinstance(relation, exp.Table) else confined_columns(relation, known)
         hidden[relation.alias_or_name.lower()] = _renamed(relation, own or frozenset())
     return hidden
 

@@ -15,7 +15,7 @@ from urllib.parse import quote, unquote
 from sqlglot import Dialect, exp
 
 from sqlanon.engines.base import FEATURES
-from sqlanon.engines.dialects.postgres import capabilities, in_catalog, types_without_a_view
+from sqlanon.engines.dialects.postgres import catalog_function, query_column_types, server_capabilities
 from sqlanon.errors import MissingLibraryError, SourceError, SqlanonError, UnreadableColumnsError
 from sqlanon.support.expressions import (
     column_definitions,
@@ -33,7 +33,7 @@ from sqlanon.support.expressions import (
 if TYPE_CHECKING:
     import pyarrow
 
-PATH = "pg_catalog, pg_temp"
+SEARCH_PATH = "pg_catalog, pg_temp"
 """Where statements look names up: operators, functions and types are the server's own, whatever else there is.
 
 A function of another schema is taken in place of the server's own if its arguments fit exactly, even where pg_catalog
@@ -42,7 +42,7 @@ stands first. Such a function would run with the rights of the current user.
 
 _SETTINGS = {
     # First: it holds before anything else is looked up.
-    "search_path": PATH,
+    "search_path": SEARCH_PATH,
     # What is read as text is read in these words only.
     "DateStyle": "ISO, YMD",
     "IntervalStyle": "postgres",
@@ -150,7 +150,7 @@ class PostgresEngine:
     dialect = "postgres"
     features = FEATURES["postgres"]
 
-    def __init__(self, connection: Any, place: str, own_path: str = PATH) -> None:
+    def __init__(self, connection: Any, place: str, own_path: str = SEARCH_PATH) -> None:
         self.connection, self.place, self._own_path = connection, place, own_path
         self._generator = Dialect.get_or_raise(self.dialect).generator()
         self._is_settled = False
@@ -177,7 +177,7 @@ class PostgresEngine:
             reason = next((words for word, words in _REFUSED.items() if word in message), "see the log of the server")
             raise SourceError(f"{place}: PostgreSQL cannot be reached: {reason}") from None
         engine = cls(connection, place)
-        if path.replace(" ", "") != PATH.replace(" ", ""):
+        if path.replace(" ", "") != SEARCH_PATH.replace(" ", ""):
             engine.close()
             raise SourceError(f"{place}: PostgreSQL cannot be reached: {_POOLED}")
         with engine.translated_errors():
@@ -196,7 +196,7 @@ class PostgresEngine:
         except adbc_driver_manager.Error as error:
             if kind is SourceError and str(error.sqlstate or "") in _OF_COLUMNS:
                 kind = UnreadableColumnsError
-            raise kind(f"{self.place}: PostgreSQL says: {reason_of(error)}") from None
+            raise kind(f"{self.place}: PostgreSQL says: {describe_error(error)}") from None
 
     @property
     def version(self) -> str:
@@ -204,7 +204,7 @@ class PostgresEngine:
 
     def why_not_for_releases(self) -> str | None:
         """Why no release can be made of a table on this server, or put there; None if nothing is in the way."""
-        is_replica, encoding = self.rows(capabilities())[0]
+        is_replica, encoding = self.rows(server_capabilities())[0]
         if is_replica:
             return (
                 "the server is a read replica (hot standby), which takes no temporary tables, and a release is made "
@@ -249,7 +249,7 @@ class PostgresEngine:
 
     def columns(self, relation: exp.Expr) -> dict[str, str]:
         names = self.names(star(relation.copy()).limit(0, copy=False))
-        types = self.rows(types_without_a_view(exp.Subquery(this=star(relation.copy()), alias=ident("query")), names))
+        types = self.rows(query_column_types(exp.Subquery(this=star(relation.copy()), alias=ident("query")), names))
         return {name: type_ for name, (type_, _) in zip(names, types, strict=True)}
 
     def materialize(self, name: str, query: exp.Query) -> int:
@@ -285,7 +285,7 @@ class PostgresEngine:
     def _set(self, settings: Mapping[str, str], for_session: bool = False) -> None:
         local = exp.Boolean(this=not for_session)
         each: list[exp.Expr] = [
-            in_catalog("set_config", text(name), text(value), local.copy()) for name, value in settings.items()
+            catalog_function("set_config", text(name), text(value), local.copy()) for name, value in settings.items()
         ]
         self._rows(exp.Select(expressions=[named(one, f"s{i}") for i, one in enumerate(each)]))
 
@@ -299,7 +299,7 @@ class PostgresEngine:
         except BaseException:
             self._is_settled = False  # the transaction is broken, and has to be ended
             raise
-        self._set({"search_path": PATH})
+        self._set({"search_path": SEARCH_PATH})
 
     @contextmanager
     def stream(self, query: exp.Expr, parameters: Sequence[Any] = ()) -> Iterator[pyarrow.RecordBatchReader]:
@@ -386,7 +386,7 @@ def pinned_address(address: str) -> str:
     given = {unquote(one.partition("=")[0]).strip(): unquote(one.partition("=")[2]) for one in pairs}
     before = given.get("options", os.environ.get("PGOPTIONS", ""))
     pinned = {
-        "search_path": PATH.replace(" ", ""),
+        "search_path": SEARCH_PATH.replace(" ", ""),
         "quote_all_identifiers": "off",
         "default_transaction_read_only": "on",
         "statement_timeout": "0",
@@ -398,16 +398,16 @@ def pinned_address(address: str) -> str:
     return f"{scheme}://{user}{at}{place}?{'&'.join(others)}"
 
 
-def reason_of(error: Any) -> str:
+def describe_error(error: Any) -> str:
     """What may be told of an error of the driver.
 
     >>> class Missing(Exception):
     ...     sqlstate, details = "42P01", [(b"PG_DIAG_MESSAGE_PRIMARY", b'relation "t" does not exist')]
-    >>> reason_of(Missing())
+    >>> describe_error(Missing())
     'relation "t" does not exist'
     >>> class Late(Exception):
     ...     sqlstate = "57014"
-    >>> reason_of(Late("ERROR:  canceling statement due to statement timeout"))
+    >>> describe_error(Late("ERROR:  canceling statement due to statement timeout"))
     'it took longer than statement_timeout allows: raise that limit for this user (SQLSTATE 57014)'
     """
     state = str(getattr(error, "sqlstate", None) or "")

@@ -19,9 +19,9 @@ from uuid import uuid4
 from sqlglot import Dialect, exp
 
 from sqlanon.engines.base import FEATURES
-from sqlanon.engines.dialects.spark import spelled_out
+from sqlanon.engines.dialects.spark import escape_variables
 from sqlanon.engines.spark import settings as spark_settings
-from sqlanon.engines.spark.errors import is_about_columns, is_of_spark, quietly, reason_of
+from sqlanon.engines.spark.errors import describe_error, is_about_columns, is_spark_error, silence_pyspark
 from sqlanon.errors import SourceError, SqlanonError, UnreadableColumnsError
 from sqlanon.support.expressions import ident
 
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     from sqlanon.engines.spark.session import Mapper
 
 
-def with_sign(table: pyarrow.Table) -> pyarrow.Table:
+def use_signed_types(table: pyarrow.Table) -> pyarrow.Table:
     """An Arrow table with types that Spark has: it knows no integers without a sign, and no views of texts.
 
     >>> import pyarrow
-    >>> with_sign(pyarrow.table({"n": pyarrow.array([255], pyarrow.uint8())})).schema.field("n").type
+    >>> use_signed_types(pyarrow.table({"n": pyarrow.array([255], pyarrow.uint8())})).schema.field("n").type
     DataType(int16)
     """
     import pyarrow as pa  # noqa: PLC0415  (it is slow to load)
@@ -52,11 +52,11 @@ def with_sign(table: pyarrow.Table) -> pyarrow.Table:
     return table.cast(pa.schema(fields))
 
 
-def not_utf8(table: pyarrow.Table) -> list[str]:
+def columns_not_utf8(table: pyarrow.Table) -> list[str]:
     """The columns of an Arrow table with text that is not UTF-8: Spark takes any bytes for text.
 
     >>> import pyarrow
-    >>> not_utf8(pyarrow.table({"a": ["ü"], "b": pyarrow.array([b"\\xff"]).view(pyarrow.string())}))
+    >>> columns_not_utf8(pyarrow.table({"a": ["ü"], "b": pyarrow.array([b"\\xff"]).view(pyarrow.string())}))
     ['b']
     """
     import pyarrow as pa  # noqa: PLC0415  (it is slow to load)
@@ -72,10 +72,10 @@ def not_utf8(table: pyarrow.Table) -> list[str]:
     return [name for name in texts if not is_valid(table[name])]
 
 
-def rows_in(folder: Path) -> int:
+def count_parquet_rows(folder: Path) -> int:
     """How many rows the Parquet files of a folder have, by their footers; none, where there is no such folder.
 
-    >>> rows_in(Path("/nowhere"))
+    >>> count_parquet_rows(Path("/nowhere"))
     0
     """
     from pyarrow.parquet import read_metadata  # noqa: PLC0415  (it is slow to load)
@@ -137,11 +137,11 @@ class SparkEngine:
         try:
             yield
         except Exception as error:
-            if not is_of_spark(error):
+            if not is_spark_error(error):
                 raise
             if kind is SourceError and is_about_columns(error):
                 kind = UnreadableColumnsError
-            raise kind(f"{self.place}: Spark says: {reason_of(error)}") from None
+            raise kind(f"{self.place}: Spark says: {describe_error(error)}") from None
 
     @property
     def is_here(self) -> bool:
@@ -155,21 +155,21 @@ class SparkEngine:
     @property
     def catalog(self) -> str:
         """What tells its catalog from others, whatever way leads to it: its metastore, or where it keeps its tables."""
-        return catalog_of(self.session)
+        return catalog_identity(self.session)
 
     @property
     def functions_replaced(self) -> frozenset[str]:
-        return self._asked(lambda: spark_settings.functions_replaced(self.session))
+        return self._asked(lambda: spark_settings.replaced_functions(self.session))
 
     @property
     def version(self) -> str:
         return f"spark {self._asked(lambda: self.session.version)}"
 
     def sql(self, expression: exp.Expr) -> str:
-        return self._generator.generate(spelled_out(expression))
+        return self._generator.generate(escape_variables(expression))
 
     def shown(self, statement: exp.Expr) -> str:
-        return spelled_out(statement).sql(self.dialect, pretty=True)
+        return escape_variables(statement).sql(self.dialect, pretty=True)
 
     def execute(self, statement: exp.Expr, parameters: Sequence[Any] = ()) -> None:
         """Run a statement; parameters stand in it as ``?``."""
@@ -209,7 +209,7 @@ class SparkEngine:
         Spark has no integers without a sign: they become wider ones. What is small is sent to all executors when it is
         joined.
         """
-        table = with_sign(arrow.read_all() if hasattr(arrow, "read_all") else arrow)
+        table = use_signed_types(arrow.read_all() if hasattr(arrow, "read_all") else arrow)
         self._asked(lambda: self._view(name, self._shipped(table), None))
         return exp.Table(this=ident(name))
 
@@ -226,7 +226,7 @@ class SparkEngine:
         return self._asked(lambda: self._cached(name, self._frame(query)))
 
     def materialize_mapped(self, name: str, query: exp.Expr, function: Mapper, types: Mapping[str, str]) -> int:
-        from sqlanon.engines.spark.session import sent  # noqa: PLC0415  (nor for this)
+        from sqlanon.engines.spark.session import send_module  # noqa: PLC0415  (nor for this)
 
         schema = ", ".join(f"{self.sql(ident(column))} {type_}" for column, type_ in types.items())
 
@@ -234,7 +234,7 @@ class SparkEngine:
             if self.session.conf.get("spark.speculation", "false").lower() == "true":
                 message = "spark.speculation runs tasks twice, and random values must be drawn once: turn it off"
                 raise SourceError(f"{self.place}: {message}")
-            with sent(function):
+            with send_module(function):
                 return self._kept(name, self._frame(query).mapInArrow(function, schema))
 
         return self._asked(mapped)
@@ -248,7 +248,7 @@ class SparkEngine:
 
     def write_parquet(self, query: exp.Expr, directory: str) -> int:
         written = self._asked(lambda: self._written(query, Path(directory).as_uri()))
-        if written != rows_in(Path(directory)):
+        if written != count_parquet_rows(Path(directory)):
             message = f"Spark wrote {written:,} rows to {directory}, and not all of them are here"
             raise SourceError(f"{self.place}: {message}: give a folder that its executors and this machine share")
         return written
@@ -264,7 +264,7 @@ class SparkEngine:
             for name in list(self._views):
                 self.forget(name)
         with suppress(Exception):
-            self._answered(lambda: spark_settings.put_back(self.session))
+            self._answered(lambda: spark_settings.release_settings(self.session))
         self._worker.shutdown()
         if self._end is not None:
             self._end()
@@ -282,7 +282,7 @@ class SparkEngine:
             self.session.addTag(self._tag)
             # pyspark takes what was kept for that of the active session, and without one of the first.
             type(self.session)._active_session.session = self.session
-        spark_settings.begin(self.session, self.place, is_ours)
+        spark_settings.acquire_settings(self.session, self.place, is_ours)
 
     def _frame(self, statement: exp.Expr, parameters: Sequence[Any] = ()) -> Any:
         """A statement, run at once where it is no query."""
@@ -344,7 +344,7 @@ class SparkEngine:
 
     def _arrow(self, query: exp.Expr, parameters: Sequence[Any] = ()) -> pyarrow.Table:
         arrow = self._asked(lambda: self._frame(query, parameters).toArrow())
-        if strange := not_utf8(arrow):
+        if strange := columns_not_utf8(arrow):
             message = (
                 f"text that is not UTF-8 in {', '.join(map(repr, strange))}: mend it with query = ... under [source]"
             )
@@ -353,7 +353,7 @@ class SparkEngine:
 
     def _asked(self, work: Callable[[], _Answer]) -> _Answer:
         def held() -> _Answer:
-            spark_settings.hold(self.session)
+            spark_settings.enforce_settings(self.session)
             return work()
 
         return self._answered(held)
@@ -364,7 +364,7 @@ class SparkEngine:
         It is asked in a thread of its own. Ctrl-C, which comes to the main thread, would else end a talk with it in the
         middle of a sentence, and the next answer would be that of the last question.
         """
-        with quietly():
+        with silence_pyspark():
             asked = self._worker.submit(work)
             try:
                 return asked.result()
@@ -386,7 +386,7 @@ def _without_pattern(path: str) -> str:
     return re.sub(r"([\\\[\]{}*?])", r"\\\1", path)
 
 
-def catalog_of(session: Any) -> str:
+def catalog_identity(session: Any) -> str:
     """What tells the catalog of a session from others: where its metastore is, or else its tables."""
     for name in ("spark.hadoop.hive.metastore.uris", "spark.sql.warehouse.dir"):
         with suppress(Exception):  # some servers do not tell

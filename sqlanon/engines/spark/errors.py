@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from sqlanon.engines.dialects.spark_rewrites import OURS
+from sqlanon.engines.dialects.spark_rewrites import ERROR_PREFIX
 
 _NAMES = {
     "TABLE_OR_VIEW_NOT_FOUND": ("relationName", "there is no table or view {}"),
@@ -78,17 +78,17 @@ _OF_NO_DRIVER = {"Py4JError", "Py4JNetworkError"}
 _LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 
 
-def is_of_spark(error: BaseException) -> bool:
+def is_spark_error(error: BaseException) -> bool:
     """Whether pyspark, or what it talks through, raised an error."""
     return isinstance(error, ConnectionError) or any(
         kind.__module__.partition(".")[0] in {"pyspark", "py4j", "grpc"} for kind in type(error).__mro__
     )
 
 
-def condition_of(error: Any) -> str:
+def error_condition(error: Any) -> str:
     """The name of an error in Spark's list of them, or nothing.
 
-    >>> condition_of(ValueError("[DIVIDE_BY_ZERO] Division by zero"))
+    >>> error_condition(ValueError("[DIVIDE_BY_ZERO] Division by zero"))
     'DIVIDE_BY_ZERO'
     """
     name = getattr(error, "getCondition", lambda: None)()
@@ -106,28 +106,28 @@ def is_about_columns(error: Any) -> bool:
     >>> is_about_columns(ValueError("[SPARK_JOB_CANCELLED] Job 7 cancelled"))
     False
     """
-    condition = condition_of(error).partition(".")[0]
+    condition = error_condition(error).partition(".")[0]
     said = str(error)
     if condition == "USER_RAISED_EXCEPTION":  # of a task, Java quotes it in an error of its own
-        return f"[{condition}] {OURS}" in said
+        return f"[{condition}] {ERROR_PREFIX}" in said
     return condition in _OF_COLUMNS or any(word in said.lower() for word in _NO_RIGHTS)
 
 
-def reason_of(error: Any) -> str:
+def describe_error(error: Any) -> str:
     """What may be told of an error.
 
-    >>> reason_of(ValueError("[CAST_INVALID_INPUT] The value 'Ann' of the type STRING cannot be cast"))
+    >>> describe_error(ValueError("[CAST_INVALID_INPUT] The value 'Ann' of the type STRING cannot be cast"))
     'a value does not fit its type (CAST_INVALID_INPUT)'
     """
-    condition = condition_of(error)
+    condition = error_condition(error)
     main = condition.partition(".")[0]
     parameters = getattr(error, "getMessageParameters", lambda: None)() or {}
     if main in _NAMES and _NAMES[main][0] in parameters:
         name, words = _NAMES[main]
         return words.format(parameters[name])
     said = str(parameters.get("errorMessage", ""))
-    if main == "USER_RAISED_EXCEPTION" and said.startswith(OURS):  # what others raise may quote values
-        return said.removeprefix(OURS)
+    if main == "USER_RAISED_EXCEPTION" and said.startswith(ERROR_PREFIX):  # what others raise may quote values
+        return said.removeprefix(ERROR_PREFIX)
     if main in _KINDS:
         return f"{_KINDS[main]} ({condition})"
     if isinstance(error, ConnectionError) or type(error).__name__ in _OF_NO_DRIVER:
@@ -139,7 +139,7 @@ def reason_of(error: Any) -> str:
 
 
 @contextmanager
-def quietly() -> Iterator[None]:
+def silence_pyspark() -> Iterator[None]:
     """pyspark writes nothing to stderr meanwhile: neither the errors of statements, values and all, nor warnings."""
     from pyspark.logger import PySparkLogger  # noqa: PLC0415  (it is an extra)
 

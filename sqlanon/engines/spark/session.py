@@ -20,7 +20,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from sqlanon.engines.spark.errors import is_of_spark, quietly, reason_of
+from sqlanon.engines.spark.errors import describe_error, is_spark_error, silence_pyspark
 from sqlanon.errors import MissingLibraryError, SourceError
 from sqlanon.support.workdir import spill_directory
 
@@ -61,7 +61,7 @@ Mapper: TypeAlias = "Callable[[Iterator[pyarrow.RecordBatch]], Iterator[pyarrow.
 
 
 @contextmanager
-def sent(function: Mapper) -> Iterator[None]:
+def send_module(function: Mapper) -> Iterator[None]:
     """Meanwhile a function is sent with all of its module: the workers need not have it."""
     from pyspark import cloudpickle as untyped  # noqa: PLC0415  (it is an extra)
 
@@ -74,7 +74,7 @@ def sent(function: Mapper) -> Iterator[None]:
         cloudpickle.unregister_pickle_by_value(module)
 
 
-def own_python(context: Any) -> None:
+def use_local_python(context: Any) -> None:
     """Have the workers of a driver, which are all on this machine, use the Python that runs here, unless it is said."""
     if "PYSPARK_PYTHON" not in os.environ:
         context.pythonExec = sys.executable
@@ -114,14 +114,14 @@ def open_session(address: str, place: str) -> tuple[Any, Callable[[], None]]:
     except ImportError:
         raise MissingLibraryError(f"{place}: Spark", "pyspark", "spark") from None
     try:
-        with quietly():
+        with silence_pyspark():
             return _connected(address) if address.startswith("sc://") else _started(address, place)
     except Exception as error:
         if address.startswith("sc://") and isinstance(error, ValueError):
             raise SourceError(f"{place}: the address is not well formed: sc://host:port") from None
-        if not is_of_spark(error):
+        if not is_spark_error(error):
             raise
-        raise SourceError(f"{place}: Spark cannot be reached: {reason_of(error)}") from None
+        raise SourceError(f"{place}: Spark cannot be reached: {describe_error(error)}") from None
 
 
 def _connected(address: str) -> tuple[Any, Callable[[], None]]:
@@ -212,7 +212,7 @@ def _context(master: str, folder: Path) -> Any:
     with _signals_kept():
         context = SparkContext(conf=conf)
     if master.startswith("local"):
-        own_python(context)
+        use_local_python(context)
     context.setLogLevel("OFF")
     return context
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from sqlanon.engines.spark.errors import condition_of, is_of_spark
+from sqlanon.engines.spark.errors import error_condition, is_spark_error
 from sqlanon.errors import SourceError
 
 _ORDER = "spark.sql.functionResolution.sessionOrder"
@@ -63,23 +63,24 @@ class _Held:
 _HELD: WeakKeyDictionary[Any, _Held] = WeakKeyDictionary()
 
 
-def begin(session: Any, place: str, is_ours: bool) -> None:
-    """Take the settings of a session over; `put_back` gives them back when as many engines have ended as have begun."""
+def acquire_settings(session: Any, place: str, is_ours: bool) -> None:
+    """Take the settings of a session over; `release_settings` gives them back when as many engines have ended as have
+    begun."""
     if not is_ours:
         _refuse_replaced_functions(session, place)
     has_path = session.conf.get(_PATH, "false") == "true"
     held = _HELD.setdefault(session, _Held())
     held.engines += 1
     try:
-        hold(session)
+        enforce_settings(session)
         if has_path:
             _refuse_own_path(session, place)
     except BaseException:
-        put_back(session)
+        release_settings(session)
         raise
 
 
-def hold(session: Any) -> None:
+def enforce_settings(session: Any) -> None:
     """Set what a user has set meanwhile as it has to be. (One call where nobody has.)"""
     held = _HELD[session]
     if _is_as_seen(session, held.seen):
@@ -96,7 +97,7 @@ def hold(session: Any) -> None:
     held.seen = _seen(session)
 
 
-def put_back(session: Any) -> None:
+def release_settings(session: Any) -> None:
     """Give the settings back, unless others work in the session."""
     held = _HELD[session]
     held.engines -= 1
@@ -110,7 +111,7 @@ def put_back(session: Any) -> None:
             session.conf.set(name, value)
 
 
-def functions_replaced(session: Any) -> frozenset[str]:
+def replaced_functions(session: Any) -> frozenset[str]:
     """The functions of Spark that functions of the user take the place of, in the user's own statements."""
     if _HELD[session].before.get(_ORDER) != "first":
         return frozenset()
@@ -130,7 +131,7 @@ def _refuse_replaced_functions(session: Any, place: str) -> None:
     try:
         session.conf.get(_ORDER)
     except Exception as error:
-        if not is_of_spark(error) or "CONF_NOT_FOUND" not in condition_of(error):
+        if not is_spark_error(error) or "CONF_NOT_FOUND" not in error_condition(error):
             raise
         raise SourceError(
             f"{place}: this Spark ({session.version}) lets functions of a session take the place of its own: give "

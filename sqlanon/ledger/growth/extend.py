@@ -62,10 +62,10 @@ from sqlanon.strategies.lattice.persons import PersonFigures, person_figures
 from sqlanon.support.coding import Coded, Column, Levels, code_name
 from sqlanon.support.expressions import (
     all_of,
-    by_class,
     col,
     create_table,
     create_temporary_view,
+    release_order,
     row_count,
     select,
     star,
@@ -73,8 +73,8 @@ from sqlanon.support.expressions import (
     template,
 )
 from sqlanon.support.names import EARLIER
-from sqlanon.support.notices import ordered_messages
-from sqlanon.support.resources import PLAIN, __version__
+from sqlanon.support.notices import sort_messages
+from sqlanon.support.resources import RELEASE_MACROS, __version__
 
 # The mark of the release that is extended is the first: the bit 1.
 _UNRELEASED = template("SELECT * FROM :rows WHERE (:mark & 1) = 0")
@@ -185,7 +185,7 @@ def extend(
         score=measure.reported_score(measure.score((*levels.values(), 0), kept)),
         dependencies=dependencies.narrowing,
         source_change=change,
-        warnings=[*ordered_messages(warnings)],
+        warnings=[*sort_messages(warnings)],
         _origin=_Origin(run, prepared, publication, recoding, dependencies.refusals, uuid4().hex, started),
     )
 
@@ -456,7 +456,7 @@ class ExtensionDraft:
     @property
     def expected_figures(self) -> ExpectedFigures:
         """The digest is a sum over rows, and so those of the release and of what is added make that of both."""
-        engine, macros, before = self.run.engine, self.run.install_macros(PLAIN), self.release.manifest.digest
+        engine, macros, before = self.run.engine, self.run.install_macros(RELEASE_MACROS), self.release.manifest.digest
         added = engine.rows(call_digest(self._added_rows.sql(engine.dialect), macros))[0][1]
         figures = (self.extension.released_rows, self.extension.classes, self.extension.smallest_class_rows)
         return ExpectedFigures(*figures, digest=str(int(before) + int(added)))
@@ -489,7 +489,7 @@ class ExtensionDraft:
 
     def rows(self) -> AbstractContextManager[exp.Select]:
         query = _extended(self.release.relation, self.run.work("added"), self.release.manifest)
-        return nullcontext(query.order_by(*by_class(self.release.manifest.quasi_identifiers), copy=False))
+        return nullcontext(query.order_by(*release_order(self.release.manifest.quasi_identifiers), copy=False))
 
     def remote_rows(self) -> NoReturn:
         """A release on a server is not extended."""

@@ -20,7 +20,7 @@ from typing import Literal, TypeAlias
 from sqlglot import exp
 
 from sqlanon.hierarchies.bounds import bounds
-from sqlanon.hierarchies.numerals import NUMERAL, part_of, plain, written_out
+from sqlanon.hierarchies.numerals import NUMERAL, expand_exponent, extract_part, trim_zeros
 from sqlanon.support.expressions import col, fragment, ident, number, subquery, table, template, union_all
 
 FIRST, SECOND = "sqlanon first", "sqlanon second"
@@ -444,10 +444,10 @@ def find_ranges(labels: exp.Query, nodes: exp.Expr, hierarchy: exp.Expr) -> exp.
     by_node = _RANGES(
         first=_strip_padding(col("first", "e")),
         last=_strip_padding(fragment("coalesce(e.second, e.first)")()),
-        first_number=part_of(label, numbers, 1),
-        first_text=part_of(label, texts, 1),
-        last_number=part_of(label, numbers, 2),
-        last_text=part_of(label, texts, 2),
+        first_number=extract_part(label, numbers, 1),
+        first_text=extract_part(label, texts, 1),
+        last_number=extract_part(label, numbers, 2),
+        last_text=extract_part(label, texts, 2),
         labels=labels,
         nodes=nodes,
         first_node=_strip_padding(col("label", "a")),
@@ -473,7 +473,7 @@ def find_ranges(labels: exp.Query, nodes: exp.Expr, hierarchy: exp.Expr) -> exp.
 
 def _strip_padding(label: exp.Expr) -> exp.Expr:
     """A number without padding zeros; other labels unchanged."""
-    return _WITHOUT_PADDING(number=plain(written_out(part_of(label, f"({NUMERAL})"))), label=label)
+    return _WITHOUT_PADDING(number=trim_zeros(expand_exponent(extract_part(label, f"({NUMERAL})"))), label=label)
 
 
 def _match_ranges(first: exp.Expr, second: exp.Expr, finest: FinestForm) -> exp.Select:

@@ -17,7 +17,7 @@ from typing import Any, Literal, TypeAlias
 
 from sqlglot import exp
 
-from sqlanon.engines.travel import repeated
+from sqlanon.engines.travel import repeat_rows
 from sqlanon.ledger.joint.attacks import add_unmatched, bound_rows_of_pairs, new_rows
 from sqlanon.ledger.joint.class_unions import Union, add_regions, new_rows_in_unions, union_columns
 from sqlanon.ledger.joint.label_pairs import SECOND, FinestForm
@@ -138,8 +138,8 @@ def find_violating_parts(
     assert violations is not None  # one of `shared_requirements`
     whole_rows = _ROW_COUNTS(columns=[col(name) for name in shared], rows=table(SECOND))
     ctes = exp.Select()
-    ctes.with_(ident(whole.name), as_=repeated(subquery(whole_rows, "w"), shared, "n"), copy=False)
-    ctes.with_(ident(rows.name), as_=repeated(subquery(part_rows, "c"), [*keys, *shared], "n"), copy=False)
+    ctes.with_(ident(whole.name), as_=repeat_rows(subquery(whole_rows, "w"), shared, "n"), copy=False)
+    ctes.with_(ident(rows.name), as_=repeat_rows(subquery(part_rows, "c"), [*keys, *shared], "n"), copy=False)
     query = _WITH_ROWS(
         columns=[col(name, "f") for name in violations.named_selects],
         violating_parts=subquery(violations),

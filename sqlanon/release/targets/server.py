@@ -21,7 +21,7 @@ from sqlanon.disclosure.class_sizes import ClassSizes, class_sizes
 from sqlanon.disclosure.residual_risk import ResidualRisk
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.limits import NO_LIMITS, Limits
-from sqlanon.engines.travel import arrived
+from sqlanon.engines.travel import decode_columns
 from sqlanon.errors import BrokenReleaseError, ReleaseError, SqlanonError
 from sqlanon.places.addresses import VERSION_DIGITS
 from sqlanon.policy import ReleaseSection, format_location
@@ -262,7 +262,7 @@ def copy_stream(
 ) -> Iterator[exp.Table]:
     """Copy the rows of a stream to a table of an engine; drop it on exit."""
     with stream as reader, engine.registered(reader) as arrow_table:
-        engine.execute(create_temporary_table(target.copy(), arrived(arrow_table, types)))
+        engine.execute(create_temporary_table(target.copy(), decode_columns(arrow_table, types)))
     try:
         yield target
     finally:

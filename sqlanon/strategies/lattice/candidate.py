@@ -15,6 +15,7 @@ from sqlanon.support.expressions import (
     cast,
     col,
     double_total,
+    filter_where,
     ident,
     named,
     number,
@@ -25,7 +26,6 @@ from sqlanon.support.expressions import (
     total,
     union_all,
     values_query,
-    where,
 )
 
 _LEAVES_BY_CODE = template("SELECT l.code, MAX(l.leaves) AS leaves FROM :leaves AS l GROUP BY l.code")
@@ -74,7 +74,7 @@ def _codes(between: Sequence[tuple[int, int]]) -> list[exp.Expr]:
 
 
 def _suppressed_leaves(leaves: exp.Expr) -> exp.Expr:
-    return where(exp.Sum(this=cast(col(CLASS_SIZE), "DOUBLE") * leaves), exp.Not(this=col(KEPT)))
+    return filter_where(exp.Sum(this=cast(col(CLASS_SIZE), "DOUBLE") * leaves), exp.Not(this=col(KEPT)))
 
 
 def joint_candidate_query(
@@ -88,16 +88,16 @@ def joint_candidate_query(
 def _figures(space: ClassSpace, short: bool, squares: bool) -> list[exp.Expr]:
     size, none = col(CLASS_SIZE), number(0)
     figures: list[exp.Expr] = [
-        named(where(exp.Count(this=exp.Star()), col(KEPT)), "classes"),
+        named(filter_where(exp.Count(this=exp.Star()), col(KEPT)), "classes"),
         named(exp.Coalesce(this=total(size.copy(), exp.Not(this=col(KEPT))), expressions=[none]), "suppressed_rows"),
     ]
     if squares:
         squared = exp.Sum(this=exp.Pow(this=size.copy(), expression=number(2)))
-        figures.append(named(where(squared, col(KEPT)), "squares"))
+        figures.append(named(filter_where(squared, col(KEPT)), "squares"))
     if space.requirements.table_conditions:
         single = exp.EQ(this=col(CLASS_COUNT), expression=number(1))
         figures.append(named(total(col(CLASS_COUNT), col(KEPT)), "count"))
-        figures.append(named(where(exp.Count(this=exp.Star()), all_of([col(KEPT), single])), "singles"))
+        figures.append(named(filter_where(exp.Count(this=exp.Star()), all_of([col(KEPT), single])), "singles"))
         if space.population:
             nobody = exp.EQ(this=col(CLASS_POPULATION), expression=none.copy())
             figures.append(named(total(size.copy(), all_of([col(KEPT), nobody])), "unmatched"))
@@ -108,14 +108,14 @@ def _figures(space: ClassSpace, short: bool, squares: bool) -> list[exp.Expr]:
     ) is not None:
         there = exp.GT(this=col(CLASS_POPULATION), expression=number(0))
         unmet = all_of([there, exp.Not(this=col(KEPT))])
-        figures.append(named(where(exp.Count(this=exp.Star()), unmet), "unmet"))
-        figures.append(named(where(exp.Count(this=exp.Star()), too_few), "too_few"))
+        figures.append(named(filter_where(exp.Count(this=exp.Star()), unmet), "unmet"))
+        figures.append(named(filter_where(exp.Count(this=exp.Star()), too_few), "too_few"))
     return figures
 
 
 def smallest_class_query(space: ClassSpace, levels: Levels) -> exp.Select:
     """One row: the rows of the smallest kept class, and the count (rows or persons) of the one with fewest."""
-    least = [where(exp.Min(this=col(name)), col(KEPT)) for name in (CLASS_SIZE, CLASS_COUNT)]
+    least = [filter_where(exp.Min(this=col(name)), col(KEPT)) for name in (CLASS_SIZE, CLASS_COUNT)]
     return select([*least], subquery(judged_classes(space, levels), "j"))
 
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from sqlglot import exp
 
-from sqlanon.frequency.distribution import counts_by_value
+from sqlanon.frequency.distribution import count_by_class_and_value
 from sqlanon.frequency.sets import ClassSpace, SensitiveTable
-from sqlanon.frequency.statements import MOVER, PERSONS, POPULATION, POPULATION_MOVER, counted
+from sqlanon.frequency.statements import MOVER, PERSONS, POPULATION, POPULATION_MOVER, class_count
 from sqlanon.requirements import ClassCondition
 from sqlanon.requirements.base import CLASS_COUNT, CLASS_POPULATION, CLASS_SIZE, Distribution, SubsetCondition
 from sqlanon.support.coding import KNOWN, ROWS, Levels
@@ -18,6 +18,7 @@ from sqlanon.support.expressions import (
     anonymous,
     cast,
     col,
+    filter_where,
     greatest,
     ident,
     is_there,
@@ -28,7 +29,6 @@ from sqlanon.support.expressions import (
     table,
     total,
     union_all,
-    where,
 )
 
 MOVERS = "movers"
@@ -118,16 +118,16 @@ def equivalence_classes(
     keys = space.keys(levels)
     shields = bool(space.requirements.shields)
     aggregates: list[exp.Expr] = [named(total(col(ROWS)), CLASS_SIZE)]
-    persons = counted(PERSONS, MOVER if space.moving else None) if space.persons else total(col(ROWS))
+    persons = class_count(PERSONS, MOVER if space.moving else None) if space.persons else total(col(ROWS))
     aggregates.append(named(persons, CLASS_COUNT))
     if space.population:
         mover = POPULATION_MOVER if space.population_moving else None
-        aggregates.append(named(counted(POPULATION, mover), CLASS_POPULATION))
+        aggregates.append(named(class_count(POPULATION, mover), CLASS_POPULATION))
     if shields and space.moving:
         there = is_there(col(MOVER))
         ids = exp.ArrayAgg(this=exp.Distinct(expressions=[col(MOVER)]))
         none = cast(exp.Array(expressions=[]), "INTEGER[]")
-        lists = exp.Coalesce(this=where(ids, there), expressions=[none])
+        lists = exp.Coalesce(this=filter_where(ids, there), expressions=[none])
         aggregates += [named(lists, MOVERS), named(total(col(PERSONS)), SETTLED)]
     if space.unknown:
         aggregates.append(col(KNOWN))
@@ -168,7 +168,7 @@ def _figures(
     """The figures of a distribution: one row a class."""
     inner = [f"o{i}" for i in range(sensitive.inner)]
     within = [*keys, *inner]
-    source: exp.Expr = subquery(counts_by_value(sensitive.table, within, moving), "counts")
+    source: exp.Expr = subquery(count_by_class_and_value(sensitive.table, within, moving), "counts")
     groups = [one.group_condition for one in requirements if one.group_condition is not None]
     if groups:
         source = subquery(_worked_out(groups, source, within), "groups")

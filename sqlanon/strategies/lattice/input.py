@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from sqlglot import exp
 
 from sqlanon.frequency.counting import Frequencies
-from sqlanon.frequency.scan import Scanned
+from sqlanon.frequency.scan import ScanResult
 from sqlanon.frequency.sets import FrequencySets
 from sqlanon.frequency.suppression_limit import SuppressionLimit
 from sqlanon.hierarchies import Hierarchy
@@ -127,7 +127,9 @@ class SearchInput:
         return [self.source.columns[column] for column in self.columns.generalized]
 
 
-def build_search_input(policy: Policy, scanned: Scanned, hierarchies: Hierarchies, counted: Frequencies) -> SearchInput:
+def build_search_input(
+    policy: Policy, scanned: ScanResult, hierarchies: Hierarchies, counted: Frequencies
+) -> SearchInput:
     """Put together what the stages before the search found."""
     theirs = scanned.population
     return SearchInput(

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from sqlanon.frequency.sets import ClassSpace, FrequencySets, columns_of_classes
-from sqlanon.frequency.statements import MOVER, PERSONS, counted
+from sqlanon.frequency.sets import ClassSpace, FrequencySets, class_columns
+from sqlanon.frequency.statements import MOVER, PERSONS, class_count
 from sqlanon.strategies.lattice.classes import KEPT, judged_classes
 from sqlanon.support.coding import Levels, code_name
 from sqlanon.support.expressions import all_of, col, named, subquery, template, union_all
@@ -66,7 +66,7 @@ def count_persons_in_classes(sets: FrequencySets, space: ClassSpace, levels: Lev
     steps, movers = sets.steps, sets.ground.movers
     if movers is None:
         return int(steps.look_up(persons_in_classes(space, [levels], kept), [(0, 0)])[0][1])
-    pairs = columns_of_classes(space, levels)
+    pairs = class_columns(space, levels)
     output = [named(col(f"class_{key}"), other) for key, other in pairs]
     classes = judged_classes(space, levels, [named(col(key), f"class_{key}") for key, _ in pairs])
     query = _CLASSES(columns=output or [named(exp.true(), "every")], judged=subquery(classes))
@@ -96,7 +96,7 @@ def _place(place: int) -> exp.Expr:
 
 
 def _persons(space: ClassSpace) -> exp.Expr:
-    count = counted(PERSONS, MOVER if space.moving else None)
+    count = class_count(PERSONS, MOVER if space.moving else None)
     return named(exp.Coalesce(this=count, expressions=[exp.Literal.number(0)]), "persons")
 
 

@@ -12,7 +12,7 @@ from sqlglot import exp
 
 from sqlanon.engines.base import Engine
 from sqlanon.frequency.sets import ClassSpace
-from sqlanon.frequency.statements import PERSON, coded_rows
+from sqlanon.frequency.statements import PERSON, encode_combinations
 from sqlanon.hierarchies.parts import TOP
 from sqlanon.strategies.lattice.classes import judged_classes
 from sqlanon.strategies.lattice.input import SearchInput
@@ -102,7 +102,7 @@ def _people(
 
     With ``types`` it is the population: what it alone has is in no way unknown.
     """
-    query, codes = coded_rows(members, attributes, levels, types=types)
+    query, codes = encode_combinations(members, attributes, levels, types=types)
     if types is not None:
         codes[KNOWN] = exp.true()
     wanted = [named(codes[key], key) for key in keys]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property, wraps
 
 from sqlanon.engines.base import Engine, Queries
-from sqlanon.engines.deadline import interrupted_after
+from sqlanon.engines.deadline import interrupt_after
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.strategies.lattice.checker import Checker, policy_measure, verdict_rules
 from sqlanon.strategies.lattice.infeasible import infeasible_error, no_permitted_level_error, time_limit_error
@@ -85,7 +85,7 @@ def lattice_strategy(strategy: Callable[[LatticeSearch], Outcome]) -> Callable[[
         search = task.lattice
         seconds = search.budget.seconds
         late = None if seconds is None else seconds + GRACE
-        with interrupted_after(late, task_engines(task), search.may_interrupt):
+        with interrupt_after(late, task_engines(task), search.may_interrupt):
             try:
                 outcome = strategy(search)
             except LimitReachedError:  # in the first check

@@ -26,11 +26,11 @@ from sqlanon.support.expressions import (
     col,
     create_table,
     drop_table,
+    filter_where,
     named,
     number,
     select,
     subquery,
-    where,
 )
 
 ID = "id"
@@ -96,7 +96,7 @@ def combinations(space: ClassSpace, bottom: Levels) -> exp.Select:
 def class_sizes(of: exp.Table) -> exp.Select:
     """One row: how many combinations there are, and how many of them are outliers."""
     count = exp.Count(this=exp.Star())
-    return select([count, where(count.copy(), col(OUTLIER))], of.copy())
+    return select([count, filter_where(count.copy(), col(OUTLIER))], of.copy())
 
 
 def neighbours(of: exp.Table, bottom: Levels, heights: Levels, attribute: int, level: int) -> exp.Select:
@@ -110,7 +110,7 @@ def neighbours(of: exp.Table, bottom: Levels, heights: Levels, attribute: int, l
     keys += [code_name(attribute, level)] if level < heights[attribute] else []
     below = col(code_name(attribute, level - 1))
     differ = exp.LT(this=exp.Min(this=below), expression=exp.Max(this=below.copy()))
-    somebody = exp.GT(this=where(exp.Count(this=exp.Star()), col(OUTLIER)), expression=number(0))
+    somebody = exp.GT(this=filter_where(exp.Count(this=exp.Star()), col(OUTLIER)), expression=number(0))
     groups = select([named(number(1), "one")], of.copy(), [col(key) for key in keys])
     groups = groups.having(all_of([somebody, differ]), copy=False)
     return select([exp.Count(this=exp.Star())], subquery(groups, "g"))

@@ -12,10 +12,10 @@ from functools import wraps
 
 from sqlglot import exp
 
-from sqlanon.engines.deadline import interrupted_after
+from sqlanon.engines.deadline import interrupt_after
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import InfeasibleError
-from sqlanon.hierarchies.numerals import NUMERAL, padded, part_of, whole_digits, written_out
+from sqlanon.hierarchies.numerals import NUMERAL, count_whole_digits, expand_exponent, extract_part, pad_whole_digits
 from sqlanon.measures import Figures, Measure
 from sqlanon.measures.base import RecodingTotals
 from sqlanon.policy.guarantee import guaranteed_combinations
@@ -104,16 +104,16 @@ def sortable_labels(released: exp.Table, kept: exp.Table, attribute: int, root: 
     How wide they are follows from what is kept alone: what is suppressed may be larger. Labels of a hierarchy above
     the level of the ``grid`` stay as they are.
     """
-    opening, first, dash, last, closing = (part_of(col("label"), _FORM, group) for group in range(1, 6))
+    opening, first, dash, last, closing = (extract_part(col("label"), _FORM, group) for group in range(1, 6))
     low, high, digits = col("low"), col("high"), col("digits")
     return _SORTABLE(
         most=MOST_DIGITS,
-        padded_low=padded(low, digits),
-        padded_high=padded(high, digits),
-        digits_of_low=whole_digits(low),
-        digits_of_high=whole_digits(high),
-        low=written_out(col("first")),
-        high=written_out(col("last")),
+        padded_low=pad_whole_digits(low, digits),
+        padded_high=pad_whole_digits(high, digits),
+        digits_of_low=count_whole_digits(low),
+        digits_of_high=count_whole_digits(high),
+        low=expand_exponent(col("first")),
+        high=expand_exponent(col("last")),
         code=col(f"code_{attribute}"),
         kept=kept,
         root=root,
@@ -367,7 +367,7 @@ def on_combinations(strategy: Callable[[LocalTask], LocalOutcome]) -> Callable[[
             local = local_task(task.steps, task.prepared, task.progress, clock)
             return SearchResult(Figures(1, 1), 0.0, 0.0, optimal=False, local_result=example_result(local))
         late = None if asked.time_limit is None else asked.time_limit + GRACE
-        with interrupted_after(late, task_engines(task), clock.may_interrupt):
+        with interrupt_after(late, task_engines(task), clock.may_interrupt):
             try:
                 with clock.in_time(FIRST_GRACE):
                     local = local_task(task.steps, task.prepared, task.progress, clock)

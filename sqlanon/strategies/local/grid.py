@@ -26,9 +26,9 @@ from sqlglot import exp
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.hierarchies import Hierarchy
 from sqlanon.hierarchies.bounds import RangeKind, bounds
-from sqlanon.hierarchies.labels import day_of_value
-from sqlanon.hierarchies.numerals import NUMERAL, part_of, plain, written_out
-from sqlanon.hierarchies.parts import ColumnKind, bounds_kind, column_kind, decimal_size, try_cast
+from sqlanon.hierarchies.labels import calendar_day
+from sqlanon.hierarchies.numerals import NUMERAL, expand_exponent, extract_part, trim_zeros
+from sqlanon.hierarchies.parts import ColumnKind, column_kind, decimal_size, label_range_kind, try_cast
 from sqlanon.policy.rules import MaskRule
 from sqlanon.strategies.lattice.input import SearchInput
 from sqlanon.strategies.local.nodes import ENDS, NODE, Grid, Tree
@@ -175,7 +175,7 @@ class Labels:
         self.column = column_kind(self.type)
         rules = prepared.policy.attributes[prepared.hierarchies[i].attribute].hierarchy or ()
         # The numbers of a text are compared as numbers.
-        self.kind: RangeKind | None = "number" if self.column is ColumnKind.TEXT else bounds_kind(self.type)
+        self.kind: RangeKind | None = "number" if self.column is ColumnKind.TEXT else label_range_kind(self.type)
         self.masked = any(isinstance(rule, MaskRule) and rule.mask == "right" for rule in rules)
 
     @property
@@ -195,7 +195,7 @@ class Labels:
     def value(self) -> exp.Expr:
         """The column ``value``, to be compared with bounds."""
         if self.kind == "date":
-            return day_of_value(self.type)
+            return calendar_day(self.type)
         return try_cast(col("value"), "BIGINT" if self.kind == "integer" else "DOUBLE")
 
     def bounds(self, label: exp.Expr) -> tuple[exp.Expr, exp.Expr, exp.Expr]:
@@ -222,19 +222,19 @@ class Labels:
             middle = _FIRST_KNOWN(values=[_MIDDLE_DAY(low=low, high=high), low, high])
             return lower, upper, lower.copy(), beyond, cast(middle, "VARCHAR"), exp.true()
         zeros, nines = _WITH_ZEROS(label=label), _WITH_NINES(label=label)
-        half_open = part_of(label, _HALF_OPEN, 2)
-        lowers = [part_of(label, form) for form in [*_CLOSED, _HALF_OPEN, f"≥({NUMERAL})"]]
-        uppers = [part_of(label, form, form.count(f"({NUMERAL})")) for form in _CLOSED]
+        half_open = extract_part(label, _HALF_OPEN, 2)
+        lowers = [extract_part(label, form) for form in [*_CLOSED, _HALF_OPEN, f"≥({NUMERAL})"]]
+        uppers = [extract_part(label, form, form.count(f"({NUMERAL})")) for form in _CLOSED]
         uppers += [half_open]
         if self.masked:
             lowers.append(zeros)
             uppers.append(nines)
         lower, upper = _FIRST_KNOWN(values=lowers), _FIRST_KNOWN(values=uppers)
-        below = part_of(label, f"<({NUMERAL})")
+        below = extract_part(label, f"<({NUMERAL})")
         is_integer = self.column is ColumnKind.INTEGER
         next_ = [_NEXT_INTEGER(text=_FIRST_KNOWN(values=uppers))] if is_integer else []
-        beyond = _FIRST_KNOWN(values=[plain(written_out(one)) for one in (half_open, below)] + next_)
-        least = plain(written_out(lower))
+        beyond = _FIRST_KNOWN(values=[trim_zeros(expand_exponent(one)) for one in (half_open, below)] + next_)
+        least = trim_zeros(expand_exponent(lower))
         return lower, upper, least, beyond, self._middle(lower, upper, below), _IS_CLOSED(label=label)
 
     def _middle(self, lower: exp.Expr, upper: exp.Expr, below: exp.Expr) -> exp.Expr:
@@ -245,7 +245,11 @@ class Labels:
         else:
             middle = _MIDDLE(low=try_cast(lower, "DOUBLE"), high=try_cast(upper, "DOUBLE"))
         if self.column is ColumnKind.TEXT:
-            shown = _LIKE_IT(middle=middle, lower=lower) if self.masked else plain(written_out(cast(middle, "VARCHAR")))
+            shown = (
+                _LIKE_IT(middle=middle, lower=lower)
+                if self.masked
+                else trim_zeros(expand_exponent(cast(middle, "VARCHAR")))
+            )
             return _FIRST_KNOWN(values=[shown, lower, upper, below])
         values = [try_cast(one, self.type) for one in (middle, lower, upper, below)]
         return cast(_FIRST_KNOWN(values=values), "VARCHAR")
@@ -355,7 +359,7 @@ def quantile_grid(labels: Labels, tree: Tree, hierarchy: Hierarchy, order: exp.E
 def _scale(labels: Labels) -> tuple[exp.Expr, exp.Expr]:
     """The values that quantiles are made of, and the border for one of them."""
     if labels.kind == "date":
-        return day_of_value(labels.type), _CALENDAR_START()
+        return calendar_day(labels.type), _CALENDAR_START()
     if labels.is_time:
         return _HOUR(), _VALUE()
     step: exp.Expr = exp.Paren(this=_NICE(power=_POWER()))
@@ -399,4 +403,4 @@ def _quantile_texts(labels: Labels, low: exp.Expr, high: exp.Expr) -> tuple[exp.
 def _shown(number: exp.Expr) -> exp.Expr:
     """A number as text, without zeros that say nothing."""
     value = cast(number, "VARCHAR")
-    return _NUMBER_TEXT(text=value, plain=plain(value))
+    return _NUMBER_TEXT(text=value, plain=trim_zeros(value))

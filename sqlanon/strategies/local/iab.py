@@ -42,7 +42,7 @@ from typing import Any
 from sqlglot import exp
 
 from sqlanon.errors import InfeasibleError
-from sqlanon.frequency.statements import coded_rows
+from sqlanon.frequency.statements import encode_combinations
 from sqlanon.strategies.lattice.limits import LimitReachedError
 from sqlanon.strategies.local.finish import on_combinations
 from sqlanon.strategies.local.nodes import Tree, agree, in_combinations, node_name, released_name, released_nodes
@@ -120,7 +120,7 @@ def others(
     values = [named(col(one.column), f"q{i}") for i, one in enumerate(attributes)]
     values += [named(col(name), o) for name, o in zip(names, rest, strict=True)]
     floor: Levels = tuple(tree.floor for tree in trees)
-    query, codes = coded_rows(subquery(_VALUES(values=values, source=source), "s"), attributes, floor)
+    query, codes = encode_combinations(subquery(_VALUES(values=values, source=source), "s"), attributes, floor)
     coded = query.select(*(named(code, name) for name, code in codes.items()), *(col(o, "r") for o in rest), copy=False)
     heights: Levels = tuple(tree.height for tree in trees)
     offsets = [tree.offsets for tree in trees]

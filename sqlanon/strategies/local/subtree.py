@@ -36,7 +36,7 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from sqlanon.frequency.statements import MOVER, PERSONS, counted
+from sqlanon.frequency.statements import MOVER, PERSONS, class_count
 from sqlanon.strategies.lattice.limits import FIRST_GRACE, LimitReachedError
 from sqlanon.strategies.local.finish import on_combinations
 from sqlanon.strategies.local.nodes import COMBINATION, NODE, Tree, agree, node_name, released_name, released_nodes
@@ -375,7 +375,7 @@ class _Cuts:
         return _KEPT(nodes=nodes, cutting=cutting, classes=classes, same=same)
 
     def _persons(self) -> exp.Expr:
-        return counted(PERSONS, MOVER if self.task.members.moving else None)
+        return class_count(PERSONS, MOVER if self.task.members.moving else None)
 
     def _is_allowed(self, cut: _Cut) -> bool:
         return cut.lost <= self._allowed and cut.persons <= (self._allowed_persons or 0)

@@ -12,7 +12,7 @@ from sqlanon.engines.base import Engine
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import SourceError
 from sqlanon.frequency.sets import ClassSpace, SensitiveTable
-from sqlanon.frequency.statements import MOVER, PERSONS, counted
+from sqlanon.frequency.statements import MOVER, PERSONS, class_count
 from sqlanon.hierarchies.build import EXAMPLE_LEAVES
 from sqlanon.policy.strategies import STRATEGIES
 from sqlanon.requirements import Requirements
@@ -95,7 +95,7 @@ class LocalTask:
         members = self.members.persons
         if members is None:
             return None
-        query = _PERSONS(persons=counted(PERSONS, MOVER if self.members.moving else None), members=members)
+        query = _PERSONS(persons=class_count(PERSONS, MOVER if self.members.moving else None), members=members)
         on = col(COMBINATION, "m").eq(col(COMBINATION, "k"))
         query = query.join(aliased(kept, "k"), on=on, join_type=join, copy=False)
         return int(self.engine.rows(query)[0][0])
@@ -293,10 +293,10 @@ def _with_members(
     if tree.ordered or tree.floor == tree.height:
         return tree
     least = max(members.requirements.min_class_rows, 2)
-    counted = replace(members, requirements=Requirements((KAnonymity(least),)), sensitive=None)
+    counted_members = replace(members, requirements=Requirements((KAnonymity(least),)), sensitive=None)
     names = [node_name(i, level) for level in range(tree.floor, tree.height)]
     frequent = union_all(
-        *(_FREQUENT(node=col(name), judged=judged_groups(counted, combinations, [name])) for name in names)
+        *(_FREQUENT(node=col(name), judged=judged_groups(counted_members, combinations, [name])) for name in names)
     )
     target = prepared.work(f"local_sets_{i}")
     exact = prepared.policy.search.ends == "exact"

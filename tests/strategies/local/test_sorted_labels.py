@@ -21,7 +21,7 @@ from sqlglot import exp
 from support import insert
 
 import sqlanon
-from sqlanon.hierarchies.numerals import padded, plain, whole_digits, written_out
+from sqlanon.hierarchies.numerals import count_whole_digits, expand_exponent, pad_whole_digits, trim_zeros
 from sqlanon.strategies.local.finish import may_be_sorted, sortable_labels, sorted_labels
 from sqlanon.support.expressions import table
 
@@ -141,8 +141,16 @@ def test_nothing_is_padded_beyond_reading() -> None:
 @given(INTEGERS | DECIMALS | FLOATS)
 def test_numbers_written_out(value: Any) -> None:
     text = exp.Literal.string(shown(value))
-    wide = padded(written_out(text), exp.Literal.number(20))
-    query = exp.Select(expressions=[written_out(text), wide, plain(wide), plain(written_out(text)), whole_digits(wide)])
+    wide = pad_whole_digits(expand_exponent(text), exp.Literal.number(20))
+    query = exp.Select(
+        expressions=[
+            expand_exponent(text),
+            wide,
+            trim_zeros(wide),
+            trim_zeros(expand_exponent(text)),
+            count_whole_digits(wide),
+        ]
+    )
     long, wide_, short, again, digits = duckdb.connect().execute(query.sql("duckdb")).fetchall()[0]
     assert {Decimal(one) for one in (long, wide_, short)} == {Decimal(shown(value))}
     assert "e" not in long

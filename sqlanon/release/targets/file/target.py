@@ -67,12 +67,12 @@ from sqlanon.support.expressions import (
     text,
 )
 from sqlanon.support.names import STAGED, VERIFIED
-from sqlanon.support.resources import PLAIN, macro_scripts, sql_text
+from sqlanon.support.resources import RELEASE_MACROS, macro_scripts, read_sql_file
 from sqlanon.support.workdir import (
     BusyError,
-    alone_at,
-    disk_problem,
-    mode_of_new_files,
+    describe_disk_error,
+    exclusive_lock,
+    new_file_mode,
     private_directory,
     spill_directory,
 )
@@ -231,7 +231,9 @@ class FileTarget:
         except BusyError as error:
             raise ReleaseError(f"another run is publishing to {path}: try again later") from error
         except (OSError, DiskError) as error:
-            problem = str(error) if isinstance(error, DiskError) else disk_problem(error) or error.strerror or error
+            problem = (
+                str(error) if isinstance(error, DiskError) else describe_disk_error(error) or error.strerror or error
+            )
             state = "nothing was published" if replaced_file is None else "the existing release is unchanged"
             raise ReleaseError(f"{path} cannot be written: {problem}; {state}") from error
 
@@ -357,7 +359,7 @@ class StagedRows:
         spill = file.with_name("spill")
         spill.mkdir(mode=0o700)
         with closing(DuckDBEngine.private(spill, draft.run.engine.limits)) as engine:
-            engine.script(*macro_scripts(PLAIN))
+            engine.script(*macro_scripts(RELEASE_MACROS))
             yield cls(draft, file, table_name, engine, CachedQueries(engine))
 
     def count(self, version: int | None) -> Facts:
@@ -440,7 +442,7 @@ class StagedFile:
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        with alone_at(self.target.path):
+        with exclusive_lock(self.target.path):
             self.refuse_replaced_file()
             yield
 
@@ -472,7 +474,7 @@ def _write_manifests(staged: StagedFile, manifests: Sequence[Manifest], suppress
         write_parquet(engine, manifests[0], staged.file)
         return
     with engine.transaction():  # each statement would be flushed otherwise
-        engine.script(sql_text("manifest.sql"))
+        engine.script(read_sql_file("manifest.sql"))
         for manifest in manifests:
             row = manifest.row()
             engine.execute(insert_rows(table("manifest", "sqlanon"), row), list(row.values()))
@@ -588,7 +590,7 @@ def _copy_permissions(staged: Path, path: Path) -> None:
     try:
         replaced = path.stat()
     except FileNotFoundError:
-        staged.chmod(mode_of_new_files())
+        staged.chmod(new_file_mode())
         return
     mode, status = replaced.st_mode & 0o777, staged.stat()
     if (status.st_uid, status.st_gid) != (replaced.st_uid, replaced.st_gid):

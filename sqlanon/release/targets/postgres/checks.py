@@ -28,7 +28,7 @@ from sqlanon.release.targets.server import (
     types_in,
     version_number,
 )
-from sqlanon.support.expressions import qualified
+from sqlanon.support.expressions import quote_name
 
 _MAX_NAME_BYTES = 63
 _MANIFEST_KEY = f"{MANIFEST}_pkey"
@@ -39,7 +39,7 @@ _MAX_LISTED = 5
 
 
 def relation_number(server: PostgresEngine, schema: str, name: str) -> int | None:
-    number: int | None = server.rows(pg.number_of(), [qualified(schema, name)])[0][0]
+    number: int | None = server.rows(pg.relation_oid(), [quote_name(schema, name)])[0][0]
     return number
 
 
@@ -152,7 +152,7 @@ class _CatalogAudit:
 
     def _check_table(self) -> Check:
         """Check that the table behind the view is plain and has the released columns only."""
-        types = {name: pg.type_there(type_) for name, type_ in types_in(self.manifest.columns).items()}
+        types = {name: pg.from_duckdb_type(type_) for name, type_ in types_in(self.manifest.columns).items()}
         # Another type, and its casts, could be defined by the publisher.
         if unsupported := [name for name, type_ in types.items() if type_ is None]:
             names = ", ".join(map(repr, unsupported))

@@ -18,11 +18,11 @@ from sqlanon.audit.check import Check
 from sqlanon.audit.verify import find_residual_risk, verification_sql, verify_release
 from sqlanon.disclosure.class_sizes import class_sizes
 from sqlanon.engines.dialects import postgres as pg
-from sqlanon.engines.dialects.qualified import by_full_names
+from sqlanon.engines.dialects.qualified import qualify_functions
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.engines.postgres.engine import PostgresEngine
-from sqlanon.engines.travel import arrived, travelling
+from sqlanon.engines.travel import decode_columns, encode_columns
 from sqlanon.errors import BrokenReleaseError, ReleaseError, SourceError
 from sqlanon.places.addresses import MANIFEST
 from sqlanon.policy import format_location, resolve_postgres_address, server_address, table_parts
@@ -49,7 +49,7 @@ from sqlanon.release.targets.server import (
     types_in,
 )
 from sqlanon.support.expressions import create_table, create_temporary_view, create_view, star, table
-from sqlanon.support.resources import PLAIN, macro_scripts
+from sqlanon.support.resources import RELEASE_MACROS, macro_scripts
 from sqlanon.support.workdir import spill_directory
 
 
@@ -197,18 +197,18 @@ class LockedRelease:
 
     def stream(self) -> AbstractContextManager[Any]:
         types = types_in(self.manifest.columns)
-        return self.server.stream(travelling(column_list(self.relations.view, types), types))
+        return self.server.stream(encode_columns(column_list(self.relations.view, types), types))
 
     @contextmanager
     def read(self, limits: Limits) -> Iterator[OpenRelease]:
         """Read the rows into a local engine."""
         types = types_in(self.manifest.columns)
         with spill_directory() as spill, closing(DuckDBEngine.private(spill, limits)) as engine:
-            engine.script(*macro_scripts(PLAIN))
+            engine.script(*macro_scripts(RELEASE_MACROS))
             target = table("rows_of_the_release")
             try:
                 with self.stream() as reader:
-                    engine.copy_arrow(target, reader, lambda relation: arrived(relation, types))
+                    engine.copy_arrow(target, reader, lambda relation: decode_columns(relation, types))
             except duckdb.ConversionException as error:
                 raise BrokenReleaseError(
                     f"{format_location(self.location.path)} cannot be read: a value does not fit its type"
@@ -247,7 +247,10 @@ class VerifiedInPostgres:
 
     @contextmanager
     def _stream(self, types: Mapping[str, str]) -> Iterator[Any]:
-        with self._opened_copy() as engine, engine.stream(travelling(star(_COPIED_ROWS), types, "VARCHAR")) as reader:
+        with (
+            self._opened_copy() as engine,
+            engine.stream(encode_columns(star(_COPIED_ROWS), types, "VARCHAR")) as reader,
+        ):
             yield reader
 
     @contextmanager
@@ -269,7 +272,7 @@ class OpenedPostgres:
 
     def rows(self, engine: DuckDBEngine, alias: str) -> AbstractContextManager[exp.Table]:
         types = self.release.engine.columns(SUBJECT)
-        stream = self.release.engine.stream(travelling(star(SUBJECT), types, "VARCHAR"))
+        stream = self.release.engine.stream(encode_columns(star(SUBJECT), types, "VARCHAR"))
         return _copy_rows(engine, alias, types, stream)
 
 
@@ -278,7 +281,7 @@ class PostgresRelease(ServerRelease[PostgresLocation]):
 
     def class_sizes_sql(self) -> str:
         """The statement of `class_sizes`, for the server with any search path."""
-        return by_full_names(self._class_sizes()).sql(self.location.dialect, pretty=True)
+        return qualify_functions(self._class_sizes()).sql(self.location.dialect, pretty=True)
 
     def verify_sql(self) -> list[str]:
         """The statements of `verify`, for DuckDB with a copy of the rows."""
@@ -308,8 +311,8 @@ def recorded_location(path: Path, table_name: str, reach: Reach) -> PostgresLoca
 
 def types_of(server: PostgresEngine, relation: exp.Table) -> dict[str, str]:
     """DuckDB's types of a relation's columns; PostgreSQL's for a type without equivalent."""
-    rows = server.rows(pg.columns_of(), [relation_number(server, relation.db, relation.name)])
-    return {column: pg.type_here(type_) or type_ for column, type_, _ in rows}
+    rows = server.rows(pg.relation_columns(), [relation_number(server, relation.db, relation.name)])
+    return {column: pg.to_duckdb_type(type_) or type_ for column, type_, _ in rows}
 
 
 @contextmanager
@@ -350,7 +353,7 @@ def _locked_relations(
 
 
 def _refuse_without_temporary_views(server: PostgresEngine, location: PostgresLocation, owner: str) -> None:
-    if server.rows(pg.may_make_temporary())[0][0]:
+    if server.rows(pg.has_temporary_privilege())[0][0]:
         return
     raise ReleaseError(
         f"the schema {location.schema!r} belongs to {owner}, who could replace what is in it while it is read, and "

@@ -12,7 +12,7 @@ from functools import partial
 from sqlglot import exp, parse_one
 from sqlglot.errors import SqlglotError
 
-from sqlanon.engines.dialects.postgres import type_there
+from sqlanon.engines.dialects.postgres import from_duckdb_type
 from sqlanon.places.addresses import MANIFEST
 from sqlanon.release.targets.server import column_list
 from sqlanon.support.expressions import col, column_definitions, fragment, ident, table
@@ -45,7 +45,7 @@ def manifests(schema: str) -> exp.Table:
 
 def create_version_table(target: exp.Table, types: Mapping[str, str]) -> exp.Create:
     """Create the table of a version, by DuckDB's types. Text sorts byte by byte, as in DuckDB."""
-    postgres_types = {name: type_there(type_) or "" for name, type_ in types.items()}
+    postgres_types = {name: from_duckdb_type(type_) or "" for name, type_ in types.items()}
     return column_definitions(
         target, [(name, 'text COLLATE "C"' if type_ == "text" else type_) for name, type_ in postgres_types.items()]
     )

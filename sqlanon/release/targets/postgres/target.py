@@ -14,7 +14,7 @@ from sqlglot import exp
 
 from sqlanon.engines.dialects import postgres as pg
 from sqlanon.engines.postgres.engine import PostgresEngine
-from sqlanon.engines.travel import arrived, travelling
+from sqlanon.engines.travel import decode_columns, encode_columns
 from sqlanon.errors import AuditError, ReleaseError, SourceError
 from sqlanon.places.addresses import MANIFEST
 from sqlanon.policy import Policy
@@ -63,7 +63,7 @@ class PostgresTarget(ServerTarget[PostgresLocation]):
         # The address may differ from that of the policy.
         draft.search_input.source.refuse_release(location.address, location.schema)
         types = types_in(draft.columns())
-        refuse_types(types, lambda type_: pg.type_there(type_) is not None, "PostgreSQL")
+        refuse_types(types, lambda type_: pg.from_duckdb_type(type_) is not None, "PostgreSQL")
         with (
             self._server(draft) as server,
             server.undone_unless_committed(ReleaseError),
@@ -78,10 +78,10 @@ class PostgresTarget(ServerTarget[PostgresLocation]):
             _insert_rows(server, location.address, draft, relation, types)
             file = directory / STAGED_FILE
             with (
-                server.stream(travelling(star(relation.copy()), types)) as reader,
+                server.stream(encode_columns(star(relation.copy()), types)) as reader,
                 draft.run.engine.registered(reader) as arrow_table,
             ):
-                write_rows(draft, arrived(arrow_table, types), file, _READ_BACK)
+                write_rows(draft, decode_columns(arrow_table, types), file, _READ_BACK)
             with StagedRows.opened(draft, file, _READ_BACK) as rows:
                 yield StagedPostgres(draft, location, server, relation, replaced, rows)
 
@@ -186,9 +186,9 @@ def _insert_rows(
         with draft.remote_rows() as query:
             server.execute(exp.Insert(this=target.copy(), expression=query))
         return
-    with draft.rows() as rows, draft.run.engine.stream(travelling(rows, types, "VARCHAR")) as reader:
+    with draft.rows() as rows, draft.run.engine.stream(encode_columns(rows, types, "VARCHAR")) as reader:
         uploaded = server.upload("sqlanon_released_rows", reader)
-    server.execute(exp.Insert(this=target.copy(), expression=pg.landed(uploaded, types)))
+    server.execute(exp.Insert(this=target.copy(), expression=pg.decode_columns_there(uploaded, types)))
     server.execute(drop_table(uploaded.copy()))
 
 

@@ -15,9 +15,9 @@ from typing import Any
 from sqlglot import exp
 
 from sqlanon.audit.check import Check, check_faults
-from sqlanon.engines.dialects.spark import type_here
+from sqlanon.engines.dialects.spark import to_duckdb_type
 from sqlanon.engines.spark.engine import SparkEngine
-from sqlanon.engines.spark.errors import condition_of
+from sqlanon.engines.spark.errors import error_condition
 from sqlanon.release.manifest import Manifest
 from sqlanon.release.sentences import comment_on_any_version, comment_on_release
 from sqlanon.release.targets.server import (
@@ -216,7 +216,7 @@ class ReleaseCatalog:
                 if CatalogEntry.read(self.server, table(name, self.location.schema)).is_created_for(self.location.name):
                     tables[name] = version
             except Exception as error:
-                if condition_of(error).partition(".")[0] != "TABLE_OR_VIEW_NOT_FOUND":  # dropped in the meantime
+                if error_condition(error).partition(".")[0] != "TABLE_OR_VIEW_NOT_FOUND":  # dropped in the meantime
                     raise
         return tables
 
@@ -241,7 +241,7 @@ class ReleaseCatalog:
         return check_faults("tables", flaws, "exactly the columns of the release")
 
     def find_manifest_flaws(self, version: int) -> list[str]:
-        types = {name: type_here(type_.lower()) or "" for name, type_ in sr.MANIFEST_TYPES.items()}
+        types = {name: to_duckdb_type(type_.lower()) or "" for name, type_ in sr.MANIFEST_TYPES.items()}
         return self.find_flaws(manifest_table(self.location, version), types)
 
     def find_flaws(

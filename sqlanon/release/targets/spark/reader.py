@@ -14,7 +14,7 @@ from sqlanon.audit.check import Check
 from sqlanon.audit.verify import ROWS_NOT_READ, verification_sql
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.limits import NO_LIMITS, Limits
-from sqlanon.engines.spark.engine import SparkEngine, catalog_of
+from sqlanon.engines.spark.engine import SparkEngine, catalog_identity
 from sqlanon.errors import BrokenReleaseError, ReleaseError, SourceError
 from sqlanon.places.addresses import resolve_spark_address, spark_location, spark_name_flaw
 from sqlanon.policy import format_location, table_parts
@@ -60,7 +60,7 @@ class SparkLocation(ServerLocation):
 
     @property
     def path(self) -> Path:
-        return spark_location(self.address or catalog_of(self.session), self.schema, self.name)
+        return spark_location(self.address or catalog_identity(self.session), self.schema, self.name)
 
     @contextmanager
     def opened_server(self) -> Iterator[SparkEngine]:

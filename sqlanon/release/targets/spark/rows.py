@@ -20,11 +20,11 @@ from sqlglot import exp
 
 from sqlanon.audit.check import Check
 from sqlanon.audit.verify import verify_rows
-from sqlanon.engines.dialects.spark import SPARK, TEXT, count_invalid_texts, type_here
+from sqlanon.engines.dialects.spark import SPARK, TEXT, count_invalid_texts, to_duckdb_type
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.limits import Limits
 from sqlanon.engines.spark.engine import SparkEngine
-from sqlanon.engines.travel import count_column, repeated, travelling
+from sqlanon.engines.travel import encode_columns, repeat_rows, row_count_column
 from sqlanon.errors import BrokenReleaseError
 from sqlanon.policy import PrivacySection
 from sqlanon.policy.problems import read_part
@@ -48,7 +48,7 @@ from sqlanon.support.expressions import (
     subquery,
     table,
 )
-from sqlanon.support.resources import PLAIN, macro_scripts
+from sqlanon.support.resources import RELEASE_MACROS, macro_scripts
 from sqlanon.support.workdir import spill_directory
 
 FETCH_SIZE = 2_000_000
@@ -64,7 +64,7 @@ MAX_JOINED_COMBINATIONS = 10_000
 def types_of(server: SparkEngine, relation: exp.Table) -> dict[str, str]:
     """DuckDB's types of a relation's columns; Spark's for a type without equivalent, or with a collation."""
     types = server.columns(relation)
-    return {name: type_ if "collate" in type_ else type_here(type_) or type_ for name, type_ in types.items()}
+    return {name: type_ if "collate" in type_ else to_duckdb_type(type_) or type_ for name, type_ in types.items()}
 
 
 def checked_columns(
@@ -97,7 +97,7 @@ class Combinations:
     @classmethod
     @contextmanager
     def materialized(cls, server: SparkEngine, relation: exp.Table, types: Mapping[str, str]) -> Iterator[Combinations]:
-        name, row_count = f"sqlanon_combinations_{uuid4().hex[:12]}", count_column(types)
+        name, row_count = f"sqlanon_combinations_{uuid4().hex[:12]}", row_count_column(types)
         try:
             count = server.materialize(name, sr.count_combinations(relation, list(types), row_count))
             yield cls(server, table(name), types, row_count, count)
@@ -139,7 +139,7 @@ class FetchedCombinations:
     def each_row(self, view: exp.Table) -> Iterator[exp.Table]:
         """Make a temporary view of as many rows as were counted."""
         columns = list(self.types) or [self.count_column]
-        rows = repeated(self.relation, columns, self.count_column)
+        rows = repeat_rows(self.relation, columns, self.count_column)
         self.engine.execute(create_temporary_view(view.copy(), rows))
         try:
             yield view
@@ -173,7 +173,7 @@ class CountedRelease:
         """Open the checked columns in another engine."""
         suffix, combinations = uuid4().hex[:12], self.combinations
         target = table(f"sqlanon_counted_{suffix}", "main", "temp")
-        query = travelling(star(combinations.relation.copy()), combinations.all_types, "VARCHAR")
+        query = encode_columns(star(combinations.relation.copy()), combinations.all_types, "VARCHAR")
         copied = replace(combinations, engine=engine, relation=target)
         with (
             copy_stream(engine, target, combinations.all_types, combinations.engine.stream(query)),
@@ -194,9 +194,9 @@ def count_release(
     types = types_of(server, relation)
     has_released_columns = list(types.items()) == list(types_in(columns).items())
     with spill_directory() as spill, closing(DuckDBEngine.private(spill, limits)) as engine:
-        engine.script(*macro_scripts(PLAIN))
+        engine.script(*macro_scripts(RELEASE_MACROS))
         target = table("combinations", "main", "temp")
-        empty = FetchedCombinations(engine, target, checked, count_column(checked))
+        empty = FetchedCombinations(engine, target, checked, row_count_column(checked))
         release = CountedRelease(empty, CachedQueries(engine), types)
         if not (has_released_columns and all(map(is_digestible, types.values()))):
             yield release

@@ -8,7 +8,7 @@ from functools import partial
 from sqlglot import exp, parse_one
 from sqlglot.errors import SqlglotError
 
-from sqlanon.engines.dialects.spark import TEXT, type_there
+from sqlanon.engines.dialects.spark import TEXT, from_duckdb_type
 from sqlanon.support.expressions import col, column_definitions, fragment, ident, named, template, text
 
 RELEASE_PROPERTY = "sqlanon.release"
@@ -59,7 +59,9 @@ def create_version_table(target: exp.Table, types: Mapping[str, str], release: s
     CREATE TABLE ... AS SELECT would copy the comments of the source. A table that exists before its rows is also found
     and dropped if the rows are never written.
     """
-    return _create_parquet_table(target, {name: type_there(type_) or "" for name, type_ in types.items()}, release)
+    return _create_parquet_table(
+        target, {name: from_duckdb_type(type_) or "" for name, type_ in types.items()}, release
+    )
 
 
 def create_manifest_table(target: exp.Table, release: str) -> exp.Create:

@@ -15,10 +15,10 @@ from uuid import uuid4
 from sqlglot import exp
 
 from sqlanon.audit.check import Check
-from sqlanon.engines.dialects.spark import type_here, type_there
+from sqlanon.engines.dialects.spark import from_duckdb_type, to_duckdb_type
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.spark.engine import SparkEngine
-from sqlanon.engines.spark.errors import condition_of, is_of_spark, reason_of
+from sqlanon.engines.spark.errors import describe_error, error_condition, is_spark_error
 from sqlanon.errors import AuditError, ReleaseError, SourceError
 from sqlanon.release.manifest import Facts, Manifest
 from sqlanon.release.metadata import SuppressedRows
@@ -157,7 +157,7 @@ class StagedSpark(StagedOnServer):
 
 
 def _is_supported(type_: str) -> bool:
-    return type_here(type_there(type_) or "") == type_ and is_digestible(type_)
+    return to_duckdb_type(from_duckdb_type(type_) or "") == type_ and is_digestible(type_)
 
 
 def _next_version(catalog: ReleaseCatalog) -> int:
@@ -180,7 +180,7 @@ def _create_version_table(
         try:
             server.execute(sr.create_version_table(location.version_table(version), types, location.name))
         except Exception as error:
-            if condition_of(error) != _LOCATION_EXISTS:
+            if error_condition(error) != _LOCATION_EXISTS:
                 raise
         else:
             return version
@@ -238,7 +238,7 @@ def _drop_older_versions(server: SparkEngine, location: SparkLocation, version: 
         catalog = ReleaseCatalog.read(server, location)
         shown, release_tables = catalog.shown_version, catalog.find_release_tables()
     except Exception as error:
-        if not is_of_spark(error):
+        if not is_spark_error(error):
             raise
         return [_removal_failed("older versions", error)]
     notes = []
@@ -247,7 +247,7 @@ def _drop_older_versions(server: SparkEngine, location: SparkLocation, version: 
             try:
                 server.execute(drop_table(table(name, location.schema), exists=True))
             except Exception as error:
-                if not is_of_spark(error):
+                if not is_spark_error(error):
                     raise
                 notes.append(_removal_failed(f"{location.schema}.{name}", error))
     return [*notes, *catalog.warn_of_foreign_tables(release_tables)]
@@ -255,6 +255,6 @@ def _drop_older_versions(server: SparkEngine, location: SparkLocation, version: 
 
 def _removal_failed(relation: str, error: Exception) -> Check:
     message = (
-        f"{relation}: could not be removed: {reason_of(error)}; readers of the schema can still read it. The next "
+        f"{relation}: could not be removed: {describe_error(error)}; readers of the schema can still read it. The next "
     )
     return Check("versions", None, f"{message}publication tries again")
