@@ -16,7 +16,7 @@ from sqlanon.measures import MEASURES
 from sqlanon.policy.problems import join
 from sqlanon.policy.rules import TableRule
 from sqlanon.policy.strategies import STRATEGIES, Traits
-from sqlanon.requirements import estimated
+from sqlanon.requirements import estimated_requirements
 from sqlanon.requirements.registry import requirement_types
 from sqlanon.support.names import table_parts
 
@@ -315,7 +315,8 @@ OF_TABLE = _requirements(
 UNKNOWN_REQUIREMENT = _requirements("a requirement that the strategy does not know", _unknown_to_strategy)
 MORE_THAN_K = _requirements("a requirement beside `k`", lambda asked: sorted(asked.requirements - {"k"}))
 ESTIMATE = _requirements(
-    "an estimate of the population", lambda asked: () if asked.privacy is None else estimated(asked.privacy)
+    "an estimate of the population",
+    lambda asked: estimated_requirements(asked.privacy) if asked.privacy else (),
 )
 SMALL_K = PolicyFeature(
     "no `privacy.k`, or `k = 1`",

@@ -35,9 +35,7 @@ from sqlanon.requirements.t_closeness import require_close_values
 
 @dataclass(frozen=True)
 class Requirements:
-    """All conditions of a policy, on a source: on each class by itself, on subsets of the quasi-identifiers, on the
-    kept classes together, and on figures that are counted for each generalization separately.
-    """
+    """The conditions of a policy on a source, by kind."""
 
     class_conditions: tuple[ClassCondition, ...] = ()
     shields: tuple[SubsetCondition, ...] = ()
@@ -46,12 +44,11 @@ class Requirements:
 
     @classmethod
     def from_conditions(cls, conditions: Sequence[Condition]) -> Requirements:
-        """Of conditions of any kind."""
         return cls(
-            tuple(one for one in conditions if isinstance(one, ClassCondition)),
-            tuple(one for one in conditions if isinstance(one, SubsetCondition)),
-            tuple(one for one in conditions if isinstance(one, TableCondition)),
-            tuple(one for one in conditions if isinstance(one, SeparateCondition)),
+            tuple(condition for condition in conditions if isinstance(condition, ClassCondition)),
+            tuple(condition for condition in conditions if isinstance(condition, SubsetCondition)),
+            tuple(condition for condition in conditions if isinstance(condition, TableCondition)),
+            tuple(condition for condition in conditions if isinstance(condition, SeparateCondition)),
         )
 
     @property
@@ -60,117 +57,122 @@ class Requirements:
 
     @property
     def names(self) -> tuple[str, ...]:
-        return tuple(one.name for one in self.conditions)
+        return tuple(condition.name for condition in self.conditions)
 
     def without(self, name: str) -> Requirements:
-        """All but the one of a name; names have the parameters in them."""
-        return Requirements.from_conditions([one for one in self.conditions if one.name != name])
+        """All conditions except the one with a name, which includes its parameters."""
+        return Requirements.from_conditions([condition for condition in self.conditions if condition.name != name])
 
     @property
     def distributions(self) -> tuple[Distribution, ...]:
-        """The sensitive values that they are on, each once."""
-        found = (one.distribution for one in self.class_conditions if one.distribution is not None)
-        return tuple(dict.fromkeys(found))
+        """The distinct distributions of sensitive values that conditions are on."""
+        distributions = (condition.distribution for condition in self.class_conditions)
+        return tuple(dict.fromkeys(distribution for distribution in distributions if distribution is not None))
 
     @property
     def covering_condition(self) -> ClassCondition | None:
-        """The condition that each class of the population has to meet as well, if there is one."""
-        return next((one for one in self.class_conditions if one.uncoverable_class() is not None), None)
+        """The condition that requires every class of the population to be released, if there is one."""
+        covering = (condition for condition in self.class_conditions if condition.uncoverable_class() is not None)
+        return next(covering, None)
 
     @property
     def without_population(self) -> Requirements:
-        """All but what is on a population."""
-        own = [one for one in self.conditions if not (isinstance(one, ClassCondition) and one.uses_population)]
-        return Requirements.from_conditions(own)
+        """All conditions except those on a population."""
+        conditions = [
+            condition
+            for condition in self.conditions
+            if not (isinstance(condition, ClassCondition) and condition.uses_population)
+        ]
+        return Requirements.from_conditions(conditions)
 
     @property
     def hereditary(self) -> bool:
-        """Whether with suppression too, everything above a generalization that meets them meets them."""
-        return (
-            all(one.hereditary for one in self.class_conditions)
-            and not self.table_conditions
-            and not self.separate_conditions
-        )
+        """Whether every generalization above a feasible one is feasible, also with suppression."""
+        if self.table_conditions or self.separate_conditions:
+            return False
+        return all(condition.hereditary for condition in self.class_conditions)
 
     @property
     def k(self) -> int:
-        """No class of a smaller count is ever kept."""
-        return max((one.min_class_count for one in self.class_conditions), default=1)
+        """The smallest class that can be retained, in the unit of counting."""
+        return max((condition.min_class_count for condition in self.class_conditions), default=1)
 
     @property
     def min_class_rows(self) -> int:
-        """No class of fewer rows is ever kept."""
-        return max((one.min_class_rows for one in self.class_conditions), default=1)
+        """The smallest class that can be retained, in rows."""
+        return max((condition.min_class_rows for condition in self.class_conditions), default=1)
 
 
 def bind_conditions(
     section: Any, quasi: Sequence[str] = (), domains: Mapping[str, Domain] | None = None
 ) -> list[tuple[Requirement, Condition]]:
-    """The requirements of a ``[privacy]`` with their conditions on a source: those on classes first."""
+    """The requirements of ``[privacy]`` with their conditions on a source, those on classes first."""
     source = SourceFacts(quasi, domains or {})
-    found = [(one, one.bind(source)) for one in list_requirements_in_policy_order(section)]
-    places = (ClassCondition, SubsetCondition, TableCondition, SeparateCondition)
-    return sorted(found, key=lambda one: next(i for i, place in enumerate(places) if isinstance(one[1], place)))
+    bound = [(requirement, requirement.bind(source)) for requirement in list_requirements_in_policy_order(section)]
+    kinds = (ClassCondition, SubsetCondition, TableCondition, SeparateCondition)
+    return sorted(bound, key=lambda pair: next(i for i, kind in enumerate(kinds) if isinstance(pair[1], kind)))
 
 
 def bind_requirements(
     section: Any, quasi: Sequence[str] = (), domains: Mapping[str, Domain] | None = None
 ) -> Requirements:
-    """The conditions of a ``[privacy]`` on a source."""
+    """The conditions of ``[privacy]`` on a source."""
     return Requirements.from_conditions([condition for _, condition in bind_conditions(section, quasi, domains)])
 
 
 def sensitive_attributes(section: Any) -> tuple[str, ...]:
-    """The sensitive attributes that requirements name, each once, in the order of the policy's requirements."""
-    return tuple(
-        dict.fromkeys(name for one in list_requirements_in_policy_order(section) for name in one.sensitive_attributes)
-    )
+    """The distinct sensitive attributes that requirements name, in the order of the policy."""
+    requirements = list_requirements_in_policy_order(section)
+    return tuple(dict.fromkeys(name for requirement in requirements for name in requirement.sensitive_attributes))
 
 
 def examined_sensitive_attributes(section: Any, sensitive: Sequence[str]) -> tuple[str, ...]:
-    """The sensitive attributes that requirements look at, of those that there are."""
+    """The sensitive attributes that requirements depend on: those they name, or all ``sensitive`` ones."""
     named = sensitive_attributes(section)
-    every = any(one.uses_all_sensitive for one in list_requirements(section))
-    return tuple(dict.fromkeys((*named, *sensitive))) if every else named
+    uses_all = any(requirement.uses_all_sensitive for requirement in list_requirements(section))
+    return tuple(dict.fromkeys((*named, *sensitive))) if uses_all else named
 
 
 def attributes_needing_hierarchies(section: Any) -> frozenset[str]:
     """The sensitive attributes whose hierarchies requirements need."""
-    return frozenset(name for one in list_requirements(section) for name in one.needed_hierarchies)
+    return frozenset(name for requirement in list_requirements(section) for name in requirement.needed_hierarchies)
 
 
 def ordered_attributes(section: Any) -> frozenset[str]:
-    """The sensitive attributes whose values requirements put in order."""
-    return frozenset(name for one in list_requirements(section) for name in one.ordered_attributes)
+    """The sensitive attributes whose values requirements sort."""
+    return frozenset(name for requirement in list_requirements(section) for name in requirement.ordered_attributes)
 
 
-def estimated(section: Any) -> tuple[str, ...]:
+def estimated_requirements(section: Any) -> tuple[str, ...]:
     """The keys of requirements whose figures are estimates."""
-    return tuple(dict.fromkeys(one.entry.key for one in list_requirements(section) if one.entry.is_estimate))
+    entries = (requirement.entry for requirement in list_requirements(section))
+    return tuple(dict.fromkeys(entry.key for entry in entries if entry.is_estimate))
 
 
 def guaranteed_k(section: Any, quasi: Sequence[str]) -> int:
-    """The rows that a class has at least where the requirements of a ``[privacy]`` are met; 2 where none says so."""
-    least = [one.guaranteed_k(quasi) for one in list_requirements(section)]
-    return max(2 if section.k is None else section.k, *least)
+    """The lower bound on the rows of a class under the requirements of ``[privacy]``; 2 if none implies one."""
+    bounds = [requirement.guaranteed_k(quasi) for requirement in list_requirements(section)]
+    return max(2 if section.k is None else section.k, *bounds)
 
 
 def needs_source(section: Any, persons: bool) -> bool:
     """Whether the requirements cannot be verified from the release alone."""
-    return persons or not all(one.entry.verifiable_alone for one in list_requirements(section))
+    return persons or not all(requirement.entry.verifiable_alone for requirement in list_requirements(section))
 
 
 def check_requirements(section: Any, audited: AuditedRelease) -> list[Check]:
-    """The checks of all requirements, by macros that are independent of the search."""
-    return [check for one in list_requirements(section) for check in one.audit(audited)]
+    """Check all requirements, by macros that are independent of the search."""
+    return [check for requirement in list_requirements(section) for check in requirement.audit(audited)]
 
 
 def find_unknown_names(section: Any, audited: AuditedRelease) -> str:
-    """What requirements name, and is no sensitive column, or no quasi-identifier, of what is checked."""
-    sensitive, quasi = ({name.lower() for name in names} for names in (audited.sensitive, audited.quasi_identifiers))
-    wrong = [name for name in sensitive_attributes(section) if name.lower() not in sensitive]
-    named = (name for one in list_requirements(section) for name in one.quasi_identifiers)
-    return ", ".join(map(repr, dict.fromkeys([*wrong, *(name for name in named if name.lower() not in quasi)])))
+    """The names in requirements that are no sensitive column, or no quasi-identifier, of the audited release."""
+    sensitive = {name.lower() for name in audited.sensitive}
+    quasi = {name.lower() for name in audited.quasi_identifiers}
+    unknown = [name for name in sensitive_attributes(section) if name.lower() not in sensitive]
+    for requirement in list_requirements(section):
+        unknown += [name for name in requirement.quasi_identifiers if name.lower() not in quasi]
+    return ", ".join(map(repr, dict.fromkeys(unknown)))
 
 
 def list_requirement_queries(section: Any, audited: Callable[[Queryable], AuditedRelease]) -> list[exp.Expr]:
@@ -181,7 +183,7 @@ def list_requirement_queries(section: Any, audited: Callable[[Queryable], Audite
 
 
 class _Recorder:
-    """What runs nothing: it keeps the queries, and every answer is empty."""
+    """An engine that records queries and returns no rows."""
 
     def __init__(self) -> None:
         self.queries: list[exp.Expr] = []
@@ -202,7 +204,7 @@ __all__ = [
     "bind_conditions",
     "bind_requirements",
     "check_requirements",
-    "estimated",
+    "estimated_requirements",
     "examined_sensitive_attributes",
     "find_unknown_names",
     "guaranteed_k",

@@ -1,4 +1,4 @@
-"""(α, k)-anonymity: no value of a sensitive attribute has more than a share α of a class. Its k is the policy's."""
+"""(α, k)-anonymity: no value of a sensitive attribute has more than a share α of a class. k is the policy's k."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import ClassVar
 from pydantic import Field
 from sqlglot import exp
 
-from sqlanon.requirements.audit import AuditedRelease, Check, figure
+from sqlanon.requirements.audit import AuditedRelease, Check, to_float
 from sqlanon.requirements.base import TOLERANCE, ClassCondition, Distribution, Entry, Requirement, format_number
 from sqlanon.requirements.l_diversity import L_DIVERSITY
 from sqlanon.requirements.macros import Macro
@@ -17,11 +17,6 @@ from sqlanon.requirements.plain_sql import WarehouseRelease
 from sqlanon.support.coding import ROWS
 from sqlanon.support.expressions import col, double_total, fragment, greatest, number
 from sqlanon.support.fields import Name, Section, ShareAboveZero
-
-WITHIN = fragment(":largest / :total <= :most")
-LOST = fragment("(:largest - :alpha * :total) / :rest")
-LARGEST_SHARE = fragment("max(n) / nullif(sum(n), 0)")
-SHARE_ABOVE = fragment("max(n) / nullif(sum(n), 0) > :most")
 
 ALPHA = Macro("alpha", ("alpha", "classes"))
 
@@ -43,8 +38,8 @@ class AlphaK(Section, Requirement, ClassCondition):
 
     entry: ClassVar[Entry] = Entry("alpha_k", "list", "no sensitive value above a share of a class", macros=(ALPHA,))
 
-    # Monotone without suppression alone. A class of n rows, c of them with one value, loses at least
-    # (c − α n) / (1 − α) of them.
+    # Monotone without suppression only. A class of n rows, c of them with one value, loses at least
+    # (c − α n) / (1 − α) rows.
 
     @property
     def name(self) -> str:
@@ -56,39 +51,39 @@ class AlphaK(Section, Requirement, ClassCondition):
 
     @property
     def min_class_rows(self) -> int:
-        """1 / α, rounded up: the fewest values that can meet it."""
+        """1 / α rounded up, the fewest values that satisfy it."""
         return math.ceil(1 / self.alpha - 1e-9)
 
     def figures(self) -> Mapping[str, exp.Expr]:
-        """``total``, and the ``largest`` count."""
         return {"total": double_total(col(ROWS)), "largest": exp.Max(this=col(ROWS))}
 
     def condition(self) -> exp.Expr:
-        return WITHIN(**self._figures(), most=self.alpha + TOLERANCE)
+        return fragment(":largest / :total <= :max_share")(**self._columns(), max_share=self.alpha + TOLERANCE)
 
     def shortfall(self) -> exp.Expr:
-        """(largest − α total) / (1 − α)."""
         if self.alpha >= 1:
             return number(0)
-        return greatest(number(1), LOST(**self._figures(), alpha=self.alpha, rest=1 - self.alpha))
+        lost = fragment("(:largest - :alpha * :total) / :rest")
+        return greatest(number(1), lost(**self._columns(), alpha=self.alpha, rest=1 - self.alpha))
 
-    def _figures(self) -> dict[str, exp.Expr]:
+    def _columns(self) -> dict[str, exp.Expr]:
         return {name: self.distribution.column(name) for name in ("total", "largest")}
 
     def audit(self, audited: AuditedRelease) -> Iterator[Check]:
-        """By ``alpha``; too few values are too few, whoever has them."""
-        share = figure(
-            audited.figures(ALPHA, list(audited.quasi_identifiers), self.attribute, **audited.person_option)["alpha"]
-        )
-        values = figure(audited.figures(L_DIVERSITY, list(audited.quasi_identifiers), self.attribute)["distinct_l"])
+        """By ``alpha``. Too few distinct values fail the check even where persons cannot be counted."""
+        quasi = list(audited.quasi_identifiers)
+        share = to_float(audited.figures(ALPHA, quasi, self.attribute, **audited.person_option)["alpha"])
+        distinct = to_float(audited.figures(L_DIVERSITY, quasi, self.attribute)["distinct_l"])
         check = Check(self.name, share <= self.alpha + TOLERANCE, f"the greatest share is {share:.6g}")
-        if audited.can_count or 1 / values > self.alpha + TOLERANCE:
+        if audited.can_count or 1 / distinct > self.alpha + TOLERANCE:
             yield Check(self.name, audited.can_count and bool(check.passed), check.message)
         else:
             yield audited.as_person_check(check)
 
     def violations(self, released: WarehouseRelease) -> exp.Select:
-        return released.values(self.attribute).counted(LARGEST_SHARE(), SHARE_ABOVE(most=self.alpha + TOLERANCE))
+        share = fragment("max(n) / nullif(sum(n), 0)")()
+        violated = fragment(":share > :max_share")(share=share, max_share=self.alpha + TOLERANCE)
+        return released.values(self.attribute).violations_by_count(share, violated)
 
-    def sentence(self, who: str) -> str:
+    def sentence(self, unit: str) -> str:
         return f"No value of {self.attribute} has more than {100 * self.alpha:g} % of a group."

@@ -1,4 +1,4 @@
-"""Average risk: the mean over rows of 1 / the size of their class.
+"""Average risk: the mean of 1 / class size over all rows.
 
 Source: K. El Emam, "Guide to the De-Identification of Personal Health Information" (2013), chapter 16.
 """
@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from sqlglot import exp
 
-from sqlanon.requirements.audit import AuditedRelease, Check, figure
+from sqlanon.requirements.audit import AuditedRelease, Check, to_float
 from sqlanon.requirements.base import TOLERANCE, Entry, Requirement, RetainedClasses, TableCondition
 from sqlanon.requirements.macros import Macro
 from sqlanon.requirements.plain_sql import WarehouseRelease
@@ -24,8 +24,8 @@ AVERAGE_RISK = Macro("average_risk", ("average_risk", "sample_uniqueness", "clas
 class AverageRisk(TableCondition, Requirement):
     """Classes / rows (or persons) ≤ ``limit``.
 
-    Monotone where the kept rows stay the same, which is so without suppression: merged classes are fewer. Not with
-    suppression: rows that are kept only further up may come in small classes.
+    Monotone while the retained rows stay the same, as they do without suppression: merging reduces the classes. Not
+    with suppression: rows that are retained only further up may form small classes.
     """
 
     limit: float
@@ -46,16 +46,16 @@ class AverageRisk(TableCondition, Requirement):
     def upper_bound(self) -> float:
         return self.limit
 
-    def figure(self, kept: RetainedClasses) -> float:
-        return kept.classes / kept.count
+    def figure(self, retained: RetainedClasses) -> float:
+        return retained.classes / retained.count
 
     def audit(self, audited: AuditedRelease) -> Iterator[Check]:
         figures = audited.figures(AVERAGE_RISK, list(audited.quasi_identifiers), **audited.person_option)
-        value = figure(figures["average_risk"])
-        yield audited.as_person_check(Check(self.name, self.is_within(value), f"it is {value:.6g}"))
+        value = to_float(figures["average_risk"])
+        yield audited.as_person_check(self.check(value, f"it is {value:.6g}"))
 
     def violations(self, released: WarehouseRelease) -> exp.Select:
-        return released.by_share(exp.Count(this=exp.Star()), self.limit + TOLERANCE)
+        return released.share_above(exp.Count(this=exp.Star()), self.limit + TOLERANCE)
 
-    def sentence(self, who: str) -> str:
+    def sentence(self, unit: str) -> str:
         return f"The average risk of being found is at most {100 * self.limit:g} %."

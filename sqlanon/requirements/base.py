@@ -1,21 +1,20 @@
-"""What a privacy requirement is to the rest: one class, which says all of it, and the condition that the search needs.
+"""The interface of privacy requirements: the policy entry, the condition for the search, the audit and the texts.
 
-A `Requirement` is an entry of a policy's ``[privacy]``. Held against a source (`Requirement.of`) it is a condition on
-equivalence classes, on k-anonymous subsets of the quasi-identifiers, on the kept table, or on a figure that is counted
-for each generalization separately.
+A `Requirement` is an entry of a policy's ``[privacy]``. Bound to a source (`Requirement.bind`), it is a condition on
+equivalence classes, on subsets of the quasi-identifiers, on the released table, or on a figure that is counted for each
+generalization separately.
 
-How far a condition on classes prunes the lattice follows from what merging does to it. Generalizing further merges
-classes.
+Generalizing further merges classes, so the effect of merging decides how far a condition on classes prunes the lattice:
 
-- *Hereditary*: no part of a class that breaks it ever meets it. Then all rows of such a class are lost here and at
-  every lower generalization: the number of suppressed rows never grows on the way up, with suppression too.
-- *Closed under merging*: two classes that meet it, merged, meet it. Without suppression that is enough: above a
-  generalization in which all classes meet it, all classes meet it. With suppression it is not: a class that meets it
-  can merge with one that does not, and be lost. What remains true: a class that breaks it loses at least its
-  `shortfall` here and at every lower generalization, whatever is suppressed there.
+- *Hereditary*: if a class violates the condition, so does every part of it. All rows of the class are suppressed at
+  this generalization and at every lower one, so the number of suppressed rows never grows on the way up.
+- *Closed under merging*: if two classes satisfy the condition, so does their union. Without suppression, every
+  generalization above a feasible one is feasible. With suppression this fails: a satisfying class can merge with a
+  violating one and be suppressed. A violating class still loses at least its `shortfall` at this generalization and at
+  every lower one.
 
-All conditions on classes are closed under merging where counts add up. They do, but for persons who are in several
-combinations of quasi-identifiers: such a person, merged with itself, counts once. There only hereditary ones prune.
+All conditions on classes are closed under merging where counts add up. A person with several combinations of
+quasi-identifiers breaks this, because it counts once in a merged class. There, only hereditary conditions prune.
 """
 
 from __future__ import annotations
@@ -34,20 +33,20 @@ from sqlanon.support.expressions import col, number
 from sqlanon.support.fields import Flaw
 
 CLASS_SIZE = "class_size"
-"""The column of a class that is always there: its number of rows."""
+"""The column with the number of rows of a class; every query of classes has it."""
 
 CLASS_COUNT = "class_count"
-"""What requirements count: the rows of a class, or its distinct persons."""
+"""The column that requirements count: the rows of a class, or its distinct persons."""
 
 CLASS_POPULATION = "class_population"
-"""The rows, or persons, of the population that a class matches."""
+"""The column with the rows, or persons, of the population that match a class."""
 
 TOLERANCE = 1e-12
-"""Comparisons at a border carry it: a class of exactly l equally frequent values is entropy l-diverse."""
+"""Rounding allowance of comparisons: a class of exactly l equally frequent values is entropy l-diverse."""
 
 VALUE = "v"
 SHARE = "share"
-"""Of a distribution: a value's small integer, and its share of the whole source; beside its count in a class."""
+"""Columns of a distribution: the code of a value, and its share of the whole source."""
 
 CUMULATED = "cumulated"
 SUMS = "sums"
@@ -56,7 +55,7 @@ WIDEST = "widest"
 
 
 def format_number(value: float) -> str:
-    """A number for a name: short, and never the same for two numbers.
+    """Format a number for a name: short, and different for different numbers.
 
     >>> format_number(0.2), format_number(3.0), format_number(0.1000001)
     ('0.2', '3', '0.1000001')
@@ -69,7 +68,7 @@ def format_number(value: float) -> str:
 class Distribution:
     """The values of a sensitive attribute within classes.
 
-    ``nodes`` are those of its hierarchy below the root, each with all values under it; ``joint`` are values within
+    ``nodes``: the nodes of its hierarchy below the root, each with all values under it. ``joint``: the values within
     equal values of the other sensitive attributes.
     """
 
@@ -77,18 +76,19 @@ class Distribution:
     kind: Literal["values", "nodes", "joint"] = "values"
 
     def name(self, figure: str) -> str:
-        """The column of a class with one of the distribution's figures."""
+        """The column name of a figure of the distribution."""
         return f"{self.attribute} {self.kind} {figure}"
 
     def column(self, figure: str) -> exp.Column:
-        """The same as an expression."""
         return col(self.name(figure))
 
 
 @dataclass(frozen=True)
 class Domain:
-    """A sensitive attribute in the whole source: its number of values, NULL among them (None: counted whenever it is
-    needed), and the top level of its hierarchy, if it has one.
+    """The domain of a sensitive attribute in the source.
+
+    ``values`` is the number of distinct values, NULL included; None: statements count them. ``height`` is the top
+    level of the hierarchy, 0 without one.
     """
 
     values: int | None
@@ -97,81 +97,78 @@ class Domain:
 
 @dataclass(frozen=True)
 class SourceFacts:
-    """What a requirement needs of a source: its quasi-identifiers in their order, and the domains of its sensitive
-    attributes, if they are known.
-    """
+    """The facts of a source that requirements need: quasi-identifiers in order, and domains of sensitive attributes."""
 
     quasi: Sequence[str] = ()
     domains: Mapping[str, Domain] = field(default_factory=dict)
 
 
 class ClassCondition(ABC):
-    """A condition that every equivalence class of a release has to meet; classes that do not are suppressed."""
+    """A condition on equivalence classes; classes that violate it are suppressed."""
 
     hereditary: ClassVar[bool] = False
-    """Whether no part of a class that breaks it ever meets it."""
+    """Every part of a violating class violates it as well."""
 
     uses_population: ClassVar[bool] = False
-    """Whether it is on what a class matches in the population."""
 
     @property
     @abstractmethod
     def name(self) -> str:
-        """What people call it, with its parameters: ``5-anonymity``."""
+        """The name with the parameters, such as ``5-anonymity``."""
 
     @property
     def distribution(self) -> Distribution | None:
-        """The sensitive values that it is on, if it is."""
+        """The sensitive values that the condition is on."""
         return None
 
     @property
     def group_condition(self) -> ClassCondition | None:
-        """The condition that each group of its distribution has to meet, if that is ``joint``."""
+        """For a ``joint`` distribution: the condition on each group of equal other sensitive values."""
         return None
 
     @property
     def needs_domain(self) -> bool:
-        """Whether it needs the columns of `frequency.distribution.ordered_domain` beside its figures."""
+        """Whether it reads the columns of `frequency.distribution.ordered_domain`."""
         return False
 
     @property
     def min_class_rows(self) -> int:
-        """No class of fewer rows ever meets it: that bounds what a search can find."""
+        """The smallest class that can satisfy it, in rows; it bounds the search."""
         return 1
 
     @property
     def min_class_count(self) -> int:
-        """It is a least count (rows or persons) of classes, and nothing else: this one; else 1."""
+        """The required count (rows or persons) if the condition is nothing but a minimum count; otherwise 1."""
         return 1
 
     def figures(self) -> Mapping[str, exp.Expr]:
-        """Aggregates of a class's `distribution`, over ``v``, ``share`` and ``n``, by the name of the figure."""
+        """Aggregates of the `distribution` in a class, over ``v``, ``share`` and ``n``, by name."""
         return {}
 
     def derived_figures(self, min_rows: int) -> Mapping[str, exp.Expr]:
-        """What is worked out from the figures, once for a class: likewise by name."""
+        """Expressions over the figures, evaluated once for each class, by name."""
         return {}
 
     @abstractmethod
     def condition(self) -> exp.Expr:
-        """What a class has to meet, over ``class_count``, ``class_population``, the figures and what is derived."""
+        """The condition over ``class_count``, ``class_population``, the figures and the derived figures."""
 
     def shortfall(self) -> exp.Expr:
-        """Of a class that breaks it: the fewest of its rows that are lost, here and at every lower generalization."""
+        """For a violating class: a lower bound on the rows it loses at this generalization and every lower one."""
         return number(1)
 
     def uncoverable_class(self) -> exp.Expr | None:
-        """Where each class of the population has to be a kept class: those that no suppression can make one."""
+        """If every class of the population must be released: the classes for which no suppression achieves that."""
         return None
 
 
 @dataclass(frozen=True)
 class SubsetCondition:
-    """k-anonymity over some of the quasi-identifiers: a shield. Their numbers (ascending), their names, and k.
+    """k-anonymity over some of the quasi-identifiers (a shield): their ascending positions, their names, and k.
 
-    Suppressing a class for one shield makes the classes of the others smaller: the kept rows are the greatest set in
-    which all hold. Monotone, with suppression too: a set of rows that meets all shields meets them when it is
-    generalized further, so that the greatest set never shrinks on the way up.
+    Suppressing a class for one shield shrinks the classes of the others, so the retained rows are the greatest set in
+    which all shields hold. This is monotone with suppression: generalizing a set that satisfies all shields keeps it
+    satisfying, so the greatest set never shrinks on the way up.
     """
 
     attributes: tuple[int, ...]
@@ -186,9 +183,9 @@ class SubsetCondition:
 
 @dataclass(frozen=True)
 class RetainedClasses:
-    """The kept classes together: how many they are, their rows, and what requirements count in them (rows or persons).
+    """Totals of the retained classes: their number, rows, and what requirements count in them (rows or persons).
 
-    ``singles`` are the classes of one; ``unmatched`` the rows of classes that match nobody in the population.
+    ``uniques`` are the classes of one; ``unmatched_rows`` the rows of classes without a match in the population.
     """
 
     classes: int
@@ -199,76 +196,75 @@ class RetainedClasses:
 
 
 class Limit(ABC):
-    """A limit on a figure of the kept rows together. It suppresses nothing."""
+    """An upper bound on a figure of all retained rows. It suppresses nothing."""
 
     label: ClassVar[str]
-    """What people call the figure."""
+    """The name of the figure in messages."""
 
     @property
     @abstractmethod
-    def upper_bound(self) -> float:
-        """The greatest figure that meets it."""
+    def upper_bound(self) -> float: ...
 
     @property
     def name(self) -> str:
-        """What people call it, with its limit."""
         return f"{self.label} of at most {format_number(self.upper_bound)}"
 
     def is_within(self, figure: float) -> bool:
-        """Whether a figure is within the limit; where there is none (NaN), it is not."""
+        """Whether a figure is within the limit; NaN, a figure that could not be computed, is not."""
         return figure <= self.upper_bound + TOLERANCE
+
+    def check(self, figure: float, message: str) -> Check:
+        return Check(self.name, self.is_within(figure), message)
 
 
 class TableCondition(Limit):
-    """A limit on a figure of the kept classes.
+    """A limit on a figure of the retained classes.
 
-    Where the kept rows stay the same, a generalization above one that meets it meets it.
+    Where the retained rows stay the same, every generalization above a satisfying one satisfies it.
     """
 
     @abstractmethod
-    def figure(self, kept: RetainedClasses) -> float:
-        """The figure of kept classes, of which there are some."""
+    def figure(self, retained: RetainedClasses) -> float:
+        """The figure of at least one retained class."""
 
-    def is_met_by(self, kept: RetainedClasses) -> bool:
-        """Whether kept classes meet it."""
-        return not kept.count or self.is_within(self.figure(kept))
+    def is_met_by(self, retained: RetainedClasses) -> bool:
+        return not retained.count or self.is_within(self.figure(retained))
 
 
 class RetainedRows(Protocol):
-    """The kept rows of one generalization: how many they are, and what the source counts (rows or persons). All else is
-    counted when it is asked for.
-    """
+    """The retained rows of one generalization. Class sizes and wrong matches are counted on demand."""
 
     @property
     def rows(self) -> int: ...
     @property
-    def source_count(self) -> int: ...
+    def source_count(self) -> int:
+        """The rows or persons of the source."""
 
     def class_sizes(self) -> Mapping[int, int]:
-        """How many kept classes there are of each size, in rows or persons."""
+        """The number of retained classes of each size, in rows or persons."""
 
     def count_wrong_matches(self) -> int:
-        """The rows that match only other people in the population."""
+        """Count the rows that match only other people in the population."""
 
 
 class SeparateCondition(Limit):
-    """A limit on a figure counted for each generalization separately: that one meets it says nothing of another."""
+    """A limit on a figure that has to be counted for each generalization: one result implies nothing about another."""
 
     @abstractmethod
-    def figure(self, kept: RetainedRows) -> float:
-        """The figure of kept rows, of which there are some; NaN: there is none."""
+    def figure(self, retained: RetainedRows) -> float:
+        """The figure of at least one retained row; NaN if there is none."""
 
-    def refuse(self, counted: int) -> None:
-        """Refuse what contradicts the rows or persons of the source."""
+    def refuse(self, source_count: int) -> None:
+        """Refuse parameters that contradict the number of rows or persons of the source."""
 
 
 Condition: TypeAlias = ClassCondition | SubsetCondition | TableCondition | SeparateCondition
-"""What a requirement is to a source."""
+"""A requirement bound to a source."""
 
 
 @dataclass(frozen=True)
 class SensitiveAttribute:
-    """A sensitive attribute of a policy: its place, whether it has a hierarchy, whether no other is sensitive."""
+    """A sensitive attribute of a policy: its path, whether it has a hierarchy, and whether it is the only one."""
 
     place: str
     has_hierarchy: bool
@@ -277,58 +273,59 @@ class SensitiveAttribute:
 
 @dataclass(frozen=True)
 class Entry:
-    """A requirement as ``[privacy]`` has it, under a key: a number, one table, or any number of tables.
-
-    ``scope``: it is on classes, beside a population, or on the table as a whole. ``alone``: a
-    release alone shows that it is met, where rows are counted. ``plain_macros``: the macros of each release file are
-    enough for its audit. ``whole_source``: it holds of all rows of one source together, and not with some left out.
-    ``subsets``: each of its ``quasi`` are some of the quasi-identifiers. ``persons``: it compares the persons of the
-    source with those of the population. ``estimate``: its figure is estimated, not counted.
-    """
+    """The key of a requirement in ``[privacy]`` and its properties that other stages rely on."""
 
     key: str
     form: Literal["number", "table", "list"]
+    """One number, one table, or a list of tables."""
     description: str
     number: Any = None
+    """The type of the number."""
     scope: Literal["class", "population", "table"] = "class"
+    """It is on classes, on classes beside a population, or on the table as a whole."""
     verifiable_alone: bool = True
+    """A release alone shows whether it is met, where rows are counted."""
     plain_macros: bool = False
+    """The macros in each release file are enough for its audit."""
     whole_source: bool = False
+    """It holds for all rows of one source together, and may fail once some are removed."""
     subsets: bool = False
+    """Each item of the list has ``quasi``: some of the quasi-identifiers."""
     compares_persons: bool = False
+    """It compares the persons of the source with those of the population."""
     is_estimate: bool = False
+    """Its figure is estimated, not counted."""
     macros: Sequence[Macro] = ()
     example: Any = None
 
 
 class Requirement(ABC):
-    """What an entry of ``[privacy]`` asks for, and all that the rest needs to know of it.
+    """A requirement of ``[privacy]``: everything that the policy, the search, the audit and reports need of it.
 
-    A requirement that is a number is a class over that number; the others are sections of the
-    policy (`fields.Section`) themselves.
+    A requirement that is a number wraps that number; the others are sections of the policy (`fields.Section`).
     """
 
     entry: ClassVar[Entry]
 
     def bind(self, source: SourceFacts) -> Condition:
-        """The condition that it is for the search; most are one themselves."""
+        """The condition for the search on a source. Most requirements are their own condition."""
         assert isinstance(self, ClassCondition | TableCondition | SeparateCondition)
         return self
 
     @property
     def name(self) -> str:
-        """What people call it, with its parameters: ``5-anonymity``."""
+        """The name with the parameters, such as ``5-anonymity``."""
         return self.bind(SourceFacts()).name
 
     @property
     def sensitive_attributes(self) -> tuple[str, ...]:
-        """The sensitive attributes that it is on."""
-        name = getattr(self, "attribute", None)
-        return () if name is None else (name,)
+        """The sensitive attributes that it names."""
+        attribute = getattr(self, "attribute", None)
+        return () if attribute is None else (attribute,)
 
     @property
     def uses_all_sensitive(self) -> bool:
-        """Whether all other sensitive attributes play a part."""
+        """Whether it depends on all other sensitive attributes as well."""
         return False
 
     @property
@@ -343,31 +340,31 @@ class Requirement(ABC):
 
     @property
     def ordered_attributes(self) -> tuple[str, ...]:
-        """The sensitive attributes whose values it puts in order."""
+        """The sensitive attributes whose values it sorts."""
         return ()
 
     @property
     def sampling(self) -> tuple[int | None, float | None]:
-        """The rows of the population, or the source's share of it, where it names them."""
+        """The population size, or the sampling fraction, if it has one."""
         return None, None
 
     @classmethod
-    def find_conflicts(cls, written: Mapping[str, Any], name: str, spot: SensitiveAttribute) -> Iterator[Flaw]:
-        """What is wrong between it, as it is written, and the sensitive attribute that it names."""
+    def find_conflicts(cls, written: Mapping[str, Any], name: str, attribute: SensitiveAttribute) -> Iterator[Flaw]:
+        """Conflicts between the requirement as written and the sensitive attribute that it names."""
         return iter(())
 
     def guaranteed_k(self, quasi: Sequence[str]) -> int:
-        """The rows that a class has at least, if it is met."""
+        """A lower bound on the rows of a class in which the requirement holds."""
         return 1
 
     @abstractmethod
     def audit(self, audited: AuditedRelease) -> Iterator[Check]:
-        """Check it on a relation, by macros or SQL that know nothing of the search."""
+        """Check it on released rows, by macros or SQL that are independent of the search."""
 
     def violations(self, released: WarehouseRelease) -> exp.Select | None:
-        """A query in plain SQL, for any warehouse, of what breaks it; None where there is none."""
+        """A query of the violations in plain SQL, for any warehouse; None if there is no such query."""
         return None
 
     @abstractmethod
-    def sentence(self, who: str) -> str:
-        """It in words for people; ``who`` are counted: rows or people."""
+    def sentence(self, unit: str) -> str:
+        """The requirement in words for people; ``unit`` is what is counted: rows or people."""

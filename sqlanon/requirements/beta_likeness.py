@@ -8,27 +8,13 @@ from typing import ClassVar, Literal
 from pydantic import Field
 from sqlglot import exp
 
-from sqlanon.requirements.audit import AuditedRelease, Check, figure
-from sqlanon.requirements.base import (
-    TOLERANCE,
-    ClassCondition,
-    Distribution,
-    Entry,
-    Requirement,
-    format_number,
-)
+from sqlanon.requirements.audit import AuditedRelease, Check, to_float
+from sqlanon.requirements.base import TOLERANCE, ClassCondition, Distribution, Entry, Requirement, format_number
 from sqlanon.requirements.macros import Macro
 from sqlanon.requirements.plain_sql import WarehouseRelease
 from sqlanon.support.coding import ROWS
 from sqlanon.support.expressions import col, double_total, fragment, number
 from sqlanon.support.fields import Name, Positive, Section
-
-BEYOND_BASIC = fragment("max(n / share / (:one + :beta))")
-BEYOND_ENHANCED = fragment("max(n / share / (:one + least(:beta, -ln(share))))")
-GAIN_BASIC = fragment("max(p / nullif(q, 0) / nullif((1.0 + :beta::DOUBLE), 0))")
-GAIN_ENHANCED = fragment("""
-    max(p / nullif(q, 0) / nullif((1.0 + CASE WHEN -ln(q) < :beta::DOUBLE THEN -ln(q) ELSE :beta::DOUBLE END), 0))
-""")
 
 BETA_LIKENESS = Macro("beta_likeness", ("beta", "enhanced_excess", "classes"))
 
@@ -57,7 +43,7 @@ class BetaLikeness(Section, Requirement, ClassCondition):
         macros=(BETA_LIKENESS,),
     )
 
-    # The share of a value in two classes merged lies between its shares in the two: monotone without suppression alone.
+    # The share of a value in a merged class lies between its shares in the two: monotone without suppression only.
 
     @property
     def name(self) -> str:
@@ -68,13 +54,16 @@ class BetaLikeness(Section, Requirement, ClassCondition):
         return Distribution(self.attribute)
 
     def figures(self) -> Mapping[str, exp.Expr]:
-        """``total``, and the greatest n / (q (1 + bound)): at most the total where all values are within bounds."""
-        beyond = BEYOND_ENHANCED if self.kind == "enhanced" else BEYOND_BASIC
-        return {"total": double_total(col(ROWS)), self._worst: beyond(one=1 + TOLERANCE, beta=self.beta)}
+        """``total``, and the greatest n / (q (1 + bound)), which exceeds the total if a value is beyond its bound."""
+        if self.kind == "enhanced":
+            worst = fragment("max(n / share / (:one + least(:beta, -ln(share))))")
+        else:
+            worst = fragment("max(n / share / (:one + :beta))")
+        return {"total": double_total(col(ROWS)), self._worst: worst(one=1 + TOLERANCE, beta=self.beta)}
 
     def condition(self) -> exp.Expr:
-        figure_of = self.distribution.column
-        return figure_of(self._worst) <= figure_of("total")
+        column = self.distribution.column
+        return column(self._worst) <= column("total")
 
     @property
     def _worst(self) -> str:
@@ -82,7 +71,7 @@ class BetaLikeness(Section, Requirement, ClassCondition):
 
     def audit(self, audited: AuditedRelease) -> Iterator[Check]:
         figures = audited.against_source(BETA_LIKENESS, self.attribute)
-        gain, excess = figure(figures["beta"]), figure(figures["enhanced_excess"])
+        gain, excess = to_float(figures["beta"]), to_float(figures["enhanced_excess"])
         holds = gain <= self.beta + TOLERANCE and (self.kind == "basic" or excess <= TOLERANCE)
         message = f"greatest gain of a value: {gain:.6g} (allowed: {format_number(self.beta)})"
         if self.kind == "enhanced":
@@ -90,10 +79,18 @@ class BetaLikeness(Section, Requirement, ClassCondition):
         yield audited.as_source_check(Check(self.name, holds, message))
 
     def violations(self, released: WarehouseRelease) -> exp.Select:
-        gain = (GAIN_ENHANCED if self.kind == "enhanced" else GAIN_BASIC)(beta=self.beta)
-        return released.values(self.attribute).shares(gain, gain > number(1 + TOLERANCE))
+        if self.kind == "enhanced":
+            gain = fragment("""
+                max(
+                    p / nullif(q, 0)
+                    / nullif((1.0 + CASE WHEN -ln(q) < :beta::DOUBLE THEN -ln(q) ELSE :beta::DOUBLE END), 0)
+                )
+            """)(beta=self.beta)
+        else:
+            gain = fragment("max(p / nullif(q, 0) / nullif((1.0 + :beta::DOUBLE), 0))")(beta=self.beta)
+        return released.values(self.attribute).violations_by_share(gain, gain > number(1 + TOLERANCE))
 
-    def sentence(self, who: str) -> str:
+    def sentence(self, unit: str) -> str:
         return (
             f"No value of {self.attribute} is much more frequent in a group than in the whole table "
             f"({self.kind} β-likeness, β = {format_number(self.beta)})."

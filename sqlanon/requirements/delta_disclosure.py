@@ -9,7 +9,7 @@ from typing import ClassVar
 from pydantic import Field
 from sqlglot import exp
 
-from sqlanon.requirements.audit import AuditedRelease, Check, figure
+from sqlanon.requirements.audit import AuditedRelease, Check, to_float
 from sqlanon.requirements.base import (
     CUMULATED,
     TOLERANCE,
@@ -25,12 +25,6 @@ from sqlanon.requirements.plain_sql import WarehouseRelease
 from sqlanon.support.coding import ROWS
 from sqlanon.support.expressions import anonymous, col, double_total, fragment, number
 from sqlanon.support.fields import Name, Positive, Section
-
-GREATEST_RATIO = fragment("max(n / share)")
-LEAST_RATIO = fragment("min(n / share)")
-NEAR = fragment(":distinct = :all AND abs(ln(:greatest / :total)) <= :most AND abs(ln(:least / :total)) <= :most")
-FARTHEST = fragment("max(abs(ln(p / nullif(q, 0))))")
-MISSING_OR_FAR = fragment("count(*) < max(values) OR :far > :most")
 
 DELTA_DISCLOSURE = Macro("delta_disclosure", ("delta", "classes"))
 
@@ -56,20 +50,21 @@ class DeltaDisclosure(Section, Requirement):
         macros=(DELTA_DISCLOSURE,),
     )
 
-    def bind(self, source: SourceFacts) -> Disclosure:
+    def bind(self, source: SourceFacts) -> DisclosureCondition:
         values = source.domains[self.attribute].values if source.domains else 1
-        return Disclosure(self.attribute, self.delta, values)
+        return DisclosureCondition(self.attribute, self.delta, values)
 
     def audit(self, audited: AuditedRelease) -> Iterator[Check]:
-        worst = figure(audited.against_source(DELTA_DISCLOSURE, self.attribute)["delta"])
+        worst = to_float(audited.against_source(DELTA_DISCLOSURE, self.attribute)["delta"])
         message = f"greatest |ln(p/q)|: {worst:.6g} (allowed: {format_number(self.delta)})"
         yield audited.as_source_check(Check(self.name, worst <= self.delta + TOLERANCE, message))
 
     def violations(self, released: WarehouseRelease) -> exp.Select:
-        far = FARTHEST()
-        return released.values(self.attribute).shares(far, MISSING_OR_FAR(far=far, most=self.delta + TOLERANCE))
+        worst = fragment("max(abs(ln(p / nullif(q, 0))))")()
+        violated = fragment("count(*) < max(values) OR :worst > :max")(worst=worst, max=self.delta + TOLERANCE)
+        return released.values(self.attribute).violations_by_share(worst, violated)
 
-    def sentence(self, who: str) -> str:
+    def sentence(self, unit: str) -> str:
         return (
             f"No value of {self.attribute} is much more or less frequent in a group than in the whole table "
             f"(δ-disclosure privacy, δ = {format_number(self.delta)})."
@@ -77,11 +72,11 @@ class DeltaDisclosure(Section, Requirement):
 
 
 @dataclass(frozen=True)
-class Disclosure(ClassCondition):
-    """|ln(p / q)| ≤ δ for every value of the table, of which there are ``values`` (None: counted when it is asked).
+class DisclosureCondition(ClassCondition):
+    """|ln(p / q)| ≤ δ for every value of the table. ``values`` is their number (None: statements count them).
 
-    The share of a value in two classes merged lies between its shares in the two: monotone without suppression alone.
-    A value that is missing from a class fails it, and then all rows are lost: its parts have that value no more.
+    The share of a value in a merged class lies between its shares in the two: monotone without suppression only. A
+    class that lacks a value loses all its rows, because its parts lack that value as well.
     """
 
     attribute: str
@@ -98,41 +93,42 @@ class Disclosure(ClassCondition):
 
     @property
     def min_class_rows(self) -> int:
-        """A row for each value of the table."""
+        """One row for each value of the table."""
         return self.values or 1
 
     @property
     def needs_domain(self) -> bool:
-        """Where the values are not counted yet."""
         return self.values is None
 
     def figures(self) -> Mapping[str, exp.Expr]:
-        """``total``, ``distinct``, and the greatest and the least n / q."""
         return {
             "total": double_total(col(ROWS)),
             "distinct": exp.Count(this=exp.Star()),
-            "greatest ratio": GREATEST_RATIO(),
-            "least ratio": LEAST_RATIO(),
+            "greatest ratio": fragment("max(n / share)")(),
+            "least ratio": fragment("min(n / share)")(),
         }
 
     def derived_figures(self, min_rows: int) -> Mapping[str, exp.Expr]:
-        """``values``: how many the table has, where that is not known yet."""
         return {"values": anonymous("len", col(CUMULATED))} if self.values is None else {}
 
     def condition(self) -> exp.Expr:
-        figures = {name: self._figure(f"{name} ratio") for name in ("greatest", "least")}
-        most = self.delta + TOLERANCE
-        return NEAR(
-            distinct=self._figure("distinct"), all=self._all(), total=self._figure("total"), **figures, most=most
+        return fragment("""
+            :distinct = :all AND abs(ln(:greatest / :total)) <= :max AND abs(ln(:least / :total)) <= :max
+        """)(
+            distinct=self._column("distinct"),
+            all=self._all_values(),
+            total=self._column("total"),
+            greatest=self._column("greatest ratio"),
+            least=self._column("least ratio"),
+            max=self.delta + TOLERANCE,
         )
 
     def shortfall(self) -> exp.Expr:
-        """All rows where a value is missing."""
-        missing = self._figure("distinct") < self._all()
-        return exp.If(this=missing, true=self._figure("total"), false=number(1))
+        missing = self._column("distinct") < self._all_values()
+        return exp.If(this=missing, true=self._column("total"), false=number(1))
 
-    def _all(self) -> exp.Expr:
-        return self._figure("values") if self.values is None else number(self.values)
+    def _all_values(self) -> exp.Expr:
+        return self._column("values") if self.values is None else number(self.values)
 
-    def _figure(self, name: str) -> exp.Expr:
+    def _column(self, name: str) -> exp.Expr:
         return self.distribution.column(name)

@@ -1,4 +1,4 @@
-"""δ-presence: the share of a population class that is in the release is bounded."""
+"""δ-presence: bounds on the share of each population class that is in the release."""
 
 from __future__ import annotations
 
@@ -8,28 +8,17 @@ from typing import ClassVar
 from pydantic import Field
 from sqlglot import exp
 
-from sqlanon.requirements.audit import AuditedRelease, Check, figure, needs_population
-from sqlanon.requirements.base import (
-    TOLERANCE,
-    ClassCondition,
-    Entry,
-    Requirement,
-    format_number,
-)
+from sqlanon.requirements.audit import AuditedRelease, Check, missing_population, to_float
+from sqlanon.requirements.base import TOLERANCE, ClassCondition, Entry, Requirement, format_number
 from sqlanon.requirements.macros import Macro
 from sqlanon.support.expressions import fragment, number
 from sqlanon.support.fields import Flaw, NotNegative, Section
-
-WITHIN = fragment("""
-    class_population > 0 AND class_count / class_population >= :least AND class_count / class_population <= :most
-""")
-TOO_FEW = fragment("class_population > 0 AND class_count / class_population < :least")
 
 PRESENCE = Macro("delta_presence", ("min", "max", "classes"))
 
 
 class DeltaPresence(Section, Requirement, ClassCondition):
-    """δ-presence: limits how certain anybody can be that a person of the population is in the release.
+    """δ-presence: limits how certain an attacker can be that a person of the population is in the release.
 
     Source: M. E. Nergiz, M. Atzori, C. Clifton, "Hiding the presence of individuals from shared databases"
     (SIGMOD 2007), definition 2: for every population class, released count / population count is
@@ -60,9 +49,9 @@ class DeltaPresence(Section, Requirement, ClassCondition):
     )
     uses_population: ClassVar[bool] = True
 
-    # Monotone without suppression: of two classes merged, the share is between theirs. Not with suppression. With a
-    # least share above 0 every class of the population has to be a kept class too, which no suppression can cure: a
-    # population class with fewer than that share breaks it here and at every lower generalization.
+    # Monotone without suppression: the share of a merged class lies between those of the two. Not with suppression.
+    # With a minimum above 0, every class of the population has to be a retained class, which suppression cannot
+    # achieve: a population class below the minimum violates it here and at every lower generalization.
 
     def _flaws(self) -> Iterator[Flaw]:
         if self.min > self.max:
@@ -73,27 +62,31 @@ class DeltaPresence(Section, Requirement, ClassCondition):
         return f"({format_number(self.min)}, {format_number(self.max)})-presence"
 
     def condition(self) -> exp.Expr:
-        return WITHIN(least=number(self.min - TOLERANCE), most=number(self.max + TOLERANCE))
+        share = fragment("""
+            class_population > 0 AND class_count / class_population >= :min AND class_count / class_population <= :max
+        """)
+        return share(min=number(self.min - TOLERANCE), max=number(self.max + TOLERANCE))
 
     def uncoverable_class(self) -> exp.Expr | None:
-        """A class of the population of which less than ``min`` is in the source."""
+        """A class of the population with less than ``min`` of it in the source."""
         if not self.min > 0:
             return None
-        return TOO_FEW(least=number(self.min - TOLERANCE))
+        too_few = fragment("class_population > 0 AND class_count / class_population < :min")
+        return too_few(min=number(self.min - TOLERANCE))
 
     def audit(self, audited: AuditedRelease) -> Iterator[Check]:
         population = audited.population
         if population is None:
-            yield needs_population(self.name)
+            yield missing_population(self.name)
             return
         relation, options = population
         shares = audited.figures(
             PRESENCE, list(audited.quasi_identifiers), relation, **options, **audited.person_option
         )
-        least, most = figure(shares["min"]), figure(shares["max"])
+        least, most = to_float(shares["min"]), to_float(shares["max"])
         holds = most <= self.max + TOLERANCE and (not self.min or least >= self.min - TOLERANCE)
         yield Check(self.name, holds, f"the shares of the population's classes are {least:.6g} to {most:.6g}")
 
-    def sentence(self, who: str) -> str:
+    def sentence(self, unit: str) -> str:
         least, most = format_number(self.min), format_number(self.max)
         return f"Of each group of the population, a share of {least} to {most} is in the release (δ-presence)."

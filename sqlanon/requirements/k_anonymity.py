@@ -1,8 +1,8 @@
-"""k-anonymity: every released row shares its quasi-identifiers, or some of them, with at least k − 1 others.
+"""k-anonymity: every released row shares its quasi-identifiers, or a subset of them, with at least k − 1 other rows.
 
 Sources: P. Samarati, L. Sweeney, "Protecting privacy when disclosing information: k-anonymity and its enforcement
-through generalization and suppression" (1998), definition 2; for requirements on some of the quasi-identifiers, the
-pairs of shield and k of the IAB's paper on anonymizing its data.
+through generalization and suppression" (1998), definition 2; for subsets of the quasi-identifiers, the pairs of shield
+and k in the IAB's paper on anonymizing its data.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ PERSONS = Macro("person_k_anonymity", ("k", "classes", "persons", "rows", "uniqu
 class KAnonymity(Requirement, ClassCondition):
     """At least ``k`` rows, or persons, in a class.
 
-    Monotone, with suppression too: generalizing further only merges classes, so that a class of k rows
-    stays one, and the rows in smaller classes become fewer or stay as many. Persons likewise.
+    Monotone with suppression: generalizing further only merges classes, so a class of k rows keeps at least k, and the
+    number of rows in smaller classes never grows. The same holds for persons.
 
     >>> KAnonymity(5).condition().sql("duckdb")
     '"class_count" >= 5'
@@ -56,7 +56,6 @@ class KAnonymity(Requirement, ClassCondition):
 
     @property
     def min_class_rows(self) -> int:
-        """k."""
         return self.k
 
     @property
@@ -70,29 +69,29 @@ class KAnonymity(Requirement, ClassCondition):
         return self.k
 
     def audit(self, audited: AuditedRelease) -> Iterator[Check]:
-        """By ``k_anonymity``; where only some combinations are guaranteed, the whole may fail."""
-        for some in audited.combinations:
-            yield _check(audited, f"{self.k}-anonymity of {', '.join(some)}", self.k, some)
-        whole = _check(audited, self.name, self.k, audited.quasi_identifiers)
-        if audited.combinations and not whole.passed:
-            message = f"not guaranteed: over all quasi-identifiers together, {whole.message}; knowing more of a "
-            whole = replace(whole, passed=None, message=f"{message}person than one combination may identify the row")
-        yield whole
+        """By ``k_anonymity``. Where only combinations are guaranteed, the check of all quasi-identifiers may fail."""
+        for combination in audited.combinations:
+            yield _check(audited, f"{self.k}-anonymity of {', '.join(combination)}", self.k, combination)
+        check = _check(audited, self.name, self.k, audited.quasi_identifiers)
+        if audited.combinations and not check.passed:
+            message = f"not guaranteed: over all quasi-identifiers together, {check.message}; knowing more of a "
+            check = replace(check, passed=None, message=f"{message}person than one combination may identify the row")
+        yield check
 
     def violations(self, released: WarehouseRelease) -> exp.Select:
         return released.small_classes(released.quasi, self.k)
 
-    def sentence(self, who: str) -> str:
+    def sentence(self, unit: str) -> str:
         return (
-            f"Nobody stands alone: each combination of the generalized columns is shared by at least {self.k} {who} "
+            f"Nobody stands alone: each combination of the generalized columns is shared by at least {self.k} {unit} "
             f"({self.name})."
         )
 
 
 class Shield(Section, Requirement):
-    """k-anonymity over some of the quasi-identifiers, with a k of its own.
+    """k-anonymity over a subset of the quasi-identifiers, with a separate k.
 
-    Source: the pairs ⟨shield, k⟩ of the IAB's paper on anonymizing its data.
+    Source: the pairs ⟨shield, k⟩ in the IAB's paper on anonymizing its data.
 
     >>> Shield(quasi=("zip", "age"), k=3).quasi
     ('zip', 'age')
@@ -123,22 +122,22 @@ class Shield(Section, Requirement):
         return self.quasi
 
     def bind(self, source: SourceFacts) -> SubsetCondition:
-        numbers = sorted(source.quasi.index(name) for name in self.quasi)
-        return SubsetCondition(tuple(numbers), tuple(source.quasi[i] for i in numbers), self.k)
+        positions = sorted(source.quasi.index(name) for name in self.quasi)
+        return SubsetCondition(tuple(positions), tuple(source.quasi[i] for i in positions), self.k)
 
     def guaranteed_k(self, quasi: Sequence[str]) -> int:
-        own = {name.lower() for name in self.quasi}
-        return self.k if own >= {name.lower() for name in quasi} else 1
+        shield = {name.lower() for name in self.quasi}
+        return self.k if shield >= {name.lower() for name in quasi} else 1
 
     def audit(self, audited: AuditedRelease) -> Iterator[Check]:
         yield _check(audited, self.name, self.k, self.quasi)
 
     def violations(self, released: WarehouseRelease) -> exp.Select:
-        own = sorted((released.columns[name] for name in self.quasi), key=list(released.quasi).index)
-        return released.small_classes(own, self.k)
+        columns = sorted((released.columns[name] for name in self.quasi), key=list(released.quasi).index)
+        return released.small_classes(columns, self.k)
 
-    def sentence(self, who: str) -> str:
-        return f"At least {self.k} {who} share each combination of {', '.join(self.quasi)}."
+    def sentence(self, unit: str) -> str:
+        return f"At least {self.k} {unit} share each combination of {', '.join(self.quasi)}."
 
 
 def _check(audited: AuditedRelease, name: str, required: int, quasi: Sequence[str]) -> Check:
@@ -151,18 +150,16 @@ def _check(audited: AuditedRelease, name: str, required: int, quasi: Sequence[st
 
 
 def warn_of_void_shields(shields: Sequence[SubsetCondition], k: int | None) -> Iterator[Notice]:
-    """Warn of shields that add nothing to the other requirements.
+    """Warn of shields that other requirements imply.
 
-    >>> [each.message for each in warn_of_void_shields([SubsetCondition((0,), ("zip",), 3)], 5)]
+    >>> [notice.message for notice in warn_of_void_shields([SubsetCondition((0,), ("zip",), 3)], 5)]
     ['3-anonymity of zip is void: 5-anonymity over all quasi-identifiers requires as much or more']
     """
     for i, shield in enumerate(shields):
-        if k is not None and shield.k <= k:
-            wider_name = f"{k}-anonymity over all quasi-identifiers"
-            yield Notice(f"{shield.name} is void: {wider_name} requires as much or more", 0)
-            continue
-        for j, other in enumerate(shields):
-            wider = set(other.attributes) >= set(shield.attributes) and other.k >= shield.k
-            if i != j and wider and (shield != other or j < i):
-                yield Notice(f"{shield.name} is void: {other.name} requires as much or more", 0)
-                break
+        stronger = [f"{k}-anonymity over all quasi-identifiers"] if k is not None and shield.k <= k else []
+        for j, candidate in enumerate(shields):
+            implies = set(candidate.attributes) >= set(shield.attributes) and candidate.k >= shield.k
+            if i != j and implies and (shield != candidate or j < i):
+                stronger.append(candidate.name)
+        if stronger:
+            yield Notice(f"{shield.name} is void: {stronger[0]} requires as much or more", 0)

@@ -1,4 +1,4 @@
-"""k-map: every released row matches at least k of a population that is generalized the same way.
+"""k-map: every released row matches at least k rows of a population that is generalized the same way.
 
 Source: L. Sweeney, "Computational disclosure control" (2001), section 4.4 (k-map, null-map and wrong-map protection).
 """
@@ -12,7 +12,7 @@ from typing import Annotated, ClassVar
 from pydantic import Field
 from sqlglot import exp
 
-from sqlanon.requirements.audit import AuditedRelease, Check, needs_population
+from sqlanon.requirements.audit import AuditedRelease, Check, missing_population
 from sqlanon.requirements.base import CLASS_POPULATION, ClassCondition, Entry, Requirement
 from sqlanon.requirements.macros import Macro
 from sqlanon.support.expressions import col, number
@@ -25,7 +25,7 @@ K_MAP = Macro("k_map", ("k", "null_map", "classes"))
 class KMap(Requirement, ClassCondition):
     """Every released row matches at least ``k`` rows, or persons, of the population.
 
-    Monotone, with suppression too: a part of a class matches a part of the population that the class matches.
+    Monotone with suppression: a part of a class matches a part of what the class matches in the population.
     """
 
     k: int
@@ -53,12 +53,12 @@ class KMap(Requirement, ClassCondition):
     def audit(self, audited: AuditedRelease) -> Iterator[Check]:
         population = audited.population
         if population is None:
-            yield needs_population(self.name)
+            yield missing_population(self.name)
             return
         relation, options = population
         k = audited.figures(K_MAP, list(audited.quasi_identifiers), relation, **options)["k"] or 0
         message = f"fewest in the population that match a class: {k} (required: {self.k})"
         yield Check(self.name, k >= self.k, message)
 
-    def sentence(self, who: str) -> str:
+    def sentence(self, unit: str) -> str:
         return f"Each group matches at least {self.k} people in the population (k-map)."

@@ -1,4 +1,4 @@
-"""l-diversity: every class has l well-represented values of a sensitive attribute."""
+"""l-diversity: every class has at least l well-represented values of a sensitive attribute."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field
 from sqlglot import exp
 
-from sqlanon.requirements.audit import AuditedRelease, Check, figure
+from sqlanon.requirements.audit import AuditedRelease, Check, to_float
 from sqlanon.requirements.base import (
     TOLERANCE,
     ClassCondition,
@@ -28,22 +28,12 @@ from sqlanon.support.coding import ROWS
 from sqlanon.support.expressions import anonymous, cast, col, double_total, fragment, greatest, number
 from sqlanon.support.fields import Flaw, Name, Number, Positive, Section, StrictBoolean
 
-LOGS = fragment("sum(n * ln(n))")
-ENTROPY = fragment("ln(:total) - :logs / :total")
-ENTROPY_LOST = fragment(":total * (1 - :entropy / :log_l)")
-RECURSIVE = fragment(":largest / nullif(:tail, 0) < :c")
-RECURSIVE_LOST = fragment(":largest - :c * :tail")
-PLAIN_ENTROPY = fragment("ln(sum(n)) - sum(n * ln(n)) / nullif(sum(n), 0)")
-TOO_LITTLE_ENTROPY = fragment("ln(sum(n)) - sum(n * ln(n)) / nullif(sum(n), 0) < :least")
-PLAIN_TIMES_TAIL = fragment("max(n) / nullif(sum(CASE WHEN place >= :l THEN n ELSE 0::DOUBLE END), 0)")
-NOT_UNDER = fragment("NOT coalesce((:least < :c), false)")
-
 L_DIVERSITY = Macro("l_diversity", ("distinct_l", "entropy_l", "recursive_c", "classes"))
 
 
-def require_distinct_values(attribute: str, least: int) -> tuple[str, dict[str, object]]:
-    """The key of ``[privacy]`` and the entry that require at least some number of different values in each class."""
-    return LDiversity.entry.key, {"attribute": attribute, "kind": "distinct", "l": least}
+def require_distinct_values(attribute: str, l: int) -> tuple[str, dict[str, object]]:
+    """A ``[privacy]`` key and entry: at least l different values in each class."""
+    return LDiversity.entry.key, {"attribute": attribute, "kind": "distinct", "l": l}
 
 
 class LDiversity(Section, Requirement):
@@ -100,8 +90,8 @@ class LDiversity(Section, Requirement):
             yield ("c",), f'applies to kind = "recursive", and this one is {self.kind}: leave it out'
 
     @classmethod
-    def find_conflicts(cls, written: Mapping[str, Any], name: str, spot: SensitiveAttribute) -> Iterator[Flaw]:
-        if written.get("joint") is True and spot.is_only_one:
+    def find_conflicts(cls, written: Mapping[str, Any], name: str, attribute: SensitiveAttribute) -> Iterator[Flaw]:
+        if written.get("joint") is True and attribute.is_only_one:
             yield ("joint",), f"needs a second sensitive attribute besides {name!r}: leave it out"
 
     @property
@@ -109,10 +99,10 @@ class LDiversity(Section, Requirement):
         return self.joint
 
     def bind(self, source: SourceFacts) -> ClassCondition:
-        own = self._own()
-        return JointDiversity(own) if self.joint else own
+        diversity = self._diversity()
+        return JointDiversity(diversity) if self.joint else diversity
 
-    def _own(self) -> DistinctDiversity | EntropyDiversity | RecursiveDiversity:
+    def _diversity(self) -> DistinctDiversity | EntropyDiversity | RecursiveDiversity:
         if self.kind == "distinct":
             return DistinctDiversity(self.attribute, int(self.l))
         if self.kind == "entropy":
@@ -123,46 +113,48 @@ class LDiversity(Section, Requirement):
         return math.ceil(self.l)
 
     def audit(self, audited: AuditedRelease) -> Iterator[Check]:
-        """By ``l_diversity``; joint, with the other sensitive columns beside the quasi-identifiers."""
-        others = [name for name in audited.sensitive if name.lower() != self.attribute.lower()] if self.joint else []
+        """By ``l_diversity``; joint: with the other sensitive columns beside the quasi-identifiers."""
+        keys = list(audited.quasi_identifiers)
+        if self.joint:
+            keys += [name for name in audited.sensitive if name.lower() != self.attribute.lower()]
         whole = math.floor(self.l)
-        keys = [*audited.quasi_identifiers, *others]
-        found = audited.figures(L_DIVERSITY, keys, self.attribute, l=max(whole, 1), **audited.person_option)
+        figures = audited.figures(L_DIVERSITY, keys, self.attribute, l=max(whole, 1), **audited.person_option)
+        distinct, entropy, ratio = (to_float(figures[name]) for name in ("distinct_l", "entropy_l", "recursive_c"))
         if self.kind == "recursive":
-            least, holds = found["recursive_c"], whole == 1 or figure(found["recursive_c"]) < figure(self.c)
-            message = f"in the worst class r1 is {figure(least):.6g} times the sum of the rarer counts"
+            holds = whole == 1 or ratio < to_float(self.c)
+            message = f"in the worst class r1 is {ratio:.6g} times the sum of the rarer counts"
         else:
-            least = found["distinct_l" if self.kind == "distinct" else "entropy_l"]
-            holds = math.log(max(figure(least), 1.0)) >= math.log(self.l) - TOLERANCE
-            message = f"worst class: {figure(least):.6g} (required: {format_number(self.l)})"
-        check = Check(self.name, bool(holds), message)
-        # Too few values are too few, whoever has them.
-        enough = self.kind != "distinct" and figure(found["distinct_l"]) >= self.l
-        yield audited.as_person_check(check) if enough else check
+            worst = distinct if self.kind == "distinct" else entropy
+            holds = math.log(max(worst, 1.0)) >= math.log(self.l) - TOLERANCE
+            message = f"worst class: {worst:.6g} (required: {format_number(self.l)})"
+        check = Check(self.name, holds, message)
+        # Too few distinct values fail the check even where persons cannot be counted.
+        depends_on_persons = self.kind != "distinct" and distinct >= self.l
+        yield audited.as_person_check(check) if depends_on_persons else check
 
     def violations(self, released: WarehouseRelease) -> exp.Select:
-        return self._own().violations(released.values(self.attribute, self.joint))
+        return self._diversity().violations(released.values(self.attribute, self.joint))
 
-    def sentence(self, who: str) -> str:
+    def sentence(self, unit: str) -> str:
         joint = ", also among those who agree in the other sensitive columns" if self.joint else ""
         c, l = format_number(self.c or 0), format_number(self.l)
-        meant = {
+        diversity = {
             "distinct": f"at least {l} different values",
             "entropy": f"values as diverse as {l} equally frequent ones",
             "recursive": f"no value that outweighs the others (recursive, c = {c}, l = {l})",
         }[self.kind]
-        return f"Those who look alike have {meant} of {self.attribute}{joint} (l-diversity)."
+        return f"Those who look alike have {diversity} of {self.attribute}{joint} (l-diversity)."
 
 
 class _Diversity(ClassCondition):
-    """What the kinds of l-diversity share: an attribute, its values in a class, and that l values take l rows."""
+    """Common base of the kinds of l-diversity."""
 
     attribute: str
     l: float
 
     @abstractmethod
     def violations(self, values: ClassValues) -> exp.Select:
-        """The classes that break it, in plain SQL."""
+        """The violating classes, in plain SQL."""
 
     @property
     def distribution(self) -> Distribution:
@@ -170,7 +162,7 @@ class _Diversity(ClassCondition):
 
     @property
     def min_class_rows(self) -> int:
-        """l, rounded up: each value needs a row."""
+        """l rounded up, because each value needs a row."""
         return math.ceil(self.l - 1e-9)
 
 
@@ -178,7 +170,7 @@ class _Diversity(ClassCondition):
 class DistinctDiversity(_Diversity):
     """At least ``l`` distinct values in a class, NULL among them.
 
-    Monotone, with suppression too: a part of a class has no value that the class does not have.
+    Monotone with suppression: every value of a part of a class is a value of the class.
     """
 
     attribute: str
@@ -190,7 +182,6 @@ class DistinctDiversity(_Diversity):
         return f"distinct {self.l}-diversity of {self.attribute}"
 
     def figures(self) -> Mapping[str, exp.Expr]:
-        """``distinct``: the number of values."""
         return {"distinct": exp.Count(this=exp.Star())}
 
     def condition(self) -> exp.Expr:
@@ -198,16 +189,16 @@ class DistinctDiversity(_Diversity):
 
     def violations(self, values: ClassValues) -> exp.Select:
         distinct = exp.Count(this=exp.Star())
-        return values.counted(distinct, distinct < number(self.l))
+        return values.violations_by_count(distinct, distinct < number(self.l))
 
 
 @dataclass(frozen=True)
 class EntropyDiversity(_Diversity):
     """−Σ p ln p ≥ ln l in a class.
 
-    Monotone without suppression: entropy is concave, so that two classes merged have at least the lesser entropy of
-    the two. Not with suppression: a class that meets it can merge with one that does not, and be lost. A class of n
-    rows and entropy H loses at least n (1 − H / ln l) of them, by the same concavity.
+    Monotone without suppression: entropy is concave, so a merged class has at least the smaller entropy of its parts.
+    Not with suppression: a satisfying class can merge with a violating one and be suppressed. A class of n rows and
+    entropy H loses at least n (1 − H / ln l) rows, by the same concavity.
     """
 
     attribute: str
@@ -219,31 +210,37 @@ class EntropyDiversity(_Diversity):
 
     def figures(self) -> Mapping[str, exp.Expr]:
         """``total``: Σ n. ``logs``: Σ n ln n."""
-        return {"total": double_total(col(ROWS)), "logs": LOGS()}
+        return {"total": double_total(col(ROWS)), "logs": fragment("sum(n * ln(n))")()}
 
     def derived_figures(self, min_rows: int) -> Mapping[str, exp.Expr]:
         """``entropy``: ln Σ n − Σ n ln n / Σ n."""
-        return {"entropy": ENTROPY(**{name: self.distribution.column(name) for name in ("total", "logs")})}
+        column = self.distribution.column
+        return {"entropy": fragment("ln(:total) - :logs / :total")(total=column("total"), logs=column("logs"))}
 
     def condition(self) -> exp.Expr:
         return self.distribution.column("entropy") >= number(math.log(self.l) - TOLERANCE)
 
     def shortfall(self) -> exp.Expr:
         """n (1 − H / ln l)."""
-        figures = {name: self.distribution.column(name) for name in ("total", "entropy")}
-        return greatest(number(1), ENTROPY_LOST(**figures, log_l=math.log(self.l) or 1.0))
+        column = self.distribution.column
+        lost = fragment(":total * (1 - :entropy / :log_l)")(
+            total=column("total"), entropy=column("entropy"), log_l=math.log(self.l) or 1.0
+        )
+        return greatest(number(1), lost)
 
     def violations(self, values: ClassValues) -> exp.Select:
-        return values.counted(PLAIN_ENTROPY(), TOO_LITTLE_ENTROPY(least=math.log(self.l) - TOLERANCE))
+        entropy = fragment("ln(sum(n)) - sum(n * ln(n)) / nullif(sum(n), 0)")()
+        violated = fragment(":entropy < :min")(entropy=entropy, min=math.log(self.l) - TOLERANCE)
+        return values.violations_by_count(entropy, violated)
 
 
 @dataclass(frozen=True)
 class RecursiveDiversity(_Diversity):
     """r1 < c (r_l + ... + r_m) in a class, r_i its i-th largest count; 1-diversity always holds.
 
-    Monotone without suppression: r1 grows at most by the other class's, and the sum of the least counts at least by
-    the other's. Not with suppression. A class loses at least r1 − c (r_l + ... + r_m) rows, since no part of it has a
-    greater sum of least counts.
+    Monotone without suppression: a merged class has at most the sum of the two r1, and at least the sum of the two
+    tails. Not with suppression. A class loses at least r1 − c (r_l + ... + r_m) rows, because no part of it has a
+    greater tail.
     """
 
     attribute: str
@@ -255,7 +252,7 @@ class RecursiveDiversity(_Diversity):
         return f"recursive ({format_number(self.c)}, {self.l})-diversity of {self.attribute}"
 
     def figures(self) -> Mapping[str, exp.Expr]:
-        """``counts``: all of them, the largest first."""
+        """``counts``: in descending order."""
         order = exp.Order(this=col(ROWS), expressions=[exp.Ordered(this=col(ROWS), desc=True)])
         return {"counts": exp.ArrayAgg(this=order), "largest": exp.Max(this=col(ROWS))}
 
@@ -269,29 +266,30 @@ class RecursiveDiversity(_Diversity):
     def condition(self) -> exp.Expr:
         if self.l == 1:
             return exp.true()
-        # A quotient is rounded as c itself was: at the border the two are the same number.
-        return RECURSIVE(**self._figures())
+        # A quotient is rounded as c was: a class exactly at the limit compares as equal.
+        return fragment(":largest / nullif(:tail, 0) < :c")(**self._columns(), c=self.c)
 
     def shortfall(self) -> exp.Expr:
         """r1 − c (r_l + ... + r_m)."""
-        return greatest(number(1), RECURSIVE_LOST(**self._figures()))
+        return greatest(number(1), fragment(":largest - :c * :tail")(**self._columns(), c=self.c))
 
-    def _figures(self) -> dict[str, exp.Expr]:
-        figure_of = self.distribution.column
-        return {"largest": figure_of("largest"), "tail": figure_of(f"tail from {self.l}"), "c": number(self.c)}
+    def _columns(self) -> dict[str, exp.Expr]:
+        column = self.distribution.column
+        return {"largest": column("largest"), "tail": column(f"tail from {self.l}")}
 
     def violations(self, values: ClassValues) -> exp.Select:
-        least = PLAIN_TIMES_TAIL(l=self.l)
-        return values.ranked(least, exp.false() if self.l == 1 else NOT_UNDER(least=least, c=self.c))
+        ratio = fragment("max(n) / nullif(sum(CASE WHEN place >= :l THEN n ELSE 0::DOUBLE END), 0)")(l=self.l)
+        violated = fragment("NOT coalesce((:ratio < :c), false)")(ratio=ratio, c=self.c)
+        return values.violations_by_rank(ratio, exp.false() if self.l == 1 else violated)
 
 
 @dataclass(frozen=True)
 class JointDiversity(ClassCondition):
     """l-diversity within equal values of all other sensitive attributes.
 
-    Each of them counts as a quasi-identifier: in a class, every group of rows that agree in them has to be l-diverse.
-    Monotone without suppression. Not with suppression, whatever the kind: one group that is not l-diverse takes the
-    whole class with it. A class loses at least what its groups lose.
+    The other sensitive attributes count as quasi-identifiers: in a class, every group of rows with equal values of them
+    has to be l-diverse. Monotone without suppression. Not with suppression, for any kind: one violating group
+    suppresses the whole class. A class loses at least the rows that its groups lose.
     """
 
     diversity: DistinctDiversity | EntropyDiversity | RecursiveDiversity
@@ -310,16 +308,13 @@ class JointDiversity(ClassCondition):
 
     @property
     def min_class_rows(self) -> int:
-        """As of its groups."""
         return self.diversity.min_class_rows
 
     def figures(self) -> Mapping[str, exp.Expr]:
-        """``holds``: whether all groups meet it. ``short``: Σ of what they lose."""
+        """``holds``: whether all groups satisfy it. ``short``: Σ of the groups' shortfalls."""
         group = self.diversity
-        lost: exp.Expr = group.shortfall()
-        if group.hereditary:
-            lost = number(1)
-        # Never NULL: an aggregate would pass over a group that has no figure because it has too few values.
+        lost = number(1) if group.hereditary else group.shortfall()
+        # Not NULL: an aggregate would ignore a group that has no figure because it has too few values.
         holds = exp.Coalesce(this=exp.Paren(this=group.condition()), expressions=[exp.false()])
         short = exp.If(this=holds, true=number(0), false=lost)
         return {
@@ -331,7 +326,6 @@ class JointDiversity(ClassCondition):
         return self.distribution.column(self._figure("holds"))
 
     def shortfall(self) -> exp.Expr:
-        """Σ of what the groups lose."""
         return self.distribution.column(self._figure("short"))
 
     def _figure(self, name: str) -> str:

@@ -1,4 +1,4 @@
-"""Calls of the macro library, on relations that are named by text."""
+"""Calls of the macro library on relations that are named by text."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sqlanon.support.expressions import anonymous, col, ident, number, select, t
 
 @dataclass(frozen=True)
 class Macro:
-    """A macro that gives one row for a table, with its columns."""
+    """A macro that returns one row of figures for a relation, with the names of its columns."""
 
     name: str
     columns: tuple[str, ...]
@@ -25,36 +25,36 @@ def call_macro(
     catalog: str | None = None,
     **options: str | int,
 ) -> exp.Select:
-    """``FROM sqlanon.name(relation, arguments, option := value)``.
+    """``SELECT * FROM sqlanon.name(relation, arguments, option := value)``.
 
     >>> call_macro("l_diversity", "patients", ["zip"], "diagnosis", l=3).sql("duckdb")
     'SELECT * FROM "sqlanon".L_DIVERSITY(\\'patients\\', [\\'zip\\'], \\'diagnosis\\', "l" := 3)'
     """
-    given: list[exp.Expr] = [text(relation)]
-    given += [text(one) if isinstance(one, str) else _texts(one) for one in arguments]
+    literals: list[exp.Expr] = [text(relation)]
+    for argument in arguments:
+        if isinstance(argument, str):
+            literals.append(text(argument))
+        else:
+            literals.append(exp.Array(expressions=[text(name) for name in argument]))
     for option, value in options.items():
         literal = text(value) if isinstance(value, str) else number(value)
-        given.append(exp.PropertyEQ(this=ident(option), expression=literal))
-    call = exp.Table(this=anonymous(name, *given), db=ident("sqlanon"), catalog=ident(catalog) if catalog else None)
+        literals.append(exp.PropertyEQ(this=ident(option), expression=literal))
+    call = exp.Table(this=anonymous(name, *literals), db=ident("sqlanon"), catalog=ident(catalog) if catalog else None)
     return select([exp.Star()], call)
 
 
-def _texts(names: Sequence[str]) -> exp.Array:
-    return exp.Array(expressions=[text(name) for name in names])
-
-
 def call_k_anonymity(relation: str, quasi: Sequence[str], catalog: str | None = None) -> exp.Select:
-    """One row of k, classes, rows, uniques."""
+    """One row: k, classes, rows, uniques."""
     return call_macro("k_anonymity", relation, quasi, catalog=catalog)
 
 
 def call_digest(relation: str, catalog: str | None = None) -> exp.Select:
-    """One row of rows, digest."""
+    """One row: rows, digest."""
     return call_macro("digest", relation, catalog=catalog)
 
 
 def count_class_sizes(relation: str, quasi: Sequence[str], person: str | None, catalog: str | None) -> exp.Select:
-    """How many classes there are of each size, in rows or persons."""
+    """The number of classes of each size, in rows or persons."""
     if person is None:
         classes = call_macro("equivalence_classes", relation, quasi, catalog=catalog)
     else:

@@ -1,4 +1,4 @@
-"""Null-map: the share of the released rows that match nobody in the population is bounded.
+"""Null-map: a limit on the share of released rows that match nobody in the population.
 
 Source: L. Sweeney, "Computational disclosure control" (2001), section 4.4 (k-map, null-map and wrong-map protection).
 """
@@ -10,20 +10,18 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from sqlanon.requirements.audit import AuditedRelease, Check, needs_population
+from sqlanon.requirements.audit import AuditedRelease, Check, missing_population
 from sqlanon.requirements.base import Entry, Requirement, RetainedClasses, TableCondition
 from sqlanon.requirements.k_map import K_MAP
-from sqlanon.support.expressions import template
+from sqlanon.support.expressions import row_count
 from sqlanon.support.fields import Section, Share
-
-ROWS = template("SELECT count(*) FROM :released")
 
 
 class NullMap(Section, TableCondition, Requirement):
-    """Limits the share of released rows that match nobody in the population.
+    """A limit on the share of released rows that match nobody in the population.
 
-    A row matches whom it agrees with in all quasi-identifiers, generalized the same way. A released row that matches
-    nobody shows that the table was not drawn from this population, or that the row is wrong.
+    A row matches the people with the same quasi-identifiers, generalized the same way. A released row without a match
+    shows that the table was not drawn from this population, or that the row is wrong.
 
     >>> NullMap(max=0.01).name
     'null-map of at most 0.01'
@@ -41,8 +39,8 @@ class NullMap(Section, TableCondition, Requirement):
         macros=(K_MAP,),
     )
 
-    # Monotone where the kept rows stay the same, which is so without suppression: a merged class matches whom its parts
-    # match.
+    # Monotone while the retained rows stay the same, as they do without suppression: a merged class matches everybody
+    # that its parts match.
 
     label: ClassVar[str] = "null-map"
 
@@ -50,20 +48,20 @@ class NullMap(Section, TableCondition, Requirement):
     def upper_bound(self) -> float:
         return self.max
 
-    def figure(self, kept: RetainedClasses) -> float:
-        return kept.unmatched_rows / kept.rows
+    def figure(self, retained: RetainedClasses) -> float:
+        return retained.unmatched_rows / retained.rows
 
     def audit(self, audited: AuditedRelease) -> Iterator[Check]:
         population = audited.population
         if population is None:
-            yield needs_population(self.name)
+            yield missing_population(self.name)
             return
         relation, options = population
-        matched = audited.figures(K_MAP, list(audited.quasi_identifiers), relation, **options)
-        released = audited.query_value(ROWS(released=audited.table)) or 0
-        nobody = matched["null_map"] or 0
-        holds = released > 0 and self.is_within(nobody / released)
-        yield Check(self.name, holds, f"{nobody:,} of {released:,} rows match nobody in the population")
+        figures = audited.figures(K_MAP, list(audited.quasi_identifiers), relation, **options)
+        released = audited.query_value(row_count(rows=audited.table)) or 0
+        unmatched = figures["null_map"] or 0
+        holds = released > 0 and self.is_within(unmatched / released)
+        yield Check(self.name, holds, f"{unmatched:,} of {released:,} rows match nobody in the population")
 
-    def sentence(self, who: str) -> str:
+    def sentence(self, unit: str) -> str:
         return f"At most {100 * self.max:g} % of the rows match nobody in the population (null-map)."

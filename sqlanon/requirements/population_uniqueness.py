@@ -1,4 +1,4 @@
-"""A limit on the estimated share of the population's rows that are the only ones of their kind."""
+"""Population uniqueness: a limit on the estimated share of the population's rows that are unique."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from sqlanon.support.fields import Flaw, Section, Share, ShareAboveZero, StrictI
 
 
 class PopulationUniqueness(Section, SeparateCondition, Requirement):
-    """A limit on the estimated share of the population's rows that are the only ones of their kind.
+    """A limit on the estimated share of the population's rows that are unique in the population.
 
     Source: F. K. Dankar, K. El Emam, A. Neisa, T. Roffey, "Estimating the re-identification risk of clinical data
     sets" (BMC Medical Informatics and Decision Making 12:66, 2012); the estimators are in
@@ -74,41 +74,39 @@ class PopulationUniqueness(Section, SeparateCondition, Requirement):
     def upper_bound(self) -> float:
         return self.limit
 
-    def figure(self, kept: RetainedRows) -> float:
-        return self.estimate(kept.class_sizes(), kept.source_count)
+    def figure(self, retained: RetainedRows) -> float:
+        return self.estimate(retained.class_sizes(), retained.source_count)
 
-    def estimate(self, sizes: Mapping[int, int], counted: int) -> float:
-        """The estimated share; NaN where none can be made."""
-        population = self._size(counted)
-        # A person who is in several classes counts in each: more than the population cannot be a sample of it.
+    def estimate(self, sizes: Mapping[int, int], source_count: int) -> float:
+        """The estimated share; NaN if there is no estimate."""
+        population = self._population_size(source_count)
+        # A person in several classes counts in each; a sample cannot be larger than its population.
         if sum(size * classes for size, classes in sizes.items()) > population:
             return math.nan
         return population_uniqueness(sizes, population, self.estimator)
 
-    def refuse(self, counted: int) -> None:
-        if self._size(counted) < counted:
+    def refuse(self, source_count: int) -> None:
+        if self._population_size(source_count) < source_count:
             raise SourceError(
-                f"privacy.population_uniqueness.population: is {self.population}, and the source alone has {counted}: "
-                "say how many the whole population has"
+                f"privacy.population_uniqueness.population: is {self.population}, but the source alone has "
+                f"{source_count}: give the size of the whole population"
             )
 
-    def _size(self, counted: int) -> float:
-        """The rows, or persons, of the population."""
+    def _population_size(self, source_count: int) -> float:
         if self.population is not None:
             return self.population
-        return counted / self.sampling_fraction if self.sampling_fraction else float(counted)
+        return source_count / self.sampling_fraction if self.sampling_fraction else float(source_count)
 
     def audit(self, audited: AuditedRelease) -> Iterator[Check]:
-        value = self.estimate(audited.class_sizes(), _counted(audited))
-        check = Check(self.name, self.is_within(value), f"the estimate is {value:.6g}")
-        yield audited.as_person_check(check)
+        value = self.estimate(audited.class_sizes(), _count_source(audited))
+        yield audited.as_person_check(self.check(value, f"the estimate is {value:.6g}"))
 
-    def sentence(self, who: str) -> str:
+    def sentence(self, unit: str) -> str:
         return f"At most {100 * self.limit:g} % are estimated to be unique in the population ({self.estimator})."
 
 
-def _counted(audited: AuditedRelease) -> int:
-    """The rows, or persons, of the source."""
+def _count_source(audited: AuditedRelease) -> int:
+    """Count the rows, or persons, of the source."""
     if not audited.person or audited.private is None:
         return audited.rows
     if audited.person_counts is not None:

@@ -1,4 +1,4 @@
-"""The requirements that there are: the one place that lists them, and where others are added."""
+"""The registry of privacy requirements: the only list of them, and the way to add others."""
 
 from __future__ import annotations
 
@@ -43,54 +43,54 @@ _listeners: list[Callable[[], object]] = []
 
 
 def requirement_types() -> tuple[RequirementType, ...]:
-    """All kinds of requirement, in the order of audits and reports."""
+    """All requirement types, in the order of audits and reports."""
     return tuple(_registered)
 
 
 def requirement_types_by_key() -> Mapping[str, RequirementType]:
-    """The same by their keys in ``[privacy]``, in the order of the policy: numbers, then tables, then lists."""
-    return {kind.entry.key: kind for form in _FORMS for kind in _registered if kind.entry.form == form}
+    """All requirement types by ``[privacy]`` key, in the order of the policy: numbers, then tables, then lists."""
+    return {type_.entry.key: type_ for form in _FORMS for type_ in _registered if type_.entry.form == form}
 
 
-def register(kind: RequirementType) -> None:
-    """Add a requirement. Policies know its key from now on."""
-    if kind.entry.key in requirement_types_by_key():
-        raise ValueError(f"there is a requirement {kind.entry.key!r} already")
-    _registered.append(kind)
-    _announce()
+def register(requirement_type: RequirementType) -> None:
+    """Add a requirement type, so that policies accept its key."""
+    if requirement_type.entry.key in requirement_types_by_key():
+        raise ValueError(f"the requirement {requirement_type.entry.key!r} is already registered")
+    _registered.append(requirement_type)
+    _notify_listeners()
 
 
-def unregister(kind: RequirementType) -> None:
-    """Take one away that was added."""
-    _registered.remove(kind)
-    _announce()
+def unregister(requirement_type: RequirementType) -> None:
+    """Remove a requirement type that was added."""
+    _registered.remove(requirement_type)
+    _notify_listeners()
 
 
 def on_change(listener: Callable[[], object]) -> None:
-    """Call a function whenever a requirement is added or taken away: sections of policies are built again."""
+    """Call a function whenever the registry changes; policy sections rebuild their models."""
     _listeners.append(listener)
 
 
-def _announce() -> None:
+def _notify_listeners() -> None:
     for listener in _listeners:
         listener()
 
 
 def list_requirements(section: Any) -> Iterator[Requirement]:
-    """The requirements of a ``[privacy]``, in the order of audits and reports."""
-    for kind in _registered:
-        yield from _of_kind(kind, section)
+    """The requirements of ``[privacy]``, in the order of audits and reports."""
+    for type_ in _registered:
+        yield from _read_entry(type_, section)
 
 
 def list_requirements_in_policy_order(section: Any) -> Iterator[Requirement]:
-    """The same in the order of the policy."""
-    for kind in requirement_types_by_key().values():
-        yield from _of_kind(kind, section)
+    """The requirements of ``[privacy]``, in the order of the policy."""
+    for type_ in requirement_types_by_key().values():
+        yield from _read_entry(type_, section)
 
 
-def _of_kind(kind: RequirementType, section: Any) -> Iterator[Requirement]:
-    value = getattr(section, kind.entry.key)
-    if kind.entry.form == "list":
+def _read_entry(requirement_type: RequirementType, section: Any) -> Iterator[Requirement]:
+    value = getattr(section, requirement_type.entry.key)
+    if requirement_type.entry.form == "list":
         yield from value
     elif value is not None:
-        yield kind(value) if kind.entry.form == "number" else value  # type: ignore[call-arg]  # a class over it
+        yield requirement_type(value) if requirement_type.entry.form == "number" else value  # type: ignore[call-arg]

@@ -1,7 +1,7 @@
 """t-closeness: in every class a sensitive attribute is distributed nearly as in the whole table.
 
-The distance is the Earth Mover's Distance between the distribution in a class and the one in the source table,
-suppressed rows included: what an attacker knows of everybody before the release.
+The distance is the Earth Mover's Distance between the distribution in a class and that of the source table, suppressed
+rows included, because an attacker knows the latter before the release.
 
 Source: N. Li, T. Li, S. Venkatasubramanian, "t-Closeness: Privacy beyond k-anonymity and l-diversity", ICDE 2007:
 definition 2, and section 4.1 on the distances.
@@ -18,7 +18,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field
 from sqlglot import exp
 
-from sqlanon.requirements.audit import AuditedRelease, Check, figure
+from sqlanon.requirements.audit import AuditedRelease, Check, to_float
 from sqlanon.requirements.base import (
     CUMULATED,
     SHARE,
@@ -40,26 +40,14 @@ from sqlanon.support.coding import ROWS
 from sqlanon.support.expressions import anonymous, col, double_total, fragment, greatest, number
 from sqlanon.support.fields import Flaw, Name, Section, Share
 
-EQUAL_DISTANCE = fragment("sum(CASE WHEN p > q THEN p - q ELSE 0::DOUBLE END)")
-
 T_CLOSENESS = Macro("t_closeness", ("t", "classes"))
 
-NODE = fragment("{'c': n::DOUBLE, 'q': share}")
-TREE_DISTANCE = fragment("""
-    (list_sum(list_transform(:nodes, x -> abs(x.c / :total - x.q))) + (:height - :there)) / :twice_the_height
-""")
-# The table's share of the nodes that are no more frequent in the class than in the table, averaged over the levels.
-RARER = fragment("""
-    (list_sum(list_transform(:nodes, x -> if(x.c / :total <= x.q, x.q, 0.0))) + (:height - :there)) / :levels
-""")
-LOST = fragment(":total * (:distance - :t) / (:farthest - :t)")
-
-# A step has a value, its count and a place for the sum. Types in full: 0.0 is a decimal of one digit, to which a
-# reduction may round what comes after.
+# A step holds a value, its count and the accumulated distance. The casts are explicit: 0.0 alone is a decimal of one
+# digit, to which a reduction may round later terms.
 STEP = fragment("{'v': :value::INTEGER, 'c': :count::DOUBLE, 'd': 0.0::DOUBLE}")
-# From step a to step b: at the places between, the class has the share that it had at a. The table's shares only grow:
-# where all are on one side of the class's, their sum will do. Before the first value nothing is there; after the last
-# all is, and the table's shares still come.
+# Between step a and step b, the class keeps the cumulative share that it had at a. The table's cumulative shares only
+# grow, so a difference of sums is enough where all of them are on one side of the class's. The start has no rows yet;
+# the finish covers the table's values after the class's last one.
 ORDERED_SUM = fragment("""
     (list_reduce(
         list_append(list_prepend(:start, list_sort(:steps)), :finish),
@@ -80,12 +68,10 @@ ORDERED_SUM = fragment("""
         }
     )).d
 """)
-MEAN = fragment("CASE WHEN :values - 1 > 0 THEN :sum / (:values - 1)::DOUBLE ELSE 0.0 END")
 
 
 def require_close_values(attribute: str, t: float) -> tuple[str, dict[str, object]]:
-    """The key of ``[privacy]`` and the entry that require the values of an attribute in each class to be as frequent as
-    in the whole table, up to a distance."""
+    """A ``[privacy]`` key and entry: in each class, the values are as frequent as in the table, up to a distance t."""
     return TCloseness.entry.key, {"attribute": attribute, "distance": "equal", "t": t}
 
 
@@ -121,12 +107,12 @@ class TCloseness(Section, Requirement):
     )
 
     @classmethod
-    def find_conflicts(cls, written: Mapping[str, Any], name: str, spot: SensitiveAttribute) -> Iterator[Flaw]:
-        if written.get("distance") == "hierarchical" and not spot.has_hierarchy:
+    def find_conflicts(cls, written: Mapping[str, Any], name: str, attribute: SensitiveAttribute) -> Iterator[Flaw]:
+        if written.get("distance") == "hierarchical" and not attribute.has_hierarchy:
             yield (
                 ("distance",),
-                f"hierarchical needs a hierarchy of {name!r}, and there is none: "
-                f"add hierarchy = ... to {spot.place}, or use another distance",
+                f"hierarchical needs a hierarchy of {name!r}, which has none: "
+                f"add hierarchy = ... to {attribute.place}, or use another distance",
             )
 
     @property
@@ -142,7 +128,7 @@ class TCloseness(Section, Requirement):
         if self.distance == "ordered":
             return OrderedCloseness(self.attribute, self.t, domain.values)
         if self.distance == "hierarchical":
-            # One level alone: all values are the root, and the distance is 0.
+            # With one level, all values are the root and the distance is 0.
             return TreeCloseness(self.attribute, self.t, max(domain.height, 1), "hierarchical")
         return TreeCloseness(self.attribute, self.t)
 
@@ -154,17 +140,17 @@ class TCloseness(Section, Requirement):
                 yield Check(self.name, None, message)
                 return
             options["hierarchy"] = audited.private.hierarchies[self.attribute]
-        t = figure(audited.against_source(T_CLOSENESS, self.attribute, **options)["t"])
+        t = to_float(audited.against_source(T_CLOSENESS, self.attribute, **options)["t"])
         message = f"farthest class from the table: {t:.6g} (allowed: {format_number(self.t)})"
         yield audited.as_source_check(Check(self.name, t <= self.t + TOLERANCE, message))
 
     def violations(self, released: WarehouseRelease) -> exp.Select | None:
         if self.distance != "equal":
             return None
-        distance = EQUAL_DISTANCE()
-        return released.values(self.attribute).shares(distance, distance > number(self.t + TOLERANCE))
+        distance = fragment("sum(CASE WHEN p > q THEN p - q ELSE 0::DOUBLE END)")()
+        return released.values(self.attribute).violations_by_share(distance, distance > number(self.t + TOLERANCE))
 
-    def sentence(self, who: str) -> str:
+    def sentence(self, unit: str) -> str:
         return (
             f"Within each group, {self.attribute} is distributed nearly as in the whole table: the distance is at "
             f"most {format_number(self.t)} ({self.distance} t-closeness)."
@@ -172,11 +158,11 @@ class TCloseness(Section, Requirement):
 
 
 class _Closeness(ClassCondition):
-    """At most ``t`` between a class and the table.
+    """A distance of at most ``t`` between a class and the table.
 
-    Monotone without suppression: the distance is convex, so that two classes merged are at most as far as the farther
-    of the two. Not with suppression. A class of n rows at distance d loses at least n (d − t) of them: leaving out a
-    share x of a class moves its distribution by at most x, for no two values are farther apart than 1.
+    Monotone without suppression: the distance is convex, so a merged class is at most as far away as the farther of
+    its two parts. Not with suppression. A class of n rows at distance d loses at least n (d − t) rows: removing a share
+    x of a class moves its distribution by at most x, because no two values are farther apart than 1.
     """
 
     attribute: str
@@ -189,13 +175,17 @@ class _Closeness(ClassCondition):
 
     @cached_property
     def _distance(self) -> exp.Expr:
-        """Of each check, so it is built once."""
+        """Built once, because every check uses it."""
         return self.distance()
 
     @cached_property
-    def _lost(self) -> exp.Expr:
-        distance = self._column(f"{self.word} distance")
-        return LOST(total=self._column("total"), distance=distance, farthest=self.farthest(), t=self.t)
+    def _lost_rows(self) -> exp.Expr:
+        return fragment(":total * (:distance - :t) / (:farthest - :t)")(
+            total=self._column("total"),
+            distance=self._column(f"{self.word} distance"),
+            farthest=self.farthest(),
+            t=self.t,
+        )
 
     @abstractmethod
     def distance(self) -> exp.Expr:
@@ -203,10 +193,10 @@ class _Closeness(ClassCondition):
 
     @abstractmethod
     def farthest(self) -> exp.Expr:
-        """How far a part of the class may be."""
+        """An upper bound on the distance of a part of the class."""
 
     def derived_figures(self, min_rows: int) -> Mapping[str, exp.Expr]:
-        """The distance of a class, over its figures; NULL for classes that are too small anyway."""
+        """The distance of a class over its figures; NULL for classes below the minimum size."""
         enough = exp.GTE(this=self._column("total"), expression=number(min_rows))
         distance = self._distance.copy()
         return {
@@ -218,12 +208,11 @@ class _Closeness(ClassCondition):
 
     def shortfall(self) -> exp.Expr:
         """n (d − t) / (farthest − t)."""
-        return greatest(number(1), self._lost.copy())
+        return greatest(number(1), self._lost_rows.copy())
 
     @property
     @abstractmethod
-    def distribution(self) -> Distribution:
-        """The attribute's values, or the nodes of its hierarchy."""
+    def distribution(self) -> Distribution: ...
 
     def _column(self, figure: str) -> exp.Column:
         return self.distribution.column(figure)
@@ -231,15 +220,15 @@ class _Closeness(ClassCondition):
 
 @dataclass(frozen=True)
 class TreeCloseness(_Closeness):
-    """The ``equal`` and the ``hierarchical`` distance: of two values, their closest common ancestor's level / height.
+    """The ``equal`` and the ``hierarchical`` distance: the level of the closest common ancestor of two values / height.
 
-    In a tree whose leaves are all as deep, the distance is Σ over all nodes but the root of |p − q| / (2 height), p and
-    q being a node's shares in the class and in the table: the edge above it carries |p − q|, and each edge is
-    1 / (2 height) long. With one level this is ½ Σ |p − q|, the equal distance.
+    In a tree with all leaves at the same depth, the distance is Σ |p − q| / (2 height) over all nodes but the root,
+    where p and q are the shares of a node in the class and in the table: the edge above it carries |p − q|, and each
+    edge has length 1 / (2 height). With one level this is ½ Σ |p − q|, the equal distance.
 
-    A class at distance d loses at least n (d − t) / (u − t) of its n rows, u being the table's share of the nodes that
-    are no more frequent in the class than in the table, averaged over the levels. For of the n' rows that stay, these
-    nodes have at most the n (u − d) that they had, and what they lack of u n' is the distance: u − n (u − d) / n' ≤ t.
+    A class at distance d loses at least n (d − t) / (u − t) of its n rows, where u is the table's share of the nodes
+    that are no more frequent in the class than in the table, averaged over the levels. Among the n' retained rows,
+    these nodes have at most their former n (u − d), and the distance is their deficit to u n': u − n (u − d) / n' ≤ t.
     """
 
     attribute: str
@@ -252,22 +241,26 @@ class TreeCloseness(_Closeness):
         return Distribution(self.attribute, "values" if self.word == "equal" else "nodes")
 
     def figures(self) -> Mapping[str, exp.Expr]:
-        """``total``: Σ n. ``nodes``: count and share of those that are there. ``there``: Σ of these shares."""
+        """``total``: Σ n. ``nodes``: count and share of the nodes in the class. ``there``: Σ of these shares."""
         return {
             "total": exp.Div(this=double_total(col(ROWS)), expression=number(self.height)),
-            "nodes": exp.ArrayAgg(this=NODE()),
+            "nodes": exp.ArrayAgg(this=fragment("{'c': n::DOUBLE, 'q': share}")()),
             "there": exp.Sum(this=col(SHARE)),
         }
 
     def distance(self) -> exp.Expr:
-        """(Σ over the nodes that are there of |p − q| + the shares of the others) / (2 height)."""
-        return TREE_DISTANCE(**self._nodes(), twice_the_height=2.0 * self.height)
+        """(Σ |p − q| over the nodes in the class + the shares of all other nodes) / (2 height)."""
+        return fragment("""
+            (list_sum(list_transform(:nodes, x -> abs(x.c / :total - x.q))) + (:height - :there)) / :twice_the_height
+        """)(**self._figures(), twice_the_height=2.0 * self.height)
 
     def farthest(self) -> exp.Expr:
         """u."""
-        return RARER(**self._nodes(), levels=float(self.height))
+        return fragment("""
+            (list_sum(list_transform(:nodes, x -> if(x.c / :total <= x.q, x.q, 0.0))) + (:height - :there)) / :levels
+        """)(**self._figures(), levels=float(self.height))
 
-    def _nodes(self) -> dict[str, Any]:
+    def _figures(self) -> dict[str, Any]:
         return {"height": self.height, **{name: self._column(name) for name in ("nodes", "total", "there")}}
 
 
@@ -275,12 +268,11 @@ class TreeCloseness(_Closeness):
 class OrderedCloseness(_Closeness):
     """The ``ordered`` distance: Σ |cumulative difference| / (m − 1), over the m values of the table in their order.
 
-    Between two values that are there, the class's cumulative share stays as it is: it is held against the table's at
-    each place from the one to the next.
+    Between two values of the class, its cumulative share is constant and is compared with the table's at each place.
 
-    A class at distance d loses at least n (d − t) / (w − t) of its n rows, w being the mean over all places of the
-    table's larger side of it: as for `TreeCloseness`, with what a class lacks on one side of each place. ``values`` is
-    m; None: as many as the domain has then.
+    A class at distance d loses at least n (d − t) / (w − t) of its n rows, where w is the mean over all places of the
+    larger side of the table: as for `TreeCloseness`, with the deficit on one side of each place. ``values`` is m; None:
+    the size of the domain at run time.
     """
 
     attribute: str
@@ -290,7 +282,6 @@ class OrderedCloseness(_Closeness):
 
     @property
     def needs_domain(self) -> bool:
-        """The table's shares in their order."""
         return True
 
     @property
@@ -298,7 +289,7 @@ class OrderedCloseness(_Closeness):
         return Distribution(self.attribute)
 
     def figures(self) -> Mapping[str, exp.Expr]:
-        """``total``: Σ n. ``steps``: value, count and a place for the sum."""
+        """``total``: Σ n. ``steps``: the values with their counts."""
         return {
             "total": double_total(col(ROWS)),
             "steps": exp.ArrayAgg(this=STEP(value=col(VALUE), count=col(ROWS))),
@@ -313,7 +304,7 @@ class OrderedCloseness(_Closeness):
         return self._column("widest")
 
     def distance(self) -> exp.Expr:
-        """Σ of |class's share so far − the table's| over all places / (m − 1)."""
+        """Σ |cumulative share of the class − that of the table| over all places / (m − 1)."""
         if self.values is not None and self.values < 2:
             return number(0.0)
         values = anonymous("len", col(CUMULATED)) if self.values is None else number(self.values)
@@ -321,5 +312,5 @@ class OrderedCloseness(_Closeness):
         ends = {"start": STEP(value=0, count=0.0), "finish": STEP(value=last, count=0.0)}
         sum_ = ORDERED_SUM(steps=self._column("steps"), total=self._column("total"), **ends)
         if self.values is None:
-            return MEAN(sum=sum_, values=values)
+            return fragment("CASE WHEN :last > 0 THEN :sum / (:last)::DOUBLE ELSE 0.0 END")(sum=sum_, last=last)
         return exp.Div(this=sum_, expression=number(float(self.values - 1)))

@@ -50,5 +50,5 @@ class FewClasses(Requirement, TableCondition):
     def violations(self, released: WarehouseRelease) -> exp.Select:
         return TOO_MANY(classes=class_sizes(released.release, released.quasi), limit=self.limit)
 
-    def sentence(self, who: str) -> str:
+    def sentence(self, unit: str) -> str:
         return f"There are at most {self.limit} groups."
