@@ -44,7 +44,7 @@ from sqlanon.ledger.released_hierarchies import copy_released_hierarchies, have_
 from sqlanon.ledger.source_match import recognize
 from sqlanon.policy import Attribute, Policy, format_location
 from sqlanon.policy.compatibility import IN_LEDGER, collect_sections, find_conflicts
-from sqlanon.policy.problems import join
+from sqlanon.policy.problems import join_key
 from sqlanon.release.manifest import Manifest
 from sqlanon.release.targets.base import Reach, kind_for_path, recorded_location
 from sqlanon.requirements import guaranteed_k
@@ -247,13 +247,13 @@ def _differences(run: Run, first: SearchInput, one: EarlierRelease, all_levels: 
         key = attribute.lower()
         if key not in quasi or spec.role == "identifying":
             continue
-        where = join("attributes", attribute)
+        where = join_key("attributes", attribute)
         if spec.role != "quasi":
             message = f"is {spec.role} and so released unchanged, but {name} generalizes it"
             problems.append(Problem(where, f"{message}: make it quasi"))
         elif all_levels and key in trees and not have_same_labels(run.engine, trees[key], now[attribute]):
             message = f"gives other labels than in {name}"
-            problems.append(Problem(join(where, "hierarchy"), f"{message}: use the same hierarchy"))
+            problems.append(Problem(join_key(where, "hierarchy"), f"{message}: use the same hierarchy"))
     return problems
 
 
@@ -275,7 +275,7 @@ def _too_fine(policy: Policy, floors: Mapping[str, int]) -> list[Problem]:
         most = policy.attributes[name].max_level
         if most is not None and most < floor:
             message = f"is {most}, and an earlier release allows no level below {floor}: raise it, or leave it out"
-            problems.append(Problem(join(join("attributes", name), "max_level"), message))
+            problems.append(Problem(join_key(join_key("attributes", name), "max_level"), message))
     return problems
 
 

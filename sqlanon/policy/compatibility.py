@@ -1,7 +1,7 @@
-"""Which features of a policy go together: one table, `TABLE`.
+"""Incompatible features of a policy, as one table: `TABLE`.
 
-A row says that a feature does not go with another, where the problem is reported, and what to do. From the rows come
-the checks, their messages, and the page docs/reference/compatibility.md (`page`).
+A row names two features that cannot be combined, the place of the problem, and the way out. The checks of policies,
+their messages and the page docs/reference/compatibility.md (`page`) are made from the rows.
 """
 
 from __future__ import annotations
@@ -9,84 +9,43 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any
 
 from sqlanon.errors import Problem
 from sqlanon.measures import MEASURES
-from sqlanon.policy.problems import join
+from sqlanon.policy.problems import join_key
 from sqlanon.policy.rules import TableRule
-from sqlanon.policy.strategies import STRATEGIES, Traits
+from sqlanon.policy.strategies import STRATEGIES
 from sqlanon.requirements import estimated_requirements
 from sqlanon.requirements.registry import requirement_types
 from sqlanon.support.names import table_parts
 
-if TYPE_CHECKING:
-    from sqlanon.policy.privacy import PrivacySection
-
-
-class AskedSearch(Protocol):
-    """A ``[search]``, as far as what goes together is about it."""
-
-    @property
-    def strategy(self) -> str: ...
-    @property
-    def measure(self) -> str: ...
-    @property
-    def aggregate(self) -> str: ...
-    @property
-    def suppression(self) -> str: ...
-    @property
-    def summary(self) -> str: ...
-    @property
-    def sets(self) -> str: ...
-    @property
-    def traits(self) -> Traits: ...
-    @property
-    def is_local(self) -> bool: ...
-    @property
-    def model_fields_set(self) -> set[str]: ...
-
-
-class AskedAttribute(Protocol):
-    """An attribute, likewise."""
-
-    @property
-    def hierarchy(self) -> Sequence[object] | None: ...
-    @property
-    def weight(self) -> float: ...
-    @property
-    def identification(self) -> str: ...
-    @property
-    def on_unknown(self) -> str: ...
-    @property
-    def noise(self) -> object: ...
-
 
 @dataclass(frozen=True)
 class PolicySections:
-    """A policy as far as it is sound; ``None``: the section is missing, or unsound."""
+    """The valid sections of a policy; None: the section is missing or invalid."""
 
     source: Any = None
     population: Any = None
     attributes: Mapping[str, Any] = field(default_factory=dict)
-    privacy: PrivacySection | None = None
+    privacy: Any = None
     risk: Any = None
-    search: AskedSearch | None = None
+    search: Any = None
     release: Any = None
     catalog: Any = None
     written: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """The sections as they are written, sound or not."""
+    """The sections as written, valid or not."""
     complete: bool = True
-    """All attributes are sound."""
+    """All attributes are valid."""
     known: bool = True
     """All keys of ``[privacy]`` are known."""
     exported: bool = False
-    """Statements for a warehouse are written, whatever the source is."""
+    """Statements for a warehouse are exported, whatever the source is."""
     given: Mapping[str, Any] = field(default_factory=dict)
-    """What is used in place of the policy's source."""
+    """The connected source that replaces the policy's."""
 
     def get(self, path: str) -> Any:
-        """The value at ``section.key``; None where it is missing."""
+        """The value at ``section.key``; None if it is missing."""
         section, _, key = path.partition(".")
         part = getattr(self, section)
         return getattr(part, key) if part is not None and key else part
@@ -95,469 +54,472 @@ class PolicySections:
     def requirements(self) -> set[str]:
         return set() if self.privacy is None else set(self.privacy.requirements)
 
+    def writes(self, path: str) -> bool:
+        """Whether a section or its key is written, valid or not."""
+        section, _, key = path.partition(".")
+        part = self.written.get(section)
+        return part is not None and (not key or part.get(key) is not None)
+
+
+def collect_sections(parts: Mapping[str, Any], **facts: Any) -> PolicySections:
+    sections = {name: part for name, part in parts.items() if part is not None and name != "about"}
+    return PolicySections(**sections, **facts)
+
 
 @dataclass(frozen=True)
 class Use:
-    """Where a policy uses a feature, and what a message may say of it."""
+    """A place where a policy uses a feature, with the words that messages quote."""
 
     place: str
     words: Mapping[str, str] = field(default_factory=dict)
-    order: int = 0
-    """The number of the attribute, where it is one of an attribute."""
+    position: int = 0
+    """The position of the attribute, for a feature of attributes."""
 
 
 @dataclass(frozen=True)
-class PolicyFeature:
-    """Something that a policy may ask for, or that is done with it."""
+class Feature:
+    """A feature that a policy can use, or an operation on the policy."""
 
-    words: str
-    uses: Callable[[PolicySections], Iterable[Use]]
+    label: str
+    find_uses: Callable[[PolicySections], Iterable[Use]]
     of_attributes: bool = False
 
 
 @dataclass(frozen=True)
 class Row:
-    """A feature that does not go with another. The message may name the words of both uses."""
+    """Two features that cannot be combined. The message may quote the words of both uses."""
 
-    feature: PolicyFeature
-    beside: PolicyFeature
+    feature: Feature
+    beside: Feature
     message: str
-    at: str = ""
+    place: str = ""
     """The place of the problem; by default, that of the feature."""
 
-    def problems(self, asked: PolicySections) -> Iterator[tuple[int, Problem]]:
-        """One for each pair of uses, with the number of its attribute."""
-        others = list(self.beside.uses(asked))
-        for use in self.feature.uses(asked) if others else ():
-            for other in others:
-                message = self.message.format(**{**other.words, **use.words})
-                yield use.order, Problem(self.at or use.place, message)
+    def problems(self, policy: PolicySections) -> Iterator[tuple[int, Problem]]:
+        """One problem for each pair of uses, with the position of its attribute."""
+        uses_beside = list(self.beside.find_uses(policy))
+        for use in self.feature.find_uses(policy) if uses_beside else ():
+            for use_beside in uses_beside:
+                message = self.message.format(**{**use_beside.words, **use.words})
+                yield use.position, Problem(self.place or use.place, message)
 
 
-def find_conflicts(rows: Sequence[Row], asked: PolicySections) -> Iterator[Problem]:
-    """What does not go together in a policy, row by row; of rows on attributes, attribute by attribute."""
-    for _, some in groupby(rows, key=lambda row: row.feature.of_attributes):
-        found = [one for row in some for one in row.problems(asked)]
-        yield from (problem for _, problem in sorted(found, key=lambda one: one[0]))
+def find_conflicts(rows: Sequence[Row], policy: PolicySections) -> Iterator[Problem]:
+    """The conflicts in a policy, row by row; for adjacent rows on attributes, attribute by attribute."""
+    for _, group in groupby(rows, key=lambda row: row.feature.of_attributes):
+        found = [problem for row in group for problem in row.problems(policy)]
+        yield from (problem for _, problem in sorted(found, key=lambda pair: pair[0]))
 
 
-def collect_sections(parts: Mapping[str, Any], **more: Any) -> PolicySections:
-    asked = {name: part for name, part in parts.items() if part is not None and name != "about"}
-    return PolicySections(**asked, **more)
+# --- Features of keys and sections
 
 
-# --- Features
+def _when(label: str, place: str, condition: Callable[[PolicySections], object]) -> Feature:
+    """A feature with one place."""
+    return Feature(label, lambda policy: [Use(place)] if condition(policy) else [])
 
 
-def _scoped(scope: str) -> list[str]:
-    return [kind.entry.key for kind in requirement_types() if kind.entry.scope == scope]
+def _setting(*paths: str) -> Feature:
+    """Any of some keys with a value that is not empty."""
+    return Feature(_join_paths(paths), lambda policy: [Use(path) for path in paths if policy.get(path)])
 
 
-def _of_whole_source() -> list[str]:
-    return [kind.entry.key for kind in requirement_types() if kind.entry.whole_source]
+def _given(*paths: str) -> Feature:
+    """Any of some keys or sections."""
+    return Feature(_join_paths(paths), lambda policy: [Use(path) for path in paths if policy.get(path) is not None])
 
 
-def _covering() -> list[str]:
-    return [key for key in _scoped("population") if key in _of_whole_source()]
+def _join_paths(paths: Sequence[str]) -> str:
+    *first, last = (f"`{path}`" if "." in path else f"`[{path}]`" for path in paths)
+    return f"{', '.join(first)} or {last}" if first else last
 
 
-def _named(words: str, names: Iterable[str]) -> str:
-    """Words for a page, with the names that they are about."""
-    return f"{words} ({', '.join(f'`{name}`' for name in names)})"
+def _missing(path: str) -> Feature:
+    return _when(f"no `{path}`", path, lambda policy: not policy.get(path))
 
 
-def _setting(*paths: str) -> PolicyFeature:
-    """Keys of which one is set, to something else than nothing."""
-    return PolicyFeature(_any_of(paths), lambda asked: [Use(path) for path in paths if asked.get(path)])
+def _operation(label: str) -> Feature:
+    """An operation on any policy."""
+    return Feature(label, lambda policy: [Use("")])
 
 
-def _given(*paths: str) -> PolicyFeature:
-    """Keys, or sections, of which one is there."""
-    return PolicyFeature(_any_of(paths), lambda asked: [Use(path) for path in paths if asked.get(path) is not None])
-
-
-def _any_of(paths: Sequence[str]) -> str:
-    *names, last = (f"`{path}`" if "." in path else f"`[{path}]`" for path in paths)
-    return f"{', '.join(names)} or {last}" if names else last
-
-
-def _missing(path: str) -> PolicyFeature:
-    return PolicyFeature(f"no `{path}`", lambda asked: [] if asked.get(path) else [Use(path)])
-
-
-def _always(words: str) -> PolicyFeature:
-    return PolicyFeature(words, lambda asked: [Use("")])
-
-
-def _of_attributes(key: str, is_used: Callable[[AskedAttribute], object]) -> PolicyFeature:
-    def uses(asked: PolicySections) -> Iterator[Use]:
-        for order, (name, attribute) in enumerate(asked.attributes.items()):
-            if is_used(attribute):
-                yield Use(join(join("attributes", name), key), order=order)
-
-    return PolicyFeature(f"`attributes.*.{key}`", uses, of_attributes=True)
-
-
-def _of_search(
-    words: str, place: str, is_used: Callable[[AskedSearch], object], **more: Callable[[AskedSearch], str]
-) -> PolicyFeature:
-    def uses(asked: PolicySections) -> Iterator[Use]:
-        if asked.search is not None and is_used(asked.search):
-            search = asked.search
-            own = {"strategy": search.strategy, "measure": search.measure, "aggregate": search.aggregate}
-            yield Use(place, {**own, **{name: word(search) for name, word in more.items()}})
-
-    return PolicyFeature(words, uses)
-
-
-def _strategy(
-    words: str, trait: str, has: bool = True, between: str = " and ", **more: Callable[[AskedSearch], str]
-) -> PolicyFeature:
-    """A strategy that has a trait, or has it not; ``able`` in messages are those that have it."""
-
-    def able() -> list[str]:
-        return [name for name, one in STRATEGIES.items() if getattr(one.traits, trait)]
-
-    return _of_search(
-        _named(words, able()),
-        "search.strategy",
-        lambda search: bool(getattr(search.traits, trait)) is has,
-        **{"able": lambda search: between.join(able()), **more},
-    )
-
-
-def _measure(words: str, trait: str, has: bool = True) -> PolicyFeature:
-    """The same of a measure."""
-
-    def those(has: bool) -> list[str]:
-        return [name for name, one in MEASURES.items() if getattr(one, trait) is has]
-
-    return _of_search(
-        _named(words, those(has)),
-        "search.measure",
-        lambda search: search.measure in those(has),
-        able=lambda search: " or ".join(those(True)),
-    )
-
-
-def _requirements(words: str, names: Callable[[PolicySections], Iterable[str]]) -> PolicyFeature:
-    def uses(asked: PolicySections) -> Iterator[Use]:
-        for name in names(asked):
-            place = join("privacy", name)
-            yield Use(place, {"requirement": place, "name": name})
-
-    return PolicyFeature(words, uses)
-
-
-def _unknown_to_strategy(asked: PolicySections) -> list[str]:
-    known = None if asked.search is None else asked.search.traits.supported_requirements
-    return [] if known is None else sorted(asked.requirements - known - {*_scoped("population"), *_scoped("table")})
-
-
-def _local(search: AskedSearch) -> str:
-    return f"strategy {search.strategy}" if search.traits.is_local else 'suppression = "cells"'
-
-
-def _local_uses(asked: PolicySections) -> Iterator[Use]:
-    search = asked.search
-    if search is not None and search.is_local:
-        key = "suppression" if search.suppression == "cells" else "strategy"
-        yield Use(f"search.{key}", {"local": _local(search), "strategy": search.strategy})
-
-
-LOCAL = PolicyFeature('a strategy below the full domain, or `search.suppression = "cells"`', _local_uses)
-LOCAL_STRATEGY = _strategy("a strategy below the full domain", "is_local")
-DIVIDES = _strategy("a strategy that divides equal rows", "may_split_equal_rows")
-NO_SUMMARY = _strategy("another strategy than those that summarise", "summarizes", has=False)
-NO_CUTS = _strategy("another strategy than those that cut", "splits_classes", has=False)
-OF_COMBINATIONS = _strategy("a strategy that guarantees combinations", "protects_combinations_only")
-NO_COMBINATIONS = _strategy(
-    "another strategy than those of combinations", "protects_combinations_only", has=False, between=" or "
-)
-KNOWS_SOME = _strategy(
-    "a strategy that knows some requirements only",
-    "supported_requirements",
-    local=_local,
-    known=lambda one: " and ".join(sorted(one.traits.supported_requirements or ())),
-)
-CELLS = _of_search('`search.suppression = "cells"`', "search.suppression", lambda one: one.suppression == "cells")
-AGGREGATE = _of_search("`search.aggregate`", "search.aggregate", lambda one: "aggregate" in one.model_fields_set)
-SUMMARY = _of_search("`search.summary`", "search.summary", lambda one: "summary" in one.model_fields_set)
-ENDS = _of_search("`search.ends`", "search.ends", lambda one: "ends" in one.model_fields_set)
-LISTS = _of_search('`search.sets = "list"`', "search.sets", lambda one: one.sets == "list")
-NO_SETS = _of_search("no sets", "search.summary", lambda one: one.summary != "set" or not one.traits.summarizes)
-CUTS = _of_search("`search.cuts`", "search.cuts", lambda one: "cuts" in one.model_fields_set)
-ONE_LEVEL = _measure("a measure of one level for all rows", "needs_levels")
-NO_FIGURES = _measure("a measure without a figure for each attribute", "aggregates", has=False)
-OF_CLASSES = _measure("a measure of classes", "counts_classes")
-OF_ONE_SOURCE = _measure("a measure of one source", "compares_with_source")
-NO_SUM = _of_search(
-    "an aggregate other than mean and sum",
-    "search.aggregate",
-    lambda one: MEASURES[one.measure].aggregates and one.aggregate not in ("mean", "sum"),
-    able=lambda one: " or ".join(name for name, its in MEASURES.items() if its.aggregates),
-)
-
-WEIGHT = _of_attributes("weight", lambda one: one.weight != 1)
-IDENTIFICATION = _of_attributes("identification", lambda one: one.identification != "identifying")
-NOISE_OF_EACH = _of_attributes("noise", lambda one: one.noise is not None)
-TABLE_HIERARCHY = _of_attributes("hierarchy", lambda one: any(isinstance(o, TableRule) for o in one.hierarchy or ()))
-UNKNOWN_WITH_NOISE = _of_attributes("on_unknown", lambda one: one.noise and one.on_unknown == "suppress")
-
-OF_POPULATION = _requirements(
-    _named("a requirement on a population", _scoped("population")),
-    lambda asked: sorted(asked.requirements & {*_scoped("population")}),
-)
-OF_TABLE = _requirements(
-    _named("a requirement on the whole table", _scoped("table")),
-    lambda asked: sorted(asked.requirements & {*_scoped("table")}),
-)
-UNKNOWN_REQUIREMENT = _requirements("a requirement that the strategy does not know", _unknown_to_strategy)
-MORE_THAN_K = _requirements("a requirement beside `k`", lambda asked: sorted(asked.requirements - {"k"}))
-ESTIMATE = _requirements(
-    "an estimate of the population",
-    lambda asked: estimated_requirements(asked.privacy) if asked.privacy else (),
-)
-SMALL_K = PolicyFeature(
-    "no `privacy.k`, or `k = 1`",
-    lambda asked: [Use("privacy.k")] if asked.privacy is not None and (asked.privacy.k or 1) < 2 else [],
-)
-
-PERSON = PolicyFeature(
-    "`source.person`", lambda asked: [Use("source.person")] if isinstance(asked.get("source.person"), str) else []
-)
+PERSON = _when("`source.person`", "source.person", lambda policy: isinstance(policy.get("source.person"), str))
 KEY = _setting("source.key")
 QUERY = _setting("source.query")
 RISK = _given("risk")
 POPULATION = _given("population")
-MASK = PolicyFeature(
-    '`release.suppressed = "mask"`',
-    lambda asked: [Use("release.suppressed")] if asked.get("release.suppressed") == "mask" else [],
+MASK = _when(
+    '`release.suppressed = "mask"`', "release.suppressed", lambda policy: policy.get("release.suppressed") == "mask"
 )
 AFTER = _setting("release.after")
 DECOYS = _setting("release.decoys")
 EPSILON_TOTAL = _setting("privacy.epsilon_total")
 DRAFT = _setting("release.draft")
-KEEP = PolicyFeature(
-    "`release.keep` of several versions",
-    lambda asked: [Use("release.keep")] if asked.release is not None and asked.release.keep > 1 else [],
-)
-STORAGE_VERSION = PolicyFeature(
+KEEP = _when("`release.keep` of several versions", "release.keep", lambda policy: (policy.get("release.keep") or 1) > 1)
+STORAGE_VERSION = _when(
     "`release.storage_version`",
-    lambda asked: (
-        [Use("release.storage_version")]
-        if asked.release is not None and "storage_version" in asked.release.model_fields_set
-        else []
-    ),
+    "release.storage_version",
+    lambda policy: policy.release is not None and "storage_version" in policy.release.model_fields_set,
 )
-NOISE = PolicyFeature(
-    "noise", lambda asked: [Use("attributes")] if any(one.noise for one in asked.attributes.values()) else []
-)
-# An unsound attribute may be meant to have noise.
-NO_NOISE = PolicyFeature("no noise", lambda asked: [Use("attributes")] if asked.complete and not _noisy(asked) else [])
-NO_LEDGER = PolicyFeature(
-    "`release.ledger = false`",
-    lambda asked: [Use("release.ledger")] if asked.release is not None and not asked.release.ledger else [],
-)
+NO_LEDGER = _when("`release.ledger = false`", "release.ledger", lambda policy: policy.get("release.ledger") is False)
 CONFIDENCE = _given("privacy.confidence")
+SMALL_K = _when(
+    "no `privacy.k`, or `k = 1`",
+    "privacy.k",
+    lambda policy: policy.privacy is not None and (policy.privacy.k or 1) < 2,
+)
+LIVE = _operation("a live view")
+EXTENDED = _operation("a release that grows")
+NO_FILE = _when(
+    "a release outside a file",
+    "release",
+    lambda policy: not (policy.get("release.database") or policy.get("release.file")),
+)
+FILES = _when(
+    "`source.files`",
+    "source.files",
+    lambda policy: policy.given.get("files") or (policy.get("source.files") and "database" not in policy.given),
+)
 
 
-def _noisy(asked: PolicySections) -> list[str]:
-    return [name for name, attribute in asked.attributes.items() if attribute.noise is not None]
+# --- Features of [search]
 
 
-def _shields(asked: PolicySections) -> dict[str, Sequence[Any]]:
-    """By key, the requirements on some of the quasi-identifiers."""
-    keys = [kind.entry.key for kind in requirement_types() if kind.entry.subsets]
-    return {} if asked.privacy is None else {key: found for key in keys if (found := getattr(asked.privacy, key))}
+def _search(label: str, key: str, condition: Callable[[Any], object], **words: Callable[[Any], str]) -> Feature:
+    def find_uses(policy: PolicySections) -> Iterator[Use]:
+        search = policy.search
+        if search is not None and condition(search):
+            names = {"strategy": search.strategy, "measure": search.measure, "aggregate": search.aggregate}
+            yield Use(f"search.{key}", names | {name: describe(search) for name, describe in words.items()})
+
+    return Feature(label, find_uses)
 
 
-def _noisy_shields(asked: PolicySections) -> Iterator[Use]:
-    noisy = _noisy(asked)
-    for key, shields in _shields(asked).items():
+def _search_key(key: str) -> Feature:
+    """A key of ``[search]`` that is set, also to its default."""
+    return _search(f"`search.{key}`", key, lambda search: key in search.model_fields_set)
+
+
+def _strategy(
+    label: str, trait: str, has: bool = True, between: str = " and ", **words: Callable[[Any], str]
+) -> Feature:
+    """A strategy with a trait, or without it; messages quote the strategies with it as ``able``."""
+
+    def list_able() -> list[str]:
+        return [name for name, strategy in STRATEGIES.items() if getattr(strategy.traits, trait)]
+
+    return _search(
+        _list_names(label, list_able()),
+        "strategy",
+        lambda search: bool(getattr(search.traits, trait)) is has,
+        able=lambda search: between.join(list_able()),
+        **words,
+    )
+
+
+def _measure(label: str, trait: str, has: bool = True) -> Feature:
+    """A measure with a trait, or without it; messages quote the measures with it as ``able``."""
+
+    def list_measures(has: bool) -> list[str]:
+        return [name for name, measure in MEASURES.items() if getattr(measure, trait) is has]
+
+    return _search(
+        _list_names(label, list_measures(has)),
+        "measure",
+        lambda search: search.measure in list_measures(has),
+        able=lambda search: " or ".join(list_measures(True)),
+    )
+
+
+def _list_names(label: str, names: Iterable[str]) -> str:
+    return f"{label} ({', '.join(f'`{name}`' for name in names)})"
+
+
+def _describe_local(search: Any) -> str:
+    return f"strategy {search.strategy}" if search.traits.is_local else 'suppression = "cells"'
+
+
+def _find_local(policy: PolicySections) -> Iterator[Use]:
+    search = policy.search
+    if search is not None and search.is_local:
+        key = "suppression" if search.suppression == "cells" else "strategy"
+        yield Use(f"search.{key}", {"local": _describe_local(search), "strategy": search.strategy})
+
+
+LOCAL = Feature('a strategy below the full domain, or `search.suppression = "cells"`', _find_local)
+LOCAL_STRATEGY = _strategy("a strategy below the full domain", "is_local")
+DIVIDES = _strategy("a strategy that may split equal rows", "may_split_equal_rows")
+NO_SUMMARY = _strategy("a strategy other than those that summarize", "summarizes", has=False)
+NO_CUTS = _strategy("a strategy other than those with cuts", "splits_classes", has=False)
+OF_COMBINATIONS = _strategy("a strategy that guarantees combinations", "protects_combinations_only")
+NO_COMBINATIONS = _strategy(
+    "a strategy other than those for combinations", "protects_combinations_only", has=False, between=" or "
+)
+KNOWS_SOME = _strategy(
+    "a strategy that supports some requirements only",
+    "supported_requirements",
+    local=_describe_local,
+    known=lambda search: " and ".join(sorted(search.traits.supported_requirements or ())),
+)
+CELLS = _search('`search.suppression = "cells"`', "suppression", lambda search: search.suppression == "cells")
+AGGREGATE = _search_key("aggregate")
+SUMMARY = _search_key("summary")
+ENDS = _search_key("ends")
+CUTS = _search_key("cuts")
+LISTS = _search('`search.sets = "list"`', "sets", lambda search: search.sets == "list")
+NO_SETS = _search("no sets", "summary", lambda search: search.summary != "set" or not search.traits.summarizes)
+ONE_LEVEL = _measure("a measure of one level for all rows", "needs_levels")
+NO_FIGURES = _measure("a measure without a figure for each attribute", "aggregates", has=False)
+OF_CLASSES = _measure("a measure of classes", "counts_classes")
+OF_ONE_SOURCE = _measure("a measure of one source", "compares_with_source")
+NO_SUM = _search(
+    "an aggregate other than mean and sum",
+    "aggregate",
+    lambda search: MEASURES[search.measure].aggregates and search.aggregate not in ("mean", "sum"),
+    able=lambda search: " or ".join(name for name, measure in MEASURES.items() if measure.aggregates),
+)
+
+
+# --- Features of [attributes]
+
+
+def _attribute(key: str, condition: Callable[[Any], object]) -> Feature:
+    def find_uses(policy: PolicySections) -> Iterator[Use]:
+        for position, (name, attribute) in enumerate(policy.attributes.items()):
+            if condition(attribute):
+                yield Use(join_key(join_key("attributes", name), key), position=position)
+
+    return Feature(f"`attributes.*.{key}`", find_uses, of_attributes=True)
+
+
+WEIGHT = _attribute("weight", lambda attribute: attribute.weight != 1)
+IDENTIFICATION = _attribute("identification", lambda attribute: attribute.identification != "identifying")
+NOISE_OF_EACH = _attribute("noise", lambda attribute: attribute.noise is not None)
+TABLE_HIERARCHY = _attribute(
+    "hierarchy", lambda attribute: any(isinstance(rule, TableRule) for rule in attribute.hierarchy or ())
+)
+UNKNOWN_WITH_NOISE = _attribute("on_unknown", lambda attribute: attribute.noise and attribute.on_unknown == "suppress")
+
+
+def _noisy_attributes(policy: PolicySections) -> list[str]:
+    return [name for name, attribute in policy.attributes.items() if attribute.noise is not None]
+
+
+NOISE = _when("noise", "attributes", _noisy_attributes)
+# An invalid attribute may be meant to have noise.
+NO_NOISE = _when("no noise", "attributes", lambda policy: policy.complete and not _noisy_attributes(policy))
+
+
+# --- Features of [privacy]
+
+
+def _keys_where(condition: Callable[[Any], bool]) -> list[str]:
+    """The keys of requirements whose entry has a property."""
+    return [type_.entry.key for type_ in requirement_types() if condition(type_.entry)]
+
+
+def _population_keys() -> list[str]:
+    return _keys_where(lambda entry: entry.scope == "population")
+
+
+def _table_keys() -> list[str]:
+    return _keys_where(lambda entry: entry.scope == "table")
+
+
+def _whole_source_keys() -> list[str]:
+    return _keys_where(lambda entry: entry.whole_source)
+
+
+def _covering_keys() -> list[str]:
+    return _keys_where(lambda entry: entry.scope == "population" and entry.whole_source)
+
+
+def _person_keys() -> list[str]:
+    return _keys_where(lambda entry: entry.compares_persons)
+
+
+def _requirements(label: str, find_keys: Callable[[PolicySections], Iterable[str]]) -> Feature:
+    def find_uses(policy: PolicySections) -> Iterator[Use]:
+        for key in find_keys(policy):
+            place = join_key("privacy", key)
+            yield Use(place, {"requirement": place, "name": key})
+
+    return Feature(label, find_uses)
+
+
+def _written_requirements(label: str, list_keys: Callable[[], list[str]]) -> Feature:
+    """Requirements as written: an invalid number does not hide a missing population."""
+    return _requirements(
+        _list_names(label, list_keys()),
+        lambda policy: [key for key in list_keys() if policy.writes(f"privacy.{key}")],
+    )
+
+
+def _find_unsupported(policy: PolicySections) -> list[str]:
+    supported = None if policy.search is None else policy.search.traits.supported_requirements
+    if supported is None:
+        return []
+    return sorted(policy.requirements - supported - {*_population_keys(), *_table_keys()})
+
+
+def _shields(policy: PolicySections) -> dict[str, Sequence[Any]]:
+    """By key, the requirements on subsets of the quasi-identifiers."""
+    keys = _keys_where(lambda entry: entry.subsets)
+    return {key: shields for key in keys if policy.privacy is not None and (shields := getattr(policy.privacy, key))}
+
+
+def _find_noisy_shields(policy: PolicySections) -> Iterator[Use]:
+    noisy = _noisy_attributes(policy)
+    for key, shields in _shields(policy).items():
         for i, shield in enumerate(shields):
             for j, name in enumerate(shield.quasi):
                 if name in noisy:
-                    yield Use(f"{join('privacy', key)}[{i}].quasi[{j}]", {"name": repr(name)})
+                    yield Use(f"{join_key('privacy', key)}[{i}].quasi[{j}]", {"name": repr(name)})
 
 
-NOISY_SHIELD = PolicyFeature("a shield over an attribute with noise", _noisy_shields)
+def _find_decided(policy: PolicySections) -> Iterator[Use]:
+    """Requirements that are decided before noise is drawn, and not again."""
+    for key in _whole_source_keys():
+        if key in policy.requirements:
+            yield Use(join_key("privacy", key), {"decided": f"{key} was"})
 
 
-def _decided_before(asked: PolicySections) -> Iterator[Use]:
-    """What is decided of classes before noise is drawn, and is not decided again."""
-    for name in _of_whole_source():
-        if name in asked.requirements:
-            yield Use(join("privacy", name), {"decided": f"{name} was"})
+def _find_decided_with_persons(policy: PolicySections) -> Iterator[Use]:
+    yield from _find_decided(policy)
+    if isinstance(policy.get("source.person"), str):
+        for key in _shields(policy):
+            yield Use(join_key("privacy", key), {"decided": "shields over persons were"})
 
 
-def _decided_of_persons(asked: PolicySections) -> Iterator[Use]:
-    yield from _decided_before(asked)
-    if isinstance(asked.get("source.person"), str):
-        yield from (Use(join("privacy", key), {"decided": "shields over persons were"}) for key in _shields(asked))
-
-
-DECIDED = PolicyFeature(_named("a requirement on the whole source", _of_whole_source()), _decided_before)
-DECIDED_OF_PERSONS = PolicyFeature(
-    _named("a requirement on the whole source, or shields over persons", _of_whole_source()), _decided_of_persons
+OF_POPULATION = _requirements(
+    _list_names("a requirement on a population", _population_keys()),
+    lambda policy: sorted(policy.requirements & {*_population_keys()}),
 )
-
-# Sections as they are written: a wrong number hides no missing population.
-NEEDS_POPULATION = _requirements(
-    _named("a requirement on a population", _scoped("population")),
-    lambda asked: [name for name in _scoped("population") if asked.written.get("privacy", {}).get(name) is not None],
+OF_TABLE = _requirements(
+    _list_names("a requirement on the whole table", _table_keys()),
+    lambda policy: sorted(policy.requirements & {*_table_keys()}),
 )
-NO_POPULATION = PolicyFeature(
-    "no `[population]`", lambda asked: [] if asked.written.get("population") is not None else [Use("population")]
+UNKNOWN_REQUIREMENT = _requirements("a requirement that the strategy does not support", _find_unsupported)
+MORE_THAN_K = _requirements("a requirement other than `k`", lambda policy: sorted(policy.requirements - {"k"}))
+ESTIMATE = _requirements(
+    "an estimate of the population",
+    lambda policy: estimated_requirements(policy.privacy) if policy.privacy else (),
 )
-WRITTEN_POPULATION = PolicyFeature(
-    "`[population]`", lambda asked: [Use("population")] if asked.written.get("population") is not None else []
+NOISY_SHIELD = Feature("a shield over an attribute with noise", _find_noisy_shields)
+DECIDED = Feature(_list_names("a requirement on the whole source", _whole_source_keys()), _find_decided)
+DECIDED_OF_PERSONS = Feature(
+    _list_names("a requirement on the whole source, or shields over persons", _whole_source_keys()),
+    _find_decided_with_persons,
 )
-WRITTEN_MASK = PolicyFeature(
-    MASK.words,
-    lambda asked: [Use("release.suppressed")] if asked.written.get("release", {}).get("suppressed") == "mask" else [],
-)
-PRESENCE = _requirements(
-    _named("a requirement on a population as a whole", _covering()),
-    lambda asked: [name for name in _covering() if asked.written.get("privacy", {}).get(name) is not None],
-)
-
-
-def _comparing_persons() -> list[str]:
-    return [kind.entry.key for kind in requirement_types() if kind.entry.compares_persons]
-
-
-COMPARES_PERSONS = _requirements(
-    _named("a requirement that compares persons with the population's", _comparing_persons()),
-    lambda asked: [name for name in _comparing_persons() if asked.written.get("privacy", {}).get(name) is not None],
+NEEDS_POPULATION = _written_requirements("a requirement on a population", _population_keys)
+PRESENCE = _written_requirements("a requirement on a population as a whole", _covering_keys)
+COMPARES_PERSONS = _written_requirements("a requirement that compares persons with the population's", _person_keys)
+NO_POPULATION = _when("no `[population]`", "population", lambda policy: not policy.writes("population"))
+WRITTEN_POPULATION = _when("`[population]`", "population", lambda policy: policy.writes("population"))
+WRITTEN_MASK = _when(
+    MASK.label,
+    "release.suppressed",
+    lambda policy: policy.written.get("release", {}).get("suppressed") == "mask",
 )
 
 
-def _without_persons(asked: PolicySections) -> Iterator[Use]:
-    """A source that could have persons, and names none."""
-    if not asked.written.get("source", {}).get("person") and not [*_elsewhere(asked)]:
-        yield Use("source")
+def _find_unused_population(policy: PolicySections) -> Iterator[Use]:
+    is_used = policy.writes("risk") or any(policy.writes(f"privacy.{key}") for key in _population_keys())
+    if policy.written.get("privacy") and policy.known and not is_used:
+        yield Use("population", {"kinds": " and ".join(_population_keys())})
 
 
-def _population_without_persons(asked: PolicySections) -> Iterator[Use]:
-    population = asked.written.get("population")
-    if population is not None and population.get("person") is None:
-        yield Use("population")
+NO_USE = Feature("no requirement on a population, and no `[risk]`", _find_unused_population)
 
 
-NO_PERSON = PolicyFeature("no `source.person`", _without_persons)
-NO_PERSON_OF_POPULATION = PolicyFeature("`[population]` without `person`", _population_without_persons)
+# --- Features of the place of rows and releases
 
 
-def _no_use(asked: PolicySections) -> Iterator[Use]:
-    privacy = asked.written.get("privacy", {})
-    used = asked.written.get("risk") is not None or any(privacy.get(name) is not None for name in _scoped("population"))
-    if privacy and asked.known and not used:
-        yield Use("population", {"kinds": " and ".join(_scoped("population"))})
-
-
-NO_USE = PolicyFeature("no requirement on a population, and no `[risk]`", _no_use)
-
-
-def _elsewhere(asked: PolicySections) -> Iterator[Use]:
-    """Where the rows of the source are, if sqlanon does not see them."""
-    source = asked.source
-    if asked.exported or (source is not None and source.frequency_set):
-        yield Use(
-            "source", {"where": "in a warehouse", "rows": "and sqlanon does not see the rows of a table in a warehouse"}
-        )
+def _find_remote(policy: PolicySections) -> Iterator[Use]:
+    """A source whose rows sqlanon does not see."""
+    source = policy.source
+    if policy.exported or (source is not None and source.frequency_set):
+        rows = "and sqlanon does not see the rows of a table in a warehouse"
+        yield Use("source", {"where": "in a warehouse", "rows": rows})
     elif source is not None and source.postgres is not None:
         yield Use("source", {"where": "in PostgreSQL", "rows": "and the rows of a source in PostgreSQL never leave it"})
     elif source is not None and source.spark is not None:
         yield Use("source", {"where": "in Spark", "rows": "and the rows of a source in Spark never leave it"})
 
 
-ELSEWHERE = PolicyFeature("a source in PostgreSQL, in Spark or in a warehouse", _elsewhere)
-COUNTED = PolicyFeature(
-    "a source in PostgreSQL or in a warehouse",
-    lambda asked: [use for use in _elsewhere(asked) if use.words["where"] != "in Spark"],
-)
-WAREHOUSE = PolicyFeature(
-    "a table in a warehouse", lambda asked: [use for use in _elsewhere(asked) if use.words["where"] == "in a warehouse"]
-)
-FROM_SPARK = PolicyFeature(
-    "a source in Spark", lambda asked: [use for use in _elsewhere(asked) if use.words["where"] == "in Spark"]
-)
+def _remote(label: str, *locations: str) -> Feature:
+    """A remote source in some locations."""
+    return Feature(label, lambda policy: [use for use in _find_remote(policy) if use.words["where"] in locations])
+
+
+ELSEWHERE = Feature("a source in PostgreSQL, in Spark or in a warehouse", _find_remote)
+COUNTED = _remote("a source in PostgreSQL or in a warehouse", "in PostgreSQL", "in a warehouse")
+WAREHOUSE = _remote("a table in a warehouse", "in a warehouse")
+FROM_SPARK = _remote("a source in Spark", "in Spark")
 FREQUENCY_SET = _setting("source.frequency_set")
-NO_KEY = PolicyFeature(
+NO_KEY = _when(
     "no `source.key`, where there could be one",
-    lambda asked: [] if asked.get("source.key") or [*_elsewhere(asked)] else [Use("source.key")],
+    "source.key",
+    lambda policy: not policy.get("source.key") and not [*_find_remote(policy)],
+)
+NO_PERSON = _when(
+    "no `source.person`",
+    "source",
+    lambda policy: not policy.written.get("source", {}).get("person") and not [*_find_remote(policy)],
+)
+NO_PERSON_OF_POPULATION = _when(
+    "`[population]` without `person`",
+    "population",
+    lambda policy: policy.writes("population") and not policy.writes("population.person"),
+)
+POPULATION_OF_SOURCE = _when(
+    "`[population]` without a database or files",
+    "population",
+    lambda policy: policy.population is not None and policy.population.database is None and not policy.population.files,
 )
 
 
-def _population_of_source(asked: PolicySections) -> Iterator[Use]:
-    population = asked.population
-    if population is not None and population.database is None and not population.files:
-        yield Use("population")
-
-
-POPULATION_OF_SOURCE = PolicyFeature("`[population]` without a database or files", _population_of_source)
-
-
-def _beside_source(asked: PolicySections) -> Iterator[Use]:
-    """A release that would stand in the schema of its source."""
-    source, release = asked.source, asked.release
+def _find_release_in_source_schema(policy: PolicySections) -> Iterator[Use]:
+    source, release = policy.source, policy.release
     if source is None or release is None:
         return
-    schema = table_parts(source.table)[:-1][-1:] if source.table else ()
-    own = table_parts(release.table)[:1]
-    in_postgres = source.postgres is not None and release.postgres == source.postgres and schema == own
-    in_spark = source.spark is not None and release.spark and [*map(str.lower, schema)] == [*map(str.lower, own)]
-    if schema and (in_postgres or in_spark):
-        yield Use("release.table", {"schema": repr(schema[0])})
+    source_schema = table_parts(source.table)[:-1][-1:] if source.table else ()
+    release_schema = table_parts(release.table)[:1]
+    same_server = source.postgres is not None and release.postgres == source.postgres
+    in_postgres = same_server and source_schema == release_schema
+    in_spark = source.spark is not None and release.spark and _lower(source_schema) == _lower(release_schema)
+    if source_schema and (in_postgres or in_spark):
+        yield Use("release.table", {"schema": repr(source_schema[0])})
+
+
+def _lower(names: Iterable[str]) -> list[str]:
+    return [name.lower() for name in names]
+
+
+def _releases_to_source(policy: PolicySections) -> bool:
+    source, release = policy.get("source.table"), policy.get("release.table")
+    return source is not None and release is not None and table_parts(source) == table_parts(release)
+
+
+def _is_outside_spark(policy: PolicySections) -> object:
+    """Whether the source names another location; a source without one may be connected as a Spark session."""
+    source = policy.source
+    return source is not None and source.spark is None and (source.database or source.postgres or source.files)
 
 
 IN_SCHEMA_OF_SOURCE = (
     "is in the source's schema {schema}: readers of the release would be let into that one; use another"
 )
-BESIDE_SOURCE = PolicyFeature("`release.table` in the schema of the source", _beside_source)
+BESIDE_SOURCE = Feature("`release.table` in the schema of the source", _find_release_in_source_schema)
 IN_SPARK = _setting("release.spark")
-
-
-def _not_in_spark(asked: PolicySections) -> Iterator[Use]:
-    """A source that says where it is. Else it is what the policy is applied to: that may be a Spark session."""
-    source = asked.source
-    if source is not None and source.spark is None and (source.database or source.postgres or source.files):
-        yield Use("source")
-
-
-NOT_IN_SPARK = PolicyFeature("a source that is not in Spark", _not_in_spark)
-UNNAMED = PolicyFeature(
+NOT_IN_SPARK = _when("a source that is not in Spark", "source", _is_outside_spark)
+UNNAMED = _when(
     "`release.table` that names no table",
-    lambda asked: [Use("release.table")] if asked.release and not table_parts(asked.release.table) else [],
+    "release.table",
+    lambda policy: policy.release and not table_parts(policy.release.table),
 )
+IS_SOURCE = _when("`release.table` that is the source", "release.table", _releases_to_source)
 
-
-def _is_source(asked: PolicySections) -> Iterator[Use]:
-    source, release = asked.source, asked.release
-    name = None if source is None else source.table
-    if name is not None and release is not None and table_parts(name) == table_parts(release.table):
-        yield Use("release.table")
-
-
-IS_SOURCE = PolicyFeature("`release.table` that is the source", _is_source)
-
-LIVE = _always("a live view")
-
-
-def _files(asked: PolicySections) -> Iterator[Use]:
-    own = asked.source is not None and asked.source.files and "database" not in asked.given
-    if asked.given.get("files") or own:
-        yield Use("source.files")
-
-
-FILES = PolicyFeature("`source.files`", _files)
-
-EXTENDED = _always("a release that grows")
-NO_FILE = PolicyFeature(
-    "a release outside a file",
-    lambda asked: [] if asked.release and (asked.release.database or asked.release.file) else [Use("release")],
-)
 
 # --- The table
 
@@ -705,7 +667,7 @@ IN_LEDGER = (
         KEEP,
         _missing("catalog"),
         "needs the ledger, which compares the versions before readers do: add [catalog] database = ...; without it, "
-        "two versions can single out whoever has come or gone in between",
+        "two versions can single out the persons who came or left in between",
     ),
 )
 WITH_DECOYS = (
@@ -713,8 +675,7 @@ WITH_DECOYS = (
     Row(
         DECOYS,
         MORE_THAN_K,
-        "work with k alone: decoys, which belong to nobody, would decide whether {requirement} holds; "
-        + WITHOUT_DECOYS,
+        "work with k alone: decoys, which are not persons, would decide whether {requirement} holds; " + WITHOUT_DECOYS,
     ),
     Row(
         DECOYS,
@@ -726,7 +687,7 @@ WITH_DECOYS = (
         NOISE,
         "noise hides a record among real records, and decoys are not real: " + WITHOUT_DECOYS,
     ),
-    Row(DECOYS, PERSON, "belong to nobody, and source.person counts persons: " + WITHOUT_DECOYS),
+    Row(DECOYS, PERSON, "are not persons, and source.person counts persons: " + WITHOUT_DECOYS),
     Row(DECOYS, POPULATION, "are not in the population that classes are compared with: " + WITHOUT_DECOYS),
     Row(DECOYS, MASK, 'fill the classes whose rows would be masked: use suppressed = "drop"'),
     Row(DECOYS, AFTER, "are missing from earlier releases, which would reveal them: " + WITHOUT_DECOYS),
@@ -757,7 +718,7 @@ ROWS_ELSEWHERE = (
     ),
     Row(RISK, ELSEWHERE, "needs single rows, {rows}: leave it out, and measure the risk of a release"),
     Row(LISTS, ELSEWHERE, "lists are made where sqlanon runs, {rows}: leave it out"),
-    Row(LOCAL, COUNTED, "{local} places rows one by one, {rows}: " + WIDE, at="search"),
+    Row(LOCAL, COUNTED, "{local} places rows one by one, {rows}: " + WIDE, place="search"),
     Row(DIVIDES, FROM_SPARK, "strategy {strategy} divides equal rows by their key, {rows}: " + WIDE),
     Row(
         POPULATION_OF_SOURCE,
@@ -802,7 +763,7 @@ LIVE_VIEWS = (
 EXTENSIONS = (
     Row(_missing("source.key"), EXTENDED, "is missing: name the columns that identify a row and never change"),
     Row(POPULATION, EXTENDED, "does not grow with the release: run anonymize again"),
-    Row(LOCAL, EXTENDED, "recodes below the full domain: new rows have no level to be at", at="search.strategy"),
+    Row(LOCAL, EXTENDED, "recodes below the full domain: new rows have no level to be at", place="search.strategy"),
     Row(OF_ONE_SOURCE, EXTENDED, "compares with one source, and an extended release has rows of several"),
     Row(_missing("catalog"), EXTENDED, "is missing: its ledger records what was released"),
     Row(NO_FILE, EXTENDED, "only a release in a file can be extended"),
@@ -815,7 +776,7 @@ EXTENSIONS = (
     Row(MASK, EXTENDED, 'masked rows cannot be taken back: use "drop"'),
     Row(KEEP, EXTENDED, "an extended release contains the one before: leave it out"),
     Row(DECOYS, EXTENDED, "decoys cannot be distinguished from rows: run anonymize again"),
-    Row(DRAFT, EXTENDED, "is for trying out, and a draft is not extended: publish a release first"),
+    Row(DRAFT, EXTENDED, "a draft cannot be extended: publish a release first"),
 )
 
 TABLE: Mapping[str, Sequence[Row]] = {
@@ -830,29 +791,31 @@ TABLE: Mapping[str, Sequence[Row]] = {
     "Live views": LIVE_VIEWS,
     "Releases that grow": EXTENSIONS,
 }
-"""All rows, by the part of a policy that they are about."""
+"""All rows, by topic."""
 
 
 # --- The page
 
-_INTRODUCTION = """# What goes together
 
-What a policy cannot ask for at once, or what cannot be done with it. Each row is a mistake of the policy, reported with
-all others before anything is read; `…` stands for names that the message gives. The page is the table in
-`sqlanon/policy/compatibility.py`, in Markdown.
-"""
-
-
-class _Names(dict[str, str]):
+class _Placeholders(dict[str, str]):
     def __missing__(self, key: str) -> str:
         return "…"
 
 
 def page() -> str:
-    parts = [_INTRODUCTION]
+    """The page docs/reference/compatibility.md."""
+    parts = [
+        """# What goes together
+
+Features that a policy cannot combine, or that rule out an operation. Each row is a mistake of the policy, reported with
+all others before any data is read; `…` stands for names that the message gives. The page is the table in
+`sqlanon/policy/compatibility.py`, in Markdown.
+"""
+    ]
     for title, rows in TABLE.items():
-        lines = [f"| {row.feature.words} | {row.beside.words} | {row.message.format_map(_Names())} |" for row in rows]
-        parts.append(
-            "\n".join([f"## {title}\n", "| feature | does not go with | message |", "| --- | --- | --- |", *lines, ""])
-        )
+        lines = ["| feature | does not go with | message |", "| --- | --- | --- |"]
+        for row in rows:
+            message = row.message.format_map(_Placeholders())
+            lines.append(f"| {row.feature.label} | {row.beside.label} | {message} |")
+        parts.append("\n".join([f"## {title}\n", *lines, ""]))
     return "\n".join(parts)

@@ -25,7 +25,7 @@ from sqlanon.policy.checks import cross_check
 from sqlanon.policy.display import describe_policy, policy_table
 from sqlanon.policy.noise import share_epsilon
 from sqlanon.policy.privacy import PrivacySection
-from sqlanon.policy.problems import join, read_part, unknown_key
+from sqlanon.policy.problems import join_key, read_part, unknown_key
 from sqlanon.policy.query_files import without_folders
 from sqlanon.policy.redact import redact_attribute
 from sqlanon.policy.sections import (
@@ -64,7 +64,7 @@ def read_tree(
     context = {"folder": folder}
     known = ["source", "population", "attributes", "privacy", "risk", "search", "release", "catalog", "about"]
     unknown = [key for key in tree if key not in known]
-    problems = [*known_problems, *(Problem(join("", key), unknown_key(key, known, "section")) for key in unknown)]
+    problems = [*known_problems, *(Problem(join_key("", key), unknown_key(key, known, "section")) for key in unknown)]
     # Whatever is misspelled is not missing, too.
     meant = {nearest(key, known) for key in unknown}
     given = {key: tree[key] for key in known if tree.get(key) is not None}
@@ -99,7 +99,7 @@ def _read_attributes(value: object, context: Mapping[str, Any]) -> tuple[dict[st
         if not isinstance(name, str):
             problems.append(Problem("attributes", f"the name of a column is a text, not {in_words(name)}"))
             continue
-        attribute, found = read_part(Attribute, given, join("attributes", name), context)
+        attribute, found = read_part(Attribute, given, join_key("attributes", name), context)
         problems += found
         if attribute is not None:
             sound[name] = attribute

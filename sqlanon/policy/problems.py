@@ -29,10 +29,10 @@ def read_part(
         return None, _problems(error, model, value, place)
 
 
-def join(place: str, key: str) -> str:
+def join_key(place: str, key: str) -> str:
     """Append a key to a place, quoted where TOML wants quotes.
 
-    >>> join("attributes", "date of birth")
+    >>> join_key("attributes", "date of birth")
     'attributes."date of birth"'
     """
     bare = key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else json.dumps(key, ensure_ascii=False)
@@ -192,8 +192,8 @@ def _place(place: str, loc: Loc, value: Any) -> str:
         if step == "[key]":
             continue
         if isinstance(value, dict) and step not in value and "intervals" in value:
-            place, value = join(place, "intervals"), value["intervals"]
+            place, value = join_key(place, "intervals"), value["intervals"]
             if step == "widths" and not isinstance(value, dict):
                 continue
-        place, value = join(place, step), value.get(step) if isinstance(value, dict) else None
+        place, value = join_key(place, step), value.get(step) if isinstance(value, dict) else None
     return place

@@ -135,15 +135,15 @@ def test_each_row_refuses_a_policy() -> None:
         left = {name: one for name, one in left.items() if not any(map(one[0].fullmatch, found))}
         if not left:
             break
-    assert not left, [(row.feature.words, row.beside.words) for _, row in left.values()]
+    assert not left, [(row.feature.label, row.beside.label) for _, row in left.values()]
 
 
 @pytest.mark.parametrize("rows", TABLE.values(), ids=TABLE)
 def test_the_features_of_a_row_are_named(rows: list[Row]) -> None:
     for row in rows:
         assert "…" not in row.message
-        assert row.feature.words.strip("`")
-        assert row.beside.words.strip("`")
+        assert row.feature.label.strip("`")
+        assert row.beside.label.strip("`")
 
 
 GUARANTEES = (
@@ -178,7 +178,7 @@ NAMES_WHAT_IS_LOST = re.compile(r"(: the ledger then refuses|; without)")
 
 
 @pytest.mark.parametrize(
-    "row", [row for rows in TABLE.values() for row in rows], ids=lambda row: f"{row.feature.words}|{row.beside.words}"
+    "row", [row for rows in TABLE.values() for row in rows], ids=lambda row: f"{row.feature.label}|{row.beside.label}"
 )
 def test_no_message_advises_less_protection_without_naming_what_is_lost(row: Row) -> None:
     assert "leave one of" not in row.message, "which of them protects people?"

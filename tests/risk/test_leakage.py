@@ -279,7 +279,7 @@ def test_priors_are_of_quasi_identifiers() -> None:
     assert first.startswith("attributes.sex.hierarchy ")
     assert others == [
         "risk.priors.ill 'ill' is sensitive, and priors are for quasi-identifiers",
-        "risk.priors.zipp there is no attribute 'zipp'; did you mean 'zip'?",
+        "risk.priors.zipp unknown attribute 'zipp'; did you mean 'zip'?",
     ]
 
 
