@@ -22,7 +22,7 @@ from test_search_properties import arrow_table, policy
 import sqlanon
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.pipeline import prepare
-from sqlanon.strategies.local.task import LocalTask, local_task
+from sqlanon.strategies.local.task import LocalTask, prepare_local_task
 
 Read = tuple[str | None, ...]
 Nodes = tuple[int, ...]
@@ -63,7 +63,7 @@ def task_of(case: Case, limits: Sequence[int] = (), key: str | None = None, **se
         with db._space.run(ask) as run:
             steps = StatementRunner(run.engine)
             prepared = prepare(steps, ask, run.source, run.work)
-            yield local_task(steps, prepared, lambda open_, checked, best: None)
+            yield prepare_local_task(steps, prepared, lambda open_, checked, best: None)
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,9 @@ class Plain:
                 tree.nodes))}
             for tree in trees
         ]  # fmt: skip
-        names = [f"q{i}_n{level}" for i, tree in enumerate(trees) for level in range(tree.floor, tree.height + 1)]
+        names = [
+            f"node_{i}_level_{level}" for i, tree in enumerate(trees) for level in range(tree.floor, tree.height + 1)
+        ]
         self.n: dict[int, int] = {}
         self.paths: dict[int, tuple[Nodes, ...]] = {}
         for combination, n, *flat in rows(exp.select("combination", "n", *names).from_(self.task.combinations)):
@@ -104,7 +106,7 @@ class Plain:
     @property
     def allowed(self) -> int:
         """Of the rows that are in combinations."""
-        return self.task.allowed_rows - (self.task.rows - sum(self.n.values()))
+        return self.task.allowed_rows - (self.task.row_count - sum(self.n.values()))
 
     def placed(self, relation: exp.Table) -> dict[int, Nodes]:
         names = [f"node_{i}" for i in range(len(self.nodes))]
@@ -141,13 +143,13 @@ class Plain:
         """Mean over all rows and attributes, with weights; what is not placed counts 1."""
         trees = self.task.trees
         weights = sum(tree.weight for tree in trees)
-        lost = self.task.rows - self.rows(placed)
+        lost = self.task.row_count - self.rows(placed)
         for combination, nodes in placed.items():
             for by, tree, node in zip(self.nodes, trees, nodes, strict=True):
                 if tree.leaves > 1:
                     share = by[node].leaves / (tree.leaves - 1)
                     lost += self.n[combination] * tree.weight * share / weights
-        return lost / self.task.rows
+        return lost / self.task.row_count
 
 
 ADULT = ("sex", "age", "race", "marital-status", "education", "native-country", "workclass", "salary-class")

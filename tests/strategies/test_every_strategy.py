@@ -61,7 +61,7 @@ from sqlanon.strategies.lattice.limits import Clock
 from sqlanon.strategies.lattice.result import SearchResult
 from sqlanon.strategies.lattice.task import SearchTask, source_facts
 from sqlanon.strategies.local import finish
-from sqlanon.strategies.local.task import LocalTask, local_task
+from sqlanon.strategies.local.task import LocalTask, prepare_local_task
 from sqlanon.strategies.stage import run_search
 from sqlanon.support.coding import Column
 
@@ -106,14 +106,14 @@ class Prepared:
         self._tasks: dict[Any, LocalTask] = {}
         if remembers:
             patch.setattr(full_domain, "Checker", partial(RememberingChecker, {}))
-        patch.setattr(finish, "local_task", self._local_task)
+        patch.setattr(finish, "prepare_local_task", self._local_task)
         self._compared: set[Levels] = set()
 
     def _local_task(self, steps: StatementRunner, prepared: SearchInput, progress: Progress, clock: Clock) -> LocalTask:
         search = prepared.policy.search
         key = (search.summary, search.ends) if search.traits.summarizes else None
         if key not in self._tasks:
-            self._tasks[key] = local_task(steps, prepared, progress, clock)
+            self._tasks[key] = prepare_local_task(steps, prepared, progress, clock)
         return replace(self._tasks[key], work=prepared.work, prepared=prepared, progress=progress, clock=clock)
 
     def search(
@@ -437,12 +437,12 @@ def read_golden_results() -> dict[tuple[int, str], str]:
 LOCAL_AS_LARGE = {
     "sqlanon.strategies.local.cells.EXACT": 2,
     "sqlanon.strategies.local.similar.FEW": 3,
-    "sqlanon.strategies.local.similar.MOST_TOGETHER": 4,
-    "sqlanon.strategies.local.groups.MOST_PAIRS": 60,
-    "sqlanon.strategies.local.iterative.MOST_PAIRS": 60,
-    "sqlanon.strategies.local.subtree.TRIED": 2,
-    "sqlanon.strategies.local.mu_argus.TOGETHER": 1,
-    "sqlanon.strategies.local.finish.MOST_SHIELDS": 1,
+    "sqlanon.strategies.local.similar.MAX_BLOCK": 4,
+    "sqlanon.strategies.local.groups.MAX_PAIRS": 60,
+    "sqlanon.strategies.local.iterative.MAX_PAIRS": 60,
+    "sqlanon.strategies.local.subtree.MAX_RAISES": 2,
+    "sqlanon.strategies.local.mu_argus.MAX_CHECKED": 1,
+    "sqlanon.strategies.local.finish.MAX_SHIELDS": 1,
 }
 """From which sizes on local strategies look at fewer possibilities, or at one part after the other."""
 

@@ -17,7 +17,7 @@ import sqlanon
 from sqlanon import pipeline
 from sqlanon.policy.strategies import STRATEGIES
 from sqlanon.strategies.lattice.checker import Checker
-from sqlanon.strategies.local.subtree import _Cuts
+from sqlanon.strategies.local.subtree import _CutSearch
 
 LIMIT, MARGIN = 2.0, 5.0
 DAYS = "SELECT count(*) FROM range(10000000000000) AS r(i) WHERE i % 7 = r.i"
@@ -148,15 +148,15 @@ def test_a_statement_of_subtree_that_takes_long_is_interrupted(connection: Any) 
     """What it had by then is released."""
     asked = []
 
-    def endless(self: _Cuts, *arguments: Any) -> Any:
+    def endless(self: _CutSearch, *arguments: Any) -> Any:
         asked.append(arguments)
         return self.task.engine.rows(parse_one(DAYS, read="duckdb"))
 
     policy = make_policy({"a": "suppress", "b": "suppress"}, k=5, search={"strategy": "subtree", "time_limit": 0.8})
     with (
         sqlanon.connect(connection) as db,
-        patch.object(_Cuts, "_splits", endless),
-        patch.object(_Cuts, "_is_over", lambda self: bool(asked)),
+        patch.object(_CutSearch, "_find_splits", endless),
+        patch.object(_CutSearch, "_limit_is_reached", lambda self: bool(asked)),
     ):
         result = db.anonymize(policy)
     assert len(asked) == 1

@@ -1,1 +1,1 @@
-"""Recoding below the full domain: each row, or each value, has a level of its own. A module a strategy."""
+"""Recoding below the full domain: rows or values of an attribute have levels of their own. One module a strategy."""

@@ -1,26 +1,26 @@
-"""Cell suppression: rows that a generalization would leave out are released with blanks, as few as may be.
+"""Cell suppression: rows that a generalization would suppress are released with as few blank cells as possible.
 
-A blank is the attribute's top label. It is a value of its own, as a reader sees it: a row with blanks is in the class
-of the rows that read the same, blanks and all. Counting a blank as a wildcard, which matches any value, calls tables
-k-anonymous in which a reader finds smaller classes.
+A blank is the attribute's top label. It is a value like any other: a row with blanks is in the class of the rows that
+read the same, blanks included. Counting a blank as a wildcard, which matches any value, would call tables k-anonymous
+in which a reader finds smaller classes.
 
-Rows that read the same at the generalization are blanked alike, and kept rows stay as they are. What is sought is the
-least weight of blanked cells, by the attributes' weights, a suppressed row counting as one that is all blank:
+Rows that read the same at the generalization are blanked alike, and kept rows stay unchanged. The aim is the least
+weight of blanked cells, by the attributes' weights; a suppressed row counts as one that is all blank:
 
-- Of up to `EXACT` failing classes, and where no kept row reads as blank, every partition of them into blocks is
-  tried; a block is blanked where its rows differ. That is the least weight there is, if two classes that meet the
-  policy meet it as one (all requirements but for persons who are in several combinations).
-- Else in rounds, by sets of blanked attributes, the lightest first. Each class chooses, among those of its sets that
-  would be in a class that meets the policy if all others chose so too, the lightest, then the largest class. What then
-  does meet it stays; if nothing does, the best single class is made. Of more than `MOST_BLANKABLE` attributes the sets
-  are those of up to four, and those that leave up to four. There is no bound on how far that is from the
-  least (the problem is NP-hard: Meyerson, Williams, "On the complexity of optimal k-anonymity", 2004).
+- With up to `EXACT` infeasible classes, and without kept rows that read as blank, every partition of the classes into
+  blocks is tried; a block is blanked where its rows differ. That gives the least weight, if the union of two feasible
+  classes is feasible (all requirements but for persons who are in several combinations).
+- Otherwise in rounds, by sets of blanked attributes, the lightest first. Each class chooses the lightest, then the
+  largest class among those that would be feasible if all others chose it too. Choices that then are feasible stay; if
+  none is, the best single class is made. With more than `MAX_BLANKABLE` attributes the sets are those of up to four,
+  and the complements of these. The distance from the least weight is not bounded (the problem is NP-hard: Meyerson,
+  Williams, "On the complexity of optimal k-anonymity", 2004).
 
-What finds no place is suppressed.
+Classes without a choice are suppressed.
 
 ``partition`` numbers the partitions of classes into blocks, ``block`` the blocks of one from 1 on. Block 0 is
-suppressed. ``class`` numbers the classes that break the policy; ``node_i`` is the node that a reader sees, so that one
-whose label is the top label is the root; ``pattern`` is a set of blanked attributes, a bit for each.
+suppressed. ``class`` numbers the infeasible classes; ``node_i`` is the node that a reader sees: the root, if the label
+is the top label. ``pattern`` is a set of blanked attributes, a bit for each.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from sqlglot import exp
 
 from sqlanon.strategies.lattice.limits import LimitReachedError
 from sqlanon.strategies.local.finish import on_combinations
-from sqlanon.strategies.local.nodes import NODE, Tree, agree, node_name, released_name, released_nodes
-from sqlanon.strategies.local.placement import judged_groups
+from sqlanon.strategies.local.nodes import NODE, Tree, equal_columns, level_column, node_column, node_columns
+from sqlanon.strategies.local.placement import feasible_rows
 from sqlanon.strategies.local.task import LocalOutcome, LocalTask
 from sqlanon.support.coding import Levels
 from sqlanon.support.expressions import (
@@ -50,59 +50,64 @@ from sqlanon.support.expressions import (
     union_all,
 )
 
-_AS_READ = template("SELECT c.combination, c.n FROM :combinations AS c")
-_ROOT_OR_OWN = fragment("""
-    CASE WHEN :label = (SELECT label FROM :nodes WHERE node = :root) THEN :root ELSE :own END
+EXACT = 8
+"""Maximum number of infeasible classes for which every partition is tried: 21,147."""
+
+MAX_BLANKABLE = 16
+"""With more attributes that may be blanked, not all of their 2ⁿ sets are tried."""
+
+MAX_TRIES = 2_000_000
+"""Maximum number of rows tried in one statement: waiting combinations times sets of blanks, or times partitions."""
+
+_GENERALIZED = template("SELECT c.combination, c.n FROM :combinations AS c")
+_ROOT_IF_BLANK = fragment("""
+    CASE WHEN :label = (SELECT label FROM :nodes WHERE node = :root) THEN :root ELSE :node END
 """)
 
 
-def as_read(combinations: exp.Table, trees: Sequence[Tree], levels: Levels) -> exp.Select:
+def readable_at(combinations: exp.Table, trees: Sequence[Tree], levels: Levels) -> exp.Select:
     """The combinations at a generalization, as readers see them: ``combination``, ``n``, ``node_i``."""
-    query = _AS_READ(combinations=combinations)
+    query = _GENERALIZED(combinations=combinations)
     for i, (tree, level) in enumerate(zip(trees, levels, strict=True)):
-        own = col(node_name(i, level), "c")
-        query = query.join(aliased(tree.nodes, f"v{i}"), on=own.eq(col(NODE, f"v{i}")), copy=False)
-        node = _ROOT_OR_OWN(label=col("label", f"v{i}"), nodes=tree.nodes, root=tree.root, own=own)
-        query = query.select(named(node, released_name(i)), copy=False)
+        node = col(level_column(i, level), "c")
+        query = query.join(aliased(tree.nodes, f"v{i}"), on=node.eq(col(NODE, f"v{i}")), copy=False)
+        readable = _ROOT_IF_BLANK(label=col("label", f"v{i}"), nodes=tree.nodes, root=tree.root, node=node)
+        query = query.select(named(readable, node_column(i)), copy=False)
     return query
 
 
-_IS_RELEASED = template("SELECT released FROM :nodes WHERE node = :root")
+_ROOT_IS_RELEASED = template("SELECT released FROM :nodes WHERE node = :root")
 
 
-def is_released(task: LocalTask, tree: Tree) -> bool:
-    """Whether an attribute may be blanked: its top label may be released."""
-    return bool(task.engine.rows(_IS_RELEASED(nodes=tree.nodes, root=tree.root))[0][0])
+def can_be_blanked(task: LocalTask, tree: Tree) -> bool:
+    """Whether the top label of an attribute may be released."""
+    return bool(task.engine.rows(_ROOT_IS_RELEASED(nodes=tree.nodes, root=tree.root))[0][0])
 
 
-# The combinations as read, with ``kept`` of their class, and the number of the class.
 _WITH_CLASSES = template("""
-    SELECT *, (dense_rank() OVER (PARTITION BY kept ORDER BY :nodes))::INTEGER AS class
-    FROM (
+    WITH combinations AS (
         SELECT r.combination, r.n, :nodes_of_rows, j.kept
-        FROM :seen AS r
-        JOIN :judged AS j ON :same
-    ) AS w
+        FROM :readable AS r
+        JOIN :evaluated AS j ON :same_class
+    )
+    SELECT *, (dense_rank() OVER (PARTITION BY kept ORDER BY :nodes))::INTEGER AS class
+    FROM combinations
 """)
-# The rows of failing classes that have no place yet.
+# Rows of infeasible classes that have no choice yet.
 _WAITING = template("SELECT r.class, r.combination, r.n, :nodes FROM :read AS r WHERE NOT r.kept")
-# The kept rows that read as blank somewhere: blanked rows may be in a class with them.
+# Kept rows that read as blank somewhere: blanked rows may be in a class with them.
 _HELPERS = template("SELECT combination, n, :nodes FROM :read WHERE kept AND (:is_blank)")
 
-
 _PATTERNS = template("""
+    WITH
+        weights AS (SELECT pattern, :weight AS weight FROM :patterns AS m),
+        buckets AS (SELECT *, ceil(round(weight / :mean_weight, 9))::INTEGER AS bucket FROM weights)
     SELECT *, row_number() OVER (ORDER BY bucket, pattern) AS place
-    FROM (
-        SELECT *, ceil(round(weight / :mean, 9))::INTEGER AS bucket
-        FROM (
-            SELECT pattern, :weight AS weight
-            FROM :sets AS m
-        ) AS w
-    ) AS p
+    FROM buckets
 """)
-_ALL_SETS = template("SELECT (:bits)::BIGINT AS pattern FROM range(1, :end)")
-# The sets of one to four attributes, all, and all but one to four.
-_SMALL_SETS = template("""
+_ALL_PATTERNS = template("SELECT (:bits)::BIGINT AS pattern FROM range(1, :end)")
+# The sets of one to four attributes, all attributes, and all but one to four.
+_SMALL_AND_LARGE_PATTERNS = template("""
     WITH
         bits AS MATERIALIZED (SELECT unnest(:bits)::BIGINT AS bit UNION ALL SELECT 0),
         few AS MATERIALIZED (
@@ -116,18 +121,18 @@ _SMALL_SETS = template("""
     FROM (
         SELECT pattern FROM few
         UNION
-        SELECT :every - pattern FROM few WHERE pattern < :every
+        SELECT :all_attributes - pattern FROM few WHERE pattern < :all_attributes
         UNION
-        SELECT :every
+        SELECT :all_attributes
     ) AS s
 """)
 _BIT = fragment("((range >> :place) & 1) * :bit")
-_IF_BLANK = fragment("CASE WHEN (:pattern & :bit) <> 0 THEN :yes ELSE :no END")
+_IF_BLANK = fragment("CASE WHEN (:pattern & :bit) <> 0 THEN :blank ELSE :value END")
 
 
 def blank_patterns(trees: Sequence[Tree], blankable: Sequence[int]) -> exp.Select:
-    """The sets of blanked attributes, of many the small and the large ones: ``pattern``, ``weight`` and ``bucket``, the
-    weight in mean weights, rounded up.
+    """The sets of blanked attributes, or the small and the large ones if there are many: ``pattern``, ``weight`` and
+    ``bucket``, the weight in mean weights, rounded up.
 
     With equal weights the bucket is the number of blanks.
     """
@@ -136,58 +141,63 @@ def blank_patterns(trees: Sequence[Tree], blankable: Sequence[int]) -> exp.Selec
     for place, i in enumerate(blankable):
         weight = weight + _if_blank(i, number(float(trees[i].weight)), number(0.0))
         bits = bits + _BIT(place=place, bit=1 << i)
-    mean = sum(trees[i].weight for i in blankable) / len(blankable)
-    sets: exp.Query = _ALL_SETS(bits=bits, end=1 << len(blankable))
-    if len(blankable) > MOST_BLANKABLE:
-        every = [1 << i for i in blankable]
-        sets = _SMALL_SETS(bits=exp.Array(expressions=[number(bit) for bit in every]), every=sum(every))
-    return _PATTERNS(mean=mean, weight=weight, sets=subquery(sets))
+    patterns: exp.Query = _ALL_PATTERNS(bits=bits, end=1 << len(blankable))
+    if len(blankable) > MAX_BLANKABLE:
+        values = [1 << i for i in blankable]
+        bits = exp.Array(expressions=[number(value) for value in values])
+        patterns = _SMALL_AND_LARGE_PATTERNS(bits=bits, all_attributes=sum(values))
+    mean_weight = sum(trees[i].weight for i in blankable) / len(blankable)
+    return _PATTERNS(mean_weight=mean_weight, weight=weight, patterns=patterns)
 
 
-def _if_blank(attribute: int, yes: exp.Expr, no: exp.Expr, alias: str | None = None) -> exp.Expr:
-    return _IF_BLANK(pattern=col("pattern", alias), bit=1 << attribute, yes=yes, no=no)
+def _if_blank(attribute: int, blank: exp.Expr, value: exp.Expr, alias: str | None = None) -> exp.Expr:
+    return _IF_BLANK(pattern=col("pattern", alias), bit=1 << attribute, blank=blank, value=value)
 
 
 _TRIES = template("""
     SELECT w.class, w.combination, w.n, :nodes, p.weight, p.pattern
-    FROM :rows AS w
-    JOIN :patterns AS p ON p.place BETWEEN :first AND :last AND :shows
+    FROM :waiting AS w
+    JOIN :patterns AS p ON p.place BETWEEN :first AND :last AND :blanks_are_new
 """)
 
 
 def tries(
-    rows: exp.Table, all_patterns: exp.Table, trees: Sequence[Tree], blankable: Sequence[int], first: int, last: int
+    waiting: exp.Table, patterns: exp.Table, trees: Sequence[Tree], blankable: Sequence[int], first: int, last: int
 ) -> exp.Select:
-    """Waiting rows with some patterns of blanks, those from one place to another: columns as in `waiting`, ``weight``
-    and ``pattern``.
+    """Waiting rows with some patterns of blanks: the columns of waiting rows, ``weight`` and ``pattern``.
 
-    Only what is not blank is blanked.
+    Cells that are blank already are not blanked.
     """
     nodes: list[exp.Expr] = []
-    shows: list[exp.Expr] = []
+    blanks_are_new: list[exp.Expr] = []
     for i, tree in enumerate(trees):
-        own = col(released_name(i), "w")
+        node, root = col(node_column(i), "w"), number(tree.root)
         if i not in blankable:
-            nodes.append(own)
+            nodes.append(node)
             continue
-        nodes.append(named(_if_blank(i, number(tree.root), own, "p"), released_name(i)))
-        shows.append(_if_blank(i, own.neq(number(tree.root)), exp.true(), "p"))
-    return _TRIES(nodes=nodes, rows=rows, patterns=all_patterns, first=first, last=last, shows=all_of(shows))
+        nodes.append(named(_if_blank(i, root, node, "p"), node_column(i)))
+        blanks_are_new.append(_if_blank(i, node.neq(root), exp.true(), "p"))
+    return _TRIES(
+        nodes=nodes,
+        waiting=waiting,
+        patterns=patterns,
+        first=first,
+        last=last,
+        blanks_are_new=all_of(blanks_are_new),
+    )
 
 
 _ROWS = template("SELECT combination, n, :nodes FROM :rows")
 
-
-# Where waiting classes may be placed, all of them together: a row for each class and each pattern that would be in a
-# class that meets the policy.
+# Feasible choices of waiting classes, if all classes make all of their tries: a row for each class and pattern.
 _OPTIONS = template("""
     SELECT t.class, :nodes_tried, t.weight, t.pattern, j.class_size
     FROM (SELECT DISTINCT class, :nodes, weight, pattern FROM :tried) AS t
-    JOIN :judged AS j ON :same
+    JOIN :evaluated AS j ON :same_class
     WHERE j.kept
 """)
-# What each waiting class chooses. The least weight is the best; then the largest class, so that many choose the same.
-_CHOSEN = template("""
+# The choice of each waiting class: the least weight, then the largest class, so that many choose the same one.
+_CHOICES = template("""
     SELECT class, :nodes
     FROM (
         SELECT
@@ -199,25 +209,20 @@ _CHOSEN = template("""
     ) AS r
     WHERE rank = 1
 """)
-# The best option, with all that would be in one class with it.
-_SINGLE_BEST = template("""
+# The best option, for all classes that would be one class with it.
+_BEST_OPTION = template("""
     SELECT o.class, :nodes
     FROM :options AS o
     JOIN (
         SELECT * FROM :options ORDER BY round(weight, 9), class_size DESC, pattern, class LIMIT 1
-    ) AS b ON :same
+    ) AS b ON :same_class
 """)
-# The rows of the classes of a choice, where it places them.
-_PLACED_ROWS = template("""
+_CHOSEN_ROWS = template("""
     SELECT w.combination, w.n, :nodes
     FROM :rows AS w
     JOIN :choice AS d ON w.class = d.class
 """)
-# What of a choice is in a class that meets the policy.
-_GOOD = template("SELECT d.class, :nodes FROM :choice AS d JOIN :judged AS j ON :same WHERE j.kept")
-
-
-# All that is released: the kept rows as they are, and those of a choice with their blanks.
+# The released rows: the kept ones, and those of a choice with their blanks.
 _RELEASED = template("""
     SELECT c.combination, :nodes
     FROM :combinations AS c
@@ -225,36 +230,27 @@ _RELEASED = template("""
     LEFT JOIN :choice AS d ON r.class = d.class AND NOT r.kept
     WHERE r.kept OR d.class IS NOT NULL
 """)
-_BLANK_OR_OWN = fragment("(CASE WHEN :chosen <> :before THEN :root ELSE :own END)::INTEGER")
+_ROOT_IF_BLANKED = fragment("(CASE WHEN :chosen <> :readable THEN :root ELSE :node END)::INTEGER")
 
-
-# No partition yet, before the first class: ``last`` is the number of blocks.
+# No partition yet: ``last`` is the number of blocks.
 _NO_PARTITION = template("SELECT 0 AS last")
-# The partitions of one class more: it is in a block that is there, in one of its own, or in none, block 0, which is
-# suppressed.
+# The partitions with one more class: in an existing block, in a new one, or suppressed in block 0.
 _MORE_PARTITIONS = template("""
     SELECT :blocks, greatest(w.last, b.range::INTEGER) AS last
     FROM :partitions AS w
     JOIN range(:end) AS b ON b.range <= w.last + 1
 """)
 _NEW_BLOCK = fragment("b.range::INTEGER")
-
-
-# The partitions, a row for each class: ``partition``, ``class`` and ``block``.
-_PARTED = template("SELECT * FROM :classes AS e")
-_CLASS_OF_EACH = template("""
+_BLOCK_OF_CLASS = template("""
     SELECT partition, :class AS class, :block AS block
     FROM (SELECT *, row_number() OVER (ORDER BY :blocks) AS partition FROM :partitions) AS n
 """)
-
-
-# Where the partitions place each class, with blanks where its block differs. A block that differs in what cannot be
-# blanked is left out.
-_BLOCKS = template("""
+# The choice of each class by partition, with blanks where its block differs.
+_BLOCK_CHOICES = template("""
     SELECT *
     FROM (
         SELECT p.partition, p.class, :nodes
-        FROM :parts AS p
+        FROM :blocks AS p
         JOIN (SELECT DISTINCT class, :nodes_of_rows FROM :rows) AS r ON p.class = r.class
         WHERE p.block > 0
     ) AS b
@@ -266,234 +262,232 @@ _COMMON_OR_BLANK = fragment("""
         ELSE :blank
     END
 """)
-
-
-# The partition that blanks least, a suppressed row counting as one that is all blank. Of equals, the one that
-# suppresses fewest rows; then the first.
-_BEST = template("""
+# The partition that blanks least, a suppressed row counting as all blank; then the one that suppresses fewest rows,
+# then the first.
+_BEST_PARTITION = template("""
     SELECT p.partition
-    FROM :parts AS p
+    FROM :blocks AS p
     JOIN (SELECT class, :nodes, sum(n)::BIGINT AS n FROM :rows GROUP BY class, :nodes) AS r ON p.class = r.class
-    LEFT JOIN :placed AS b ON p.partition = b.partition AND p.class = b.class
-    LEFT JOIN :judged AS j ON b.partition = j.partition AND :same
+    LEFT JOIN :choices AS b ON p.partition = b.partition AND p.class = b.class
+    LEFT JOIN :evaluated AS j ON b.partition = j.partition AND :same_class
     GROUP BY p.partition
     ORDER BY
-        round(sum(r.n * CASE WHEN coalesce(j.kept, FALSE) THEN :blanks ELSE :all_blank END), 6),
+        round(sum(r.n * CASE WHEN coalesce(j.kept, FALSE) THEN :blank_weight ELSE :total_weight END), 6),
         sum(CASE WHEN coalesce(j.kept, FALSE) THEN 0 ELSE r.n END),
         p.partition
     LIMIT 1
 """)
-_BLANK_WEIGHT = fragment("CASE WHEN :placed <> :read THEN :weight ELSE 0.0 END")
-
-
-# What a partition places, where it is in a class that meets the policy: a choice.
-_OF_PARTITION = template("""
-    SELECT b.class, :nodes
-    FROM :placed AS b
-    JOIN :judged AS j ON b.partition = j.partition AND :same
-    WHERE b.partition = :chosen AND j.kept
-""")
-
-
+_WEIGHT_IF_BLANKED = fragment("CASE WHEN :chosen <> :readable THEN :weight ELSE 0.0 END")
+_CLASSES = template("SELECT class, :nodes FROM :choice AS c")
 _NO_CHOICE = template("SELECT class, :nodes FROM :rows WHERE FALSE")
-_FAILING = template("SELECT count(DISTINCT class), count(*) FROM :rows")
+_WAITING_COUNTS = template("SELECT count(DISTINCT class), count(*) FROM :rows")
 _BUCKETS = template("SELECT bucket, count(*) FROM :patterns GROUP BY bucket ORDER BY bucket")
 
-EXACT = 8
-"""Of so many failing classes every partition is tried: 21,147."""
 
-MOST_BLANKABLE = 16
-"""Of more attributes that may be blanked, not all of their 2ⁿ sets are tried."""
-
-TRIES = 2_000_000
-"""So many rows are tried in one statement, at most: waiting combinations times sets of blanks, or times partitions."""
-
-
-def cells(task: LocalTask, levels: Levels) -> LocalOutcome:
+def suppress_cells(task: LocalTask, levels: Levels) -> LocalOutcome:
     """Blank cells of the rows that a generalization would suppress."""
-    return _Cells(task, levels).run()
+    return _CellSuppression(task, levels).run()
 
 
-class _Cells:
+class _CellSuppression:
     def __init__(self, task: LocalTask, levels: Levels) -> None:
         self.task, self.levels = task, levels
-        self.nodes = [released_name(i) for i in range(len(task.trees))]
+        self.columns = [node_column(i) for i in range(len(task.trees))]
         self.rounds = 0
         self._number = 0
 
     def run(self) -> LocalOutcome:
         task, trees = self.task, self.task.trees
-        seen = self._make("seen", as_read(task.combinations, trees, self.levels))
-        # What the generalization keeps is kept as it is: here the shields are asked for as they are.
-        members = replace(task.members, requirements=task.prepared.requirements)
-        judged = judged_groups(members, aliased(seen, "s"), self.nodes)
-        same, nodes = agree(self.nodes, "r", "j"), self._nodes()
-        read = _WITH_CLASSES(nodes=nodes, nodes_of_rows=self._nodes("r"), seen=seen, judged=judged, same=same)
-        self.read = self._make("read", read)
+        readable = self._make("seen", readable_at(task.combinations, trees, self.levels))
+        # Kept rows stay unchanged, so shields are evaluated as conditions on subsets.
+        evaluator = replace(task.evaluator, requirements=task.search_input.requirements)
+        query = _WITH_CLASSES(
+            nodes=self._nodes(),
+            nodes_of_rows=self._nodes("r"),
+            readable=readable,
+            evaluated=evaluator.evaluate(readable, self.columns),
+            same_class=equal_columns(self.columns, "r", "j"),
+        )
+        self.read = self._make("read", query)
         levels = zip(trees, self.levels, strict=True)
         self.blankable = [
-            i for i, (tree, level) in enumerate(levels) if level < tree.height and is_released(task, tree)
+            i for i, (tree, level) in enumerate(levels) if level < tree.height and can_be_blanked(task, tree)
         ]
-        blank: exp.Expr = exp.false()
+        nodes = self._nodes()
+        is_blank: exp.Expr = exp.false()
         for i in self.blankable:
-            blank = blank | nodes[i].eq(trees[i].root)
-        self.helpers = self._make("helpers", _HELPERS(nodes=nodes, read=self.read, is_blank=blank))
+            is_blank = is_blank | nodes[i].eq(trees[i].root)
+        self.helpers = self._make("helpers", _HELPERS(nodes=nodes, read=self.read, is_blank=is_blank))
         self.rows = self._make("rows", _WAITING(nodes=self._nodes("r"), read=self.read))
-        released = self._released(self._choice())
-        return LocalOutcome(task, task.steps.make(task.work("cells_placed"), released), rounds=self.rounds)
+        assignment = task.make("cells_placed", self._released(self._choose()))
+        return LocalOutcome(task, assignment, rounds=self.rounds)
 
     def _released(self, choice: exp.Table) -> exp.Select:
         nodes = []
         for i, (tree, level) in enumerate(zip(self.task.trees, self.levels, strict=True)):
-            chosen, before, own = col(self.nodes[i], "d"), col(self.nodes[i], "r"), col(node_name(i, level), "c")
-            node = _BLANK_OR_OWN(chosen=chosen, before=before, root=tree.root, own=own)
-            nodes.append(named(node, self.nodes[i]))
+            name, node = self.columns[i], col(level_column(i, level), "c")
+            blanked = _ROOT_IF_BLANKED(chosen=col(name, "d"), readable=col(name, "r"), root=tree.root, node=node)
+            nodes.append(named(blanked, name))
         return _RELEASED(nodes=nodes, combinations=self.task.combinations, read=self.read, choice=choice)
 
-    def _choice(self) -> exp.Table:
-        """Where the rows of failing classes are placed: ``class`` and ``node_i``."""
-        nowhere = self._make("choice", _NO_CHOICE(nodes=self._nodes(), rows=self.rows))
-        classes, combinations = self.task.engine.rows(_FAILING(rows=self.rows))[0]
+    def _choose(self) -> exp.Table:
+        """Make a table of the infeasible classes that are released, with their blanks: ``class`` and ``node_i``."""
+        no_choice = self._make("choice", _NO_CHOICE(nodes=self._nodes(), rows=self.rows))
+        classes, combinations = self.task.engine.rows(_WAITING_COUNTS(rows=self.rows))[0]
         if not classes or not self.blankable:
-            return nowhere
-        helped = self.task.steps.count(self.helpers)
-        if classes <= EXACT and not helped and combinations * _partitions(classes) <= TRIES:
-            return self._exactly(classes)
-        return self._in_rounds(nowhere)
+            return no_choice
+        has_helpers = self.task.runner.count(self.helpers) > 0
+        if classes <= EXACT and not has_helpers and combinations * _count_partitions(classes) <= MAX_TRIES:
+            return self._try_partitions(classes)
+        return self._choose_in_rounds(no_choice)
 
-    def _exactly(self, classes: int) -> exp.Table:
-        blocks = [col(f"block_{i}") for i in range(classes)]
+    def _try_partitions(self, classes: int) -> exp.Table:
+        names = [f"block_{i}" for i in range(classes)]
         partitions = self._make("ways", _NO_PARTITION())
-        for done in range(classes):
-            block = [*(col(f"block_{i}", "w") for i in range(done)), named(_NEW_BLOCK(), f"block_{done}")]
-            partitions = self._make("ways", _MORE_PARTITIONS(blocks=block, partitions=partitions, end=done + 2))
-        each = [
-            _CLASS_OF_EACH(**{"class": i + 1}, block=block, blocks=blocks, partitions=partitions)
-            for i, block in enumerate(blocks)
+        for i, name in enumerate(names):
+            query = _MORE_PARTITIONS(
+                blocks=[*(col(former, "w") for former in names[:i]), named(_NEW_BLOCK(), name)],
+                partitions=partitions,
+                end=i + 2,
+            )
+            partitions = self._make("ways", query)
+        columns = [col(name) for name in names]
+        by_class = [
+            _BLOCK_OF_CLASS(**{"class": i + 1}, block=block, blocks=columns, partitions=partitions)
+            for i, block in enumerate(columns)
         ]
-        parts = self._make("parts", _PARTED(classes=union_all(*each)))
-        placed = self._make("blocks", self._blocks(parts))
-        rows = self._placed_rows(self.rows, placed).select(col("partition", "d"), copy=False)
-        groups = star(self._make("groups", self.task.judged(subquery(rows), ["partition", *self.nodes])))
+        blocks = self._make("parts", star(subquery(union_all(*by_class), "e")))
+        choices = self._make("blocks", self._block_choices(blocks))
+        rows = self._chosen_rows(self.rows, choices).select(col("partition", "d"), copy=False)
+        keys = ["partition", *self.columns]
+        evaluated = self._make("groups", self.task.evaluate(subquery(rows), keys))
         self.rounds += 1
-        best = self.task.engine.rows(self._best_partition(parts, placed, groups))[0][0]
-        same, nodes = agree(self.nodes, "b", "j"), self._nodes("b")
-        return self._make("choice", _OF_PARTITION(nodes=nodes, placed=placed, judged=groups, same=same, chosen=best))
+        best = self.task.engine.rows(self._best_partition(blocks, choices, evaluated))[0][0]
+        choice = feasible_rows(choices, evaluated, keys).where(col("partition", "p").eq(number(best)), copy=False)
+        return self._make("choice", _CLASSES(nodes=self._nodes(), choice=choice))
 
-    def _blocks(self, parts: exp.Table) -> exp.Select:
+    def _block_choices(self, blocks: exp.Table) -> exp.Select:
         nodes = []
-        for i, tree in enumerate(self.task.trees):
+        for i, (name, tree) in enumerate(zip(self.columns, self.task.trees, strict=True)):
             blank = number(tree.root) if i in self.blankable else exp.null()
-            nodes.append(named(_COMMON_OR_BLANK(node=col(self.nodes[i], "r"), blank=blank), self.nodes[i]))
-        query = _BLOCKS(nodes=nodes, parts=parts, nodes_of_rows=self._nodes(), rows=self.rows)
+            nodes.append(named(_COMMON_OR_BLANK(node=col(name, "r"), blank=blank), name))
+        query = _BLOCK_CHOICES(nodes=nodes, blocks=blocks, nodes_of_rows=self._nodes(), rows=self.rows)
+        # Blocks that differ in an attribute that cannot be blanked have no choice.
         return query.where(*(is_there(node) for node in self._nodes()), copy=False)
 
-    def _best_partition(self, parts: exp.Table, placed: exp.Table, judged: exp.Query) -> exp.Select:
-        blanks, weights = number(0.0), [float(tree.weight) for tree in self.task.trees]
-        for name, weight in zip(self.nodes, weights, strict=True):
-            blanks = blanks + _BLANK_WEIGHT(placed=col(name, "b"), read=col(name, "r"), weight=weight)
-        return _BEST(
-            parts=parts,
+    def _best_partition(self, blocks: exp.Table, choices: exp.Table, evaluated: exp.Table) -> exp.Select:
+        blank_weight, weights = number(0.0), [float(tree.weight) for tree in self.task.trees]
+        for name, weight in zip(self.columns, weights, strict=True):
+            blank_weight = blank_weight + _WEIGHT_IF_BLANKED(
+                chosen=col(name, "b"), readable=col(name, "r"), weight=weight
+            )
+        return _BEST_PARTITION(
+            blocks=blocks,
             nodes=self._nodes(),
             rows=self.rows,
-            placed=placed,
-            judged=judged,
-            same=agree(self.nodes, "b", "j"),
-            blanks=blanks,
-            all_blank=sum(weights),
+            choices=choices,
+            evaluated=evaluated,
+            same_class=equal_columns(self.columns, "b", "j"),
+            blank_weight=blank_weight,
+            total_weight=sum(weights),
         )
 
-    def _in_rounds(self, choice: exp.Table) -> exp.Table:
+    def _choose_in_rounds(self, choice: exp.Table) -> exp.Table:
         patterns = self._make("patterns", blank_patterns(self.task.trees, self.blankable))
         first = 1
-        for _, many in self.task.engine.rows(_BUCKETS(patterns=patterns)):
-            end = first + many
+        for _, pattern_count in self.task.engine.rows(_BUCKETS(patterns=patterns)):
+            end = first + pattern_count
             while first < end:
-                left = self.task.steps.count(self._waiting(choice))
-                if not left or self._is_over():
+                waiting_count = self.task.runner.count(self._waiting(choice))
+                if not waiting_count or self._limit_is_reached():
                     return choice
-                self.task.progress(left, self.rounds, None)
-                last = min(first + max(TRIES // left, 1), end) - 1
-                choice = self._place(choice, patterns, first, last)
+                self.task.progress(waiting_count, self.rounds, None)
+                last = min(first + max(MAX_TRIES // waiting_count, 1), end) - 1
+                choice = self._extend_choice(choice, patterns, first, last)
                 first = last + 1
         return choice
 
-    def _is_over(self) -> bool:
+    def _limit_is_reached(self) -> bool:
         try:
             self.task.clock.refuse_over_limits()
         except LimitReachedError:
             return True
         return False
 
-    def _place(self, choice: exp.Table, patterns: exp.Table, first: int, last: int) -> exp.Table:
-        """Place all that can be with some of the patterns; the choice with it."""
-        steps, nodes = self.task.steps, self._nodes()
+    def _extend_choice(self, choice: exp.Table, patterns: exp.Table, first: int, last: int) -> exp.Table:
+        """Choose blanks for all waiting classes that some of the patterns make feasible."""
+        runner, nodes = self.task.runner, self._nodes()
         while True:
             try:
                 self.task.clock.spend()
             except LimitReachedError:
                 return choice
             self.rounds += 1
-            rows = self._waiting(choice)
-            tried = self._make("tried", tries(rows, patterns, self.task.trees, self.blankable, first, last))
-            fixed = [self.helpers, subquery(self._placed_rows(self.rows, choice))]
-            judged, same = self._judged(tried, fixed), agree(self.nodes, "t", "j")
-            options = _OPTIONS(nodes_tried=self._nodes("t"), nodes=nodes, tried=tried, judged=judged, same=same)
-            possible = self._make("options", options)
-            if not steps.count(possible):
-                steps.drop(rows, tried, possible)
+            waiting = self._waiting(choice)
+            tried = self._make("tried", tries(waiting, patterns, self.task.trees, self.blankable, first, last))
+            released = [self.helpers, subquery(self._chosen_rows(self.rows, choice))]
+            query = _OPTIONS(
+                nodes_tried=self._nodes("t"),
+                nodes=nodes,
+                tried=tried,
+                evaluated=self._evaluate(tried, *released),
+                same_class=equal_columns(self.columns, "t", "j"),
+            )
+            options = self._make("options", query)
+            if not runner.count(options):
+                runner.drop(waiting, tried, options)
                 return choice
-            chosen = self._make("chosen", _CHOSEN(nodes=nodes, options=possible))
-            judged, same = self._judged(subquery(self._placed_rows(rows, chosen)), fixed), agree(self.nodes, "d", "j")
-            good = _GOOD(nodes=self._nodes("d"), choice=chosen, judged=judged, same=same)
-            accepted = self._make("accepted", good)
-            if not steps.count(accepted):
-                same = agree(self.nodes, "o", "b")
-                single = _SINGLE_BEST(nodes=self._nodes("o"), options=possible, same=same)
-                accepted = self._make("accepted", single)
+            chosen = self._make("chosen", _CHOICES(nodes=nodes, options=options))
+            evaluated = self._evaluate(subquery(self._chosen_rows(waiting, chosen)), *released)
+            accepted = self._make("accepted", feasible_rows(chosen, evaluated, self.columns))
+            if not runner.count(accepted):
+                same_class = equal_columns(self.columns, "o", "b")
+                query = _BEST_OPTION(nodes=self._nodes("o"), options=options, same_class=same_class)
+                accepted = self._make("accepted", query)
             choice = self._make("choice", union_all(star(choice.copy()), star(accepted.copy())))
-            steps.drop(rows, tried, possible)
+            runner.drop(waiting, tried, options)
 
-    def _waiting(self, placed: exp.Table) -> exp.Table:
+    def _waiting(self, choice: exp.Table) -> exp.Table:
         query = _WAITING(nodes=self._nodes("r"), read=self.read)
-        same = col("class", "r").eq(col("class", "d"))
-        return self._make("waiting", query.join(aliased(placed, "d"), on=same, join_type="anti", copy=False))
+        same_class = col("class", "r").eq(col("class", "d"))
+        query = query.join(aliased(choice, "d"), on=same_class, join_type="anti", copy=False)
+        return self._make("waiting", query)
 
-    def _placed_rows(self, rows: exp.Table, choice: exp.Table) -> exp.Select:
-        return _PLACED_ROWS(nodes=self._nodes("d"), rows=rows, choice=choice)
+    def _chosen_rows(self, rows: exp.Table, choice: exp.Table) -> exp.Select:
+        return _CHOSEN_ROWS(nodes=self._nodes("d"), rows=rows, choice=choice)
 
-    def _judged(self, tried: exp.Expr, fixed: Sequence[exp.Expr]) -> exp.Select:
-        """What is tried and what has its place, judged together."""
-        rows = union_all(*(_ROWS(nodes=self._nodes(), rows=one) for one in (tried, *fixed)))
-        return self.task.judged(subquery(rows, "t"), self.nodes)
+    def _evaluate(self, *relations: exp.Expr) -> exp.Select:
+        """Evaluate the classes of several relations together."""
+        rows = union_all(*(_ROWS(nodes=self._nodes(), rows=relation) for relation in relations))
+        return self.task.evaluate(subquery(rows, "t"), self.columns)
 
     def _nodes(self, alias: str | None = None) -> list[exp.Expr]:
-        return released_nodes(len(self.nodes), alias)
+        return node_columns(len(self.columns), alias)
 
     def _make(self, name: str, query: exp.Query) -> exp.Table:
         self._number += 1
-        return self.task.steps.make(self.task.work(f"cells_{name}_{self._number}"), query)
+        return self.task.make(f"cells_{name}_{self._number}", query)
 
 
-def _partitions(classes: int) -> int:
-    """How many partitions so many classes have into blocks, of which one may be suppressed: a Bell number.
+def _count_partitions(classes: int) -> int:
+    """Count the partitions of classes into blocks, one of which may be suppressed: a Bell number.
 
-    >>> [_partitions(classes) for classes in range(1, 9)]
+    >>> [_count_partitions(classes) for classes in range(1, 9)]
     [2, 5, 15, 52, 203, 877, 4140, 21147]
     """
     row = [1]
     for _ in range(classes):
-        following = [row[-1]]
+        next_row = [row[-1]]
         for value in row:
-            following.append(following[-1] + value)
-        row = following
+            next_row.append(next_row[-1] + value)
+        row = next_row
     return row[-1]
 
 
-def blanked_beside(task: LocalTask) -> LocalOutcome:
-    """Search with the policy's strategy of the full domain, and blank cells of the rows that it would suppress."""
-    search, levels = task.start(task.prepared.policy.search.strategy)
-    return replace(cells(task, levels), search=search)
+def search_and_suppress_cells(task: LocalTask) -> LocalOutcome:
+    """Search with the policy's full-domain strategy, and blank cells of the rows that it would suppress."""
+    search, levels = task.search_full_domain(task.search_input.policy.search.strategy)
+    return replace(suppress_cells(task, levels), search=search)
 
 
-run = on_combinations(blanked_beside)
+run = on_combinations(search_and_suppress_cells)

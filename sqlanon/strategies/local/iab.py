@@ -1,34 +1,34 @@
 """Strategy ``iab``, Intelligent Anonymity Balance: the table with the most distinct tuples.
 
-A *state* T(n, m) is a generalized table with m distinct tuples, n of which violate: they are in a group of fewer than k
+A *state* T(n, m) is a generalized table with m distinct tuples, n of which violate: they are in a class of fewer than k
 rows, for the policy's ``k`` over all quasi-identifiers or for one of its shields. Tuples are those of the release: rows
-that agree in all released columns, sensitive and insensitive ones too. Both numbers count distinct tuples, so that n is
-at most m.
+that agree in all released columns, including those that are not quasi-identifiers. Both numbers count distinct tuples,
+so that n is at most m.
 
-From a state there is one step for each attribute: every violating row, and every row whose value has the same parent
-as a violating row's, gets the parent for its value. What may not be released (``max_level``, ``forbidden``) is climbed
-past. A step maps equal tuples to equal ones, so that it never adds a tuple: m bounds all that can follow.
+A state has one step for each attribute: every violating row, and every row whose value has the same parent as a
+violating row's, gets the parent for its value. Nodes that may not be released (``max_level``, ``forbidden``) are
+skipped. A step maps equal tuples to equal ones, so that it never adds a tuple: m bounds all states that can follow.
 
-The search is best-first: of the open states, the one with the most tuples, then the fewest violating ones, is next. It
-stops when no open state has more tuples than the best that satisfies. That one has the most distinct tuples of all
-states that steps can lead to. That proves nothing of recodings beyond these, nor of another measure.
+The search is best-first: the next open state is the one with the most tuples, then the fewest violating ones. The
+search stops when no open state has more tuples than the best that satisfies the policy. That one has the most distinct
+tuples of all states that steps can lead to. That proves nothing about other recodings, nor about another measure.
 
-Beyond the paper there are these:
+Additions to the paper:
 
-- Before anything satisfies, the next is the best of the newest states, so that a search that a limit stops has
-  something to give. What it ends with, if none stops it, has as many tuples either way.
-- A state satisfies, too, if its violating rows may be suppressed, and no other row violates without them. Its tuples
-  are those that stay; it may still be generalized further.
+- Before any state satisfies the policy, the next one is the best of the newest states, so that a search that a limit
+  stops has a result. The final result, if no limit stops the search, has as many tuples either way.
+- A state also satisfies the policy if its violating rows may be suppressed, and no other row violates without them. Its
+  tuples are those that stay; it may still be generalized further.
 
-Where violating rows are at their tops in all attributes there is no further step: it can be that no state satisfies
-though the top of the full domain does.
+States whose violating rows are at their tops in all attributes have no further step: it is possible that no state
+satisfies the policy though the top of the full domain does.
 
 Source: the IAB's paper on anonymizing its data, with its pairs of shield and k.
 
-Names of tables and columns, all ours. ``maps`` holds the generalized tables: ``state`` (which one), ``attribute``,
-``ground`` (a node at the attribute's lowest level) and ``node`` (what it reads there). ``steps``: by attribute and node
-the ``next`` one above it that may be released. ``hits``: by state and attribute those that violating rows go to.
-``others``: by combination the rows that agree in all other released columns, as ``other`` and ``n``.
+Tables: ``maps`` holds the generalized tables: ``state`` (the number), ``attribute``, ``ground`` (a node at the
+attribute's lowest level) and ``node`` (its generalized one). ``steps``: by attribute and node the ``next`` one above it
+that may be released. ``hits``: by state and attribute the ``next`` nodes of violating rows. ``tuples``: by combination
+the distinct values of the other released columns, as ``tuple_id`` and ``n``.
 """
 
 from __future__ import annotations
@@ -45,13 +45,21 @@ from sqlanon.errors import InfeasibleError
 from sqlanon.frequency.statements import encode_combinations
 from sqlanon.strategies.lattice.limits import LimitReachedError
 from sqlanon.strategies.local.finish import on_combinations
-from sqlanon.strategies.local.nodes import Tree, agree, in_combinations, node_name, released_name, released_nodes
+from sqlanon.strategies.local.nodes import (
+    Tree,
+    equal_columns,
+    level_column,
+    map_to_combinations,
+    node_column,
+    node_columns,
+)
 from sqlanon.strategies.local.task import LocalOutcome, LocalTask
-from sqlanon.support.coding import Coded, Column, Levels
+from sqlanon.support.coding import Coded, Column
 from sqlanon.support.expressions import (
     col,
     column_definitions,
     fragment,
+    is_there,
     named,
     number,
     subquery,
@@ -60,12 +68,11 @@ from sqlanon.support.expressions import (
 )
 
 STATE = "state"
-OTHER = "other"
 
-HITS = {STATE: "INTEGER", "attribute": "INTEGER", "next": "INTEGER"}
+HIT_COLUMNS = {STATE: "INTEGER", "attribute": "INTEGER", "next": "INTEGER"}
 """Columns and types of ``hits``."""
 
-# For each node the nearest one above it that may be released, if any may. What may not be released is climbed past.
+# For each node the nearest one above it that may be released, if any.
 _NEXT_NODES = template("""
     SELECT *
     FROM (
@@ -81,12 +88,10 @@ _NEXT_NODES = template("""
         FROM climbing AS c
         JOIN :nodes AS u ON u.node = c.next
         WHERE u.released
-    ) AS found
+    ) AS next_nodes
 """)
-
-
-# The table as it stands: every value is itself, or the nearest one above it that may be released. What has none is in
-# no generalized table.
+# The source table as a state: each ground node as itself, or the nearest one above it that may be released. Ground
+# nodes without such a node are in no state.
 _FIRST_MAPS = template("""
     SELECT
         0 AS state,
@@ -97,84 +102,78 @@ _FIRST_MAPS = template("""
     LEFT JOIN :steps AS s ON s.attribute = :attribute AND s.node = v.node
     WHERE v.level = :floor AND CASE WHEN v.released THEN v.node ELSE s.next END IS NOT NULL
 """)
-
-
-_VALUES = template("SELECT :values FROM :source")
-_OTHERS = template("""
-    SELECT combination, (dense_rank() OVER (ORDER BY :others))::INTEGER AS other, n
-    FROM (SELECT combination, :others, count(*) AS n FROM :rows AS r GROUP BY combination, :others) AS c
+_SOURCE_VALUES = template("SELECT :values FROM :source")
+_TUPLES_BY_COMBINATION = template("""
+    SELECT combination, (dense_rank() OVER (ORDER BY :values))::INTEGER AS tuple_id, n
+    FROM (SELECT combination, :values, count(*) AS n FROM :rows AS r GROUP BY combination, :values) AS c
 """)
 
 
-def others(
+def tuples_by_combination(
     source: exp.Table,
     columns: Sequence[Column],
     attributes: Sequence[Coded],
     combinations: exp.Table,
     trees: Sequence[Tree],
 ) -> exp.Select:
-    """The source's rows by combination and all released columns that are no quasi-identifiers: ``other`` numbers
-    these."""
+    """The distinct values of the released columns that are not quasi-identifiers, numbered by ``tuple_id``, with the
+    rows ``n`` of each combination."""
     names = [column.name for column in columns if column.quasi is None]
-    rest = [f"o{j}" for j in range(len(names))]
-    values = [named(col(one.column), f"q{i}") for i, one in enumerate(attributes)]
-    values += [named(col(name), o) for name, o in zip(names, rest, strict=True)]
-    floor: Levels = tuple(tree.floor for tree in trees)
-    query, codes = encode_combinations(subquery(_VALUES(values=values, source=source), "s"), attributes, floor)
-    coded = query.select(*(named(code, name) for name, code in codes.items()), *(col(o, "r") for o in rest), copy=False)
-    heights: Levels = tuple(tree.height for tree in trees)
-    offsets = [tree.offsets for tree in trees]
-    rows = in_combinations(subquery(coded, "f"), combinations, heights, floor, offsets, rest)
-    return _OTHERS(others=[col(o) for o in rest], rows=rows)
+    aliases = [f"o{j}" for j in range(len(names))]
+    values = [named(col(attribute.column), f"q{i}") for i, attribute in enumerate(attributes)]
+    values += [named(col(name), alias) for name, alias in zip(names, aliases, strict=True)]
+    source_values = subquery(_SOURCE_VALUES(values=values, source=source), "s")
+    query, codes = encode_combinations(source_values, attributes, tuple(tree.floor for tree in trees))
+    coded = query.select(
+        *(named(code, name) for name, code in codes.items()), *(col(alias, "r") for alias in aliases), copy=False
+    )
+    rows = map_to_combinations(subquery(coded, "f"), combinations, trees, aliases)
+    return _TUPLES_BY_COMBINATION(values=[col(alias) for alias in aliases], rows=rows)
 
 
-# The combinations that can be released, by attribute with its lowest node ``ground_i``.
-_GROUND = template("SELECT combination, n, :grounds FROM :combinations")
+# The combinations that can be released, with the lowest node of each attribute.
+_MAPPED_COMBINATIONS = template("SELECT combination, n, :grounds FROM :combinations")
 _IS_MAPPED = fragment(":node IN (SELECT ground FROM :maps WHERE attribute = :attribute)")
-
-
-_PLACED = template("""
+_STATES = template("""
     SELECT t.state, c.combination, c.n, :nodes
     FROM :combinations AS c
     CROSS JOIN :states AS t(state)
 """)
 _MAP = template("SELECT state, ground, node FROM :maps WHERE state IN (:states) AND attribute = :attribute")
-_READS = fragment(":ground = :mapped AND :state = t.state")
 
 
-def placed(combinations: exp.Table, maps: exp.Table, attributes: int, states: Sequence[int]) -> exp.Select:
-    """Some generalized tables: ``state``, ``combination``, ``n``, and by attribute what it reads, ``node_i``.
+def generalized_tables(combinations: exp.Table, maps: exp.Table, attributes: int, states: Sequence[int]) -> exp.Select:
+    """The generalized tables of states: ``state``, ``combination``, ``n``, ``node_i``.
 
-    Every combination has a node in each. Outer joins are made in the order in which they stand: inner ones the engine
-    may begin with the maps of all attributes, a product of them.
+    Every combination has a node in each state. The joins are outer ones, which are made in the order in which they are
+    written: the engine may begin inner ones with the product of all attributes' maps.
     """
-    nodes = [named(col("node", f"m{i}"), released_name(i)) for i in range(attributes)]
-    listed = exp.values([(state,) for state in states])
-    query = _PLACED(nodes=nodes, combinations=combinations, states=listed)
+    nodes = [named(col("node", f"m{i}"), node_column(i)) for i in range(attributes)]
+    query = _STATES(nodes=nodes, combinations=combinations, states=exp.values([(state,) for state in states]))
     for i in range(attributes):
-        mine = _MAP(maps=maps, states=_numbers(states), attribute=i)
-        of = f"m{i}"
-        on = _READS(ground=col(f"ground_{i}", "c"), mapped=col("ground", of), state=col(STATE, of))
-        query = query.join(subquery(mine, of), on=on, join_type="left", copy=False)
+        alias = f"m{i}"
+        on = col(f"ground_{i}", "c").eq(col("ground", alias)) & col(STATE, alias).eq(col(STATE, "t"))
+        attribute_map = _MAP(maps=maps, states=[number(state) for state in states], attribute=i)
+        query = query.join(subquery(attribute_map, alias), on=on, join_type="left", copy=False)
     return query
 
 
+_SMALL_CLASSES = template("SELECT :keys FROM :evaluated AS j WHERE class_count < :k")
 _FLAGGED = template("SELECT p.*, :violates AS violates FROM :rows AS p")
-_IS_SMALL = fragment(":key IS NOT NULL")
 
 
-def with_violations(rows: exp.Table, small: Sequence[tuple[exp.Query, Sequence[str]]]) -> exp.Select:
-    """Placed rows with ``violates``: whether one of the requirements' groups that they are in is too small."""
-    are_small = [_IS_SMALL(key=col(keys[0], f"g{j}")) for j, (_, keys) in enumerate(small)]
+def flag_violations(rows: exp.Table, small_classes: Sequence[tuple[exp.Query, Sequence[str]]]) -> exp.Select:
+    """Rows with ``violates``: whether one of their classes is too small."""
+    are_small = [is_there(col(keys[0], f"g{j}")) for j, (_, keys) in enumerate(small_classes)]
     query = _FLAGGED(violates=exp.or_(*are_small, copy=False), rows=rows)
-    for j, (groups, keys) in enumerate(small):
-        on = agree(keys, "p", f"g{j}")
-        query = query.join(subquery(groups, f"g{j}"), on=on, join_type="left", copy=False)
+    for j, (classes, keys) in enumerate(small_classes):
+        on = equal_columns(keys, "p", f"g{j}")
+        query = query.join(subquery(classes, f"g{j}"), on=on, join_type="left", copy=False)
     return query
 
 
-# One row of figures for each generalized table; of ``tuples`` (distinct ones) ``violating`` do.
-_TUPLES = template("""
+# Figures of states: ``tuples`` is the number of distinct ones.
+_STATE_FIGURES = template("""
     SELECT
         state,
         count(*) AS tuples,
@@ -185,36 +184,28 @@ _TUPLES = template("""
     GROUP BY state
     ORDER BY state
 """)
-_ROWS = template("""
+_TUPLES = template("""
     SELECT p.state, p.violates, sum(p.n)::BIGINT AS n
     FROM :rows AS p
     GROUP BY p.state, :nodes, p.violates
 """)
-_ROWS_BY_OTHERS = template("""
+_TUPLES_WITH_VALUES = template("""
     SELECT p.state, p.violates, sum(o.n)::BIGINT AS n
     FROM :rows AS p
-    JOIN :others AS o ON p.combination = o.combination
-    GROUP BY p.state, :nodes, p.violates, o.other
+    JOIN :tuples AS o ON p.combination = o.combination
+    GROUP BY p.state, :nodes, p.violates, o.tuple_id
 """)
-
-
-# By generalized table and attribute, the nodes that the values of violating rows go to, each once.
 _HITS = template("""
     SELECT DISTINCT p.state, s.attribute, s.next
     FROM :rows AS p
     JOIN :steps AS s ON s.attribute = :attribute AND s.node = :node
     WHERE p.violates
 """)
-
-
-# The rows of a generalized table, with flags, that do not violate.
-_KEPT = template("""
+_NOT_VIOLATING = template("""
     SELECT state, combination, n, :nodes
     FROM :rows
     WHERE state IN (:state) AND NOT violates
 """)
-_SMALL = template("SELECT :keys FROM :judged AS j WHERE class_count < :k")
-
 _CHILDREN = fragment("""
     INSERT INTO :maps
     SELECT c.attribute + :first AS state, m.attribute, m.ground, coalesce(h.next, m.node) AS node
@@ -224,8 +215,7 @@ _CHILDREN = fragment("""
     LEFT JOIN :hits AS h
         ON h.state = m.state AND h.attribute = m.attribute AND h.next = s.next AND h.attribute = c.attribute
 """)
-
-# Equal tables have equal digests.
+# Equal states have equal digests.
 _DIGESTS = template("""
     SELECT state, md5(array_agg(node ORDER BY attribute, ground)::VARCHAR) AS digest
     FROM :maps
@@ -233,16 +223,12 @@ _DIGESTS = template("""
     GROUP BY state
     ORDER BY state
 """)
-_FORGET = fragment("DELETE FROM :relation WHERE state IN (:states)")
-
-
-def _numbers(states: Sequence[int]) -> list[exp.Expr]:
-    return [number(state) for state in states]
+_DELETE_STATES = fragment("DELETE FROM :relation WHERE state IN (:states)")
 
 
 def iab(task: LocalTask) -> LocalOutcome:
     """Find the state with the most distinct tuples that satisfies the policy."""
-    return Balance(task).run()
+    return StateSearch(task).run()
 
 
 @dataclass(frozen=True)
@@ -251,24 +237,24 @@ class State:
 
     number: int
     tuples: int  # distinct ones
-    violating: int  # of these
+    violating: int  # distinct tuples
     suppressed_rows: int  # violating, or with values that can never be released
     satisfies: bool  # the policy, without the suppressed rows
 
     @property
     def kept(self) -> int:
-        """The distinct tuples that are released of it."""
+        """The distinct tuples that are released."""
         return self.tuples - self.violating
 
     @property
     def order(self) -> tuple[int, int, int]:
-        """Of two open ones, the lesser is next."""
+        """The least of open states is next."""
         return -self.tuples, self.violating, self.number
 
 
-class Balance:
-    """The search: ``checks`` counts the states, ``best`` satisfies with the most tuples, the first of equals, and
-    ``nearest`` has the fewest suppressed rows."""
+class StateSearch:
+    """The search: ``checks`` counts the states, ``best`` satisfies the policy with the most tuples, the first of
+    equals, and ``nearest`` has the fewest suppressed rows."""
 
     def __init__(self, task: LocalTask) -> None:
         self.task = task
@@ -277,65 +263,66 @@ class Balance:
         self.best: State | None = None
         self.nearest: State | None = None
         self._open: dict[int, State] = {}
-        self._waiting: list[tuple[tuple[int, int, int], State]] = []
-        self._met: set[str] = set()
-        self._nodes = [released_name(i) for i in self.attributes]
+        self._queue: list[tuple[tuple[int, int, int], State]] = []
+        self._digests: set[str] = set()
         self._least_counts = self._requirements()
-        self._tables = Tables(task)
-        self._last = 0
+        self._tables = StateTables(task)
+        self._last_number = 0
 
     def run(self) -> LocalOutcome:
-        """Search, and place the best."""
-        stopped = ""
+        """Search, and return the best state."""
+        limit = ""
         try:
             with self.task.clock.in_time():
                 newest = self._check_from(0)
                 while (state := self._next(newest)) is not None:
                     newest = self._expand(state)
         except LimitReachedError as reached:
-            stopped = str(reached)
+            limit = str(reached)
         if self.best is None:
-            raise self._nothing(stopped)
-        return LocalOutcome(self.task, self._place(self.best), rounds=self.checks)
+            raise self._infeasible(limit)
+        with self._flagged([self.best.number]) as rows:
+            assignment = self.task.make("iab_kept", self._not_violating(rows, self.best.number))
+        return LocalOutcome(self.task, assignment, rounds=self.checks)
 
     def _next(self, newest: list[State]) -> State | None:
-        """The open state that is next, if any is left that can lead to a better one than the best."""
+        """The next open state; None if no state can lead to a better one than the best."""
         if self.best is None and newest:
-            return self._open.pop(min(newest, key=lambda one: one.order).number)
-        while self._waiting:
-            _, state = heapq.heappop(self._waiting)
+            return self._open.pop(min(newest, key=lambda state: state.order).number)
+        while self._queue:
+            _, state = heapq.heappop(self._queue)
             if self._open.pop(state.number, None) is not None:
-                return state if self._may_lead_on(state) else None
+                return state if self._is_promising(state) else None
         return None
 
-    def _may_lead_on(self, state: State) -> bool:
+    def _is_promising(self, state: State) -> bool:
         return state.violating > 0 and (self.best is None or state.tuples > self.best.kept)
 
     def _expand(self, state: State) -> list[State]:
-        """Make the states that follow from one; those that may lead on."""
-        self._last += len(self.attributes)
-        self._tables.make_children(state.number, self._last)
+        """Make the states that follow from one; the promising ones."""
+        self._last_number += len(self.attributes)
+        self._tables.make_children(state.number, self._last_number)
         if state != self.best:
-            self._tables.forget([state.number])
-        return self._check_from(self._last)
+            self._tables.delete([state.number])
+        return self._check_from(self._last_number)
 
     def _check_from(self, first: int) -> list[State]:
-        """Check the states from a number on, but for those that were met before; let those that may lead on wait."""
-        found, before = self._tables.digests(first), self.best
-        again = [number_ for number_, digest in found if digest in self._met]
-        self._met.update(digest for _, digest in found)
-        self._tables.forget(again)
-        states = self._check([number_ for number_, _ in found if number_ not in again])
-        leading = [state for state in states if self._may_lead_on(state)]
-        for state in leading:
+        """Check the new states from a number on, and open the promising ones."""
+        digests, former_best = self._tables.digests(first), self.best
+        repeated = [number_ for number_, digest in digests if digest in self._digests]
+        self._digests.update(digest for _, digest in digests)
+        self._tables.delete(repeated)
+        states = self._check([number_ for number_, _ in digests if number_ not in repeated])
+        promising = [state for state in states if self._is_promising(state)]
+        for state in promising:
             self._open[state.number] = state
-            heapq.heappush(self._waiting, (state.order, state))
-        done = [state for state in (*states, before) if state is not None and state != self.best]
-        self._tables.forget([state.number for state in done if state.number not in self._open])
-        return leading
+            heapq.heappush(self._queue, (state.order, state))
+        closed = [state for state in (*states, former_best) if state is not None and state != self.best]
+        self._tables.delete([state.number for state in closed if state.number not in self._open])
+        return promising
 
     def _check(self, numbers: list[int]) -> list[State]:
-        """Count states, as many as may be counted."""
+        """Count the tuples of states, within the limits."""
         if not numbers:
             return []
         clock = self.task.clock
@@ -343,19 +330,23 @@ class Balance:
         within_budget = numbers[: clock.remaining_checks]
         task, states = self.task, []
         with self._flagged(within_budget) as rows:
-            for number_, tuples, violating, placed, violating_rows in self._tables.tuples(rows):
-                suppressed = task.rows - placed + violating_rows
-                within = violating < tuples and task.may_suppress(suppressed, subquery(self._kept(rows, number_)))
-                satisfies = within and (not violating or self._holds_without(rows, number_))
+            for number_, tuples, violating, row_count, violating_rows in self._tables.figures(rows):
+                suppressed = task.row_count - row_count + violating_rows
+                kept = subquery(self._not_violating(rows, number_))
+                satisfies = (
+                    violating < tuples
+                    and task.can_suppress(suppressed, kept)
+                    and (not violating or self._holds_without_violating(rows, number_))
+                )
                 states.append(State(number_, tuples, violating, suppressed, satisfies))
-            self._tables.note_hits(rows)
+            self._tables.add_hits(rows)
         for state in states:
-            self._learn(state)
+            self._record(state)
         if len(within_budget) < len(numbers):
             clock.refuse_over_limits()
         return states
 
-    def _learn(self, state: State) -> None:
+    def _record(self, state: State) -> None:
         self.checks += 1
         self.task.clock.checks += 1
         if self.nearest is None or state.suppressed_rows < self.nearest.suppressed_rows:
@@ -369,123 +360,122 @@ class Balance:
         """Generalized tables, with their violating rows flagged."""
         tables = self._tables
         with (
-            tables.temporary("placed", tables.placed(numbers)) as rows,
-            tables.temporary("flagged", with_violations(rows, self._small(rows))) as flagged,
+            tables.temporary("placed", tables.generalized(numbers)) as rows,
+            tables.temporary("flagged", flag_violations(rows, self._small_classes(rows))) as flagged,
         ):
             yield flagged
 
-    def _holds_without(self, flagged: exp.Table, number_: int) -> bool:
-        """Whether no row violates once those that do are left out. (Of groups of one kind, others are untouched.)"""
+    def _holds_without_violating(self, flagged: exp.Table, number_: int) -> bool:
+        """Whether no row violates after violating rows are suppressed. (Suppression of whole classes of a single
+        requirement does not change other classes.)"""
         if len(self._least_counts) == 1:
             return True
         tables = self._tables
         with (
-            tables.temporary("rest", self._kept(flagged, number_)) as rows,
-            tables.temporary("flagged_rest", with_violations(rows, self._small(rows))) as again,
+            tables.temporary("rest", self._not_violating(flagged, number_)) as rows,
+            tables.temporary("flagged_rest", flag_violations(rows, self._small_classes(rows))) as flagged_again,
         ):
-            return not any(violating for _, _, violating, *_ in self._tables.tuples(again))
+            return not any(violating for _, _, violating, *_ in self._tables.figures(flagged_again))
 
-    def _small(self, rows: exp.Table) -> list[tuple[exp.Query, list[str]]]:
-        """For each requirement its groups that are too small, and their keys."""
-        found: list[tuple[exp.Query, list[str]]] = []
+    def _small_classes(self, rows: exp.Table) -> list[tuple[exp.Query, list[str]]]:
+        """The classes that are too small, and their keys, by requirement."""
+        small_classes: list[tuple[exp.Query, list[str]]] = []
         for attributes, k in self._least_counts:
-            keys = [STATE, *(released_name(i) for i in attributes)]
-            groups = _SMALL(keys=[col(key) for key in keys], judged=self.task.judged(rows, keys), k=k)
-            found.append((groups, keys))
-        return found
+            keys = [STATE, *(node_column(i) for i in attributes)]
+            query = _SMALL_CLASSES(keys=[col(key) for key in keys], evaluated=self.task.evaluate(rows, keys), k=k)
+            small_classes.append((query, keys))
+        return small_classes
 
     def _requirements(self) -> list[tuple[tuple[int, ...], int]]:
         """Each requirement's attributes, and its k."""
-        k = self.task.prepared.policy.privacy.k
-        own = [] if k is None else [(tuple(self.attributes), k)]
-        return own + [(shield.attributes, shield.k) for shield in self.task.prepared.requirements.shields]
+        k = self.task.search_input.policy.privacy.k
+        shields = self.task.search_input.requirements.shields
+        over_all_attributes = [] if k is None else [(tuple(self.attributes), k)]
+        return over_all_attributes + [(shield.attributes, shield.k) for shield in shields]
 
-    def _place(self, state: State) -> exp.Table:
-        with self._flagged([state.number]) as rows:
-            return self.task.steps.make(self.task.work("iab_kept"), self._kept(rows, state.number))
+    def _not_violating(self, flagged: exp.Table, number_: int) -> exp.Select:
+        return _NOT_VIOLATING(rows=flagged, state=number_, nodes=node_columns(len(self.attributes)))
 
-    def _kept(self, flagged: exp.Table, number_: int) -> exp.Select:
-        return _KEPT(rows=flagged, state=number_, nodes=released_nodes(len(self._nodes)))
-
-    def _nothing(self, stopped: str) -> InfeasibleError:
-        """The error to raise where nothing was found."""
+    def _infeasible(self, limit: str) -> InfeasibleError:
         task = self.task
-        nearest = task.rows if self.nearest is None else self.nearest.suppressed_rows  # none: no value is known
+        # Without a state, no value may be released.
+        nearest = task.row_count if self.nearest is None else self.nearest.suppressed_rows
         message = "strategy iab found no table that meets the policy; another strategy may find one"
-        if stopped:
-            message = f"the search stopped at [search] {stopped} before it found a table that meets the policy; with a "
-            message += "higher limit it may find one"
-        limit = task.prepared.limit
-        message += f". The closest suppresses {limit.sentence(nearest, task.rows, None)}"
-        return InfeasibleError(message, None, nearest, limit.rows, None, limit.persons)
+        if limit:
+            message = f"the search stopped at [search] {limit} before it found a table that meets the policy; a higher "
+            message += "limit may help"
+        suppression = task.search_input.limit
+        message += f". The closest suppresses {suppression.sentence(nearest, task.row_count, None)}"
+        return InfeasibleError(message, None, nearest, suppression.rows, None, suppression.persons)
 
 
-class Tables:
+class StateTables:
     """The tables of the search, in the engine."""
 
     def __init__(self, task: LocalTask) -> None:
         self.task = task
-        trees, prepared, make = task.trees, task.prepared, task.steps.make
+        trees, search_input = task.trees, task.search_input
         steps = [_NEXT_NODES(nodes=tree.nodes, attribute=i) for i, tree in enumerate(trees)]
-        self._steps = make(task.work("iab_steps"), union_all(*steps))
+        self._steps = task.make("iab_steps", union_all(*steps))
         maps = [
             _FIRST_MAPS(attribute=i, nodes=tree.nodes, steps=self._steps, floor=tree.floor)
             for i, tree in enumerate(trees)
         ]
-        self._maps = make(task.work("iab_maps"), union_all(*maps))
-        grounds = [col(node_name(i, tree.floor)) for i, tree in enumerate(trees)]
-        query = _GROUND(
-            grounds=[named(one, f"ground_{i}") for i, one in enumerate(grounds)], combinations=task.combinations
+        self._maps = task.make("iab_maps", union_all(*maps))
+        grounds = [col(level_column(i, tree.floor)) for i, tree in enumerate(trees)]
+        query = _MAPPED_COMBINATIONS(
+            grounds=[named(ground, f"ground_{i}") for i, ground in enumerate(grounds)], combinations=task.combinations
         )
-        are_mapped = [_IS_MAPPED(node=one, maps=self._maps, attribute=i) for i, one in enumerate(grounds)]
-        self._combinations = make(task.work("iab_ground"), query.where(*are_mapped, copy=False))
+        are_mapped = [_IS_MAPPED(node=ground, maps=self._maps, attribute=i) for i, ground in enumerate(grounds)]
+        self._combinations = task.make("iab_ground", query.where(*are_mapped, copy=False))
         self._hits = task.work("iab_hits")
-        task.engine.execute(column_definitions(self._hits, HITS.items()))
-        self._others = None
-        if any(column.quasi is None for column in prepared.released_columns):
-            attributes, source = prepared.attributes, prepared.source.relation
-            query = others(source, prepared.released_columns, attributes, task.combinations, trees)
-            self._others = make(task.work("iab_others"), query)
+        task.engine.execute(column_definitions(self._hits, HIT_COLUMNS.items()))
+        self._tuples = None
+        if any(column.quasi is None for column in search_input.released_columns):
+            attributes, source = search_input.attributes, search_input.source.relation
+            tuples = tuples_by_combination(source, search_input.released_columns, attributes, task.combinations, trees)
+            self._tuples = task.make("iab_others", tuples)
 
     @contextmanager
     def temporary(self, name: str, query: exp.Query) -> Iterator[exp.Table]:
-        """A table for a while."""
-        target = self.task.steps.make(self.task.work(f"iab_{name}"), query)
-        yield target
-        self.task.steps.drop(target)
+        """Make a table, and drop it at the end."""
+        table = self.task.make(f"iab_{name}", query)
+        yield table
+        self.task.runner.drop(table)
 
-    def placed(self, numbers: Sequence[int]) -> exp.Select:
-        """Generalized tables, laid out."""
-        return placed(self._combinations, self._maps, len(self.task.trees), numbers)
+    def generalized(self, numbers: Sequence[int]) -> exp.Select:
+        """The generalized tables of states."""
+        return generalized_tables(self._combinations, self._maps, len(self.task.trees), numbers)
 
-    def tuples(self, rows: exp.Table) -> list[tuple[Any, ...]]:
-        """The figures of generalized tables with flags, one row each."""
-        nodes = released_nodes(len(self.task.trees), "p")
-        if self._others is None:
-            tuples = _ROWS(rows=rows, nodes=nodes)
+    def figures(self, rows: exp.Table) -> list[tuple[Any, ...]]:
+        """The figures of flagged states, one row each."""
+        nodes = node_columns(len(self.task.trees), "p")
+        if self._tuples is None:
+            tuples = _TUPLES(rows=rows, nodes=nodes)
         else:
-            tuples = _ROWS_BY_OTHERS(rows=rows, others=self._others, nodes=nodes)
-        return self.task.engine.rows(_TUPLES(tuples=tuples))
+            tuples = _TUPLES_WITH_VALUES(rows=rows, tuples=self._tuples, nodes=nodes)
+        return self.task.engine.rows(_STATE_FIGURES(tuples=tuples))
 
     def digests(self, first: int) -> list[tuple[Any, ...]]:
         """Number and digest of the states from a number on."""
         return self.task.engine.rows(_DIGESTS(maps=self._maps, first=first))
 
-    def note_hits(self, rows: exp.Table) -> None:
-        """Remember where the violating rows of generalized tables go."""
-        nodes = released_nodes(len(self.task.trees), "p")
-        parts = [_HITS(rows=rows, steps=self._steps, attribute=i, node=node) for i, node in enumerate(nodes)]
-        self.task.steps.add(self._hits, union_all(*parts))
+    def add_hits(self, rows: exp.Table) -> None:
+        """Add the next nodes of violating rows."""
+        nodes = node_columns(len(self.task.trees), "p")
+        hits = [_HITS(rows=rows, steps=self._steps, attribute=i, node=node) for i, node in enumerate(nodes)]
+        self.task.runner.add(self._hits, union_all(*hits))
 
     def make_children(self, number_: int, first: int) -> None:
-        """Make what follows from a state; the child on attribute ``i`` is ``first + i``."""
+        """Make the states that follow from one; the child on attribute ``i`` is ``first + i``."""
         children = _CHILDREN(maps=self._maps, first=first, state=number_, hits=self._hits, steps=self._steps)
         self.task.engine.execute(children)
 
-    def forget(self, numbers: Sequence[int]) -> None:
-        """Drop what there is of states."""
+    def delete(self, numbers: Sequence[int]) -> None:
+        """Delete the rows of states."""
+        states = [number(number_) for number_ in numbers]
         for relation in (self._maps, self._hits) if numbers else ():
-            self.task.engine.execute(_FORGET(relation=relation, states=_numbers(numbers)))
+            self.task.engine.execute(_DELETE_STATES(relation=relation, states=states))
 
 
 run = on_combinations(iab)

@@ -1,38 +1,36 @@
 """Strategy ``mondrian``: the table is cut in two, and each part again, until no part can be cut any more.
 
-All combinations are one part at first. (Where levels or labels that are not allowed keep them apart, they are several
-parts, and those that do not meet the requirements are suppressed.) In each round one cut of each part is tried along
-each attribute:
+All combinations are one part at first. (If levels or labels that are not allowed separate them, they are several parts,
+and infeasible ones are suppressed.) In each round one cut of each part is tried along each attribute:
 
 - Numbers and times are cut along their order, at the border nearest to the middle of the rows.
-- Of other attributes one child of the lowest common ancestor is cut off the other children: the one that promises to
-  lose least. (The paper cuts into all children at once. That needs every child to meet the requirements, so that one
-  rare child would keep all others together.)
-- With ``summary = "set"`` there are no ancestors to mind: the most frequent value is cut off the others, or as many of
-  the most frequent as it takes to have rows enough.
-- Where these have less than an eighth of the rows, the next ones go with them: rounds are few however many values there
-  are.
+- For other attributes one child of the lowest common ancestor is cut off the other children: the one that promises the
+  least loss. (The paper cuts into all children at once. That needs every child to be feasible, so that one rare child
+  would keep all of them together.)
+- With ``summary = "set"`` ancestors are irrelevant: the most frequent value is cut off, or as many of the most frequent
+  ones as it takes to have enough rows.
+- If these have less than an eighth of the rows, the next ones go with them, so that rounds are few even with many
+  values.
 
-Of the cuts whose two sides meet all requirements, the one that saves most loss is made. (The paper takes the attribute
-with the widest range.) The rounds are breadth first: each is a few statements over all parts. In the end no cut that is
-tried leaves two classes that meet the requirements. That proves nothing of other recodings.
+Among the cuts with two feasible sides, the one that saves most loss is made. (The paper chooses the attribute with the
+widest range.) The rounds are breadth first: each is a few statements over all parts. In the end no cut that is tried
+leaves two feasible classes. That proves nothing about other recodings.
 
 ``cuts = "strict"``: equal values of the attribute that is cut stay on one side. ``"relaxed"``: along an order, the rows
 of one value may be divided between both sides, but not those of one combination of all attributes, which has one place
-in a release. So ranges may overlap at their ends, and a value that repeats a lot keeps no large class together.
+in a release. So ranges may overlap at their ends, and a frequent value does not keep a large class together.
 
 A class is released as ranges of numbers and times (``summary = "range"``), as the values of their middle rows
 (``"median"``), or as ranges, and sets of other values (``"set"``). With the first two, other attributes are released as
-lowest common ancestors. See `recode.local.summaries`.
+lowest common ancestors. See `summaries`.
 
-Ranges end on a grid, unless the policy has ``ends = "exact"`` (see `recode.local.grid`). So numbers and times are cut
-at the borders of its cells, and the ranges of both sides have nothing in common. A part within one cell is cut like
-other attributes, the values being the children of the cell: that is a second way to cut the attribute, with a number of
-its own. With ``cuts = "relaxed"`` rows of one cell may be divided, and ranges overlap in this cell.
+Ranges end on a grid, unless the policy has ``ends = "exact"`` (see `grid`). So numbers and times are cut at the borders
+of its cells, and the ranges of both sides do not overlap. A part within one cell is cut like other attributes, with the
+values as children of the cell: a second way to cut the attribute, with a number of its own. With ``cuts = "relaxed"``
+rows of one cell may be divided, and ranges overlap in this cell.
 
-A cut is given by rows, one an item: by ``attribute``, ``part`` and ``item`` the side that it goes to (``inside`` or
-not), with the ``gain`` that the cut promises: by how much the loss of the part's rows falls, times the attribute's
-weight.
+A table of cuts has a row for each item: by ``attribute``, ``part`` and ``item`` its side (``inside`` or not), and the
+``gain`` of the cut: the fall in loss of the part's rows, times the attribute's weight.
 
 Source: LeFevre, DeWitt and Ramakrishnan, Mondrian multidimensional k-anonymity (2006).
 """
@@ -46,77 +44,78 @@ from sqlglot import exp
 
 from sqlanon.strategies.lattice.limits import FIRST_GRACE, LimitReachedError
 from sqlanon.strategies.local.finish import on_combinations
-from sqlanon.strategies.local.nodes import COMBINATION, NODE, Tree, node_name
-from sqlanon.strategies.local.summaries import PART, allowed_nodes, summarise
+from sqlanon.strategies.local.nodes import COMBINATION, NODE, Tree, level_column
+from sqlanon.strategies.local.placement import feasible_rows
+from sqlanon.strategies.local.summaries import PART, make_allowed_nodes, summarize
 from sqlanon.strategies.local.task import LocalOutcome, LocalTask
 from sqlanon.support.expressions import (
     aliased,
     col,
     fragment,
+    is_null,
     is_there,
     number,
+    star,
     subquery,
     template,
     union_all,
 )
 
-SHARE = 8
-"""Where no single value (or child) has one of so many parts of the rows, several are cut off together: thousands of
+MAX_CUT_OFF = 8
+"""Several values (or children) are cut off together if they have less than this part of the rows, so that thousands of
 values do not take thousands of rounds."""
 
-SIDES = (PART, "attribute", "inside", "gain")
-"""The columns that tell the sides of all cuts apart, and their gains."""
+SIDE_COLUMNS = (PART, "attribute", "inside", "gain")
+"""The columns that identify a side of a cut, and its gain."""
 
 
 def mondrian(task: LocalTask) -> LocalOutcome:
     """Cut the table until no part can be cut, and release each part as a class.
 
-    It ends sooner at the policy's ``time_limit``, or after ``max_checks`` rounds: at any time the parts meet the
-    requirements.
+    It ends sooner at the policy's ``time_limit``, or after ``max_checks`` rounds: all parts are always feasible.
     """
     with task.clock.in_time(FIRST_GRACE):
-        allowed = allowed_nodes(task, "mondrian")
+        allowed = make_allowed_nodes(task, "mondrian")
         cutting = Cutting(task, allowed)
     cutting.run()
-    return summarise(task, cutting.classes, allowed, "mondrian", cutting.rounds)
+    return summarize(task, cutting.classes, allowed, "mondrian", cutting.rounds)
 
 
-_GREATEST_PART = template("SELECT coalesce(max(part), 0) FROM :parts")
+_LAST_PART = template("SELECT coalesce(max(part), 0) FROM :parts")
 _NO_CLASSES = template("SELECT combination, part FROM :parts WHERE FALSE")
-_CLASSES = fragment("INSERT INTO :classes SELECT combination, part FROM :parts")
-_UNCUT = fragment("""
+_ADD_CLASSES = fragment("INSERT INTO :classes SELECT combination, part FROM :parts")
+_ADD_UNCUT_PARTS = fragment("""
     INSERT INTO :classes
     SELECT p.combination, p.part
     FROM :parts AS p
     ANTI JOIN :chosen AS h ON p.part = h.part
 """)
-_GOOD_PARTS = template("SELECT * FROM :parts WHERE part IN (SELECT part FROM :judged AS j WHERE kept)")
 _SIDES = template("""
     SELECT r.combination, r.n, c.part, c.attribute, c.inside, c.gain
     FROM :rows AS r
     JOIN :parts AS p ON r.combination = p.combination
     JOIN :cuts AS c ON r.attribute = c.attribute AND r.item = c.item AND p.part = c.part
 """)
-# For each part that can be cut, the attribute along which it is: the greatest gain, then the first attribute.
-_CHOSEN = template("""
-    SELECT *, row_number() OVER (ORDER BY part) AS place
-    FROM (
-        SELECT part, attribute
-        FROM (
+# The attribute along which each part is cut: the greatest gain, then the first attribute.
+_CHOSEN_CUTS = template("""
+    WITH
+        feasible_cuts AS (
+            SELECT part, attribute, gain
+            FROM :evaluated AS j
+            GROUP BY part, attribute, gain
+            HAVING bool_and(kept)
+        ),
+        ranked AS (
             SELECT *, row_number() OVER (PARTITION BY part ORDER BY gain DESC, attribute) AS rank
-            FROM (
-                SELECT part, attribute, gain
-                FROM :judged AS j
-                GROUP BY part, attribute, gain
-                HAVING bool_and(kept)
-            ) AS q
-        ) AS r
-        WHERE rank = 1
-    ) AS q
+            FROM feasible_cuts
+        )
+    SELECT part, attribute, row_number() OVER (ORDER BY part) AS place
+    FROM ranked
+    WHERE rank = 1
 """)
-# What is inside keeps the number of its part, what is not gets one of its own.
-_DIVIDED = template("""
-    SELECT s.combination, s.n, CASE WHEN s.inside THEN s.part ELSE (h.place + :last)::INTEGER END AS part
+# The inside keeps the number of its part; the outside gets a new one.
+_DIVIDED_PARTS = template("""
+    SELECT s.combination, s.n, CASE WHEN s.inside THEN s.part ELSE (h.place + :last_part)::INTEGER END AS part
     FROM :sides AS s
     JOIN :chosen AS h ON s.part = h.part AND s.attribute = h.attribute
 """)
@@ -125,113 +124,118 @@ _DIVIDED = template("""
 class Cutting:
     """The parts, and the rounds that cut them.
 
-    ``parts`` has the combinations of the parts that may still be cut, ``sides`` the combinations by each cut that is
-    tried, ``classes`` the combinations of the parts that are not cut any more.
+    ``classes`` has the combinations of the parts that are not cut any more.
     """
 
     def __init__(self, task: LocalTask, allowed: tuple[exp.Table, ...], as_ancestors: bool = False) -> None:
-        if as_ancestors:  # of all attributes, whatever the policy's summary is
-            trees = tuple(replace(tree, ordered=False, grid=None, members=None) for tree in task.trees)
+        if as_ancestors:  # whatever the policy's summary is
+            trees = tuple(replace(tree, is_ordered=False, grid=None, set_labels=None) for tree in task.trees)
             task = replace(task, trees=trees)
         self.task = task
         self.rounds = 0
-        search = task.prepared.policy.search
-        by_combination = [search.cuts == "relaxed" and tree.ordered for tree in task.trees]
+        search = task.search_input.policy.search
+        by_combination = [search.cuts == "relaxed" and tree.is_ordered for tree in task.trees]
         self._as_sets = search.summary == "set" and not as_ancestors
-        self._least = task.members.requirements.min_class_rows
-        self._open = self._begin(allowed)
-        self._last = int(task.engine.rows(_GREATEST_PART(parts=self._open))[0][0])
-        self.classes = self._make("mondrian_classes", _NO_CLASSES(parts=self._open))
-        self._attributes = several_levels(task.trees)
-        self._cut_by_tree = [i for i, tree in self._attributes if not (tree.ordered or self._as_sets)]
+        self._least_class = task.evaluator.requirements.min_class_rows
+        self._open_parts = self._first_parts(allowed)
+        self._last_part = int(task.engine.rows(_LAST_PART(parts=self._open_parts))[0][0])
+        self.classes = task.make("mondrian_classes", _NO_CLASSES(parts=self._open_parts))
+        self._attributes = attributes_with_levels(task.trees)
+        self._cut_by_tree = [i for i, tree in self._attributes if not (tree.is_ordered or self._as_sets)]
         self._cut_by_tree += [len(task.trees) + i for i, tree in self._attributes if _has_levels_in_cells(tree)]
         if self._attributes:
-            self._rows = self._make("mondrian_rows", cut_rows(task.combinations, task.trees, by_combination))
-            self._values = self._make("mondrian_ground", cut_values(task.trees, by_combination))
+            self._rows = task.make("mondrian_rows", cut_rows(task.combinations, task.trees, by_combination))
+            self._values = task.make("mondrian_ground", cut_values(task.trees, by_combination))
             if self._cut_by_tree:
-                self._ancestors = self._make("mondrian_ancestors", cut_ancestors(task.combinations, task.trees))
+                self._ancestors = task.make("mondrian_ancestors", cut_ancestors(task.combinations, task.trees))
 
     def run(self) -> exp.Table:
-        """Cut until nothing can be cut, or the time is over: ``classes``."""
+        """Cut until no part can be cut, or a limit is reached; the ``classes``."""
         try:
             with self.task.clock.in_time():
-                while self.go_on():
+                while self.cut_once():
                     pass
         except LimitReachedError:
-            self.stop()
+            self.close_parts()
         return self.classes
 
-    def go_on(self) -> bool:
-        """Make one round of cuts; whether there was any."""
+    def cut_once(self) -> bool:
+        """Cut each open part once; whether any part was cut."""
         task = self.task
         if not self._attributes:
-            self.stop()
+            self.close_parts()
             return False
         task.clock.spend()
         self.rounds += 1
-        cuts = self._make("mondrian_cuts", self._cuts())
-        sides = self._make("mondrian_sides", _SIDES(rows=self._rows, parts=self._open, cuts=cuts))
-        chosen = self._make("mondrian_chosen", _CHOSEN(judged=subquery(task.judged(sides, SIDES))))
-        divided = task.steps.count(chosen)
-        after = self._make(f"mondrian_parts_{self.rounds}", _DIVIDED(sides=sides, chosen=chosen, last=self._last))
-        # Where a statement is interrupted, a part is still in one place: with the classes, or open.
-        task.engine.execute(_UNCUT(classes=self.classes, parts=self._open, chosen=chosen))
-        before, self._open = self._open, after
-        self._last += divided
-        self._drop(cuts, sides, chosen, before)
-        task.progress(2 * divided, self.rounds, None)
-        return divided > 0
+        cuts = task.make("mondrian_cuts", self._cuts())
+        sides = task.make("mondrian_sides", _SIDES(rows=self._rows, parts=self._open_parts, cuts=cuts))
+        chosen = task.make("mondrian_chosen", _CHOSEN_CUTS(evaluated=task.evaluate(sides, SIDE_COLUMNS)))
+        cut_count = task.runner.count(chosen)
+        query = _DIVIDED_PARTS(sides=sides, chosen=chosen, last_part=self._last_part)
+        parts = task.make(f"mondrian_parts_{self.rounds}", query)
+        # If a statement is interrupted, each part is still in one place: with the classes, or open.
+        task.engine.execute(_ADD_UNCUT_PARTS(classes=self.classes, parts=self._open_parts, chosen=chosen))
+        former_parts, self._open_parts = self._open_parts, parts
+        self._last_part += cut_count
+        task.runner.drop(cuts, sides, chosen, former_parts)
+        task.progress(2 * cut_count, self.rounds, None)
+        return cut_count > 0
 
     def _cuts(self) -> exp.Query:
         """One cut of each part along each attribute."""
-        by_value = [number(i) for i, tree in self._attributes if tree.ordered or self._as_sets]
-        given = {"rows": self._rows, "parts": self._open, "share": number(SHARE), "least": number(self._least)}
+        by_value = [number(i) for i, tree in self._attributes if tree.is_ordered or self._as_sets]
+        inputs = {
+            "rows": self._rows,
+            "parts": self._open_parts,
+            "max_cut_off": number(MAX_CUT_OFF),
+            "least_class": number(self._least_class),
+        }
         cuts = []
         if by_value:
-            facts, lost = _facts_of_sides()
-            cuts.append(_CUT_OF_VALUES(**given, attributes=by_value, values=self._values, facts=facts, **lost))
+            facts, losses = _facts_of_sides()
+            cuts.append(_CUT_OF_VALUES(**inputs, attributes=by_value, values=self._values, facts=facts, **losses))
         if self._cut_by_tree:
-            twice, by_tree = 2 * self._least, [number(i) for i in self._cut_by_tree]
-            cuts.append(_CUT_OF_HIERARCHY(**given, attributes=by_tree, ancestors=self._ancestors, twice_least=twice))
-        return union_all(*(_ALL(cut=subquery(cut)) for cut in cuts))
+            cuts.append(
+                _CUT_OF_HIERARCHY(
+                    **inputs,
+                    attributes=[number(i) for i in self._cut_by_tree],
+                    ancestors=self._ancestors,
+                    twice_least_class=2 * self._least_class,
+                )
+            )
+        return union_all(*(star(subquery(cut, "c")) for cut in cuts))
 
-    def stop(self) -> None:
-        """Leave the parts as they are."""
-        self.task.engine.execute(_CLASSES(classes=self.classes, parts=self._open))
+    def close_parts(self) -> None:
+        """Add the open parts to the classes."""
+        self.task.engine.execute(_ADD_CLASSES(classes=self.classes, parts=self._open_parts))
 
-    def _begin(self, allowed: tuple[exp.Table, ...]) -> exp.Table:
+    def _first_parts(self, allowed: tuple[exp.Table, ...]) -> exp.Table:
         task = self.task
-        bounded = {i: allowed[i] for i, tree in enumerate(task.trees) if tree.ceiling < tree.height or tree.forbidden}
-        first = self._make("mondrian_first", first_parts(task.combinations, task.trees, bounded))
-        good = self._make("mondrian_parts_0", _GOOD_PARTS(parts=first, judged=task.judged(first, [PART])))
-        self._drop(first)
-        return good
-
-    def _make(self, name: str, query: exp.Query) -> exp.Table:
-        return self.task.steps.make(self.task.work(name), query)
-
-    def _drop(self, *tables: exp.Table) -> None:
-        self.task.steps.drop(*tables)
+        limited = {i: allowed[i] for i, tree in enumerate(task.trees) if tree.ceiling < tree.height or tree.forbidden}
+        parts = task.make("mondrian_first", first_parts(task.combinations, task.trees, limited))
+        feasible = task.make("mondrian_parts_0", feasible_rows(parts, task.evaluate(parts, [PART]), [PART]))
+        task.runner.drop(parts)
+        return feasible
 
 
-def several_levels(trees: Sequence[Tree]) -> list[tuple[int, Tree]]:
-    """The attributes that may have several values, by number."""
+def attributes_with_levels(trees: Sequence[Tree]) -> list[tuple[int, Tree]]:
+    """The attributes that may be released at several levels, with their numbers."""
     return [(i, tree) for i, tree in enumerate(trees) if tree.floor < tree.height]
 
 
-_ALL = template("SELECT * FROM :cut")
 _FIRST_PARTS = template("SELECT c.combination, c.n, :part::INTEGER AS part FROM :combinations AS c")
-_PART = fragment("dense_rank() OVER (ORDER BY :highest) - 1")
+_PART_NUMBER = fragment("dense_rank() OVER (ORDER BY :highest) - 1")
 
 
-def first_parts(combinations: exp.Table, trees: Sequence[Tree], bounded: Mapping[int, exp.Table]) -> exp.Select:
-    """The parts to begin with: what can be released as one, for what levels and labels are allowed."""
-    highest = [col("highest", f"a{i}") for i in bounded]
-    query = _FIRST_PARTS(part=_PART(highest=highest) if highest else number(0), combinations=combinations)
-    for i, table in bounded.items():
-        on = col(node_name(i, trees[i].floor), "c").eq(col(NODE, f"a{i}"))
+def first_parts(combinations: exp.Table, trees: Sequence[Tree], limited: Mapping[int, exp.Table]) -> exp.Select:
+    """The parts to begin with: combinations that can be released as one class, by the allowed levels and labels."""
+    highest = [col("highest_released", f"a{i}") for i in limited]
+    part = _PART_NUMBER(highest=highest) if highest else number(0)
+    query = _FIRST_PARTS(part=part, combinations=combinations)
+    for i, table in limited.items():
+        on = col(level_column(i, trees[i].floor), "c").eq(col(NODE, f"a{i}"))
         query = query.join(aliased(table, f"a{i}"), on=on, copy=False)
-        query = query.where(is_there(col("highest", f"a{i}")), copy=False)
+        query = query.where(is_there(col("highest_released", f"a{i}")), copy=False)
     return query
 
 
@@ -244,19 +248,18 @@ _ROWS_BY_CELL = template("""
 
 
 def cut_rows(combinations: exp.Table, trees: Sequence[Tree], by_combination: Sequence[bool]) -> exp.Query:
-    """``rows``: for each combination and attribute that has several levels its ``node`` at the lowest, or its cell, and
-    its ``item``, what a cut keeps together: the node, the cell, or the combination."""
+    """``rows``: for each combination and attribute with several levels its lowest ``node``, or its cell, and its
+    ``item``, which a cut does not divide: the node, the cell, or the combination."""
     branches = []
-    for i, tree in several_levels(trees):
-        name = node_name(i, tree.floor)
-        by_node = _ROWS(attribute=i, item=col(name), node=col(name), combinations=combinations)
+    for i, tree in attributes_with_levels(trees):
+        name = level_column(i, tree.floor)
         if by_combination[i]:
             branches.append(_ROWS(attribute=i, item=col(COMBINATION), node=col(name), combinations=combinations))
         elif tree.grid is not None:
             ground = col(name, "c")
             branches.append(_ROWS_BY_CELL(attribute=i, ground=ground, grid=tree.grid.table, combinations=combinations))
         else:
-            branches.append(by_node)
+            branches.append(_ROWS(attribute=i, item=col(name), node=col(name), combinations=combinations))
         if _has_levels_in_cells(tree):
             branches.append(_ROWS(attribute=len(trees) + i, item=col(name), node=col(name), combinations=combinations))
     return union_all(*branches)
@@ -275,10 +278,10 @@ _VALUES = template("""
         low,
         high,
         leaves,
-        :void AS void,
-        :top::DOUBLE AS top,
+        :stands_alone AS stands_alone,
+        :root_loss::DOUBLE AS root_loss,
         :scale::DOUBLE AS scale,
-        :ordered AS ordered
+        :is_ordered AS is_ordered
     FROM :nodes
     WHERE level = :floor
 """)
@@ -290,35 +293,35 @@ _VALUES_OF_GRID = template("""
         g.cell_low AS low,
         g.cell_high AS high,
         (g.cell_high - g.cell_low)::DOUBLE AS leaves,
-        g.lower IS NULL AND g.upper IS NULL AS void,
-        :top::DOUBLE AS top,
+        g.lower IS NULL AND g.upper IS NULL AS stands_alone,
+        :root_loss::DOUBLE AS root_loss,
         :scale::DOUBLE AS scale,
-        TRUE AS ordered
+        TRUE AS is_ordered
     FROM :grid AS g
     JOIN :nodes AS v ON g.node = v.node
 """)
-_IS_VOID = fragment("label IS NULL")
-_IS_NO_MEMBER = fragment("node NOT IN (SELECT node FROM :members AS m WHERE :is_member)")
+_CANNOT_BE_LISTED = fragment("node NOT IN (SELECT node FROM :set_labels AS m WHERE :is_member)")
 
 
 def cut_values(trees: Sequence[Tree], by_combination: Sequence[bool]) -> exp.Query:
-    """``values``: the attributes' lowest nodes, or the cells of their grids, in the order of ``place``, with what their
-    tree's root loses (``top``), what a lost leaf counts (``scale``), and whether they are ``ordered``. What is ``void``
-    is in no range or set with others."""
+    """``values``: the attributes' lowest nodes, or the cells of their grids, in the order of ``place``, with the loss
+    of their tree's root, the ``scale`` of a leaf's loss, and whether they are ordered. A value that ``stands_alone`` is
+    in no range or set with others."""
     branches = []
-    for i, tree in several_levels(trees):
-        common = {"attribute": i, "top": tree.leaves - 1, "scale": _scale(tree), "nodes": tree.nodes}
+    for i, tree in attributes_with_levels(trees):
+        common = {"attribute": i, "root_loss": tree.leaves - 1, "scale": _scale(tree), "nodes": tree.nodes}
         if tree.grid is not None:
-            by_value = by_combination[i]
-            node, place = (col(NODE, "g"), col("low", "v")) if by_value else (col("cell", "g"), col("cell_low", "g"))
+            node, place = col("cell", "g"), col("cell_low", "g")
+            if by_combination[i]:
+                node, place = col(NODE, "g"), col("low", "v")
             branches.append(_VALUES_OF_GRID(**common, node=node, place=place, grid=tree.grid.table))
             continue
-        void = _IS_VOID()
-        if tree.members is not None:
-            may_be = exp.or_(*(col(f"is_member_{level}") for level in range(tree.floor, tree.height)))
-            void = _IS_NO_MEMBER(members=tree.members, is_member=may_be)
-        ordered = exp.true() if tree.ordered else exp.false()
-        branches.append(_VALUES(**common, void=void, ordered=ordered, floor=tree.floor))
+        stands_alone: exp.Expr = is_null(col("label"))
+        if tree.set_labels is not None:
+            is_member = exp.or_(*(col(f"is_member_{level}") for level in range(tree.floor, tree.height)))
+            stands_alone = _CANNOT_BE_LISTED(set_labels=tree.set_labels, is_member=is_member)
+        is_ordered = exp.true() if tree.is_ordered else exp.false()
+        branches.append(_VALUES(**common, stands_alone=stands_alone, is_ordered=is_ordered, floor=tree.floor))
     return union_all(*branches)
 
 
@@ -331,7 +334,7 @@ _ANCESTORS = template("""
     FROM (SELECT DISTINCT :ground AS item, :node AS node FROM :combinations) AS p
     JOIN :nodes AS v ON p.node = v.node
 """)
-_CELL_ABOVE = template("""
+_CELLS_AS_ANCESTORS = template("""
     SELECT
         :attribute AS attribute,
         node AS item,
@@ -344,10 +347,10 @@ _CELL_ABOVE = template("""
 
 
 def cut_ancestors(combinations: exp.Table, trees: Sequence[Tree]) -> exp.Query:
-    """``ancestors``: for each lowest node of an attribute that has several levels, itself and those above it; within
-    the cells of a grid, those up to the cell."""
+    """``ancestors``: the lowest nodes of attributes with several levels and their ancestors; within the cells of a
+    grid, the ancestors up to the cell."""
     branches: list[exp.Query] = []
-    for i, tree in several_levels(trees):
+    for i, tree in attributes_with_levels(trees):
         top, attribute = tree.height, i
         if tree.grid is not None:
             if not _has_levels_in_cells(tree):
@@ -355,15 +358,16 @@ def cut_ancestors(combinations: exp.Table, trees: Sequence[Tree]) -> exp.Query:
             attribute = len(trees) + i
             top = tree.floor if tree.grid.level is None else tree.grid.level
             if tree.grid.level is None:
-                cell = _CELL_ABOVE(attribute=attribute, level=top + 1, scale=_scale(tree), grid=tree.grid.table)
-                branches.append(cell)
+                branches.append(
+                    _CELLS_AS_ANCESTORS(attribute=attribute, level=top + 1, scale=_scale(tree), grid=tree.grid.table)
+                )
         branches += [
             _ANCESTORS(
                 attribute=attribute,
                 level=level,
                 scale=_scale(tree),
-                ground=col(node_name(i, tree.floor)),
-                node=col(node_name(i, level)),
+                ground=col(level_column(i, tree.floor)),
+                node=col(level_column(i, level)),
                 combinations=combinations,
                 nodes=tree.nodes,
             )
@@ -374,176 +378,176 @@ def cut_ancestors(combinations: exp.Table, trees: Sequence[Tree]) -> exp.Query:
 
 # Numbers and times are cut along their order, at the border nearest to the middle of the rows, the first of equals;
 # NULL is the least value. Of other values the most frequent is cut off, or as many of the most frequent as have
-# ``least`` rows, and one of `SHARE` parts of all. Equal gains are ties, however they were worked out: they are rounded.
+# ``least_class`` rows, and one of ``max_cut_off`` parts of all. Gains are rounded, so that equal ones are ties whatever
+# the order of summation.
 _CUT_OF_VALUES = template("""
-    WITH sides AS MATERIALIZED (
-        SELECT
-            *,
-            CASE
-                WHEN ordered THEN
-                    so_far <= arg_min(
-                        so_far, 2 * abs(2 * so_far - whole) + CASE WHEN 2 * so_far - whole > 0 THEN 1 ELSE 0 END
-                    ) FILTER (WHERE so_far < whole) OVER (PARTITION BY attribute, part)
-                ELSE so_far - n < :least OR (so_far - n) * :share < whole
-            END AS inside
-        FROM (
+    WITH
+        items AS (
+            SELECT r.attribute, p.part, r.item, r.node, sum(r.n)::BIGINT AS n
+            FROM :rows AS r
+            JOIN :parts AS p ON r.combination = p.combination
+            WHERE r.attribute IN (:attributes)
+            GROUP BY r.attribute, p.part, r.item, r.node
+        ),
+        ordered_items AS (
+            SELECT
+                i.attribute, i.part, i.item, i.n,
+                v.low, v.high, v.leaves, v.stands_alone, v.root_loss, v.scale, v.is_ordered,
+                (
+                    sum(i.n) OVER (
+                        PARTITION BY i.attribute, i.part
+                        ORDER BY CASE WHEN v.is_ordered THEN v.place ELSE -i.n END, i.item
+                    )
+                )::BIGINT AS so_far,
+                (sum(i.n) OVER (PARTITION BY i.attribute, i.part))::BIGINT AS whole
+            FROM items AS i
+            JOIN :values AS v ON i.node = v.node AND i.attribute = v.attribute
+        ),
+        sides AS MATERIALIZED (
             SELECT
                 *,
-                (
-                    sum(n) OVER (PARTITION BY attribute, part ORDER BY CASE WHEN ordered THEN place ELSE -n END, item)
-                )::BIGINT AS so_far,
-                (sum(n) OVER (PARTITION BY attribute, part))::BIGINT AS whole
-            FROM (
-                SELECT
-                    i.attribute, i.part, i.item, i.n,
-                    v.place, v.low, v.high, v.leaves, v.void, v.top, v.scale, v.ordered
-                FROM (
-                    SELECT r.attribute, p.part, r.item, r.node, sum(r.n)::BIGINT AS n
-                    FROM :rows AS r
-                    JOIN :parts AS p ON r.combination = p.combination
-                    WHERE r.attribute IN (:attributes)
-                    GROUP BY r.attribute, p.part, r.item, r.node
-                ) AS i
-                JOIN :values AS v ON i.node = v.node AND i.attribute = v.attribute
-            ) AS q
-        ) AS q
-    ),
-    gains AS MATERIALIZED (
-        SELECT attribute, part, (:lost_all - :lost_in - :lost_out) * scale AS gain
-        FROM (
+                CASE
+                    WHEN is_ordered THEN
+                        so_far <= arg_min(
+                            so_far, 2 * abs(2 * so_far - whole) + CASE WHEN 2 * so_far - whole > 0 THEN 1 ELSE 0 END
+                        ) FILTER (WHERE so_far < whole) OVER (PARTITION BY attribute, part)
+                    ELSE so_far - n < :least_class OR (so_far - n) * :max_cut_off < whole
+                END AS inside
+            FROM ordered_items
+        ),
+        facts AS (
             SELECT
                 attribute,
                 part,
-                any_value(top) AS top,
+                any_value(root_loss) AS root_loss,
                 any_value(scale) AS scale,
-                any_value(ordered) AS ordered,
+                any_value(is_ordered) AS is_ordered,
                 :facts
             FROM sides
             GROUP BY attribute, part
-        ) AS g
-        WHERE low_all < last_all AND rows_in >= :least AND rows_out >= :least
-    )
+        ),
+        gains AS MATERIALIZED (
+            SELECT attribute, part, (:loss_all - :loss_in - :loss_out) * scale AS gain
+            FROM facts
+            WHERE low_all < last_all AND rows_in >= :least_class AND rows_out >= :least_class
+        )
     SELECT i.attribute, i.part, i.item, i.inside AS inside, round(b.gain, 9) AS gain
     FROM sides AS i
     JOIN gains AS b ON i.attribute = b.attribute AND i.part = b.part
 """)
 _FACTS = template("""
     SELECT
-        (sum(n) FILTER (WHERE :here))::BIGINT AS rows,
-        min(low) FILTER (WHERE :here) AS low,
-        max(low) FILTER (WHERE :here) AS last,
-        max(high) FILTER (WHERE :here) AS high,
-        bool_or(void) FILTER (WHERE :here) AS void,
-        sum(leaves + 1) FILTER (WHERE :here) AS size
+        (sum(n) FILTER (WHERE :is_in_side))::BIGINT AS rows,
+        min(low) FILTER (WHERE :is_in_side) AS low,
+        max(low) FILTER (WHERE :is_in_side) AS last,
+        max(high) FILTER (WHERE :is_in_side) AS high,
+        bool_or(stands_alone) FILTER (WHERE :is_in_side) AS stands_alone,
+        sum(leaves + 1) FILTER (WHERE :is_in_side) AS size
 """)
-# What is shown as one range loses its width, and what is shown as one set the values in it. Where NULL is among
-# several, all is lost.
-_LOST = fragment("""
+# A range loses its width, a set the number of its values. Several values with one that stands alone lose everything.
+_LOSS = fragment("""
     :rows * CASE
-        WHEN :void AND :low < :last THEN top
-        ELSE CASE WHEN ordered THEN :high - :low ELSE :size - 1 END
+        WHEN :stands_alone AND :low < :last THEN root_loss
+        ELSE CASE WHEN is_ordered THEN :high - :low ELSE :size - 1 END
     END
 """)
-_CONDITIONS = {"all": fragment("TRUE"), "in": fragment("inside"), "out": fragment("NOT inside")}
+_SIDE_CONDITIONS = {"all": exp.true(), "in": col("inside"), "out": exp.Not(this=col("inside"))}
 
 
 def _facts_of_sides() -> tuple[list[exp.Expr], dict[str, exp.Expr]]:
-    """The facts of a part and of both sides of its cut, and what each of them loses."""
+    """The facts of a part and of both sides of its cut, and the loss of each of them."""
     facts: list[exp.Expr] = []
-    lost: dict[str, exp.Expr] = {}
-    for name, condition in _CONDITIONS.items():
-        found = _FACTS(here=condition()).expressions
-        facts += [exp.alias_(fact.this, f"{fact.alias}_{name}", quoted=True, copy=False) for fact in found]
-        lost[f"lost_{name}"] = _LOST(**{fact.alias: col(f"{fact.alias}_{name}") for fact in found})
-    return facts, lost
+    losses: dict[str, exp.Expr] = {}
+    for side, condition in _SIDE_CONDITIONS.items():
+        side_facts = _FACTS(is_in_side=condition).expressions
+        facts += [exp.alias_(fact.this, f"{fact.alias}_{side}", quoted=True, copy=False) for fact in side_facts]
+        losses[f"loss_{side}"] = _LOSS(**{fact.alias: col(f"{fact.alias}_{side}") for fact in side_facts})
+    return facts, losses
 
 
 # One child of the lowest common ancestor is cut off the others: the one that promises most, or as many of those that
-# promise most as have one of `SHARE` parts of the rows. Their rows are promised their child, and where there are two
-# children, those of the other the other. Only children are cut off that have rows enough, in and beside them.
+# promise most as have one of ``max_cut_off`` parts of the rows. Their rows are promised their child, and if there are
+# two children, the other rows the other child. Children are cut off only with enough rows in and beside them.
 _CUT_OF_HIERARCHY = template("""
-    WITH items AS MATERIALIZED (
-        SELECT r.attribute, p.part, r.item, r.node, sum(r.n)::BIGINT AS n
-        FROM :rows AS r
-        JOIN :parts AS p ON r.combination = p.combination
-        WHERE r.attribute IN (:attributes)
-        GROUP BY r.attribute, p.part, r.item, r.node
-    ),
-    wide AS MATERIALIZED (
-        SELECT *
-        FROM (
-            SELECT attribute, part, sum(n)::BIGINT AS whole, count(*) AS members
+    WITH
+        items AS MATERIALIZED (
+            SELECT r.attribute, p.part, r.item, r.node, sum(r.n)::BIGINT AS n
+            FROM :rows AS r
+            JOIN :parts AS p ON r.combination = p.combination
+            WHERE r.attribute IN (:attributes)
+            GROUP BY r.attribute, p.part, r.item, r.node
+        ),
+        divisible AS MATERIALIZED (
+            SELECT attribute, part
             FROM items
             GROUP BY attribute, part
-        ) AS g
-        WHERE members > 1 AND whole >= :twice_least
-    ),
-    common AS MATERIALIZED (
-        SELECT attribute, part, min(level) AS level, arg_min(leaves, level) AS leaves
-        FROM (
-            SELECT attribute, part, level, any_value(leaves) AS leaves
-            FROM (
-                SELECT i.attribute, i.part, a.level, a.node, a.leaves
-                FROM items AS i
-                JOIN wide AS b ON i.attribute = b.attribute AND i.part = b.part
-                JOIN :ancestors AS a ON i.item = a.item AND i.attribute = a.attribute
-            ) AS m
-            GROUP BY attribute, part, level
-            HAVING min(node) = max(node)
-        ) AS l
-        GROUP BY attribute, part
-    ),
-    split AS MATERIALIZED (
-        SELECT
-            i.attribute, i.part, i.item, i.n, a.node AS child, a.scale,
-            i.n * (b.leaves - a.leaves) AS saved
-        FROM items AS i
-        JOIN common AS b ON i.attribute = b.attribute AND i.part = b.part
-        JOIN :ancestors AS a ON i.item = a.item AND i.attribute = a.attribute AND a.level = b.level - 1
-    ),
-    children AS MATERIALIZED (
-        SELECT *
-        FROM (
+            HAVING count(*) > 1 AND sum(n)::BIGINT >= :twice_least_class
+        ),
+        common_nodes AS (
+            SELECT i.attribute, i.part, a.level, any_value(a.leaves) AS leaves
+            FROM items AS i
+            JOIN divisible AS b ON i.attribute = b.attribute AND i.part = b.part
+            JOIN :ancestors AS a ON i.item = a.item AND i.attribute = a.attribute
+            GROUP BY i.attribute, i.part, a.level
+            HAVING min(a.node) = max(a.node)
+        ),
+        lowest_common AS MATERIALIZED (
+            SELECT attribute, part, min(level) AS level, arg_min(leaves, level) AS leaves
+            FROM common_nodes
+            GROUP BY attribute, part
+        ),
+        split_items AS MATERIALIZED (
+            SELECT
+                i.attribute, i.part, i.item, i.n, a.node AS child, a.scale,
+                i.n * (b.leaves - a.leaves) AS saved
+            FROM items AS i
+            JOIN lowest_common AS b ON i.attribute = b.attribute AND i.part = b.part
+            JOIN :ancestors AS a ON i.item = a.item AND i.attribute = a.attribute AND a.level = b.level - 1
+        ),
+        children AS (
+            SELECT
+                attribute, part, child,
+                sum(n)::BIGINT AS child_rows, sum(saved) AS saved, any_value(scale) AS scale
+            FROM split_items
+            GROUP BY attribute, part, child
+        ),
+        totals AS (
+            SELECT
+                *,
+                sum(child_rows) OVER (PARTITION BY attribute, part) AS whole,
+                sum(saved) OVER (PARTITION BY attribute, part) AS saved_all,
+                count(*) OVER (PARTITION BY attribute, part) AS child_count
+            FROM children
+        ),
+        fitting AS (
+            SELECT *, child_rows >= :least_class AND child_rows <= whole - :least_class AS fits FROM totals
+        ),
+        cumulated AS (
+            SELECT
+                *,
+                sum(child_rows) OVER (PARTITION BY attribute, part ORDER BY fits DESC, saved DESC, child) AS so_far
+            FROM fitting
+        ),
+        taken AS (
+            SELECT
+                *,
+                fits AND so_far <= whole - :least_class AND (so_far - child_rows) * :max_cut_off < whole AS is_taken
+            FROM cumulated
+        ),
+        gains AS MATERIALIZED (
             SELECT
                 *,
                 CASE
-                    WHEN children = 2 THEN saved_all
-                    ELSE sum(saved) FILTER (WHERE taken) OVER (PARTITION BY attribute, part)
+                    WHEN child_count = 2 THEN saved_all
+                    ELSE sum(saved) FILTER (WHERE is_taken) OVER (PARTITION BY attribute, part)
                 END * scale AS gain,
-                bool_or(taken) OVER (PARTITION BY attribute, part) AS any_taken
-            FROM (
-                SELECT *, fits AND so_far <= whole - :least AND (so_far - border) * :share < whole AS taken
-                FROM (
-                    SELECT
-                        *,
-                        sum(border) OVER (
-                            PARTITION BY attribute, part ORDER BY fits DESC, saved DESC, child
-                        ) AS so_far
-                    FROM (
-                        SELECT *, border >= :least AND border <= whole - :least AS fits
-                        FROM (
-                            SELECT
-                                *,
-                                sum(border) OVER (PARTITION BY attribute, part) AS whole,
-                                sum(saved) OVER (PARTITION BY attribute, part) AS saved_all,
-                                count(*) OVER (PARTITION BY attribute, part) AS children
-                            FROM (
-                                SELECT
-                                    attribute, part, child,
-                                    sum(n)::BIGINT AS border, sum(saved) AS saved, any_value(scale) AS scale
-                                FROM split
-                                GROUP BY attribute, part, child
-                            ) AS q
-                        ) AS q
-                    ) AS q
-                ) AS q
-            ) AS q
-        ) AS g
-        WHERE any_taken
-    )
-    SELECT i.attribute, i.part, i.item, b.taken AS inside, round(b.gain, 9) AS gain
-    FROM split AS i
-    JOIN children AS b ON i.attribute = b.attribute AND i.part = b.part AND i.child = b.child
+                bool_or(is_taken) OVER (PARTITION BY attribute, part) AS any_taken
+            FROM taken
+        )
+    SELECT i.attribute, i.part, i.item, b.is_taken AS inside, round(b.gain, 9) AS gain
+    FROM split_items AS i
+    JOIN gains AS b ON i.attribute = b.attribute AND i.part = b.part AND i.child = b.child
+    WHERE b.any_taken
 """)
 
 

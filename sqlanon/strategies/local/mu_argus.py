@@ -1,28 +1,26 @@
-"""Strategy ``mu-argus``: combinations of two and three attributes are made safe, by generalization and by blanks.
+"""Strategy ``mu-argus``: make combinations of two and three attributes safe, by generalization and by blanks.
 
-A combination of values is *unsafe* if fewer than k rows have it. Which attributes are combined follows from their
-``identification``: `policy.guarantee`. As the paper has it,
+A combination of values is *unsafe* if fewer than k rows have it. The ``identification`` of attributes determines which
+are combined: see `policy.guarantee`. As in the paper,
 
 1. each attribute is generalized until its values by themselves are safe;
 2. while too many rows have unsafe combinations, the attribute whose cells are in most of them is generalized;
-3. in the rows that are left, the cell that is in most unsafe combinations is blanked, and this again, as a blank may
-   make others unsafe, until nothing is.
+3. in the unsafe rows that remain, the cell that is in most unsafe combinations is blanked. This is repeated, as a blank
+   may make others unsafe, until all combinations are safe.
 
-In µ-Argus a person decides how far to generalize. Here the suppression limit does: as many rows may be left to the
-third step, and as many may have rare values in the first; with a limit of 0 no cell is blanked. A blank is the
-attribute's top label, and a value of its own: a combination with it has to occur k times too. (µ-Argus leaves missing
-values out of account.) A row in which nothing is left to blank is suppressed. Where that takes more rows than it may,
-generalization goes on; if that does not help either, the result is the optimal full-domain generalization, which is
-safe in all combinations.
+In µ-Argus a person decides how far to generalize. Here the suppression limit does: it limits the rows left to the third
+step, and the rows with rare values in the first; with a limit of 0 no cell is blanked. A blank is the attribute's top
+label, and a value like any other: a combination with it has to occur k times too. (µ-Argus ignores missing values.) A
+row without a cell left to blank is suppressed. If that exceeds the suppression limit, generalization continues; if that
+does not help either, the result is the optimal full-domain generalization, which is safe in all combinations.
 
-The result is k-anonymous in the combinations of `policy.guarantee`, and not over all quasi-identifiers
-together:
+The result is k-anonymous in the combinations of `policy.guarantee`, and not over all quasi-identifiers together:
 L. Sweeney, "Achieving k-anonymity privacy protection using generalization and suppression" (2002), section 5, shows
 tables of µ-Argus with single rows. A. Hundepool, L. Willenborg, "µ- and τ-ARGUS: software for statistical disclosure
 control" (1996).
 
-Names of columns, all ours: ``combination``, ``n`` and ``node_i`` in what is placed; ``count_i`` in the unsafe rows: in
-how many of a row's unsafe combinations of attributes the cell of attribute ``i`` is, if it is not blank.
+Columns: ``combination``, ``n`` and ``node_i`` in assignments; in unsafe rows ``unsafe_i``, the number of a row's unsafe
+combinations of attributes that the cell of attribute ``i`` is in, if it is not blank.
 """
 
 from __future__ import annotations
@@ -34,236 +32,220 @@ from sqlglot import exp
 
 from sqlanon.policy.guarantee import select_combinations
 from sqlanon.strategies.lattice.limits import Clock, LimitReachedError
-from sqlanon.strategies.local.cells import is_released
+from sqlanon.strategies.local.cells import can_be_blanked
 from sqlanon.strategies.local.finish import on_combinations
-from sqlanon.strategies.local.nodes import Tree, agree, node_name, released_name
+from sqlanon.strategies.local.nodes import Tree, equal_columns, node_column
+from sqlanon.strategies.local.placement import feasible_rows, generalized_combinations
 from sqlanon.strategies.local.task import START_SHARE, LocalOutcome, LocalTask
-from sqlanon.support.coding import Levels
-from sqlanon.support.expressions import aliased, col, fragment, greatest, named, number, subquery, template, union_all
+from sqlanon.support.expressions import col, fragment, greatest, named, number, star, subquery, template, union_all
 
-TOGETHER = 64
-"""So many combinations of attributes are checked by one statement, at most."""
-
-
-def count_name(attribute: int) -> str:
-    """The column with the unsafe combinations of attributes that an attribute's cell is in."""
-    return f"count_{attribute}"
+MAX_CHECKED = 64
+"""Maximum number of combinations of attributes checked by one statement."""
 
 
-_PLACED = template("SELECT combination, n, :nodes FROM :combinations")
+def unsafe_column(attribute: int) -> str:
+    """The column with the number of unsafe combinations that an attribute's cell is in."""
+    return f"unsafe_{attribute}"
 
 
-def placed_at(combinations: exp.Table, levels: Levels) -> exp.Select:
-    """The combinations at a generalization: ``combination``, ``n``, ``node_i``."""
-    nodes = [named(col(node_name(i, level)), released_name(i)) for i, level in enumerate(levels)]
-    return _PLACED(nodes=nodes, combinations=combinations)
-
-
-_UNSAFE = template("SELECT combination, n, :sums FROM :parts AS e GROUP BY combination, n")
-_UNSAFE_IN_SOME = template("""
+_UNSAFE_IN_SUBSET = template("""
     SELECT p.combination, p.n, :counts
-    FROM :placed AS p
-    JOIN (SELECT :keys FROM :judged AS j WHERE NOT kept) AS f ON :same
+    FROM :assignment AS p
+    JOIN (SELECT :keys FROM :evaluated AS j WHERE NOT kept) AS f ON :same_class
 """)
 _IS_SHOWN = fragment("CASE WHEN :node <> :root THEN 1 ELSE 0 END")
+_TOTALS = template("SELECT combination, n, :sums FROM :parts AS e GROUP BY combination, n")
 _SUM = fragment("sum(:count)::BIGINT")
 
 
-def unsafe(
-    placed: exp.Table,
+def unsafe_rows(
+    assignment: exp.Table,
     trees: Sequence[Tree],
-    checked: Sequence[Sequence[int]],
-    judged: Callable[[exp.Expr, Sequence[str]], exp.Query],
+    subsets: Sequence[Sequence[int]],
+    evaluate: Callable[[exp.Expr, Sequence[str]], exp.Query],
 ) -> exp.Select:
-    """The rows in which some combination of attributes breaks the policy: ``combination``, ``n``, ``count_i``."""
+    """The rows with an unsafe combination of values of a subset of attributes: ``combination``, ``n``, ``unsafe_i``."""
     parts = []
-    for attributes in checked:
-        keys = [released_name(i) for i in attributes]
+    for attributes in subsets:
+        keys = [node_column(i) for i in attributes]
         counts: list[exp.Expr] = []
         for i, tree in enumerate(trees):
-            node = col(released_name(i), "p")
-            shown = _IS_SHOWN(node=node, root=tree.root) if i in attributes else number(0)
-            counts.append(named(shown, count_name(i)))
+            is_shown = _IS_SHOWN(node=col(node_column(i), "p"), root=tree.root) if i in attributes else number(0)
+            counts.append(named(is_shown, unsafe_column(i)))
         parts.append(
-            _UNSAFE_IN_SOME(
+            _UNSAFE_IN_SUBSET(
                 counts=counts,
-                placed=placed,
+                assignment=assignment,
                 keys=[col(key) for key in keys],
-                judged=judged(aliased(placed, "g"), keys),
-                same=agree(keys, "p", "f"),
+                evaluated=evaluate(assignment, keys),
+                same_class=equal_columns(keys, "p", "f"),
             )
         )
-    return _added(union_all(*parts), trees)
+    return sum_unsafe_counts(parts, trees)
 
 
-_ALL = template("SELECT * FROM :found")
+def sum_unsafe_counts(parts: Sequence[exp.Query], trees: Sequence[Tree]) -> exp.Select:
+    """The unsafe rows of several queries, with their counts added up."""
+    sums = [named(_SUM(count=col(unsafe_column(i))), unsafe_column(i)) for i in range(len(trees))]
+    return _TOTALS(sums=sums, parts=union_all(*parts))
 
 
-def added(parts: Sequence[exp.Table], trees: Sequence[Tree]) -> exp.Select:
-    """What `unsafe` found of some combinations and of others, together."""
-    return _added(union_all(*(_ALL(found=one) for one in parts)), trees)
-
-
-def _added(parts: exp.Query, trees: Sequence[Tree]) -> exp.Select:
-    sums = [named(_SUM(count=col(count_name(i))), count_name(i)) for i in range(len(trees))]
-    return _UNSAFE(sums=sums, parts=parts)
-
-
-# One row: the unsafe rows; and for each attribute in how many unsafe combinations of them its cells are.
 _OCCURRENCES = template("SELECT coalesce(sum(n)::BIGINT, 0), :counts FROM :unsafe")
 _OCCURRENCE = fragment("coalesce(sum(n * :count)::BIGINT, 0)")
-
-
 _BLANKED = template("""
-    SELECT p.combination, p.n, :nodes
-    FROM :placed AS p
-    LEFT JOIN (
-        SELECT combination, CASE WHEN most > 0 THEN :choice END AS cell
+    WITH cells AS (
+        SELECT combination, CASE WHEN most > 0 THEN :cell END AS cell
         FROM (SELECT *, :most AS most FROM :unsafe) AS c
-    ) AS u ON p.combination = u.combination
+    )
+    SELECT p.combination, p.n, :nodes
+    FROM :assignment AS p
+    LEFT JOIN cells AS u ON p.combination = u.combination
     WHERE u.combination IS NULL OR u.cell IS NOT NULL
 """)
-_BLANK_OR_OWN = fragment("(CASE WHEN u.cell = :attribute THEN :root ELSE :node END)::INTEGER")
+_ROOT_IF_BLANKED = fragment("(CASE WHEN u.cell = :attribute THEN :root ELSE :node END)::INTEGER")
 
 
-def blanked(placed: exp.Table, found: exp.Table, trees: Sequence[Tree], order: Sequence[int]) -> exp.Select:
-    """What is placed, with the cell of each unsafe row blank that is in most of its unsafe combinations.
+def blank_cells(assignment: exp.Table, unsafe: exp.Table, trees: Sequence[Tree], order: Sequence[int]) -> exp.Select:
+    """An assignment in which each unsafe row has a blank for the cell that is in most of its unsafe combinations, the
+    first in an order of attributes.
 
     Rows without such a cell are left out.
     """
     most: exp.Expr = number(0)
-    choice = exp.Case()
+    cell = exp.Case()
     for i in order:
-        most = greatest(most, col(count_name(i)))
-        choice = choice.when(col(count_name(i)).eq(col("most")), number(i))
+        count = col(unsafe_column(i))
+        most = greatest(most, count)
+        cell = cell.when(count.eq(col("most")), number(i))
     nodes = []
     for i, tree in enumerate(trees):
-        node = _BLANK_OR_OWN(attribute=i, root=tree.root, node=col(released_name(i), "p"))
-        nodes.append(named(node, released_name(i)))
-    return _BLANKED(nodes=nodes, placed=placed, choice=choice if order else number(-1), most=most, unsafe=found)
+        node = _ROOT_IF_BLANKED(attribute=i, root=tree.root, node=col(node_column(i), "p"))
+        nodes.append(named(node, node_column(i)))
+    cell_or_none = cell if order else number(-1)
+    return _BLANKED(nodes=nodes, assignment=assignment, cell=cell_or_none, most=most, unsafe=unsafe)
 
 
-# The rows whose group meets the policy.
-_KEPT = template("SELECT p.* FROM :placed AS p JOIN :judged AS j ON :same WHERE j.kept")
-_SAFE = template("SELECT p.combination FROM :placed AS p ANTI JOIN :found AS u ON p.combination = u.combination")
-_ROW_COUNT = template("SELECT sum(n)::BIGINT FROM :placed")
+_SAFE_ROWS = template(
+    "SELECT p.combination FROM :assignment AS p ANTI JOIN :unsafe AS u ON p.combination = u.combination"
+)
+_ROW_COUNT = template("SELECT sum(n)::BIGINT FROM :assignment")
 
 
 def mu_argus(task: LocalTask) -> LocalOutcome:
     """Generalize and blank until the combinations of attributes are safe."""
-    return _Argus(task).run()
+    return _MuArgus(task).run()
 
 
-class _Argus:
+class _MuArgus:
     def __init__(self, task: LocalTask) -> None:
         budget = task.clock.budget
-        if budget.seconds is not None:  # the rest is for the full domain, where this does not end
+        if budget.seconds is not None:  # the remaining time is reserved for the full domain
             budget = replace(budget, seconds=(1 - START_SHARE) * budget.seconds)
         self.task, self.clock = task, Clock(budget)
         self.attributes = range(len(task.trees))
         self.rounds = 0
         self._number = 0
         names = [tree.name for tree in task.trees]
-        specs = task.prepared.policy.attributes
-        listed = select_combinations({name: specs[name].identification for name in names})
-        self.checked = [[names.index(name) for name in one] for one in listed]
-        self.known = self._rows(task.combinations)
-        self.levels = [task.prepared.lattice.levels(i) for i in self.attributes]
-        self.blankable = [i for i, tree in enumerate(task.trees) if is_released(task, tree)]
+        specs = task.search_input.policy.attributes
+        subsets = select_combinations({name: specs[name].identification for name in names})
+        self.subsets = [[names.index(name) for name in subset] for subset in subsets]
+        self.known_rows = self._count_rows(task.combinations)
+        self.levels = [task.search_input.lattice.levels(i) for i in self.attributes]
+        self.blankable = [i for i, tree in enumerate(task.trees) if can_be_blanked(task, tree)]
 
     def run(self) -> LocalOutcome:
         try:
             with self.task.clock.in_time():
                 if all(self.levels):
-                    return self._safe_release()
+                    return self._generalize_and_blank()
         except LimitReachedError:
             pass
         return self._full_domain()
 
-    def _safe_release(self) -> LocalOutcome:
-        steps = [self._safe_alone(i) for i in self.attributes]
+    def _generalize_and_blank(self) -> LocalOutcome:
+        steps = [self._first_safe_step(i) for i in self.attributes]
         while True:
-            placed = self._at(steps)
-            found, rows, counts = self._unsafe(placed, self.checked)
-            if self._may_be_left(placed, found, rows):
-                placed = self._safe(placed, found, rows, counts)
-                left = self._rows(placed)
-                if left and self.task.may_suppress(self.task.rows - left, placed):
-                    return LocalOutcome(self.task, placed, rounds=self.rounds)
-            open_ = [i for i in self.attributes if steps[i] + 1 < len(self.levels[i])]
-            if not open_:
+            assignment = self._generalize(steps)
+            unsafe, rows, counts = self._find_unsafe(assignment, self.subsets)
+            if self._can_be_blanked(assignment, unsafe, rows):
+                assignment = self._blank_until_safe(assignment, unsafe, rows, counts)
+                released = self._count_rows(assignment)
+                if released and self.task.can_suppress(self.task.row_count - released, assignment):
+                    return LocalOutcome(self.task, assignment, rounds=self.rounds)
+            below_top = [i for i in self.attributes if steps[i] + 1 < len(self.levels[i])]
+            if not below_top:
                 return self._full_domain()
-            steps[max(open_, key=lambda i: (counts[i], -i))] += 1
+            steps[max(below_top, key=lambda i: (counts[i], -i))] += 1
 
-    def _safe_alone(self, i: int) -> int:
-        """The first step of an attribute's levels at which its own values are safe, but for as many rows as may be."""
+    def _first_safe_step(self, i: int) -> int:
+        """The first step of an attribute's levels at which its values by themselves are safe, but for as many rows as
+        may be suppressed."""
         last = len(self.levels[i]) - 1
         for step in range(last):
-            placed = self._at([step if j == i else 0 for j in self.attributes])
-            found, rows, _ = self._unsafe(placed, [[i]])
-            if self._may_be_left(placed, found, rows):
+            assignment = self._generalize([step if j == i else 0 for j in self.attributes])
+            unsafe, rows, _ = self._find_unsafe(assignment, [[i]])
+            if self._can_be_blanked(assignment, unsafe, rows):
                 return step
         return last
 
-    def _may_be_left(self, placed: exp.Table, found: exp.Table, rows: int) -> bool:
-        """Whether so many unsafe rows may be left to be blanked: as many as may be suppressed. Rows of unknown values
-        are in no combination, and suppressed in any case."""
-        rows += self.task.rows - self.known
-        return self.task.may_suppress(rows, subquery(_SAFE(placed=placed, found=found)))
+    def _can_be_blanked(self, assignment: exp.Table, unsafe: exp.Table, rows: int) -> bool:
+        """Whether unsafe rows are few enough to be blanked: the suppression limit counts them and rows of unknown
+        values, which are in no combination."""
+        rows += self.task.row_count - self.known_rows
+        return self.task.can_suppress(rows, subquery(_SAFE_ROWS(assignment=assignment, unsafe=unsafe)))
 
-    def _safe(self, placed: exp.Table, found: exp.Table, rows: int, counts: list[int]) -> exp.Table:
-        """Blank cells of the unsafe rows until there are none. Each round blanks a cell of each, or leaves it out."""
+    def _blank_until_safe(self, assignment: exp.Table, unsafe: exp.Table, rows: int, counts: list[int]) -> exp.Table:
+        """Blank a cell of each unsafe row, or leave the row out, until all are safe."""
         while rows:
             order = sorted(self.blankable, key=lambda i: (-counts[i], i))
-            placed = self._make("placed", blanked(placed, found, self.task.trees, order))
-            found, rows, counts = self._unsafe(placed, self.checked)
-        return placed
+            assignment = self._make("placed", blank_cells(assignment, unsafe, self.task.trees, order))
+            unsafe, rows, counts = self._find_unsafe(assignment, self.subsets)
+        return assignment
 
-    def _unsafe(self, placed: exp.Table, checked: list[list[int]]) -> tuple[exp.Table, int, list[int]]:
-        """The unsafe rows, how many there are, and in how many unsafe combinations each attribute's cells are."""
+    def _find_unsafe(self, assignment: exp.Table, subsets: list[list[int]]) -> tuple[exp.Table, int, list[int]]:
+        """The unsafe rows, their number, and the number of unsafe combinations that each attribute's cells are in."""
         self.rounds += 1
         task = self.task
         self.clock.spend()
-        found = self._unsafe_in(placed, checked)
-        occurrences = [_OCCURRENCE(count=col(count_name(i))) for i in self.attributes]
-        rows, *counts = task.engine.rows(_OCCURRENCES(counts=occurrences, unsafe=found))[0]
+        unsafe = self._make_unsafe(assignment, subsets)
+        occurrences = [_OCCURRENCE(count=col(unsafe_column(i))) for i in self.attributes]
+        rows, *counts = task.engine.rows(_OCCURRENCES(counts=occurrences, unsafe=unsafe))[0]
         task.progress(rows, self.rounds, None)
-        return found, rows, counts
+        return unsafe, rows, counts
 
-    def _unsafe_in(self, placed: exp.Table, checked: list[list[int]]) -> exp.Table:
-        """The unsafe rows; of many combinations some at a time, so that rows that are in several of them are few."""
+    def _make_unsafe(self, assignment: exp.Table, subsets: list[list[int]]) -> exp.Table:
+        """Make the unsafe rows; in several statements if subsets are many, so that rows in several of them are few."""
         task = self.task
         parts = []
-        for first in range(0, len(checked), TOGETHER):
+        for first in range(0, len(subsets), MAX_CHECKED):
             self.clock.refuse_over_time()
-            found = unsafe(placed, task.trees, checked[first : first + TOGETHER], task.judged)
-            parts.append(self._make("unsafe", found))
+            query = unsafe_rows(assignment, task.trees, subsets[first : first + MAX_CHECKED], task.evaluate)
+            parts.append(self._make("unsafe", query))
         if not parts[1:]:
             return parts[0]
-        together = self._make("unsafe", added(parts, task.trees))
-        task.steps.drop(*parts)
-        return together
+        unsafe = self._make("unsafe", sum_unsafe_counts([star(part) for part in parts], task.trees))
+        task.runner.drop(*parts)
+        return unsafe
 
-    def _at(self, steps: list[int]) -> exp.Table:
+    def _generalize(self, steps: list[int]) -> exp.Table:
         levels = tuple(self.levels[i][step] for i, step in enumerate(steps))
-        return self._make("placed", placed_at(self.task.combinations, levels))
+        return self._make("placed", generalized_combinations(self.task.combinations, levels))
 
     def _full_domain(self) -> LocalOutcome:
-        """The optimal generalization: where all quasi-identifiers together are safe, so are some of them."""
+        """The optimal generalization: classes over all quasi-identifiers are safe in subsets of them."""
         task = self.task
-        search, levels = task.start()
-        placed = self._make("placed", placed_at(task.combinations, levels))
-        nodes = [released_name(i) for i in self.attributes]
-        judged = task.judged(aliased(placed, "p"), nodes)
-        kept = self._make("placed", _KEPT(placed=placed, judged=judged, same=agree(nodes, "p", "j")))
-        return LocalOutcome(task, kept, rounds=self.rounds, search=search)
+        search, levels = task.search_full_domain()
+        generalized = self._make("placed", generalized_combinations(task.combinations, levels))
+        keys = [node_column(i) for i in self.attributes]
+        assignment = self._make("placed", feasible_rows(generalized, task.evaluate(generalized, keys), keys))
+        return LocalOutcome(task, assignment, rounds=self.rounds, search=search)
 
-    def _rows(self, placed: exp.Table) -> int:
-        return int(self.task.engine.rows(_ROW_COUNT(placed=placed))[0][0] or 0)
+    def _count_rows(self, relation: exp.Table) -> int:
+        return int(self.task.engine.rows(_ROW_COUNT(assignment=relation))[0][0] or 0)
 
     def _make(self, name: str, query: exp.Query) -> exp.Table:
         self._number += 1
-        return self.task.steps.make(self.task.work(f"mu_argus_{name}_{self._number}"), query)
+        return self.task.make(f"mu_argus_{name}_{self._number}", query)
 
 
 run = on_combinations(mu_argus)

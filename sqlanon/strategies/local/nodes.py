@@ -1,8 +1,8 @@
-"""The private table as local recoding sees it: the nodes of each hierarchy, and the distinct combinations of them.
+"""Nodes of the hierarchies, and the distinct combinations of them: the tables that local strategies work on.
 
-A *node* is a value of an attribute at a level: what a release may show. Nodes are numbered through all levels of an
-attribute. Names of columns, all ours: ``q2_n1`` is the node of attribute 2 at level 1; ``node_2`` the one it is
-released as.
+A *node* is a label of an attribute at a level. Nodes are numbered through all levels of an attribute, so that ancestors
+have higher numbers. The node of attribute 2 at level 1 is in column ``node_2_level_1``; the node that attribute 2 is
+released as in ``node_2``.
 """
 
 from __future__ import annotations
@@ -12,9 +12,23 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
+from sqlanon.hierarchies import Hierarchy
 from sqlanon.hierarchies.build import released_column
-from sqlanon.support.coding import Coded, Levels, code_name
-from sqlanon.support.expressions import aliased, all_of, col, fragment, named, number, same, template, text, union_all
+from sqlanon.support.coding import KNOWN, Coded, code_name
+from sqlanon.support.expressions import (
+    aliased,
+    all_of,
+    cast,
+    col,
+    fragment,
+    is_there,
+    named,
+    number,
+    same,
+    template,
+    text,
+    union_all,
+)
 
 COMBINATION = "combination"
 NODE = "node"
@@ -22,130 +36,147 @@ NODE = "node"
 
 @dataclass(frozen=True)
 class Grid:
-    """The cells at whose borders ranges end, made by `recode.local.grid`."""
+    """The cells at whose borders ranges end, made by `grid.make_grid`."""
 
     table: exp.Table
-    level: int | None  # the level whose nodes are the cells; None where they are made of quantiles
-    of_dates: bool = False
+    level: int | None  # the level whose nodes are the cells; None for cells made of quantiles
+    holds_dates: bool = False
 
 
-ENDS = ("lower", "upper", "least", "beyond", "middle", "closed")
-CELLS = ("cell_low", "cell_high", *ENDS)
-"""The columns of a grid's table that say what a cell is, beside ``node`` and ``cell``."""
+END_COLUMNS = ("lower", "upper", "least", "beyond", "middle", "closed")
+CELL_COLUMNS = ("cell_low", "cell_high", *END_COLUMNS)
+"""Columns of a grid's table beside ``node`` and ``cell``."""
 
 
 @dataclass(frozen=True)
 class Tree:
-    """An attribute's hierarchy over the values of the source, as local recoding needs it."""
+    """An attribute's hierarchy over the values of the source."""
 
     name: str
     height: int
-    floor: int  # the lowest level that may be released
-    ceiling: int  # the highest
-    offsets: tuple[int, ...]  # by level, from the floor on: node = code + offset; the last is the root itself
+    floor: int  # lowest level that may be released
+    ceiling: int  # highest level that may be released
+    offsets: tuple[int, ...]  # by level from the floor: node = code + offset; the last is the root itself
     leaves: int
     weight: float
-    nodes: exp.Table  # made by `nodes`
-    ordered: bool  # numbers or times that may be released: ranges of them mean something
+    nodes: exp.Table  # made by `hierarchy_nodes`
+    is_ordered: bool  # numbers or times at the ground: ranges of them are meaningful
     forbidden: tuple[str, ...] = ()
-    open_ends: bool = False  # its lowest nodes may be open ends: ``<18``, ``≥90``
-    type: str = "VARCHAR"  # of its column
-    grid: Grid | None = None  # of an ordered attribute, unless the ends of ranges are exact
-    members: exp.Table | None = None  # of an attribute that may be released as sets, made by `set_members`
+    open_ends: bool = False  # the lowest nodes may be open ends: ``<18``, ``≥90``
+    column_type: str = "VARCHAR"
+    grid: Grid | None = None  # for ordered attributes, unless ranges have exact ends
+    set_labels: exp.Table | None = None  # for attributes released as sets; made by `set_labels`
 
     @property
     def root(self) -> int:
-        """The node at the top; every other node of the hierarchy has a lower number."""
+        """The node at the top, with the highest number of the hierarchy."""
         return self.offsets[-1]
 
     @property
     def grid_level(self) -> int:
-        """The level whose nodes are the cells of the grid; 0 where there is no such level."""
+        """The level whose nodes are the cells of the grid; 0 without such a level."""
         return 0 if self.grid is None else self.grid.level or 0
 
+    @property
+    def levels(self) -> range:
+        """The levels from the floor to the top."""
+        return range(self.floor, self.height + 1)
 
-def node_name(attribute: int, level: int) -> str:
+
+def level_column(attribute: int, level: int) -> str:
     """The column with the node of an attribute at a level."""
-    return f"q{attribute}_n{level}"
+    return f"node_{attribute}_level_{level}"
 
 
-def released_name(attribute: int) -> str:
+def node_column(attribute: int) -> str:
     """The column with the node that an attribute is released as."""
     return f"node_{attribute}"
 
 
-def released_nodes(attributes: int, alias: str | None = None) -> list[exp.Expr]:
+def node_columns(attribute_count: int, alias: str | None = None) -> list[exp.Expr]:
     """``node_0``, ``node_1``, ..."""
-    return [col(released_name(i), alias) for i in range(attributes)]
+    return [col(node_column(i), alias) for i in range(attribute_count)]
 
 
-def agree(names: Iterable[str], one: str, other: str) -> exp.Expr:
-    """Whether rows of two relations have the same in some columns."""
-    return all_of(col(name, one).eq(col(name, other)) for name in names)
+def equal_columns(names: Iterable[str], left: str, right: str) -> exp.Expr:
+    """A join condition: two relations agree in some columns."""
+    return all_of(col(name, left).eq(col(name, right)) for name in names)
 
 
-_COMBINATIONS = template("""
+NODE_OF_CODE = fragment("(:code::INTEGER + :offset)::INTEGER")
+
+_DISTINCT_COMBINATIONS = template("""
     SELECT (row_number() OVER (ORDER BY :order) - 1)::INTEGER AS combination, :nodes, n
     FROM (SELECT :codes, sum(n)::BIGINT AS n FROM :frequency WHERE known GROUP BY :codes) AS c
     WHERE n > 0
 """)
-_NODE_OF_CODE = fragment("(:code::INTEGER + :offset)::INTEGER")
-_ONLY_NODE = fragment(":node::INTEGER")
 
 
-def combinations(frequency: exp.Expr, heights: Levels, floor: Levels, offsets: Sequence[Sequence[int]]) -> exp.Select:
-    """The distinct combinations of known values, numbered in the order of their codes: ``combination``, ``q{i}_n{l}``
-    from the floor to the top, and ``n``, rows."""
+def distinct_combinations(frequency: exp.Expr, trees: Sequence[Tree]) -> exp.Select:
+    """The distinct combinations of known values, numbered in the order of their codes: ``combination``, the nodes of
+    each attribute from the floor to the top, and ``n``, rows."""
     codes: list[exp.Expr] = []
-    nodes_: list[exp.Expr] = []
-    for i, (low, height) in enumerate(zip(floor, heights, strict=True)):
-        for level in range(low, height):
-            code = col(code_name(i, level))
-            codes.append(code)
-            nodes_.append(named(_NODE_OF_CODE(code=code, offset=offsets[i][level - low]), node_name(i, level)))
-        nodes_.append(named(_ONLY_NODE(node=offsets[i][height - low]), node_name(i, height)))
-    return _COMBINATIONS(order=codes or [number(0)], nodes=nodes_, codes=codes, frequency=frequency)
+    nodes: list[exp.Expr] = []
+    for i, tree in enumerate(trees):
+        for level, offset in zip(tree.levels, tree.offsets, strict=True):
+            if level == tree.height:
+                node: exp.Expr = cast(number(offset), "INTEGER")
+            else:
+                code = col(code_name(i, level))
+                codes.append(code)
+                node = NODE_OF_CODE(code=code, offset=offset)
+            nodes.append(named(node, level_column(i, level)))
+    return _DISTINCT_COMBINATIONS(order=codes or [number(0)], nodes=nodes, codes=codes, frequency=frequency)
 
 
-_IN_COMBINATIONS = template("SELECT c.combination, :columns FROM :relation AS f")
-_IS_KNOWN = fragment("f.known")
-_IS_CODE = fragment(":node = (:code::INTEGER + :offset)")
+_MAPPED_TO_COMBINATIONS = template("SELECT c.combination, :columns FROM :relation AS f")
 
 
-def in_combinations(
+def map_to_combinations(
     relation: exp.Expr,
-    combinations_: exp.Table,
-    heights: Levels,
-    floor: Levels,
-    offsets: Sequence[Sequence[int]],
+    combinations: exp.Table,
+    trees: Sequence[Tree],
     columns: Sequence[str],
-    unknown: bool = False,
+    include_unknown: bool = False,
 ) -> exp.Select:
-    """Rows of a relation with codes (a frequency set, a distribution) with their combination in place of the codes;
-    without those of unknown values, or with ``unknown`` with NULL for their combination."""
+    """Replace the codes of a relation (a frequency set, a distribution) by its ``combination``.
+
+    Rows of unknown values are left out, or have NULL for their combination.
+    """
     keys = [
-        _IS_CODE(node=col(node_name(i, low), "c"), code=col(code_name(i, low), "f"), offset=offsets[i][0])
-        for i, (low, height) in enumerate(zip(floor, heights, strict=True))
-        if low < height
+        col(level_column(i, tree.floor), "c").eq(
+            NODE_OF_CODE(code=col(code_name(i, tree.floor), "f"), offset=tree.offsets[0])
+        )
+        for i, tree in enumerate(trees)
+        if tree.floor < tree.height
     ]
-    query = _IN_COMBINATIONS(columns=[col(name, "f") for name in columns], relation=relation)
-    on, kind = all_of([*keys, _IS_KNOWN()]), "left" if unknown else ""
-    return query.join(aliased(combinations_, "c"), on=on, join_type=kind, copy=False)
+    query = _MAPPED_TO_COMBINATIONS(columns=[col(name, "f") for name in columns], relation=relation)
+    on, kind = all_of([*keys, col(KNOWN, "f")]), "left" if include_unknown else ""
+    return query.join(aliased(combinations, "c"), on=on, join_type=kind, copy=False)
 
 
-_NODES = template("SELECT *, level <= :ceiling AND :allowed AS released FROM :every AS e")
-_LEVEL = template("""
+_NODES = template("SELECT *, level <= :ceiling AND :is_allowed AS released FROM :levels AS n")
+_NODES_OF_LEVEL = template("""
     SELECT
-        (:code::INTEGER + :offset)::INTEGER AS node,
+        :node AS node,
         :parent::INTEGER AS parent,
         :level AS level,
         max(:label) AS label,
         :leaves::DOUBLE AS leaves,
         sum(v.rows)::BIGINT AS rows,
-        min(:low) AS low,
-        max(:high) AS high
+        min(p.low) AS low,
+        max(p.high) AS high
     FROM :values AS v
-    JOIN :positions AS p ON :same
+    JOIN (
+        SELECT
+            level_0,
+            (min(position) OVER (PARTITION BY :label_in_hierarchy))::INTEGER AS low,
+            (max(position) OVER (PARTITION BY :label_in_hierarchy))::INTEGER AS high
+        FROM (
+            SELECT *, row_number() OVER (ORDER BY :order NULLS FIRST, level_0 NULLS FIRST) - 1 AS position
+            FROM :hierarchy
+        ) AS h
+    ) AS p ON :same_value
     WHERE v.known
     GROUP BY :code
 """)
@@ -162,85 +193,57 @@ _ROOT = template("""
     FROM :values
     WHERE known
 """)
-_POSITIONS = template("""
-    SELECT level_0, :first AS low, :last AS high
-    FROM (
-        SELECT *, row_number() OVER (ORDER BY :order NULLS FIRST, level_0 NULLS FIRST) - 1 AS position
-        FROM :hierarchy
-    ) AS p
-""")
-_FIRST_UNDER = fragment("(min(position) OVER (PARTITION BY :label))::INTEGER")
-_LAST_UNDER = fragment("(max(position) OVER (PARTITION BY :label))::INTEGER")
-_PARENT = fragment("max(:code)::INTEGER + :offset")
-_VALUE = fragment("v.value::VARCHAR")
-_ONE_VALUE = fragment("max(value::VARCHAR)")
 
 
-def nodes(
-    coded: Coded,
-    hierarchy: exp.Table,
-    tree_leaves: int,
-    top: str | None,
-    floor: int,
-    ceiling: int,
-    offsets: Sequence[int],
-    order: exp.Expr,
-    forbidden: Collection[str] = (),
-) -> exp.Query:
-    """Every node of a hierarchy over known values of the source, from a level up.
+def hierarchy_nodes(coded: Coded, hierarchy: Hierarchy, tree: Tree, order: exp.Expr) -> exp.Query:
+    """The nodes of a hierarchy over known values of the source, from the floor up.
 
-    Makes ``node``, ``parent`` (NULL at the top), ``level``, ``label`` (NULL for the value NULL below the top),
-    ``leaves`` (ground values of the hierarchy under it, less one), ``rows`` (of the source), ``low`` and ``high`` (the
-    positions of its first and last ground value, among all ground values in their order), and ``released``: whether it
-    may be.
+    Columns: ``node``, ``parent`` (NULL at the top), ``level``, ``label`` (NULL for the value NULL below the top),
+    ``leaves`` (number of ground values of the hierarchy under it, less one), ``rows`` of the source, ``low`` and
+    ``high`` (positions of its first and last ground value in the order of all ground values), and ``released``: whether
+    it may be released.
     """
-    parts = [
-        _of_level(coded, _positions(hierarchy, level, order, coded.open_ends), level, floor, offsets)
-        for level in range(floor, coded.height)
-    ]
+    levels: list[exp.Query] = []
+    for place, level in enumerate(range(tree.floor, tree.height)):
+        code, is_labelled = col(f"code_{level}", "v"), level >= coded.lowest_labelled
+        parent: exp.Expr = number(tree.root)
+        if level + 1 < tree.height:
+            parent = NODE_OF_CODE(code=exp.Max(this=col(f"code_{level + 1}", "v")), offset=tree.offsets[place + 1])
+        levels.append(
+            _NODES_OF_LEVEL(
+                code=code,
+                node=NODE_OF_CODE(code=code, offset=tree.offsets[place]),
+                parent=parent,
+                level=level,
+                label=col(f"label_{level}", "v") if is_labelled else cast(col("value", "v"), "VARCHAR"),
+                leaves=exp.Max(this=col(f"leaves_{level}", "v")) if is_labelled else 0,
+                values=coded.table,
+                label_in_hierarchy=col(released_column(level, coded.open_ends)),
+                order=order,
+                hierarchy=hierarchy.table,
+                same_value=same(col("value", "v"), col("level_0", "p"), coded.nullable),
+            )
+        )
     root = _ROOT(
-        node=offsets[-1],
-        level=coded.height,
-        # Where there is one level only, its one value is released as it stands.
-        label=text(top) if top is not None else _ONE_VALUE(),
-        leaves=tree_leaves - 1,
-        high=max(tree_leaves - 1, 0),
+        node=tree.root,
+        level=tree.height,
+        # A hierarchy of one level has one value, which is released unchanged.
+        label=text(hierarchy.top) if hierarchy.top is not None else exp.Max(this=cast(col("value"), "VARCHAR")),
+        leaves=tree.leaves - 1,
+        high=max(tree.leaves - 1, 0),
         values=coded.table,
     )
-    return _NODES(ceiling=ceiling, allowed=may_be_shown(col("label"), forbidden), every=union_all(*parts, root))
+    return _NODES(
+        ceiling=tree.ceiling, is_allowed=is_allowed(col("label"), tree.forbidden), levels=union_all(*levels, root)
+    )
 
 
 _IS_ALLOWED = fragment("NOT coalesce(:label IN (:forbidden), FALSE)")
 
 
-def may_be_shown(label: exp.Expr, forbidden: Collection[str]) -> exp.Expr:
-    """Whether a label is none of those that are forbidden."""
-    return _IS_ALLOWED(label=label, forbidden=[text(one) for one in sorted(forbidden)]) if forbidden else exp.true()
-
-
-def _positions(hierarchy: exp.Table, level: int, order: exp.Expr, open_ends: bool) -> exp.Select:
-    """Each ground value with the positions between which its label at a level reaches: ``low`` and ``high``."""
-    label = col(released_column(level, open_ends))
-    return _POSITIONS(first=_FIRST_UNDER(label=label), last=_LAST_UNDER(label=label), order=order, hierarchy=hierarchy)
-
-
-def _of_level(coded: Coded, positions: exp.Select, level: int, floor: int, offsets: Sequence[int]) -> exp.Select:
-    """The nodes of one level below the top."""
-    above = offsets[level - floor + 1]
-    is_below_top = level + 1 < coded.height
-    return _LEVEL(
-        code=col(f"code_{level}", "v"),
-        offset=offsets[level - floor],
-        parent=_PARENT(code=col(f"code_{level + 1}", "v"), offset=above) if is_below_top else above,
-        level=level,
-        label=col(f"label_{level}", "v") if level >= coded.lowest_labelled else _VALUE(),
-        leaves=exp.Max(this=col(f"leaves_{level}", "v")) if level >= coded.lowest_labelled else 0,
-        low=col("low", "p"),
-        high=col("high", "p"),
-        values=coded.table,
-        positions=positions,
-        same=same(col("value", "v"), col("level_0", "p"), coded.nullable),
-    )
+def is_allowed(label: exp.Expr, forbidden: Collection[str]) -> exp.Expr:
+    """Whether a label is not among the forbidden ones."""
+    return _IS_ALLOWED(label=label, forbidden=[text(name) for name in sorted(forbidden)]) if forbidden else exp.true()
 
 
 are_numbers = template("""
@@ -250,40 +253,38 @@ are_numbers = template("""
     )
     FROM :hierarchy
 """)
-"""Whether all ground values of a hierarchy are numbers, written as text or not; and there are any."""
+"""Whether a hierarchy has ground values, and all of them are numbers, possibly written as text."""
 
 
-_MEMBERS = template("SELECT n.node, :is_rare AS is_rare FROM :nodes AS n WHERE n.level = :floor")
-_IS_FREQUENT = fragment("(:node IN (SELECT node FROM :frequent AS x))")
-_IS_MEMBER = fragment("(:label IS NOT NULL AND :released AND :is_frequent)")
-_SIZE_OF_NODE = fragment("(:leaves + 1)::BIGINT")
+_GROUND_NODES = template("SELECT n.node, :is_rare AS is_rare FROM :nodes AS n WHERE n.level = :floor")
+_IS_FREQUENT = fragment("(:node IN (SELECT node FROM :frequent AS f))")
 
 
-def set_members(tree: Tree, frequent: exp.Expr, exact: bool) -> exp.Select:
-    """What a set may list for each lowest node: by level ``label_l``, ``size_l`` (ground values under it) and
-    ``is_member_l``; and whether the node itself ``is_rare``.
+def set_labels(tree: Tree, frequent: exp.Expr, exact: bool) -> exp.Select:
+    """The labels that a set may list for each lowest node: by level ``label_l``, ``size_l`` (number of ground values
+    under it) and ``is_member_l``; and whether the node itself ``is_rare``.
 
-    A set lists values, or labels above them, that are ``frequent``: nodes that at least as many rows (or persons) of
-    the source have as the smallest class must have. Otherwise a set would show which near-unique values there are. If
-    it is to be ``exact``, it lists values, frequent or not.
+    Sets list ``frequent`` nodes, or frequent ancestors of the others: nodes with at least as many rows (or persons) of
+    the source as the smallest class must have. Otherwise a set would reveal which near-unique values exist. ``exact``
+    sets list all values.
     """
-    rare = exp.Not(this=_IS_FREQUENT(node=col(NODE, "n"), frequent=frequent))
-    query = _MEMBERS(is_rare=rare, nodes=tree.nodes, floor=tree.floor)
+    is_rare = exp.Not(this=_IS_FREQUENT(node=col(NODE, "n"), frequent=frequent))
+    query = _GROUND_NODES(is_rare=is_rare, nodes=tree.nodes, floor=tree.floor)
+    below = "n"
     for level in range(tree.floor, tree.height):
-        of = "n" if level == tree.floor else f"n{level}"
+        alias = "n" if level == tree.floor else f"n{level}"
         if level > tree.floor:
-            below = "n" if level == tree.floor + 1 else f"n{level - 1}"
-            query = query.join(aliased(tree.nodes, of), on=col("parent", below).eq(col(NODE, of)), copy=False)
+            query = query.join(aliased(tree.nodes, alias), on=col("parent", below).eq(col(NODE, alias)), copy=False)
         if exact:
-            is_frequent: exp.Expr = exp.true() if level == tree.floor else exp.false()
+            may_list: exp.Expr = exp.true() if level == tree.floor else exp.false()
         else:
-            is_frequent = _IS_FREQUENT(node=col(NODE, of), frequent=frequent)
-        label = col("label", of)
-        is_member = _IS_MEMBER(label=label, released=col("released", of), is_frequent=is_frequent)
+            may_list = _IS_FREQUENT(node=col(NODE, alias), frequent=frequent)
+        label = col("label", alias)
         query = query.select(
             named(label, f"label_{level}"),
-            named(_SIZE_OF_NODE(leaves=col("leaves", of)), f"size_{level}"),
-            named(is_member, f"is_member_{level}"),
+            named(cast(col("leaves", alias) + 1, "BIGINT"), f"size_{level}"),
+            named(all_of([is_there(label), col("released", alias), may_list]), f"is_member_{level}"),
             copy=False,
         )
+        below = alias
     return query

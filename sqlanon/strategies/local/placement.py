@@ -1,5 +1,5 @@
-"""From what a local strategy placed to the release: groups of combinations judged, what readers see of them, and the
-statement that makes the rows."""
+"""Classes of combinations: their evaluation, the figures and labels of those that are kept, and the statement that
+makes the released rows from them."""
 
 from __future__ import annotations
 
@@ -13,65 +13,105 @@ from sqlanon.frequency.statements import MOVER
 from sqlanon.requirements import Distribution, Requirements
 from sqlanon.requirements.base import SHARE, VALUE
 from sqlanon.strategies.lattice.classes import judged_classes
-from sqlanon.strategies.local.nodes import NODE, Tree, agree, may_be_shown, node_name, released_name
+from sqlanon.strategies.local.nodes import (
+    NODE,
+    NODE_OF_CODE,
+    Tree,
+    equal_columns,
+    is_allowed,
+    level_column,
+    node_column,
+)
 from sqlanon.strategies.recoding import MASKED, order_by_class
-from sqlanon.support.coding import KNOWN, ROWS, Coded, Column, code_name
-from sqlanon.support.expressions import aliased, all_of, cast, col, fragment, named, same, subquery, template, text
+from sqlanon.support.coding import KNOWN, ROWS, Coded, Column, Levels, code_name
+from sqlanon.support.expressions import (
+    aliased,
+    all_of,
+    cast,
+    col,
+    fragment,
+    is_null,
+    named,
+    same,
+    subquery,
+    template,
+    text,
+)
 
-
-@dataclass(frozen=True)
-class Members:
-    """What is counted of combinations, and the requirements of each group of them."""
-
-    requirements: Requirements
-    persons: exp.Table | None = None  # ``combination``, ``persons`` and, with movers, ``mover``
-    moving: bool = False
-    sensitive: Mapping[Distribution, SensitiveTable] | None = None  # with ``combination`` in place of codes
-
-
-_JUDGED = template("SELECT :keys, class_size, class_count, kept FROM :judged AS j")
-_GROUPS = template("SELECT :keys, p.n AS n FROM :placed AS p")
-_GROUPS_OF_PERSONS = template("""
+_CLASSES = template("SELECT :keys, class_size, class_count, kept FROM :evaluated AS j")
+_ROWS_OF_CLASSES = template("SELECT :keys, p.n AS n FROM :relation AS p")
+_PERSONS_OF_CLASSES = template("""
     SELECT :keys, c.n AS n, c.persons AS persons, :movers
-    FROM :placed AS p
+    FROM :relation AS p
     JOIN :persons AS c ON p.combination = c.combination
 """)
-_GROUPS_OF_VALUES = template("""
+_VALUES_OF_CLASSES = template("""
     SELECT :keys, :counts
-    FROM :placed AS p
+    FROM :relation AS p
     JOIN :sensitive AS s ON p.combination = s.combination
 """)
 
 
-def judged_groups(members: Members, placed: exp.Expr, keys: Sequence[str]) -> exp.Select:
-    """The groups that a relation makes of combinations, judged: the keys, ``class_size`` (rows), ``class_count`` (rows
-    or persons) and ``kept``."""
-    # To the queries of classes, the keys are attributes at their ground level.
-    codes = [code_name(i, 0) for i in range(len(keys))]
-    renamed = [named(col(key, "p"), code) for key, code in zip(keys, codes, strict=True)]
-    if members.persons is None:
-        frequency = _GROUPS(keys=renamed, placed=placed)
-    else:
-        # Rows are counted once for each combination, persons for each of its movers.
-        movers = [named(col(MOVER, "c"), MOVER)] if members.moving else []
-        frequency = _GROUPS_OF_PERSONS(keys=renamed, movers=movers, placed=placed, persons=members.persons)
+@dataclass(frozen=True)
+class ClassEvaluator:
+    """Evaluates requirements on classes of combinations."""
 
-    def of_values(table: SensitiveTable) -> SensitiveTable:
-        names = [*(f"o{i}" for i in range(table.inner)), VALUE, SHARE, ROWS, *([MOVER] if members.moving else [])]
-        counts = [col(name, "s") for name in names]
-        groups = _GROUPS_OF_VALUES(keys=renamed, counts=counts, placed=placed, sensitive=table.table)
-        return replace(table, table=subquery(groups, "f"))
+    requirements: Requirements
+    persons: exp.Table | None = None  # ``combination``, ``n``, ``persons`` and, if persons move, ``mover``
+    moving: bool = False
+    sensitive: Mapping[Distribution, SensitiveTable] | None = None  # with ``combination`` in place of codes
 
-    space = ClassSpace(
-        subquery(frequency, "f"),
-        (1,) * len(keys),
-        members.requirements,
-        sensitive={one: of_values(table) for one, table in (members.sensitive or {}).items()},
-        persons=members.persons is not None,
-        moving=members.moving,
-    )
-    extra: list[exp.Expr] = [named(col(code), key) for code, key in zip(codes, keys, strict=True)]
-    return _JUDGED(keys=[col(key) for key in keys], judged=subquery(judged_classes(space, (0,) * len(keys), extra)))
+    def evaluate(self, relation: exp.Expr, keys: Sequence[str]) -> exp.Select:
+        """The classes of a relation with ``combination``, ``n`` and some keys: the keys, ``class_size`` (rows),
+        ``class_count`` (rows or persons) and ``kept``: whether they meet the requirements."""
+        # The statement for classes expects codes of attributes at level 0.
+        codes = [code_name(i, 0) for i in range(len(keys))]
+        coded_keys = [named(col(key, "p"), code) for key, code in zip(keys, codes, strict=True)]
+        if self.persons is None:
+            frequency = _ROWS_OF_CLASSES(keys=coded_keys, relation=relation)
+        else:
+            # Rows are counted once for each combination, persons for each of its movers.
+            movers = [named(col(MOVER, "c"), MOVER)] if self.moving else []
+            frequency = _PERSONS_OF_CLASSES(keys=coded_keys, movers=movers, relation=relation, persons=self.persons)
+
+        def count_values(table: SensitiveTable) -> SensitiveTable:
+            names = [*(f"o{i}" for i in range(table.inner)), VALUE, SHARE, ROWS, *([MOVER] if self.moving else [])]
+            counts = [col(name, "s") for name in names]
+            values = _VALUES_OF_CLASSES(keys=coded_keys, counts=counts, relation=relation, sensitive=table.table)
+            return replace(table, table=subquery(values, "f"))
+
+        space = ClassSpace(
+            subquery(frequency, "f"),
+            (1,) * len(keys),
+            self.requirements,
+            sensitive={distribution: count_values(table) for distribution, table in (self.sensitive or {}).items()},
+            persons=self.persons is not None,
+            moving=self.moving,
+        )
+        extra: list[exp.Expr] = [named(col(code), key) for code, key in zip(codes, keys, strict=True)]
+        classes = judged_classes(space, (0,) * len(keys), extra)
+        return _CLASSES(keys=[col(key) for key in keys], evaluated=subquery(classes))
+
+
+_GENERALIZED = template("SELECT combination, n, :nodes FROM :combinations")
+
+
+def generalized_combinations(combinations: exp.Table, levels: Levels) -> exp.Select:
+    """The combinations at a generalization: ``combination``, ``n``, ``node_i``."""
+    nodes = [named(col(level_column(i, level)), node_column(i)) for i, level in enumerate(levels)]
+    return _GENERALIZED(nodes=nodes, combinations=combinations)
+
+
+_FEASIBLE_ROWS = template("""
+    SELECT p.*
+    FROM :relation AS p
+    SEMI JOIN (SELECT * FROM :evaluated AS e WHERE kept) AS j ON :same_class
+""")
+
+
+def feasible_rows(relation: exp.Expr, evaluated: exp.Expr, keys: Sequence[str]) -> exp.Select:
+    """The rows of a relation whose class meets the requirements."""
+    return _FEASIBLE_ROWS(relation=relation, evaluated=evaluated, same_class=equal_columns(keys, "p", "j"))
 
 
 class_figures = template("""
@@ -86,171 +126,155 @@ class_figures = template("""
     FROM :judged AS j
     WHERE kept
 """)
-"""One row of figures of the groups that are kept: ``smallest`` has fewest rows, ``fewest`` is the least count (rows or
-persons); ``singles`` are those of one."""
+"""Figures of the classes that are kept: ``smallest`` is the least number of rows, ``fewest`` the least count (rows or
+persons), ``singles`` the number of classes with a count of one."""
+
+_SELECT_FROM = template("SELECT :figures FROM :relation")
 
 
-_LEAVES = fragment("sum(n::DOUBLE * :leaves)::DOUBLE")
-_LEVELS = fragment("sum(n * :level)::BIGINT")
-
-
-def attribute_figures(kept: exp.Table, attributes: int) -> exp.Select:
-    """One row: by attribute, over the kept rows, ``leaves_i`` and ``levels_i`` (sums), ``low_i`` and ``high_i`` (the
-    least and the greatest level)."""
+def attribute_figures(kept: exp.Table, attribute_count: int) -> exp.Select:
+    """Figures of the kept rows by attribute: ``leaves_i`` and ``levels_i`` (sums), ``low_i`` and ``high_i`` (lowest and
+    highest level)."""
     figures: list[exp.Expr] = []
-    for i in range(attributes):
-        level = col(f"level_{i}")
+    for i in range(attribute_count):
+        rows, level = col(ROWS), col(f"level_{i}")
         figures += [
-            named(_LEAVES(leaves=col(f"leaves_{i}")), f"leaves_{i}"),
-            named(_LEVELS(level=level), f"levels_{i}"),
+            named(cast(exp.Sum(this=cast(rows, "DOUBLE") * col(f"leaves_{i}")), "DOUBLE"), f"leaves_{i}"),
+            named(cast(exp.Sum(this=rows * level), "BIGINT"), f"levels_{i}"),
             named(exp.Min(this=level.copy()), f"low_{i}"),
             named(exp.Max(this=level.copy()), f"high_{i}"),
         ]
-    return _FIGURES(figures=figures, kept=kept)
+    return _SELECT_FROM(figures=figures, relation=kept)
 
-
-_FIGURES = template("SELECT :figures FROM :kept")
 
 _SUPPRESSED = template("""
     SELECT DISTINCT :codes, f.known
     FROM :frequency AS f
-    ANTI JOIN :kept AS k ON :same
+    ANTI JOIN :kept AS k ON :same_combination
 """)
-_IS_GROUND = fragment("(:code::INTEGER + :offset) = :ground")
 
 
-def _is_ground(code: exp.Expr, attribute: int, tree: Tree) -> exp.Expr:
+def _has_ground_node(code: exp.Expr, attribute: int, tree: Tree) -> exp.Expr:
     """Whether a code at the floor is that of the ground node of a kept combination ``k``."""
-    return _IS_GROUND(code=code, offset=tree.offsets[0], ground=col(f"ground_{attribute}", "k"))
+    return NODE_OF_CODE(code=code, offset=tree.offsets[0]).eq(col(f"ground_{attribute}", "k"))
 
 
-def suppressed_ground(frequency: exp.Expr, kept: exp.Table, trees: tuple[Tree, ...]) -> exp.Select:
-    """The combinations that are not kept, with those of unknown values, as classes of the generalization at the floor:
+def suppressed_combinations(frequency: exp.Expr, kept: exp.Table, trees: tuple[Tree, ...]) -> exp.Select:
+    """The combinations that are not kept, and those of unknown values, as classes of the generalization at the floor:
     ``code_i`` and ``known``."""
     codes = {i: col(code_name(i, tree.floor), "f") for i, tree in enumerate(trees) if tree.floor < tree.height}
-    keys = [_is_ground(code, i, trees[i]) for i, code in codes.items()]
     return _SUPPRESSED(
         codes=[named(code, f"code_{i}") for i, code in codes.items()],
         frequency=frequency,
         kept=kept,
-        same=all_of([*keys, col(KNOWN, "f")]),
+        same_combination=all_of([*(_has_ground_node(code, i, trees[i]) for i, code in codes.items()), col(KNOWN, "f")]),
     )
 
 
-_RELEASED_VALUES = template("""
+_RELEASED_LABELS = template("""
     SELECT node, (dense_rank() OVER (ORDER BY label NULLS FIRST) - 1)::INTEGER AS code, label, leaves, level
     FROM :nodes
-    WHERE node IN (SELECT :released FROM :placed) AND :allowed
+    WHERE node IN (SELECT :released_node FROM :assignment) AND :is_allowed
 """)
 
 
-def released_values(values: exp.Table, placed: exp.Table, attribute: int, forbidden: Sequence[str]) -> exp.Select:
-    """The nodes that an attribute is released as, with what readers see of them; nodes with equal labels have equal
-    codes. Labels that are forbidden never are."""
-    return _RELEASED_VALUES(
-        nodes=values,
-        released=col(released_name(attribute)),
-        placed=placed,
-        allowed=may_be_shown(col("label"), forbidden),
+def released_labels(nodes: exp.Table, assignment: exp.Table, attribute: int, forbidden: Sequence[str]) -> exp.Select:
+    """The nodes that an attribute is released as, without forbidden labels. Nodes with equal labels have equal codes:
+    readers cannot distinguish them."""
+    return _RELEASED_LABELS(
+        nodes=nodes,
+        released_node=col(node_column(attribute)),
+        assignment=assignment,
+        is_allowed=is_allowed(col("label"), forbidden),
     )
 
 
-_PLACES = ("first_row", "last_row")
 _READABLE = template("""
-    SELECT c.combination, c.n
-    FROM :placed AS p
+    SELECT c.combination, c.n, :row_range
+    FROM :assignment AS p
     JOIN :combinations AS c ON p.combination = c.combination
 """)
 
 
-def as_read(
+def readable_combinations(
     combinations: exp.Table,
-    placed: exp.Table,
-    values: Sequence[exp.Table],
+    assignment: exp.Table,
+    labels: Sequence[exp.Table],
     trees: Sequence[Tree],
-    divides: bool,
+    has_shares: bool,
 ) -> exp.Select:
     """Combinations as readers see them: ``combination``, ``n``, the codes of the labels ``code_i``, and by attribute
-    ``leaves_i`` and ``level_i``; with the ground nodes ``ground_i`` by which the source's rows find them, and where
-    combinations are divided ``first_row`` and ``last_row``."""
-    query = _READABLE(placed=placed, combinations=combinations)
-    query = query.select(*(col(name, "c") for name in (_PLACES if divides else ())), copy=False)
-    for i, (table, tree) in enumerate(zip(values, trees, strict=True)):
-        on = col(released_name(i), "p").eq(col(NODE, f"v{i}"))
-        query = query.join(aliased(table, f"v{i}"), on=on, copy=False)
-        shown = [named(col(name, f"v{i}"), f"{name}_{i}") for name in ("code", "leaves", "level")]
-        query = query.select(*shown, named(col(node_name(i, tree.floor), "c"), f"ground_{i}"), copy=False)
+    ``leaves_i`` and ``level_i``; the ground nodes ``ground_i`` that link them to source rows; and where combinations
+    are divided into shares ``first_row`` and ``last_row``."""
+    row_range = [col(name, "c") for name in ("first_row", "last_row")] if has_shares else []
+    query = _READABLE(row_range=row_range, assignment=assignment, combinations=combinations)
+    for i, (table, tree) in enumerate(zip(labels, trees, strict=True)):
+        alias = f"v{i}"
+        on = col(node_column(i), "p").eq(col(NODE, alias))
+        query = query.join(aliased(table, alias), on=on, copy=False)
+        query = query.select(
+            *(named(col(name, alias), f"{name}_{i}") for name in ("code", "leaves", "level")),
+            named(col(level_column(i, tree.floor), "c"), f"ground_{i}"),
+            copy=False,
+        )
     return query
 
 
-_KEPT = template("""
-    SELECT r.*
-    FROM :readable AS r
-    SEMI JOIN (SELECT * FROM :judged AS g WHERE kept) AS j ON :same
-""")
-
-
-def kept_combinations(readable: exp.Table, judged: exp.Select, attributes: Sequence[int]) -> exp.Select:
-    """The rows of `readable` whose class is kept."""
-    return _KEPT(
-        readable=readable,
-        judged=judged,
-        same=agree([f"code_{i}" for i in attributes], "r", "j"),
-    )
-
-
-_ONE_LABEL = fragment("min(:code) = max(:code) AND min(:level) > 0")
+_HAS_ONE_LABEL = fragment("min(:code) = max(:code) AND min(:level) > 0")
 _LABEL_COUNT = fragment("(SELECT count(DISTINCT code) FROM :labels)")
 _LABELS = template("SELECT DISTINCT code, label FROM :labels")
-_LISTS = template("SELECT code, :members AS label FROM (SELECT DISTINCT code, label FROM :labels) AS l")
-# The values of a set; of any other label a list of one. The macro `members` reads a set in the same way.
-_MEMBERS = fragment(r"""
-    CASE
-        WHEN label IS NULL THEN NULL
-        WHEN regexp_full_match(label, '\{("([^"]|"")*"|[^",{}\s][^",{}]*)(, ("([^"]|"")*"|[^",{}\s][^",{}]*))*\}')
-        THEN CAST(
-            '["' || replace(
-                replace(
+# Labels as lists: the values of a set, and one value for any other label. The SQL macro `members` reads sets alike.
+_LABELS_AS_LISTS = template(r"""
+    SELECT
+        code,
+        CASE
+            WHEN label IS NULL THEN NULL
+            WHEN regexp_full_match(label, '\{("([^"]|"")*"|[^",{}\s][^",{}]*)(, ("([^"]|"")*"|[^",{}\s][^",{}]*))*\}')
+            THEN CAST(
+                '["' || replace(
                     replace(
-                        array_to_string(
-                            regexp_extract_all(
-                                regexp_replace(
-                                    substr(label, 2, length(label) - 2),
-                                    '"((?:[^"]|"")*)"|([^",{}\s][^",{}]*)',
-                                    '"\1\2"',
-                                    'g'
+                        replace(
+                            array_to_string(
+                                regexp_extract_all(
+                                    regexp_replace(
+                                        substr(label, 2, length(label) - 2),
+                                        '"((?:[^"]|"")*)"|([^",{}\s][^",{}]*)',
+                                        '"\1\2"',
+                                        'g'
+                                    ),
+                                    '"((?:[^"]|"")*)"',
+                                    1
                                 ),
-                                '"((?:[^"]|"")*)"',
-                                1
+                                ' " '
                             ),
-                            ' " '
+                            '\',
+                            '\\'
                         ),
-                        '\',
-                        '\\'
+                        '""',
+                        '\"'
                     ),
-                    '""',
-                    '\"'
-                ),
-                ' " ',
-                '", "'
-            ) || '"]' AS VARCHAR[]
-        )
-        ELSE [label]
-    END
+                    ' " ',
+                    '", "'
+                ) || '"]' AS VARCHAR[]
+            )
+            ELSE [label]
+        END AS label
+    FROM (SELECT DISTINCT code, label FROM :labels) AS l
 """)
-_MASKED = fragment("k.combination IS NULL")
-_PLACE = fragment("row_number() OVER (PARTITION BY :combination ORDER BY md5(concat_ws('|', :key)), :key)")
-_IS_OF_SHARE = fragment("s.place BETWEEN k.first_row AND k.last_row")
-_LIST_MASK = fragment("CASE WHEN r.masked THEN [:top] ELSE :value END")
-_ONE = fragment("CASE WHEN :value IS NOT NULL THEN [:value::VARCHAR] END")
-_MASK = fragment("CASE WHEN r.masked THEN :top ELSE :value::VARCHAR END")
+_POSITION_IN_COMBINATION = fragment(
+    "row_number() OVER (PARTITION BY :combination ORDER BY md5(concat_ws('|', :key)), :key)"
+)
+_IS_IN_SHARE = fragment("s.position BETWEEN k.first_row AND k.last_row")
+_MASKED_LIST = fragment("CASE WHEN r.masked THEN [:top] ELSE :value END")
+_MASKED_VALUE = fragment("CASE WHEN r.masked THEN :top ELSE :value::VARCHAR END")
+_AS_LIST = fragment("CASE WHEN :value IS NOT NULL THEN [:value::VARCHAR] END")
 
 
 @dataclass(frozen=True)
 class LocalRecoding:
-    """How a release is made from the source, where each combination has released values of its own.
+    """Builds the statement of a release in which each combination has labels of its own.
 
-    Its rows have ``code_i`` for attributes that have labels, and ``value_j`` for the other columns.
+    Its rows have ``code_i`` for attributes with labels, and ``value_j`` for the other columns.
     """
 
     source: exp.Table
@@ -258,17 +282,17 @@ class LocalRecoding:
     attributes: tuple[Coded, ...]
     tops: tuple[str | None, ...]
     trees: tuple[Tree, ...]
-    # The combinations that are released, by their ground nodes ``ground_i``, with the codes of their labels,
-    # ``code_i``. All others are suppressed.
+    # The released combinations, with their ground nodes ``ground_i`` and the codes of their labels ``code_i``. Rows of
+    # other combinations are suppressed.
     kept: exp.Table
-    labels: tuple[exp.Table, ...]  # by attribute ``code`` and ``label``; NULL is a label of its own
-    ground: frozenset[int]  # attributes of which nothing above level 0 is released: their values are the source's own
+    labels: tuple[exp.Table, ...]  # by attribute ``code`` and ``label``; NULL is a label
+    ground: frozenset[int]  # attributes released at level 0 alone, with the source's values
     types: tuple[str | None, ...]  # by attribute the type to which its labels are cast; None: VARCHAR
     mask: bool = False  # suppressed rows stay, with every quasi-identifier at its top
-    lists: frozenset[int] = frozenset()  # attributes whose labels are lists, of one value or of those of a set
-    # Where combinations are divided, with ``first_row`` and ``last_row`` in ``kept``: the key of the rows. A hash of it
-    # gives them their places among equal ones: by released values readers could tell which row came from where.
-    divided_by: tuple[str, ...] = ()
+    lists: frozenset[int] = frozenset()  # attributes whose labels are lists
+    # The key that divides equal rows among shares of a combination, which have ``first_row`` and ``last_row`` in
+    # ``kept``. Rows are ordered by a hash of it: an order by released values would let readers repeat the division.
+    division_key: tuple[str, ...] = ()
 
     def released_type(self, column: Column, own: str) -> str:
         if column.quasi in self.lists and (self.mask or column.quasi not in self.ground):
@@ -285,11 +309,10 @@ class LocalRecoding:
 
     @property
     def codes_identify_labels(self) -> bool:
-        """Not with a mask, which may read like a label; nor with lists: a value may be spelled like a set of one."""
+        """False with a mask, which may read like a label, and with lists: a value may be spelled like a set of one."""
         return not self.mask and not self.lists
 
     def class_keys(self) -> dict[int, str]:
-        """By attribute its code, or its value where that is the source's own."""
         values = {column.quasi: f"value_{j}" for j, column in enumerate(self.columns) if column.quasi in self.ground}
         return {i: values.get(i, f"code_{i}") for i in range(len(self.attributes))}
 
@@ -298,89 +321,70 @@ class LocalRecoding:
 
     def fully_suppressed(self) -> exp.Select:
         flags = [
-            exp.false() if i in self.ground else _ONE_LABEL(code=col(f"code_{i}"), level=col(f"level_{i}"))
+            exp.false() if i in self.ground else _HAS_ONE_LABEL(code=col(f"code_{i}"), level=col(f"level_{i}"))
             for i in range(len(self.attributes))
         ]
-        return _FIGURES(figures=flags, kept=self.kept)
+        return _SELECT_FROM(figures=flags, relation=self.kept)
 
     def select(self, shuffled: bool = True) -> exp.Select:
         return order_by_class(self, self.rows()) if shuffled else self.with_labels(subquery(self.rows(), "r"))
 
     def with_labels(self, rows: exp.Expr) -> exp.Select:
         query = exp.Select().from_(aliased(rows, "r"))
-        for i in self._by_label():
-            labels = subquery(self._labels_of(i), f"l{i}")
+        for i in self._coded_attributes():
+            labels = (_LABELS_AS_LISTS if i in self.lists else _LABELS)(labels=self.labels[i])
             on = col(f"code_{i}", "r").eq(col("code", f"l{i}"))
-            query = query.join(labels, on=on, join_type="left" if self.mask else "", copy=False)
-        return query.select(*(named(self._value(j), one.name) for j, one in enumerate(self.columns)), copy=False)
+            join_type = "left" if self.mask else ""
+            query = query.join(subquery(labels, f"l{i}"), on=on, join_type=join_type, copy=False)
+        return query.select(*(named(self._value(j), column.name) for j, column in enumerate(self.columns)), copy=False)
 
-    def _labels_of(self, i: int) -> exp.Select:
-        if i in self.lists:
-            return _LISTS(members=_MEMBERS(), labels=self.labels[i])
-        return _LABELS(labels=self.labels[i])
-
-    def _by_label(self) -> list[int]:
-        """The attributes whose values are looked up by their code."""
+    def _coded_attributes(self) -> list[int]:
+        """The attributes whose labels are looked up by their code."""
         return [i for i in range(len(self.attributes)) if i not in self.ground]
 
     def rows(self) -> exp.Select:
-        query, combination, values = self._coded(), self._combination(), self._values_kept()
-        if self.divided_by:
-            query = exp.Select().from_(subquery(self._numbered(query, combination, values), "s"))
-            combination, values = ({name: col(name, "s") for name in some} for some in (combination, values))
-        keys = [
-            _is_ground(combination[f"ground_{i}"], i, tree)
-            for i, tree in enumerate(self.trees)
-            if tree.floor < tree.height
-        ]
-        keys += [combination[f"known_{i}"] for i, attribute in enumerate(self.attributes) if attribute.unknown]
-        keys += [_IS_OF_SHARE()] if self.divided_by else []
-        kind = "left" if self.mask else "inner"
-        query = query.join(aliased(self.kept, "k"), on=all_of(keys), join_type=kind, copy=False)
-        output = [named(col(f"code_{i}", "k"), f"code_{i}") for i in self._by_label()]
-        output += [named(value, name) for name, value in values.items()]
-        if self.mask:
-            output.append(named(_MASKED(), MASKED))
-        return query.select(*(output or [named(exp.true(), KNOWN)]), copy=False)
-
-    def _coded(self) -> exp.Select:
-        """The source's rows ``s``, each with the coded values ``h{i}`` that its combination is known by."""
         query = exp.Select().from_(aliased(self.source, "s"))
+        combination: dict[str, exp.Expr] = {}  # codes at the floor, and whether values are known
         for i, (attribute, tree) in enumerate(zip(self.attributes, self.trees, strict=True)):
             if tree.floor < tree.height or attribute.unknown:
                 on = same(col(attribute.column, "s"), col("value", f"h{i}"), attribute.nullable)
                 query = query.join(aliased(attribute.table, f"h{i}"), on=on, copy=False)
-        return query
-
-    def _combination(self) -> Mapping[str, exp.Expr]:
-        """What the combination of a row is known by: codes at the floor, and whether values are known."""
-        found: dict[str, exp.Expr] = {}
-        for i, (attribute, tree) in enumerate(zip(self.attributes, self.trees, strict=True)):
             if tree.floor < tree.height:
-                found[f"ground_{i}"] = col(f"code_{tree.floor}", f"h{i}")
+                combination[f"ground_{i}"] = col(f"code_{tree.floor}", f"h{i}")
             if attribute.unknown:
-                found[f"known_{i}"] = col(KNOWN, f"h{i}")
-        return found
-
-    def _values_kept(self) -> Mapping[str, exp.Expr]:
-        """The values of a row that are released as they are."""
-        return {
-            f"value_{j}": self._own_value(column)
+                combination[f"known_{i}"] = col(KNOWN, f"h{i}")
+        values = {
+            f"value_{j}": self._source_value(column)
             for j, column in enumerate(self.columns)
             if column.quasi is None or column.quasi in self.ground
         }
+        if self.division_key:
+            position = _POSITION_IN_COMBINATION(
+                combination=[value.copy() for value in combination.values()] or [exp.true()],
+                key=[cast(col(name, "s"), "VARCHAR") for name in self.division_key],
+            )
+            columns = [named(value, name) for name, value in {**combination, **values}.items()]
+            query = query.select(*columns, named(position, "position"), copy=False)
+            query = exp.Select().from_(subquery(query, "s"))
+            combination = {name: col(name, "s") for name in combination}
+            values = {name: col(name, "s") for name in values}
+        keys = [
+            _has_ground_node(combination[f"ground_{i}"], i, tree)
+            for i, tree in enumerate(self.trees)
+            if tree.floor < tree.height
+        ]
+        keys += [combination[f"known_{i}"] for i, attribute in enumerate(self.attributes) if attribute.unknown]
+        keys += [_IS_IN_SHARE()] if self.division_key else []
+        kind = "left" if self.mask else "inner"
+        query = query.join(aliased(self.kept, "k"), on=all_of(keys), join_type=kind, copy=False)
+        output = [named(col(f"code_{i}", "k"), f"code_{i}") for i in self._coded_attributes()]
+        output += [named(value, name) for name, value in values.items()]
+        if self.mask:
+            output.append(named(is_null(col("combination", "k")), MASKED))
+        return query.select(*(output or [named(exp.true(), KNOWN)]), copy=False)
 
-    def _numbered(
-        self, rows: exp.Select, combination: Mapping[str, exp.Expr], values: Mapping[str, exp.Expr]
-    ) -> exp.Select:
-        """Rows with their places among the equal ones, by their key."""
-        key = [cast(col(name, "s"), "VARCHAR") for name in self.divided_by]
-        equal = [one.copy() for one in combination.values()] or [exp.true()]
-        columns = [named(value, name) for name, value in {**combination, **values}.items()]
-        return rows.select(*columns, named(_PLACE(combination=equal, key=key), "place"), copy=False)
-
-    def _own_value(self, column: Column) -> exp.Expr:
-        """A value of the source; beside masks its text, where that is not left to the engine."""
+    def _source_value(self, column: Column) -> exp.Expr:
+        """A value of the source; its text beside masks, unless the engine formats it."""
         if self.mask and column.quasi is not None and (texts := self.attributes[column.quasi].texts) is not None:
             return col(texts, f"h{column.quasi}")
         return col(column.name, "s")
@@ -390,12 +394,10 @@ class LocalRecoding:
         quasi = self.columns[j].quasi
         if quasi is None:
             return col(f"value_{j}", "r")
-        type_ = self.types[quasi]
-        value: exp.Expr = col(f"value_{j}", "r") if quasi in self.ground else col("label", f"l{quasi}")
+        is_ground, type_ = quasi in self.ground, self.types[quasi]
+        value: exp.Expr = col(f"value_{j}", "r") if is_ground else col("label", f"l{quasi}")
         if self.mask and quasi in self.lists:
-            return _LIST_MASK(
-                top=text(self.tops[quasi] or ""), value=_ONE(value=value) if quasi in self.ground else value
-            )
+            return _MASKED_LIST(top=text(self.tops[quasi] or ""), value=_AS_LIST(value=value) if is_ground else value)
         if self.mask:
-            return _MASK(top=text(self.tops[quasi] or ""), value=value)
-        return cast(value, type_) if type_ is not None and quasi not in self.ground else value
+            return _MASKED_VALUE(top=text(self.tops[quasi] or ""), value=value)
+        return cast(value, type_) if type_ is not None and not is_ground else value

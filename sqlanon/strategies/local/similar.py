@@ -1,28 +1,27 @@
-"""Strategy ``k-similar``: similar tuples in groups of k to 2k − 1 rows, so that little is lost.
+"""Strategy ``k-similar``: similar tuples in classes of k to 2k − 1 rows, with little loss.
 
-Equal tuples stay together: what is grouped are the distinct combinations, so that one of 2k rows or more is in a
-group of its size or more. Groups are made by what they would lose as the lowest nodes that their members have in
-common.
+Equal tuples stay together: a combination of 2k rows or more is in a class of at least its size. Classes are compared by
+their loss as the lowest nodes that their members have in common.
 
-- Of at most `FEW` combinations every grouping is tried: by this loss, the result is the best.
-- Of more, those that agree at a generalization on a path through the lattice (see `Groups.climb`) are blocks. In a
-  block every combination is a group at first. In each round a group that does not hold joins another of its block:
-  that with which it has fewer than 2k rows, if there is one, and loses least more. So groups stop to grow once they
-  hold. A block that loses less undivided stays whole, whatever its size.
+- With at most `FEW` combinations every grouping is tried: the result is optimal by this loss.
+- With more, combinations that agree at a generalization on a path through the lattice (see `Groups.climb`) form blocks.
+  Each combination of a block starts as a class. In each round every infeasible class joins another one of its block:
+  one with which it has fewer than 2k rows, if any, and whose loss rises least. So classes stop growing once they are
+  feasible. A block that loses less undivided stays whole, whatever its size.
 - On a lattice of more than a million generalizations the blocks are the parts that `mondrian` cuts the table into.
 
-They are released as ``summary`` says: as ranges of numbers and times (``"range"``) or the values of their middle rows
+Classes are released by ``summary``: as ranges of numbers and times (``"range"``) or the values of their middle rows
 (``"median"``), and other attributes as lowest common ancestors; with ``"set"`` as ranges and sets of values. (A range
 shows less than the ancestor only where the hierarchy does not follow the order of the values.)
 
 The least loss is hard to find (Meyerson and Williams, "On the complexity of optimal k-anonymity", 2004), and is
 approximated within O(k log k) by their algorithm and within O(k) by that of Aggarwal and others ("Anonymizing
-tables", 2005; see `forest`), which look at all pairs of tuples. Here pairs are looked at in blocks only, and no factor
-is guaranteed: just that every group holds, and that as lowest common ancestors the groups lose no more than the optimal
-full-domain generalization.
+tables", 2005; see `forest`), which compare all pairs of tuples. Here pairs are compared within blocks only, and no
+factor is guaranteed: only that every class is feasible, and that as lowest common ancestors the classes lose no more
+than the optimal full-domain generalization.
 
-The name and the aim, data that are distorted least, are those of k-Similar in L. Sweeney, "Computational disclosure
-control" (2001). Its steps are not reproduced here.
+The name and the aim, minimal distortion, are those of k-Similar in L. Sweeney, "Computational disclosure control"
+(2001). Its steps are not reproduced here.
 """
 
 from __future__ import annotations
@@ -35,41 +34,33 @@ from sqlglot import exp
 from sqlanon.strategies.lattice import LatticeSearch
 from sqlanon.strategies.lattice.limits import FIRST_GRACE, LimitReachedError
 from sqlanon.strategies.local.finish import on_combinations
-from sqlanon.strategies.local.groups import (
-    UNIT,
-    Grouping,
-    Groups,
-    common_price,
-    placed,
-    summed,
-)
+from sqlanon.strategies.local.groups import UNIT, Grouping, Groups, common_price, sum_of
 from sqlanon.strategies.local.nodes import Tree
-from sqlanon.strategies.local.summaries import allowed_nodes, summarise
+from sqlanon.strategies.local.summaries import make_allowed_nodes, summarize
 from sqlanon.strategies.local.task import SHARE_BEFORE_CUTS, LocalOutcome, LocalTask
-from sqlanon.support.expressions import fragment, number, template
+from sqlanon.support.expressions import number, template
 
 FEW = 10
-"""Of so many combinations every grouping is tried: 1,023 groups, and 3¹⁰ steps."""
+"""Maximum number of combinations for which every grouping is tried: 1,023 classes, and 3¹⁰ steps."""
 
-MOST_TOGETHER = 500
-"""Blocks of more combinations are not divided: pairs are compared."""
+MAX_BLOCK = 500
+"""Blocks of more combinations are not divided: all pairs in a block are compared."""
 
-# Every group that so many combinations can form, as the number in which the bits of its combinations are set.
-_ALL_GROUPS = template("""
-    SELECT c.combination, s.cell::INTEGER AS cell
-    FROM range(1, :end) AS s(cell)
+# Every class that a few combinations can form, numbered by the set bits of its combinations.
+_ALL_CLASSES = template("""
+    SELECT c.combination, s.class_id::INTEGER AS class_id
+    FROM range(1, :end) AS s(class_id)
     CROSS JOIN :combinations AS c
-    WHERE ((s.cell::INTEGER >> c.combination) & 1) = 1
+    WHERE ((s.class_id::INTEGER >> c.combination) & 1) = 1
 """)
-# The groups that hold and may be released, with the price of all their rows.
-_GROUP_PRICES = template("""
-    SELECT g.cell, g.n, g.n * g.price
+_FEASIBLE_PRICES = template("""
+    SELECT g.class_id, g.n, g.n * g.price
     FROM :classes AS g
-    JOIN :judged AS j ON g.cell = j.cell
+    JOIN :evaluated AS j ON g.class_id = j.class_id
     WHERE j.kept AND g.price IS NOT NULL
 """)
-# How many persons have rows in the same combinations, and the number in which the bits of these are set; it is below 0
-# where a row is in none.
+# Numbers of persons with rows in the same combinations, whose bits are set in ``places``; it is negative for persons
+# with a row in none.
 _SETTLED_BY_PLACES = template("""
     SELECT coalesce(1 << combination, -1)::BIGINT AS places, sum(persons)::BIGINT AS persons
     FROM :members AS m
@@ -90,230 +81,235 @@ _PERSONS_BY_PLACES = template("""
     ) AS p
     GROUP BY places
 """)
-_IN_CELLS = template("SELECT combination, cell FROM :members WHERE cell IN (:cells)")
-# The members of groups that may be worth dividing, each a group of its own; their group is the block.
-_OPEN_BLOCKS = template("""
-    SELECT combination, block, cell
+_MEMBERS_OF = template("SELECT combination, class_id FROM :members WHERE class_id IN (:class_ids)")
+# The members of classes worth dividing, each as a class; the former class is their block.
+_BLOCKS = template("""
+    SELECT combination, block, class_id
     FROM (
         SELECT
             m.combination,
-            m.cell AS block,
-            m.combination AS cell,
-            count(*) OVER (PARTITION BY m.cell) AS together
+            m.class_id AS block,
+            m.combination AS class_id,
+            count(*) OVER (PARTITION BY m.class_id) AS size
         FROM :members AS m
-        JOIN :classes AS g ON m.cell = g.cell
+        JOIN :classes AS g ON m.class_id = g.class_id
         WHERE g.n >= :rows AND g.price > 0
     ) AS b
-    WHERE together <= :most
+    WHERE size <= :max_block
 """)
-# For each group that does not hold, ``one``, the ``other`` of its block that it is to join; whether both together are
-# ``large``; and how much ``more`` they cost. Those that are not large come first, then those that cost least.
-# What is least is one whole number for each pair, the other group last: of one group, pairs in the order of their least
-# cells and then of their greatest are in that of the other's.
+# For each infeasible class the ``partner`` of its block that it should join; whether both together are ``large``; and
+# their ``added_price``. Pairs that are not large come first, then the cheapest.
+# The minimum is of one whole number for each pair, the partner last. Ties of a class are so in the order of the pairs'
+# lesser and greater classes, which is the same for both classes of a pair.
 _PROPOSALS = template("""
-    SELECT
-        one,
-        (best % 2147483648)::INTEGER AS other,
-        best // 2147483648 >= 2305843009213693952 AS large,
-        (best // 2147483648 % 2305843009213693952)::BIGINT AS more
-    FROM (
-        SELECT
-            one,
-            min(
-                (CASE WHEN :large THEN 2305843009213693952 ELSE 0 END + :more)::HUGEINT * 2147483648 + other
-            ) AS best
-        FROM (
+    WITH
+        block_classes AS (
+            SELECT g.*, b.block, j.kept
+            FROM :classes AS g
+            JOIN :blocks AS b ON g.class_id = b.combination
+            JOIN :evaluated AS j ON g.class_id = j.class_id
+        ),
+        pairs AS (
             SELECT
-                f.cell AS one, g.cell AS other, f.n AS n_f, g.n AS n_g, f.price AS p_f, g.price AS p_g, :price AS price
-            FROM (
-                SELECT f.*, b.block, j.kept
-                FROM :classes AS f
-                JOIN :blocks AS b ON f.cell = b.combination
-                JOIN :judged AS j ON f.cell = j.cell
-            ) AS f
-            JOIN (
-                SELECT g.*, b.block, j.kept
-                FROM :classes AS g
-                JOIN :blocks AS b ON g.cell = b.combination
-                JOIN :judged AS j ON g.cell = j.cell
-            ) AS g ON f.block = g.block AND f.cell <> g.cell
-            JOIN :prices AS x ON f.cell = x.combination
-            JOIN :prices AS y ON g.cell = y.combination
+                f.class_id, g.class_id AS partner,
+                f.n AS n_class, g.n AS n_partner, f.price AS class_price, g.price AS partner_price, :price AS price
+            FROM block_classes AS f
+            JOIN block_classes AS g ON f.block = g.block AND f.class_id <> g.class_id
+            JOIN :prices AS x ON f.class_id = x.combination
+            JOIN :prices AS y ON g.class_id = y.combination
             WHERE NOT f.kept
-        ) AS p
-        WHERE price IS NOT NULL
-        GROUP BY one
-    ) AS b
+        ),
+        best_pairs AS (
+            SELECT
+                class_id,
+                min(
+                    (
+                        CASE WHEN n_class + n_partner >= :rows THEN 2305843009213693952 ELSE 0 END
+                        + (n_class + n_partner) * price - n_class * class_price - n_partner * partner_price
+                    )::HUGEINT * 2147483648 + partner
+                ) AS best
+            FROM pairs
+            WHERE price IS NOT NULL
+            GROUP BY class_id
+        )
+    SELECT
+        class_id,
+        (best % 2147483648)::INTEGER AS partner,
+        best // 2147483648 >= 2305843009213693952 AS large,
+        (best // 2147483648 % 2305843009213693952)::BIGINT AS added_price
+    FROM best_pairs
 """)
-_IS_LARGE = fragment("(n_f + n_g) >= :rows")
-_MORE = fragment("(n_f + n_g) * price - n_f * p_f - n_g * p_g")
-# The groups that are united in a round: ``cell``, and ``into``, the lesser of both. Two that propose each other are;
-# and a group that holds takes in the one that fits it best. No group is in two unions.
+# The classes that are united in a round: ``class_id``, and ``into``, the lesser of both. They are those that propose
+# each other; and a class without a proposal takes in the one that fits it best. No class is in two unions.
 _UNIONS = template("""
     SELECT *
     FROM (
-        SELECT greatest(p.one, p.other) AS cell, least(p.one, p.other) AS "into"
-        FROM :proposed AS p
-        JOIN :proposed AS q ON p.other = q.one AND p.one = q.other AND p.one < q.one
+        SELECT greatest(p.class_id, p.partner) AS class_id, least(p.class_id, p.partner) AS "into"
+        FROM :proposals AS p
+        JOIN :proposals AS q ON p.partner = q.class_id AND p.class_id = q.partner AND p.class_id < q.class_id
         UNION ALL
-        SELECT greatest(one, other) AS cell, least(one, other) AS "into"
+        SELECT greatest(class_id, partner) AS class_id, least(class_id, partner) AS "into"
         FROM (
-            SELECT arg_min(p.one, (p.large, p.more, p.one)) AS one, p.other
-            FROM :proposed AS p
-            ANTI JOIN :proposed AS q ON p.other = q.one
-            GROUP BY p.other
+            SELECT arg_min(p.class_id, (p.large, p.added_price, p.class_id)) AS class_id, p.partner
+            FROM :proposals AS p
+            ANTI JOIN :proposals AS q ON p.partner = q.class_id
+            GROUP BY p.partner
         ) AS t
     ) AS u
 """)
-_UNITED = template("""
-    SELECT m.combination, m.block, coalesce(u."into", m.cell) AS cell
+_UNITED_BLOCKS = template("""
+    SELECT m.combination, m.block, coalesce(u."into", m.class_id) AS class_id
     FROM :blocks AS m
-    LEFT JOIN :united AS u ON m.cell = u.cell
+    LEFT JOIN :unions AS u ON m.class_id = u.class_id
 """)
-# The members of the blocks that cost no more as they are divided.
-_CHEAPER = template("""
+# The members of the blocks that cost no more divided than whole.
+_CHEAPER_BLOCKS = template("""
     SELECT o.*
     FROM :blocks AS o
     JOIN (
-        SELECT m.block, sum(g.n * g.price)::BIGINT AS whole
+        SELECT m.block, sum(g.n * g.price)::BIGINT AS price
         FROM :blocks AS m
-        JOIN :classes AS g ON g.cell = m.combination
+        JOIN :classes AS g ON g.class_id = m.combination
         GROUP BY m.block
     ) AS s ON o.block = s.block
-    JOIN :before AS b ON o.block = b.cell
-    WHERE s.whole <= b.n * b.price
+    JOIN :whole AS b ON o.block = b.class_id
+    WHERE s.price <= b.n * b.price
 """)
-_DIVIDED = template("""
-    SELECT m.combination, coalesce(d.cell, m.cell) AS cell
+_DIVIDED_MEMBERS = template("""
+    SELECT m.combination, coalesce(d.class_id, m.class_id) AS class_id
     FROM :members AS m
-    LEFT JOIN :better AS d ON m.combination = d.combination
+    LEFT JOIN :divided AS d ON m.combination = d.combination
 """)
-_PARTS = template("SELECT combination, cell AS part FROM :members")
+_PARTS = template("SELECT combination, class_id AS part FROM :members")
 
 
 def k_similar(task: LocalTask) -> LocalOutcome:
     """Group similar combinations.
 
-    It ends sooner at the policy's ``time_limit`` or ``max_checks``: at any time there are groups that hold.
+    It ends sooner at the policy's ``time_limit`` or ``max_checks``, with the best classes so far.
     """
-    search, start, best, rounds = grouped(task)
-    if best is start and task.prepared.requirements.shields:
-        # What is less than the generalization might break what the shields ask of some attributes.
-        nodes = placed(best.members, best.classes, len(task.trees))
-        return LocalOutcome(task, task.steps.make(task.work("similar_placed"), nodes), rounds=rounds, search=search)
-    parts = task.steps.make(task.work("similar_parts"), _PARTS(members=best.members))
-    outcome = summarise(task, parts, allowed_nodes(task, "similar"), "similar", rounds)
+    search, start, best, rounds = group_combinations(task)
+    if best is start and task.search_input.requirements.shields:
+        # Released as less than the generalization, classes might break shields.
+        assignment = task.make("similar_placed", best.assignment(len(task.trees)))
+        return LocalOutcome(task, assignment, rounds=rounds, search=search)
+    parts = task.make("similar_parts", _PARTS(members=best.members))
+    outcome = summarize(task, parts, make_allowed_nodes(task, "similar"), "similar", rounds)
     return replace(outcome, search=search)
 
 
-def grouped(task: LocalTask) -> tuple[LatticeSearch, Grouping, Grouping, int]:
-    """The search for the full-domain optimum, its classes, the best groups, and how many rounds they took."""
+def group_combinations(task: LocalTask) -> tuple[LatticeSearch, Grouping, Grouping, int]:
+    """The full-domain search, the classes of its optimum, the best classes, and the number of rounds."""
     with task.clock.in_time(FIRST_GRACE):
-        search, levels = task.start(share=SHARE_BEFORE_CUTS)
-        similar = _Similar(task)
-        start = similar.groups.at(levels)
-    return search, start, similar.run(start), similar.groups.rounds
+        search, levels = task.search_full_domain(share=SHARE_BEFORE_CUTS)
+        groups = Groups(task, "similar")
+        start = groups.classes_at(levels)
+    return search, start, _best_grouping(task, groups, start), groups.rounds
 
 
-class _Similar:
-    def __init__(self, task: LocalTask) -> None:
-        self.task = task
-        self.groups = Groups(task, "similar")
+def _best_grouping(task: LocalTask, groups: Groups, start: Grouping) -> Grouping:
+    best = start
+    count = task.runner.count(task.combinations)
+    try:
+        with task.clock.in_time():
+            if count <= FEW:
+                return groups.cheaper(best, _try_all_groupings(task, groups, count))
+            if task.is_large:
+                best = groups.cheaper(best, groups.cut(as_ancestors=False))
+            else:
+                best = groups.cheaper(best, groups.complete(groups.climb(groups.prices)))
+            return groups.cheaper(best, _divide_classes(task, groups, best))
+    except LimitReachedError:
+        return groups.best or start
 
-    def run(self, start: Grouping) -> Grouping:
-        groups, best = self.groups, start
-        count = self.task.steps.count(self.task.combinations)
-        try:
-            with self.task.clock.in_time():
-                if count <= FEW:
-                    return groups.better(best, self._best_of_all(count))
-                if self.task.is_large:
-                    best = groups.better(best, groups.cut(as_ancestors=False))
-                else:
-                    best = groups.better(best, groups.grouping(groups.climb(groups.prices)))
-                return groups.better(best, self._divided(best))
-        except LimitReachedError:
-            return groups.best or start
 
-    def _best_of_all(self, count: int) -> Grouping:
-        """Of all groupings of few combinations, numbered from 0, the one that costs least."""
-        groups, task = self.groups, self.task
-        groups.refuse_over_time()
-        every = groups.make(_ALL_GROUPS(end=2**count, combinations=task.combinations))
-        classes = groups.tight(every).classes
-        holding = task.engine.rows(_GROUP_PRICES(classes=classes, judged=groups.judged_cells(every)))
-        rows = {cell: (n, price) for cell, n, price in holding}
-        chosen = best_grouping(count, rows, task.rows - task.allowed_rows, self._too_many_persons())
-        cells = [number(cell) for cell in chosen]
-        return groups.tight(groups.make(_IN_CELLS(members=every, cells=cells)))
+def _try_all_groupings(task: LocalTask, groups: Groups, count: int) -> Grouping:
+    """The cheapest of all groupings of a few combinations, which are numbered from 0."""
+    groups.start_round()
+    members = groups.make(_ALL_CLASSES(end=2**count, combinations=task.combinations))
+    classes = groups.price_members(members).classes
+    query = _FEASIBLE_PRICES(classes=classes, evaluated=groups.evaluate_members(members))
+    rows_and_prices = {class_id: (n, price) for class_id, n, price in task.engine.rows(query)}
+    needed_rows = task.row_count - task.allowed_rows
+    class_ids = cheapest_grouping(count, rows_and_prices, needed_rows, _exceeds_person_limit(task))
+    query = _MEMBERS_OF(members=members, class_ids=[number(class_id) for class_id in class_ids])
+    return groups.price_members(groups.make(query))
 
-    def _too_many_persons(self) -> Callable[[int], bool]:
-        """Whether too many persons have rows in combinations that some, as bits, are kept without."""
-        members, limit = self.task.members, self.task.prepared.limit.persons
-        if members.persons is None or limit is None:
-            return lambda kept: False
-        query = _PERSONS_BY_PLACES if members.moving else _SETTLED_BY_PLACES
-        persons = self.task.engine.rows(query(members=members.persons))
 
-        def too_many(kept: int) -> bool:
-            return sum(int(count) for places, count in persons if places < 0 or places & ~kept) > limit
+def _exceeds_person_limit(task: LocalTask) -> Callable[[int], bool]:
+    """A test of kept combinations, as bits: whether too many persons have rows outside them."""
+    evaluator, limit = task.evaluator, task.search_input.limit.persons
+    if evaluator.persons is None or limit is None:
+        return lambda kept: False
+    query = _PERSONS_BY_PLACES if evaluator.moving else _SETTLED_BY_PLACES
+    persons = task.engine.rows(query(members=evaluator.persons))
 
-        return too_many
+    def exceeds_limit(kept: int) -> bool:
+        return sum(int(count) for places, count in persons if places < 0 or places & ~kept) > limit
 
-    def _divided(self, whole: Grouping) -> Grouping:
-        groups, least = self.groups, self.task.members.requirements.min_class_rows
-        blocks = groups.make(
-            _OPEN_BLOCKS(members=whole.members, classes=whole.classes, rows=2 * least, most=MOST_TOGETHER)
-        )
-        while True:
-            groups.refuse_over_time()
-            classes = groups.tight(blocks).classes
-            judged = groups.make(groups.judged_cells(blocks))
-            proposed = groups.make(proposals(classes, judged, blocks, groups.prices, self.task.trees, 2 * least))
-            if not self.task.steps.count(proposed):
-                break
-            united = groups.make(_UNIONS(proposed=proposed))
-            blocks = groups.make(_UNITED(blocks=blocks, united=united))
-        better = groups.make(_CHEAPER(blocks=blocks, classes=classes, before=whole.classes))
-        return groups.tight(groups.make(_DIVIDED(members=whole.members, better=better)))
+    return exceeds_limit
+
+
+def _divide_classes(task: LocalTask, groups: Groups, whole: Grouping) -> Grouping:
+    rows = 2 * task.evaluator.requirements.min_class_rows
+    query = _BLOCKS(members=whole.members, classes=whole.classes, rows=rows, max_block=MAX_BLOCK)
+    blocks = groups.make(query)
+    while True:
+        groups.start_round()
+        classes = groups.price_members(blocks).classes
+        evaluated = groups.make(groups.evaluate_members(blocks))
+        union_proposals = groups.make(proposals(classes, evaluated, blocks, groups.prices, task.trees, rows))
+        if not task.runner.count(union_proposals):
+            break
+        unions = groups.make(_UNIONS(proposals=union_proposals))
+        blocks = groups.make(_UNITED_BLOCKS(blocks=blocks, unions=unions))
+    divided = groups.make(_CHEAPER_BLOCKS(blocks=blocks, classes=classes, whole=whole.classes))
+    return groups.price_members(groups.make(_DIVIDED_MEMBERS(members=whole.members, divided=divided)))
 
 
 def proposals(
-    classes: exp.Table, judged: exp.Table, blocks: exp.Table, prices: exp.Table, trees: Sequence[Tree], rows: int
+    classes: exp.Table, evaluated: exp.Table, blocks: exp.Table, prices: exp.Table, trees: Sequence[Tree], rows: int
 ) -> exp.Select:
-    """For each group that does not hold the other of its block that it is to join; together they are large from so
-    many rows on."""
-    price = summed([common_price(i, tree, "y", ("f", "g")) for i, tree in enumerate(trees)])
-    large, more = _IS_LARGE(rows=rows), _MORE()
-    return _PROPOSALS(large=large, more=more, price=price, classes=classes, blocks=blocks, judged=judged, prices=prices)
+    """For each infeasible class the partner of its block that it should join; they are large from ``rows`` on."""
+    price = sum_of([common_price(i, tree, "y", ("f", "g")) for i, tree in enumerate(trees)])
+    return _PROPOSALS(rows=rows, price=price, classes=classes, blocks=blocks, evaluated=evaluated, prices=prices)
 
 
-def best_grouping(
-    count: int, groups: dict[int, tuple[int, int]], needed: int, refused: Callable[[int], bool] = lambda things: False
+def cheapest_grouping(
+    count: int,
+    rows_and_prices: dict[int, tuple[int, int]],
+    needed_rows: int,
+    is_refused: Callable[[int], bool] = lambda combinations: False,
 ) -> list[int]:
-    """The groups that cost least together, have enough rows and are of no refused things; none if there are no such.
+    """The disjoint classes of combinations, as bits, that cost least, have enough rows and are not refused; an empty
+    list if none are.
 
-    >>> best_grouping(3, {0b011: (5, 7), 0b100: (4, 0), 0b111: (9, 20)}, 9)
+    >>> cheapest_grouping(3, {0b011: (5, 7), 0b100: (4, 0), 0b111: (9, 20)}, 9)
     [3, 4]
     """
-    # By things, as bits: their rows, the least cost of groups of just these, and the groups.
+    # By combinations, as bits: their rows, the least price of classes of exactly these, and the classes.
     best: dict[int, tuple[int, int, list[int]]] = {0: (0, 0, [])}
-    for things in range(1, 2**count):
-        low = things & -things
-        others = part = things ^ low
+    for combinations in range(1, 2**count):
+        first = combinations & -combinations
+        remaining = part = combinations ^ first
         options = []
-        while True:  # the group of the first thing: with each part of the others
-            if part | low in groups and others ^ part in best:
-                rows, cost, chosen = best[others ^ part]
-                more_rows, more_cost = groups[part | low]
-                options.append((rows + more_rows, cost + more_cost, [part | low, *chosen]))
+        while True:  # the class of the first combination with each part of the remaining ones
+            if part | first in rows_and_prices and remaining ^ part in best:
+                rows, price, classes = best[remaining ^ part]
+                class_rows, class_price = rows_and_prices[part | first]
+                options.append((rows + class_rows, price + class_price, [part | first, *classes]))
             if not part:
                 break
-            part = (part - 1) & others
+            part = (part - 1) & remaining
         if options:
-            best[things] = min(options, key=lambda one: one[1:])
-    enough = [one for things, one in best.items() if one[0] >= needed and not refused(things)]
-    return min(enough, key=lambda one: (one[1] - one[0] * UNIT, one[2]), default=(0, 0, []))[2]
+            best[combinations] = min(options, key=lambda option: option[1:])
+    allowed = [
+        grouping
+        for combinations, grouping in best.items()
+        if grouping[0] >= needed_rows and not is_refused(combinations)
+    ]
+    _, _, classes = min(allowed, key=lambda option: (option[1] - option[0] * UNIT, option[2]), default=(0, 0, []))
+    return classes
 
 
 run = on_combinations(k_similar)

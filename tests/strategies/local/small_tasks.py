@@ -27,7 +27,7 @@ from sqlanon.strategies.lattice import Budget
 from sqlanon.strategies.lattice.lattice import Lattice
 from sqlanon.strategies.lattice.limits import Clock
 from sqlanon.strategies.local.nodes import Tree
-from sqlanon.strategies.local.placement import Members
+from sqlanon.strategies.local.placement import ClassEvaluator
 from sqlanon.strategies.local.task import LocalTask
 from sqlanon.support.coding import Levels
 from sqlanon.support.expressions import table
@@ -66,8 +66,8 @@ class Small:
 class SmallTask(LocalTask):
     """It starts at a generalization of its test."""
 
-    def start(self, strategy: str = "optimal", share: float = 0.5) -> tuple[Any, Levels]:
-        return SimpleNamespace(figures={}, scores={}), self.prepared.start  # type: ignore[attr-defined]
+    def search_full_domain(self, strategy: str = "optimal", share: float = 0.5) -> tuple[Any, Levels]:
+        return SimpleNamespace(figures={}, scores={}), self.search_input.start  # type: ignore[attr-defined]
 
 
 @contextmanager
@@ -77,12 +77,12 @@ def small_task(small: Small) -> Iterator[SmallTask]:
         connection.execute("SET threads = 1")
         engine = DuckDBEngine(connection)
         trees = tuple(_tree(connection, small, i) for i in range(len(small.hierarchies)))
-        members = Members(_requirements(small), *_members(connection, small, trees))
+        members = ClassEvaluator(_requirements(small), *_members(connection, small, trees))
         clock = Clock(Budget(None, small.max_checks))
         steps = StatementRunner(engine)
         prepared = _prepared(small, trees)
         yield SmallTask(
-            engine, steps, table, prepared, table("combinations"), trees, members, lambda *_: None, clock
+            steps, table, prepared, table("combinations"), trees, members, lambda *_: None, clock
         )  # fmt: skip
 
 
@@ -199,7 +199,7 @@ def _members(connection: Any, small: Small, trees: Sequence[Tree]) -> tuple[exp.
     distinct = sorted({tuple(path) for path in paths.values()})
     places = {row: distinct.index(tuple(path)) for row, path in paths.items()}
     sizes = Counter(places[row] for row in small.rows if row in places)
-    names = [f"q{i}_n{level}" for i, tree in enumerate(trees) for level in range(tree.floor, tree.height + 1)]
+    names = [f"node_{i}_level_{level}" for i, tree in enumerate(trees) for level in range(tree.floor, tree.height + 1)]
     connection.execute(
         f"CREATE TABLE combinations (combination INTEGER, {', '.join(f'{name} INTEGER' for name in names)}, n BIGINT)"
     )

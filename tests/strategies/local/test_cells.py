@@ -22,7 +22,7 @@ from strategies_privacy import PrivacyCase, privacy_cases
 from test_search_properties import arrow_table, quick, thorough
 
 import sqlanon
-from sqlanon.strategies.local.cells import cells
+from sqlanon.strategies.local.cells import suppress_cells
 from sqlanon.strategies.local.nodes import Tree
 from sqlanon.strategies.local.task import LocalTask
 from sqlanon.support.expressions import table
@@ -103,7 +103,7 @@ def check(case: Case, limits: Sequence[int], draw: Sequence[int], *, exact: bool
             tree.floor + some % (tree.ceiling - tree.floor + 1) for some, tree in zip(draw, task.trees, strict=False)
         )
         plan = Plan(task, levels, case.k)
-        placed = plan.placed(cells(task, levels).placed)
+        placed = plan.placed(suppress_cells(task, levels).assignment)
         assert {c: nodes for c, nodes in placed.items() if c in plan.good} == plan.good
         assert plan.kept(placed, case.k) == placed
         choice = plan.found(placed)
@@ -170,7 +170,7 @@ def test_the_fewest_blanks_many(case: Case, limits: list[int], draw: list[int]) 
 def test_in_rounds_many(case: Case, limits: list[int], draw: list[int]) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "EXACT", 0)
-        patch.setattr(module, "TRIES", 40)
+        patch.setattr(module, "MAX_TRIES", 40)
         check(case, limits, draw, exact=False)
 
 
@@ -288,7 +288,7 @@ def test_in_rounds_with_some_sets_of_many(case: Case, limits: list[int], draw: l
     """Of up to four attributes the small and the large sets are all sets: nothing differs."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "EXACT", 0)
-        patch.setattr(module, "MOST_BLANKABLE", 0)
+        patch.setattr(module, "MAX_BLANKABLE", 0)
         check(case, limits, draw, exact=False)
 
 
@@ -297,7 +297,7 @@ def test_in_rounds_with_some_sets_of_many(case: Case, limits: list[int], draw: l
 def test_of_many_attributes_the_small_and_the_large_sets_are_tried(
     attributes: int, sets: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "MOST_BLANKABLE", 0)
+    monkeypatch.setattr(module, "MAX_BLANKABLE", 0)
     tree = Tree("a", 1, 0, 1, (0, 1), 2, 1.0, table("nodes"), ordered=False)
     query = module.blank_patterns((tree,) * attributes, range(attributes)).sql("duckdb")
     with duckdb.connect() as connection:

@@ -26,13 +26,13 @@ SMALL = Small(drawn(1, 20, [A, B], 0.5), [A, B], 2)
 def test_an_attribute_is_at_a_level_where_all_of_it_is_released_there() -> None:
     """At the ground also where ranges may be released."""
     trees: Any = [SimpleNamespace(name=name) for name in "abcde"]
-    result: Any = SimpleNamespace(trees=trees, levels=((0, 0), (1, 1), (1, 1), (0, 2), (0, 0)), values={2, 4})
+    result: Any = SimpleNamespace(trees=trees, levels=((0, 0), (1, 1), (1, 1), (0, 2), (0, 0)), generated={2, 4})
     assert LocalResult.generalization.fget(result) == {"a": 0, "b": 1, "c": None, "d": None, "e": 0}  # type: ignore
 
 
 def test_sets_are_of_attributes_without_an_order() -> None:
-    trees: Any = [SimpleNamespace(ordered=ordered) for ordered in (True, False, False)]
-    assert LocalResult._lists(SimpleNamespace(trees=trees, values={0, 1})) == {1}  # type: ignore[arg-type]
+    trees: Any = [SimpleNamespace(is_ordered=ordered) for ordered in (True, False, False)]
+    assert LocalResult._set_attributes(SimpleNamespace(trees=trees, generated={0, 1})) == {1}  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("ends", [{0: (True, False), 2: (True, True)}, {1: (False, True)}, {}])
@@ -60,7 +60,7 @@ def test_rows_whose_exact_values_are_shown_are_counted_once(ends: dict[int, tupl
 
 @pytest.mark.parametrize("most", [1, 64])
 def test_the_greatest_part_is_kept_in_which_all_shields_hold(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(finish, "MOST_SHIELDS", most)
+    monkeypatch.setattr(finish, "MAX_SHIELDS", most)
     pairs, rng, k = ((0, 1), (1, 2), (0, 2)), random.Random(4), 3
     with small_task(SMALL) as task:
         seen = {c: (*(rng.randrange(4) for _ in range(3)), rng.randrange(1, 3)) for c in range(24)}
@@ -69,7 +69,7 @@ def test_the_greatest_part_is_kept_in_which_all_shields_hold(most: int, monkeypa
         connection.executemany("INSERT INTO seen VALUES (?, ?, ?, ?, ?)", [(c, *row) for c, row in seen.items()])
         three: Any = replace(task, trees=(*task.trees, task.trees[0]))
         shields = [SubsetCondition(some, tuple(f"a{i}" for i in some), k) for some in pairs]
-        left = finish._safe(three, table("seen"), shields)
+        left = finish._drop_small_subsets(three, table("seen"), shields)
         rows = [row[0] for row in task.engine.rows(exp.select("combination").from_(left))]
     kept, before = dict(seen), 0
     while before != len(kept):

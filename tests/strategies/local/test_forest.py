@@ -23,7 +23,7 @@ from strategies import Case
 from test_search_properties import thorough
 
 import sqlanon
-from sqlanon.strategies.local.forest import Forest, forest, part_of
+from sqlanon.strategies.local.forest import Forest, choose_branches, forest
 
 FEW_ROWS = SOME_ROWS.map(lambda case: replace(case, rows=case.rows[:10]))
 
@@ -77,14 +77,14 @@ def differing(points: list[tuple[int, ...]], some: set[int] | frozenset[int]) ->
 def check_groups(points: list[tuple[int, ...]], sizes: Mapping[int, int], k: int) -> tuple[int, int]:
     """Groups of all rows, of the sizes that the proof has; the bound of the least cost, and what they cost."""
     trees = grown(points, sizes, k)
-    groups = trees.groups()
+    groups = trees.classes()
     total: Counter[int] = Counter()
     for group in groups:
         assert k <= sum(group.values()) <= most(k) or len(group) == 1
         total.update(group)
     assert total == Counter(sizes) or sum(sizes.values()) < k
     cost = sum(sum(group.values()) * differing(points, set(group)) for group in groups)
-    bound = sum(n * trees.least[one] for one, n in total.items())
+    bound = sum(n * trees.least_prices[one] for one, n in total.items())
     assert cost <= most(k) * bound
     return bound, cost
 
@@ -137,7 +137,7 @@ def test_more_rows_than_the_factor_at_a_vertex_are_always_divided(k: int) -> Non
     for rows in range(most(k) + 1, 3 * k + 1):
         for own in range(1, k + 1):
             for branches in multisets(rows - own, k - 1):
-                found = part_of(rows, own, branches, k)
+                found = choose_branches(rows, own, branches, k)
                 assert found is not None, (rows, own, branches)
                 chosen, taken = found
                 part = taken + sum(branches[i] for i in chosen)
@@ -166,7 +166,7 @@ def least_loss(plain: Plain, k: int) -> float:
         return cost
 
     rows = sum(plain.n.values())
-    return (least_cost(plain.n, k, price, 1.0) + plain.task.rows - rows) / plain.task.rows
+    return (least_cost(plain.n, k, price, 1.0) + plain.task.row_count - rows) / plain.task.row_count
 
 
 def shares_of(relation: exp.Table, plain: Plain, shared: Plain) -> dict[int, list[int]]:
@@ -185,7 +185,7 @@ def check_forest(case: Case, limits: list[int], aggregate: str) -> None:
     with task_of(replace(case, limit="1"), limits, key="row", strategy="forest", aggregate=aggregate) as task:
         plain, outcome = Plain(task), forest(task)
         shared = Plain(outcome.task)
-        placed: dict[int, Nodes] = shared.placed(outcome.placed)
+        placed: dict[int, Nodes] = shared.placed(outcome.assignment)
         assert set(placed) == set(shared.n) and shared.kept(placed, case.k) == placed
         for share, nodes in placed.items():
             for by, path, node in zip(shared.nodes, shared.paths[share], nodes, strict=True):
@@ -245,8 +245,11 @@ def test_equal_rows_are_divided_by_their_key_alone(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("most", "message"),
     [
-        ("MOST_COMPARED", "fewer than k rows, 1 here, with all 1: more than 0 pairs are refused; set min_level"),
-        ("MOST_COMBINATIONS", "works on up to 0 combinations, and there are 1; set min_level"),
+        (
+            "MAX_COMPARED",
+            "comparing 1 combinations of fewer than k rows with all 1 exceeds the limit of 0 pairs; set min_level",
+        ),
+        ("MAX_COMBINATIONS", "the source has 1 combinations, more than the limit of 0; set min_level"),
     ],
 )
 def test_too_many_combinations_are_refused(most: str, message: str, monkeypatch: pytest.MonkeyPatch) -> None:

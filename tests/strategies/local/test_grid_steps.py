@@ -15,19 +15,19 @@ from test_similar_steps import query
 
 from sqlanon.policy.rules import MaskRule
 from sqlanon.strategies.local import grid
-from sqlanon.strategies.local.grid import QUANTILES, Labels, quantile_grid
+from sqlanon.strategies.local.grid import QUANTILES, LabelReader, quantile_grid
 from sqlanon.strategies.local.nodes import Tree
 from sqlanon.support.expressions import col, named, table
 
 
-def labels_of(type_: str, masked: bool = False) -> Labels:
+def labels_of(type_: str, masked: bool = False) -> LabelReader:
     rules = [MaskRule(mask="right")] if masked else []
     prepared: Any = SimpleNamespace(
         types=[type_],
         hierarchies=[SimpleNamespace(attribute="a")],
         policy=SimpleNamespace(attributes={"a": SimpleNamespace(hierarchy=rules)}),
     )
-    return Labels(prepared, 0)
+    return LabelReader(prepared, 0)
 
 
 def tree_of(height: int, floor: int = 0, leaves: int = 8) -> Tree:
@@ -35,7 +35,7 @@ def tree_of(height: int, floor: int = 0, leaves: int = 8) -> Tree:
     return Tree("a", height, floor, height, offsets, leaves, 1.0, table("nodes"), True)
 
 
-# Labels
+# LabelReader
 
 
 # By label ``lower``, ``upper``, ``least``, ``beyond``, ``middle`` and ``closed``.
@@ -136,7 +136,7 @@ def test_cells_are_the_ranges_of_the_lowest_level_that_holds_its_values_one_afte
         steps: Any = SimpleNamespace(look_up=lambda asked, _, h=hierarchy: query(asked, hierarchy=h))
         made: Any = SimpleNamespace(table=table("hierarchy"))
         tree = tree_of(1 + (level or 1), floor)
-        lowest[name] = grid._lowest_usable(steps, labels_of(type_), tree, made, col("level_0"))
+        lowest[name] = grid._lowest_usable_level(steps, labels_of(type_), tree, made, col("level_0"))
     assert lowest == {name: level for name, _, _, _, level in LEVELS}
 
 
@@ -229,7 +229,7 @@ def test_cells_end_at_rounded_quantiles(number: int) -> None:
 
 def test_steps_are_1_2_or_5_times_a_power_of_ten() -> None:
     gaps = [0.07, 0.2, 1.0, 1.9, 2.0, 4.9, 5.0, 9.9, 10.0, 49.0, 50.0, 5000.0]
-    steps = exp.select("gap", named(grid._NICE(power=grid._POWER()), "step")).from_("gaps")
+    steps = exp.select("gap", named(grid._ROUND_STEP(power=grid._POWER_OF_TEN()), "step")).from_("gaps")
     found = dict(query(steps, gaps=("gap DOUBLE", [(gap,) for gap in gaps])))
     assert found == pytest.approx({gap: nice(gap, 0.0) for gap in gaps})
 

@@ -26,8 +26,8 @@ from test_search_properties import thorough, write_hierarchy
 import sqlanon
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.pipeline import prepare
-from sqlanon.strategies.local.iab import Balance, State
-from sqlanon.strategies.local.task import local_task
+from sqlanon.strategies.local.iab import State, StateSearch
+from sqlanon.strategies.local.task import prepare_local_task
 
 # --- The slow and obvious way
 
@@ -175,14 +175,14 @@ def policy_of(question: Question, directory: Path, **search: Any) -> sqlanon.Pol
 
 
 @contextmanager
-def balance_of(question: Question, **search: Any) -> Iterator[Balance]:
+def balance_of(question: Question, **search: Any) -> Iterator[StateSearch]:
     """The search, not begun."""
     with tempfile.TemporaryDirectory() as directory, sqlanon.connect(arrow_table(question)) as db:
         policy = policy_of(question, Path(directory), **search)
         with db._space.run(policy) as run:
             steps = StatementRunner(run.engine)
             prepared = prepare(steps, policy, run.source, run.work)
-            yield Balance(local_task(steps, prepared, lambda open_, checked, best: None))
+            yield StateSearch(prepare_local_task(steps, prepared, lambda open_, checked, best: None))
 
 
 def published(question: Question) -> Counter[Row] | None:

@@ -48,10 +48,10 @@ def check_sound(strategy: Callable[[LocalTask], LocalOutcome], case: Case, limit
     with task_of(case, limits, strategy=name) as task:
         plain = Plain(task)
         try:
-            _, levels = task.start()
+            _, levels = task.search_full_domain()
         except sqlanon.InfeasibleError:
             return
-        found = plain.placed(strategy(task).placed)
+        found = plain.placed(strategy(task).assignment)
         assert plain.kept(found, case.k) == found
         assert sum(plain.n.values()) - plain.rows(found) <= plain.allowed
         for combination, nodes in found.items():

@@ -22,9 +22,10 @@ import sqlanon
 from sqlanon.strategies.lattice import dive
 from sqlanon.strategies.lattice.checker import policy_measure
 from sqlanon.strategies.local import finish as finish_module
-from sqlanon.strategies.local import mu_argus as mu
+from sqlanon.strategies.local import mu_argus as mu_argus_module
 from sqlanon.strategies.local.finish import finish
 from sqlanon.strategies.local.iterative import local
+from sqlanon.strategies.local.placement import generalized_combinations
 from sqlanon.strategies.local.task import LocalOutcome
 
 STRATEGIES = {"local": local, "k-similar": as_ancestors}
@@ -62,8 +63,8 @@ def test_the_loss_stated_is_the_loss_counted(case: Case, limits: list[int]) -> N
         except sqlanon.InfeasibleError:
             return
         plain = Plain(task)
-        counted = plain.loss(plain.placed(outcome.placed))
-        assert finish(task, outcome).score(policy_measure(task.prepared)) == pytest.approx(counted, abs=1e-9)
+        counted = plain.loss(plain.placed(outcome.assignment))
+        assert finish(task, outcome).score(policy_measure(task.search_input)) == pytest.approx(counted, abs=1e-9)
 
 
 @pytest.mark.slow
@@ -71,7 +72,7 @@ def test_the_loss_stated_is_the_loss_counted(case: Case, limits: list[int]) -> N
 @given(case=SOME_ROWS, limits=LIMITS, classes=CLASS_LISTS)
 def test_mu_argus_checks_some_combinations_at_a_time(case: Case, limits: list[int], classes: list[str]) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(mu, "TOGETHER", 1)
+        patch.setattr(mu_argus_module, "MAX_CHECKED", 1)
         check_argus(case, limits, classes)
 
 
@@ -83,16 +84,16 @@ def test_many_combinations_are_judged_as_few_are(k: int, case: Case, limits: lis
     """Whatever is placed: what readers see of it is kept where each combination is safe, and nothing else."""
     with task_of(replace(case, k=k), limits, strategy="mu-argus") as task:
         names = [tree.name for tree in task.trees]
-        floor = task.steps.make(task.work("at_floor"), mu.placed_at(task.combinations, task.floor))
+        floor = task.runner.make(task.work("at_floor"), generalized_combinations(task.combinations, task.floor))
         kept = []
         for most in (1, 64):
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(finish_module, "MOST_SHIELDS", most)
+                patch.setattr(finish_module, "MAX_SHIELDS", most)
                 found = finish(task, LocalOutcome(task, floor))
             rows = task.engine.rows(exp.select("*").from_(found.table))
             kept.append((found.figures, found.smallest_class, sorted(rows, key=str)))
             made = [f"released_{i}" for i in range(len(names))] + ["readable", "judged", "kept"]
-            task.steps.drop(*(task.work(name) for name in made))
+            task.runner.drop(*(task.work(name) for name in made))
         assert kept[0] == kept[1]
 
 

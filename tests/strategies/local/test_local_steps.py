@@ -13,28 +13,28 @@ from sqlglot import exp
 from test_similar_steps import price_of, query
 
 from sqlanon.strategies.local import iterative
-from sqlanon.strategies.local.groups import UNIT, Groups, in_no_group, taken_in
+from sqlanon.strategies.local.groups import UNIT, Groups, cheapest_classes, unassigned_combinations
 from sqlanon.support.coding import Levels
 from sqlanon.support.expressions import table
 
 A, B, C = letters("a", 4, 2), letters("b", 4, 2), letters("c", 3)
 TABLES = {name: table(name) for name in ("offers", "members", "classes", "prices")}
-CLASSES = "cell INTEGER, n BIGINT, price BIGINT"
+CLASSES = "class_id INTEGER, n BIGINT, price BIGINT"
 
 
 @pytest.mark.parametrize(("rows", "price"), [(3, 1), (4, 4), (5, 4), (9, 4), (10, 7)])
 def test_the_threshold_is_the_least_price_of_groups_with_so_many_rows(rows: int, price: int) -> None:
     classes = [(0, 3, 1), (2, 2, 4), (4, 4, 4), (5, 1, 7)]
-    threshold = iterative._THRESHOLD(classes=table("classes"), rows=rows)
+    threshold = iterative._PRICE_THRESHOLD(classes=table("classes"), rows=rows)
     assert query(threshold, classes=(CLASSES, classes)) == [(price,)]
 
 
 def test_groups_up_to_the_threshold_stay() -> None:
     classes = [(0, 3, 1), (2, 2, 4), (4, 4, 5)]
-    members = iterative._MEMBERS_WITHIN(members=table("members"), classes=table("classes"), price=4)
-    cells = ("combination INTEGER, cell INTEGER", [(0, 0), (1, 0), (2, 2), (4, 4)])
+    members = iterative._CHEAP_MEMBERS(members=table("members"), classes=table("classes"), price=4)
+    cells = ("combination INTEGER, class_id INTEGER", [(0, 0), (1, 0), (2, 2), (4, 4)])
     assert query(members, members=cells, classes=(CLASSES, classes)) == [(0, 0), (1, 0), (2, 2)]
-    assert query(iterative._CHEAP(classes=table("classes"), price=4), classes=(CLASSES, classes)) == classes[:2]
+    assert query(iterative._CHEAP_CLASSES(classes=table("classes"), price=4), classes=(CLASSES, classes)) == classes[:2]
 
 
 Numbers = dict[int, int]
@@ -69,36 +69,39 @@ def test_what_costs_less_elsewhere_goes() -> None:
         10: (0, 21), 11: (0, 20),  # both save, and go together
     }  # fmt: skip
     for least in (3, 4):
-        moved = iterative._MOVES(**TABLES, least=least)
+        moved = iterative._MOVES(**TABLES, least_class=least)
         size = {cell: sum(n[c] for c in members if members[c] == cell) for cell in prices}
         found = query(
             moved,
-            members=("combination INTEGER, cell INTEGER", [*members.items()]),
+            members=("combination INTEGER, class_id INTEGER", [*members.items()]),
             classes=(CLASSES, [(cell, size[cell], price) for cell, price in prices.items()]),
             prices=("combination INTEGER, n BIGINT", [*n.items()]),
-            offers=("combination INTEGER, cell INTEGER, more BIGINT", [(c, *offer) for c, offer in offers.items()]),
+            offers=(
+                "combination INTEGER, class_id INTEGER, added_price BIGINT",
+                [(c, *offer) for c, offer in offers.items()],
+            ),
         )
         assert found == moves(members, n, prices, offers, least)
 
 
 def test_of_several_that_may_leave_the_one_goes_that_saves_most_then_the_first() -> None:
     members, n = [(0, 0), (1, 0), (2, 0), (3, 0)], [(0, 2), (1, 2), (2, 2), (3, 5)]
-    moved = iterative._MOVES(**TABLES, least=3)
+    moved = iterative._MOVES(**TABLES, least_class=3)
     offers = [(0, 9, 15), (1, 9, 12), (2, 9, 12), (3, 9, 90)]
     found = query(
         moved,
-        members=("combination INTEGER, cell INTEGER", members),
+        members=("combination INTEGER, class_id INTEGER", members),
         classes=(CLASSES, [(0, 11, 10)]),
         prices=("combination INTEGER, n BIGINT", n),
-        offers=("combination INTEGER, cell INTEGER, more BIGINT", offers),
+        offers=("combination INTEGER, class_id INTEGER, added_price BIGINT", offers),
     )
     assert found == [(1, 9)]
 
 
 def test_a_group_has_the_number_of_its_least_member_after_moves() -> None:
-    members = ("combination INTEGER, cell INTEGER", [(0, 0), (1, 0), (2, 2), (3, 2)])
-    going = ("combination INTEGER, cell INTEGER", [(0, 2), (3, 0)])
-    moved = iterative._MOVED(members=table("members"), going=table("going"))
+    members = ("combination INTEGER, class_id INTEGER", [(0, 0), (1, 0), (2, 2), (3, 2)])
+    going = ("combination INTEGER, class_id INTEGER", [(0, 2), (3, 0)])
+    moved = iterative._MEMBERS_AFTER_MOVES(members=table("members"), moves=table("going"))
     assert query(moved, members=members, going=going) == [(0, 0), (1, 1), (2, 0), (3, 1)]
 
 
@@ -113,9 +116,9 @@ def test_a_loose_combination_comes_to_the_group_that_costs_least_more(small: Sma
     with small_task(small) as task:
         plain, groups = Plain(task), Groups(task, "g")
         members = {c: c - c % 2 for c in plain.n if c % 6 < 4}
-        task.engine.connection.execute("CREATE TABLE cells (combination INTEGER, cell INTEGER)")
+        task.engine.connection.execute("CREATE TABLE cells (combination INTEGER, class_id INTEGER)")
         task.engine.connection.executemany("INSERT INTO cells VALUES (?, ?)", [*members.items()])
-        best = groups.tight(table("cells"))
+        best = groups.price_members(table("cells"))
         of_cell = {cell: [c for c in members if members[c] == cell] for cell in {*members.values()}}
         n = {cell: sum(plain.n[c] for c in some) for cell, some in of_cell.items()}
         prices = {cell: price_of(plain, some) or 0 for cell, some in of_cell.items()}
@@ -123,11 +126,11 @@ def test_a_loose_combination_comes_to_the_group_that_costs_least_more(small: Sma
         suppressed = sum(plain.n[c] for c in loose)
         assert best.rows == sum(n.values())
         assert best.price == sum(n[cell] * prices[cell] for cell in n) + suppressed * UNIT
-        outside = groups.make(in_no_group(prices=groups.prices, members=best.members))
+        outside = groups.make(unassigned_combinations(prices=groups.prices, members=best.members))
         assert {
             row[0] for row in task.engine.rows(iterative.template("SELECT combination FROM :o")(o=outside))
         } == loose
-        found = task.engine.rows(taken_in(outside, best.classes, groups.prices, task.trees))
+        found = task.engine.rows(cheapest_classes(outside, best.classes, groups.prices, task.trees))
         options: dict[int, list[tuple[int, int]]] = defaultdict(list)
         for c, cell in itertools.product(loose, of_cell):
             if (after := price_of(plain, [*of_cell[cell], c])) is not None:
@@ -195,7 +198,7 @@ def test_a_climb_is_that_of_a_plain_one(small: Small) -> None:
         groups, climb = Groups(task, "g"), Climb(Plain(task), small.k)
         climb.run()
         steps = groups.climb(groups.prices)
-        grouped = [exp.select("combination", "cell").from_(one).where("cell IS NOT NULL") for one in steps]
+        grouped = [exp.select("combination", "class_id").from_(one).where("class_id IS NOT NULL") for one in steps]
         found = [dict(task.engine.rows(one)) for one in grouped]
         assert found == [cells for _, cells in climb.steps]
         assert len(found) > 1
@@ -217,8 +220,8 @@ def test_rows_that_are_held_and_left_are_those_that_may_be_released() -> None:
                 sizes[nodes] += plain.n[c]
             expected[levels] = sum(size for size in sizes.values() if size >= small.k)
             most = max(most, sum(sizes.values()))
-        assert groups._held(groups.prices, [*expected]) == (expected, most)
-        assert groups._held(groups.prices, [(1, 0), (0, 0)])[1] == most
+        assert groups.count_feasible_rows(groups.prices, [*expected]) == (expected, most)
+        assert groups.count_feasible_rows(groups.prices, [(1, 0), (0, 0)])[1] == most
 
 
 @pytest.mark.parametrize("small", HELD)
@@ -227,7 +230,7 @@ def test_local_holds_and_costs_no_more_than_where_it_starts(small: Small) -> Non
     assert small.start is not None
     with small_task(small) as task:
         plain = Plain(task)
-        found = plain.placed(iterative.local(task).placed)
+        found = plain.placed(iterative.local(task).assignment)
         assert plain.kept(found, small.k) == found
         assert sum(plain.n.values()) - plain.rows(found) <= plain.allowed
         assert plain.loss(found) <= plain.loss(plain.kept(plain.at(small.start), small.k)) + 1e-8

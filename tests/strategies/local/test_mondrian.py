@@ -26,7 +26,7 @@ from test_search_properties import arrow_table, quick, thorough
 import sqlanon
 from sqlanon.strategies.local.finish import on_combinations
 from sqlanon.strategies.local.mondrian import mondrian
-from sqlanon.strategies.local.nodes import ENDS
+from sqlanon.strategies.local.nodes import END_COLUMNS
 from sqlanon.strategies.local.task import LocalOutcome, LocalTask
 
 MONDRIAN = {"strategy": "mondrian"}
@@ -113,21 +113,21 @@ class Plain:
         tree = task.trees[i]
         names = ["node", "level", "label", "leaves", "low", "high", "released"]
         nodes = {row[0]: Node(*row[1:]) for row in task.engine.rows(exp.select(*names).from_(tree.nodes))}
-        path = [f"q{i}_n{level}" for level in range(tree.floor, tree.height + 1)]
+        path = [f"node_{i}_level_{level}" for level in range(tree.floor, tree.height + 1)]
         paths = task.engine.rows(exp.select("combination", *path).from_(task.combinations))
-        weight = task.prepared.policy.attributes[tree.name].weight
+        weight = task.search_input.policy.attributes[tree.name].weight
         scale = weight / max(tree.leaves - 1, 1)
         cells: dict[int, Cell] = {}
         if tree.grid is not None:
-            names = ["node", "cell", "cell_low", "cell_high", *ENDS]
+            names = ["node", "cell", "cell_low", "cell_high", *END_COLUMNS]
             cells = {row[0]: Cell(*row[1:]) for row in task.engine.rows(exp.select(*names).from_(tree.grid.table))}
         level = None if tree.grid is None else tree.grid.level
         members: dict[int, list[bool]] = {}
-        if tree.members is not None:
+        if tree.set_labels is not None:
             names = ["node", *(f"is_member_{level}" for level in range(tree.floor, tree.height))]
-            members = {row[0]: list(row[1:]) for row in task.engine.rows(exp.select(*names).from_(tree.members))}
+            members = {row[0]: list(row[1:]) for row in task.engine.rows(exp.select(*names).from_(tree.set_labels))}
         by_combination = {row[0]: list(row[1:]) for row in paths}
-        return Column(nodes, by_combination, tree.ordered, scale, tree.leaves - 1.0, cells, level, members)
+        return Column(nodes, by_combination, tree.is_ordered, scale, tree.leaves - 1.0, cells, level, members)
 
     def rows(self, part: Iterable[int]) -> int:
         return sum(self.n[combination] for combination in part)
@@ -332,7 +332,7 @@ def released(task: LocalTask, outcome: LocalOutcome) -> dict[int, tuple[tuple[st
         for i, tree in enumerate(task.trees)
     ]  # fmt: skip
     nodes = [f"node_{i}" for i in range(len(task.trees))]
-    rows = task.engine.rows(exp.select("combination", *nodes).from_(outcome.placed))
+    rows = task.engine.rows(exp.select("combination", *nodes).from_(outcome.assignment))
     assert len({row[0] for row in rows}) == len(rows)
     return {row[0]: tuple(by[node] for by, node in zip(known, row[1:], strict=True)) for row in rows}
 

@@ -23,7 +23,7 @@ from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.pipeline import prepare
 from sqlanon.policy.guarantee import CLASSES, select_combinations
 from sqlanon.strategies.local.mu_argus import mu_argus
-from sqlanon.strategies.local.task import LocalTask, local_task
+from sqlanon.strategies.local.task import LocalTask, prepare_local_task
 
 Placed = dict[int, Nodes]
 
@@ -67,7 +67,7 @@ class Argus:
     def __post_init__(self) -> None:
         task = self.plain.task
         self.attributes = range(len(task.trees))
-        self.levels = [task.prepared.lattice.levels(i) for i in self.attributes]
+        self.levels = [task.search_input.lattice.levels(i) for i in self.attributes]
         self.roots = [tree.root for tree in task.trees]
         self.blankable = [i for i in self.attributes if self.plain.nodes[i][self.roots[i]].released]
 
@@ -137,12 +137,12 @@ CLASS_LISTS = st.lists(st.sampled_from(["identifying", "more", "most"]), min_siz
 
 def check(case: Case, limits: Sequence[int], classes: Sequence[str]) -> None:
     with task_of(case, limits, strategy="mu-argus") as bare:
-        specs = bare.prepared.policy.attributes
+        specs = bare.search_input.policy.attributes
         named = {
             name: specs[name].model_copy(update={"identification": one})
             for name, one in zip(case.hierarchies, classes, strict=False)
         }
-        ask = bare.prepared.policy.model_copy(update={"attributes": named})
+        ask = bare.search_input.policy.model_copy(update={"attributes": named})
         task = _with_policy(bare, ask)
         names = list(case.hierarchies)
         listed = select_combinations({name: spec.identification for name, spec in named.items()})
@@ -154,9 +154,9 @@ def check(case: Case, limits: Sequence[int], classes: Sequence[str]) -> None:
         except sqlanon.InfeasibleError:
             assert expected is None
             return
-        found = plain.placed(outcome.placed)
+        found = plain.placed(outcome.assignment)
         if expected is None:
-            levels = task.start()[1]
+            levels = task.search_full_domain()[1]
             expected = plain.kept(plain.at(levels), case.k)
         assert found == expected
         assert sum(plain.n.values()) - plain.rows(found) <= plain.allowed
@@ -169,7 +169,7 @@ def check(case: Case, limits: Sequence[int], classes: Sequence[str]) -> None:
 
 
 def _with_policy(task: LocalTask, policy: sqlanon.Policy) -> LocalTask:
-    return replace(task, prepared=replace(task.prepared, policy=policy))
+    return replace(task, prepared=replace(task.search_input, policy=policy))
 
 
 @settings(quick, max_examples=draw_tables(5, usual=6))
@@ -224,9 +224,9 @@ def classes_of(rows: Sequence[tuple[str, ...]], identification: dict[str, str], 
         with sqlanon.connect(connection) as db, db._space.run(ask) as run:
             steps = StatementRunner(run.engine)
             prepared = prepare(steps, ask, run.source, run.work)
-            task = local_task(steps, prepared, lambda open_, checked, best: None)
+            task = prepare_local_task(steps, prepared, lambda open_, checked, best: None)
             plain = Plain(task)
-            return plain.sizes(plain.placed(mu_argus(task).placed))
+            return plain.sizes(plain.placed(mu_argus(task).assignment))
 
 
 def smallest(sizes: Counter[Any], names: Sequence[str]) -> int:

@@ -7,15 +7,21 @@ import itertools
 import random
 from collections import defaultdict
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from oracle import Row
-from sqlglot import exp
 from test_similar_steps import query
 
 from sqlanon.strategies.local import placement
-from sqlanon.strategies.local.nodes import Tree, are_numbers, combinations, in_combinations, nodes
+from sqlanon.strategies.local.nodes import (
+    Tree,
+    are_numbers,
+    distinct_combinations,
+    hierarchy_nodes,
+    map_to_combinations,
+)
 from sqlanon.strategies.local.placement import LocalRecoding
 from sqlanon.support.coding import Coded, Column
 from sqlanon.support.expressions import col, table
@@ -56,7 +62,7 @@ def test_nodes_that_read_the_same_have_one_code() -> None:
     ]  # fmt: skip
     placed = ("node_1 INTEGER", [(2,), (0,), (1,), (3,), (4,), (2,)])
     for forbidden, codes in [((), {0: 2, 1: 1, 2: 2, 3: 0, 4: 3}), (("a", "d"), {0: 1, 2: 1, 3: 0, 4: 2})]:
-        released = placement.released_values(table("nodes"), table("placed"), 1, forbidden)
+        released = placement.released_labels(table("nodes"), table("placed"), 1, forbidden)
         expected = sorted((node, code, *values[node][1:]) for node, code in codes.items())
         assert query(released, nodes=(VALUES, values), placed=placed) == expected
 
@@ -64,7 +70,7 @@ def test_nodes_that_read_the_same_have_one_code() -> None:
 def test_combinations_of_kept_classes_are_kept() -> None:
     readable = [(0, 0, 0), (1, 0, 1), (2, 1, 0), (3, 0, 0), (4, 1, 1)]
     judged = [(0, 0, True), (0, 1, False), (1, 0, True)]
-    kept = placement.kept_combinations(table("readable"), exp.select("*").from_("judged"), [0, 1])
+    kept = placement.feasible_rows(table("readable"), table("judged"), ["code_0", "code_1"])
     columns = "code_0 INTEGER, code_1 INTEGER"
     found = query(
         kept,
@@ -79,7 +85,7 @@ def test_what_is_not_kept_is_suppressed_with_unknown_values() -> None:
     frequency = [(a, b, known) for a in range(3) for b in range(2) for known in (True, False)]
     kept = [(10, 3), (11, 4), (12, 3)]
     found = query(
-        placement.suppressed_ground(table("frequency"), table("kept"), trees),
+        placement.suppressed_combinations(table("frequency"), table("kept"), trees),
         frequency=("q0_l1 INTEGER, q1_l0 INTEGER, known BOOLEAN", frequency * 2),
         kept=("ground_0 INTEGER, ground_1 INTEGER", kept),
     )
@@ -198,19 +204,20 @@ def test_types_of_a_release_are_those_of_its_columns_where_values_are_their_own(
 
 
 def test_combinations_are_numbered_in_the_order_of_their_codes() -> None:
-    floor, heights, offsets = (0, 1, 0), (2, 2, 0), [(0, 4, 6), (10, 13), (5,)]
+    trees = (tree("a", 2, 0, (0, 4, 6)), tree("b", 2, 1, (10, 13)), tree("c", 0, 0, (5,)))
     rows = [(a, a // 2, b, n, known) for a, b, n, known in [
         (3, 0, 2, True), (3, 0, 1, True), (0, 2, 1, True), (0, 1, 4, True), (1, 1, 0, True), (2, 2, 5, False),
         (3, 0, 7, False),
     ]]  # fmt: skip
     columns = "q0_l0 INTEGER, q0_l1 INTEGER, q1_l1 INTEGER, n BIGINT, known BOOLEAN"
-    made = combinations(table("frequency"), heights, floor, offsets)
+    made = distinct_combinations(table("frequency"), trees)
     expected = [(0, 0, 4, 6, 11, 13, 5, 4), (1, 0, 4, 6, 12, 13, 5, 1), (2, 3, 5, 6, 10, 13, 5, 3)]
     assert query(made, frequency=(columns, rows)) == expected
-    named = "combination INTEGER, q0_n0 INTEGER, q0_n1 INTEGER, q0_n2 INTEGER, q1_n1 INTEGER, q1_n2 INTEGER"
-    tables = {"frequency": (columns, rows), "made": (f"{named}, q2_n0 INTEGER, n BIGINT", expected)}
+    levels = [(0, 0), (0, 1), (0, 2), (1, 1), (1, 2), (2, 0)]
+    nodes = ", ".join(f"node_{i}_level_{level} INTEGER" for i, level in levels)
+    tables = {"frequency": (columns, rows), "made": (f"combination INTEGER, {nodes}, n BIGINT", expected)}
     for unknown in (False, True):
-        made = in_combinations(table("frequency"), table("made"), heights, floor, offsets, ["n"], unknown)
+        made = map_to_combinations(table("frequency"), table("made"), trees, ["n"], unknown)
         beside = [(None, 0), (None, 5), (None, 7)] if unknown else []
         assert query(made, **tables) == [*beside, (0, 4), (1, 1), (2, 1), (2, 2)]
 
@@ -234,14 +241,17 @@ def test_nodes_know_what_is_under_them() -> None:
         ),
     }
     spec = Coded("a", 2, table("coded"), unknown=True)
-    made = nodes(spec, table("hierarchy"), 5, "*", 0, 1, (0, 10, 20), col("place"), ["w", "*"])
+    source: Any = SimpleNamespace(table=table("hierarchy"), top="*")
+    whole = Tree("a", 2, 0, 1, (0, 10, 20), 5, 1.0, table("nodes"), False, ("w", "*"))
+    made = hierarchy_nodes(spec, source, whole, col("place"))
     levels = [
         (0, 10, 0, "v", 0.0, 3, 1, 1, True), (1, 11, 0, "w", 0.0, 4, 4, 4, False), (2, 11, 0, "y", 0.0, 5, 3, 3, True),
         (10, 20, 1, "p", 1.0, 3, 0, 1, True), (11, 20, 1, "q", 2.0, 9, 2, 4, True),
         (20, None, 2, "*", 4.0, 12, 0, 4, False),
     ]  # fmt: skip
     assert query(made, **tables) == levels
-    made = nodes(spec, table("hierarchy"), 5, "*", 1, 2, (10, 20), col("place"))
+    above_ground = Tree("a", 2, 1, 2, (10, 20), 5, 1.0, table("nodes"), False)
+    made = hierarchy_nodes(spec, source, above_ground, col("place"))
     assert query(made, **tables) == [*levels[3:5], (*levels[5][:-1], True)]
 
 

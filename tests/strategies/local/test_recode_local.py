@@ -42,7 +42,7 @@ def at_random(task: LocalTask) -> LocalOutcome:
         rows = task.engine.rows(exp.select("node", "label").from_(tree.nodes).where("level = 0"))
         assert tree.floor == 0, i
         ground.append(dict(rows))
-    nodes = [exp.column(f"q{i}_n{level}") for i, height in enumerate(heights) for level in range(height + 1)]
+    nodes = [exp.column(f"node_{i}_level_{level}") for i, height in enumerate(heights) for level in range(height + 1)]
     rows = task.engine.rows(exp.select("combination", *nodes).from_(task.combinations))
     placed = []
     for combination, *flat in rows:
@@ -56,7 +56,7 @@ def at_random(task: LocalTask) -> LocalOutcome:
     names = ["combination", *(f"node_{i}" for i in range(len(heights)))]
     values = exp.values([tuple(map(int, row)) for row in placed] or [(-1,) * len(names)], alias="v", columns=names)
     target = task.work("at_random")
-    return LocalOutcome(task, task.steps.make(target, exp.select("*").from_(values)), rounds=1)
+    return LocalOutcome(task, task.runner.make(target, exp.select("*").from_(values)), rounds=1)
 
 
 class Expected:

@@ -20,16 +20,15 @@ from test_local import check_sound
 from test_search_properties import quick, thorough
 
 import sqlanon
-from sqlanon.strategies.local import groups as gr
-from sqlanon.strategies.local.similar import grouped
+from sqlanon.strategies.local.similar import group_combinations
 from sqlanon.strategies.local.task import LocalOutcome, LocalTask
 
 
 def as_ancestors(task: LocalTask) -> LocalOutcome:
     """The groups as what they are compared by: lowest common ancestors."""
-    _, _, best, rounds = grouped(task)
-    nodes = gr.placed(best.members, best.classes, len(task.trees))
-    return LocalOutcome(task, task.steps.make(task.work("as_ancestors"), nodes), rounds=rounds)
+    _, _, best, rounds = group_combinations(task)
+    nodes = best.assignment(len(task.trees))
+    return LocalOutcome(task, task.runner.make(task.work("as_ancestors"), nodes), rounds=rounds)
 
 
 def partitions(things: list[int]) -> Iterator[list[list[int]]]:
@@ -79,7 +78,7 @@ def check_best(case: Case, limits: list[int], most: int) -> None:
         if len(plain.n) > most:
             return
         try:
-            found = plain.placed(as_ancestors(task).placed)
+            found = plain.placed(as_ancestors(task).assignment)
         except sqlanon.InfeasibleError:
             return
         assert plain.loss(found) == pytest.approx(least_loss(plain, case.k), abs=1e-8)

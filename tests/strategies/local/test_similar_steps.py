@@ -16,10 +16,9 @@ from small_tasks import Small, best_levels, drawn, letters, small_task
 from sqlglot import exp
 from test_similar import common, least_loss, partitions
 
-from sqlanon.strategies.local import groups as gr
 from sqlanon.strategies.local import similar
 from sqlanon.strategies.local.groups import UNIT, Groups
-from sqlanon.strategies.local.similar import best_grouping, grouped
+from sqlanon.strategies.local.similar import cheapest_grouping, group_combinations
 from sqlanon.support.expressions import table
 
 A, B, C = letters("a", 4, 2), letters("b", 4, 2), letters("c", 3)
@@ -39,7 +38,7 @@ def query(sql: exp.Expr, **tables: tuple[str, Sequence[Row]]) -> list[Any]:
 # The groups that are united
 
 
-PROPOSED = "one INTEGER, other INTEGER, large BOOLEAN, more BIGINT"
+PROPOSED = "class_id INTEGER, partner INTEGER, large BOOLEAN, added_price BIGINT"
 
 
 def test_two_that_propose_each_other_are_united_and_one_that_holds_takes_in_the_best() -> None:
@@ -49,14 +48,14 @@ def test_two_that_propose_each_other_are_united_and_one_that_holds_takes_in_the_
         (5, 2, True, 3), (6, 2, False, 8), (8, 2, False, 7), (9, 2, False, 7),  # not large, then cheap, then first
         (10, 11, True, 2), (12, 11, True, 1),
     ]  # fmt: skip
-    united = query(similar._UNIONS(proposed=table("proposed")), proposed=(PROPOSED, proposed))
+    united = query(similar._UNIONS(proposals=table("proposed")), proposed=(PROPOSED, proposed))
     assert united == [(4, 1), (8, 2), (12, 11)]
 
 
 def test_what_is_united_has_the_number_of_the_lesser_group() -> None:
-    united = similar._UNITED(blocks=table("blocks"), united=table("united"))
-    blocks = ("combination INTEGER, block INTEGER, cell INTEGER", [(0, 9, 0), (1, 9, 0), (2, 9, 2), (3, 9, 3)])
-    assert query(united, blocks=blocks, united=('cell INTEGER, "into" INTEGER', [(2, 0)])) == [
+    united = similar._UNITED_BLOCKS(blocks=table("blocks"), unions=table("united"))
+    blocks = ("combination INTEGER, block INTEGER, class_id INTEGER", [(0, 9, 0), (1, 9, 0), (2, 9, 2), (3, 9, 3)])
+    assert query(united, blocks=blocks, united=('class_id INTEGER, "into" INTEGER', [(2, 0)])) == [
         (0, 9, 0), (1, 9, 0), (2, 9, 0), (3, 9, 3),
     ]  # fmt: skip
 
@@ -68,11 +67,11 @@ def test_blocks_of_two_classes_that_lose_something_are_divided() -> None:
     """Group 0 has just so many rows, group 2 one fewer; group 4 loses nothing; group 6 has too many members."""
     members = [(0, 0), (1, 0), (2, 2), (3, 2), (4, 4), (5, 4), (6, 6), (7, 6), (8, 6)]
     classes = [(0, 6, 5), (2, 5, 5), (4, 9, 0), (6, 9, 5)]
-    blocks = similar._OPEN_BLOCKS(members=table("members"), classes=table("classes"), rows=6, most=2)
+    blocks = similar._BLOCKS(members=table("members"), classes=table("classes"), rows=6, max_block=2)
     found = query(
         blocks,
-        members=("combination INTEGER, cell INTEGER", members),
-        classes=("cell INTEGER, n BIGINT, price BIGINT", classes),
+        members=("combination INTEGER, class_id INTEGER", members),
+        classes=("class_id INTEGER, n BIGINT, price BIGINT", classes),
     )
     assert found == [(0, 0, 0), (1, 0, 1)]
 
@@ -82,10 +81,10 @@ def test_a_block_stays_divided_if_that_costs_no_more() -> None:
     blocks = [(0, 0, 0), (1, 0, 1), (2, 2, 2), (3, 2, 3), (4, 4, 4), (5, 4, 5)]
     classes = [(0, 2, 5), (1, 5, 2), (2, 3, 3), (3, 2, 5), (4, 5, 3), (5, 2, 3)]
     before = [(0, 10, 2), (2, 20, 1), (4, 4, 5)]
-    columns = "cell INTEGER, n BIGINT, price BIGINT"
+    columns = "class_id INTEGER, n BIGINT, price BIGINT"
     found = query(
-        similar._CHEAPER(blocks=table("blocks"), classes=table("classes"), before=table("before")),
-        blocks=("combination INTEGER, block INTEGER, cell INTEGER", blocks),
+        similar._CHEAPER_BLOCKS(blocks=table("blocks"), classes=table("classes"), whole=table("before")),
+        blocks=("combination INTEGER, block INTEGER, class_id INTEGER", blocks),
         classes=(columns, classes),
         before=(columns, before),
     )
@@ -148,7 +147,7 @@ def test_the_grouping_that_costs_least_is_chosen(number: int) -> None:
                     rows, cost = (sum(groups[cell][place] for cell in cells) for place in (0, 1))
                     if rows >= 4:
                         options.append((cost - rows * UNIT, sorted(cells, key=lambda cell: cell & -cell)))
-    chosen = best_grouping(count, groups, 4, refused)
+    chosen = cheapest_grouping(count, groups, 4, refused)
     cost = sum(groups[cell][1] - groups[cell][0] * UNIT for cell in chosen)
     assert cost == min(options, default=(0, []))[0]
     assert not options or chosen in [cells for _, cells in options]
@@ -167,8 +166,8 @@ def test_few_combinations_are_grouped_as_no_others_lose_less(small: Small) -> No
     with small_task(best_levels(small)) as task:
         plain = Plain(task)
         assert len(plain.n) <= 7
-        _, _, best, _ = grouped(task)
-        nodes = task.steps.make(table("found"), gr.placed(best.members, best.classes, len(task.trees)))
+        _, _, best, _ = group_combinations(task)
+        nodes = task.runner.make(table("found"), best.assignment(len(task.trees)))
         assert plain.loss(plain.placed(nodes)) == pytest.approx(least_loss(plain, small.k), abs=1e-8)
 
 
@@ -211,18 +210,18 @@ def test_a_group_proposes_the_one_with_which_it_is_small_and_loses_least(small: 
         places = sorted(plain.n)
         cells = {c: c - c % size for c in places}
         blocks = {c: cells[c] % 3 for c in places}
-        columns = "combination INTEGER, block INTEGER, cell INTEGER"
+        columns = "combination INTEGER, block INTEGER, class_id INTEGER"
         task.engine.connection.execute(f"CREATE TABLE blocks ({columns})")
         values = [(c, blocks[c], cells[c]) for c in places]
         task.engine.connection.executemany("INSERT INTO blocks VALUES (?, ?, ?)", values)
-        classes = groups.tight(table("blocks")).classes
-        judged = groups.make(groups.judged_cells(table("blocks")))
+        classes = groups.price_members(table("blocks")).classes
+        judged = groups.make(groups.evaluate_members(table("blocks")))
         found = task.engine.rows(similar.proposals(classes, judged, table("blocks"), groups.prices, task.trees, rows))
         of_cell = {cell: [c for c in places if cells[c] == cell] for cell in {*cells.values()}}
         n = {cell: sum(plain.n[c] for c in of_cell[cell]) for cell in of_cell}
         prices = {cell: price_of(plain, of_cell[cell]) for cell in of_cell}
         assert {cell: (count, price) for cell, count, price in task.engine.rows(
-            exp.select("cell", "n", "price").from_(classes)
+            exp.select("class_id", "n", "price").from_(classes)
         )} == {cell: (n[cell], prices[cell]) for cell in of_cell}  # fmt: skip
         expected = []
         for one, other in itertools.permutations(of_cell, 2):

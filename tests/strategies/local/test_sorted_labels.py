@@ -22,7 +22,7 @@ from support import insert
 
 import sqlanon
 from sqlanon.hierarchies.numerals import count_whole_digits, expand_exponent, pad_whole_digits, trim_zeros
-from sqlanon.strategies.local.finish import may_be_sorted, sortable_labels, sorted_labels
+from sqlanon.strategies.local.finish import can_be_sorted, sortable_labels, sorted_labels
 from sqlanon.support.expressions import table
 
 few = settings(max_examples=15, deadline=None)
@@ -70,7 +70,7 @@ def sorted_of(labels: list[str], kept: list[str], levels: dict[str, int] | None 
             connection.execute("INSERT INTO k VALUES (?)", [labels.index(label)])
         query = sortable_labels(table("r"), table("k"), 0, 500)
         connection.execute(f"CREATE OR REPLACE TEMP TABLE s AS {query.sql('duckdb')}")
-        if not connection.execute(may_be_sorted(table("s"), ()).sql("duckdb")).fetchall()[0][0]:
+        if not connection.execute(can_be_sorted(table("s"), ()).sql("duckdb")).fetchall()[0][0]:
             return {label: label for label in labels}
         found = connection.execute(sorted_labels(sortable=table("s")).sql("duckdb")).fetchall()
         assert sorted(row[0] for row in found) == sorted(row[0] for row in connection.execute("FROM r").fetchall())

@@ -18,7 +18,7 @@ from test_subtree import check_no_split_is_left, cut_of
 
 from sqlanon.policy.guarantee import select_combinations
 from sqlanon.strategies.local.mu_argus import mu_argus
-from sqlanon.strategies.local.subtree import SCALE, TRIED, _Cuts, _Split, subtree
+from sqlanon.strategies.local.subtree import MAX_RAISES, SCALE, _CutSearch, _Split, subtree
 from sqlanon.support.coding import Levels
 
 module = importlib.import_module("sqlanon.strategies.local.mu_argus")
@@ -44,7 +44,7 @@ def test_mu_argus_does_what_a_plain_one_does(small: Small) -> None:
     small = best_levels(small)
     with small_task(small) as task:
         listed = select_combinations(
-            {name: spec.identification for name, spec in task.prepared.policy.attributes.items()}
+            {name: spec.identification for name, spec in task.search_input.policy.attributes.items()}
         )
         names = [tree.name for tree in task.trees]
         plain = Plain(task)
@@ -52,7 +52,7 @@ def test_mu_argus_does_what_a_plain_one_does(small: Small) -> None:
         if expected is None:
             assert small.start is not None
             expected = plain.kept(plain.at(small.start), small.k)
-        assert plain.placed(mu_argus(task).placed) == expected
+        assert plain.placed(mu_argus(task).assignment) == expected
 
 
 def test_combinations_of_attributes_that_are_checked_apart_count_as_together(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -60,11 +60,11 @@ def test_combinations_of_attributes_that_are_checked_apart_count_as_together(mon
     with small_task(small) as task:
         tables = []
         for number, together in enumerate([64, 2]):
-            monkeypatch.setattr(module, "TOGETHER", together)
-            argus = module._Argus(task)
+            monkeypatch.setattr(module, "MAX_CHECKED", together)
+            argus = module._MuArgus(task)
             argus._number = 100 * number
-            found = argus._unsafe_in(argus._at([0] * 4), argus.checked)
-            assert len(argus.checked) > 2
+            found = argus._make_unsafe(argus._generalize([0] * 4), argus.subsets)
+            assert len(argus.subsets) > 2
             tables.append(sorted(task.engine.rows(exp.select("*").from_(found))))
         assert tables[0] == tables[1] and tables[0]
         names = task.engine.rows(exp.select("table_name").from_("duckdb_tables").where("table_name LIKE '%unsafe%'"))
@@ -130,13 +130,13 @@ class Splits:
             for i in self.attributes
         ]
         self.persons: dict[Any, set[int | None]] = defaultdict(set)
-        if task.members.persons is not None:
-            members = exp.select("combination", "persons", "mover").from_(task.members.persons)
+        if task.evaluator.persons is not None:
+            members = exp.select("combination", "persons", "mover").from_(task.evaluator.persons)
             for combination, persons, mover in task.engine.rows(members):
                 people = [mover] if mover is not None else [(combination, one) for one in range(persons)]
                 for person in people:
                     self.persons[person].add(combination)
-        self.most_persons = task.prepared.limit.persons or 0
+        self.most_persons = task.search_input.limit.persons or 0
 
     def holding(self, nodes: dict[int, Nodes]) -> dict[Nodes, bool]:
         counts: Counter[Nodes] = Counter()
@@ -197,7 +197,7 @@ class Splits:
 
     def possible(self, cut: Cut, splits: list[_Split], i: int, raised: tuple[int, int] | None) -> list[_Split]:
         rows, persons = self.plain.allowed - cut.lost, self.most_persons - len(cut.losers)
-        return [s for s in splits if s.lost <= rows and s.persons <= persons and (i, s.node) != raised]
+        return [s for s in splits if s.suppressed_rows <= rows and s.new_losers <= persons and (i, s.node) != raised]
 
     def descend(self, cut: Cut, raised: tuple[int, int] | None = None) -> Cut:
         """Split until nothing is left; what was raised is split last, and then nothing is looked at once more."""
@@ -220,7 +220,7 @@ class Splits:
             rival = open_[order[1]][0].worth if len(order) > 1 else 0.0
             lost, persons, new = cut.lost, len(cut.losers), {}
             for place, split in enumerate(open_[i]):
-                lost, persons = lost + max(split.lost, 0), persons + split.persons
+                lost, persons = lost + max(split.suppressed_rows, 0), persons + split.new_losers
                 if place and (lost > self.plain.allowed or persons > self.most_persons or split.worth <= rival):
                     break
                 below = self.below(i, split.node) or {}
@@ -240,7 +240,7 @@ class Splits:
                 for above in path[path.index(its[i]) + 1 :]:
                     extra[i, above] += self.plain.n[combination] * (self.costs[i][above] - self.costs[i][its[i]])
         best = None
-        for _, i, node in sorted((more, *move) for move, more in extra.items())[:TRIED]:
+        for _, i, node in sorted((more, *move) for move, more in extra.items())[:MAX_RAISES]:
             new = {
                 ground: node
                 for its_node in {its[i] for its in cut.nodes.values()}
@@ -268,7 +268,7 @@ def test_cuts_of_persons_are_those_of_a_plain_search() -> None:
     levels = (2, 1)
     with small_task(replace(OF_PERSONS, start=levels)) as task:
         plain = Plain(task)
-        assert plain.placed(subtree(task).placed) == Splits(plain, OF_PERSONS.k).run(levels)
+        assert plain.placed(subtree(task).assignment) == Splits(plain, OF_PERSONS.k).run(levels)
 
 
 @pytest.mark.parametrize("small", SUBTREE)
@@ -277,7 +277,7 @@ def test_no_split_of_a_cut_is_left_that_costs_less(small: Small) -> None:
     assert small.start is not None
     with small_task(small) as task:
         plain = Plain(task)
-        placed = plain.placed(subtree(task).placed)
+        placed = plain.placed(subtree(task).assignment)
         assert placed == Splits(plain, small.k).run(small.start)
         assert plain.kept(placed, small.k) == placed
         assert sum(plain.n.values()) - plain.rows(placed) <= plain.allowed
@@ -285,15 +285,15 @@ def test_no_split_of_a_cut_is_left_that_costs_less(small: Small) -> None:
         check_no_split_is_left(plain, cut_of(plain, placed), placed, small.k)
 
 
-def cuts(rows: int, persons: int) -> _Cuts:
+def cuts(rows: int, persons: int) -> _CutSearch:
     """A search with limits of suppressed rows and persons."""
-    found = object.__new__(_Cuts)
-    found._allowed, found._allowed_persons = rows, persons
+    found = object.__new__(_CutSearch)
+    found._allowed_rows, found._allowed_persons = rows, persons
     return found
 
 
 def cut(lost: int, persons: int) -> Any:
-    return SimpleNamespace(lost=lost, persons=persons)
+    return SimpleNamespace(suppressed_rows=lost, loser_count=persons)
 
 
 SPLITS = [_Split(1, 90, 0, 0), _Split(2, 160, 1, 1), _Split(3, 90, 2, 1), _Split(4, 40, -1, 0), _Split(5, 30, 0, 0)]
@@ -317,12 +317,12 @@ def test_splits_that_together_suppress_too_much_are_not_taken_together(
     lost: int, persons: int, rival: float, taken: list[int]
 ) -> None:
     assert [split.worth for split in SPLITS] == [90, 80, 30, 40, 30]
-    assert [*cuts(8, 3)._taken(cut(lost, persons), SPLITS, rival)] == taken
+    assert [*cuts(8, 3)._compatible_splits(cut(lost, persons), SPLITS, rival)] == taken
 
 
 def test_a_split_is_possible_within_the_limits_unless_its_node_was_just_raised() -> None:
     def possible(lost: int, persons: int, raised: tuple[int, int] | None = None) -> list[int]:
-        return [split.node for split in cuts(8, 3)._possible(cut(lost, persons), SPLITS, 0, raised)]
+        return [split.node for split in cuts(8, 3)._possible_splits(cut(lost, persons), SPLITS, 0, raised)]
 
     assert possible(6, 2) == [1, 2, 3, 4, 5]
     assert possible(7, 2) == [1, 2, 4, 5]

@@ -59,10 +59,10 @@ def check(case: Case, limits: Sequence[int]) -> None:
     with task_of(case, limits, strategy="subtree") as task:
         plain = Plain(task)
         try:
-            search, levels = task.start()
+            search, levels = task.search_full_domain()
         except sqlanon.InfeasibleError:
             return
-        found = plain.placed(subtree(task).placed)
+        found = plain.placed(subtree(task).assignment)
         start = plain.kept(plain.at(levels), case.k)
         assert math.isclose(plain.loss(start), search.scores[levels], rel_tol=1e-9, abs_tol=1e-12)
         assert plain.loss(found) <= plain.loss(start) + 1e-9

@@ -16,8 +16,8 @@ from small_tasks import Small, drawn, letters, small_task
 from sqlglot import exp
 
 from sqlanon.strategies.local import summaries
-from sqlanon.strategies.local.nodes import CELLS, Grid, Tree, set_members
-from sqlanon.strategies.local.summaries import Summary, allowed_nodes, as_ancestor, as_median, as_range, as_set
+from sqlanon.strategies.local.nodes import CELL_COLUMNS, Grid, Tree, set_labels
+from sqlanon.strategies.local.summaries import Summary, as_ancestor, as_median, as_range, as_set, make_allowed_nodes
 from sqlanon.strategies.local.task import LocalTask
 from sqlanon.support.expressions import table
 
@@ -164,7 +164,7 @@ def classes_of(small: Small, renamed: Mapping[str, str | None]) -> Iterator[tupl
 def found(task: LocalTask, tree: Tree, summary: Summary) -> dict[int, Shown]:
     """By class what it is released as; each of them as one number, above those of the hierarchy if it is no node."""
     name = summary.__name__
-    shown = task.steps.make(table(name), summary(table("classes"), 0, tree, allowed_nodes(task, f"{name}_of")[0]))
+    shown = task.runner.make(table(name), summary(table("classes"), 0, tree, make_allowed_nodes(task, f"{name}_of")[0]))
     numbers: dict[int, Any] = {}
     parts: dict[int, Shown] = {}
     for part, node, *rest in task.engine.rows(exp.select("part", "node", "label", "leaves", "level").from_(shown)):
@@ -195,7 +195,7 @@ RANGES = {
 def test_classes_are_ancestors_ranges_and_medians_as_in_plain_python(name: str) -> None:
     small, renamed = RANGES[name]
     with classes_of(small, renamed) as (task, plain):
-        tree = replace(task.trees[0], ordered=True, type="BIGINT", open_ends=name == "open ends")
+        tree = replace(task.trees[0], is_ordered=True, column_type="BIGINT", open_ends=name == "open ends")
         ancestors = expected(task, plain, tree, lambda part: part.ancestor)
         assert found(task, tree, as_ancestor) == ancestors
         for summary, of in ((as_range, range_of), (as_median, median_of)):
@@ -223,7 +223,7 @@ def grid_of(task: LocalTask, kind: str) -> dict[int, dict[str, Any]]:
             ends[0] = ends[0] if low == 6 else None
             ends[1] = None if low in (4, 6) else ends[1]
             ends[4] = ends[4] if low != 4 else None
-        cells[node] = dict(zip(("cell", *CELLS), (100 + low, low, low + 1, *ends), strict=True))
+        cells[node] = dict(zip(("cell", *CELL_COLUMNS), (100 + low, low, low + 1, *ends), strict=True))
     connection = task.engine.connection  # type: ignore[attr-defined]
     texts = "lower VARCHAR, upper VARCHAR, least VARCHAR, beyond VARCHAR, middle VARCHAR, closed BOOLEAN"
     connection.execute(f"CREATE TABLE grid (node INTEGER, cell INTEGER, cell_low INTEGER, cell_high INTEGER, {texts})")
@@ -241,7 +241,7 @@ def test_classes_end_on_their_grid_as_in_plain_python(kind: str, level: int | No
         plain,
     ):
         cells = grid_of(task, kind)
-        tree = replace(task.trees[0], ordered=True, grid=Grid(table("grid"), level))
+        tree = replace(task.trees[0], is_ordered=True, grid=Grid(table("grid"), level))
         assert found(task, tree, as_range) == expected(task, plain, tree, range_of_cells, cells=cells)
         assert found(task, tree, as_median) == expected(task, plain, tree, median_of_cells, cells=cells)
 
@@ -256,7 +256,7 @@ def test_sets_list_what_is_frequent_as_in_plain_python(exact: bool) -> None:
         connection.execute("CREATE TABLE frequent (node INTEGER)")
         connection.executemany("INSERT INTO frequent VALUES (?)", [(node,) for node in frequent])
         tree = task.trees[0]
-        made = task.steps.make(table("sets"), set_members(tree, table("frequent"), exact))
+        made = task.runner.make(table("sets"), set_labels(tree, table("frequent"), exact))
         members = {}
         for paths in plain.paths.values():
             row: dict[str, Any] = {"node": paths[0][0], "is_rare": paths[0][0] not in frequent}
@@ -269,7 +269,7 @@ def test_sets_list_what_is_frequent_as_in_plain_python(exact: bool) -> None:
         names = list(row)
         listed = task.engine.rows(exp.select(*names).from_(made))
         assert {one[0]: dict(zip(names, one, strict=True)) for one in listed} == members
-        tree = replace(tree, members=made)
+        tree = replace(tree, set_labels=made)
         shown = expected(task, plain, tree, set_of, members=members)
         assert found(task, tree, as_set) == shown
         assert {one[3] for one in shown.values()} == {False, True}
@@ -279,8 +279,8 @@ def test_of_each_node_the_nearest_and_the_highest_are_known_that_may_be_released
     with small_task(
         Small(PLAIN.rows, PLAIN.hierarchies, spans=[(1, 2), (0, 1)], forbidden=[["12+", "14~"], []])
     ) as task:
-        plain, (allowed, _) = Plain(task), allowed_nodes(task, "t")
-        rows = task.engine.rows(exp.select("node", "shown", "highest").from_(allowed))
+        plain, (allowed, _) = Plain(task), make_allowed_nodes(task, "t")
+        rows = task.engine.rows(exp.select("node", "released_node", "highest_released").from_(allowed))
         expected = {}
         for path in {paths[0] for paths in plain.paths.values()}:
             for place, node in enumerate(path):
@@ -292,19 +292,19 @@ def test_of_each_node_the_nearest_and_the_highest_are_known_that_may_be_released
 @pytest.mark.parametrize("summary", ["range", "median", "set"])
 def test_whose_own_values_are_shown_is_known(summary: str) -> None:
     with classes_of(PLAIN, {"17": "≥17"}) as (task, plain):
-        tree = replace(task.trees[0], ordered=summary != "set", members=table("sets"))
+        tree = replace(task.trees[0], is_ordered=summary != "set", set_labels=table("sets"))
         build = {"range": as_range, "median": as_median, "set": as_set}[summary]
         rare = {node for node in plain.nodes[0] if node % 3 == 0}
         if summary == "set":
             connection = task.engine.connection  # type: ignore[attr-defined]
             connection.execute("CREATE TABLE frequent AS SELECT node FROM nodes_0 WHERE node % 3 <> 0")
-            task.steps.make(table("sets"), set_members(tree, table("frequent"), exact=True))
+            task.runner.make(table("sets"), set_labels(tree, table("frequent"), exact=True))
         ordered = replace(task, trees=(tree, task.trees[1]))
         parts = found(task, tree, build)
-        lasting = task.steps.make(
-            table("others"), as_ancestor(table("classes"), 1, task.trees[1], allowed_nodes(task, "u")[1])
+        lasting = task.runner.make(
+            table("others"), as_ancestor(table("classes"), 1, task.trees[1], make_allowed_nodes(task, "u")[1])
         )
-        query = summaries._exact_ends(ordered, table("classes"), [table(build.__name__), lasting], summary)
+        query = summaries.exact_end_flags(ordered, table("classes"), [table(build.__name__), lasting], summary)
         of_part: dict[int, list[int]] = {}
         for part, combination in task.engine.rows(exp.select("part", "combination").from_("classes")):
             of_part.setdefault(part, []).append(combination)

@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from sqlglot import exp
 
-from sqlanon.strategies.local.nodes import Tree, nodes
+from sqlanon.strategies.local.nodes import Tree, hierarchy_nodes
 from sqlanon.strategies.local.subtree import paths, raises, splits
 from sqlanon.support.coding import Coded
 from sqlanon.support.expressions import col, table
 
 
 def tree_of_height(height: int) -> Tree:
-    return Tree("id", height, 0, height, tuple(range(height + 1)), 10, 1.0, table("nodes"), ordered=False)
+    return Tree("id", height, 0, height, tuple(range(height + 1)), 10, 1.0, table("nodes"), is_ordered=False)
 
 
 def nodes_of_height(height: int) -> exp.Query:
     coded = Coded("id", height, table("coded"), nullable=False)
-    return nodes(coded, table("hierarchy"), 10, "*", 0, height, tuple(range(height + 1)), col("level_0"))
+    hierarchy: Any = SimpleNamespace(table=table("hierarchy"), top="*")
+    return hierarchy_nodes(coded, hierarchy, tree_of_height(height), col("level_0"))
 
 
 @pytest.mark.slow

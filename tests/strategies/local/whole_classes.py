@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from sqlanon.policy.strategies import Traits
 from sqlanon.strategies.local.finish import on_combinations
-from sqlanon.strategies.local.mu_argus import placed_at
+from sqlanon.strategies.local.placement import generalized_combinations
 from sqlanon.strategies.local.task import LocalOutcome, LocalTask
 
 
 def place(task: LocalTask) -> LocalOutcome:
     """Place each combination at the best levels for all; its class is judged when all is placed."""
-    search, levels = task.start()
-    placed = task.steps.make(task.work("whole_placed"), placed_at(task.combinations, levels))
-    return LocalOutcome(task, placed, search=search)
+    search, levels = task.search_full_domain()
+    assignment = task.make("whole_placed", generalized_combinations(task.combinations, levels))
+    return LocalOutcome(task, assignment, search=search)
 
 
 class WholeClasses:
