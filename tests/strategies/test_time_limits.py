@@ -18,6 +18,7 @@ from sqlanon import pipeline
 from sqlanon.policy.strategies import STRATEGIES
 from sqlanon.strategies.lattice.checker import Checker
 from sqlanon.strategies.local.subtree import _CutSearch
+from sqlanon.strategies.local.task import LocalTask
 
 LIMIT, MARGIN = 2.0, 5.0
 DAYS = "SELECT count(*) FROM range(10000000000000) AS r(i) WHERE i % 7 = r.i"
@@ -156,7 +157,7 @@ def test_a_statement_of_subtree_that_takes_long_is_interrupted(connection: Any) 
     with (
         sqlanon.connect(connection) as db,
         patch.object(_CutSearch, "_find_splits", endless),
-        patch.object(_CutSearch, "_limit_is_reached", lambda self: bool(asked)),
+        patch.object(LocalTask, "limit_is_reached", lambda self: bool(asked)),
     ):
         result = db.anonymize(policy)
     assert len(asked) == 1

@@ -59,75 +59,28 @@ MAX_BLANKABLE = 16
 MAX_TRIES = 2_000_000
 """Maximum number of rows tried in one statement: waiting combinations times sets of blanks, or times partitions."""
 
-_GENERALIZED = template("SELECT c.combination, c.n FROM :combinations AS c")
-_ROOT_IF_BLANK = fragment("""
-    CASE WHEN :label = (SELECT label FROM :nodes WHERE node = :root) THEN :root ELSE :node END
-""")
-
 
 def readable_at(combinations: exp.Table, trees: Sequence[Tree], levels: Levels) -> exp.Select:
     """The combinations at a generalization, as readers see them: ``combination``, ``n``, ``node_i``."""
-    query = _GENERALIZED(combinations=combinations)
+    query = template("SELECT c.combination, c.n FROM :combinations AS c")(combinations=combinations)
     for i, (tree, level) in enumerate(zip(trees, levels, strict=True)):
         node = col(level_column(i, level), "c")
         query = query.join(aliased(tree.nodes, f"v{i}"), on=node.eq(col(NODE, f"v{i}")), copy=False)
-        readable = _ROOT_IF_BLANK(label=col("label", f"v{i}"), nodes=tree.nodes, root=tree.root, node=node)
+        readable = fragment("""
+            CASE WHEN :label = (SELECT label FROM :nodes WHERE node = :root) THEN :root ELSE :node END
+        """)(label=col("label", f"v{i}"), nodes=tree.nodes, root=tree.root, node=node)
         query = query.select(named(readable, node_column(i)), copy=False)
     return query
 
 
-_ROOT_IS_RELEASED = template("SELECT released FROM :nodes WHERE node = :root")
-
-
 def can_be_blanked(task: LocalTask, tree: Tree) -> bool:
     """Whether the top label of an attribute may be released."""
-    return bool(task.engine.rows(_ROOT_IS_RELEASED(nodes=tree.nodes, root=tree.root))[0][0])
+    query = template("SELECT released FROM :nodes WHERE node = :root")(nodes=tree.nodes, root=tree.root)
+    return bool(task.fetch_value(query))
 
 
-_WITH_CLASSES = template("""
-    WITH combinations AS (
-        SELECT r.combination, r.n, :nodes_of_rows, j.kept
-        FROM :readable AS r
-        JOIN :evaluated AS j ON :same_class
-    )
-    SELECT *, (dense_rank() OVER (PARTITION BY kept ORDER BY :nodes))::INTEGER AS class
-    FROM combinations
-""")
 # Rows of infeasible classes that have no choice yet.
 _WAITING = template("SELECT r.class, r.combination, r.n, :nodes FROM :read AS r WHERE NOT r.kept")
-# Kept rows that read as blank somewhere: blanked rows may be in a class with them.
-_HELPERS = template("SELECT combination, n, :nodes FROM :read WHERE kept AND (:is_blank)")
-
-_PATTERNS = template("""
-    WITH
-        weights AS (SELECT pattern, :weight AS weight FROM :patterns AS m),
-        buckets AS (SELECT *, ceil(round(weight / :mean_weight, 9))::INTEGER AS bucket FROM weights)
-    SELECT *, row_number() OVER (ORDER BY bucket, pattern) AS place
-    FROM buckets
-""")
-_ALL_PATTERNS = template("SELECT (:bits)::BIGINT AS pattern FROM range(1, :end)")
-# The sets of one to four attributes, all attributes, and all but one to four.
-_SMALL_AND_LARGE_PATTERNS = template("""
-    WITH
-        bits AS MATERIALIZED (SELECT unnest(:bits)::BIGINT AS bit UNION ALL SELECT 0),
-        few AS MATERIALIZED (
-            SELECT a.bit + b.bit + c.bit + d.bit AS pattern
-            FROM bits AS a
-            JOIN bits AS b ON b.bit < a.bit
-            JOIN bits AS c ON c.bit < b.bit OR (c.bit = 0 AND b.bit = 0)
-            JOIN bits AS d ON d.bit < c.bit OR (d.bit = 0 AND c.bit = 0)
-        )
-    SELECT pattern
-    FROM (
-        SELECT pattern FROM few
-        UNION
-        SELECT :all_attributes - pattern FROM few WHERE pattern < :all_attributes
-        UNION
-        SELECT :all_attributes
-    ) AS s
-""")
-_BIT = fragment("((range >> :place) & 1) * :bit")
-_IF_BLANK = fragment("CASE WHEN (:pattern & :bit) <> 0 THEN :blank ELSE :value END")
 
 
 def blank_patterns(trees: Sequence[Tree], blankable: Sequence[int]) -> exp.Select:
@@ -140,25 +93,47 @@ def blank_patterns(trees: Sequence[Tree], blankable: Sequence[int]) -> exp.Selec
     bits: exp.Expr = number(0)
     for place, i in enumerate(blankable):
         weight = weight + _if_blank(i, number(float(trees[i].weight)), number(0.0))
-        bits = bits + _BIT(place=place, bit=1 << i)
-    patterns: exp.Query = _ALL_PATTERNS(bits=bits, end=1 << len(blankable))
+        bits = bits + fragment("((range >> :place) & 1) * :bit")(place=place, bit=1 << i)
+    patterns: exp.Query = template("SELECT (:bits)::BIGINT AS pattern FROM range(1, :end)")(
+        bits=bits, end=1 << len(blankable)
+    )
     if len(blankable) > MAX_BLANKABLE:
         values = [1 << i for i in blankable]
         bits = exp.Array(expressions=[number(value) for value in values])
-        patterns = _SMALL_AND_LARGE_PATTERNS(bits=bits, all_attributes=sum(values))
+        # The sets of one to four attributes, all attributes, and all but one to four.
+        patterns = template("""
+            WITH
+                bits AS MATERIALIZED (SELECT unnest(:bits)::BIGINT AS bit UNION ALL SELECT 0),
+                few AS MATERIALIZED (
+                    SELECT a.bit + b.bit + c.bit + d.bit AS pattern
+                    FROM bits AS a
+                    JOIN bits AS b ON b.bit < a.bit
+                    JOIN bits AS c ON c.bit < b.bit OR (c.bit = 0 AND b.bit = 0)
+                    JOIN bits AS d ON d.bit < c.bit OR (d.bit = 0 AND c.bit = 0)
+                )
+            SELECT pattern
+            FROM (
+                SELECT pattern FROM few
+                UNION
+                SELECT :all_attributes - pattern FROM few WHERE pattern < :all_attributes
+                UNION
+                SELECT :all_attributes
+            ) AS s
+        """)(bits=bits, all_attributes=sum(values))
     mean_weight = sum(trees[i].weight for i in blankable) / len(blankable)
-    return _PATTERNS(mean_weight=mean_weight, weight=weight, patterns=patterns)
+    return template("""
+        WITH
+            weights AS (SELECT pattern, :weight AS weight FROM :patterns AS m),
+            buckets AS (SELECT *, ceil(round(weight / :mean_weight, 9))::INTEGER AS bucket FROM weights)
+        SELECT *, row_number() OVER (ORDER BY bucket, pattern) AS place
+        FROM buckets
+    """)(mean_weight=mean_weight, weight=weight, patterns=patterns)
 
 
 def _if_blank(attribute: int, blank: exp.Expr, value: exp.Expr, alias: str | None = None) -> exp.Expr:
-    return _IF_BLANK(pattern=col("pattern", alias), bit=1 << attribute, blank=blank, value=value)
-
-
-_TRIES = template("""
-    SELECT w.class, w.combination, w.n, :nodes, p.weight, p.pattern
-    FROM :waiting AS w
-    JOIN :patterns AS p ON p.place BETWEEN :first AND :last AND :blanks_are_new
-""")
+    return fragment("CASE WHEN (:pattern & :bit) <> 0 THEN :blank ELSE :value END")(
+        pattern=col("pattern", alias), bit=1 << attribute, blank=blank, value=value
+    )
 
 
 def tries(
@@ -177,7 +152,11 @@ def tries(
             continue
         nodes.append(named(_if_blank(i, root, node, "p"), node_column(i)))
         blanks_are_new.append(_if_blank(i, node.neq(root), exp.true(), "p"))
-    return _TRIES(
+    return template("""
+        SELECT w.class, w.combination, w.n, :nodes, p.weight, p.pattern
+        FROM :waiting AS w
+        JOIN :patterns AS p ON p.place BETWEEN :first AND :last AND :blanks_are_new
+    """)(
         nodes=nodes,
         waiting=waiting,
         patterns=patterns,
@@ -189,71 +168,10 @@ def tries(
 
 _ROWS = template("SELECT combination, n, :nodes FROM :rows")
 
-# Feasible choices of waiting classes, if all classes make all of their tries: a row for each class and pattern.
-_OPTIONS = template("""
-    SELECT t.class, :nodes_tried, t.weight, t.pattern, j.class_size
-    FROM (SELECT DISTINCT class, :nodes, weight, pattern FROM :tried) AS t
-    JOIN :evaluated AS j ON :same_class
-    WHERE j.kept
-""")
-# The choice of each waiting class: the least weight, then the largest class, so that many choose the same one.
-_CHOICES = template("""
-    SELECT class, :nodes
-    FROM (
-        SELECT
-            *,
-            row_number() OVER (
-                PARTITION BY class ORDER BY round(weight, 9), class_size DESC, pattern
-            ) AS rank
-        FROM :options
-    ) AS r
-    WHERE rank = 1
-""")
-# The best option, for all classes that would be one class with it.
-_BEST_OPTION = template("""
-    SELECT o.class, :nodes
-    FROM :options AS o
-    JOIN (
-        SELECT * FROM :options ORDER BY round(weight, 9), class_size DESC, pattern, class LIMIT 1
-    ) AS b ON :same_class
-""")
-_CHOSEN_ROWS = template("""
-    SELECT w.combination, w.n, :nodes
-    FROM :rows AS w
-    JOIN :choice AS d ON w.class = d.class
-""")
-# The released rows: the kept ones, and those of a choice with their blanks.
-_RELEASED = template("""
-    SELECT c.combination, :nodes
-    FROM :combinations AS c
-    JOIN :read AS r ON c.combination = r.combination
-    LEFT JOIN :choice AS d ON r.class = d.class AND NOT r.kept
-    WHERE r.kept OR d.class IS NOT NULL
-""")
-_ROOT_IF_BLANKED = fragment("(CASE WHEN :chosen <> :readable THEN :root ELSE :node END)::INTEGER")
 
-# No partition yet: ``last`` is the number of blocks.
-_NO_PARTITION = template("SELECT 0 AS last")
-# The partitions with one more class: in an existing block, in a new one, or suppressed in block 0.
-_MORE_PARTITIONS = template("""
-    SELECT :blocks, greatest(w.last, b.range::INTEGER) AS last
-    FROM :partitions AS w
-    JOIN range(:end) AS b ON b.range <= w.last + 1
-""")
-_NEW_BLOCK = fragment("b.range::INTEGER")
 _BLOCK_OF_CLASS = template("""
     SELECT partition, :class AS class, :block AS block
     FROM (SELECT *, row_number() OVER (ORDER BY :blocks) AS partition FROM :partitions) AS n
-""")
-# The choice of each class by partition, with blanks where its block differs.
-_BLOCK_CHOICES = template("""
-    SELECT *
-    FROM (
-        SELECT p.partition, p.class, :nodes
-        FROM :blocks AS p
-        JOIN (SELECT DISTINCT class, :nodes_of_rows FROM :rows) AS r ON p.class = r.class
-        WHERE p.block > 0
-    ) AS b
 """)
 _COMMON_OR_BLANK = fragment("""
     CASE
@@ -262,26 +180,7 @@ _COMMON_OR_BLANK = fragment("""
         ELSE :blank
     END
 """)
-# The partition that blanks least, a suppressed row counting as all blank; then the one that suppresses fewest rows,
-# then the first.
-_BEST_PARTITION = template("""
-    SELECT p.partition
-    FROM :blocks AS p
-    JOIN (SELECT class, :nodes, sum(n)::BIGINT AS n FROM :rows GROUP BY class, :nodes) AS r ON p.class = r.class
-    LEFT JOIN :choices AS b ON p.partition = b.partition AND p.class = b.class
-    LEFT JOIN :evaluated AS j ON b.partition = j.partition AND :same_class
-    GROUP BY p.partition
-    ORDER BY
-        round(sum(r.n * CASE WHEN coalesce(j.kept, FALSE) THEN :blank_weight ELSE :total_weight END), 6),
-        sum(CASE WHEN coalesce(j.kept, FALSE) THEN 0 ELSE r.n END),
-        p.partition
-    LIMIT 1
-""")
-_WEIGHT_IF_BLANKED = fragment("CASE WHEN :chosen <> :readable THEN :weight ELSE 0.0 END")
 _CLASSES = template("SELECT class, :nodes FROM :choice AS c")
-_NO_CHOICE = template("SELECT class, :nodes FROM :rows WHERE FALSE")
-_WAITING_COUNTS = template("SELECT count(DISTINCT class), count(*) FROM :rows")
-_BUCKETS = template("SELECT bucket, count(*) FROM :patterns GROUP BY bucket ORDER BY bucket")
 
 
 def suppress_cells(task: LocalTask, levels: Levels) -> LocalOutcome:
@@ -301,7 +200,15 @@ class _CellSuppression:
         readable = self._make("seen", readable_at(task.combinations, trees, self.levels))
         # Kept rows stay unchanged, so shields are evaluated as conditions on subsets.
         evaluator = replace(task.evaluator, requirements=task.search_input.requirements)
-        query = _WITH_CLASSES(
+        query = template("""
+            WITH combinations AS (
+                SELECT r.combination, r.n, :nodes_of_rows, j.kept
+                FROM :readable AS r
+                JOIN :evaluated AS j ON :same_class
+            )
+            SELECT *, (dense_rank() OVER (PARTITION BY kept ORDER BY :nodes))::INTEGER AS class
+            FROM combinations
+        """)(
             nodes=self._nodes(),
             nodes_of_rows=self._nodes("r"),
             readable=readable,
@@ -317,7 +224,11 @@ class _CellSuppression:
         is_blank: exp.Expr = exp.false()
         for i in self.blankable:
             is_blank = is_blank | nodes[i].eq(trees[i].root)
-        self.helpers = self._make("helpers", _HELPERS(nodes=nodes, read=self.read, is_blank=is_blank))
+        # Kept rows that read as blank somewhere: blanked rows may be in a class with them.
+        query = template("SELECT combination, n, :nodes FROM :read WHERE kept AND (:is_blank)")(
+            nodes=nodes, read=self.read, is_blank=is_blank
+        )
+        self.helpers = self._make("helpers", query)
         self.rows = self._make("rows", _WAITING(nodes=self._nodes("r"), read=self.read))
         assignment = task.make("cells_placed", self._released(self._choose()))
         return LocalOutcome(task, assignment, rounds=self.rounds)
@@ -326,14 +237,25 @@ class _CellSuppression:
         nodes = []
         for i, (tree, level) in enumerate(zip(self.task.trees, self.levels, strict=True)):
             name, node = self.columns[i], col(level_column(i, level), "c")
-            blanked = _ROOT_IF_BLANKED(chosen=col(name, "d"), readable=col(name, "r"), root=tree.root, node=node)
+            blanked = fragment("(CASE WHEN :chosen <> :readable THEN :root ELSE :node END)::INTEGER")(
+                chosen=col(name, "d"), readable=col(name, "r"), root=tree.root, node=node
+            )
             nodes.append(named(blanked, name))
-        return _RELEASED(nodes=nodes, combinations=self.task.combinations, read=self.read, choice=choice)
+        # The released rows: the kept ones, and those of a choice with their blanks.
+        return template("""
+            SELECT c.combination, :nodes
+            FROM :combinations AS c
+            JOIN :read AS r ON c.combination = r.combination
+            LEFT JOIN :choice AS d ON r.class = d.class AND NOT r.kept
+            WHERE r.kept OR d.class IS NOT NULL
+        """)(nodes=nodes, combinations=self.task.combinations, read=self.read, choice=choice)
 
     def _choose(self) -> exp.Table:
         """Make a table of the infeasible classes that are released, with their blanks: ``class`` and ``node_i``."""
-        no_choice = self._make("choice", _NO_CHOICE(nodes=self._nodes(), rows=self.rows))
-        classes, combinations = self.task.engine.rows(_WAITING_COUNTS(rows=self.rows))[0]
+        query = template("SELECT class, :nodes FROM :rows WHERE FALSE")(nodes=self._nodes(), rows=self.rows)
+        no_choice = self._make("choice", query)
+        query = template("SELECT count(DISTINCT class), count(*) FROM :rows")(rows=self.rows)
+        classes, combinations = self.task.fetch_row(query)
         if not classes or not self.blankable:
             return no_choice
         has_helpers = self.task.runner.count(self.helpers) > 0
@@ -343,10 +265,17 @@ class _CellSuppression:
 
     def _try_partitions(self, classes: int) -> exp.Table:
         names = [f"block_{i}" for i in range(classes)]
-        partitions = self._make("ways", _NO_PARTITION())
+        # No partition yet: ``last`` is the number of blocks.
+        query = template("SELECT 0 AS last")()
+        partitions = self._make("ways", query)
         for i, name in enumerate(names):
-            query = _MORE_PARTITIONS(
-                blocks=[*(col(former, "w") for former in names[:i]), named(_NEW_BLOCK(), name)],
+            # The partitions with one more class: in an existing block, in a new one, or suppressed in block 0.
+            query = template("""
+                SELECT :blocks, greatest(w.last, b.range::INTEGER) AS last
+                FROM :partitions AS w
+                JOIN range(:end) AS b ON b.range <= w.last + 1
+            """)(
+                blocks=[*(col(former, "w") for former in names[:i]), named(fragment("b.range::INTEGER")(), name)],
                 partitions=partitions,
                 end=i + 2,
             )
@@ -362,7 +291,7 @@ class _CellSuppression:
         keys = ["partition", *self.columns]
         evaluated = self._make("groups", self.task.evaluate(subquery(rows), keys))
         self.rounds += 1
-        best = self.task.engine.rows(self._best_partition(blocks, choices, evaluated))[0][0]
+        best = self.task.fetch_value(self._best_partition(blocks, choices, evaluated))
         choice = feasible_rows(choices, evaluated, keys).where(col("partition", "p").eq(number(best)), copy=False)
         return self._make("choice", _CLASSES(nodes=self._nodes(), choice=choice))
 
@@ -371,17 +300,40 @@ class _CellSuppression:
         for i, (name, tree) in enumerate(zip(self.columns, self.task.trees, strict=True)):
             blank = number(tree.root) if i in self.blankable else exp.null()
             nodes.append(named(_COMMON_OR_BLANK(node=col(name, "r"), blank=blank), name))
-        query = _BLOCK_CHOICES(nodes=nodes, blocks=blocks, nodes_of_rows=self._nodes(), rows=self.rows)
+        # The choice of each class by partition, with blanks where its block differs.
+        query = template("""
+            SELECT *
+            FROM (
+                SELECT p.partition, p.class, :nodes
+                FROM :blocks AS p
+                JOIN (SELECT DISTINCT class, :nodes_of_rows FROM :rows) AS r ON p.class = r.class
+                WHERE p.block > 0
+            ) AS b
+        """)(nodes=nodes, blocks=blocks, nodes_of_rows=self._nodes(), rows=self.rows)
         # Blocks that differ in an attribute that cannot be blanked have no choice.
         return query.where(*(is_there(node) for node in self._nodes()), copy=False)
 
     def _best_partition(self, blocks: exp.Table, choices: exp.Table, evaluated: exp.Table) -> exp.Select:
         blank_weight, weights = number(0.0), [float(tree.weight) for tree in self.task.trees]
         for name, weight in zip(self.columns, weights, strict=True):
-            blank_weight = blank_weight + _WEIGHT_IF_BLANKED(
+            blank_weight = blank_weight + fragment("CASE WHEN :chosen <> :readable THEN :weight ELSE 0.0 END")(
                 chosen=col(name, "b"), readable=col(name, "r"), weight=weight
             )
-        return _BEST_PARTITION(
+        # The partition that blanks least, a suppressed row counting as all blank; then the one that suppresses fewest
+        # rows, then the first.
+        return template("""
+            SELECT p.partition
+            FROM :blocks AS p
+            JOIN (SELECT class, :nodes, sum(n)::BIGINT AS n FROM :rows GROUP BY class, :nodes) AS r ON p.class = r.class
+            LEFT JOIN :choices AS b ON p.partition = b.partition AND p.class = b.class
+            LEFT JOIN :evaluated AS j ON b.partition = j.partition AND :same_class
+            GROUP BY p.partition
+            ORDER BY
+                round(sum(r.n * CASE WHEN coalesce(j.kept, FALSE) THEN :blank_weight ELSE :total_weight END), 6),
+                sum(CASE WHEN coalesce(j.kept, FALSE) THEN 0 ELSE r.n END),
+                p.partition
+            LIMIT 1
+        """)(
             blocks=blocks,
             nodes=self._nodes(),
             rows=self.rows,
@@ -395,24 +347,18 @@ class _CellSuppression:
     def _choose_in_rounds(self, choice: exp.Table) -> exp.Table:
         patterns = self._make("patterns", blank_patterns(self.task.trees, self.blankable))
         first = 1
-        for _, pattern_count in self.task.engine.rows(_BUCKETS(patterns=patterns)):
+        query = template("SELECT bucket, count(*) FROM :patterns GROUP BY bucket ORDER BY bucket")(patterns=patterns)
+        for _, pattern_count in self.task.engine.rows(query):
             end = first + pattern_count
             while first < end:
                 waiting_count = self.task.runner.count(self._waiting(choice))
-                if not waiting_count or self._limit_is_reached():
+                if not waiting_count or self.task.limit_is_reached():
                     return choice
                 self.task.progress(waiting_count, self.rounds, None)
                 last = min(first + max(MAX_TRIES // waiting_count, 1), end) - 1
                 choice = self._extend_choice(choice, patterns, first, last)
                 first = last + 1
         return choice
-
-    def _limit_is_reached(self) -> bool:
-        try:
-            self.task.clock.refuse_over_limits()
-        except LimitReachedError:
-            return True
-        return False
 
     def _extend_choice(self, choice: exp.Table, patterns: exp.Table, first: int, last: int) -> exp.Table:
         """Choose blanks for all waiting classes that some of the patterns make feasible."""
@@ -426,7 +372,14 @@ class _CellSuppression:
             waiting = self._waiting(choice)
             tried = self._make("tried", tries(waiting, patterns, self.task.trees, self.blankable, first, last))
             released = [self.helpers, subquery(self._chosen_rows(self.rows, choice))]
-            query = _OPTIONS(
+            # Feasible choices of waiting classes, if all classes make all of their tries: a row for each class and
+            # pattern.
+            query = template("""
+                SELECT t.class, :nodes_tried, t.weight, t.pattern, j.class_size
+                FROM (SELECT DISTINCT class, :nodes, weight, pattern FROM :tried) AS t
+                JOIN :evaluated AS j ON :same_class
+                WHERE j.kept
+            """)(
                 nodes_tried=self._nodes("t"),
                 nodes=nodes,
                 tried=tried,
@@ -437,12 +390,33 @@ class _CellSuppression:
             if not runner.count(options):
                 runner.drop(waiting, tried, options)
                 return choice
-            chosen = self._make("chosen", _CHOICES(nodes=nodes, options=options))
+            # The choice of each waiting class: the least weight, then the largest class, so that many choose the same
+            # one.
+            query = template("""
+                SELECT class, :nodes
+                FROM (
+                    SELECT
+                        *,
+                        row_number() OVER (
+                            PARTITION BY class ORDER BY round(weight, 9), class_size DESC, pattern
+                        ) AS rank
+                    FROM :options
+                ) AS r
+                WHERE rank = 1
+            """)(nodes=nodes, options=options)
+            chosen = self._make("chosen", query)
             evaluated = self._evaluate(subquery(self._chosen_rows(waiting, chosen)), *released)
             accepted = self._make("accepted", feasible_rows(chosen, evaluated, self.columns))
             if not runner.count(accepted):
                 same_class = equal_columns(self.columns, "o", "b")
-                query = _BEST_OPTION(nodes=self._nodes("o"), options=options, same_class=same_class)
+                # The best option, for all classes that would be one class with it.
+                query = template("""
+                    SELECT o.class, :nodes
+                    FROM :options AS o
+                    JOIN (
+                        SELECT * FROM :options ORDER BY round(weight, 9), class_size DESC, pattern, class LIMIT 1
+                    ) AS b ON :same_class
+                """)(nodes=self._nodes("o"), options=options, same_class=same_class)
                 accepted = self._make("accepted", query)
             choice = self._make("choice", union_all(star(choice.copy()), star(accepted.copy())))
             runner.drop(waiting, tried, options)
@@ -454,7 +428,11 @@ class _CellSuppression:
         return self._make("waiting", query)
 
     def _chosen_rows(self, rows: exp.Table, choice: exp.Table) -> exp.Select:
-        return _CHOSEN_ROWS(nodes=self._nodes("d"), rows=rows, choice=choice)
+        return template("""
+            SELECT w.combination, w.n, :nodes
+            FROM :rows AS w
+            JOIN :choice AS d ON w.class = d.class
+        """)(nodes=self._nodes("d"), rows=rows, choice=choice)
 
     def _evaluate(self, *relations: exp.Expr) -> exp.Select:
         """Evaluate the classes of several relations together."""

@@ -86,14 +86,6 @@ _SORTABLE = template("""
         END AS sortable
     FROM widths
 """)
-_CAN_BE_SORTED = template("""
-    SELECT
-        count(DISTINCT code) = count(DISTINCT sortable)
-        AND count(DISTINCT code) = count(DISTINCT (code, sortable))
-        AND coalesce(bool_and(:is_allowed), TRUE)
-    FROM :sortable
-    WHERE label IS NOT NULL
-""")
 sorted_labels = template("SELECT node, code, sortable AS label, leaves, level FROM :sortable")
 """Released labels, padded: ``node``, ``code``, ``label``, ``leaves``, ``level``."""
 
@@ -128,7 +120,14 @@ def sortable_labels(released: exp.Table, kept: exp.Table, attribute: int, root: 
 
 def can_be_sorted(sortable: exp.Table, forbidden: Collection[str]) -> exp.Select:
     """Whether padded labels are still distinct, and none of them is forbidden."""
-    return _CAN_BE_SORTED(is_allowed=is_allowed(col("sortable"), forbidden), sortable=sortable)
+    return template("""
+        SELECT
+            count(DISTINCT code) = count(DISTINCT sortable)
+            AND count(DISTINCT code) = count(DISTINCT (code, sortable))
+            AND coalesce(bool_and(:is_allowed), TRUE)
+        FROM :sortable
+        WHERE label IS NOT NULL
+    """)(is_allowed=is_allowed(col("sortable"), forbidden), sortable=sortable)
 
 
 @dataclass(frozen=True)
@@ -257,12 +256,6 @@ def finish(task: LocalTask, outcome: LocalOutcome) -> LocalResult:
     )
 
 
-_ROWS_WITH_EXACT_ENDS = template("""
-    SELECT :counts
-    FROM :kept AS k
-    JOIN :exact_ends AS e ON k.combination = e.combination
-""")
-_ROWS_WHERE = fragment("coalesce((sum(k.n) FILTER (WHERE :condition))::BIGINT, 0)")
 _EXACT_VALUES = {
     "range": "as an end of a range",
     "median": "as the median of its class",
@@ -275,9 +268,16 @@ def _warn_of_exact_ends(task: LocalTask, outcome: LocalOutcome, kept: exp.Table)
     if outcome.exact_ends is None:
         return ()
     flags = [col(f"is_end_{i}", "e") for i in range(len(task.trees))]
-    counts: list[exp.Expr] = [_ROWS_WHERE(condition=flag) for flag in (*flags, exp.or_(*flags), exp.true())]
-    query = _ROWS_WITH_EXACT_ENDS(counts=counts, kept=kept, exact_ends=outcome.exact_ends)
-    *by_attribute, affected, rows = task.engine.rows(query)[0]
+    counts: list[exp.Expr] = [
+        fragment("coalesce((sum(k.n) FILTER (WHERE :condition))::BIGINT, 0)")(condition=flag)
+        for flag in (*flags, exp.or_(*flags), exp.true())
+    ]
+    query = template("""
+        SELECT :counts
+        FROM :kept AS k
+        JOIN :exact_ends AS e ON k.combination = e.combination
+    """)(counts=counts, kept=kept, exact_ends=outcome.exact_ends)
+    *by_attribute, affected, rows = task.fetch_row(query)
     if not affected:
         return ()
     counts_and_names = sorted(zip(by_attribute, (tree.name for tree in task.trees), strict=True), reverse=True)
@@ -309,7 +309,7 @@ def _sort_labels(task: LocalTask, outcome: LocalOutcome, kept: exp.Table, i: int
     if i not in outcome.nodes or i in outcome.typed or not tree.is_ordered or (tree.grid and tree.grid.holds_dates):
         return labels
     sortable = task.make(f"sortable_{i}", sortable_labels(labels, kept, i, tree.root, tree.grid_level))
-    if not task.engine.rows(can_be_sorted(sortable, tree.forbidden))[0][0]:
+    if not task.fetch_value(can_be_sorted(sortable, tree.forbidden)):
         return labels
     return task.make(f"sorted_{i}", sorted_labels(sortable=sortable))
 
@@ -327,22 +327,18 @@ def _guaranteed_requirements(task: LocalTask) -> Requirements:
     return Requirements(shields=tuple(shields))
 
 
-# Combinations whose class over some attributes is too small.
-_TOO_SMALL = template("""
-    SELECT s.combination
-    FROM :readable AS s
-    JOIN (SELECT :keys FROM :evaluated AS j WHERE NOT kept) AS f ON :same_class
-""")
-_WITHOUT = template("SELECT s.* FROM :readable AS s ANTI JOIN (:removed) AS f ON s.combination = f.combination")
-
-
 def _drop_small_subsets(task: LocalTask, readable: exp.Table, shields: Sequence[SubsetCondition]) -> exp.Table:
     """The largest set of combinations in which all shields hold. They all require the policy's k."""
     evaluator = replace(task.evaluator, requirements=Requirements((KAnonymity(shields[0].k),)))
 
     def too_small(attributes: Sequence[int]) -> exp.Select:
         keys = [f"code_{i}" for i in attributes]
-        return _TOO_SMALL(
+        # Combinations whose class over some attributes is too small.
+        return template("""
+            SELECT s.combination
+            FROM :readable AS s
+            JOIN (SELECT :keys FROM :evaluated AS j WHERE NOT kept) AS f ON :same_class
+        """)(
             readable=readable,
             keys=[col(key) for key in keys],
             evaluated=evaluator.evaluate(aliased(readable, "g"), keys),
@@ -358,7 +354,12 @@ def _drop_small_subsets(task: LocalTask, readable: exp.Table, shields: Sequence[
         for first in range(0, len(shields), MAX_SHIELDS):
             number += 1
             removed = [too_small(shield.attributes) for shield in shields[first : first + MAX_SHIELDS]]
-            readable = task.make(f"safe_{number}", _WITHOUT(readable=readable, removed=union_all(*removed)))
+            readable = task.make(
+                f"safe_{number}",
+                template("SELECT s.* FROM :readable AS s ANTI JOIN (:removed) AS f ON s.combination = f.combination")(
+                    readable=readable, removed=union_all(*removed)
+                ),
+            )
         if row_count == (row_count := task.runner.count(readable)):
             return readable
 

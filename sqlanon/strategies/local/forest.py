@@ -69,46 +69,6 @@ MAX_COMPARED = 50 * MAX_PAIRS
 MAX_COMBINATIONS = 1_000_000
 """Trees are held in Python, not in the engine."""
 
-_COUNTS = template("SELECT count(*), count(*) FILTER (WHERE n < :k) FROM :combinations")
-_RELEASABLE = template(
-    "SELECT combination, n, :price AS price FROM :prices WHERE :can_be_released ORDER BY combination"
-)
-_HAS_RELEASABLE_NODE = fragment("greatest(:nodes) >= 0")
-_VERTICES = template("""
-    SELECT p.*, t.tree, t.place
-    FROM :prices AS p
-    JOIN :trees AS t ON p.combination = t.combination
-""")
-# For some open roots the nearest combination outside their tree, if they have a releasable node in common. The minimum
-# is of one whole number for each pair, the other combination last.
-_NEAREST = template("""
-    WITH
-        pairs AS (
-            SELECT x.combination AS root, y.combination AS neighbour, :price AS price
-            FROM :vertices AS x
-            JOIN :vertices AS y ON x.tree <> y.tree
-            WHERE x.place BETWEEN :first AND :last
-        ),
-        nearest AS (
-            SELECT root, min(price * 2147483648 + neighbour) AS best
-            FROM pairs
-            WHERE price IS NOT NULL
-            GROUP BY root
-        )
-    SELECT root, (best % 2147483648)::INTEGER AS neighbour, best // 2147483648 AS price
-    FROM nearest
-""")
-_IS_COMMON = fragment(":node = :neighbour AND :node >= 0")
-# The shares of combinations in classes as combinations of their own, each with the positions of its rows.
-_SHARES = template("""
-    SELECT
-        (row_number() OVER (ORDER BY g.class_id, g.combination) - 1)::INTEGER AS combination,
-        g.class_id, g.n, g.first_row, g.last_row, :nodes
-    FROM :classes AS g
-    JOIN :combinations AS c ON g.combination = c.combination
-""")
-_MEMBERS = template("SELECT combination, class_id FROM :shares")
-
 
 def forest(task: LocalTask) -> LocalOutcome:
     """Form classes from the trees of a forest; some combinations are divided among several classes."""
@@ -119,10 +79,12 @@ def forest(task: LocalTask) -> LocalOutcome:
         _refuse_large_inputs(task, k)
         groups = Groups(task, "forest")
         columns = [[col(level_column(i, level)) for level in tree.levels] for i, tree in enumerate(task.trees)]
-        query = _RELEASABLE(
+        query = template(
+            "SELECT combination, n, :price AS price FROM :prices WHERE :can_be_released ORDER BY combination"
+        )(
             price=sum_of([_least_price(i, tree) for i, tree in enumerate(task.trees)]),
             prices=groups.prices,
-            can_be_released=all_of(_HAS_RELEASABLE_NODE(nodes=nodes) for nodes in columns),
+            can_be_released=all_of(fragment("greatest(:nodes) >= 0")(nodes=nodes) for nodes in columns),
         )
         combinations = task.engine.rows(query)
         trees = Forest(
@@ -141,7 +103,9 @@ def forest(task: LocalTask) -> LocalOutcome:
     classes = trees.classes()
     shares = groups.make(_divide_combinations(task, classes))
     divided = replace(task, combinations=shares)
-    grouping = Groups(divided, "forest_shares").price_members(groups.make(_MEMBERS(shares=shares)))
+    grouping = Groups(divided, "forest_shares").price_members(
+        groups.make(template("SELECT combination, class_id FROM :shares")(shares=shares))
+    )
     assignment = task.make("forest_placed", grouping.assignment(len(task.trees)))
     return LocalOutcome(divided, assignment, rounds=groups.rounds, bound=_lower_bound(task, trees, classes))
 
@@ -162,7 +126,10 @@ def _lower_bound(task: LocalTask, trees: Forest, classes: Sequence[dict[int, int
 
 
 def _refuse_large_inputs(task: LocalTask, k: int) -> None:
-    count, small_count = task.engine.rows(_COUNTS(k=k, combinations=task.combinations))[0]
+    query = template("SELECT count(*), count(*) FILTER (WHERE n < :k) FROM :combinations")(
+        k=k, combinations=task.combinations
+    )
+    count, small_count = task.fetch_row(query)
     message = ""
     if count > MAX_COMBINATIONS:
         message = f"strategy forest: the source has {count:,} combinations, more than the limit of {MAX_COMBINATIONS:,}"
@@ -188,12 +155,35 @@ def _find_nearest(task: LocalTask, groups: Groups, trees: Forest) -> list[tuple[
     arrow = pa.table({name: pa.array(values, pa.int32()) for name, values in columns.items()})
     task.engine.copy_arrow(table, arrow)
     price = sum_of([_price_of_edge(i, tree) for i, tree in enumerate(task.trees)])
-    vertices = groups.make(_VERTICES(prices=groups.prices, trees=table))
+    query = template("""
+        SELECT p.*, t.tree, t.place
+        FROM :prices AS p
+        JOIN :trees AS t ON p.combination = t.combination
+    """)(prices=groups.prices, trees=table)
+    vertices = groups.make(query)
     step, edges = max(MAX_PAIRS // len(trees.sizes), 1), []
     for first in range(0, len(places), step):
         groups.start_round()
         task.progress(len(places) - first, groups.rounds, None)
-        query = _NEAREST(price=price, vertices=vertices, first=first, last=first + step - 1)
+        # For some open roots the nearest combination outside their tree, if they have a releasable node in common. The
+        # minimum is of one whole number for each pair, the other combination last.
+        query = template("""
+            WITH
+                pairs AS (
+                    SELECT x.combination AS root, y.combination AS neighbour, :price AS price
+                    FROM :vertices AS x
+                    JOIN :vertices AS y ON x.tree <> y.tree
+                    WHERE x.place BETWEEN :first AND :last
+                ),
+                nearest AS (
+                    SELECT root, min(price * 2147483648 + neighbour) AS best
+                    FROM pairs
+                    WHERE price IS NOT NULL
+                    GROUP BY root
+                )
+            SELECT root, (best % 2147483648)::INTEGER AS neighbour, best // 2147483648 AS price
+            FROM nearest
+        """)(price=price, vertices=vertices, first=first, last=first + step - 1)
         edges += task.engine.rows(query)
     task.runner.drop(table, vertices)
     return sorted(edges)
@@ -213,7 +203,7 @@ def _price_of_edge(attribute: int, tree: Tree) -> exp.Case:
     price = exp.Case()
     for level in tree.levels:
         name = level_column(attribute, level)
-        is_common = _IS_COMMON(node=col(name, "x"), neighbour=col(name, "y"))
+        is_common = fragment(":node = :neighbour AND :node >= 0")(node=col(name, "x"), neighbour=col(name, "y"))
         price = price.when(is_common, col(price_column(attribute, level), "x"), copy=False)
     return price
 
@@ -236,7 +226,14 @@ def _divide_combinations(task: LocalTask, classes: Sequence[dict[int, int]]) -> 
     arrow = pa.table({name: pa.array(column, pa.int64()) for name, column in zip(names, columns, strict=True)})
     task.engine.copy_arrow(table, arrow)
     nodes = [col(level_column(i, level), "c") for i, tree in enumerate(task.trees) for level in tree.levels]
-    return _SHARES(nodes=nodes, classes=table, combinations=task.combinations)
+    # The shares of combinations in classes as combinations of their own, each with the positions of its rows.
+    return template("""
+        SELECT
+            (row_number() OVER (ORDER BY g.class_id, g.combination) - 1)::INTEGER AS combination,
+            g.class_id, g.n, g.first_row, g.last_row, :nodes
+        FROM :classes AS g
+        JOIN :combinations AS c ON g.combination = c.combination
+    """)(nodes=nodes, classes=table, combinations=task.combinations)
 
 
 @dataclass(frozen=True)

@@ -90,12 +90,6 @@ _USABLE_LEVEL = template("""
         ) AS usable
     FROM checked
 """)
-_CELLS_OF_LEVEL = template("""
-    SELECT f.node, c.node AS cell, c.low AS cell_low, c.high AS cell_high, :texts
-    FROM :nodes AS f
-    JOIN (SELECT node, low, high, :ends FROM :nodes WHERE level = :level) AS c ON :ancestor = c.node
-    WHERE f.level = :floor
-""")
 
 
 def make_grid(
@@ -144,7 +138,12 @@ def _lowest_usable_level(
 
 def _grid_of_level(reader: LabelReader, tree: Tree, level: int) -> exp.Select:
     below = range(tree.floor, level)
-    query = _CELLS_OF_LEVEL(
+    query = template("""
+        SELECT f.node, c.node AS cell, c.low AS cell_low, c.high AS cell_high, :texts
+        FROM :nodes AS f
+        JOIN (SELECT node, low, high, :ends FROM :nodes WHERE level = :level) AS c ON :ancestor = c.node
+        WHERE f.level = :floor
+    """)(
         texts=[col(name, "c") for name in END_COLUMNS],
         ends=[named(end, name) for name, end in zip(END_COLUMNS, reader.texts(col("label")), strict=True)],
         nodes=tree.nodes,
@@ -169,8 +168,6 @@ _MIDDLE = fragment("""
 """)
 _IS_CLOSED = fragment("NOT regexp_matches(:label, '^\\[.*\\)$')")
 _UNMASKED = fragment("CASE WHEN regexp_matches(:label, '^[0-9]+[*]+$') THEN replace(:label, '*', :digit) END")
-_NEXT_INTEGER = fragment("(TRY_CAST(:text AS HUGEINT) + 1)::VARCHAR")
-_PADDED_LIKE = fragment("lpad(:middle::VARCHAR, length(:lower)::INTEGER, '0')")
 
 
 class LabelReader:
@@ -238,7 +235,7 @@ class LabelReader:
         below = extract_part(label, f"<({NUMERAL})")
         beyond_values = [trim_zeros(expand_exponent(end)) for end in (half_open, below)]
         if self.column is ColumnKind.INTEGER:
-            beyond_values.append(_NEXT_INTEGER(text=upper))
+            beyond_values.append(fragment("(TRY_CAST(:text AS HUGEINT) + 1)::VARCHAR")(text=upper))
         beyond = _FIRST_NOT_NULL(values=beyond_values)
         least = trim_zeros(expand_exponent(lower))
         return lower, upper, least, beyond, self._middle(lower, upper, below), _IS_CLOSED(label=label)
@@ -252,7 +249,7 @@ class LabelReader:
             middle = _MIDDLE(low=try_cast(lower, "DOUBLE"), high=try_cast(upper, "DOUBLE"))
         if self.column is ColumnKind.TEXT:
             middle_text = (
-                _PADDED_LIKE(middle=middle, lower=lower)
+                fragment("lpad(:middle::VARCHAR, length(:lower)::INTEGER, '0')")(middle=middle, lower=lower)
                 if self.masked
                 else trim_zeros(expand_exponent(cast(middle, "VARCHAR")))
             )
@@ -322,13 +319,10 @@ _QUANTILE_GRID = template("""
     LEFT JOIN borders AS a ON a.i = c.i
     LEFT JOIN borders AS z ON z.i = c.i + 1
 """)
-_FINITE = fragment("CASE WHEN isfinite(:number) THEN :number END")
-_HOUR = fragment("hour(value)::BIGINT")
 _POWER_OF_TEN = fragment("pow(10, floor(log10(gap::DOUBLE)))")
 _ROUND_STEP = fragment(
     "CASE WHEN gap >= 5 * :power THEN 5 * :power WHEN gap >= 2 * :power THEN 2 * :power ELSE :power END"
 )
-_MULTIPLE = fragment("round(value::DOUBLE / :step) * :step")
 _ROUNDED = fragment("""
     CASE WHEN :step BETWEEN 1e-12 AND 1 THEN round(:multiple, ceil(-log10(:step))::INTEGER) ELSE :multiple END
 """)
@@ -340,8 +334,6 @@ _CALENDAR_START = fragment("""
     END
 """)
 _HOUR_TEXT = fragment("lpad(:hour::VARCHAR, 2, '0') || ':00:00'")
-_MIDDLE_HOUR = fragment("((:low + :high) // 2)")
-_NUMBER_TEXT = fragment("CASE WHEN contains(:text, 'e') THEN :text ELSE :plain END")
 
 
 def quantile_grid(
@@ -368,18 +360,20 @@ def _value_and_border(reader: LabelReader) -> tuple[exp.Expr, exp.Expr]:
     if reader.kind == "date":
         return calendar_day(reader.type), _CALENDAR_START()
     if reader.is_time:
-        return _HOUR(), col("value")
+        return fragment("hour(value)::BIGINT")(), col("value")
     step: exp.Expr = exp.Paren(this=_ROUND_STEP(power=_POWER_OF_TEN()))
     if reader.unit:
         step = greatest(step, number(2 * reader.unit))
-    multiple = _MULTIPLE(step=step)
+    multiple = fragment("round(value::DOUBLE / :step) * :step")(step=step)
     match reader.column:
         case ColumnKind.INTEGER:
             return try_cast(col("value"), "HUGEINT"), try_cast(multiple, "HUGEINT")
         case ColumnKind.DECIMAL:
             rounded = _ROUNDED(step=step, multiple=multiple)
             return col("value"), try_cast(rounded, f"DECIMAL(38, {decimal_size(reader.type)[1]})")
-    return _FINITE(number=try_cast(col("value"), "DOUBLE")), _ROUNDED(step=step, multiple=multiple)
+    return fragment("CASE WHEN isfinite(:number) THEN :number END")(number=try_cast(col("value"), "DOUBLE")), _ROUNDED(
+        step=step, multiple=multiple
+    )
 
 
 def _quantile_texts(reader: LabelReader, low: exp.Expr, high: exp.Expr) -> tuple[exp.Expr, ...]:
@@ -391,7 +385,9 @@ def _quantile_texts(reader: LabelReader, low: exp.Expr, high: exp.Expr) -> tuple
         return *texts, exp.true()
     if reader.is_time:
         lower, upper = _HOUR_TEXT(hour=low), _HOUR_TEXT(hour=high)
-        middle = _FIRST_NOT_NULL(values=[_HOUR_TEXT(hour=_MIDDLE_HOUR(low=low, high=high)), lower, upper])
+        middle = _FIRST_NOT_NULL(
+            values=[_HOUR_TEXT(hour=fragment("((:low + :high) // 2)")(low=low, high=high)), lower, upper]
+        )
         return lower, upper, lower.copy(), upper.copy(), middle, exp.false()
     lower, beyond = _number_text(low), _number_text(high)
     if reader.column is ColumnKind.INTEGER:
@@ -410,4 +406,4 @@ def _quantile_texts(reader: LabelReader, low: exp.Expr, high: exp.Expr) -> tuple
 def _number_text(value: exp.Expr) -> exp.Expr:
     """A number as text without redundant zeros."""
     text_ = cast(value, "VARCHAR")
-    return _NUMBER_TEXT(text=text_, plain=trim_zeros(text_))
+    return fragment("CASE WHEN contains(:text, 'e') THEN :text ELSE :plain END")(text=text_, plain=trim_zeros(text_))

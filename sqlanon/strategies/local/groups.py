@@ -51,9 +51,6 @@ def price_column(attribute: int, level: int) -> str:
     return f"price_{attribute}_level_{level}"
 
 
-_PRICED_COMBINATIONS = template("SELECT c.combination, c.n, NULL::INTEGER AS class_id FROM :combinations AS c")
-_PRICED_NODES = template("SELECT :released FROM :nodes WHERE :level = :floor")
-_PRICE = fragment("round(:leaves * :share)::BIGINT")
 _SIGNED_NODE = fragment("CASE WHEN :released THEN :node ELSE -:node - 1 END")
 
 
@@ -63,7 +60,9 @@ def priced_combinations(combinations: exp.Table, trees: Sequence[Tree]) -> exp.S
     Nodes that must not be released have negative numbers.
     """
     weights = sum(tree.weight for tree in trees) or 1.0
-    query = _PRICED_COMBINATIONS(combinations=combinations)
+    query = template("SELECT c.combination, c.n, NULL::INTEGER AS class_id FROM :combinations AS c")(
+        combinations=combinations
+    )
     for i, tree in enumerate(trees):
         ground, alias = level_column(i, tree.floor), f"a{i}"
         nodes = _priced_nodes(tree, i, tree.weight / weights * UNIT / max(tree.leaves - 1, 1))
@@ -79,7 +78,7 @@ def priced_combinations(combinations: exp.Table, trees: Sequence[Tree]) -> exp.S
 def _priced_nodes(tree: Tree, attribute: int, share: float) -> exp.Select:
     """The lowest nodes of an attribute with their ancestors, and the price of each."""
     first = f"n{tree.floor}"
-    query = _PRICED_NODES(
+    query = template("SELECT :released FROM :nodes WHERE :level = :floor")(
         released=col("released", first), nodes=aliased(tree.nodes, first), level=col("level", first), floor=tree.floor
     )
     for level in tree.levels:
@@ -89,15 +88,13 @@ def _priced_nodes(tree: Tree, attribute: int, share: float) -> exp.Select:
             on = col("parent", f"n{level - 1}").eq(col(NODE, alias))
             query = query.join(aliased(tree.nodes, alias), on=on, copy=False)
             node = _SIGNED_NODE(released=col("released", alias), node=node)
-        price = _PRICE(leaves=col("leaves", alias), share=share)
+        price = fragment("round(:leaves * :share)::BIGINT")(leaves=col("leaves", alias), share=share)
         query = query.select(
             named(node, level_column(attribute, level)), named(price, price_column(attribute, level)), copy=False
         )
     return query
 
 
-# Unassigned combinations whose nodes at a generalization may be released.
-_RELEASABLE = template("SELECT combination, n, :nodes FROM :unassigned WHERE class_id IS NULL")
 _FEASIBLE_ROW_COUNTS = template("""
     SELECT
         :candidate AS candidate,
@@ -105,26 +102,6 @@ _FEASIBLE_ROW_COUNTS = template("""
         coalesce(sum(class_size)::BIGINT, 0) AS unassigned
     FROM :evaluated AS j
 """)
-# Unassigned combinations with the classes that a generalization makes feasible.
-_CLASSES_AT_LEVELS = template("""
-    SELECT
-        :columns,
-        CASE WHEN coalesce(j.kept, FALSE) THEN min(r.combination) OVER (PARTITION BY :keys) ELSE NULL END AS class_id
-    FROM (SELECT * FROM :unassigned WHERE class_id IS NULL) AS r
-    LEFT JOIN :evaluated AS j ON :same_class
-""")
-_MEMBERS = template("SELECT combination, class_id FROM :classes WHERE class_id IS NOT NULL")
-_PRICED_CLASSES = template("""
-    SELECT class_id, n, :released, :price AS price
-    FROM (
-        SELECT m.class_id, sum(p.n)::BIGINT AS n, :common_nodes
-        FROM :members AS m
-        JOIN :prices AS p ON m.combination = p.combination
-        GROUP BY m.class_id
-    ) AS g
-""")
-_COMMON_NODE = fragment("CASE WHEN min(:node) = max(:node) AND min(:node) >= 0 THEN min(:node) ELSE NULL END")
-_LOWEST = fragment("coalesce(:nodes)")
 
 
 def priced_classes(members: exp.Table, prices: exp.Table, trees: Sequence[Tree], lowest: Levels) -> exp.Select:
@@ -137,15 +114,23 @@ def priced_classes(members: exp.Table, prices: exp.Table, trees: Sequence[Tree],
         nodes, price = [], exp.Case()
         for level in range(low, tree.height + 1):
             node_name, price_name = level_column(i, level), price_column(i, level)
-            common = _COMMON_NODE(node=col(node_name, "p"))
+            common = fragment("CASE WHEN min(:node) = max(:node) AND min(:node) >= 0 THEN min(:node) ELSE NULL END")(
+                node=col(node_name, "p")
+            )
             common_nodes += [named(common, node_name), named(exp.Min(this=col(price_name, "p")), price_name)]
             nodes.append(col(node_name))
             price = price.when(is_there(col(node_name)), col(price_name), copy=False)
-        released.append(named(_LOWEST(nodes=nodes) if nodes[1:] else nodes[0], node_column(i)))
+        released.append(named(fragment("coalesce(:nodes)")(nodes=nodes) if nodes[1:] else nodes[0], node_column(i)))
         attribute_prices.append(price)
-    return _PRICED_CLASSES(
-        released=released, price=sum_of(attribute_prices), common_nodes=common_nodes, members=members, prices=prices
-    )
+    return template("""
+        SELECT class_id, n, :released, :price AS price
+        FROM (
+            SELECT m.class_id, sum(p.n)::BIGINT AS n, :common_nodes
+            FROM :members AS m
+            JOIN :prices AS p ON m.combination = p.combination
+            GROUP BY m.class_id
+        ) AS g
+    """)(released=released, price=sum_of(attribute_prices), common_nodes=common_nodes, members=members, prices=prices)
 
 
 def sum_of(terms: Sequence[exp.Expr]) -> exp.Expr:
@@ -156,19 +141,10 @@ def sum_of(terms: Sequence[exp.Expr]) -> exp.Expr:
     return exp.Paren(this=total)
 
 
-_TOTAL_PRICE = template("SELECT coalesce(sum(price * n)::BIGINT, 0), coalesce(sum(n)::BIGINT, 0) FROM :classes")
-_MEMBERS_OF_PARTS = template("SELECT combination, min(combination) OVER (PARTITION BY part) AS class_id FROM :parts")
 unassigned_combinations = template(
     "SELECT * FROM :prices AS p ANTI JOIN :members AS m ON p.combination = m.combination"
 )
 """The combinations that are in no class."""
-
-_MEMBERS_WITH_ROWS = template("""
-    SELECT m.combination, m.class_id, p.n
-    FROM :members AS m
-    JOIN :prices AS p ON m.combination = p.combination
-""")
-_ASSIGNMENT = template("SELECT m.combination, :nodes FROM :members AS m JOIN :classes AS g ON m.class_id = g.class_id")
 
 
 def common_price(attribute: int, tree: Tree, alias: str, classes: Sequence[str]) -> exp.Case:
@@ -186,39 +162,36 @@ def common_price(attribute: int, tree: Tree, alias: str, classes: Sequence[str])
     return price
 
 
-# The minimum is of one whole number for each pair, the price before the class: arg_min by several values keeps each
-# best one that it met, which takes gigabytes.
-_CHEAPEST_CLASSES = template("""
-    WITH
-        pairs AS (
-            SELECT
-                x.combination, g.class_id, x.n AS added_rows, g.n AS class_rows,
-                g.price AS price_before, :price AS price_after
-            FROM :unassigned AS x
-            CROSS JOIN :classes AS g
-            JOIN :prices AS r ON g.class_id = r.combination
-        ),
-        cheapest AS (
-            SELECT
-                combination,
-                min(
-                    ((class_rows + added_rows) * price_after - class_rows * price_before)::HUGEINT * 2147483648
-                    + class_id
-                ) AS best
-            FROM pairs
-            WHERE price_after IS NOT NULL
-            GROUP BY combination
-        )
-    SELECT combination, (best % 2147483648)::INTEGER AS class_id, (best // 2147483648)::BIGINT AS added_price
-    FROM cheapest
-""")
-
-
 def cheapest_classes(unassigned: exp.Table, classes: exp.Table, prices: exp.Table, trees: Sequence[Tree]) -> exp.Select:
     """For each unassigned combination the class whose price rises least with it, and nothing else, added:
     ``combination``, ``class_id``, ``added_price``."""
     price = sum_of([common_price(i, tree, "r", ["g"]) for i, tree in enumerate(trees)])
-    return _CHEAPEST_CLASSES(price=price, unassigned=unassigned, classes=classes, prices=prices)
+    # The minimum is of one whole number for each pair, the price before the class: arg_min by several values keeps each
+    # best one that it met, which takes gigabytes.
+    return template("""
+        WITH
+            pairs AS (
+                SELECT
+                    x.combination, g.class_id, x.n AS added_rows, g.n AS class_rows,
+                    g.price AS price_before, :price AS price_after
+                FROM :unassigned AS x
+                CROSS JOIN :classes AS g
+                JOIN :prices AS r ON g.class_id = r.combination
+            ),
+            cheapest AS (
+                SELECT
+                    combination,
+                    min(
+                        ((class_rows + added_rows) * price_after - class_rows * price_before)::HUGEINT * 2147483648
+                        + class_id
+                    ) AS best
+                FROM pairs
+                WHERE price_after IS NOT NULL
+                GROUP BY combination
+            )
+        SELECT combination, (best % 2147483648)::INTEGER AS class_id, (best // 2147483648)::BIGINT AS added_price
+        FROM cheapest
+    """)(price=price, unassigned=unassigned, classes=classes, prices=prices)
 
 
 MAX_PAIRS = 20_000_000
@@ -240,7 +213,9 @@ class Grouping:
 
     def assignment(self, attribute_count: int) -> exp.Select:
         """The combinations with the nodes that their class is released as."""
-        return _ASSIGNMENT(nodes=node_columns(attribute_count, "g"), members=self.members, classes=self.classes)
+        return template(
+            "SELECT m.combination, :nodes FROM :members AS m JOIN :classes AS g ON m.class_id = g.class_id"
+        )(nodes=node_columns(attribute_count, "g"), members=self.members, classes=self.classes)
 
 
 class Groups:
@@ -296,7 +271,13 @@ class Groups:
         cutting = Cutting(self.task, allowed, as_ancestors)
         parts = cutting.run()
         self.rounds += cutting.rounds
-        return self.price_members(self.make(_MEMBERS_OF_PARTS(parts=parts)))
+        return self.price_members(
+            self.make(
+                template("SELECT combination, min(combination) OVER (PARTITION BY part) AS class_id FROM :parts")(
+                    parts=parts
+                )
+            )
+        )
 
     def climb(self, combinations: exp.Table) -> list[exp.Table]:
         """Assign combinations to classes on a path from the lowest levels to the highest: feasible classes stay, other
@@ -339,7 +320,14 @@ class Groups:
     def _step(self, task: LocalTask, unassigned: exp.Table, levels: Levels) -> exp.Table:
         keys = [level_column(i, level) for i, level in enumerate(levels)]
         nodes = [level_column(i, level) for i, tree in enumerate(self.task.trees) for level in tree.levels]
-        query = _CLASSES_AT_LEVELS(
+        # Unassigned combinations with the classes that a generalization makes feasible.
+        query = template("""
+            SELECT
+                :columns, CASE WHEN coalesce(j.kept, FALSE) THEN min(r.combination) OVER (PARTITION BY :keys) ELSE NULL
+                END AS class_id
+            FROM (SELECT * FROM :unassigned WHERE class_id IS NULL) AS r
+            LEFT JOIN :evaluated AS j ON :same_class
+        """)(
             columns=[col(name, "r") for name in (COMBINATION, ROWS, *nodes)],
             keys=[col(key, "r") for key in keys],
             unassigned=unassigned,
@@ -351,7 +339,10 @@ class Groups:
     def _evaluate_levels(self, task: LocalTask, unassigned: exp.Table, levels: Levels) -> exp.Select:
         keys = [level_column(i, level) for i, level in enumerate(levels)]
         nodes = [col(key) for key in keys]
-        releasable = _RELEASABLE(nodes=nodes, unassigned=unassigned).where(*((node >= 0) for node in nodes), copy=False)
+        # Unassigned combinations whose nodes at a generalization may be released.
+        releasable = template("SELECT combination, n, :nodes FROM :unassigned WHERE class_id IS NULL")(
+            nodes=nodes, unassigned=unassigned
+        ).where(*((node >= 0) for node in nodes), copy=False)
         return task.evaluate(subquery(releasable, "o"), keys)
 
     def count_feasible_rows(self, unassigned: exp.Table, candidates: Sequence[Levels]) -> tuple[dict[Levels, int], int]:
@@ -365,7 +356,11 @@ class Groups:
 
     def evaluate_members(self, members: exp.Table) -> exp.Select:
         """Evaluate classes, given by their members."""
-        with_rows = _MEMBERS_WITH_ROWS(members=members, prices=self.prices)
+        with_rows = template("""
+            SELECT m.combination, m.class_id, p.n
+            FROM :members AS m
+            JOIN :prices AS p ON m.combination = p.combination
+        """)(members=members, prices=self.prices)
         return self.task.evaluate(subquery(with_rows, "s"), [CLASS_ID])
 
     def complete(self, steps: Sequence[exp.Table]) -> Grouping:
@@ -384,10 +379,18 @@ class Groups:
 
     def _members(self, tables: Sequence[exp.Table]) -> exp.Table:
         """Make a table of the combinations with a class: ``combination`` and ``class_id``."""
-        return self.make(union_all(*(_MEMBERS(classes=table) for table in tables)))
+        return self.make(
+            union_all(
+                *(
+                    template("SELECT combination, class_id FROM :classes WHERE class_id IS NOT NULL")(classes=table)
+                    for table in tables
+                )
+            )
+        )
 
     def price_members(self, members: exp.Table, lowest: Levels | None = None) -> Grouping:
         """Classes by their members, released as their lowest common nodes from some levels up, with their price."""
         classes = self.make(priced_classes(members, self.prices, self.task.trees, lowest or self.task.floor))
-        price, rows = self.task.engine.rows(_TOTAL_PRICE(classes=classes))[0]
+        query = template("SELECT coalesce(sum(price * n)::BIGINT, 0), coalesce(sum(n)::BIGINT, 0) FROM :classes")
+        price, rows = self.task.fetch_row(query(classes=classes))
         return Grouping(members, classes, price + (self.task.row_count - rows) * UNIT, rows)

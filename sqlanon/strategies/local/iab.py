@@ -102,11 +102,6 @@ _FIRST_MAPS = template("""
     LEFT JOIN :steps AS s ON s.attribute = :attribute AND s.node = v.node
     WHERE v.level = :floor AND CASE WHEN v.released THEN v.node ELSE s.next END IS NOT NULL
 """)
-_SOURCE_VALUES = template("SELECT :values FROM :source")
-_TUPLES_BY_COMBINATION = template("""
-    SELECT combination, (dense_rank() OVER (ORDER BY :values))::INTEGER AS tuple_id, n
-    FROM (SELECT combination, :values, count(*) AS n FROM :rows AS r GROUP BY combination, :values) AS c
-""")
 
 
 def tuples_by_combination(
@@ -122,24 +117,16 @@ def tuples_by_combination(
     aliases = [f"o{j}" for j in range(len(names))]
     values = [named(col(attribute.column), f"q{i}") for i, attribute in enumerate(attributes)]
     values += [named(col(name), alias) for name, alias in zip(names, aliases, strict=True)]
-    source_values = subquery(_SOURCE_VALUES(values=values, source=source), "s")
+    source_values = subquery(template("SELECT :values FROM :source")(values=values, source=source), "s")
     query, codes = encode_combinations(source_values, attributes, tuple(tree.floor for tree in trees))
     coded = query.select(
         *(named(code, name) for name, code in codes.items()), *(col(alias, "r") for alias in aliases), copy=False
     )
     rows = map_to_combinations(subquery(coded, "f"), combinations, trees, aliases)
-    return _TUPLES_BY_COMBINATION(values=[col(alias) for alias in aliases], rows=rows)
-
-
-# The combinations that can be released, with the lowest node of each attribute.
-_MAPPED_COMBINATIONS = template("SELECT combination, n, :grounds FROM :combinations")
-_IS_MAPPED = fragment(":node IN (SELECT ground FROM :maps WHERE attribute = :attribute)")
-_STATES = template("""
-    SELECT t.state, c.combination, c.n, :nodes
-    FROM :combinations AS c
-    CROSS JOIN :states AS t(state)
-""")
-_MAP = template("SELECT state, ground, node FROM :maps WHERE state IN (:states) AND attribute = :attribute")
+    return template("""
+        SELECT combination, (dense_rank() OVER (ORDER BY :values))::INTEGER AS tuple_id, n
+        FROM (SELECT combination, :values, count(*) AS n FROM :rows AS r GROUP BY combination, :values) AS c
+    """)(values=[col(alias) for alias in aliases], rows=rows)
 
 
 def generalized_tables(combinations: exp.Table, maps: exp.Table, attributes: int, states: Sequence[int]) -> exp.Select:
@@ -149,81 +136,39 @@ def generalized_tables(combinations: exp.Table, maps: exp.Table, attributes: int
     written: the engine may begin inner ones with the product of all attributes' maps.
     """
     nodes = [named(col("node", f"m{i}"), node_column(i)) for i in range(attributes)]
-    query = _STATES(nodes=nodes, combinations=combinations, states=exp.values([(state,) for state in states]))
+    query = template("""
+        SELECT t.state, c.combination, c.n, :nodes
+        FROM :combinations AS c
+        CROSS JOIN :states AS t(state)
+    """)(nodes=nodes, combinations=combinations, states=exp.values([(state,) for state in states]))
     for i in range(attributes):
         alias = f"m{i}"
         on = col(f"ground_{i}", "c").eq(col("ground", alias)) & col(STATE, alias).eq(col(STATE, "t"))
-        attribute_map = _MAP(maps=maps, states=[number(state) for state in states], attribute=i)
+        attribute_map = template(
+            "SELECT state, ground, node FROM :maps WHERE state IN (:states) AND attribute = :attribute"
+        )(maps=maps, states=[number(state) for state in states], attribute=i)
         query = query.join(subquery(attribute_map, alias), on=on, join_type="left", copy=False)
     return query
-
-
-_SMALL_CLASSES = template("SELECT :keys FROM :evaluated AS j WHERE class_count < :k")
-_FLAGGED = template("SELECT p.*, :violates AS violates FROM :rows AS p")
 
 
 def flag_violations(rows: exp.Table, small_classes: Sequence[tuple[exp.Query, Sequence[str]]]) -> exp.Select:
     """Rows with ``violates``: whether one of their classes is too small."""
     are_small = [is_there(col(keys[0], f"g{j}")) for j, (_, keys) in enumerate(small_classes)]
-    query = _FLAGGED(violates=exp.or_(*are_small, copy=False), rows=rows)
+    query = template("SELECT p.*, :violates AS violates FROM :rows AS p")(
+        violates=exp.or_(*are_small, copy=False), rows=rows
+    )
     for j, (classes, keys) in enumerate(small_classes):
         on = equal_columns(keys, "p", f"g{j}")
         query = query.join(subquery(classes, f"g{j}"), on=on, join_type="left", copy=False)
     return query
 
 
-# Figures of states: ``tuples`` is the number of distinct ones.
-_STATE_FIGURES = template("""
-    SELECT
-        state,
-        count(*) AS tuples,
-        count(*) FILTER (WHERE violates) AS violating,
-        sum(n)::BIGINT AS rows,
-        coalesce((sum(n) FILTER (WHERE violates))::BIGINT, 0) AS violating_rows
-    FROM :tuples AS t
-    GROUP BY state
-    ORDER BY state
-""")
-_TUPLES = template("""
-    SELECT p.state, p.violates, sum(p.n)::BIGINT AS n
-    FROM :rows AS p
-    GROUP BY p.state, :nodes, p.violates
-""")
-_TUPLES_WITH_VALUES = template("""
-    SELECT p.state, p.violates, sum(o.n)::BIGINT AS n
-    FROM :rows AS p
-    JOIN :tuples AS o ON p.combination = o.combination
-    GROUP BY p.state, :nodes, p.violates, o.tuple_id
-""")
 _HITS = template("""
     SELECT DISTINCT p.state, s.attribute, s.next
     FROM :rows AS p
     JOIN :steps AS s ON s.attribute = :attribute AND s.node = :node
     WHERE p.violates
 """)
-_NOT_VIOLATING = template("""
-    SELECT state, combination, n, :nodes
-    FROM :rows
-    WHERE state IN (:state) AND NOT violates
-""")
-_CHILDREN = fragment("""
-    INSERT INTO :maps
-    SELECT c.attribute + :first AS state, m.attribute, m.ground, coalesce(h.next, m.node) AS node
-    FROM (SELECT * FROM :maps WHERE state IN (:state)) AS m
-    CROSS JOIN (SELECT DISTINCT attribute FROM :hits WHERE state IN (:state)) AS c
-    LEFT JOIN :steps AS s ON s.attribute = m.attribute AND s.node = m.node
-    LEFT JOIN :hits AS h
-        ON h.state = m.state AND h.attribute = m.attribute AND h.next = s.next AND h.attribute = c.attribute
-""")
-# Equal states have equal digests.
-_DIGESTS = template("""
-    SELECT state, md5(array_agg(node ORDER BY attribute, ground)::VARCHAR) AS digest
-    FROM :maps
-    WHERE state >= :first
-    GROUP BY state
-    ORDER BY state
-""")
-_DELETE_STATES = fragment("DELETE FROM :relation WHERE state IN (:states)")
 
 
 def iab(task: LocalTask) -> LocalOutcome:
@@ -382,7 +327,9 @@ class StateSearch:
         small_classes: list[tuple[exp.Query, list[str]]] = []
         for attributes, k in self._least_counts:
             keys = [STATE, *(node_column(i) for i in attributes)]
-            query = _SMALL_CLASSES(keys=[col(key) for key in keys], evaluated=self.task.evaluate(rows, keys), k=k)
+            query = template("SELECT :keys FROM :evaluated AS j WHERE class_count < :k")(
+                keys=[col(key) for key in keys], evaluated=self.task.evaluate(rows, keys), k=k
+            )
             small_classes.append((query, keys))
         return small_classes
 
@@ -394,7 +341,11 @@ class StateSearch:
         return over_all_attributes + [(shield.attributes, shield.k) for shield in shields]
 
     def _not_violating(self, flagged: exp.Table, number_: int) -> exp.Select:
-        return _NOT_VIOLATING(rows=flagged, state=number_, nodes=node_columns(len(self.attributes)))
+        return template("""
+            SELECT state, combination, n, :nodes
+            FROM :rows
+            WHERE state IN (:state) AND NOT violates
+        """)(rows=flagged, state=number_, nodes=node_columns(len(self.attributes)))
 
     def _infeasible(self, limit: str) -> InfeasibleError:
         task = self.task
@@ -423,10 +374,16 @@ class StateTables:
         ]
         self._maps = task.make("iab_maps", union_all(*maps))
         grounds = [col(level_column(i, tree.floor)) for i, tree in enumerate(trees)]
-        query = _MAPPED_COMBINATIONS(
+        # The combinations that can be released, with the lowest node of each attribute.
+        query = template("SELECT combination, n, :grounds FROM :combinations")(
             grounds=[named(ground, f"ground_{i}") for i, ground in enumerate(grounds)], combinations=task.combinations
         )
-        are_mapped = [_IS_MAPPED(node=ground, maps=self._maps, attribute=i) for i, ground in enumerate(grounds)]
+        are_mapped = [
+            fragment(":node IN (SELECT ground FROM :maps WHERE attribute = :attribute)")(
+                node=ground, maps=self._maps, attribute=i
+            )
+            for i, ground in enumerate(grounds)
+        ]
         self._combinations = task.make("iab_ground", query.where(*are_mapped, copy=False))
         self._hits = task.work("iab_hits")
         task.engine.execute(column_definitions(self._hits, HIT_COLUMNS.items()))
@@ -451,14 +408,43 @@ class StateTables:
         """The figures of flagged states, one row each."""
         nodes = node_columns(len(self.task.trees), "p")
         if self._tuples is None:
-            tuples = _TUPLES(rows=rows, nodes=nodes)
+            tuples = template("""
+                SELECT p.state, p.violates, sum(p.n)::BIGINT AS n
+                FROM :rows AS p
+                GROUP BY p.state, :nodes, p.violates
+            """)(rows=rows, nodes=nodes)
         else:
-            tuples = _TUPLES_WITH_VALUES(rows=rows, tuples=self._tuples, nodes=nodes)
-        return self.task.engine.rows(_STATE_FIGURES(tuples=tuples))
+            tuples = template("""
+                SELECT p.state, p.violates, sum(o.n)::BIGINT AS n
+                FROM :rows AS p
+                JOIN :tuples AS o ON p.combination = o.combination
+                GROUP BY p.state, :nodes, p.violates, o.tuple_id
+            """)(rows=rows, tuples=self._tuples, nodes=nodes)
+        # Figures of states: ``tuples`` is the number of distinct ones.
+        query = template("""
+            SELECT
+                state,
+                count(*) AS tuples,
+                count(*) FILTER (WHERE violates) AS violating,
+                sum(n)::BIGINT AS rows,
+                coalesce((sum(n) FILTER (WHERE violates))::BIGINT, 0) AS violating_rows
+            FROM :tuples AS t
+            GROUP BY state
+            ORDER BY state
+        """)(tuples=tuples)
+        return self.task.engine.rows(query)
 
     def digests(self, first: int) -> list[tuple[Any, ...]]:
         """Number and digest of the states from a number on."""
-        return self.task.engine.rows(_DIGESTS(maps=self._maps, first=first))
+        # Equal states have equal digests.
+        query = template("""
+            SELECT state, md5(array_agg(node ORDER BY attribute, ground)::VARCHAR) AS digest
+            FROM :maps
+            WHERE state >= :first
+            GROUP BY state
+            ORDER BY state
+        """)(maps=self._maps, first=first)
+        return self.task.engine.rows(query)
 
     def add_hits(self, rows: exp.Table) -> None:
         """Add the next nodes of violating rows."""
@@ -468,14 +454,24 @@ class StateTables:
 
     def make_children(self, number_: int, first: int) -> None:
         """Make the states that follow from one; the child on attribute ``i`` is ``first + i``."""
-        children = _CHILDREN(maps=self._maps, first=first, state=number_, hits=self._hits, steps=self._steps)
+        children = fragment("""
+            INSERT INTO :maps
+            SELECT c.attribute + :first AS state, m.attribute, m.ground, coalesce(h.next, m.node) AS node
+            FROM (SELECT * FROM :maps WHERE state IN (:state)) AS m
+            CROSS JOIN (SELECT DISTINCT attribute FROM :hits WHERE state IN (:state)) AS c
+            LEFT JOIN :steps AS s ON s.attribute = m.attribute AND s.node = m.node
+            LEFT JOIN :hits AS h
+                ON h.state = m.state AND h.attribute = m.attribute AND h.next = s.next AND h.attribute = c.attribute
+        """)(maps=self._maps, first=first, state=number_, hits=self._hits, steps=self._steps)
         self.task.engine.execute(children)
 
     def delete(self, numbers: Sequence[int]) -> None:
         """Delete the rows of states."""
         states = [number(number_) for number_ in numbers]
         for relation in (self._maps, self._hits) if numbers else ():
-            self.task.engine.execute(_DELETE_STATES(relation=relation, states=states))
+            self.task.engine.execute(
+                fragment("DELETE FROM :relation WHERE state IN (:states)")(relation=relation, states=states)
+            )
 
 
 run = on_combinations(iab)

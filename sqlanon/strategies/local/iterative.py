@@ -95,7 +95,6 @@ _MEMBERS_AFTER_MOVES = template("""
         LEFT JOIN :moves AS o ON m.combination = o.combination
     ) AS q
 """)
-_INFEASIBLE_COUNT = template("SELECT count(*) FROM :evaluated AS j WHERE NOT kept")
 
 
 def local(task: LocalTask) -> LocalOutcome:
@@ -126,7 +125,7 @@ def _move_members(task: LocalTask, groups: Groups, best: Grouping) -> Grouping:
     groups.start_round()
     share = min(SHARE, MAX_PAIRS / (task.runner.count(best.classes) * task.runner.count(groups.prices) + 1))
     query = _PRICE_THRESHOLD(classes=best.classes, rows=round((1 - share) * best.rows))
-    threshold = task.engine.rows(query)[0][0]
+    threshold = task.fetch_value(query)
     staying = groups.make(_CHEAP_MEMBERS(members=best.members, classes=best.classes, price=threshold))
     cheap_classes = groups.make(_CHEAP_CLASSES(classes=best.classes, price=threshold))
     expensive = groups.make(unassigned_combinations(prices=groups.prices, members=staying))
@@ -140,7 +139,8 @@ def _move_members(task: LocalTask, groups: Groups, best: Grouping) -> Grouping:
     )
     moves = groups.make(query)
     members = groups.make(_MEMBERS_AFTER_MOVES(members=best.members, moves=moves))
-    if task.engine.rows(_INFEASIBLE_COUNT(evaluated=groups.evaluate_members(members)))[0][0]:
+    evaluated = groups.evaluate_members(members)
+    if task.fetch_value(template("SELECT count(*) FROM :evaluated AS j WHERE NOT kept")(evaluated=evaluated)):
         return best
     return groups.price_members(members)
 

@@ -81,43 +81,11 @@ def mondrian(task: LocalTask) -> LocalOutcome:
     return summarize(task, cutting.classes, allowed, "mondrian", cutting.rounds)
 
 
-_LAST_PART = template("SELECT coalesce(max(part), 0) FROM :parts")
-_NO_CLASSES = template("SELECT combination, part FROM :parts WHERE FALSE")
-_ADD_CLASSES = fragment("INSERT INTO :classes SELECT combination, part FROM :parts")
 _ADD_UNCUT_PARTS = fragment("""
     INSERT INTO :classes
     SELECT p.combination, p.part
     FROM :parts AS p
     ANTI JOIN :chosen AS h ON p.part = h.part
-""")
-_SIDES = template("""
-    SELECT r.combination, r.n, c.part, c.attribute, c.inside, c.gain
-    FROM :rows AS r
-    JOIN :parts AS p ON r.combination = p.combination
-    JOIN :cuts AS c ON r.attribute = c.attribute AND r.item = c.item AND p.part = c.part
-""")
-# The attribute along which each part is cut: the greatest gain, then the first attribute.
-_CHOSEN_CUTS = template("""
-    WITH
-        feasible_cuts AS (
-            SELECT part, attribute, gain
-            FROM :evaluated AS j
-            GROUP BY part, attribute, gain
-            HAVING bool_and(kept)
-        ),
-        ranked AS (
-            SELECT *, row_number() OVER (PARTITION BY part ORDER BY gain DESC, attribute) AS rank
-            FROM feasible_cuts
-        )
-    SELECT part, attribute, row_number() OVER (ORDER BY part) AS place
-    FROM ranked
-    WHERE rank = 1
-""")
-# The inside keeps the number of its part; the outside gets a new one.
-_DIVIDED_PARTS = template("""
-    SELECT s.combination, s.n, CASE WHEN s.inside THEN s.part ELSE (h.place + :last_part)::INTEGER END AS part
-    FROM :sides AS s
-    JOIN :chosen AS h ON s.part = h.part AND s.attribute = h.attribute
 """)
 
 
@@ -138,8 +106,10 @@ class Cutting:
         self._as_sets = search.summary == "set" and not as_ancestors
         self._least_class = task.evaluator.requirements.min_class_rows
         self._open_parts = self._first_parts(allowed)
-        self._last_part = int(task.engine.rows(_LAST_PART(parts=self._open_parts))[0][0])
-        self.classes = task.make("mondrian_classes", _NO_CLASSES(parts=self._open_parts))
+        query = template("SELECT coalesce(max(part), 0) FROM :parts")(parts=self._open_parts)
+        self._last_part = int(task.fetch_value(query))
+        no_classes = template("SELECT combination, part FROM :parts WHERE FALSE")(parts=self._open_parts)
+        self.classes = task.make("mondrian_classes", no_classes)
         self._attributes = attributes_with_levels(task.trees)
         self._cut_by_tree = [i for i, tree in self._attributes if not (tree.is_ordered or self._as_sets)]
         self._cut_by_tree += [len(task.trees) + i for i, tree in self._attributes if _has_levels_in_cells(tree)]
@@ -168,10 +138,38 @@ class Cutting:
         task.clock.spend()
         self.rounds += 1
         cuts = task.make("mondrian_cuts", self._cuts())
-        sides = task.make("mondrian_sides", _SIDES(rows=self._rows, parts=self._open_parts, cuts=cuts))
-        chosen = task.make("mondrian_chosen", _CHOSEN_CUTS(evaluated=task.evaluate(sides, SIDE_COLUMNS)))
+        query = template("""
+            SELECT r.combination, r.n, c.part, c.attribute, c.inside, c.gain
+            FROM :rows AS r
+            JOIN :parts AS p ON r.combination = p.combination
+            JOIN :cuts AS c ON r.attribute = c.attribute AND r.item = c.item AND p.part = c.part
+        """)(rows=self._rows, parts=self._open_parts, cuts=cuts)
+        sides = task.make("mondrian_sides", query)
+        # The attribute along which each part is cut: the greatest gain, then the first attribute.
+        query = template("""
+            WITH
+                feasible_cuts AS (
+                    SELECT part, attribute, gain
+                    FROM :evaluated AS j
+                    GROUP BY part, attribute, gain
+                    HAVING bool_and(kept)
+                ),
+                ranked AS (
+                    SELECT *, row_number() OVER (PARTITION BY part ORDER BY gain DESC, attribute) AS rank
+                    FROM feasible_cuts
+                )
+            SELECT part, attribute, row_number() OVER (ORDER BY part) AS place
+            FROM ranked
+            WHERE rank = 1
+        """)(evaluated=task.evaluate(sides, SIDE_COLUMNS))
+        chosen = task.make("mondrian_chosen", query)
         cut_count = task.runner.count(chosen)
-        query = _DIVIDED_PARTS(sides=sides, chosen=chosen, last_part=self._last_part)
+        # The inside keeps the number of its part; the outside gets a new one.
+        query = template("""
+            SELECT s.combination, s.n, CASE WHEN s.inside THEN s.part ELSE (h.place + :last_part)::INTEGER END AS part
+            FROM :sides AS s
+            JOIN :chosen AS h ON s.part = h.part AND s.attribute = h.attribute
+        """)(sides=sides, chosen=chosen, last_part=self._last_part)
         parts = task.make(f"mondrian_parts_{self.rounds}", query)
         # If a statement is interrupted, each part is still in one place: with the classes, or open.
         task.engine.execute(_ADD_UNCUT_PARTS(classes=self.classes, parts=self._open_parts, chosen=chosen))
@@ -207,7 +205,11 @@ class Cutting:
 
     def close_parts(self) -> None:
         """Add the open parts to the classes."""
-        self.task.engine.execute(_ADD_CLASSES(classes=self.classes, parts=self._open_parts))
+        self.task.engine.execute(
+            fragment("INSERT INTO :classes SELECT combination, part FROM :parts")(
+                classes=self.classes, parts=self._open_parts
+            )
+        )
 
     def _first_parts(self, allowed: tuple[exp.Table, ...]) -> exp.Table:
         task = self.task
@@ -223,15 +225,13 @@ def attributes_with_levels(trees: Sequence[Tree]) -> list[tuple[int, Tree]]:
     return [(i, tree) for i, tree in enumerate(trees) if tree.floor < tree.height]
 
 
-_FIRST_PARTS = template("SELECT c.combination, c.n, :part::INTEGER AS part FROM :combinations AS c")
-_PART_NUMBER = fragment("dense_rank() OVER (ORDER BY :highest) - 1")
-
-
 def first_parts(combinations: exp.Table, trees: Sequence[Tree], limited: Mapping[int, exp.Table]) -> exp.Select:
     """The parts to begin with: combinations that can be released as one class, by the allowed levels and labels."""
     highest = [col("highest_released", f"a{i}") for i in limited]
-    part = _PART_NUMBER(highest=highest) if highest else number(0)
-    query = _FIRST_PARTS(part=part, combinations=combinations)
+    part = fragment("dense_rank() OVER (ORDER BY :highest) - 1")(highest=highest) if highest else number(0)
+    query = template("SELECT c.combination, c.n, :part::INTEGER AS part FROM :combinations AS c")(
+        part=part, combinations=combinations
+    )
     for i, table in limited.items():
         on = col(level_column(i, trees[i].floor), "c").eq(col(NODE, f"a{i}"))
         query = query.join(aliased(table, f"a{i}"), on=on, copy=False)
@@ -240,11 +240,6 @@ def first_parts(combinations: exp.Table, trees: Sequence[Tree], limited: Mapping
 
 
 _ROWS = template("SELECT :attribute AS attribute, combination, :item AS item, :node AS node, n FROM :combinations")
-_ROWS_BY_CELL = template("""
-    SELECT :attribute AS attribute, c.combination, g.cell AS item, g.cell AS node, c.n
-    FROM :combinations AS c
-    JOIN :grid AS g ON :ground = g.node
-""")
 
 
 def cut_rows(combinations: exp.Table, trees: Sequence[Tree], by_combination: Sequence[bool]) -> exp.Query:
@@ -257,7 +252,12 @@ def cut_rows(combinations: exp.Table, trees: Sequence[Tree], by_combination: Seq
             branches.append(_ROWS(attribute=i, item=col(COMBINATION), node=col(name), combinations=combinations))
         elif tree.grid is not None:
             ground = col(name, "c")
-            branches.append(_ROWS_BY_CELL(attribute=i, ground=ground, grid=tree.grid.table, combinations=combinations))
+            query = template("""
+                SELECT :attribute AS attribute, c.combination, g.cell AS item, g.cell AS node, c.n
+                FROM :combinations AS c
+                JOIN :grid AS g ON :ground = g.node
+            """)(attribute=i, ground=ground, grid=tree.grid.table, combinations=combinations)
+            branches.append(query)
         else:
             branches.append(_ROWS(attribute=i, item=col(name), node=col(name), combinations=combinations))
         if _has_levels_in_cells(tree):
@@ -285,22 +285,6 @@ _VALUES = template("""
     FROM :nodes
     WHERE level = :floor
 """)
-_VALUES_OF_GRID = template("""
-    SELECT DISTINCT
-        :attribute AS attribute,
-        :node AS node,
-        :place AS place,
-        g.cell_low AS low,
-        g.cell_high AS high,
-        (g.cell_high - g.cell_low)::DOUBLE AS leaves,
-        g.lower IS NULL AND g.upper IS NULL AS stands_alone,
-        :root_loss::DOUBLE AS root_loss,
-        :scale::DOUBLE AS scale,
-        TRUE AS is_ordered
-    FROM :grid AS g
-    JOIN :nodes AS v ON g.node = v.node
-""")
-_CANNOT_BE_LISTED = fragment("node NOT IN (SELECT node FROM :set_labels AS m WHERE :is_member)")
 
 
 def cut_values(trees: Sequence[Tree], by_combination: Sequence[bool]) -> exp.Query:
@@ -314,12 +298,29 @@ def cut_values(trees: Sequence[Tree], by_combination: Sequence[bool]) -> exp.Que
             node, place = col("cell", "g"), col("cell_low", "g")
             if by_combination[i]:
                 node, place = col(NODE, "g"), col("low", "v")
-            branches.append(_VALUES_OF_GRID(**common, node=node, place=place, grid=tree.grid.table))
+            query = template("""
+                SELECT DISTINCT
+                    :attribute AS attribute,
+                    :node AS node,
+                    :place AS place,
+                    g.cell_low AS low,
+                    g.cell_high AS high,
+                    (g.cell_high - g.cell_low)::DOUBLE AS leaves,
+                    g.lower IS NULL AND g.upper IS NULL AS stands_alone,
+                    :root_loss::DOUBLE AS root_loss,
+                    :scale::DOUBLE AS scale,
+                    TRUE AS is_ordered
+                FROM :grid AS g
+                JOIN :nodes AS v ON g.node = v.node
+            """)(**common, node=node, place=place, grid=tree.grid.table)
+            branches.append(query)
             continue
         stands_alone: exp.Expr = is_null(col("label"))
         if tree.set_labels is not None:
             is_member = exp.or_(*(col(f"is_member_{level}") for level in range(tree.floor, tree.height)))
-            stands_alone = _CANNOT_BE_LISTED(set_labels=tree.set_labels, is_member=is_member)
+            stands_alone = fragment("node NOT IN (SELECT node FROM :set_labels AS m WHERE :is_member)")(
+                set_labels=tree.set_labels, is_member=is_member
+            )
         is_ordered = exp.true() if tree.is_ordered else exp.false()
         branches.append(_VALUES(**common, stands_alone=stands_alone, is_ordered=is_ordered, floor=tree.floor))
     return union_all(*branches)
@@ -333,16 +334,6 @@ _ANCESTORS = template("""
     SELECT :attribute AS attribute, p.item, :level AS level, p.node, v.leaves, :scale::DOUBLE AS scale
     FROM (SELECT DISTINCT :ground AS item, :node AS node FROM :combinations) AS p
     JOIN :nodes AS v ON p.node = v.node
-""")
-_CELLS_AS_ANCESTORS = template("""
-    SELECT
-        :attribute AS attribute,
-        node AS item,
-        :level AS level,
-        cell AS node,
-        (cell_high - cell_low)::DOUBLE AS leaves,
-        :scale::DOUBLE AS scale
-    FROM :grid
 """)
 
 
@@ -358,9 +349,17 @@ def cut_ancestors(combinations: exp.Table, trees: Sequence[Tree]) -> exp.Query:
             attribute = len(trees) + i
             top = tree.floor if tree.grid.level is None else tree.grid.level
             if tree.grid.level is None:
-                branches.append(
-                    _CELLS_AS_ANCESTORS(attribute=attribute, level=top + 1, scale=_scale(tree), grid=tree.grid.table)
-                )
+                query = template("""
+                    SELECT
+                        :attribute AS attribute,
+                        node AS item,
+                        :level AS level,
+                        cell AS node,
+                        (cell_high - cell_low)::DOUBLE AS leaves,
+                        :scale::DOUBLE AS scale
+                    FROM :grid
+                """)(attribute=attribute, level=top + 1, scale=_scale(tree), grid=tree.grid.table)
+                branches.append(query)
         branches += [
             _ANCESTORS(
                 attribute=attribute,
@@ -435,15 +434,6 @@ _CUT_OF_VALUES = template("""
     FROM sides AS i
     JOIN gains AS b ON i.attribute = b.attribute AND i.part = b.part
 """)
-_FACTS = template("""
-    SELECT
-        (sum(n) FILTER (WHERE :is_in_side))::BIGINT AS rows,
-        min(low) FILTER (WHERE :is_in_side) AS low,
-        max(low) FILTER (WHERE :is_in_side) AS last,
-        max(high) FILTER (WHERE :is_in_side) AS high,
-        bool_or(stands_alone) FILTER (WHERE :is_in_side) AS stands_alone,
-        sum(leaves + 1) FILTER (WHERE :is_in_side) AS size
-""")
 # A range loses its width, a set the number of its values. Several values with one that stands alone lose everything.
 _LOSS = fragment("""
     :rows * CASE
@@ -459,7 +449,15 @@ def _facts_of_sides() -> tuple[list[exp.Expr], dict[str, exp.Expr]]:
     facts: list[exp.Expr] = []
     losses: dict[str, exp.Expr] = {}
     for side, condition in _SIDE_CONDITIONS.items():
-        side_facts = _FACTS(is_in_side=condition).expressions
+        side_facts = template("""
+            SELECT
+                (sum(n) FILTER (WHERE :is_in_side))::BIGINT AS rows,
+                min(low) FILTER (WHERE :is_in_side) AS low,
+                max(low) FILTER (WHERE :is_in_side) AS last,
+                max(high) FILTER (WHERE :is_in_side) AS high,
+                bool_or(stands_alone) FILTER (WHERE :is_in_side) AS stands_alone,
+                sum(leaves + 1) FILTER (WHERE :is_in_side) AS size
+        """)(is_in_side=condition).expressions
         facts += [exp.alias_(fact.this, f"{fact.alias}_{side}", quoted=True, copy=False) for fact in side_facts]
         losses[f"loss_{side}"] = _LOSS(**{fact.alias: col(f"{fact.alias}_{side}") for fact in side_facts})
     return facts, losses

@@ -48,16 +48,6 @@ def unsafe_column(attribute: int) -> str:
     return f"unsafe_{attribute}"
 
 
-_UNSAFE_IN_SUBSET = template("""
-    SELECT p.combination, p.n, :counts
-    FROM :assignment AS p
-    JOIN (SELECT :keys FROM :evaluated AS j WHERE NOT kept) AS f ON :same_class
-""")
-_IS_SHOWN = fragment("CASE WHEN :node <> :root THEN 1 ELSE 0 END")
-_TOTALS = template("SELECT combination, n, :sums FROM :parts AS e GROUP BY combination, n")
-_SUM = fragment("sum(:count)::BIGINT")
-
-
 def unsafe_rows(
     assignment: exp.Table,
     trees: Sequence[Tree],
@@ -70,39 +60,35 @@ def unsafe_rows(
         keys = [node_column(i) for i in attributes]
         counts: list[exp.Expr] = []
         for i, tree in enumerate(trees):
-            is_shown = _IS_SHOWN(node=col(node_column(i), "p"), root=tree.root) if i in attributes else number(0)
-            counts.append(named(is_shown, unsafe_column(i)))
-        parts.append(
-            _UNSAFE_IN_SUBSET(
-                counts=counts,
-                assignment=assignment,
-                keys=[col(key) for key in keys],
-                evaluated=evaluate(assignment, keys),
-                same_class=equal_columns(keys, "p", "f"),
+            is_shown = (
+                fragment("CASE WHEN :node <> :root THEN 1 ELSE 0 END")(node=col(node_column(i), "p"), root=tree.root)
+                if i in attributes
+                else number(0)
             )
+            counts.append(named(is_shown, unsafe_column(i)))
+        query = template("""
+            SELECT p.combination, p.n, :counts
+            FROM :assignment AS p
+            JOIN (SELECT :keys FROM :evaluated AS j WHERE NOT kept) AS f ON :same_class
+        """)(
+            counts=counts,
+            assignment=assignment,
+            keys=[col(key) for key in keys],
+            evaluated=evaluate(assignment, keys),
+            same_class=equal_columns(keys, "p", "f"),
         )
+        parts.append(query)
     return sum_unsafe_counts(parts, trees)
 
 
 def sum_unsafe_counts(parts: Sequence[exp.Query], trees: Sequence[Tree]) -> exp.Select:
     """The unsafe rows of several queries, with their counts added up."""
-    sums = [named(_SUM(count=col(unsafe_column(i))), unsafe_column(i)) for i in range(len(trees))]
-    return _TOTALS(sums=sums, parts=union_all(*parts))
-
-
-_OCCURRENCES = template("SELECT coalesce(sum(n)::BIGINT, 0), :counts FROM :unsafe")
-_OCCURRENCE = fragment("coalesce(sum(n * :count)::BIGINT, 0)")
-_BLANKED = template("""
-    WITH cells AS (
-        SELECT combination, CASE WHEN most > 0 THEN :cell END AS cell
-        FROM (SELECT *, :most AS most FROM :unsafe) AS c
+    sums = [
+        named(fragment("sum(:count)::BIGINT")(count=col(unsafe_column(i))), unsafe_column(i)) for i in range(len(trees))
+    ]
+    return template("SELECT combination, n, :sums FROM :parts AS e GROUP BY combination, n")(
+        sums=sums, parts=union_all(*parts)
     )
-    SELECT p.combination, p.n, :nodes
-    FROM :assignment AS p
-    LEFT JOIN cells AS u ON p.combination = u.combination
-    WHERE u.combination IS NULL OR u.cell IS NOT NULL
-""")
-_ROOT_IF_BLANKED = fragment("(CASE WHEN u.cell = :attribute THEN :root ELSE :node END)::INTEGER")
 
 
 def blank_cells(assignment: exp.Table, unsafe: exp.Table, trees: Sequence[Tree], order: Sequence[int]) -> exp.Select:
@@ -119,16 +105,21 @@ def blank_cells(assignment: exp.Table, unsafe: exp.Table, trees: Sequence[Tree],
         cell = cell.when(count.eq(col("most")), number(i))
     nodes = []
     for i, tree in enumerate(trees):
-        node = _ROOT_IF_BLANKED(attribute=i, root=tree.root, node=col(node_column(i), "p"))
+        node = fragment("(CASE WHEN u.cell = :attribute THEN :root ELSE :node END)::INTEGER")(
+            attribute=i, root=tree.root, node=col(node_column(i), "p")
+        )
         nodes.append(named(node, node_column(i)))
     cell_or_none = cell if order else number(-1)
-    return _BLANKED(nodes=nodes, assignment=assignment, cell=cell_or_none, most=most, unsafe=unsafe)
-
-
-_SAFE_ROWS = template(
-    "SELECT p.combination FROM :assignment AS p ANTI JOIN :unsafe AS u ON p.combination = u.combination"
-)
-_ROW_COUNT = template("SELECT sum(n)::BIGINT FROM :assignment")
+    return template("""
+        WITH cells AS (
+            SELECT combination, CASE WHEN most > 0 THEN :cell END AS cell
+            FROM (SELECT *, :most AS most FROM :unsafe) AS c
+        )
+        SELECT p.combination, p.n, :nodes
+        FROM :assignment AS p
+        LEFT JOIN cells AS u ON p.combination = u.combination
+        WHERE u.combination IS NULL OR u.cell IS NOT NULL
+    """)(nodes=nodes, assignment=assignment, cell=cell_or_none, most=most, unsafe=unsafe)
 
 
 def mu_argus(task: LocalTask) -> LocalOutcome:
@@ -149,7 +140,7 @@ class _MuArgus:
         specs = task.search_input.policy.attributes
         subsets = select_combinations({name: specs[name].identification for name in names})
         self.subsets = [[names.index(name) for name in subset] for subset in subsets]
-        self.known_rows = self._count_rows(task.combinations)
+        self.known_rows = task.count_rows(task.combinations)
         self.levels = [task.search_input.lattice.levels(i) for i in self.attributes]
         self.blankable = [i for i, tree in enumerate(task.trees) if can_be_blanked(task, tree)]
 
@@ -169,7 +160,7 @@ class _MuArgus:
             unsafe, rows, counts = self._find_unsafe(assignment, self.subsets)
             if self._can_be_blanked(assignment, unsafe, rows):
                 assignment = self._blank_until_safe(assignment, unsafe, rows, counts)
-                released = self._count_rows(assignment)
+                released = self.task.count_rows(assignment)
                 if released and self.task.can_suppress(self.task.row_count - released, assignment):
                     return LocalOutcome(self.task, assignment, rounds=self.rounds)
             below_top = [i for i in self.attributes if steps[i] + 1 < len(self.levels[i])]
@@ -192,7 +183,14 @@ class _MuArgus:
         """Whether unsafe rows are few enough to be blanked: the suppression limit counts them and rows of unknown
         values, which are in no combination."""
         rows += self.task.row_count - self.known_rows
-        return self.task.can_suppress(rows, subquery(_SAFE_ROWS(assignment=assignment, unsafe=unsafe)))
+        return self.task.can_suppress(
+            rows,
+            subquery(
+                template(
+                    "SELECT p.combination FROM :assignment AS p ANTI JOIN :unsafe AS u ON p.combination = u.combination"
+                )(assignment=assignment, unsafe=unsafe)
+            ),
+        )
 
     def _blank_until_safe(self, assignment: exp.Table, unsafe: exp.Table, rows: int, counts: list[int]) -> exp.Table:
         """Blank a cell of each unsafe row, or leave the row out, until all are safe."""
@@ -208,8 +206,11 @@ class _MuArgus:
         task = self.task
         self.clock.spend()
         unsafe = self._make_unsafe(assignment, subsets)
-        occurrences = [_OCCURRENCE(count=col(unsafe_column(i))) for i in self.attributes]
-        rows, *counts = task.engine.rows(_OCCURRENCES(counts=occurrences, unsafe=unsafe))[0]
+        occurrences = [
+            fragment("coalesce(sum(n * :count)::BIGINT, 0)")(count=col(unsafe_column(i))) for i in self.attributes
+        ]
+        query = template("SELECT coalesce(sum(n)::BIGINT, 0), :counts FROM :unsafe")(counts=occurrences, unsafe=unsafe)
+        rows, *counts = task.fetch_row(query)
         task.progress(rows, self.rounds, None)
         return unsafe, rows, counts
 
@@ -239,9 +240,6 @@ class _MuArgus:
         keys = [node_column(i) for i in self.attributes]
         assignment = self._make("placed", feasible_rows(generalized, task.evaluate(generalized, keys), keys))
         return LocalOutcome(task, assignment, rounds=self.rounds, search=search)
-
-    def _count_rows(self, relation: exp.Table) -> int:
-        return int(self.task.engine.rows(_ROW_COUNT(assignment=relation))[0][0] or 0)
 
     def _make(self, name: str, query: exp.Query) -> exp.Table:
         self._number += 1

@@ -105,12 +105,6 @@ def equal_columns(names: Iterable[str], left: str, right: str) -> exp.Expr:
 
 NODE_OF_CODE = fragment("(:code::INTEGER + :offset)::INTEGER")
 
-_DISTINCT_COMBINATIONS = template("""
-    SELECT (row_number() OVER (ORDER BY :order) - 1)::INTEGER AS combination, :nodes, n
-    FROM (SELECT :codes, sum(n)::BIGINT AS n FROM :frequency WHERE known GROUP BY :codes) AS c
-    WHERE n > 0
-""")
-
 
 def distinct_combinations(frequency: exp.Expr, trees: Sequence[Tree]) -> exp.Select:
     """The distinct combinations of known values, numbered in the order of their codes: ``combination``, the nodes of
@@ -126,10 +120,11 @@ def distinct_combinations(frequency: exp.Expr, trees: Sequence[Tree]) -> exp.Sel
                 codes.append(code)
                 node = NODE_OF_CODE(code=code, offset=offset)
             nodes.append(named(node, level_column(i, level)))
-    return _DISTINCT_COMBINATIONS(order=codes or [number(0)], nodes=nodes, codes=codes, frequency=frequency)
-
-
-_MAPPED_TO_COMBINATIONS = template("SELECT c.combination, :columns FROM :relation AS f")
+    return template("""
+        SELECT (row_number() OVER (ORDER BY :order) - 1)::INTEGER AS combination, :nodes, n
+        FROM (SELECT :codes, sum(n)::BIGINT AS n FROM :frequency WHERE known GROUP BY :codes) AS c
+        WHERE n > 0
+    """)(order=codes or [number(0)], nodes=nodes, codes=codes, frequency=frequency)
 
 
 def map_to_combinations(
@@ -150,12 +145,13 @@ def map_to_combinations(
         for i, tree in enumerate(trees)
         if tree.floor < tree.height
     ]
-    query = _MAPPED_TO_COMBINATIONS(columns=[col(name, "f") for name in columns], relation=relation)
+    query = template("SELECT c.combination, :columns FROM :relation AS f")(
+        columns=[col(name, "f") for name in columns], relation=relation
+    )
     on, kind = all_of([*keys, col(KNOWN, "f")]), "left" if include_unknown else ""
     return query.join(aliased(combinations, "c"), on=on, join_type=kind, copy=False)
 
 
-_NODES = template("SELECT *, level <= :ceiling AND :is_allowed AS released FROM :levels AS n")
 _NODES_OF_LEVEL = template("""
     SELECT
         :node AS node,
@@ -179,19 +175,6 @@ _NODES_OF_LEVEL = template("""
     ) AS p ON :same_value
     WHERE v.known
     GROUP BY :code
-""")
-_ROOT = template("""
-    SELECT
-        :node::INTEGER AS node,
-        NULL::INTEGER AS parent,
-        :level AS level,
-        :label AS label,
-        :leaves::DOUBLE AS leaves,
-        coalesce(sum(rows)::BIGINT, 0) AS rows,
-        0 AS low,
-        :high AS high
-    FROM :values
-    WHERE known
 """)
 
 
@@ -224,7 +207,19 @@ def hierarchy_nodes(coded: Coded, hierarchy: Hierarchy, tree: Tree, order: exp.E
                 same_value=same(col("value", "v"), col("level_0", "p"), coded.nullable),
             )
         )
-    root = _ROOT(
+    root = template("""
+        SELECT
+            :node::INTEGER AS node,
+            NULL::INTEGER AS parent,
+            :level AS level,
+            :label AS label,
+            :leaves::DOUBLE AS leaves,
+            coalesce(sum(rows)::BIGINT, 0) AS rows,
+            0 AS low,
+            :high AS high
+        FROM :values
+        WHERE known
+    """)(
         node=tree.root,
         level=tree.height,
         # A hierarchy of one level has one value, which is released unchanged.
@@ -233,17 +228,20 @@ def hierarchy_nodes(coded: Coded, hierarchy: Hierarchy, tree: Tree, order: exp.E
         high=max(tree.leaves - 1, 0),
         values=coded.table,
     )
-    return _NODES(
+    return template("SELECT *, level <= :ceiling AND :is_allowed AS released FROM :levels AS n")(
         ceiling=tree.ceiling, is_allowed=is_allowed(col("label"), tree.forbidden), levels=union_all(*levels, root)
     )
 
 
-_IS_ALLOWED = fragment("NOT coalesce(:label IN (:forbidden), FALSE)")
-
-
 def is_allowed(label: exp.Expr, forbidden: Collection[str]) -> exp.Expr:
     """Whether a label is not among the forbidden ones."""
-    return _IS_ALLOWED(label=label, forbidden=[text(name) for name in sorted(forbidden)]) if forbidden else exp.true()
+    return (
+        fragment("NOT coalesce(:label IN (:forbidden), FALSE)")(
+            label=label, forbidden=[text(name) for name in sorted(forbidden)]
+        )
+        if forbidden
+        else exp.true()
+    )
 
 
 are_numbers = template("""
@@ -256,7 +254,6 @@ are_numbers = template("""
 """Whether a hierarchy has ground values, and all of them are numbers, possibly written as text."""
 
 
-_GROUND_NODES = template("SELECT n.node, :is_rare AS is_rare FROM :nodes AS n WHERE n.level = :floor")
 _IS_FREQUENT = fragment("(:node IN (SELECT node FROM :frequent AS f))")
 
 
@@ -269,7 +266,9 @@ def set_labels(tree: Tree, frequent: exp.Expr, exact: bool) -> exp.Select:
     sets list all values.
     """
     is_rare = exp.Not(this=_IS_FREQUENT(node=col(NODE, "n"), frequent=frequent))
-    query = _GROUND_NODES(is_rare=is_rare, nodes=tree.nodes, floor=tree.floor)
+    query = template("SELECT n.node, :is_rare AS is_rare FROM :nodes AS n WHERE n.level = :floor")(
+        is_rare=is_rare, nodes=tree.nodes, floor=tree.floor
+    )
     below = "n"
     for level in range(tree.floor, tree.height):
         alias = "n" if level == tree.floor else f"n{level}"

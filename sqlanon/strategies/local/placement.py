@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from sqlanon.frequency.sets import ClassSpace, SensitiveTable
-from sqlanon.frequency.statements import MOVER
+from sqlanon.frequency.statements import MOVER, PERSONS, class_count
 from sqlanon.requirements import Distribution, Requirements
 from sqlanon.requirements.base import SHARE, VALUE
 from sqlanon.strategies.lattice.classes import judged_classes
@@ -39,17 +39,6 @@ from sqlanon.support.expressions import (
 )
 
 _CLASSES = template("SELECT :keys, class_size, class_count, kept FROM :evaluated AS j")
-_ROWS_OF_CLASSES = template("SELECT :keys, p.n AS n FROM :relation AS p")
-_PERSONS_OF_CLASSES = template("""
-    SELECT :keys, c.n AS n, c.persons AS persons, :movers
-    FROM :relation AS p
-    JOIN :persons AS c ON p.combination = c.combination
-""")
-_VALUES_OF_CLASSES = template("""
-    SELECT :keys, :counts
-    FROM :relation AS p
-    JOIN :sensitive AS s ON p.combination = s.combination
-""")
 
 
 @dataclass(frozen=True)
@@ -61,6 +50,11 @@ class ClassEvaluator:
     moving: bool = False
     sensitive: Mapping[Distribution, SensitiveTable] | None = None  # with ``combination`` in place of codes
 
+    @property
+    def person_count(self) -> exp.Expr:
+        """The aggregate that counts the persons of rows of ``persons``."""
+        return class_count(PERSONS, MOVER if self.moving else None)
+
     def evaluate(self, relation: exp.Expr, keys: Sequence[str]) -> exp.Select:
         """The classes of a relation with ``combination``, ``n`` and some keys: the keys, ``class_size`` (rows),
         ``class_count`` (rows or persons) and ``kept``: whether they meet the requirements."""
@@ -68,16 +62,24 @@ class ClassEvaluator:
         codes = [code_name(i, 0) for i in range(len(keys))]
         coded_keys = [named(col(key, "p"), code) for key, code in zip(keys, codes, strict=True)]
         if self.persons is None:
-            frequency = _ROWS_OF_CLASSES(keys=coded_keys, relation=relation)
+            frequency = template("SELECT :keys, p.n AS n FROM :relation AS p")(keys=coded_keys, relation=relation)
         else:
             # Rows are counted once for each combination, persons for each of its movers.
             movers = [named(col(MOVER, "c"), MOVER)] if self.moving else []
-            frequency = _PERSONS_OF_CLASSES(keys=coded_keys, movers=movers, relation=relation, persons=self.persons)
+            frequency = template("""
+                SELECT :keys, c.n AS n, c.persons AS persons, :movers
+                FROM :relation AS p
+                JOIN :persons AS c ON p.combination = c.combination
+            """)(keys=coded_keys, movers=movers, relation=relation, persons=self.persons)
 
         def count_values(table: SensitiveTable) -> SensitiveTable:
             names = [*(f"o{i}" for i in range(table.inner)), VALUE, SHARE, ROWS, *([MOVER] if self.moving else [])]
             counts = [col(name, "s") for name in names]
-            values = _VALUES_OF_CLASSES(keys=coded_keys, counts=counts, relation=relation, sensitive=table.table)
+            values = template("""
+                SELECT :keys, :counts
+                FROM :relation AS p
+                JOIN :sensitive AS s ON p.combination = s.combination
+            """)(keys=coded_keys, counts=counts, relation=relation, sensitive=table.table)
             return replace(table, table=subquery(values, "f"))
 
         space = ClassSpace(
@@ -93,25 +95,19 @@ class ClassEvaluator:
         return _CLASSES(keys=[col(key) for key in keys], evaluated=subquery(classes))
 
 
-_GENERALIZED = template("SELECT combination, n, :nodes FROM :combinations")
-
-
 def generalized_combinations(combinations: exp.Table, levels: Levels) -> exp.Select:
     """The combinations at a generalization: ``combination``, ``n``, ``node_i``."""
     nodes = [named(col(level_column(i, level)), node_column(i)) for i, level in enumerate(levels)]
-    return _GENERALIZED(nodes=nodes, combinations=combinations)
-
-
-_FEASIBLE_ROWS = template("""
-    SELECT p.*
-    FROM :relation AS p
-    SEMI JOIN (SELECT * FROM :evaluated AS e WHERE kept) AS j ON :same_class
-""")
+    return template("SELECT combination, n, :nodes FROM :combinations")(nodes=nodes, combinations=combinations)
 
 
 def feasible_rows(relation: exp.Expr, evaluated: exp.Expr, keys: Sequence[str]) -> exp.Select:
     """The rows of a relation whose class meets the requirements."""
-    return _FEASIBLE_ROWS(relation=relation, evaluated=evaluated, same_class=equal_columns(keys, "p", "j"))
+    return template("""
+        SELECT p.*
+        FROM :relation AS p
+        SEMI JOIN (SELECT * FROM :evaluated AS e WHERE kept) AS j ON :same_class
+    """)(relation=relation, evaluated=evaluated, same_class=equal_columns(keys, "p", "j"))
 
 
 class_figures = template("""
@@ -147,13 +143,6 @@ def attribute_figures(kept: exp.Table, attribute_count: int) -> exp.Select:
     return _SELECT_FROM(figures=figures, relation=kept)
 
 
-_SUPPRESSED = template("""
-    SELECT DISTINCT :codes, f.known
-    FROM :frequency AS f
-    ANTI JOIN :kept AS k ON :same_combination
-""")
-
-
 def _has_ground_node(code: exp.Expr, attribute: int, tree: Tree) -> exp.Expr:
     """Whether a code at the floor is that of the ground node of a kept combination ``k``."""
     return NODE_OF_CODE(code=code, offset=tree.offsets[0]).eq(col(f"ground_{attribute}", "k"))
@@ -163,7 +152,11 @@ def suppressed_combinations(frequency: exp.Expr, kept: exp.Table, trees: tuple[T
     """The combinations that are not kept, and those of unknown values, as classes of the generalization at the floor:
     ``code_i`` and ``known``."""
     codes = {i: col(code_name(i, tree.floor), "f") for i, tree in enumerate(trees) if tree.floor < tree.height}
-    return _SUPPRESSED(
+    return template("""
+        SELECT DISTINCT :codes, f.known
+        FROM :frequency AS f
+        ANTI JOIN :kept AS k ON :same_combination
+    """)(
         codes=[named(code, f"code_{i}") for i, code in codes.items()],
         frequency=frequency,
         kept=kept,
@@ -171,29 +164,19 @@ def suppressed_combinations(frequency: exp.Expr, kept: exp.Table, trees: tuple[T
     )
 
 
-_RELEASED_LABELS = template("""
-    SELECT node, (dense_rank() OVER (ORDER BY label NULLS FIRST) - 1)::INTEGER AS code, label, leaves, level
-    FROM :nodes
-    WHERE node IN (SELECT :released_node FROM :assignment) AND :is_allowed
-""")
-
-
 def released_labels(nodes: exp.Table, assignment: exp.Table, attribute: int, forbidden: Sequence[str]) -> exp.Select:
     """The nodes that an attribute is released as, without forbidden labels. Nodes with equal labels have equal codes:
     readers cannot distinguish them."""
-    return _RELEASED_LABELS(
+    return template("""
+        SELECT node, (dense_rank() OVER (ORDER BY label NULLS FIRST) - 1)::INTEGER AS code, label, leaves, level
+        FROM :nodes
+        WHERE node IN (SELECT :released_node FROM :assignment) AND :is_allowed
+    """)(
         nodes=nodes,
         released_node=col(node_column(attribute)),
         assignment=assignment,
         is_allowed=is_allowed(col("label"), forbidden),
     )
-
-
-_READABLE = template("""
-    SELECT c.combination, c.n, :row_range
-    FROM :assignment AS p
-    JOIN :combinations AS c ON p.combination = c.combination
-""")
 
 
 def readable_combinations(
@@ -207,7 +190,11 @@ def readable_combinations(
     ``leaves_i`` and ``level_i``; the ground nodes ``ground_i`` that link them to source rows; and where combinations
     are divided into shares ``first_row`` and ``last_row``."""
     row_range = [col(name, "c") for name in ("first_row", "last_row")] if has_shares else []
-    query = _READABLE(row_range=row_range, assignment=assignment, combinations=combinations)
+    query = template("""
+        SELECT c.combination, c.n, :row_range
+        FROM :assignment AS p
+        JOIN :combinations AS c ON p.combination = c.combination
+    """)(row_range=row_range, assignment=assignment, combinations=combinations)
     for i, (table, tree) in enumerate(zip(labels, trees, strict=True)):
         alias = f"v{i}"
         on = col(node_column(i), "p").eq(col(NODE, alias))
@@ -220,8 +207,6 @@ def readable_combinations(
     return query
 
 
-_HAS_ONE_LABEL = fragment("min(:code) = max(:code) AND min(:level) > 0")
-_LABEL_COUNT = fragment("(SELECT count(DISTINCT code) FROM :labels)")
 _LABELS = template("SELECT DISTINCT code, label FROM :labels")
 # Labels as lists: the values of a set, and one value for any other label. The SQL macro `members` reads sets alike.
 _LABELS_AS_LISTS = template(r"""
@@ -261,13 +246,6 @@ _LABELS_AS_LISTS = template(r"""
         END AS label
     FROM (SELECT DISTINCT code, label FROM :labels) AS l
 """)
-_POSITION_IN_COMBINATION = fragment(
-    "row_number() OVER (PARTITION BY :combination ORDER BY md5(concat_ws('|', :key)), :key)"
-)
-_IS_IN_SHARE = fragment("s.position BETWEEN k.first_row AND k.last_row")
-_MASKED_LIST = fragment("CASE WHEN r.masked THEN [:top] ELSE :value END")
-_MASKED_VALUE = fragment("CASE WHEN r.masked THEN :top ELSE :value::VARCHAR END")
-_AS_LIST = fragment("CASE WHEN :value IS NOT NULL THEN [:value::VARCHAR] END")
 
 
 @dataclass(frozen=True)
@@ -317,11 +295,15 @@ class LocalRecoding:
         return {i: values.get(i, f"code_{i}") for i in range(len(self.attributes))}
 
     def label_counts(self) -> exp.Select:
-        return exp.Select(expressions=[_LABEL_COUNT(labels=table) for table in self.labels])
+        return exp.Select(
+            expressions=[fragment("(SELECT count(DISTINCT code) FROM :labels)")(labels=table) for table in self.labels]
+        )
 
     def fully_suppressed(self) -> exp.Select:
         flags = [
-            exp.false() if i in self.ground else _HAS_ONE_LABEL(code=col(f"code_{i}"), level=col(f"level_{i}"))
+            exp.false()
+            if i in self.ground
+            else fragment("min(:code) = max(:code) AND min(:level) > 0")(code=col(f"code_{i}"), level=col(f"level_{i}"))
             for i in range(len(self.attributes))
         ]
         return _SELECT_FROM(figures=flags, relation=self.kept)
@@ -359,7 +341,9 @@ class LocalRecoding:
             if column.quasi is None or column.quasi in self.ground
         }
         if self.division_key:
-            position = _POSITION_IN_COMBINATION(
+            position = fragment(
+                "row_number() OVER (PARTITION BY :combination ORDER BY md5(concat_ws('|', :key)), :key)"
+            )(
                 combination=[value.copy() for value in combination.values()] or [exp.true()],
                 key=[cast(col(name, "s"), "VARCHAR") for name in self.division_key],
             )
@@ -374,7 +358,7 @@ class LocalRecoding:
             if tree.floor < tree.height
         ]
         keys += [combination[f"known_{i}"] for i, attribute in enumerate(self.attributes) if attribute.unknown]
-        keys += [_IS_IN_SHARE()] if self.division_key else []
+        keys += [fragment("s.position BETWEEN k.first_row AND k.last_row")()] if self.division_key else []
         kind = "left" if self.mask else "inner"
         query = query.join(aliased(self.kept, "k"), on=all_of(keys), join_type=kind, copy=False)
         output = [named(col(f"code_{i}", "k"), f"code_{i}") for i in self._coded_attributes()]
@@ -397,7 +381,14 @@ class LocalRecoding:
         is_ground, type_ = quasi in self.ground, self.types[quasi]
         value: exp.Expr = col(f"value_{j}", "r") if is_ground else col("label", f"l{quasi}")
         if self.mask and quasi in self.lists:
-            return _MASKED_LIST(top=text(self.tops[quasi] or ""), value=_AS_LIST(value=value) if is_ground else value)
+            return fragment("CASE WHEN r.masked THEN [:top] ELSE :value END")(
+                top=text(self.tops[quasi] or ""),
+                value=fragment("CASE WHEN :value IS NOT NULL THEN [:value::VARCHAR] END")(value=value)
+                if is_ground
+                else value,
+            )
         if self.mask:
-            return _MASKED_VALUE(top=text(self.tops[quasi] or ""), value=value)
+            return fragment("CASE WHEN r.masked THEN :top ELSE :value::VARCHAR END")(
+                top=text(self.tops[quasi] or ""), value=value
+            )
         return cast(value, type_) if type_ is not None and not is_ground else value

@@ -46,19 +46,6 @@ FEW = 10
 MAX_BLOCK = 500
 """Blocks of more combinations are not divided: all pairs in a block are compared."""
 
-# Every class that a few combinations can form, numbered by the set bits of its combinations.
-_ALL_CLASSES = template("""
-    SELECT c.combination, s.class_id::INTEGER AS class_id
-    FROM range(1, :end) AS s(class_id)
-    CROSS JOIN :combinations AS c
-    WHERE ((s.class_id::INTEGER >> c.combination) & 1) = 1
-""")
-_FEASIBLE_PRICES = template("""
-    SELECT g.class_id, g.n, g.n * g.price
-    FROM :classes AS g
-    JOIN :evaluated AS j ON g.class_id = j.class_id
-    WHERE j.kept AND g.price IS NOT NULL
-""")
 # Numbers of persons with rows in the same combinations, whose bits are set in ``places``; it is negative for persons
 # with a row in none.
 _SETTLED_BY_PLACES = template("""
@@ -81,7 +68,6 @@ _PERSONS_BY_PLACES = template("""
     ) AS p
     GROUP BY places
 """)
-_MEMBERS_OF = template("SELECT combination, class_id FROM :members WHERE class_id IN (:class_ids)")
 # The members of classes worth dividing, each as a class; the former class is their block.
 _BLOCKS = template("""
     SELECT combination, block, class_id
@@ -175,11 +161,6 @@ _CHEAPER_BLOCKS = template("""
     JOIN :whole AS b ON o.block = b.class_id
     WHERE s.price <= b.n * b.price
 """)
-_DIVIDED_MEMBERS = template("""
-    SELECT m.combination, coalesce(d.class_id, m.class_id) AS class_id
-    FROM :members AS m
-    LEFT JOIN :divided AS d ON m.combination = d.combination
-""")
 _PARTS = template("SELECT combination, class_id AS part FROM :members")
 
 
@@ -226,13 +207,27 @@ def _best_grouping(task: LocalTask, groups: Groups, start: Grouping) -> Grouping
 def _try_all_groupings(task: LocalTask, groups: Groups, count: int) -> Grouping:
     """The cheapest of all groupings of a few combinations, which are numbered from 0."""
     groups.start_round()
-    members = groups.make(_ALL_CLASSES(end=2**count, combinations=task.combinations))
+    # Every class that a few combinations can form, numbered by the set bits of its combinations.
+    query = template("""
+        SELECT c.combination, s.class_id::INTEGER AS class_id
+        FROM range(1, :end) AS s(class_id)
+        CROSS JOIN :combinations AS c
+        WHERE ((s.class_id::INTEGER >> c.combination) & 1) = 1
+    """)(end=2**count, combinations=task.combinations)
+    members = groups.make(query)
     classes = groups.price_members(members).classes
-    query = _FEASIBLE_PRICES(classes=classes, evaluated=groups.evaluate_members(members))
+    query = template("""
+        SELECT g.class_id, g.n, g.n * g.price
+        FROM :classes AS g
+        JOIN :evaluated AS j ON g.class_id = j.class_id
+        WHERE j.kept AND g.price IS NOT NULL
+    """)(classes=classes, evaluated=groups.evaluate_members(members))
     rows_and_prices = {class_id: (n, price) for class_id, n, price in task.engine.rows(query)}
     needed_rows = task.row_count - task.allowed_rows
     class_ids = cheapest_grouping(count, rows_and_prices, needed_rows, _exceeds_person_limit(task))
-    query = _MEMBERS_OF(members=members, class_ids=[number(class_id) for class_id in class_ids])
+    query = template("SELECT combination, class_id FROM :members WHERE class_id IN (:class_ids)")(
+        members=members, class_ids=[number(class_id) for class_id in class_ids]
+    )
     return groups.price_members(groups.make(query))
 
 
@@ -264,7 +259,12 @@ def _divide_classes(task: LocalTask, groups: Groups, whole: Grouping) -> Groupin
         unions = groups.make(_UNIONS(proposals=union_proposals))
         blocks = groups.make(_UNITED_BLOCKS(blocks=blocks, unions=unions))
     divided = groups.make(_CHEAPER_BLOCKS(blocks=blocks, classes=classes, whole=whole.classes))
-    return groups.price_members(groups.make(_DIVIDED_MEMBERS(members=whole.members, divided=divided)))
+    query = template("""
+        SELECT m.combination, coalesce(d.class_id, m.class_id) AS class_id
+        FROM :members AS m
+        LEFT JOIN :divided AS d ON m.combination = d.combination
+    """)(members=whole.members, divided=divided)
+    return groups.price_members(groups.make(query))
 
 
 def proposals(

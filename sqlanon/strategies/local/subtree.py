@@ -35,7 +35,6 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from sqlanon.frequency.statements import MOVER, PERSONS, class_count
 from sqlanon.strategies.lattice.limits import FIRST_GRACE, LimitReachedError
 from sqlanon.strategies.local.finish import on_combinations
 from sqlanon.strategies.local.nodes import (
@@ -67,17 +66,15 @@ def suppressed_cost(trees: Sequence[Tree]) -> int:
     return SCALE + sum(tree.height for tree in trees) + 1
 
 
-_COSTS = template("""
-    SELECT node, level, round(leaves * :cost_of_leaf)::BIGINT + level AS cost, released
-    FROM :nodes
-""")
-
-
 def _node_costs(trees: Sequence[Tree], attribute: int) -> exp.Select:
     """The nodes of an attribute: ``node``, ``level``, ``cost``, ``released``."""
     tree = trees[attribute]
-    share = tree.weight / sum(tree.weight for tree in trees)
-    return _COSTS(cost_of_leaf=SCALE * share / (tree.leaves - 1) if tree.leaves > 1 else 0.0, nodes=tree.nodes)
+    share = tree.weight / sum(other_tree.weight for other_tree in trees)
+    cost_of_leaf = SCALE * share / (tree.leaves - 1) if tree.leaves > 1 else 0.0
+    return template("""
+        SELECT node, level, round(leaves * :cost_of_leaf)::BIGINT + level AS cost, released
+        FROM :nodes
+    """)(cost_of_leaf=cost_of_leaf, nodes=tree.nodes)
 
 
 def ground_column(trees: Sequence[Tree], attribute: int) -> str:
@@ -90,9 +87,6 @@ def _combination_columns(trees: Sequence[Tree], alias: str) -> list[exp.Expr]:
     return [col(COMBINATION, alias), col(ROWS, alias), *grounds]
 
 
-_CUTTING = template("SELECT :columns, :nodes, :cost AS cost FROM :combinations AS c")
-
-
 def cutting_at(combinations: exp.Table, trees: Sequence[Tree], levels: Levels) -> exp.Select:
     """The cutting of a generalization."""
     cost: exp.Expr = number(0)
@@ -100,51 +94,28 @@ def cutting_at(combinations: exp.Table, trees: Sequence[Tree], levels: Levels) -
         cost = cost + col(COST, f"v{i}")
     nodes = [col(level_column(i, level), "c") for i, level in enumerate(levels)]
     released = [named(node, node_column(i)) for i, node in enumerate(nodes)]
-    query = _CUTTING(columns=_combination_columns(trees, "c"), nodes=released, cost=cost, combinations=combinations)
+    query = template("SELECT :columns, :nodes, :cost AS cost FROM :combinations AS c")(
+        columns=_combination_columns(trees, "c"), nodes=released, cost=cost, combinations=combinations
+    )
     for i, node in enumerate(nodes):
         on = node.eq(col(NODE, f"v{i}"))
         query = query.join(subquery(_node_costs(trees, i), f"v{i}"), on=on, copy=False)
     return query
 
 
-_PATHS = template("""
-    SELECT d.ground, v.node, v.level, v.cost
-    FROM (
-        SELECT ground, unnest(:nodes) AS node
-        FROM (SELECT DISTINCT :ground AS ground, :nodes_of_levels FROM :combinations) AS g
-    ) AS d
-    JOIN :costs AS v ON d.node = v.node
-    WHERE v.released
-""")
-_SPLITS = template("""
-    WITH
-        moves AS (
-            SELECT
-                node,
-                ground,
-                lag(node) OVER (PARTITION BY ground ORDER BY level) AS new_node,
-                lag(cost) OVER (PARTITION BY ground ORDER BY level) - cost AS added_cost
-            FROM :paths AS p
-        ),
-        checked AS (
-            SELECT *, bool_and(new_node IS NOT NULL) OVER (PARTITION BY node) AS can_be_split FROM moves
-        )
-    SELECT node, ground, new_node, added_cost
-    FROM checked
-    WHERE can_be_split
-""")
-_RAISES = template("""
-    SELECT low.node, low.ground, high.node AS new_node, high.cost - low.cost AS added_cost
-    FROM :paths AS low
-    JOIN :paths AS high ON low.ground = high.ground AND low.level < high.level
-""")
-
-
 def paths(combinations: exp.Table, trees: Sequence[Tree], attribute: int) -> exp.Select:
     """The nodes above each ground value of an attribute that may be released: ``ground``, ``node``, ``level`` and
     ``cost``, which rises with the level."""
     nodes = [col(level_column(attribute, level)) for level in trees[attribute].levels]
-    return _PATHS(
+    return template("""
+        SELECT d.ground, v.node, v.level, v.cost
+        FROM (
+            SELECT ground, unnest(:nodes) AS node
+            FROM (SELECT DISTINCT :ground AS ground, :nodes_of_levels FROM :combinations) AS g
+        ) AS d
+        JOIN :costs AS v ON d.node = v.node
+        WHERE v.released
+    """)(
         nodes=exp.Array(expressions=nodes),
         ground=col(ground_column(trees, attribute)),
         nodes_of_levels=[node.copy() for node in nodes],
@@ -158,7 +129,23 @@ def splits(node_paths: exp.Table) -> exp.Select:
 
     Only nodes all of whose ground values have such a node can be split.
     """
-    return _SPLITS(paths=node_paths)
+    return template("""
+        WITH
+            moves AS (
+                SELECT
+                    node,
+                    ground,
+                    lag(node) OVER (PARTITION BY ground ORDER BY level) AS new_node,
+                    lag(cost) OVER (PARTITION BY ground ORDER BY level) - cost AS added_cost
+                FROM :paths AS p
+            ),
+            checked AS (
+                SELECT *, bool_and(new_node IS NOT NULL) OVER (PARTITION BY node) AS can_be_split FROM moves
+            )
+        SELECT node, ground, new_node, added_cost
+        FROM checked
+        WHERE can_be_split
+    """)(paths=node_paths)
 
 
 def raises(node_paths: exp.Table) -> exp.Subquery:
@@ -166,22 +153,19 @@ def raises(node_paths: exp.Table) -> exp.Subquery:
 
     They are a subquery, not a table: a tall hierarchy has a row for each pair of levels.
     """
-    return subquery(_RAISES(paths=node_paths))
-
-
-_IS_MOVE = fragment("s.node = :node AND s.ground = :ground")
+    query = template("""
+        SELECT low.node, low.ground, high.node AS new_node, high.cost - low.cost AS added_cost
+        FROM :paths AS low
+        JOIN :paths AS high ON low.ground = high.ground AND low.level < high.level
+    """)(paths=node_paths)
+    return subquery(query)
 
 
 def _is_move(trees: Sequence[Tree], attribute: int) -> exp.Expr:
     """Whether ``s`` is a move of the node of a row ``p`` of a cutting."""
-    return _IS_MOVE(node=col(node_column(attribute), "p"), ground=col(ground_column(trees, attribute), "p"))
-
-
-_ALL_SPLIT = template("""
-    SELECT :columns, :nodes, :former_node AS split, p.cost + s.added_cost AS cost
-    FROM :cutting AS p
-    JOIN :moves AS s ON :is_move
-""")
+    return fragment("s.node = :node AND s.ground = :ground")(
+        node=col(node_column(attribute), "p"), ground=col(ground_column(trees, attribute), "p")
+    )
 
 
 def split_all(cutting: exp.Table, trees: Sequence[Tree], attribute: int, moves: exp.Table) -> exp.Select:
@@ -189,7 +173,11 @@ def split_all(cutting: exp.Table, trees: Sequence[Tree], attribute: int, moves: 
     node."""
     nodes = node_columns(len(trees), "p")
     former_node, nodes[attribute] = nodes[attribute], named(col(NEW_NODE, "s"), node_column(attribute))
-    return _ALL_SPLIT(
+    return template("""
+        SELECT :columns, :nodes, :former_node AS split, p.cost + s.added_cost AS cost
+        FROM :cutting AS p
+        JOIN :moves AS s ON :is_move
+    """)(
         columns=_combination_columns(trees, "p"),
         nodes=nodes,
         former_node=former_node,
@@ -199,21 +187,17 @@ def split_all(cutting: exp.Table, trees: Sequence[Tree], attribute: int, moves: 
     )
 
 
-_MOVED = template("""
-    SELECT :columns, :nodes, p.cost + coalesce(s.added_cost, 0) AS cost
-    FROM :cutting AS p
-    LEFT JOIN :moves AS s ON :is_move AND :column IN (:chosen)
-""")
-_NEW_NODE = fragment("coalesce(s.new_node, :node)")
-
-
 def make_moves(
     cutting: exp.Table, trees: Sequence[Tree], attribute: int, moves: exp.Expr, column: str, nodes: Sequence[int]
 ) -> exp.Select:
     """A cutting after the moves of an attribute that have one of some nodes in a column."""
     columns = node_columns(len(trees), "p")
-    columns[attribute] = named(_NEW_NODE(node=columns[attribute]), node_column(attribute))
-    return _MOVED(
+    columns[attribute] = named(fragment("coalesce(s.new_node, :node)")(node=columns[attribute]), node_column(attribute))
+    return template("""
+        SELECT :columns, :nodes, p.cost + coalesce(s.added_cost, 0) AS cost
+        FROM :cutting AS p
+        LEFT JOIN :moves AS s ON :is_move AND :column IN (:chosen)
+    """)(
         columns=_combination_columns(trees, "p"),
         nodes=columns,
         cutting=cutting,
@@ -222,60 +206,6 @@ def make_moves(
         column=col(column, "s"),
         chosen=[number(node) for node in nodes],
     )
-
-
-# Evaluated classes with the ``price`` of all their rows, and ``suppressed``, their rows if they are infeasible.
-_PRICED = template("""
-    SELECT
-        *,
-        class_size::HUGEINT * CASE WHEN kept THEN cost ELSE :suppressed_cost END AS price,
-        CASE WHEN kept THEN 0 ELSE class_size END AS suppressed
-    FROM :evaluated AS j
-""")
-_CUT_FIGURES = template("""
-    SELECT sum(price), coalesce(sum(suppressed)::BIGINT, 0), count(*) FILTER (WHERE kept)
-    FROM :classes
-""")
-# The nodes with a gain, with the price that splitting them saves and the additional rows that it suppresses.
-_GAINS = template("""
-    WITH
-        whole AS (
-            SELECT :node AS node, sum(price) AS price, sum(suppressed)::BIGINT AS suppressed
-            FROM :classes
-            GROUP BY :node
-        ),
-        split AS (
-            SELECT split AS node, sum(price) AS price, sum(suppressed)::BIGINT AS suppressed
-            FROM :split_classes AS s
-            GROUP BY split
-        )
-    SELECT whole.node, whole.price - split.price, split.suppressed - whole.suppressed
-    FROM whole
-    JOIN split ON whole.node = split.node
-    WHERE whole.price - split.price > 0
-""")
-# The members of suppressed combinations, and of none.
-_LOSERS = template("SELECT m.* FROM :members AS m ANTI JOIN :kept AS k ON m.combination = k.combination")
-_PERSON_COUNT = template("SELECT coalesce(:persons, 0) FROM :losers")
-# By node, the persons who lose a row only if it is split.
-_NEW_LOSERS = template("""
-    SELECT s.split, coalesce(:persons, 0)
-    FROM :split AS s
-    JOIN :evaluated AS j ON :same_class
-    JOIN :members AS m ON s.combination = m.combination
-    WHERE NOT j.kept
-        AND NOT m.combination IN (SELECT combination FROM :losers WHERE combination IS NOT NULL)
-        AND :is_new
-    GROUP BY s.split
-""")
-_IS_NEW = fragment("coalesce(NOT m.mover IN (SELECT mover FROM :losers WHERE mover IS NOT NULL), TRUE)")
-_ADDED_COSTS = template("""
-    SELECT s.new_node, sum(p.n::HUGEINT * s.added_cost)
-    FROM :cutting AS p
-    JOIN :moves AS s ON :is_move
-    GROUP BY s.new_node
-""")
-_ROW_COUNT = template("SELECT sum(n)::BIGINT FROM :combinations")
 
 
 def subtree(task: LocalTask) -> LocalOutcome:
@@ -327,12 +257,11 @@ class _CutSearch:
         with task.clock.in_time(FIRST_GRACE):
             search, levels = task.search_full_domain()
             # Rows of unknown values are in no combination, and are suppressed in any case.
-            rows = task.engine.rows(_ROW_COUNT(combinations=task.combinations))
-            self._allowed_rows = task.allowed_rows - (task.row_count - int(rows[0][0] or 0))
+            self._allowed_rows = task.allowed_rows - (task.row_count - task.count_rows(task.combinations))
             at_levels = cutting_at(task.combinations, trees, levels)
             requirements = task.search_input.requirements
             start = self._make_cut(at_levels.copy(), replace(task.evaluator, requirements=requirements))
-        best = start if self._limit_is_reached() or not start.price else self._improve(start, at_levels)
+        best = start if self.task.limit_is_reached() or not start.price else self._improve(start, at_levels)
         # The search evaluates shields over all attributes, which may be too strict.
         best = best if self._is_allowed(best) and best.price <= start.price else start
         assignment = task.make("subtree_placed", feasible_rows(best.cutting, best.classes, self._columns))
@@ -345,10 +274,12 @@ class _CutSearch:
             with self.task.clock.in_time():
                 self._list_moves()
                 best = self._descend(self._make_cut(at_levels))
-                while best.price and not self._limit_is_reached() and (better := self._raise_best(best)) is not None:
-                    former, best = best, better
-                    self._drop(former)
-                    best = self._descend(best)
+                while best.price and not self.task.limit_is_reached():
+                    better = self._raise_best(best)
+                    if better is None:
+                        break
+                    self._drop(best)
+                    best = self._descend(better)
         except LimitReachedError:
             pass
         return best
@@ -370,33 +301,41 @@ class _CutSearch:
         cutting = task.make(f"subtree_cutting_{self._number}", query)
         evaluated = evaluator.evaluate(cutting, [*self._columns, COST])
         classes = task.make(f"subtree_classes_{self._number}", self._priced(evaluated))
-        price, suppressed_rows, class_count = task.engine.rows(_CUT_FIGURES(classes=classes))[0]
+        query = template("""
+            SELECT sum(price), coalesce(sum(suppressed)::BIGINT, 0), count(*) FILTER (WHERE kept)
+            FROM :classes
+        """)(classes=classes)
+        price, suppressed_rows, class_count = task.fetch_row(query)
         losers, loser_count = None, 0
         if self._allowed_persons and task.evaluator.persons is not None:
             kept = feasible_rows(cutting, classes, self._columns)
-            losers = task.make(f"subtree_losers_{self._number}", _LOSERS(members=task.evaluator.persons, kept=kept))
-            loser_count = task.engine.rows(_PERSON_COUNT(persons=self._persons(), losers=losers))[0][0]
+            # The members of suppressed combinations, and of none.
+            query = template("SELECT m.* FROM :members AS m ANTI JOIN :kept AS k ON m.combination = k.combination")(
+                members=task.evaluator.persons, kept=kept
+            )
+            losers = task.make(f"subtree_losers_{self._number}", query)
+            query = template("SELECT coalesce(:persons, 0) FROM :losers")(
+                persons=task.evaluator.person_count, losers=losers
+            )
+            loser_count = task.fetch_value(query)
         return _Cut(cutting, classes, int(price or 0), suppressed_rows, class_count, losers, loser_count)
-
-    def _persons(self) -> exp.Expr:
-        return class_count(PERSONS, MOVER if self.task.evaluator.moving else None)
 
     def _is_allowed(self, cut: _Cut) -> bool:
         return cut.suppressed_rows <= self._allowed_rows and cut.loser_count <= (self._allowed_persons or 0)
 
     def _priced(self, evaluated: exp.Query) -> exp.Select:
-        return _PRICED(suppressed_cost=suppressed_cost(self.task.trees), evaluated=evaluated)
+        # Evaluated classes with the ``price`` of all their rows, and ``suppressed``, their rows if they are infeasible.
+        return template("""
+            SELECT
+                *,
+                class_size::HUGEINT * CASE WHEN kept THEN cost ELSE :suppressed_cost END AS price,
+                CASE WHEN kept THEN 0 ELSE class_size END AS suppressed
+            FROM :evaluated AS j
+        """)(suppressed_cost=suppressed_cost(self.task.trees), evaluated=evaluated)
 
     def _count_check(self) -> None:
         self.checks += 1
         self.task.clock.checks += 1
-
-    def _limit_is_reached(self) -> bool:
-        try:
-            self.task.clock.refuse_over_limits()
-        except LimitReachedError:
-            return True
-        return False
 
     def _drop(self, cut: _Cut) -> None:
         self.task.runner.drop(cut.cutting, cut.classes, *([] if cut.losers is None else [cut.losers]))
@@ -407,7 +346,24 @@ class _CutSearch:
         task = self.task
         split = split_all(cut.cutting, task.trees, i, self.down[i])
         evaluated = task.evaluate(subquery(split), [*self._columns, SPLIT, COST])
-        gains = _GAINS(node=col(node_column(i)), classes=cut.classes, split_classes=self._priced(evaluated))
+        # The nodes with a gain, with the price that splitting them saves and the additional rows that it suppresses.
+        gains = template("""
+            WITH
+                whole AS (
+                    SELECT :node AS node, sum(price) AS price, sum(suppressed)::BIGINT AS suppressed
+                    FROM :classes
+                    GROUP BY :node
+                ),
+                split AS (
+                    SELECT split AS node, sum(price) AS price, sum(suppressed)::BIGINT AS suppressed
+                    FROM :split_classes AS s
+                    GROUP BY split
+                )
+            SELECT whole.node, whole.price - split.price, split.suppressed - whole.suppressed
+            FROM whole
+            JOIN split ON whole.node = split.node
+            WHERE whole.price - split.price > 0
+        """)(node=col(node_column(i)), classes=cut.classes, split_classes=self._priced(evaluated))
         rows = task.engine.rows(gains)
         new_losers = self._count_new_losers(cut, split, evaluated) if rows else {}
         candidates = [
@@ -420,14 +376,27 @@ class _CutSearch:
         evaluator = self.task.evaluator
         if cut.losers is None or evaluator.persons is None:
             return {}
-        query = _NEW_LOSERS(
-            persons=self._persons(),
+        is_new = fragment("coalesce(NOT m.mover IN (SELECT mover FROM :losers WHERE mover IS NOT NULL), TRUE)")(
+            losers=cut.losers
+        )
+        # By node, the persons who lose a row only if it is split.
+        query = template("""
+            SELECT s.split, coalesce(:persons, 0)
+            FROM :split AS s
+            JOIN :evaluated AS j ON :same_class
+            JOIN :members AS m ON s.combination = m.combination
+            WHERE NOT j.kept
+                AND NOT m.combination IN (SELECT combination FROM :losers WHERE combination IS NOT NULL)
+                AND :is_new
+            GROUP BY s.split
+        """)(
+            persons=evaluator.person_count,
             split=split,
             evaluated=evaluated,
             same_class=equal_columns([*self._columns, SPLIT], "s", "j"),
             members=evaluator.persons,
             losers=cut.losers,
-            is_new=_IS_NEW(losers=cut.losers) if evaluator.moving else exp.true(),
+            is_new=is_new if evaluator.moving else exp.true(),
         )
         return dict(self.task.engine.rows(query))
 
@@ -438,7 +407,7 @@ class _CutSearch:
             with self.task.clock.in_time():
                 candidates = {i: self._find_splits(cut, i) for i in self.attributes}
                 fresh = set(self.attributes)
-                while not self._limit_is_reached():
+                while not self.task.limit_is_reached():
                     possible = {i: self._possible_splits(cut, candidates[i], i, raised) for i in self.attributes}
                     order = sorted((i for i in possible if possible[i]), key=lambda i: (-possible[i][0].worth, i))
                     if not order and raised is not None:
@@ -492,7 +461,7 @@ class _CutSearch:
             with self.task.clock.in_time():
                 moves = sorted((cost, i, node) for i in self.attributes for node, cost in self._added_costs(cut, i))
                 for place, (_, i, node) in enumerate(moves[:MAX_RAISES]):
-                    if self._limit_is_reached():
+                    if self.task.limit_is_reached():
                         break
                     self.task.progress(len(moves) - place, self.checks, None)
                     query = make_moves(cut.cutting, self.task.trees, i, self.up[i], NEW_NODE, [node])
@@ -512,7 +481,13 @@ class _CutSearch:
     def _added_costs(self, cut: _Cut, i: int) -> list[tuple[int, int]]:
         """The nodes above an attribute's cut, with the added cost of raising it to them."""
         is_move = _is_move(self.task.trees, i)
-        rows = self.task.engine.rows(_ADDED_COSTS(cutting=cut.cutting, moves=self.up[i], is_move=is_move))
+        query = template("""
+            SELECT s.new_node, sum(p.n::HUGEINT * s.added_cost)
+            FROM :cutting AS p
+            JOIN :moves AS s ON :is_move
+            GROUP BY s.new_node
+        """)(cutting=cut.cutting, moves=self.up[i], is_move=is_move)
+        rows = self.task.engine.rows(query)
         return [(node, int(cost)) for node, cost in rows]
 
 

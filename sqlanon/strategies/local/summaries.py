@@ -78,12 +78,6 @@ _SUMMARY = template("""
         level
     FROM summaries
 """)
-_VALUES_WITH_EXTRA = template("SELECT n.*, :columns FROM :nodes AS n JOIN :extra AS b ON n.node = b.node")
-_IS_SUMMARY = fragment(
-    "(value_count > 1 OR :is_single_summary) AND NOT has_null AND :can_be_summarised AND :is_allowed"
-)
-_ONLY_NODE = fragment("CASE WHEN min(:node) = max(:node) THEN min(:node) END")
-_COMMON_NODE = fragment("coalesce(:nodes)")
 
 
 def _summary(
@@ -106,15 +100,27 @@ def _summary(
     extra_columns: list[exp.Expr] = []
     if extra is not None:
         extra_columns = [col(name, "v") for name in extra[1]]
-        values = _VALUES_WITH_EXTRA(nodes=tree.nodes, columns=[col(name, "b") for name in extra[1]], extra=extra[0])
+        values = template("SELECT n.*, :columns FROM :nodes AS n JOIN :extra AS b ON n.node = b.node")(
+            nodes=tree.nodes, columns=[col(name, "b") for name in extra[1]], extra=extra[0]
+        )
     below_root = [level_column(attribute, level) for level in range(tree.floor, tree.height)]
     common: exp.Expr = number(tree.root)
     if below_root:
-        common = _COMMON_NODE(nodes=[*(_ONLY_NODE(node=col(name)) for name in below_root), common])
+        common = fragment("coalesce(:nodes)")(
+            nodes=[
+                *(
+                    fragment("CASE WHEN min(:node) = max(:node) THEN min(:node) END")(node=col(name))
+                    for name in below_root
+                ),
+                common,
+            ]
+        )
     levels = below_root or [level_column(attribute, tree.height)]
     return _SUMMARY(
         root=tree.root,
-        is_summary=_IS_SUMMARY(
+        is_summary=fragment(
+            "(value_count > 1 OR :is_single_summary) AND NOT has_null AND :can_be_summarised AND :is_allowed"
+        )(
             is_single_summary=exp.false() if is_single_summary is None else is_single_summary,
             can_be_summarised=can_be_summarised,
             is_allowed=is_allowed(label, tree.forbidden),
@@ -141,17 +147,7 @@ def as_ancestor(classes: exp.Table, attribute: int, tree: Tree, allowed: exp.Tab
 
 _WIDTH = fragment("last - first")
 
-_ENDS = template("""
-    SELECT
-        arg_min(label, low) AS least,
-        arg_max(label, high) AS greatest,
-        arg_min(released, low) AS least_released,
-        arg_max(released, high) AS greatest_released,
-        bool_and(NOT label IN ('nan', '-nan')) AS are_numbers
-""")
-_IS_RANGE = fragment("least_released AND greatest_released AND are_numbers")
 _RANGE = fragment("(least || CASE WHEN contains(least || greatest, '-') THEN ' to ' ELSE '-' END || greatest)")
-_HAS_OPEN_END = fragment("(starts_with(greatest, '≥') OR starts_with(least, '<'))")
 # A range with both ends open is not released, nor one open below whose next value is unknown.
 _HAS_LABEL = fragment("""
     (
@@ -159,36 +155,13 @@ _HAS_LABEL = fragment("""
         OR (starts_with(greatest, '≥') <> starts_with(least, '<') AND :open_range IS NOT NULL)
     )
 """)
-_OPEN_RANGE = fragment("CASE WHEN starts_with(least, '<') THEN '<' || :beyond ELSE '≥' || least END")
 _BEYOND = {
     ColumnKind.INTEGER: fragment("(TRY_CAST(greatest AS HUGEINT) + 1)::VARCHAR"),
     ColumnKind.DATE: fragment("(TRY_CAST(greatest AS DATE) + 1)::VARCHAR"),
 }
 """The first value beyond the greatest of a class, for types that have one."""
 
-_ENDS_OF_CELLS = template("""
-    SELECT
-        min(cell_low) AS first_of_cells,
-        max(cell_high) AS last_of_cells,
-        arg_min(lower, cell_low) AS lower,
-        arg_max(upper, cell_high) AS upper,
-        arg_min(least, cell_low) AS least,
-        arg_max(beyond, cell_high) AS beyond,
-        bool_and(lower IS NOT NULL OR upper IS NOT NULL) AS in_cells,
-        bool_or(lower IS NULL) AS open_below,
-        bool_or(upper IS NULL) AS open_above,
-        bool_and(closed) AS closed
-""")
 _WIDTH_OF_CELLS = fragment("last_of_cells - first_of_cells")
-_IS_RANGE_OF_CELLS = fragment("in_cells AND :label IS NOT NULL AND m.level > :grid_level")
-_RANGE_OF_CELLS = fragment("""
-    CASE
-        WHEN open_below THEN CASE WHEN open_above THEN NULL ELSE '<' || beyond END
-        WHEN open_above THEN '≥' || least
-        WHEN closed THEN lower || CASE WHEN contains(lower || upper, '-') THEN ' to ' ELSE '-' END || upper
-        ELSE '[' || lower || ', ' || upper || ')'
-    END
-""")
 
 
 def as_range(classes: exp.Table, attribute: int, tree: Tree, allowed: exp.Table) -> exp.Select:
@@ -198,35 +171,54 @@ def as_range(classes: exp.Table, attribute: int, tree: Tree, allowed: exp.Table)
     NaN is in no range. A range that reaches into an open end is open: ``≥85``, ``<21``.
     """
     if tree.grid is not None:
-        label = _RANGE_OF_CELLS()
-        is_range = _IS_RANGE_OF_CELLS(label=label, grid_level=tree.grid_level)
+        label = fragment("""
+            CASE
+                WHEN open_below THEN CASE WHEN open_above THEN NULL ELSE '<' || beyond END
+                WHEN open_above THEN '≥' || least
+                WHEN closed THEN lower || CASE WHEN contains(lower || upper, '-') THEN ' to ' ELSE '-' END || upper
+                ELSE '[' || lower || ', ' || upper || ')'
+            END
+        """)()
+        is_range = fragment("in_cells AND :label IS NOT NULL AND m.level > :grid_level")(
+            label=label, grid_level=tree.grid_level
+        )
         extra = tree.grid.table, CELL_COLUMNS
         width = _WIDTH_OF_CELLS()
-        return _summary(classes, attribute, tree, allowed, _ENDS_OF_CELLS(), is_range, label, width, extra=extra)
-    is_range, label = _IS_RANGE(), _RANGE()
+        query = template("""
+            SELECT
+                min(cell_low) AS first_of_cells,
+                max(cell_high) AS last_of_cells,
+                arg_min(lower, cell_low) AS lower,
+                arg_max(upper, cell_high) AS upper,
+                arg_min(least, cell_low) AS least,
+                arg_max(beyond, cell_high) AS beyond,
+                bool_and(lower IS NOT NULL OR upper IS NOT NULL) AS in_cells,
+                bool_or(lower IS NULL) AS open_below,
+                bool_or(upper IS NULL) AS open_above,
+                bool_and(closed) AS closed
+        """)()
+        return _summary(classes, attribute, tree, allowed, query, is_range, label, width, extra=extra)
+    is_range, label = fragment("least_released AND greatest_released AND are_numbers")(), _RANGE()
     if tree.open_ends:
         kind = column_kind(tree.column_type)
         beyond = _BEYOND[kind]() if kind in _BEYOND and "TIME" not in tree.column_type else exp.null()
-        open_range = _OPEN_RANGE(beyond=beyond)
+        open_range = fragment("CASE WHEN starts_with(least, '<') THEN '<' || :beyond ELSE '≥' || least END")(
+            beyond=beyond
+        )
         is_range = all_of([is_range, _HAS_LABEL(open_range=open_range)])
-        label = exp.Case(ifs=[exp.If(this=_HAS_OPEN_END(), true=open_range)], default=label)
-    return _summary(classes, attribute, tree, allowed, _ENDS(), is_range, label, _WIDTH())
-
-
-_MIDDLE = template("""
-    SELECT
-        arg_min(label, so_far) FILTER (WHERE 2 * so_far >= whole) AS label,
-        arg_min(released, so_far) FILTER (WHERE 2 * so_far >= whole) AS released,
-        bool_and(NOT label IN ('nan', '-nan')) AS are_numbers
-""")
-_IS_MEDIAN = fragment("f.released AND f.are_numbers")
-_MIDDLE_OF_CELL = template("""
-    SELECT
-        min(cell_low) AS first_of_cells,
-        max(cell_high) AS last_of_cells,
-        arg_min(middle, so_far) FILTER (WHERE 2 * so_far >= whole) AS label,
-        bool_and(middle IS NOT NULL) AS in_cells
-""")
+        label = exp.Case(
+            ifs=[exp.If(this=fragment("(starts_with(greatest, '≥') OR starts_with(least, '<'))")(), true=open_range)],
+            default=label,
+        )
+    query = template("""
+        SELECT
+            arg_min(label, low) AS least,
+            arg_max(label, high) AS greatest,
+            arg_min(released, low) AS least_released,
+            arg_max(released, high) AS greatest_released,
+            bool_and(NOT label IN ('nan', '-nan')) AS are_numbers
+    """)()
+    return _summary(classes, attribute, tree, allowed, query, is_range, label, _WIDTH())
 
 
 def as_median(classes: exp.Table, attribute: int, tree: Tree, allowed: exp.Table) -> exp.Select:
@@ -234,15 +226,26 @@ def as_median(classes: exp.Table, attribute: int, tree: Tree, allowed: exp.Table
     the cell of this value."""
     label = col("label", "f")
     if tree.grid is None:
-        return _summary(classes, attribute, tree, allowed, _MIDDLE(), _IS_MEDIAN(), label, _WIDTH())
+        query = template("""
+            SELECT
+                arg_min(label, so_far) FILTER (WHERE 2 * so_far >= whole) AS label,
+                arg_min(released, so_far) FILTER (WHERE 2 * so_far >= whole) AS released,
+                bool_and(NOT label IN ('nan', '-nan')) AS are_numbers
+        """)()
+        return _summary(
+            classes, attribute, tree, allowed, query, fragment("f.released AND f.are_numbers")(), label, _WIDTH()
+        )
     is_median, width, extra = col("in_cells", "f"), _WIDTH_OF_CELLS(), (tree.grid.table, CELL_COLUMNS)
-    return _summary(classes, attribute, tree, allowed, _MIDDLE_OF_CELL(), is_median, label, width, extra=extra)
+    query = template("""
+        SELECT
+            min(cell_low) AS first_of_cells,
+            max(cell_high) AS last_of_cells,
+            arg_min(middle, so_far) FILTER (WHERE 2 * so_far >= whole) AS label,
+            bool_and(middle IS NOT NULL) AS in_cells
+    """)()
+    return _summary(classes, attribute, tree, allowed, query, is_median, label, width, extra=extra)
 
 
-_LABELS_OF_LEVEL = fragment("list_sort(array_agg(DISTINCT {'label': :label, 'size': :size}))")
-_ARE_MEMBERS = fragment("bool_and(:is_member)")
-_BRACES = template("SELECT bool_or(starts_with(label, '{')) AS has_brace, bool_and(released) AS all_released")
-_SIZE = fragment("list_sum(list_transform(:members, lambda item: item.size))::DOUBLE")
 _IS_SET = fragment("""
     :members IS NOT NULL
     AND (
@@ -262,8 +265,6 @@ _SET = fragment(r"""
         ', '
     ) || '}')
 """)
-_IS_SINGLE_WITH_BRACE = fragment("value_count = 1 AND has_brace")
-_IS_RELEASED_WITH_BRACE = fragment("value_count = 1 AND has_brace AND all_released")
 
 
 def as_set(classes: exp.Table, attribute: int, tree: Tree, allowed: exp.Table) -> exp.Select:
@@ -276,14 +277,18 @@ def as_set(classes: exp.Table, attribute: int, tree: Tree, allowed: exp.Table) -
     assert tree.set_labels is not None
     levels = range(tree.floor, tree.height)
     columns = [f"{name}_{level}" for level in levels for name in ("label", "size", "is_member")]
-    facts = _BRACES()
-    members = exp.Case().when(_IS_RELEASED_WITH_BRACE(), col(f"list_{tree.floor}"), copy=False)
+    facts = template("SELECT bool_or(starts_with(label, '{')) AS has_brace, bool_and(released) AS all_released")()
+    members = exp.Case().when(
+        fragment("value_count = 1 AND has_brace AND all_released")(), col(f"list_{tree.floor}"), copy=False
+    )
     for level in levels:
-        labels = _LABELS_OF_LEVEL(label=col(f"label_{level}"), size=col(f"size_{level}"))
-        are_members = _ARE_MEMBERS(is_member=col(f"is_member_{level}"))
+        labels = fragment("list_sort(array_agg(DISTINCT {'label': :label, 'size': :size}))")(
+            label=col(f"label_{level}"), size=col(f"size_{level}")
+        )
+        are_members = fragment("bool_and(:is_member)")(is_member=col(f"is_member_{level}"))
         facts = facts.select(named(labels, f"list_{level}"), named(are_members, f"all_{level}"), copy=False)
         members = members.when(col(f"all_{level}"), col(f"list_{level}"), copy=False)
-    size = _SIZE(members=members)
+    size = fragment("list_sum(list_transform(:members, lambda item: item.size))::DOUBLE")(members=members)
     return _summary(
         classes,
         attribute,
@@ -293,14 +298,11 @@ def as_set(classes: exp.Table, attribute: int, tree: Tree, allowed: exp.Table) -
         _IS_SET(members=members, size=size),
         _SET(members=members),
         size - 1,
-        is_single_summary=_IS_SINGLE_WITH_BRACE(),
+        is_single_summary=fragment("value_count = 1 AND has_brace")(),
         extra=(tree.set_labels, columns),
     )
 
 
-_NODES = template("SELECT node, label, leaves, level FROM :nodes")
-_GENERATED_NODES = template("SELECT DISTINCT node, label, leaves, level FROM :summaries WHERE node > :root")
-_ANCESTOR_COUNT = template("SELECT count(*) FROM :summaries WHERE node <= :root AND level > :floor")
 _CLASSES = template("""
     SELECT c.*, p.part
     FROM :combinations AS c
@@ -325,11 +327,18 @@ def summarize(
         summary = task.make(f"{prefix}_shown_{i}", build(classes, i, tree, allowed[i]))
         summaries.append(summary)
         if build is not as_ancestor:
-            generated = _GENERATED_NODES(summaries=summary, root=tree.root)
-            nodes[i] = task.make(f"{prefix}_values_{i}", union_all(_NODES(nodes=tree.nodes), generated))
+            generated = template("SELECT DISTINCT node, label, leaves, level FROM :summaries WHERE node > :root")(
+                summaries=summary, root=tree.root
+            )
+            nodes[i] = task.make(
+                f"{prefix}_values_{i}",
+                union_all(template("SELECT node, label, leaves, level FROM :nodes")(nodes=tree.nodes), generated),
+            )
         if build is as_median and not tree.open_ends:
-            ancestors = _ANCESTOR_COUNT(summaries=summary, root=tree.root, floor=tree.floor)
-            if not task.engine.rows(ancestors)[0][0]:
+            ancestors = template("SELECT count(*) FROM :summaries WHERE node <= :root AND level > :floor")(
+                summaries=summary, root=tree.root, floor=tree.floor
+            )
+            if not task.fetch_value(ancestors):
                 typed.add(i)
     assigned = [named(col(NODE, f"s{i}"), node_column(i)) for i in range(len(summaries))]
     query = _with_summaries(classes, summaries).select(*assigned, copy=False)
@@ -341,27 +350,13 @@ def summarize(
     return LocalOutcome(task, assignment, nodes, frozenset(typed), rounds=rounds, exact_ends=exact_ends)
 
 
-_COMBINATIONS_OF_CLASSES = template("SELECT c.combination FROM :classes AS c")
-
-
 def _with_summaries(classes: exp.Table, summaries: Sequence[exp.Table]) -> exp.Select:
     """The combinations ``c`` of classes, joined with their summaries ``s0``, ``s1``, ..."""
-    query = _COMBINATIONS_OF_CLASSES(classes=classes)
+    query = template("SELECT c.combination FROM :classes AS c")(classes=classes)
     for i, table in enumerate(summaries):
         on = col(PART, f"s{i}").eq(col(PART, "c"))
         query = query.join(aliased(table, f"s{i}"), on=on, copy=False)
     return query
-
-
-_IS_END_OF_RANGE = fragment("""
-    (
-        :summary > :root
-        AND NOT starts_with(:value, '<') AND NOT starts_with(:value, '≥')
-        AND (:low = min(:low) OVER (PARTITION BY c.part) OR :high = max(:high) OVER (PARTITION BY c.part))
-    )
-""")
-_IS_EXACT_MEDIAN = fragment("(:summary > :root AND :value = :label)")
-_IS_RARE_MEMBER = fragment("(:summary > :root AND :node IN (SELECT node FROM :set_labels AS m WHERE is_rare))")
 
 
 def exact_end_flags(task: LocalTask, classes: exp.Table, summaries: Sequence[exp.Table], summary: str) -> exp.Select:
@@ -374,21 +369,24 @@ def exact_end_flags(task: LocalTask, classes: exp.Table, summaries: Sequence[exp
         summary_node: dict[str, exp.Expr | int] = {"summary": col(NODE, f"s{i}"), "root": tree.root}
         is_end: exp.Expr = exp.false()
         if tree.is_ordered and summary == "median":
-            is_end = _IS_EXACT_MEDIAN(**summary_node, value=col("label", value), label=col("label", f"s{i}"))
+            is_end = fragment("(:summary > :root AND :value = :label)")(
+                **summary_node, value=col("label", value), label=col("label", f"s{i}")
+            )
         elif tree.is_ordered:
             low, high = col("low", value), col("high", value)
-            is_end = _IS_END_OF_RANGE(**summary_node, value=col("label", value), low=low, high=high)
+            is_end = fragment("""
+                (
+                    :summary > :root
+                    AND NOT starts_with(:value, '<') AND NOT starts_with(:value, '≥')
+                    AND (:low = min(:low) OVER (PARTITION BY c.part) OR :high = max(:high) OVER (PARTITION BY c.part))
+                )
+            """)(**summary_node, value=col("label", value), low=low, high=high)
         elif tree.set_labels is not None:
-            is_end = _IS_RARE_MEMBER(**summary_node, node=node, set_labels=tree.set_labels)
+            is_end = fragment("(:summary > :root AND :node IN (SELECT node FROM :set_labels AS m WHERE is_rare))")(
+                **summary_node, node=node, set_labels=tree.set_labels
+            )
         query = query.select(named(is_end, f"is_end_{i}"), copy=False)
     return query
-
-
-_ALLOWED_NODES = template("""
-    SELECT n0.node, coalesce(:upwards) AS released_node, coalesce(:downwards) AS highest_released
-    FROM :nodes AS n0
-""")
-_IF_RELEASED = fragment("CASE WHEN :released THEN :node END")
 
 
 def make_allowed_nodes(task: LocalTask, prefix: str) -> tuple[exp.Table, ...]:
@@ -397,8 +395,14 @@ def make_allowed_nodes(task: LocalTask, prefix: str) -> tuple[exp.Table, ...]:
     tables = []
     for i, tree in enumerate(task.trees):
         steps = range(len(tree.levels))
-        released = [_IF_RELEASED(released=col("released", f"n{j}"), node=col(NODE, f"n{j}")) for j in steps]
-        query = _ALLOWED_NODES(upwards=released, downwards=released[::-1], nodes=tree.nodes)
+        released = [
+            fragment("CASE WHEN :released THEN :node END")(released=col("released", f"n{j}"), node=col(NODE, f"n{j}"))
+            for j in steps
+        ]
+        query = template("""
+            SELECT n0.node, coalesce(:upwards) AS released_node, coalesce(:downwards) AS highest_released
+            FROM :nodes AS n0
+        """)(upwards=released, downwards=released[::-1], nodes=tree.nodes)
         for j in steps[1:]:
             on = col("parent", f"n{j - 1}").eq(col(NODE, f"n{j}"))
             query = query.join(aliased(tree.nodes, f"n{j}"), on=on, join_type="left", copy=False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from sqlglot import exp
 
@@ -12,7 +13,7 @@ from sqlanon.engines.base import WorkEngine
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import SourceError
 from sqlanon.frequency.sets import ClassSpace, SensitiveTable
-from sqlanon.frequency.statements import MOVER, PERSONS, class_count
+from sqlanon.frequency.statements import MOVER, PERSONS
 from sqlanon.hierarchies.build import EXAMPLE_LEAVES
 from sqlanon.policy.strategies import STRATEGIES
 from sqlanon.requirements import Requirements
@@ -21,7 +22,7 @@ from sqlanon.requirements.k_anonymity import KAnonymity
 from sqlanon.strategies.lattice import Budget, LatticeSearch, dive
 from sqlanon.strategies.lattice.input import SearchInput
 from sqlanon.strategies.lattice.lattice import Progress
-from sqlanon.strategies.lattice.limits import Clock
+from sqlanon.strategies.lattice.limits import Clock, LimitReachedError
 from sqlanon.strategies.lattice.task import SearchTask
 from sqlanon.strategies.local.grid import make_grid
 from sqlanon.strategies.local.nodes import (
@@ -48,8 +49,6 @@ START_SHARE = 0.5
 SHARE_BEFORE_CUTS = 0.1
 """Limits of the full-domain search on a large lattice: checks, and a share of the policy's ``time_limit``; the share is
 less before cuts, which mostly find a better release."""
-
-_PERSON_COUNT = template("SELECT coalesce(:persons, 0) FROM :members AS m")
 
 
 @dataclass(frozen=True)
@@ -89,6 +88,27 @@ class LocalTask:
         """Make a table in the run's work schema."""
         return self.runner.make(self.work(name), query)
 
+    def fetch_row(self, query: exp.Expr) -> tuple[Any, ...]:
+        """The only row of a query."""
+        return tuple(self.engine.rows(query)[0])
+
+    def fetch_value(self, query: exp.Expr) -> Any:
+        """The only value of a query."""
+        return self.fetch_row(query)[0]
+
+    def count_rows(self, relation: exp.Expr) -> int:
+        """Count the source rows of a relation with ``n``."""
+        query = template("SELECT coalesce(sum(n)::BIGINT, 0) FROM :relation AS r")(relation=relation)
+        return int(self.fetch_value(query))
+
+    def limit_is_reached(self) -> bool:
+        """Whether a limit of the search is reached."""
+        try:
+            self.clock.refuse_over_limits()
+        except LimitReachedError:
+            return True
+        return False
+
     def evaluate(self, relation: exp.Expr, keys: Sequence[str]) -> exp.Select:
         """The classes of a relation, evaluated by all requirements: see `placement.ClassEvaluator.evaluate`."""
         return self.evaluator.evaluate(relation, keys)
@@ -105,11 +125,12 @@ class LocalTask:
         members = self.evaluator.persons
         if members is None:
             return None
-        persons = class_count(PERSONS, MOVER if self.evaluator.moving else None)
         on = col(COMBINATION, "m").eq(col(COMBINATION, "k"))
-        query = _PERSON_COUNT(persons=persons, members=members)
+        query = template("SELECT coalesce(:persons, 0) FROM :members AS m")(
+            persons=self.evaluator.person_count, members=members
+        )
         query = query.join(aliased(kept, "k"), on=on, join_type=join_type, copy=False)
-        return int(self.engine.rows(query)[0][0])
+        return int(self.fetch_value(query))
 
     def can_suppress(self, rows: int, kept: exp.Expr) -> bool:
         """Whether the suppression limit allows these rows, and the persons outside the kept combinations."""
@@ -161,9 +182,6 @@ class LocalOutcome:
     # With ``ends = "exact"``: by ``combination`` and attribute, whether the release shows its value as an end of a
     # range, as a median or as a rare member of a set: ``is_end_i``.
     exact_ends: exp.Table | None = None
-
-
-_AS_NUMBER = fragment("TRY_CAST(level_0::VARCHAR AS DOUBLE)")
 
 
 def prepare_local_task(
@@ -237,7 +255,7 @@ def _value_order(runner: StatementRunner, search_input: SearchInput, i: int) -> 
     if _ORDERED_TYPE.fullmatch(search_input.types[i]) is not None:
         return col("level_0")
     query = are_numbers(hierarchy=search_input.hierarchies[i].table)
-    return _AS_NUMBER() if runner.look_up(query, [(False,)])[0][0] else None
+    return fragment("TRY_CAST(level_0::VARCHAR AS DOUBLE)")() if runner.look_up(query, [(False,)])[0][0] else None
 
 
 def _build_tree(runner: StatementRunner, search_input: SearchInput, i: int, has_order: bool) -> Tree:
@@ -278,9 +296,6 @@ def _with_grid(
     return replace(tree, grid=grid, is_ordered=grid is not None)
 
 
-_FREQUENT = template("SELECT :node AS node FROM :evaluated AS j WHERE kept")
-
-
 def _with_set_labels(
     runner: StatementRunner,
     search_input: SearchInput,
@@ -296,7 +311,12 @@ def _with_set_labels(
     by_size = replace(evaluator, requirements=Requirements((KAnonymity(least_class),)), sensitive=None)
     columns = [level_column(i, level) for level in range(tree.floor, tree.height)]
     frequent = union_all(
-        *(_FREQUENT(node=col(column), evaluated=by_size.evaluate(combinations, [column])) for column in columns)
+        *(
+            template("SELECT :node AS node FROM :evaluated AS j WHERE kept")(
+                node=col(column), evaluated=by_size.evaluate(combinations, [column])
+            )
+            for column in columns
+        )
     )
     frequent_nodes = runner.make(search_input.work(f"local_frequent_{i}"), frequent)
     query = set_labels(tree, frequent_nodes, search_input.policy.search.ends == "exact")
