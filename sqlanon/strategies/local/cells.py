@@ -230,10 +230,10 @@ class _CellSuppression:
         )
         self.helpers = self._make("helpers", query)
         self.rows = self._make("rows", _WAITING(nodes=self._nodes("r"), read=self.read))
-        assignment = task.make("cells_placed", self._released(self._choose()))
+        assignment = task.make("cells_placed", self._released_combinations(self._choose()))
         return LocalOutcome(task, assignment, rounds=self.rounds)
 
-    def _released(self, choice: exp.Table) -> exp.Select:
+    def _released_combinations(self, choice: exp.Table) -> exp.Select:
         nodes = []
         for i, (tree, level) in enumerate(zip(self.task.trees, self.levels, strict=True)):
             name, node = self.columns[i], col(level_column(i, level), "c")

@@ -90,7 +90,9 @@ sorted_labels = template("SELECT node, code, sortable AS label, leaves, level FR
 """Released labels, padded: ``node``, ``code``, ``label``, ``leaves``, ``level``."""
 
 
-def sortable_labels(released: exp.Table, kept: exp.Table, attribute: int, root: int, grid_level: int = 0) -> exp.Select:
+def sortable_labels(
+    released: exp.Table, kept_combinations: exp.Table, attribute: int, root: int, grid_level: int = 0
+) -> exp.Select:
     """Released labels with ``sortable``: the label, its numbers padded to the width of the largest one that is kept.
 
     Labels of a hierarchy above the level of the grid stay unchanged.
@@ -106,7 +108,7 @@ def sortable_labels(released: exp.Table, kept: exp.Table, attribute: int, root: 
         low=expand_exponent(col("first")),
         high=expand_exponent(col("last")),
         code=col(f"code_{attribute}"),
-        kept=kept,
+        kept=kept_combinations,
         root=root,
         grid_level=grid_level,
         opening=opening,
@@ -229,14 +231,14 @@ def finish(task: LocalTask, outcome: LocalOutcome) -> LocalResult:
         readable, requirements = _drop_small_subsets(task, readable, requirements.shields), Requirements()
     keys = [f"code_{i}" for i in attributes]
     evaluated = task.make("judged", replace(task.evaluator, requirements=requirements).evaluate(readable, keys))
-    kept = task.make("kept", feasible_rows(readable, evaluated, keys))
+    kept_combinations = task.make("kept", feasible_rows(readable, evaluated, keys))
     figures = runner.figures(class_figures(judged=evaluated))
-    sums = runner.figures(attribute_figures(kept, len(task.trees)))
-    persons = _person_figures(task, kept, figures["fewest"])
+    sums = runner.figures(attribute_figures(kept_combinations, len(task.trees)))
+    persons = _person_figures(task, kept_combinations, figures["fewest"])
     return LocalResult(
         trees=task.trees,
-        table=kept,
-        labels=tuple(_sort_labels(task, outcome, kept, i, table) for i, table in enumerate(labels)),
+        table=kept_combinations,
+        labels=tuple(_sort_labels(task, outcome, kept_combinations, i, table) for i, table in enumerate(labels)),
         figures=Figures(
             classes=figures["classes"],
             suppressed_rows=task.row_count - figures["rows"],
@@ -252,7 +254,7 @@ def finish(task: LocalTask, outcome: LocalOutcome) -> LocalResult:
         generated=frozenset(outcome.nodes),
         typed=outcome.typed,
         persons=persons,
-        warnings=_warn_of_exact_ends(task, outcome, kept),
+        warnings=_warn_of_exact_ends(task, outcome, kept_combinations),
     )
 
 
@@ -263,7 +265,7 @@ _EXACT_VALUES = {
 }
 
 
-def _warn_of_exact_ends(task: LocalTask, outcome: LocalOutcome, kept: exp.Table) -> tuple[Notice, ...]:
+def _warn_of_exact_ends(task: LocalTask, outcome: LocalOutcome, kept_combinations: exp.Table) -> tuple[Notice, ...]:
     """With ``ends = "exact"``, report the share of released rows whose exact value the release shows."""
     if outcome.exact_ends is None:
         return ()
@@ -276,7 +278,7 @@ def _warn_of_exact_ends(task: LocalTask, outcome: LocalOutcome, kept: exp.Table)
         SELECT :counts
         FROM :kept AS k
         JOIN :exact_ends AS e ON k.combination = e.combination
-    """)(counts=counts, kept=kept, exact_ends=outcome.exact_ends)
+    """)(counts=counts, kept=kept_combinations, exact_ends=outcome.exact_ends)
     *by_attribute, affected, rows = task.fetch_row(query)
     if not affected:
         return ()
@@ -291,16 +293,21 @@ def _warn_of_exact_ends(task: LocalTask, outcome: LocalOutcome, kept: exp.Table)
     return (Notice(message, affected),)
 
 
-def _person_figures(task: LocalTask, kept: exp.Table, fewest: int) -> PersonFigures | None:
+def _person_figures(task: LocalTask, kept_combinations: exp.Table, fewest: int) -> PersonFigures | None:
     """Figures of the persons in the kept combinations; None if rows are counted instead of persons."""
     person_count = task.search_input.limit.all_persons
-    suppressed, released = task.count_suppressed_persons(kept), task.count_released_persons(kept)
+    suppressed, released = (
+        task.count_suppressed_persons(kept_combinations),
+        task.count_released_persons(kept_combinations),
+    )
     if person_count is None or suppressed is None or released is None:
         return None
     return person_figures(person_count, suppressed, released, fewest)
 
 
-def _sort_labels(task: LocalTask, outcome: LocalOutcome, kept: exp.Table, i: int, labels: exp.Table) -> exp.Table:
+def _sort_labels(
+    task: LocalTask, outcome: LocalOutcome, kept_combinations: exp.Table, i: int, labels: exp.Table
+) -> exp.Table:
     """Pad the numbers in an attribute's labels so that they sort as text.
 
     Classes are already made: labels stay unchanged where padding would make two of them equal.
@@ -308,7 +315,7 @@ def _sort_labels(task: LocalTask, outcome: LocalOutcome, kept: exp.Table, i: int
     tree = task.trees[i]
     if i not in outcome.nodes or i in outcome.typed or not tree.is_ordered or (tree.grid and tree.grid.holds_dates):
         return labels
-    sortable = task.make(f"sortable_{i}", sortable_labels(labels, kept, i, tree.root, tree.grid_level))
+    sortable = task.make(f"sortable_{i}", sortable_labels(labels, kept_combinations, i, tree.root, tree.grid_level))
     if not task.fetch_value(can_be_sorted(sortable, tree.forbidden)):
         return labels
     return task.make(f"sorted_{i}", sorted_labels(sortable=sortable))

@@ -95,15 +95,6 @@ def _priced_nodes(tree: Tree, attribute: int, share: float) -> exp.Select:
     return query
 
 
-_FEASIBLE_ROW_COUNTS = template("""
-    SELECT
-        :candidate AS candidate,
-        coalesce((sum(class_size) FILTER (WHERE kept))::BIGINT, 0) AS feasible,
-        coalesce(sum(class_size)::BIGINT, 0) AS unassigned
-    FROM :evaluated AS j
-""")
-
-
 def priced_classes(members: exp.Table, prices: exp.Table, trees: Sequence[Tree], lowest: Levels) -> exp.Select:
     """Classes by their members: ``class_id``, ``n`` (rows), the lowest common node from some levels up ``node_i``, and
     the ``price`` of a row."""
@@ -347,8 +338,15 @@ class Groups:
 
     def count_feasible_rows(self, unassigned: exp.Table, candidates: Sequence[Levels]) -> tuple[dict[Levels, int], int]:
         """Count the unassigned rows that each generalization makes feasible; and all unassigned rows."""
+        counts = template("""
+            SELECT
+                :candidate AS candidate,
+                coalesce((sum(class_size) FILTER (WHERE kept))::BIGINT, 0) AS feasible,
+                coalesce(sum(class_size)::BIGINT, 0) AS unassigned
+            FROM :evaluated AS j
+        """)
         queries = [
-            _FEASIBLE_ROW_COUNTS(candidate=i, evaluated=self._evaluate_levels(self.task, unassigned, levels))
+            counts(candidate=i, evaluated=self._evaluate_levels(self.task, unassigned, levels))
             for i, levels in enumerate(candidates)
         ]
         rows = self.task.engine.rows(union_all(*queries))

@@ -187,7 +187,7 @@ class State:
     satisfies: bool  # the policy, without the suppressed rows
 
     @property
-    def kept(self) -> int:
+    def released_tuples(self) -> int:
         """The distinct tuples that are released."""
         return self.tuples - self.violating
 
@@ -226,7 +226,7 @@ class StateSearch:
             limit = str(reached)
         if self.best is None:
             raise self._infeasible(limit)
-        with self._flagged([self.best.number]) as rows:
+        with self._flag_violating([self.best.number]) as rows:
             assignment = self.task.make("iab_kept", self._not_violating(rows, self.best.number))
         return LocalOutcome(self.task, assignment, rounds=self.checks)
 
@@ -241,7 +241,7 @@ class StateSearch:
         return None
 
     def _is_promising(self, state: State) -> bool:
-        return state.violating > 0 and (self.best is None or state.tuples > self.best.kept)
+        return state.violating > 0 and (self.best is None or state.tuples > self.best.released_tuples)
 
     def _expand(self, state: State) -> list[State]:
         """Make the states that follow from one; the promising ones."""
@@ -253,7 +253,7 @@ class StateSearch:
 
     def _check_from(self, first: int) -> list[State]:
         """Check the new states from a number on, and open the promising ones."""
-        digests, former_best = self._tables.digests(first), self.best
+        digests, former_best = self._tables.find_digests(first), self.best
         repeated = [number_ for number_, digest in digests if digest in self._digests]
         self._digests.update(digest for _, digest in digests)
         self._tables.delete(repeated)
@@ -274,13 +274,13 @@ class StateSearch:
         clock.refuse_over_limits()
         within_budget = numbers[: clock.remaining_checks]
         task, states = self.task, []
-        with self._flagged(within_budget) as rows:
+        with self._flag_violating(within_budget) as rows:
             for number_, tuples, violating, row_count, violating_rows in self._tables.figures(rows):
                 suppressed = task.row_count - row_count + violating_rows
-                kept = subquery(self._not_violating(rows, number_))
+                kept_combinations = subquery(self._not_violating(rows, number_))
                 satisfies = (
                     violating < tuples
-                    and task.can_suppress(suppressed, kept)
+                    and task.can_suppress(suppressed, kept_combinations)
                     and (not violating or self._holds_without_violating(rows, number_))
                 )
                 states.append(State(number_, tuples, violating, suppressed, satisfies))
@@ -296,16 +296,18 @@ class StateSearch:
         self.task.clock.checks += 1
         if self.nearest is None or state.suppressed_rows < self.nearest.suppressed_rows:
             self.nearest = state
-        if state.satisfies and (self.best is None or state.kept > self.best.kept):
+        if state.satisfies and (self.best is None or state.released_tuples > self.best.released_tuples):
             self.best = state
-        self.task.progress(len(self._open), self.checks, None if self.best is None else float(self.best.kept))
+        self.task.progress(
+            len(self._open), self.checks, None if self.best is None else float(self.best.released_tuples)
+        )
 
     @contextmanager
-    def _flagged(self, numbers: Sequence[int]) -> Iterator[exp.Table]:
+    def _flag_violating(self, numbers: Sequence[int]) -> Iterator[exp.Table]:
         """Generalized tables, with their violating rows flagged."""
         tables = self._tables
         with (
-            tables.temporary("placed", tables.generalized(numbers)) as rows,
+            tables.temporary("placed", tables.generalized_tables(numbers)) as rows,
             tables.temporary("flagged", flag_violations(rows, self._small_classes(rows))) as flagged,
         ):
             yield flagged
@@ -400,7 +402,7 @@ class StateTables:
         yield table
         self.task.runner.drop(table)
 
-    def generalized(self, numbers: Sequence[int]) -> exp.Select:
+    def generalized_tables(self, numbers: Sequence[int]) -> exp.Select:
         """The generalized tables of states."""
         return generalized_tables(self._combinations, self._maps, len(self.task.trees), numbers)
 
@@ -434,7 +436,7 @@ class StateTables:
         """)(tuples=tuples)
         return self.task.engine.rows(query)
 
-    def digests(self, first: int) -> list[tuple[Any, ...]]:
+    def find_digests(self, first: int) -> list[tuple[Any, ...]]:
         """Number and digest of the states from a number on."""
         # Equal states have equal digests.
         query = template("""

@@ -37,21 +37,21 @@ LEAST_GAIN = 0.02
 """The last round is the one that reduces the price by a smaller share."""
 
 # The least price such that classes up to it have a number of rows.
-_PRICE_THRESHOLD = template("""
+price_threshold = template("""
     SELECT min(price)
     FROM (SELECT price, (sum(n) OVER (ORDER BY price))::BIGINT AS rows_so_far FROM :classes) AS s
     WHERE rows_so_far >= :rows
 """)
-_CHEAP_MEMBERS = template("""
+members_up_to_price = template("""
     SELECT m.combination, m.class_id
     FROM :members AS m
     JOIN :classes AS g ON m.class_id = g.class_id
     WHERE g.price <= :price
 """)
-_CHEAP_CLASSES = template("SELECT * FROM :classes WHERE price <= :price")
+classes_up_to_price = template("SELECT * FROM :classes WHERE price <= :price")
 # A class is dissolved if all its members together cost less in the offered classes. From other classes the member moves
 # that saves most, if enough rows stay.
-_MOVES = template("""
+profitable_moves = template("""
     WITH
         member_offers AS (
             SELECT
@@ -87,7 +87,7 @@ _MOVES = template("""
     FROM candidates
     WHERE class_is_dissolved OR (can_move AND place = 1)
 """)
-_MEMBERS_AFTER_MOVES = template("""
+members_after_moves = template("""
     SELECT combination, min(combination) OVER (PARTITION BY class_id) AS class_id
     FROM (
         SELECT m.combination, coalesce(o.class_id, m.class_id) AS class_id
@@ -124,13 +124,13 @@ def _move_members(task: LocalTask, groups: Groups, best: Grouping) -> Grouping:
     """Move members of the classes that cost most to cheaper classes; the same classes if one would be infeasible."""
     groups.start_round()
     share = min(SHARE, MAX_PAIRS / (task.runner.count(best.classes) * task.runner.count(groups.prices) + 1))
-    query = _PRICE_THRESHOLD(classes=best.classes, rows=round((1 - share) * best.rows))
+    query = price_threshold(classes=best.classes, rows=round((1 - share) * best.rows))
     threshold = task.fetch_value(query)
-    staying = groups.make(_CHEAP_MEMBERS(members=best.members, classes=best.classes, price=threshold))
-    cheap_classes = groups.make(_CHEAP_CLASSES(classes=best.classes, price=threshold))
+    staying = groups.make(members_up_to_price(members=best.members, classes=best.classes, price=threshold))
+    cheap_classes = groups.make(classes_up_to_price(classes=best.classes, price=threshold))
     expensive = groups.make(unassigned_combinations(prices=groups.prices, members=staying))
     offers = groups.make(cheapest_classes(expensive, cheap_classes, groups.prices, task.trees))
-    query = _MOVES(
+    query = profitable_moves(
         offers=offers,
         members=best.members,
         classes=best.classes,
@@ -138,7 +138,7 @@ def _move_members(task: LocalTask, groups: Groups, best: Grouping) -> Grouping:
         least_class=task.evaluator.requirements.min_class_rows,
     )
     moves = groups.make(query)
-    members = groups.make(_MEMBERS_AFTER_MOVES(members=best.members, moves=moves))
+    members = groups.make(members_after_moves(members=best.members, moves=moves))
     evaluated = groups.evaluate_members(members)
     if task.fetch_value(template("SELECT count(*) FROM :evaluated AS j WHERE NOT kept")(evaluated=evaluated)):
         return best

@@ -128,7 +128,7 @@ persons), ``singles`` the number of classes with a count of one."""
 _SELECT_FROM = template("SELECT :figures FROM :relation")
 
 
-def attribute_figures(kept: exp.Table, attribute_count: int) -> exp.Select:
+def attribute_figures(kept_combinations: exp.Table, attribute_count: int) -> exp.Select:
     """Figures of the kept rows by attribute: ``leaves_i`` and ``levels_i`` (sums), ``low_i`` and ``high_i`` (lowest and
     highest level)."""
     figures: list[exp.Expr] = []
@@ -140,7 +140,7 @@ def attribute_figures(kept: exp.Table, attribute_count: int) -> exp.Select:
             named(exp.Min(this=level.copy()), f"low_{i}"),
             named(exp.Max(this=level.copy()), f"high_{i}"),
         ]
-    return _SELECT_FROM(figures=figures, relation=kept)
+    return _SELECT_FROM(figures=figures, relation=kept_combinations)
 
 
 def _has_ground_node(code: exp.Expr, attribute: int, tree: Tree) -> exp.Expr:
@@ -148,7 +148,7 @@ def _has_ground_node(code: exp.Expr, attribute: int, tree: Tree) -> exp.Expr:
     return NODE_OF_CODE(code=code, offset=tree.offsets[0]).eq(col(f"ground_{attribute}", "k"))
 
 
-def suppressed_combinations(frequency: exp.Expr, kept: exp.Table, trees: tuple[Tree, ...]) -> exp.Select:
+def suppressed_combinations(frequency: exp.Expr, kept_combinations: exp.Table, trees: tuple[Tree, ...]) -> exp.Select:
     """The combinations that are not kept, and those of unknown values, as classes of the generalization at the floor:
     ``code_i`` and ``known``."""
     codes = {i: col(code_name(i, tree.floor), "f") for i, tree in enumerate(trees) if tree.floor < tree.height}
@@ -159,7 +159,7 @@ def suppressed_combinations(frequency: exp.Expr, kept: exp.Table, trees: tuple[T
     """)(
         codes=[named(code, f"code_{i}") for i, code in codes.items()],
         frequency=frequency,
-        kept=kept,
+        kept=kept_combinations,
         same_combination=all_of([*(_has_ground_node(code, i, trees[i]) for i, code in codes.items()), col(KNOWN, "f")]),
     )
 

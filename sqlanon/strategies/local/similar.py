@@ -48,12 +48,12 @@ MAX_BLOCK = 500
 
 # Numbers of persons with rows in the same combinations, whose bits are set in ``places``; it is negative for persons
 # with a row in none.
-_SETTLED_BY_PLACES = template("""
+settled_persons_by_places = template("""
     SELECT coalesce(1 << combination, -1)::BIGINT AS places, sum(persons)::BIGINT AS persons
     FROM :members AS m
     GROUP BY combination
 """)
-_PERSONS_BY_PLACES = template("""
+persons_by_places = template("""
     SELECT places, sum(persons)::BIGINT AS persons
     FROM (
         SELECT coalesce(1 << combination, -1)::BIGINT AS places, sum(persons)::BIGINT AS persons
@@ -69,7 +69,7 @@ _PERSONS_BY_PLACES = template("""
     GROUP BY places
 """)
 # The members of classes worth dividing, each as a class; the former class is their block.
-_BLOCKS = template("""
+divisible_blocks = template("""
     SELECT combination, block, class_id
     FROM (
         SELECT
@@ -127,7 +127,7 @@ _PROPOSALS = template("""
 """)
 # The classes that are united in a round: ``class_id``, and ``into``, the lesser of both. They are those that propose
 # each other; and a class without a proposal takes in the one that fits it best. No class is in two unions.
-_UNIONS = template("""
+class_unions = template("""
     SELECT *
     FROM (
         SELECT greatest(p.class_id, p.partner) AS class_id, least(p.class_id, p.partner) AS "into"
@@ -143,13 +143,13 @@ _UNIONS = template("""
         ) AS t
     ) AS u
 """)
-_UNITED_BLOCKS = template("""
+united_blocks = template("""
     SELECT m.combination, m.block, coalesce(u."into", m.class_id) AS class_id
     FROM :blocks AS m
     LEFT JOIN :unions AS u ON m.class_id = u.class_id
 """)
 # The members of the blocks that cost no more divided than whole.
-_CHEAPER_BLOCKS = template("""
+cheaper_blocks = template("""
     SELECT o.*
     FROM :blocks AS o
     JOIN (
@@ -235,19 +235,19 @@ def _exceeds_person_limit(task: LocalTask) -> Callable[[int], bool]:
     """A test of kept combinations, as bits: whether too many persons have rows outside them."""
     evaluator, limit = task.evaluator, task.search_input.limit.persons
     if evaluator.persons is None or limit is None:
-        return lambda kept: False
-    query = _PERSONS_BY_PLACES if evaluator.moving else _SETTLED_BY_PLACES
+        return lambda kept_combinations: False
+    query = persons_by_places if evaluator.moving else settled_persons_by_places
     persons = task.engine.rows(query(members=evaluator.persons))
 
-    def exceeds_limit(kept: int) -> bool:
-        return sum(int(count) for places, count in persons if places < 0 or places & ~kept) > limit
+    def exceeds_limit(kept_combinations: int) -> bool:
+        return sum(int(count) for places, count in persons if places < 0 or places & ~kept_combinations) > limit
 
     return exceeds_limit
 
 
 def _divide_classes(task: LocalTask, groups: Groups, whole: Grouping) -> Grouping:
     rows = 2 * task.evaluator.requirements.min_class_rows
-    query = _BLOCKS(members=whole.members, classes=whole.classes, rows=rows, max_block=MAX_BLOCK)
+    query = divisible_blocks(members=whole.members, classes=whole.classes, rows=rows, max_block=MAX_BLOCK)
     blocks = groups.make(query)
     while True:
         groups.start_round()
@@ -256,9 +256,9 @@ def _divide_classes(task: LocalTask, groups: Groups, whole: Grouping) -> Groupin
         union_proposals = groups.make(proposals(classes, evaluated, blocks, groups.prices, task.trees, rows))
         if not task.runner.count(union_proposals):
             break
-        unions = groups.make(_UNIONS(proposals=union_proposals))
-        blocks = groups.make(_UNITED_BLOCKS(blocks=blocks, unions=unions))
-    divided = groups.make(_CHEAPER_BLOCKS(blocks=blocks, classes=classes, whole=whole.classes))
+        unions = groups.make(class_unions(proposals=union_proposals))
+        blocks = groups.make(united_blocks(blocks=blocks, unions=unions))
+    divided = groups.make(cheaper_blocks(blocks=blocks, classes=classes, whole=whole.classes))
     query = template("""
         SELECT m.combination, coalesce(d.class_id, m.class_id) AS class_id
         FROM :members AS m

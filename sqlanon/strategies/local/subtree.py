@@ -300,7 +300,7 @@ class _CutSearch:
         self._count_check()
         cutting = task.make(f"subtree_cutting_{self._number}", query)
         evaluated = evaluator.evaluate(cutting, [*self._columns, COST])
-        classes = task.make(f"subtree_classes_{self._number}", self._priced(evaluated))
+        classes = task.make(f"subtree_classes_{self._number}", self._price_classes(evaluated))
         query = template("""
             SELECT sum(price), coalesce(sum(suppressed)::BIGINT, 0), count(*) FILTER (WHERE kept)
             FROM :classes
@@ -308,10 +308,10 @@ class _CutSearch:
         price, suppressed_rows, class_count = task.fetch_row(query)
         losers, loser_count = None, 0
         if self._allowed_persons and task.evaluator.persons is not None:
-            kept = feasible_rows(cutting, classes, self._columns)
+            kept_combinations = feasible_rows(cutting, classes, self._columns)
             # The members of suppressed combinations, and of none.
             query = template("SELECT m.* FROM :members AS m ANTI JOIN :kept AS k ON m.combination = k.combination")(
-                members=task.evaluator.persons, kept=kept
+                members=task.evaluator.persons, kept=kept_combinations
             )
             losers = task.make(f"subtree_losers_{self._number}", query)
             query = template("SELECT coalesce(:persons, 0) FROM :losers")(
@@ -323,7 +323,7 @@ class _CutSearch:
     def _is_allowed(self, cut: _Cut) -> bool:
         return cut.suppressed_rows <= self._allowed_rows and cut.loser_count <= (self._allowed_persons or 0)
 
-    def _priced(self, evaluated: exp.Query) -> exp.Select:
+    def _price_classes(self, evaluated: exp.Query) -> exp.Select:
         # Evaluated classes with the ``price`` of all their rows, and ``suppressed``, their rows if they are infeasible.
         return template("""
             SELECT
@@ -363,7 +363,7 @@ class _CutSearch:
             FROM whole
             JOIN split ON whole.node = split.node
             WHERE whole.price - split.price > 0
-        """)(node=col(node_column(i)), classes=cut.classes, split_classes=self._priced(evaluated))
+        """)(node=col(node_column(i)), classes=cut.classes, split_classes=self._price_classes(evaluated))
         rows = task.engine.rows(gains)
         new_losers = self._count_new_losers(cut, split, evaluated) if rows else {}
         candidates = [

@@ -18,7 +18,7 @@ from typing import TypeAlias
 from sqlglot import exp
 
 from sqlanon.hierarchies.parts import ColumnKind, column_kind
-from sqlanon.strategies.local.nodes import CELL_COLUMNS, NODE, Tree, is_allowed, level_column, node_column
+from sqlanon.strategies.local.nodes import CELL_COLUMNS, NODE, Grid, Tree, is_allowed, level_column, node_column
 from sqlanon.strategies.local.task import LocalOutcome, LocalTask
 from sqlanon.support.expressions import aliased, all_of, col, fragment, named, number, template, union_all
 
@@ -86,7 +86,7 @@ def _summary(
     tree: Tree,
     allowed: exp.Table,
     facts: exp.Select,
-    can_be_summarised: exp.Expr,
+    can_be_summarized: exp.Expr,
     label: exp.Expr,
     leaves: exp.Expr,
     is_single_summary: exp.Expr | None = None,
@@ -104,30 +104,23 @@ def _summary(
             nodes=tree.nodes, columns=[col(name, "b") for name in extra[1]], extra=extra[0]
         )
     below_root = [level_column(attribute, level) for level in range(tree.floor, tree.height)]
-    common: exp.Expr = number(tree.root)
-    if below_root:
-        common = fragment("coalesce(:nodes)")(
-            nodes=[
-                *(
-                    fragment("CASE WHEN min(:node) = max(:node) THEN min(:node) END")(node=col(name))
-                    for name in below_root
-                ),
-                common,
-            ]
-        )
+    only_nodes = [
+        fragment("CASE WHEN min(:node) = max(:node) THEN min(:node) END")(node=col(name)) for name in below_root
+    ]
     levels = below_root or [level_column(attribute, tree.height)]
+    is_summary = fragment("""
+        (value_count > 1 OR :is_single_summary) AND NOT has_null AND :can_be_summarized AND :is_allowed
+    """)(
+        is_single_summary=exp.false() if is_single_summary is None else is_single_summary,
+        can_be_summarized=can_be_summarized,
+        is_allowed=is_allowed(label, tree.forbidden),
+    )
     return _SUMMARY(
         root=tree.root,
-        is_summary=fragment(
-            "(value_count > 1 OR :is_single_summary) AND NOT has_null AND :can_be_summarised AND :is_allowed"
-        )(
-            is_single_summary=exp.false() if is_single_summary is None else is_single_summary,
-            can_be_summarised=can_be_summarised,
-            is_allowed=is_allowed(label, tree.forbidden),
-        ),
+        is_summary=is_summary,
         label=label,
         leaves=leaves,
-        common=common,
+        common=fragment("coalesce(:nodes)")(nodes=[*only_nodes, number(tree.root)]),
         facts=facts.expressions,
         levels=[col(name) for name in levels],
         levels_of_class=[col(name, "r") for name in levels],
@@ -146,22 +139,12 @@ def as_ancestor(classes: exp.Table, attribute: int, tree: Tree, allowed: exp.Tab
 
 
 _WIDTH = fragment("last - first")
-
-_RANGE = fragment("(least || CASE WHEN contains(least || greatest, '-') THEN ' to ' ELSE '-' END || greatest)")
-# A range with both ends open is not released, nor one open below whose next value is unknown.
-_HAS_LABEL = fragment("""
-    (
-        NOT (starts_with(greatest, '≥') OR starts_with(least, '<'))
-        OR (starts_with(greatest, '≥') <> starts_with(least, '<') AND :open_range IS NOT NULL)
-    )
-""")
-_BEYOND = {
+_WIDTH_OF_CELLS = fragment("last_of_cells - first_of_cells")
+_NEXT_VALUE = {
     ColumnKind.INTEGER: fragment("(TRY_CAST(greatest AS HUGEINT) + 1)::VARCHAR"),
     ColumnKind.DATE: fragment("(TRY_CAST(greatest AS DATE) + 1)::VARCHAR"),
 }
 """The first value beyond the greatest of a class, for types that have one."""
-
-_WIDTH_OF_CELLS = fragment("last_of_cells - first_of_cells")
 
 
 def as_range(classes: exp.Table, attribute: int, tree: Tree, allowed: exp.Table) -> exp.Select:
@@ -171,46 +154,8 @@ def as_range(classes: exp.Table, attribute: int, tree: Tree, allowed: exp.Table)
     NaN is in no range. A range that reaches into an open end is open: ``≥85``, ``<21``.
     """
     if tree.grid is not None:
-        label = fragment("""
-            CASE
-                WHEN open_below THEN CASE WHEN open_above THEN NULL ELSE '<' || beyond END
-                WHEN open_above THEN '≥' || least
-                WHEN closed THEN lower || CASE WHEN contains(lower || upper, '-') THEN ' to ' ELSE '-' END || upper
-                ELSE '[' || lower || ', ' || upper || ')'
-            END
-        """)()
-        is_range = fragment("in_cells AND :label IS NOT NULL AND m.level > :grid_level")(
-            label=label, grid_level=tree.grid_level
-        )
-        extra = tree.grid.table, CELL_COLUMNS
-        width = _WIDTH_OF_CELLS()
-        query = template("""
-            SELECT
-                min(cell_low) AS first_of_cells,
-                max(cell_high) AS last_of_cells,
-                arg_min(lower, cell_low) AS lower,
-                arg_max(upper, cell_high) AS upper,
-                arg_min(least, cell_low) AS least,
-                arg_max(beyond, cell_high) AS beyond,
-                bool_and(lower IS NOT NULL OR upper IS NOT NULL) AS in_cells,
-                bool_or(lower IS NULL) AS open_below,
-                bool_or(upper IS NULL) AS open_above,
-                bool_and(closed) AS closed
-        """)()
-        return _summary(classes, attribute, tree, allowed, query, is_range, label, width, extra=extra)
-    is_range, label = fragment("least_released AND greatest_released AND are_numbers")(), _RANGE()
-    if tree.open_ends:
-        kind = column_kind(tree.column_type)
-        beyond = _BEYOND[kind]() if kind in _BEYOND and "TIME" not in tree.column_type else exp.null()
-        open_range = fragment("CASE WHEN starts_with(least, '<') THEN '<' || :beyond ELSE '≥' || least END")(
-            beyond=beyond
-        )
-        is_range = all_of([is_range, _HAS_LABEL(open_range=open_range)])
-        label = exp.Case(
-            ifs=[exp.If(this=fragment("(starts_with(greatest, '≥') OR starts_with(least, '<'))")(), true=open_range)],
-            default=label,
-        )
-    query = template("""
+        return _range_of_cells(classes, attribute, tree, allowed, tree.grid)
+    facts = template("""
         SELECT
             arg_min(label, low) AS least,
             arg_max(label, high) AS greatest,
@@ -218,7 +163,55 @@ def as_range(classes: exp.Table, attribute: int, tree: Tree, allowed: exp.Table)
             arg_max(released, high) AS greatest_released,
             bool_and(NOT label IN ('nan', '-nan')) AS are_numbers
     """)()
-    return _summary(classes, attribute, tree, allowed, query, is_range, label, _WIDTH())
+    is_range = fragment("least_released AND greatest_released AND are_numbers")()
+    label = fragment("(least || CASE WHEN contains(least || greatest, '-') THEN ' to ' ELSE '-' END || greatest)")()
+    if tree.open_ends:
+        kind = column_kind(tree.column_type)
+        has_next = kind in _NEXT_VALUE and "TIME" not in tree.column_type
+        open_range = fragment("CASE WHEN starts_with(least, '<') THEN '<' || :next_value ELSE '≥' || least END")(
+            next_value=_NEXT_VALUE[kind]() if has_next else exp.null()
+        )
+        # A range with both ends open is not released, nor one open below without a next value.
+        has_label = fragment("""
+            (
+                NOT (starts_with(greatest, '≥') OR starts_with(least, '<'))
+                OR (starts_with(greatest, '≥') <> starts_with(least, '<') AND :open_range IS NOT NULL)
+            )
+        """)(open_range=open_range)
+        is_range = all_of([is_range, has_label])
+        label = fragment("""
+            CASE WHEN (starts_with(greatest, '≥') OR starts_with(least, '<')) THEN :open_range ELSE :label END
+        """)(open_range=open_range, label=label)
+    return _summary(classes, attribute, tree, allowed, facts, is_range, label, _WIDTH())
+
+
+def _range_of_cells(classes: exp.Table, attribute: int, tree: Tree, allowed: exp.Table, grid: Grid) -> exp.Select:
+    facts = template("""
+        SELECT
+            min(cell_low) AS first_of_cells,
+            max(cell_high) AS last_of_cells,
+            arg_min(lower, cell_low) AS lower,
+            arg_max(upper, cell_high) AS upper,
+            arg_min(least, cell_low) AS least,
+            arg_max(beyond, cell_high) AS beyond,
+            bool_and(lower IS NOT NULL OR upper IS NOT NULL) AS in_cells,
+            bool_or(lower IS NULL) AS open_below,
+            bool_or(upper IS NULL) AS open_above,
+            bool_and(closed) AS closed
+    """)()
+    label = fragment("""
+        CASE
+            WHEN open_below THEN CASE WHEN open_above THEN NULL ELSE '<' || beyond END
+            WHEN open_above THEN '≥' || least
+            WHEN closed THEN lower || CASE WHEN contains(lower || upper, '-') THEN ' to ' ELSE '-' END || upper
+            ELSE '[' || lower || ', ' || upper || ')'
+        END
+    """)()
+    is_range = fragment("in_cells AND :label IS NOT NULL AND m.level > :grid_level")(
+        label=label, grid_level=tree.grid_level
+    )
+    extra = grid.table, CELL_COLUMNS
+    return _summary(classes, attribute, tree, allowed, facts, is_range, label, _WIDTH_OF_CELLS(), extra=extra)
 
 
 def as_median(classes: exp.Table, attribute: int, tree: Tree, allowed: exp.Table) -> exp.Select:
@@ -226,45 +219,23 @@ def as_median(classes: exp.Table, attribute: int, tree: Tree, allowed: exp.Table
     the cell of this value."""
     label = col("label", "f")
     if tree.grid is None:
-        query = template("""
+        facts = template("""
             SELECT
                 arg_min(label, so_far) FILTER (WHERE 2 * so_far >= whole) AS label,
                 arg_min(released, so_far) FILTER (WHERE 2 * so_far >= whole) AS released,
                 bool_and(NOT label IN ('nan', '-nan')) AS are_numbers
         """)()
-        return _summary(
-            classes, attribute, tree, allowed, query, fragment("f.released AND f.are_numbers")(), label, _WIDTH()
-        )
-    is_median, width, extra = col("in_cells", "f"), _WIDTH_OF_CELLS(), (tree.grid.table, CELL_COLUMNS)
-    query = template("""
+        is_median = fragment("f.released AND f.are_numbers")()
+        return _summary(classes, attribute, tree, allowed, facts, is_median, label, _WIDTH())
+    facts = template("""
         SELECT
             min(cell_low) AS first_of_cells,
             max(cell_high) AS last_of_cells,
             arg_min(middle, so_far) FILTER (WHERE 2 * so_far >= whole) AS label,
             bool_and(middle IS NOT NULL) AS in_cells
     """)()
-    return _summary(classes, attribute, tree, allowed, query, is_median, label, width, extra=extra)
-
-
-_IS_SET = fragment("""
-    :members IS NOT NULL
-    AND (
-        (value_count = 1 AND has_brace)
-        OR (length(:members) > 1 AND NOT (:size - 1 = m.leaves AND common = a.released_node))
-    )
-""")
-_SET = fragment(r"""
-    ('{' || array_to_string(
-        list_transform(
-            :members,
-            lambda item: CASE
-                WHEN regexp_matches(item.label, '[,{}"]|^\s|\s$|^$') THEN '"' || replace(item.label, '"', '""') || '"'
-                ELSE item.label
-            END
-        ),
-        ', '
-    ) || '}')
-""")
+    is_median, extra = col("in_cells", "f"), (tree.grid.table, CELL_COLUMNS)
+    return _summary(classes, attribute, tree, allowed, facts, is_median, label, _WIDTH_OF_CELLS(), extra=extra)
 
 
 def as_set(classes: exp.Table, attribute: int, tree: Tree, allowed: exp.Table) -> exp.Select:
@@ -289,25 +260,31 @@ def as_set(classes: exp.Table, attribute: int, tree: Tree, allowed: exp.Table) -
         facts = facts.select(named(labels, f"list_{level}"), named(are_members, f"all_{level}"), copy=False)
         members = members.when(col(f"all_{level}"), col(f"list_{level}"), copy=False)
     size = fragment("list_sum(list_transform(:members, lambda item: item.size))::DOUBLE")(members=members)
+    is_set = fragment("""
+        :members IS NOT NULL
+        AND (
+            (value_count = 1 AND has_brace)
+            OR (length(:members) > 1 AND NOT (:size - 1 = m.leaves AND common = a.released_node))
+        )
+    """)(members=members, size=size)
+    label = fragment(r"""
+        ('{' || array_to_string(
+            list_transform(
+                :members,
+                lambda item: CASE
+                    WHEN regexp_matches(item.label, '[,{}"]|^\s|\s$|^$')
+                        THEN '"' || replace(item.label, '"', '""') || '"'
+                    ELSE item.label
+                END
+            ),
+            ', '
+        ) || '}')
+    """)(members=members)
+    is_single_set = fragment("value_count = 1 AND has_brace")()
+    extra = tree.set_labels, columns
     return _summary(
-        classes,
-        attribute,
-        tree,
-        allowed,
-        facts,
-        _IS_SET(members=members, size=size),
-        _SET(members=members),
-        size - 1,
-        is_single_summary=fragment("value_count = 1 AND has_brace")(),
-        extra=(tree.set_labels, columns),
+        classes, attribute, tree, allowed, facts, is_set, label, size - 1, is_single_summary=is_single_set, extra=extra
     )
-
-
-_CLASSES = template("""
-    SELECT c.*, p.part
-    FROM :combinations AS c
-    JOIN :parts AS p ON c.combination = p.combination
-""")
 
 
 def summarize(
@@ -316,7 +293,12 @@ def summarize(
     """Release classes as ranges of numbers and times or their medians, and other attributes as lowest common ancestors
     or sets of values."""
     search = task.search_input.policy.search
-    classes = task.make(f"{prefix}_members", _CLASSES(combinations=task.combinations, parts=parts))
+    query = template("""
+        SELECT c.*, p.part
+        FROM :combinations AS c
+        JOIN :parts AS p ON c.combination = p.combination
+    """)(combinations=task.combinations, parts=parts)
+    classes = task.make(f"{prefix}_members", query)
     summaries, nodes, typed = [], {}, set()
     for i, tree in enumerate(task.trees):
         build: Summary = as_ancestor
@@ -327,13 +309,11 @@ def summarize(
         summary = task.make(f"{prefix}_shown_{i}", build(classes, i, tree, allowed[i]))
         summaries.append(summary)
         if build is not as_ancestor:
+            hierarchy_nodes = template("SELECT node, label, leaves, level FROM :nodes")(nodes=tree.nodes)
             generated = template("SELECT DISTINCT node, label, leaves, level FROM :summaries WHERE node > :root")(
                 summaries=summary, root=tree.root
             )
-            nodes[i] = task.make(
-                f"{prefix}_values_{i}",
-                union_all(template("SELECT node, label, leaves, level FROM :nodes")(nodes=tree.nodes), generated),
-            )
+            nodes[i] = task.make(f"{prefix}_values_{i}", union_all(hierarchy_nodes, generated))
         if build is as_median and not tree.open_ends:
             ancestors = template("SELECT count(*) FROM :summaries WHERE node <= :root AND level > :floor")(
                 summaries=summary, root=tree.root, floor=tree.floor

@@ -113,15 +113,15 @@ class LocalTask:
         """The classes of a relation, evaluated by all requirements: see `placement.ClassEvaluator.evaluate`."""
         return self.evaluator.evaluate(relation, keys)
 
-    def count_suppressed_persons(self, kept: exp.Expr) -> int | None:
+    def count_suppressed_persons(self, kept_combinations: exp.Expr) -> int | None:
         """Count persons with a row outside the kept combinations; None if rows are counted instead of persons."""
-        return self._count_persons(kept, "anti")
+        return self._count_persons(kept_combinations, "anti")
 
-    def count_released_persons(self, kept: exp.Expr) -> int | None:
+    def count_released_persons(self, kept_combinations: exp.Expr) -> int | None:
         """Count persons with a row in the kept combinations; None if rows are counted instead of persons."""
-        return self._count_persons(kept, "semi")
+        return self._count_persons(kept_combinations, "semi")
 
-    def _count_persons(self, kept: exp.Expr, join_type: str) -> int | None:
+    def _count_persons(self, kept_combinations: exp.Expr, join_type: str) -> int | None:
         members = self.evaluator.persons
         if members is None:
             return None
@@ -129,14 +129,14 @@ class LocalTask:
         query = template("SELECT coalesce(:persons, 0) FROM :members AS m")(
             persons=self.evaluator.person_count, members=members
         )
-        query = query.join(aliased(kept, "k"), on=on, join_type=join_type, copy=False)
+        query = query.join(aliased(kept_combinations, "k"), on=on, join_type=join_type, copy=False)
         return int(self.fetch_value(query))
 
-    def can_suppress(self, rows: int, kept: exp.Expr) -> bool:
+    def can_suppress(self, rows: int, kept_combinations: exp.Expr) -> bool:
         """Whether the suppression limit allows these rows, and the persons outside the kept combinations."""
         if rows > self.allowed_rows:
             return False
-        return self.search_input.limit.allows(rows, self.count_suppressed_persons(kept) if rows else 0)
+        return self.search_input.limit.allows(rows, self.count_suppressed_persons(kept_combinations) if rows else 0)
 
     def search_full_domain(self, strategy: str = "optimal", share: float = START_SHARE) -> tuple[LatticeSearch, Levels]:
         """Search with a full-domain strategy; the search, and the generalization that it chose by the policy's measure.

@@ -279,7 +279,7 @@ def test_the_release_of_the_run() -> None:
     with balance_of(replace(RUN, rows=[(*row[:-1], "x") for row in RUN.rows])) as search:
         search.run()
         assert search.best is not None
-        assert search.best.kept == 9
+        assert search.best.released_tuples == 9
 
 
 # --- Random small tables
@@ -322,7 +322,7 @@ def check_optimum(question: Question, most: int) -> None:
         else:
             search.run()
             assert search.best is not None
-            assert search.best.kept == expected
+            assert search.best.released_tuples == expected
         assert search.checks <= len(tables)
 
 
@@ -405,7 +405,7 @@ def test_it_stops_at_a_limit_with_the_best_so_far() -> None:
             except sqlanon.InfeasibleError as error:
                 assert f"stopped at [search] max_checks = {most}" in str(error)
             assert search.checks == most
-            found[most] = None if search.best is None else search.best.kept
+            found[most] = None if search.best is None else search.best.released_tuples
     assert found == {1: None, 3: None, 4: 18, 6: 21}
 
 

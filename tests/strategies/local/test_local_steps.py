@@ -25,16 +25,19 @@ CLASSES = "class_id INTEGER, n BIGINT, price BIGINT"
 @pytest.mark.parametrize(("rows", "price"), [(3, 1), (4, 4), (5, 4), (9, 4), (10, 7)])
 def test_the_threshold_is_the_least_price_of_groups_with_so_many_rows(rows: int, price: int) -> None:
     classes = [(0, 3, 1), (2, 2, 4), (4, 4, 4), (5, 1, 7)]
-    threshold = iterative._PRICE_THRESHOLD(classes=table("classes"), rows=rows)
+    threshold = iterative.price_threshold(classes=table("classes"), rows=rows)
     assert query(threshold, classes=(CLASSES, classes)) == [(price,)]
 
 
 def test_groups_up_to_the_threshold_stay() -> None:
     classes = [(0, 3, 1), (2, 2, 4), (4, 4, 5)]
-    members = iterative._CHEAP_MEMBERS(members=table("members"), classes=table("classes"), price=4)
+    members = iterative.members_up_to_price(members=table("members"), classes=table("classes"), price=4)
     cells = ("combination INTEGER, class_id INTEGER", [(0, 0), (1, 0), (2, 2), (4, 4)])
     assert query(members, members=cells, classes=(CLASSES, classes)) == [(0, 0), (1, 0), (2, 2)]
-    assert query(iterative._CHEAP_CLASSES(classes=table("classes"), price=4), classes=(CLASSES, classes)) == classes[:2]
+    assert (
+        query(iterative.classes_up_to_price(classes=table("classes"), price=4), classes=(CLASSES, classes))
+        == classes[:2]
+    )
 
 
 Numbers = dict[int, int]
@@ -69,7 +72,7 @@ def test_what_costs_less_elsewhere_goes() -> None:
         10: (0, 21), 11: (0, 20),  # both save, and go together
     }  # fmt: skip
     for least in (3, 4):
-        moved = iterative._MOVES(**TABLES, least_class=least)
+        moved = iterative.profitable_moves(**TABLES, least_class=least)
         size = {cell: sum(n[c] for c in members if members[c] == cell) for cell in prices}
         found = query(
             moved,
@@ -86,7 +89,7 @@ def test_what_costs_less_elsewhere_goes() -> None:
 
 def test_of_several_that_may_leave_the_one_goes_that_saves_most_then_the_first() -> None:
     members, n = [(0, 0), (1, 0), (2, 0), (3, 0)], [(0, 2), (1, 2), (2, 2), (3, 5)]
-    moved = iterative._MOVES(**TABLES, least_class=3)
+    moved = iterative.profitable_moves(**TABLES, least_class=3)
     offers = [(0, 9, 15), (1, 9, 12), (2, 9, 12), (3, 9, 90)]
     found = query(
         moved,
@@ -101,7 +104,7 @@ def test_of_several_that_may_leave_the_one_goes_that_saves_most_then_the_first()
 def test_a_group_has_the_number_of_its_least_member_after_moves() -> None:
     members = ("combination INTEGER, class_id INTEGER", [(0, 0), (1, 0), (2, 2), (3, 2)])
     going = ("combination INTEGER, class_id INTEGER", [(0, 2), (3, 0)])
-    moved = iterative._MEMBERS_AFTER_MOVES(members=table("members"), moves=table("going"))
+    moved = iterative.members_after_moves(members=table("members"), moves=table("going"))
     assert query(moved, members=members, going=going) == [(0, 0), (1, 1), (2, 0), (3, 1)]
 
 

@@ -48,12 +48,12 @@ def test_two_that_propose_each_other_are_united_and_one_that_holds_takes_in_the_
         (5, 2, True, 3), (6, 2, False, 8), (8, 2, False, 7), (9, 2, False, 7),  # not large, then cheap, then first
         (10, 11, True, 2), (12, 11, True, 1),
     ]  # fmt: skip
-    united = query(similar._UNIONS(proposals=table("proposed")), proposed=(PROPOSED, proposed))
+    united = query(similar.class_unions(proposals=table("proposed")), proposed=(PROPOSED, proposed))
     assert united == [(4, 1), (8, 2), (12, 11)]
 
 
 def test_what_is_united_has_the_number_of_the_lesser_group() -> None:
-    united = similar._UNITED_BLOCKS(blocks=table("blocks"), unions=table("united"))
+    united = similar.united_blocks(blocks=table("blocks"), unions=table("united"))
     blocks = ("combination INTEGER, block INTEGER, class_id INTEGER", [(0, 9, 0), (1, 9, 0), (2, 9, 2), (3, 9, 3)])
     assert query(united, blocks=blocks, united=('class_id INTEGER, "into" INTEGER', [(2, 0)])) == [
         (0, 9, 0), (1, 9, 0), (2, 9, 0), (3, 9, 3),
@@ -67,7 +67,7 @@ def test_blocks_of_two_classes_that_lose_something_are_divided() -> None:
     """Group 0 has just so many rows, group 2 one fewer; group 4 loses nothing; group 6 has too many members."""
     members = [(0, 0), (1, 0), (2, 2), (3, 2), (4, 4), (5, 4), (6, 6), (7, 6), (8, 6)]
     classes = [(0, 6, 5), (2, 5, 5), (4, 9, 0), (6, 9, 5)]
-    blocks = similar._BLOCKS(members=table("members"), classes=table("classes"), rows=6, max_block=2)
+    blocks = similar.divisible_blocks(members=table("members"), classes=table("classes"), rows=6, max_block=2)
     found = query(
         blocks,
         members=("combination INTEGER, class_id INTEGER", members),
@@ -83,7 +83,7 @@ def test_a_block_stays_divided_if_that_costs_no_more() -> None:
     before = [(0, 10, 2), (2, 20, 1), (4, 4, 5)]
     columns = "class_id INTEGER, n BIGINT, price BIGINT"
     found = query(
-        similar._CHEAPER_BLOCKS(blocks=table("blocks"), classes=table("classes"), whole=table("before")),
+        similar.cheaper_blocks(blocks=table("blocks"), classes=table("classes"), whole=table("before")),
         blocks=("combination INTEGER, block INTEGER, class_id INTEGER", blocks),
         classes=(columns, classes),
         before=(columns, before),
@@ -109,9 +109,9 @@ def test_persons_are_counted_once_by_the_combinations_in_which_they_are() -> Non
         (0, 1, 0, 5),
         (1, 1, 0, 5),
     ]
-    by_places = similar._SETTLED_BY_PLACES(members=table("members"))
+    by_places = similar.settled_persons_by_places(members=table("members"))
     assert query(by_places, members=(MEMBERS, settled)) == [(-1, 1), (1, 2), (2, 4)]
-    by_places = similar._PERSONS_BY_PLACES(members=table("members"))
+    by_places = similar.persons_by_places(members=table("members"))
     counts: Counter[int] = Counter()
     for places, persons in query(by_places, members=(MEMBERS, [*settled, *moving])):
         counts[places] += persons
