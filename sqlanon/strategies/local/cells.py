@@ -169,10 +169,6 @@ def tries(
 _ROWS = template("SELECT combination, n, :nodes FROM :rows")
 
 
-_BLOCK_OF_CLASS = template("""
-    SELECT partition, :class AS class, :block AS block
-    FROM (SELECT *, row_number() OVER (ORDER BY :blocks) AS partition FROM :partitions) AS n
-""")
 _COMMON_OR_BLANK = fragment("""
     CASE
         WHEN min(:node) OVER (PARTITION BY p.partition, p.block) = max(:node) OVER (PARTITION BY p.partition, p.block)
@@ -180,7 +176,6 @@ _COMMON_OR_BLANK = fragment("""
         ELSE :blank
     END
 """)
-_CLASSES = template("SELECT class, :nodes FROM :choice AS c")
 
 
 def suppress_cells(task: LocalTask, levels: Levels) -> LocalOutcome:
@@ -281,8 +276,12 @@ class _CellSuppression:
             )
             partitions = self._make("ways", query)
         columns = [col(name) for name in names]
+        block_of_class = template("""
+            SELECT partition, :class AS class, :block AS block
+            FROM (SELECT *, row_number() OVER (ORDER BY :blocks) AS partition FROM :partitions) AS n
+        """)
         by_class = [
-            _BLOCK_OF_CLASS(**{"class": i + 1}, block=block, blocks=columns, partitions=partitions)
+            block_of_class(**{"class": i + 1}, block=block, blocks=columns, partitions=partitions)
             for i, block in enumerate(columns)
         ]
         blocks = self._make("parts", star(subquery(union_all(*by_class), "e")))
@@ -293,7 +292,8 @@ class _CellSuppression:
         self.rounds += 1
         best = self.task.fetch_value(self._best_partition(blocks, choices, evaluated))
         choice = feasible_rows(choices, evaluated, keys).where(col("partition", "p").eq(number(best)), copy=False)
-        return self._make("choice", _CLASSES(nodes=self._nodes(), choice=choice))
+        query = template("SELECT class, :nodes FROM :choice AS c")(nodes=self._nodes(), choice=choice)
+        return self._make("choice", query)
 
     def _block_choices(self, blocks: exp.Table) -> exp.Select:
         nodes = []

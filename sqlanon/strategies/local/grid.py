@@ -104,11 +104,9 @@ def make_grid(
     if tree.floor or tree.open_ends or reader.type == "TIME WITH TIME ZONE":
         return None
     grid = runner.make(target, quantile_grid(reader, tree, hierarchy, order, least_class))
-    cells = runner.look_up(_CELL_COUNT(grid=grid), [(2,)])[0][0]
+    query = template("SELECT count(DISTINCT cell) FROM :grid WHERE least IS NOT NULL OR beyond IS NOT NULL")(grid=grid)
+    cells = runner.look_up(query, [(2,)])[0][0]
     return Grid(grid, None, reader.kind == "date") if cells > 1 else None
-
-
-_CELL_COUNT = template("SELECT count(DISTINCT cell) FROM :grid WHERE least IS NOT NULL OR beyond IS NOT NULL")
 
 
 def _lowest_usable_level(

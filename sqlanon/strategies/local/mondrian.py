@@ -81,14 +81,6 @@ def mondrian(task: LocalTask) -> LocalOutcome:
     return summarize(task, cutting.classes, allowed, "mondrian", cutting.rounds)
 
 
-_ADD_UNCUT_PARTS = fragment("""
-    INSERT INTO :classes
-    SELECT p.combination, p.part
-    FROM :parts AS p
-    ANTI JOIN :chosen AS h ON p.part = h.part
-""")
-
-
 class Cutting:
     """The parts, and the rounds that cut them.
 
@@ -172,7 +164,13 @@ class Cutting:
         """)(sides=sides, chosen=chosen, last_part=self._last_part)
         parts = task.make(f"mondrian_parts_{self.rounds}", query)
         # If a statement is interrupted, each part is still in one place: with the classes, or open.
-        task.engine.execute(_ADD_UNCUT_PARTS(classes=self.classes, parts=self._open_parts, chosen=chosen))
+        insert = fragment("""
+            INSERT INTO :classes
+            SELECT p.combination, p.part
+            FROM :parts AS p
+            ANTI JOIN :chosen AS h ON p.part = h.part
+        """)
+        task.engine.execute(insert(classes=self.classes, parts=self._open_parts, chosen=chosen))
         former_parts, self._open_parts = self._open_parts, parts
         self._last_part += cut_count
         task.runner.drop(cuts, sides, chosen, former_parts)
@@ -205,11 +203,8 @@ class Cutting:
 
     def close_parts(self) -> None:
         """Add the open parts to the classes."""
-        self.task.engine.execute(
-            fragment("INSERT INTO :classes SELECT combination, part FROM :parts")(
-                classes=self.classes, parts=self._open_parts
-            )
-        )
+        insert = fragment("INSERT INTO :classes SELECT combination, part FROM :parts")
+        self.task.engine.execute(insert(classes=self.classes, parts=self._open_parts))
 
     def _first_parts(self, allowed: tuple[exp.Table, ...]) -> exp.Table:
         task = self.task

@@ -38,8 +38,6 @@ from sqlanon.support.expressions import (
     text,
 )
 
-_CLASSES = template("SELECT :keys, class_size, class_count, kept FROM :evaluated AS j")
-
 
 @dataclass(frozen=True)
 class ClassEvaluator:
@@ -92,7 +90,9 @@ class ClassEvaluator:
         )
         extra: list[exp.Expr] = [named(col(code), key) for code, key in zip(codes, keys, strict=True)]
         classes = judged_classes(space, (0,) * len(keys), extra)
-        return _CLASSES(keys=[col(key) for key in keys], evaluated=subquery(classes))
+        return template("SELECT :keys, class_size, class_count, kept FROM :classes AS j")(
+            keys=[col(key) for key in keys], classes=classes
+        )
 
 
 def generalized_combinations(combinations: exp.Table, levels: Levels) -> exp.Select:

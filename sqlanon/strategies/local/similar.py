@@ -161,7 +161,6 @@ cheaper_blocks = template("""
     JOIN :whole AS b ON o.block = b.class_id
     WHERE s.price <= b.n * b.price
 """)
-_PARTS = template("SELECT combination, class_id AS part FROM :members")
 
 
 def k_similar(task: LocalTask) -> LocalOutcome:
@@ -174,7 +173,8 @@ def k_similar(task: LocalTask) -> LocalOutcome:
         # Released as less than the generalization, classes might break shields.
         assignment = task.make("similar_placed", best.assignment(len(task.trees)))
         return LocalOutcome(task, assignment, rounds=rounds, search=search)
-    parts = task.make("similar_parts", _PARTS(members=best.members))
+    query = template("SELECT combination, class_id AS part FROM :members")(members=best.members)
+    parts = task.make("similar_parts", query)
     outcome = summarize(task, parts, make_allowed_nodes(task, "similar"), "similar", rounds)
     return replace(outcome, search=search)
 
