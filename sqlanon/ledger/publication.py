@@ -293,7 +293,7 @@ def read_source_history(
         replaced=replaced,
         known=frozenset([*((one.run_id, one.path) for one in known), *((one.run_id, one.path) for one in found.spent)]),
         spent=[one for one in noisy if one.run_id != run_id],  # published twice, a result shows the same noise
-        elsewhere=find_other_catalogs(run.engine, path, run.identity, target, folders),
+        other_catalogs=find_other_catalogs(run.engine, path, run.identity, target, folders),
         shares=recognition.shares,
         people=recognition.people.shared,
         most_rows=max((one.most_rows for one in people.samples(found.secret) if one.is_person), default=1),

@@ -299,7 +299,7 @@ def audit_of(**parts: Any) -> JointAudit:
         earlier=(),
         replaced=None,
         notes=(),
-        elsewhere=(),
+        other_catalogs=(),
     )
     prepared: Any = SimpleNamespace(policy=make_policy({"zip": "mask"}, k=4), earlier=earlier)
     for name, value in parts.pop("history", {}).items():
@@ -364,7 +364,7 @@ def test_masked_rows_are_a_class_of_their_own_or_left_out() -> None:
 def test_the_smaller_k_of_two_releases_is_asked_for(own: int, promised: int, fewest: int) -> None:
     one: Any = SimpleNamespace(publication=SimpleNamespace(run_id="r", source="here"), promised_k=promised)
     audit = audit_of(policy=make_policy({"zip": "mask"}, k=own))
-    assert audit._fewest_rows(one) == (fewest, "")
+    assert audit._required_rows(one) == (fewest, "")
 
 
 @pytest.mark.parametrize(
@@ -380,8 +380,8 @@ def test_the_smaller_k_of_two_releases_is_asked_for(own: int, promised: int, few
 )
 def test_so_many_rows_are_of_k_persons(history: dict[str, Any], rows: int) -> None:
     one: Any = SimpleNamespace(publication=SimpleNamespace(run_id="r", source="there"), promised_k=4)
-    assert audit_of(history=history)._fewest_rows(one)[0] == rows
-    assert audit_of(history=history, earlier={"after": ("r",)})._fewest_rows(one)[0] == 4  # counted by the search
+    assert audit_of(history=history)._required_rows(one)[0] == rows
+    assert audit_of(history=history, earlier={"after": ("r",)})._required_rows(one)[0] == 4  # counted by the search
 
 
 def spent(*epsilons: float, runs: str = "abcdef") -> dict[str, Any]:
@@ -425,7 +425,7 @@ def published(run_id: str, **fields: Any) -> Publication:
     return Publication(run_id, datetime(2026, 1, 2), Path("old.duckdb"), "t", "d", "p", **(own | fields))
 
 
-FOUND: Any = SimpleNamespace(message="too much", why="", remedy=None, build=None)
+FOUND: Any = SimpleNamespace(message="too much", reason="", remedy=None, build=None)
 
 
 @pytest.mark.parametrize(
@@ -453,14 +453,14 @@ def test_a_release_that_breaks_another_is_refused(
     (path := tmp_path / "old.duckdb").touch()
     one: Any = SimpleNamespace(can_be_base=True, masks=False)
     monkeypatch.setattr(joint_audit, "open_earlier_release", lambda *_: nullcontext(one))
-    monkeypatch.setattr(JointAudit, "_trees", lambda *_: (SimpleNamespace(crossing=()), None))
+    monkeypatch.setattr(JointAudit, "_hierarchies", lambda *_: (SimpleNamespace(crossing=()), None))
 
     def found(*_: Any) -> Any:
         if isinstance(attacks, Exception):
             raise attacks
         return attacks
 
-    monkeypatch.setattr(JointAudit, "_found", found)
+    monkeypatch.setattr(JointAudit, "_find_attacks", found)
     audit = audit_of(**parts)
     check = audit._check(replace(published("r"), path=path), SimpleNamespace())
     assert (check.passed, len(audit.breaks)) == (passed, breaks)
@@ -474,7 +474,7 @@ def test_a_release_that_breaks_another_is_refused(
 def test_a_release_that_replaces_another_is_warned_of() -> None:
     for digest, replaced, count in itertools.product("de", [None, published("r")], [0, 3, 4]):
         elsewhere = [Path(f"c{i}") for i in range(count)]
-        notes = audit_of(history={"replaced": replaced, "elsewhere": elsewhere}).notes(digest)
+        notes = audit_of(history={"replaced": replaced, "other_catalogs": elsewhere}).notes(digest)
         assert sum("it replaces the release" in note for note in notes) == (replaced is not None and digest != "d")
         assert sum("releases of this source that are recorded in" in note for note in notes) == bool(count)
         assert sum("and 1 more" in note for note in notes) == (count == 4)

@@ -1,18 +1,18 @@
-"""Columns with noise beside another release that has the column: each released value as an interval for the true one.
+"""Compare columns with noise: each released value is an interval for the true one.
 
-Noise has the scale b = Δ/ε, Δ the range of the class. A released value y is moved into that range, and then the true
-value is within b ln(1 / (1 - β)) of it with probability β, `CONFIDENCE`; what rounding adds is added. The range of a
+Noise has the scale b = Δ/ε, where Δ is the range of the class. A released value y is moved into that range; then the
+true value is within b ln(1 / (1 - β)) of it with probability β, `CONFIDENCE`, plus what rounding adds. The range of a
 class is not public: the catalog keeps it (``released_noise``). In the other release the column may be unchanged (an
-interval of no width), generalized (from the least to the greatest value of its label), or have noise, too.
+interval of width 0), generalized (from the least to the greatest value of its label), or have noise, too.
 
-A row of one release can be a row of the other if their labels and shared values go together (`row_matching`), and their
-intervals overlap. It is told apart if intervals exclude some of the rows that it could be, and fewer than k are left;
-or all, and it is one of fewer than k such rows of its class: then these are new, or gone. So is a combination of the
-finest labels of both, if fewer than k rows of its classes are left.
+A row of one release can be a row of the other if their labels and shared values match (`row_matching`), and their
+intervals overlap. It is distinguished if intervals exclude some of its possible rows and leave fewer than k; or if they
+exclude all of them, and it is one of fewer than k such rows of its class, which are then new, or gone. A combination of
+the finest labels of both is distinguished if fewer than k rows of its classes are left.
 
-Up to ε = ln(1 / (1 - β)), `NEVER_EXCLUDES`, an interval holds all of its class, so no row is excluded; the nearest
-value still is the true one more often than any other. Columns are compared each by itself: what several make likely
-together is more.
+Up to ε = ln(1 / (1 - β)), `NEVER_EXCLUDES`, an interval contains its whole class, so no row is excluded; the nearest
+value is still the true one more often than any other. Columns are compared one by one: several columns together make
+more likely.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ from sqlanon.strategies.lattice.input import SearchInput
 from sqlanon.support.expressions import (
     aliased,
     all_of,
+    anonymous,
     cast,
     col,
     create_table,
@@ -48,6 +49,7 @@ from sqlanon.support.expressions import (
     fragment,
     named,
     number,
+    row_count,
     same,
     subquery,
     table,
@@ -57,25 +59,25 @@ from sqlanon.support.expressions import (
 )
 
 CONFIDENCE = 0.99
-"""The probability that the interval of a released value holds the true one."""
+"""The probability that the interval of a released value contains the true one."""
 
 NEVER_EXCLUDES = -math.log(1 - CONFIDENCE)
-"""Up to this ε the interval of a value holds all values of its class: 4.6."""
+"""The greatest ε at which the interval of a value contains all values of its class: 4.6."""
 
 EVERYTHING = 1e300
-"""The ends of an interval that is open."""
+"""The end of an open interval."""
 
 LOWER_EPSILON = (
     f"give the noise an epsilon of at most {NEVER_EXCLUDES:.1f}: it excludes no row of a class then, though the "
     "nearest value still finds some"
 )
-"""What makes noise comparable with anything."""
+"""The remedy where values with noise cannot be compared."""
 
 WITHOUT_NOISE_LINKS = (
     f"leave the column out, or generalize it further; up to an epsilon of {NEVER_EXCLUDES:.1f} noise in this release "
     "excludes no row of a class, though the nearest value still finds some"
 )
-"""What makes releases safe that values with noise link."""
+"""The remedy where values with noise link two releases."""
 
 _RANGES_OF_CLASSES = template("""
     SELECT
@@ -86,7 +88,7 @@ _RANGES_OF_CLASSES = template("""
         struct_extract(:range, 'step') AS step
     FROM :classes AS c
 """)
-# Classes of a local strategy may read alike.
+# Classes of a local strategy can have equal labels.
 _RANGES = template("""
     SELECT attribute, labels, min(low)::DOUBLE AS low, max(high)::DOUBLE AS high, max(step)::DOUBLE AS step
     FROM :classes AS c
@@ -122,14 +124,11 @@ _DAYS_OF_TEXT = fragment("(TRY_CAST(level_0::VARCHAR AS DATE) - '1970-01-01'::DA
 _AS_DAYS = fragment("(:day - '1970-01-01'::DATE)::DOUBLE")
 _WITHOUT_BOUNDS = template("SELECT count(*) FROM :intervals AS i WHERE low IS NULL OR high IS NULL")
 
-_RECORDS = template('SELECT :columns, :count::BIGINT AS "sqlanon rows" FROM :release AS r GROUP BY ALL')
-_COUNT = fragment("count(*)")
-_COUNT_ROWS = template("SELECT count(*) FROM :rows")
+_RECORDS = template('SELECT :columns, count(*)::BIGINT AS "sqlanon rows" FROM :release AS r GROUP BY ALL')
 _NUMBERED = template('SELECT *, row_number() OVER () AS "sqlanon record" FROM :records AS r')
-_LABELS_OF_CLASS = fragment("list_value(:labels)")
 _MOVED = fragment("least(greatest(:y, :low), :high)")
 _WIDTH = fragment("(((:high - :low) * :factor) + (coalesce(:step, 0.0) / 2.0))")
-# What bounds cut off may have been anything beyond them.
+# A value at a bound may have been anything beyond it.
 _LOWER_END = fragment("CASE WHEN :y <= :bound THEN least(:low, :moved - :width) ELSE :moved - :width END")
 _UPPER_END = fragment("CASE WHEN :y >= :bound THEN greatest(:high, :moved + :width) ELSE :moved + :width END")
 _WITHOUT_INTERVAL = template("SELECT count(*) FROM :records AS r WHERE :low IS NULL")
@@ -139,11 +138,11 @@ _PLACED = template("""
     FROM :records AS e
     JOIN :groups AS g ON :same
 """)
-_MET = template("SELECT a.i AS a, b.i AS b")
-_COMBINATIONS = template("SELECT a, b, dense_rank() OVER (ORDER BY :values) AS combination FROM :met AS m")
+_MATCH = template("SELECT a.i AS a, b.i AS b")
+_COMBINATIONS = template("SELECT a, b, dense_rank() OVER (ORDER BY :values) AS combination FROM :matches AS m")
 _PAIR_COUNT = template("""
     SELECT coalesce(sum(a.records * b.records), 0)::BIGINT
-    FROM :met AS m
+    FROM :matches AS m
     JOIN (SELECT i, count(*) AS records FROM :first AS f GROUP BY i) AS a ON a.i = m.a
     JOIN (SELECT i, count(*) AS records FROM :second AS s GROUP BY i) AS b ON b.i = m.b
 """)
@@ -153,12 +152,12 @@ _PAIRS = template("""
         a.i AS class_a, a.record AS a, a.n AS n_a,
         b.i AS class_b, b.record AS b, b.n AS n_b,
         :overlap AS overlaps
-    FROM :met AS m
+    FROM :matches AS m
     JOIN :first AS a ON a.i = m.a
     JOIN :second AS b ON b.i = m.b
 """)
 _OVERLAP = fragment("(:low_a <= :high_b AND :low_b <= :high_a)")
-_TOLD_APART = template("""
+_DISTINGUISHED = template("""
     SELECT
         coalesce(sum(n) FILTER (WHERE left_over > 0 AND left_over < least(:k, candidates)), 0)::BIGINT AS linked,
         coalesce(sum(n) FILTER (WHERE left_over = 0 AND alone < :k), 0)::BIGINT AS alone
@@ -169,8 +168,8 @@ _TOLD_APART = template("""
                 :group AS class,
                 :record AS record,
                 any_value(:rows) AS n,
-                sum(:others) AS candidates,
-                coalesce(sum(:others) FILTER (WHERE overlaps), 0) AS left_over
+                sum(:other_rows) AS candidates,
+                coalesce(sum(:other_rows) FILTER (WHERE overlaps), 0) AS left_over
             FROM :pairs AS p
             GROUP BY :group, :record
         ) AS r
@@ -178,7 +177,7 @@ _TOLD_APART = template("""
 """)
 
 
-# Of the rows of two classes, those that can be some of the other: no more than the lesser number are in both classes.
+# The rows of two classes that can be rows of the other class: no more than the smaller number are in both.
 _FEW_COMBINATIONS = template("""
     WITH
         first_rows AS (
@@ -215,23 +214,25 @@ _FEW_COMBINATIONS = template("""
 """)
 
 
-def make_noise_ranges(run: Run, classes: exp.Query, prepared: SearchInput) -> exp.Table:
+def make_noise_ranges(run: Run, classes: exp.Query, search_input: SearchInput) -> exp.Table:
     """Make the table of the ranges of classes with noise, as the catalog keeps them."""
-    labels = [cast(col(one.name, "c"), "VARCHAR") for one in prepared.released_columns if one.quasi is not None]
-    made = run.work("noise_class_labels")
-    catalog.replace_table(run.engine, made.copy(), classes)
-    each = [
-        _RANGES_OF_CLASSES(attribute=text(name.lower()), labels=labels, range=col(name, "c"), classes=made)
-        for name in prepared.columns.noisy
+    labels = [
+        cast(col(column.name, "c"), "VARCHAR") for column in search_input.released_columns if column.quasi is not None
+    ]
+    class_labels = run.work("noise_class_labels")
+    catalog.replace_table(run.engine, class_labels.copy(), classes)
+    ranges = [
+        _RANGES_OF_CLASSES(attribute=text(name.lower()), labels=labels, range=col(name, "c"), classes=class_labels)
+        for name in search_input.columns.noisy
     ]
     target = run.work("noise_ranges")
-    catalog.replace_table(run.engine, target.copy(), _RANGES(classes=subquery(union_all(*each))))
-    run.engine.execute(drop_table(made))
+    catalog.replace_table(run.engine, target.copy(), _RANGES(classes=subquery(union_all(*ranges))))
+    run.engine.execute(drop_table(class_labels))
     return target
 
 
-def stored_ranges(run: Run, policy: Policy, run_id: str) -> exp.Table:
-    """The ranges of the classes of an earlier release, as a table in the work schema."""
+def copy_noise_ranges(run: Run, policy: Policy, run_id: str) -> exp.Table:
+    """Copy the ranges of the classes of an earlier release from the catalog to the work schema."""
     assert policy.catalog is not None
     target = run.work("noise_ranges_before")
     with catalog.open_catalog(run.engine, policy.catalog.database):
@@ -239,25 +240,35 @@ def stored_ranges(run: Run, policy: Policy, run_id: str) -> exp.Table:
     return target
 
 
-def epsilons_of(release: ComparedRelease) -> dict[str, float]:
+def epsilons_by_column(release: ComparedRelease) -> dict[str, float]:
     """The ε of each column with noise, by name in lower case."""
-    return {name.lower(): float(one["epsilon"]) for name, one in (release.manifest.noise or {}).items()}
+    return {name.lower(): float(noise["epsilon"]) for name, noise in (release.manifest.noise or {}).items()}
 
 
-def weakly_noisy(first: ComparedRelease, second: ComparedRelease) -> list[str]:
-    """The columns of both releases, in lower case, with noise in one of them at least that may tell rows apart."""
-    own, other = epsilons_of(first), epsilons_of(second)
-    both = {one.name.lower() for one in first.manifest.columns} & {one.name.lower() for one in second.manifest.columns}
-    least = {name: min(own.get(name, math.inf), other.get(name, math.inf)) for name in {*own, *other} & both}
+def find_weak_noise(first: ComparedRelease, second: ComparedRelease) -> list[str]:
+    """The columns of both releases, in lower case, whose noise is weak enough in one of them to distinguish rows."""
+    first_epsilons, second_epsilons = epsilons_by_column(first), epsilons_by_column(second)
+    common = _column_names(first) & _column_names(second)
+    least = {
+        name: min(first_epsilons.get(name, math.inf), second_epsilons.get(name, math.inf))
+        for name in {*first_epsilons, *second_epsilons} & common
+    }
     return sorted(name for name, epsilon in least.items() if epsilon > NEVER_EXCLUDES)
 
 
 def describe_uncompared_noise(first: ComparedRelease, second: ComparedRelease) -> str | None:
-    """The warning about columns with weak noise of the first release that other numbers of the second may follow
-    from."""
-    own, other = ({one.name.lower() for one in release.manifest.columns} for release in (first, second))
-    noisy = [name for name, epsilon in epsilons_of(first).items() if epsilon > NEVER_EXCLUDES and name not in other]
-    numbers = [one.name for one in second.manifest.columns if one.name.lower() not in own and can_be_noisy(one.type)]
+    """The warning about columns with weak noise of the first release that may determine numbers of the second."""
+    first_names, second_names = _column_names(first), _column_names(second)
+    noisy = [
+        name
+        for name, epsilon in epsilons_by_column(first).items()
+        if epsilon > NEVER_EXCLUDES and name not in second_names
+    ]
+    numbers = [
+        column.name
+        for column in second.manifest.columns
+        if column.name.lower() not in first_names and can_be_noisy(column.type)
+    ]
     if not noisy or not numbers:
         return None
     return (
@@ -268,10 +279,23 @@ def describe_uncompared_noise(first: ComparedRelease, second: ComparedRelease) -
     )
 
 
+def _column_names(release: ComparedRelease) -> set[str]:
+    return {column.name.lower() for column in release.manifest.columns}
+
+
 @dataclass(frozen=True)
 class DistinguishedRows:
-    """What intervals tell apart in two releases: of each the rows that can be few rows of the other, and those that are
-    new, or gone; and the combinations of labels of both that have few rows."""
+    """The rows of two releases that intervals distinguish.
+
+    Attributes
+    ----------
+    first_linked, second_linked:
+        The rows of each release that can be few rows of the other.
+    first_alone, second_alone:
+        The rows of each release that cannot be rows of the other: they are gone, or new.
+    combinations:
+        The combinations of labels of both releases that have few rows.
+    """
 
     columns: Sequence[str]
     first_linked: int
@@ -288,8 +312,10 @@ class DistinguishedRows:
 
 @dataclass(frozen=True)
 class NoiseSide:
-    """One of two releases: with its rows, ``relation``, its ``columns`` in the link, and the table of the ranges of its
-    classes, None where it has no noise or they are not known."""
+    """One of two releases: its rows, its columns in the link, and the table of the ranges of its classes.
+
+    ``ranges`` is None where it has no noise, or where they are unknown.
+    """
 
     release: ComparedRelease
     relation: exp.Expr
@@ -297,52 +323,56 @@ class NoiseSide:
     ranges: exp.Table | None
 
 
-Make: TypeAlias = Callable[[str, exp.Query], exp.Table]
-"""Makes a table of a query, by a name."""
+MakeTable: TypeAlias = Callable[[str, exp.Query], exp.Table]
+"""Makes a table of a query, under a name."""
 
 
 @dataclass(frozen=True)
 class IntervalAudit:
-    """Compares the rows of two releases by the intervals of some columns, ``names`` in lower case.
+    """Compares the rows of two releases by the intervals of some columns.
 
-    ``linked`` is their link, and ``place`` puts tables in the place of the parts of a query over its groups, as
-    `row_matching.parts_of_both` names them.
+    Attributes
+    ----------
+    linked:
+        The link of the two releases.
+    with_tables:
+        Makes a query read tables in place of the parts that `row_matching.comparison_parts` names.
+    names:
+        The columns, in lower case.
     """
 
     run: Run
     linked: ReleaseLink
-    place: Callable[[exp.Select], exp.Select]
-    trees: ComparedHierarchies
+    with_tables: Callable[[exp.Select], exp.Select]
+    hierarchies: ComparedHierarchies
     names: Sequence[str]
 
-    def told_apart(self, first: NoiseSide, second: NoiseSide, k: int) -> DistinguishedRows:
-        """Count the rows of both that are told apart."""
-        engine, made = self.run.engine, list[exp.Table]()
+    def count_distinguished_rows(self, first: NoiseSide, second: NoiseSide, k: int) -> DistinguishedRows:
+        engine, tables = self.run.engine, list[exp.Table]()
 
-        def make(name: str, query: exp.Query) -> exp.Table:
+        def make_table(name: str, query: exp.Query) -> exp.Table:
             target = self.run.work(f"joint noise {name}")
             engine.execute(create_table(target.copy(), query))
-            made.append(target)
+            tables.append(target)
             return target
 
         try:
-            a = self._make_side("first", first, second, make)
-            b = self._make_side("second", second, first, make)
-            query = join_groups(
-                [*_MET().expressions, *finest_values(self.linked, numbers=True)], self.linked, numbers=True
-            )
-            met = make("met", self.place(query).limit(MOST_MEETING + 1, copy=False))
-            self._refuse_too_many(engine.rows(_COUNT_ROWS(rows=met))[0][0])
+            a = self._make_side("first", first, second, make_table)
+            b = self._make_side("second", second, first, make_table)
+            query = join_groups([*_MATCH().expressions, *finest_values(self.linked, numbers=True)], self.linked, True)
+            matches = make_table("met", self.with_tables(query).limit(MOST_MEETING + 1, copy=False))
+            self._refuse_too_many(engine.rows(row_count(rows=matches))[0][0])
             if values := self.linked.values:
-                met = make("combinations", _COMBINATIONS(values=values, met=met))
-            self._refuse_too_many(engine.rows(_PAIR_COUNT(met=met, first=a, second=b))[0][0])
-            pairs = make("pairs", _PAIRS(overlap=self._overlap(), met=met, first=a, second=b))
-            (of_first, gone), (of_second, new) = (engine.rows(_told_apart_of(pairs, own, k))[0] for own in ("a", "b"))
+                matches = make_table("combinations", _COMBINATIONS(values=values, matches=matches))
+            self._refuse_too_many(engine.rows(_PAIR_COUNT(matches=matches, first=a, second=b))[0][0])
+            pairs = make_table("pairs", _PAIRS(overlap=self._overlap(), matches=matches, first=a, second=b))
+            first_linked, gone = engine.rows(_distinguished(pairs, "a", "b", k))[0]
+            second_linked, new = engine.rows(_distinguished(pairs, "b", "a", k))[0]
             combinations = int(engine.rows(_FEW_COMBINATIONS(pairs=pairs, k=k))[0][0])
         finally:
-            for target in made:
+            for target in tables:
                 engine.execute(drop_table(target, exists=True))
-        return DistinguishedRows(tuple(self.names), of_first, gone, of_second, new, combinations)
+        return DistinguishedRows(tuple(self.names), first_linked, gone, second_linked, new, combinations)
 
     def _refuse_too_many(self, pairs: int) -> None:
         if pairs > MOST_MEETING:
@@ -352,16 +382,17 @@ class IntervalAudit:
                 LOWER_EPSILON,
             )
 
-    def _make_side(self, name: str, side: NoiseSide, other: NoiseSide, make: Make) -> exp.Table:
+    def _make_side(self, name: str, side: NoiseSide, other_side: NoiseSide, make_table: MakeTable) -> exp.Table:
         """Make the table of the rows of a release: the number of their group, ``i``, their intervals, and ``n``."""
-        records = make(f"{name} records", _NUMBERED(records=self._records(name, side, other, make)))
+        records = make_table(f"{name} records", _NUMBERED(records=self._records(name, side, other_side, make_table)))
         for j, column in enumerate(self.names):
-            is_noisy = column in epsilons_of(side.release)
+            is_noisy = column in epsilons_by_column(side.release)
             if is_noisy and self.run.engine.rows(_WITHOUT_INTERVAL(records=records, low=col(_low(j), "r")))[0][0]:
-                raise _not_kept(side.release, column)
+                raise _unknown_ranges(side.release, column)
         is_first = name == "first"
-        _, labels = self.linked.side(is_first)
-        same_group = [same(col(f"label_{i}", "g"), cast(col(label, "e"), "VARCHAR")) for i, label in labels]
+        same_group = [
+            same(col(f"label_{i}", "g"), cast(col(label, "e"), "VARCHAR")) for i, label in self.linked.side(is_first)[1]
+        ]
         same_group += [same(col(f"shared_{j}", "g"), col(shared, "e")) for j, shared in enumerate(self.linked.shared)]
         placed = _PLACED(
             intervals=[col(end(j), "e") for j in range(len(self.names)) for end in (_low, _high)],
@@ -369,53 +400,53 @@ class IntervalAudit:
             groups=table(FIRST if is_first else SECOND),
             same=all_of(same_group),
         )
-        return make(f"{name} placed", self.place(placed))
+        return make_table(f"{name} placed", self.with_tables(placed))
 
-    def _records(self, name: str, side: NoiseSide, other: NoiseSide, make: Make) -> exp.Query:
+    def _records(self, name: str, side: NoiseSide, other_side: NoiseSide, make_table: MakeTable) -> exp.Query:
         """The distinct rows of a release in the columns of the link and in the intervals, with their count, ``n``."""
         release = side.release
         columns: list[exp.Expr] = [col(column, "r") for column in side.columns]
         joins: list[tuple[exp.Expr, exp.Expr]] = []
         for j, column in enumerate(self.names):
-            released = _column(release, column)
-            if column in epsilons_of(release):
+            released = _find_column(release, column)
+            if column in epsilons_by_column(release):
                 if side.ranges is None:
-                    raise _not_kept(release, column)
+                    raise _unknown_ranges(release, column)
                 ranges = _RANGES_OF_ATTRIBUTE(ranges=side.ranges.copy(), attribute=column)
                 labels = [cast(col(quasi, "r"), "VARCHAR") for quasi in release.manifest.quasi_identifiers]
-                joins.append((subquery(ranges, f"c{j}"), same(col("labels", f"c{j}"), _LABELS_OF_CLASS(labels=labels))))
-                low, high = _noisy_ends(release, released, f"c{j}")
+                class_labels = anonymous("list_value", *labels)
+                joins.append((subquery(ranges, f"c{j}"), same(col("labels", f"c{j}"), class_labels)))
+                low, high = _interval_of_noise(release, released, f"c{j}")
             elif release.is_quasi(column):
-                is_date = _column(other.release, column).type == "DATE"
-                intervals = make(f"{name} labels {j}", self._intervals_of_labels(side, released, is_date))
+                is_date = _find_column(other_side.release, column).type == "DATE"
+                intervals = make_table(f"{name} labels {j}", self._intervals_of_labels(side, released, is_date))
                 if self.run.engine.rows(_WITHOUT_BOUNDS(intervals=intervals))[0][0]:
                     raise NotComparedError(
                         f"{release.path.name} has labels of {released.name} that cannot be read as ranges, beside "
                         "values with noise",
                         LOWER_EPSILON,
                     )
-                joins.append(
-                    (aliased(intervals, f"c{j}"), col("label", f"c{j}").eq(cast(col(released.name, "r"), "VARCHAR")))
-                )
+                label = cast(col(released.name, "r"), "VARCHAR")
+                joins.append((aliased(intervals, f"c{j}"), col("label", f"c{j}").eq(label)))
                 low, high = col("low", f"c{j}"), col("high", f"c{j}")
             else:
                 low = _exact_value(release, released)
                 high = low.copy()
             columns += [named(low, _low(j)), named(high, _high(j))]
-        query = _RECORDS(columns=columns, count=_COUNT(), release=side.relation)
+        query = _RECORDS(columns=columns, release=side.relation)
         for relation, on in joins:
             query = query.join(relation, on=on, join_type="left", copy=False)
         return subquery(query)
 
     def _intervals_of_labels(self, side: NoiseSide, column: ReleasedColumn, is_date: bool) -> exp.Select:
         """The labels of a generalized column: ``label``, ``low`` and ``high``, NULL where a label cannot be read."""
-        tree = self.trees.hierarchies.get(column.name.lower())
-        if tree is None:
+        hierarchy = self.hierarchies.hierarchies.get(column.name.lower())
+        if hierarchy is None:
             raise NotComparedError(f"the catalog no longer has the hierarchies of {column.name}")
         value = (_DAYS_OF_TEXT if is_date else _VALUE_OF_TEXT)()
         levels = [
-            _VALUES_AT_LEVEL(label=col(f"level_{level}"), value=value.copy(), hierarchy=tree.table.copy())
-            for level in range(tree.height + 1)
+            _VALUES_AT_LEVEL(label=col(f"level_{level}"), value=value.copy(), hierarchy=hierarchy.table.copy())
+            for level in range(hierarchy.height + 1)
         ]
         ends = bounds(col("label", "d"), "date" if is_date else "number")
         first, last = (_AS_DAYS(day=end) if is_date else end for end in ends)
@@ -438,14 +469,18 @@ class IntervalAudit:
         )
 
 
-def _told_apart_of(pairs: exp.Table, own: str, k: int) -> exp.Select:
-    other = "b" if own == "a" else "a"
-    return _TOLD_APART(
-        k=k, group=col(f"class_{own}"), record=col(own), rows=col(f"n_{own}"), others=col(f"n_{other}"), pairs=pairs
+def _distinguished(pairs: exp.Table, side: str, other_side: str, k: int) -> exp.Select:
+    return _DISTINGUISHED(
+        k=k,
+        group=col(f"class_{side}"),
+        record=col(side),
+        rows=col(f"n_{side}"),
+        other_rows=col(f"n_{other_side}"),
+        pairs=pairs,
     )
 
 
-def _not_kept(release: ComparedRelease, column: str) -> NotComparedError:
+def _unknown_ranges(release: ComparedRelease, column: str) -> NotComparedError:
     return NotComparedError(
         f"the catalog does not have the ranges of all classes of {release.path.name}, by which values of {column} with "
         "noise are compared",
@@ -453,8 +488,8 @@ def _not_kept(release: ComparedRelease, column: str) -> NotComparedError:
     )
 
 
-def _column(release: ComparedRelease, name: str) -> ReleasedColumn:
-    return next(one for one in release.manifest.columns if one.name.lower() == name)
+def _find_column(release: ComparedRelease, name: str) -> ReleasedColumn:
+    return next(column for column in release.manifest.columns if column.name.lower() == name)
 
 
 def _exact_value(release: ComparedRelease, column: ReleasedColumn) -> exp.Expr:
@@ -465,12 +500,12 @@ def _exact_value(release: ComparedRelease, column: ReleasedColumn) -> exp.Expr:
     return as_number(col(column.name, "r"), column.type)
 
 
-def _noisy_ends(release: ComparedRelease, column: ReleasedColumn, ranges: str) -> tuple[exp.Expr, exp.Expr]:
+def _interval_of_noise(release: ComparedRelease, column: ReleasedColumn, ranges: str) -> tuple[exp.Expr, exp.Expr]:
     """The ends of the interval of a released value, by the range of its class."""
-    noise = next(one for name, one in (release.manifest.noise or {}).items() if name.lower() == column.name.lower())
+    noise = next(noise for name, noise in (release.manifest.noise or {}).items() if name.lower() == column.name.lower())
     low, high, step = (col(name, ranges) for name in ("low", "high", "step"))
     y = as_number(col(column.name, "r"), column.type)
-    factor = NEVER_EXCLUDES / float(noise["epsilon"]) + 0.5 / STEPS  # a value is half a step of the grid away at most
+    factor = NEVER_EXCLUDES / float(noise["epsilon"]) + 0.5 / STEPS  # a value is at most half a step of the grid away
     moved = _MOVED(y=y, low=low, high=high)
     width = _WIDTH(low=low, high=high, factor=factor, step=step)
     least, most = noise.get("bounds") or (-EVERYTHING, EVERYTHING)
@@ -482,7 +517,7 @@ def _noisy_ends(release: ComparedRelease, column: ReleasedColumn, ranges: str) -
 
 
 def _as_double(bound: Any) -> float:
-    """A bound as manifests show it: a number, or the text of a date, as days."""
+    """A bound of a manifest as a number: dates, which are texts there, as days."""
     return float((date.fromisoformat(bound) - EPOCH).days) if isinstance(bound, str) else float(bound)
 
 
