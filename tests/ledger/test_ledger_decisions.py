@@ -289,7 +289,7 @@ def test_rows_are_marked_by_releases_of_real_rows_at_one_level(
 
 def audit_of(**parts: Any) -> JointAudit:
     """A joint audit without a run: its policy, history and earlier releases are made up."""
-    earlier = SimpleNamespace(after=(), by_person=(), lost=())
+    earlier = SimpleNamespace(run_ids=(), run_ids_by_person=(), changed_run_ids=())
     history: Any = SimpleNamespace(
         spent=(),
         shares={},
@@ -344,9 +344,9 @@ def test_few_new_rows_are_looked_for_on_both_sides_and_in_all_parts(side: str, p
     one: Any = SimpleNamespace(publication=SimpleNamespace(run_id="r", source="here"), promised_k=4)
     found = audit_of()._temporal_attacks(one, counts, PUBLIC, "none")
     assert [f"2 rows are {side}, fewer than 4" in each.message for each in found] == [True] * is_seen
-    based = audit_of(earlier={"after": ("r",)})._temporal_attacks(one, counts, PUBLIC, "none")
+    based = audit_of(earlier={"run_ids": ("r",)})._temporal_attacks(one, counts, PUBLIC, "none")
     assert len(based) == (is_seen and side == "new")
-    other = audit_of(earlier={"by_person": ("r",)})._temporal_attacks(one, counts, PUBLIC, "none")
+    other = audit_of(earlier={"run_ids_by_person": ("r",)})._temporal_attacks(one, counts, PUBLIC, "none")
     assert other == []
 
 
@@ -381,7 +381,7 @@ def test_the_smaller_k_of_two_releases_is_asked_for(own: int, promised: int, few
 def test_so_many_rows_are_of_k_persons(history: dict[str, Any], rows: int) -> None:
     one: Any = SimpleNamespace(publication=SimpleNamespace(run_id="r", source="there"), promised_k=4)
     assert audit_of(history=history)._required_rows(one)[0] == rows
-    assert audit_of(history=history, earlier={"after": ("r",)})._required_rows(one)[0] == 4  # counted by the search
+    assert audit_of(history=history, earlier={"run_ids": ("r",)})._required_rows(one)[0] == 4  # counted by the search
 
 
 def spent(*epsilons: float, runs: str = "abcdef") -> dict[str, Any]:
@@ -435,8 +435,8 @@ FOUND: Any = SimpleNamespace(message="too much", reason="", remedy=None, build=N
         ([FOUND], {}, False, 1),
         ([FOUND], {"force": True}, None, 1),
         # It shows nothing finer than the release that it is based on: its rows have gone from the source.
-        ([FOUND], {"earlier": {"lost": ("r",)}}, None, 0),
-        ([SimpleNamespace(**vars(FOUND) | {"remedy": "less noise"})], {"earlier": {"lost": ("r",)}}, False, 1),
+        ([FOUND], {"earlier": {"changed_run_ids": ("r",)}}, None, 0),
+        ([SimpleNamespace(**vars(FOUND) | {"remedy": "less noise"})], {"earlier": {"changed_run_ids": ("r",)}}, False, 1),
         (ReleaseError("it is gone"), {}, False, 1),
         (ReleaseError("it is gone"), {"force": True}, None, 1),
         (NotComparedError("too many"), {}, False, 1),
