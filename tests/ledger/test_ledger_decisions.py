@@ -436,7 +436,12 @@ FOUND: Any = SimpleNamespace(message="too much", reason="", remedy=None, build=N
         ([FOUND], {"force": True}, None, 1),
         # It shows nothing finer than the release that it is based on: its rows have gone from the source.
         ([FOUND], {"earlier": {"changed_run_ids": ("r",)}}, None, 0),
-        ([SimpleNamespace(**vars(FOUND) | {"remedy": "less noise"})], {"earlier": {"changed_run_ids": ("r",)}}, False, 1),
+        (
+            [SimpleNamespace(**vars(FOUND) | {"remedy": "less noise"})],
+            {"earlier": {"changed_run_ids": ("r",)}},
+            False,
+            1,
+        ),
         (ReleaseError("it is gone"), {}, False, 1),
         (ReleaseError("it is gone"), {"force": True}, None, 1),
         (NotComparedError("too many"), {}, False, 1),
