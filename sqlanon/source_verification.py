@@ -188,7 +188,7 @@ def _with_decoys(
         checks = check.checks()
         if catalog is not None and manifest.decoys:
             with open_recorded_decoys(run.engine, catalog.database, found.digest) as recorded:
-                checks.append(check.recorded(recorded))
+                checks.append(check.check_recorded(recorded))
         return checks + note_decoys_in_k(_audited(audit, run, released), manifest)
 
 

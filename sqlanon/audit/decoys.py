@@ -1,7 +1,7 @@
-"""Checks of a release with decoys against the real rows of its source, and against the decoys in the catalog.
+"""Checks of decoys in a release against the real rows of its source, and against the decoys in the catalog.
 
-Classes that were not filled have the same rows. In filled classes, the additional rows are decoys. (If a decoy equals a
-real row, either of them may count as the decoy.)
+Unfilled classes have the same rows in both; in filled classes, the additional rows are decoys. If a decoy equals a real
+row, either of them may count as the decoy.
 """
 
 from __future__ import annotations
@@ -21,135 +21,159 @@ from sqlanon.release.manifest import Manifest
 from sqlanon.strategies.lattice.input import SearchInput
 from sqlanon.support.expressions import Namer, all_of, col, named, row_count, same, subquery, template, union_all
 
-_IN_CATALOG = "decoys in the catalog"
-CATALOG_CHECK = f"{SOURCE_PREFIX}{_IN_CATALOG}"
-"""The check that compares with the catalog: that the source has changed does not explain it alone."""
+_CATALOG_CHECK_NAME = "decoys in the catalog"
+CATALOG_CHECK = f"{SOURCE_PREFIX}{_CATALOG_CHECK_NAME}"
+"""The check that compares with the catalog: a changed source alone does not explain its failure."""
 
-_MINUS = template("""
+_SUBTRACTED_ROWS = template("""
     SELECT :columns
-    FROM (SELECT :values FROM :rows EXCEPT ALL SELECT :values FROM :others) AS m
+    FROM (SELECT :values FROM :rows EXCEPT ALL SELECT :values FROM :subtracted) AS m
 """)
-# Classes are numbered columns, so that no name is taken twice.
-_SHORT_CLASSES = template("SELECT :keys FROM :real GROUP BY :quasi HAVING count(*) < :k")
-_WITHIN = template("SELECT r.* FROM :rows AS r SEMI JOIN :places AS p ON :same")
-_OUTSIDE = template("SELECT r.* FROM :rows AS r ANTI JOIN :places AS p ON :same")
-_NOT_FILLED = template("""
+# Numbered key columns cannot collide with names of released columns.
+_SMALL_CLASSES = template("SELECT :keys FROM :real GROUP BY :quasi_identifiers HAVING count(*) < :k")
+_ROWS_OF_CLASSES = template("SELECT r.* FROM :rows AS r SEMI JOIN :classes AS p ON :same")
+_ROWS_OF_FURTHER_CLASSES = template("SELECT r.* FROM :rows AS r ANTI JOIN :classes AS p ON :same")
+_UNFILLED_CLASSES = template("""
     SELECT count(*)
-    FROM :places AS p
-    ANTI JOIN (SELECT :keys FROM :among GROUP BY :quasi HAVING count(*) = :k) AS f ON :same
+    FROM :small_classes AS p
+    ANTI JOIN (
+        SELECT :keys
+        FROM :released
+        GROUP BY :quasi_identifiers
+        HAVING count(*) = :k
+    ) AS f ON :same
 """)
-_STRANGERS = template("SELECT count(*) AS strangers FROM :decoys AS d ANTI JOIN :kept AS k ON :same")
-_SUM = template("SELECT coalesce(sum(strangers), 0) FROM :counts AS c")
-_NOT_IN_THE_RELEASE = template("""
+_FOREIGN_VALUES = template("SELECT count(*) AS foreign_values FROM :decoys AS d ANTI JOIN :real AS k ON :same")
+_TOTAL_FOREIGN_VALUES = template("SELECT coalesce(sum(foreign_values), 0) FROM :counts AS c")
+_DIFFERENCES = template("""
     SELECT l.lacking + d.added + d.missing
     FROM (SELECT count(*) AS lacking FROM :lacking AS q) AS l
-    CROSS JOIN :elsewhere AS d
+    CROSS JOIN :further_classes AS d
 """)
 
 
-def subtract_rows(rows: exp.Table, others: exp.Table, types: Mapping[str, str]) -> exp.Select:
-    """The rows of one relation that the other lacks, as multisets."""
-    values = [(name, [col(name), *distinguishing_parts(col(name), type_)]) for name, type_ in types.items()]
-    numbered = [named(one, f"c{i}_{j}") for i, (_, parts) in enumerate(values) for j, one in enumerate(parts)]
+def subtract_rows(rows: exp.Table, subtracted: exp.Table, types: Mapping[str, str]) -> exp.Select:
+    """The rows of one relation without those of another, as multisets."""
+    values = [
+        named(part, f"c{i}_{j}")
+        for i, (name, type_) in enumerate(types.items())
+        for j, part in enumerate([col(name), *distinguishing_parts(col(name), type_)])
+    ]
     columns = [named(col(f"c{i}_0"), name) for i, name in enumerate(types)]
-    return _MINUS(columns=columns, values=numbered, rows=rows, others=others)
+    return _SUBTRACTED_ROWS(columns=columns, values=values, rows=rows, subtracted=subtracted)
 
 
-def count_surplus_rows(rows: exp.Table, others: exp.Table, types: Mapping[str, str]) -> exp.Select:
-    """The number of rows that the other relation lacks, as multisets."""
-    return row_count(rows=subquery(subtract_rows(rows, others, types), "q"))
+def count_surplus_rows(rows: exp.Table, subtracted: exp.Table, types: Mapping[str, str]) -> exp.Select:
+    """The query for the number of rows that are left of one relation without those of another, as multisets."""
+    return row_count(rows=subquery(subtract_rows(rows, subtracted, types), "q"))
 
 
-def count_foreign_values(rest: exp.Table, kept: exp.Query, name: str, type_: str) -> exp.Select:
-    """The number of rows with a value in a column that no kept row has."""
-    on = look_equal(col(name, "d"), col(name, "k"), type_)
-    return _STRANGERS(decoys=rest, kept=kept, same=on)
+def count_foreign_values(decoys: exp.Table, real: exp.Query, name: str, type_: str) -> exp.Select:
+    """The query for the number of decoys with a value in a column that no real row has."""
+    return _FOREIGN_VALUES(decoys=decoys, real=real, same=look_equal(col(name, "d"), col(name, "k"), type_))
 
 
-def recount_decoys(steps: StatementRunner, prepared: SearchInput, recoding: Recoding) -> tuple[Decoys, Recoding]:
-    """The decoys that a generalization needs, and the real rows of the release.
+def recount_decoys(runner: StatementRunner, search_input: SearchInput, recoding: Recoding) -> tuple[Decoys, Recoding]:
+    """Count the decoys that a generalization needs, and return the recoding of the real rows of the release.
 
-    Makes ``decoy_classes`` in the work schema.
+    Creates ``decoy_classes`` in the work schema.
     """
-    plain = recoding.statement
-    assert isinstance(plain, FullDomainRecoding)  # policies with decoys need a full-domain strategy
-    missing, _ = count_vulnerable_classes(steps, prepared, plain)
-    if not missing["classes"]:
+    statement = recoding.statement
+    assert isinstance(statement, FullDomainRecoding)  # policies with decoys need a full-domain strategy
+    vulnerable, _ = count_vulnerable_classes(runner, search_input, statement)
+    if not vulnerable["classes"]:
         return Decoys(0, 0, recoding.smallest_class), recoding
-    decoys = Decoys(missing["decoys"], missing["classes"], missing["smallest"])
-    figures = unsuppressed_figures(steps, prepared, plain)
-    return decoys, replace(recoding, figures=figures, statement=replace(plain, suppressed=None))
+    decoys = Decoys(vulnerable["decoys"], vulnerable["classes"], vulnerable["smallest"])
+    figures = unsuppressed_figures(runner, search_input, statement)
+    return decoys, replace(recoding, figures=figures, statement=replace(statement, suppressed=None))
 
 
 def check_decoy_claims(manifest: Manifest, decoys: Decoys) -> Check:
-    """Whether a release has the right number of decoys."""
+    """Check that a release claims the right number of decoys."""
     message = f"{decoys.rows} needed in {decoys.classes} classes; without them, the smallest class has "
     return source_check("decoys", manifest.decoys == decoys.rows, f"{message}{decoys.smallest_class_without} rows")
 
 
 @dataclass(frozen=True)
 class DecoyCheck:
-    """Checks that a release has all ``real`` rows, which are those of the source, recoded, and decoys where they belong
-    and nowhere else."""
+    """Checks that a release has all ``real`` rows, those of the recoded source, and decoys only in small classes."""
 
-    steps: StatementRunner
+    runner: StatementRunner
     work: Namer
     manifest: Manifest
     real: exp.Table
     released: exp.Table
 
     def checks(self) -> list[Check]:
-        """Make ``decoy_places``, ``decoys_beside``, ``decoys_among`` and ``decoys_found`` in the work schema: the
-        classes that lack rows, what is real and what is released there, and the rest, which are decoys."""
-        steps, types, quasi, k = (
-            self.steps,
-            self._types,
-            self.manifest.quasi_identifiers,
-            self.manifest.policy["privacy"]["k"],
+        """Check the decoys.
+
+        Creates in the work schema ``small_classes`` (those with fewer than k real rows), their real and released rows,
+        ``real_rows_of_small_classes`` and ``released_rows_of_small_classes``, and the difference, ``audited_decoys``.
+        """
+        runner, types, k = self.runner, self._types, self.manifest.policy["privacy"]["k"]
+        quasi_identifiers = self.manifest.quasi_identifiers
+        columns = [col(name) for name in quasi_identifiers]
+        keys = [named(col(name), f"q{i}") for i, name in enumerate(quasi_identifiers)]
+        in_class = all_of(
+            look_equal(col(name, "r"), col(f"q{i}", "p"), types[name]) for i, name in enumerate(quasi_identifiers)
         )
-        columns = [col(name) for name in quasi]
-        keys = [named(col(name), f"q{i}") for i, name in enumerate(quasi)]
-        on = all_of(look_equal(col(name, "r"), col(f"q{i}", "p"), types[name]) for i, name in enumerate(quasi))
-        filled = all_of(same(col(f"q{i}", "f"), col(f"q{i}", "p")) for i in range(len(quasi)))
+        same_class = all_of(same(col(f"q{i}", "f"), col(f"q{i}", "p")) for i in range(len(quasi_identifiers)))
 
-        short = _SHORT_CLASSES(keys=keys, real=self.real, quasi=columns, k=k)
-        places = steps.make(self.work("decoy_places"), short)
-        beside = steps.make(self.work("decoys_beside"), _WITHIN(rows=self.real, places=places, same=on))
-        among = steps.make(self.work("decoys_among"), _WITHIN(rows=self.released, places=places, same=on))
-        rest = steps.make(self.work("decoys_found"), subtract_rows(among, beside, types))
+        small_classes = runner.make(
+            self.work("small_classes"),
+            _SMALL_CLASSES(keys=keys, real=self.real, quasi_identifiers=columns, k=k),
+        )
+        real, released = (
+            runner.make(self.work(name), _ROWS_OF_CLASSES(rows=rows, classes=small_classes, same=in_class))
+            for name, rows in (
+                ("real_rows_of_small_classes", self.real),
+                ("released_rows_of_small_classes", self.released),
+            )
+        )
+        decoys = runner.make(self.work("audited_decoys"), subtract_rows(released, real, types))
 
-        real, released = (_OUTSIDE(rows=rows, places=places, same=on) for rows in (self.real, self.released))
-        elsewhere = count_different_rows(subquery(released, "r"), subquery(real, "r"), types)
-        foreign = [count_foreign_values(rest, real, name, types[name]) for name in types if name not in quasi]
-        claims = [
-            Claim(
-                "recoded source",
-                "all its rows are in the release",
-                _NOT_IN_THE_RELEASE(lacking=subtract_rows(beside, among, types), elsewhere=elsewhere),
-            ),
-            Claim(
-                "filled classes",
-                f"each filled class has {k} rows",
-                _NOT_FILLED(places=places, keys=keys, among=among, quasi=columns, k=k, same=filled),
-            ),
+        further_real, further_released = (
+            _ROWS_OF_FURTHER_CLASSES(rows=rows, classes=small_classes, same=in_class)
+            for rows in (self.real, self.released)
+        )
+        differences = _DIFFERENCES(
+            lacking=subtract_rows(real, released, types),
+            further_classes=count_different_rows(subquery(further_released, "r"), subquery(further_real, "r"), types),
+        )
+        unfilled = _UNFILLED_CLASSES(
+            small_classes=small_classes,
+            keys=keys,
+            released=released,
+            quasi_identifiers=columns,
+            k=k,
+            same=same_class,
+        )
+        claims = [Claim("filled classes", f"each filled class has {k} rows", unfilled)]
+        if foreign_values := [
+            count_foreign_values(decoys, further_real, name, type_)
+            for name, type_ in types.items()
+            if name not in quasi_identifiers
+        ]:
+            query = _TOTAL_FOREIGN_VALUES(counts=union_all(*foreign_values))
+            claims.append(Claim("values of decoys", "each is a value of a class without decoys", query))
+        count = runner.count(decoys)
+        return [
+            Claim("recoded source", "all its rows are in the release", differences).check(runner.engine),
+            source_check("invented rows", count == self.manifest.decoys, f"{count} rows are not in the source: decoys"),
+            *(claim.check(runner.engine) for claim in claims),
         ]
-        if foreign:
-            words = "each is a value of a class without decoys"
-            claims.append(Claim("values of decoys", words, _SUM(counts=union_all(*foreign))))
-        found = steps.count(rest)
-        words = f"{found} rows are not in the source: decoys"
-        first, *others = (claim.check(steps.engine) for claim in claims)
-        return [first, source_check("invented rows", found == self.manifest.decoys, words), *others]
 
-    def recorded(self, table: exp.Table | None) -> Check:
-        """Whether the decoys that `checks` found are those that the catalog has."""
-        if table is None:
+    def check_recorded(self, recorded: exp.Table | None) -> Check:
+        """Check that the decoys found by `checks` are those in the catalog."""
+        if recorded is None:
             message = "the catalog has no decoys of this release, or cannot be read"
             return Check(CATALOG_CHECK, None, message)
-        rest = self.work("decoys_found")
-        pairs = ((rest, table), (table, rest))
-        wrong = sum(self.steps.ask(count_surplus_rows(*pair, self._types), [(0,)])[0][0] for pair in pairs)
-        return source_check(_IN_CATALOG, not wrong, "they are the rows that are not in the source")
+        decoys = self.work("audited_decoys")
+        differences = sum(
+            self.runner.ask(count_surplus_rows(rows, subtracted, self._types), [(0,)])[0][0]
+            for rows, subtracted in ((decoys, recorded), (recorded, decoys))
+        )
+        return source_check(_CATALOG_CHECK_NAME, not differences, "they are the rows that are not in the source")
 
     @property
     def _types(self) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Whether the levels of labels in a release are those of its labels, as far as a reader can see; and their digest."""
+"""Checks of the levels of labels in a release, as far as a reader can see them, and their digest."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from sqlanon.support.expressions import col, fragment, table, template, text, un
 from sqlanon.support.names import labels_table
 
 RANGE_KINDS: Mapping[str, RangeKind] = {"BIGINT": "integer", "DOUBLE": "number", "DATE": "date"}
-"""By the type of the bounds of a table of labels, what they are ranges of."""
+"""Kinds of ranges by the type of the bounds in a table of labels."""
 
-_RELEASED = template("SELECT :name AS attribute, :column::VARCHAR AS label FROM :rows GROUP BY :column")
-_NOTHING = template("SELECT '' AS attribute, '' AS label LIMIT 0")
-_STRANGE = template("""
+_RELEASED_LABELS = template("SELECT :name AS attribute, :column::VARCHAR AS label FROM :rows GROUP BY :column")
+_NO_LABELS = template("SELECT '' AS attribute, '' AS label LIMIT 0")
+_UNRELATED_LABELS = template("""
     WITH "sqlanon released" AS MATERIALIZED (:released)
     SELECT count(*)
     FROM :levels AS l
@@ -32,24 +32,25 @@ _STRANGE = template("""
             WHERE (attribute, label) IN (SELECT (attribute, label) FROM "sqlanon released" AS r)
         ), FALSE)
 """)
-_REPEATED = template("""
+_AMBIGUOUS_ANCESTORS = template("""
     SELECT count(*)
     FROM (
-        SELECT 1 FROM :levels AS l
+        SELECT 1
+        FROM :levels AS l
         GROUP BY attribute, label, level
         HAVING count(*) > 1 OR level IS NULL OR level < 0 OR bool_or(ancestor IS NULL)
     ) AS r
 """)
-_CONTRADICTED = template("""
+_CONTRADICTING_ANCESTORS = template("""
     SELECT count(*)
     FROM :levels AS a
     JOIN :levels AS b ON a.attribute = b.attribute AND a.label = b.label AND a.level <= b.level
     JOIN :levels AS c ON c.attribute = a.attribute AND c.label = a.ancestor AND c.level = b.level
     WHERE c.ancestor <> b.ancestor
 """)
-_NOT_UNDER = template("SELECT count(*) FROM :levels AS l WHERE attribute = :name AND NOT (:under)")
-_WITHIN = fragment("coalesce(:low >= :from_, :from_ IS NULL) AND coalesce(:high <= :to_, :to_ IS NULL)")
-_MASKED = {
+_LABELS_NOT_UNDER_ANCESTOR = template("SELECT count(*) FROM :levels AS l WHERE attribute = :name AND NOT (:is_under)")
+_IS_RANGE_WITHIN = fragment("coalesce(:low >= :from_, :from_ IS NULL) AND coalesce(:high <= :to_, :to_ IS NULL)")
+_IS_MASKED_BY = {
     "right": fragment("""
         ancestor = '*' OR length(label) <= length(ancestor)
             AND starts_with(rpad(label, length(ancestor)::INTEGER, '*'), rtrim(ancestor, '*'))
@@ -59,7 +60,6 @@ _MASKED = {
             AND ends_with(lpad(label, length(ancestor)::INTEGER, '*'), ltrim(ancestor, '*'))
     """),
 }
-_SUPPRESSED = fragment("ancestor IN (label, '*')")
 _DIGEST = template("""
     SELECT md5(coalesce(string_agg(md5(concat_ws(chr(10), attribute, level, length(label), label, ancestor)), ''
         ORDER BY attribute, label, level, ancestor), ''))
@@ -68,53 +68,52 @@ _DIGEST = template("""
 
 
 def levels_digest(engine: DuckDBEngine, levels: exp.Expr) -> str:
-    """All of them, whatever their order."""
+    """The digest of all levels of labels, independent of their order."""
     digest: str = engine.rows(_DIGEST(levels=levels))[0][0]
     return digest
 
 
-def released_levels() -> exp.Table:
-    return table(LEVELS, "sqlanon", ATTACHED)
-
-
 def find_level_faults(engine: DuckDBEngine, manifest: Manifest) -> Iterator[str]:
-    """What is wrong with them. Each label is released, or above one that is; those above a label are above one another;
-    ranges, masks and suppressed values lie under theirs. Which groups of a file lie under which is the source's."""
-    if engine.columns(released_levels()) != LEVELS_COLUMNS:
+    """Find faults in the levels of labels that the release alone shows.
+
+    Each label is released, or an ancestor of a released one; ancestors of a label are ancestors of one another; ranges,
+    masks and suppressed values lie under their ancestors. Groups from a file can only be compared with the source.
+    """
+    levels = table(LEVELS, "sqlanon", ATTACHED)
+    if engine.columns(levels) != LEVELS_COLUMNS:
         yield f"{LEVELS!r} has not the columns {', '.join(LEVELS_COLUMNS)}"
         return
     names = generalized_columns(manifest)
-    labels = [_RELEASED(name=text(name), column=col(name), rows=SUBJECT.copy()) for name in names]
-    released = union_all(*(labels or [_NOTHING()]))
-    for words, query in (
-        (
-            "labels that are neither released nor above one that is",
-            _STRANGE(levels=released_levels(), released=released),
-        ),
-        ("labels with two labels at one level, or none", _REPEATED(levels=released_levels())),
-        ("labels above one another that contradict each other", _CONTRADICTED(levels=released_levels())),
+    labels = [_RELEASED_LABELS(name=text(name), column=col(name), rows=SUBJECT.copy()) for name in names]
+    released = union_all(*(labels or [_NO_LABELS()]))
+    for fault, query in (
+        ("labels that are neither released nor above one that is", _UNRELATED_LABELS(levels=levels, released=released)),
+        ("labels with two labels at one level, or none", _AMBIGUOUS_ANCESTORS(levels=levels)),
+        ("labels above one another that contradict each other", _CONTRADICTING_ANCESTORS(levels=levels)),
     ):
         if count := engine.rows(query)[0][0]:
-            yield f"{LEVELS!r}: {count:,} rows have {words}"
+            yield f"{LEVELS!r}: {count:,} rows have {fault}"
     rules = {name.lower(): spec.get("hierarchy") or () for name, spec in manifest.policy["attributes"].items()}
     for name in names:
-        for under in _conditions(engine, name, rules[name.lower()]):
-            query = _NOT_UNDER(levels=released_levels(), name=text(name), under=under)
+        for is_under in _ancestor_conditions(engine, name, rules[name.lower()]):
+            query = _LABELS_NOT_UNDER_ANCESTOR(levels=levels, name=text(name), is_under=is_under)
             if count := engine.rows(query)[0][0]:
                 yield f"{LEVELS!r}: {count:,} rows have a label of {name!r} that is not under the one above it"
 
 
-def _conditions(engine: DuckDBEngine, name: str, rules: Sequence[Mapping[str, str]]) -> Iterator[exp.Expr]:
+def _ancestor_conditions(engine: DuckDBEngine, name: str, rules: Sequence[Mapping[str, str]]) -> Iterator[exp.Expr]:
+    """The condition that a label lies under its ancestor, if the rules of the hierarchy imply one."""
     kinds = {rule["rule"] for rule in rules}
+    masks = [rule for rule in rules if rule["rule"] == "mask"]
     if kinds & {"intervals", "dates"} and kinds <= {"intervals", "dates", "suppress"}:
-        ends = engine.columns(table(labels_table(name), "main", ATTACHED))
-        kind = RANGE_KINDS.get(ends.get(f"{name}_low", ""))
+        columns = engine.columns(table(labels_table(name), "main", ATTACHED))
+        kind = RANGE_KINDS.get(columns.get(f"{name}_low", ""))
         if kind is None:
             return
         low, high = bounds(col("label"), kind)
         from_, to_ = bounds(col("ancestor"), kind)
-        yield _WITHIN(low=low, high=high, from_=from_, to_=to_)
+        yield _IS_RANGE_WITHIN(low=low, high=high, from_=from_, to_=to_)
     elif kinds == {"suppress"}:
-        yield _SUPPRESSED()
-    elif kinds <= {"mask", "suppress"} and len(masks := [rule for rule in rules if rule["rule"] == "mask"]) == 1:
-        yield _MASKED[masks[0].get("mask", "right")]()
+        yield col("ancestor").isin(col("label"), text("*"))
+    elif kinds <= {"mask", "suppress"} and len(masks) == 1:
+        yield _IS_MASKED_BY[masks[0].get("mask", "right")]()

@@ -1,4 +1,4 @@
-"""Whether the metadata of a release fit its rows: views, comments, labels and suppressed rows."""
+"""Checks of the metadata of a release against its rows: views, comments, labels and suppressed rows."""
 
 from __future__ import annotations
 
@@ -46,21 +46,21 @@ from sqlanon.support.expressions import (
 from sqlanon.support.names import labels_table
 
 SUPPRESSION = "suppression by value"
-"""The name of the check of suppressed rows."""
+"""Name of the check of suppressed rows."""
 
-_AGAIN = "views_again"
-"""The database with the views as this version writes them."""
+_EXPECTED = "views_again"
+"""Database with the views as this version of sqlanon writes them."""
 
 
 def check_stable_view(engine: DuckDBEngine, manifest: Manifest) -> Check:
-    """Whether the view for readers shows exactly the columns of the newest table."""
+    """Check that the view for readers shows exactly the columns of the newest table."""
     statement = read_views(engine).get(manifest.table_name, "")
     claim = f"exactly the columns of {manifest.rows_table!r}"
-    right = _selects(statement, [column.name for column in manifest.columns], manifest.rows_table)
-    return Check("view", right, claim if right else f"{manifest.table_name!r} is not a view of {claim}")
+    passed = _is_plain_view(statement, [column.name for column in manifest.columns], manifest.rows_table)
+    return Check("view", passed, claim if passed else f"{manifest.table_name!r} is not a view of {claim}")
 
 
-def _selects(statement: str, columns: Sequence[str], source: str) -> bool:
+def _is_plain_view(statement: str, columns: Sequence[str], source: str) -> bool:
     """Whether a statement creates a view that is a plain list of columns of a table."""
     try:
         parsed = parse_one(statement, dialect="duckdb")
@@ -71,68 +71,71 @@ def _selects(statement: str, columns: Sequence[str], source: str) -> bool:
     if not isinstance(query, exp.Select) or not isinstance(parsed.this, exp.Table):
         return False
     expected = stable_view(table("v"), table(source), columns).expression
-    return bool(_plain(query) == _plain(expected))
+    return bool(_quote_names(query) == _quote_names(expected))
 
 
-def _plain(query: exp.Select) -> exp.Expr:
+def _quote_names(query: exp.Select) -> exp.Expr:
     """The query with all names quoted, because engines differ in quoting."""
     return query.copy().transform(
         lambda node: exp.Identifier(this=node.name, quoted=True) if isinstance(node, exp.Identifier) else node
     )
 
 
-def check_metadata(engine: DuckDBEngine, manifests: Sequence[Manifest], same_engine: bool) -> list[Check]:
-    """Whether the labels are those of the rows, and comments and views those of the manifest."""
-    newest, name, seen = manifests[0], "comments and views", "unchanged"
-    changed = list(_changed_words(engine, manifests))
-    if same_engine:
-        changed += _changed_views(engine, newest)
+def check_metadata(engine: DuckDBEngine, manifests: Sequence[Manifest], is_same_engine: bool) -> list[Check]:
+    """Check that the labels are those of the rows, and comments and views those of the manifests."""
+    newest, name, message = manifests[0], "comments and views", "unchanged"
+    changes = list(_find_changed_texts(engine, manifests))
+    if is_same_engine:
+        changes += _find_changed_views(engine, newest)
     else:
-        seen = "the comments are unchanged; another engine created the views"
-    if wrong := [*_changed_labels(engine, newest), *find_level_faults(engine, newest)]:
-        return [check_faults(name, [*changed, *wrong], seen)]
-    return [check_wording(name, changed, seen, newest)]
+        message = "the comments are unchanged; another engine created the views"
+    if faults := [*_find_changed_labels(engine, newest), *find_level_faults(engine, newest)]:
+        return [check_faults(name, [*changes, *faults], message)]
+    return [check_wording(name, changes, message, newest)]
 
 
-def _changed_labels(engine: DuckDBEngine, manifest: Manifest) -> Iterator[str]:
-    again = table("labels_again", "main", "memory")
+def _find_changed_labels(engine: DuckDBEngine, manifest: Manifest) -> Iterator[str]:
+    expected = table("labels_again", "main", "memory")
     rules = {name.lower(): spec.get("hierarchy") or () for name, spec in manifest.policy["attributes"].items()}
     for name in generalized_columns(manifest):
-        found = table(labels_table(name), "main", ATTACHED)
-        kind = RANGE_KINDS.get(engine.columns(found).get(f"{name}_low", ""))
+        labels = table(labels_table(name), "main", ATTACHED)
+        kind = RANGE_KINDS.get(engine.columns(labels).get(f"{name}_low", ""))
         if kind is None and {rule["rule"] for rule in rules[name.lower()]} & {"intervals", "dates"}:
             yield f"{labels_table(name)!r} lacks the ends of its ranges"
             continue
-        engine.execute(create_table(again.copy(), label_query(name, SUBJECT.copy(), kind)))
-        same = engine.columns(found) == engine.columns(again)
-        for one, other in ((found, again), (again, found)) if same else ():
-            more = exp.except_(star(one.copy()), star(other.copy()), distinct=False, copy=False)
-            same = same and not engine.rows(select([exp.Count(this=exp.Star())], subquery(more, "m")))[0][0]
-        engine.execute(drop_table(again.copy()))
-        if not same:
+        engine.execute(create_table(expected.copy(), label_query(name, SUBJECT.copy(), kind)))
+        is_same = engine.columns(labels) == engine.columns(expected) and not any(
+            engine.rows(select([exp.Count(this=exp.Star())], subquery(difference, "m")))[0][0]
+            for difference in (
+                exp.except_(star(labels.copy()), star(expected.copy()), distinct=False, copy=False),
+                exp.except_(star(expected.copy()), star(labels.copy()), distinct=False, copy=False),
+            )
+        )
+        engine.execute(drop_table(expected.copy()))
+        if not is_same:
             yield f"{labels_table(name)!r} does not have the labels of the rows"
 
 
 def read_suppressed_rows(engine: DuckDBEngine) -> SuppressedRows:
-    found: SuppressedRows = engine.rows(star(table("suppression", "sqlanon", ATTACHED)))
-    return found
+    rows: SuppressedRows = engine.rows(star(table("suppression", "sqlanon", ATTACHED)))
+    return rows
 
 
 def check_suppression(engine: DuckDBEngine, manifest: Manifest) -> Check:
-    """Whether the figures of suppressed rows are at least k and fit the released rows."""
+    """Check that the figures of suppressed rows are at least k and fit the released rows."""
     types = engine.columns(table("suppression", "sqlanon", ATTACHED))
     if types != SUPPRESSION_COLUMNS:
         return Check(SUPPRESSION, False, f"its table does not have the columns {', '.join(SUPPRESSION_COLUMNS)}")
     section, _ = read_part(PrivacySection, manifest.policy["privacy"], "privacy", {})
     if section is None:
         return Check(SUPPRESSION, False, "the requirements in the manifest cannot be read")
-    least = guaranteed_k(section, manifest.quasi_identifiers)
-    wrong = list(_wrong_suppression(engine, manifest, read_suppressed_rows(engine), least))
-    return check_faults(SUPPRESSION, wrong, "no reported group is smaller than k")
+    k = guaranteed_k(section, manifest.quasi_identifiers)
+    faults = _find_suppression_faults(engine, manifest, read_suppressed_rows(engine), k)
+    return check_faults(SUPPRESSION, faults, "no reported group is smaller than k")
 
 
-def _wrong_suppression(
-    engine: DuckDBEngine, manifest: Manifest, suppressed: SuppressedRows, least: int
+def _find_suppression_faults(
+    engine: DuckDBEngine, manifest: Manifest, suppressed: SuppressedRows, k: int
 ) -> Iterator[str]:
     names = {name for name, *_ in suppressed}
     if not names:
@@ -142,45 +145,41 @@ def _wrong_suppression(
         return
     name = names.pop()
     label = cast(col(name), "VARCHAR")
-    counts = dict(engine.rows(select([label, exp.Count(this=exp.Star())], SUBJECT.copy(), [label.copy()])))
-    shown = [count or 0 for _, _, count, _ in suppressed]
-    if min(shown) < least or not can_show_labels(shown, manifest.suppressed_rows, len(counts), least):
-        yield f"the suppressed rows by {name!r} reveal groups smaller than {least}"
-    if any(counts.get(value) != kept or (kept or 0) < least for _, value, _, kept in suppressed):
+    released_rows = dict(engine.rows(select([label, exp.Count(this=exp.Star())], SUBJECT.copy(), [label.copy()])))
+    counts = [count or 0 for _, _, count, _ in suppressed]
+    if min(counts) < k or not can_show_labels(counts, manifest.suppressed_rows, len(released_rows), k):
+        yield f"the suppressed rows by {name!r} reveal groups smaller than {k}"
+    if any(released_rows.get(value) != rows or (rows or 0) < k for _, value, _, rows in suppressed):
         yield f"the released rows by {name!r} do not match the release"
 
 
-def _changed_words(engine: DuckDBEngine, manifests: Sequence[Manifest]) -> Iterator[str]:
+def _find_changed_texts(engine: DuckDBEngine, manifests: Sequence[Manifest]) -> Iterator[str]:
     if read_comments(engine) != expected_comments(manifests):
         yield "the comments do not match the manifest"
-    for name, columns, right in (
+    for name, columns, rows in (
         ("attributes", ATTRIBUTES_COLUMNS, attribute_rows(manifests[0])),
         ("figures", FIGURES_COLUMNS, figure_rows(manifests[0])),
     ):
-        found = table(name, "sqlanon", ATTACHED)
-        if engine.columns(found) != columns or engine.rows(star(found)) != right:
+        relation = table(name, "sqlanon", ATTACHED)
+        if engine.columns(relation) != columns or engine.rows(star(relation)) != rows:
             yield f"sqlanon.{name} does not match the manifest"
 
 
-def _changed_views(engine: DuckDBEngine, manifest: Manifest) -> Iterator[str]:
+def _find_changed_views(engine: DuckDBEngine, manifest: Manifest) -> Iterator[str]:
     """Compare views by the engine's text, after creating them again over empty tables."""
-    engine.attach(":memory:", _AGAIN)
+    tables = [("main", manifest.rows_table), *(("sqlanon", name) for name in DESCRIPTION_TABLES)]
+    engine.attach(":memory:", _EXPECTED)
     try:
-        engine.execute(create_schema("sqlanon", _AGAIN))
-        for schema, name in _tables(manifest):
+        engine.execute(create_schema("sqlanon", _EXPECTED))
+        for schema, name in tables:
             types = engine.columns(table(name, schema, ATTACHED))
-            engine.execute(column_definitions(table(name, schema, _AGAIN), types.items()))
-        with engine.using(_AGAIN):
-            for view in view_statements(manifest, _AGAIN):
+            engine.execute(column_definitions(table(name, schema, _EXPECTED), types.items()))
+        with engine.using(_EXPECTED):
+            for view in view_statements(manifest, _EXPECTED):
                 engine.execute(view)
-        found, again = read_views(engine), read_views(engine, _AGAIN)
-        for name in sorted(found.keys() | again.keys()):
-            if found.get(name) != again.get(name):
+        actual, expected = read_views(engine), read_views(engine, _EXPECTED)
+        for name in sorted(actual.keys() | expected.keys()):
+            if actual.get(name) != expected.get(name):
                 yield f"the view {name!r} was changed"
     finally:
-        engine.detach(_AGAIN)
-
-
-def _tables(manifest: Manifest) -> list[tuple[str, str]]:
-    own = [("sqlanon", name) for name in DESCRIPTION_TABLES]
-    return [("main", manifest.rows_table), *own]
+        engine.detach(_EXPECTED)

@@ -1,7 +1,7 @@
 """Checks of noise against the source: whether each value is possible, and whether the noise has the right size.
 
-It compares the released rows with the source recoded without noise, which name columns alike, by the classes of the
-latter, from `noise.statements.classes` with the released labels as keys.
+The released rows are compared with the source recoded without noise, whose columns have the same names, by its classes
+from `noise.statements.noise_classes` with the released labels as keys.
 """
 
 from __future__ import annotations
@@ -43,29 +43,29 @@ from sqlanon.support.expressions import (
     template,
 )
 
-_COUNTED = template("SELECT :columns, count(*) AS :count FROM :rows GROUP BY :columns")
+_COMBINATIONS = template("SELECT :columns, count(*) AS :count FROM :rows GROUP BY :columns")
 
-_IMPOSSIBLE = template("""
-    SELECT count(*) FILTER (WHERE c.class IS NULL), :wrong
+_IMPOSSIBLE_VALUES = template("""
+    SELECT count(*) FILTER (WHERE c.class IS NULL), :counts
     FROM :released AS r
     LEFT JOIN :classes AS c ON :same
 """)
-_MEANT = fragment("CASE WHEN :step IS NULL THEN :low ELSE :y END")
-# NaN is none of the values, for it would be cut off.
-_NOT_AS_DRAWN = fragment("count(*) FILTER (WHERE NOT coalesce((:is_one_of), false))")
+_UNROUNDED = fragment("CASE WHEN :step IS NULL THEN :low ELSE :y END")
+# NaN is impossible, because values outside the range are clamped.
+_IMPOSSIBLE_COUNT = fragment("count(*) FILTER (WHERE NOT coalesce((:is_possible), false))")
 
 # Ends of the range of a class: midway between two multiples of the step, so that rounding moves no value across.
-_LOWER = fragment("(floor(:low / :step) - 0.5) * :step")
-_UPPER = fragment("(ceil((:low + :delta) / :step) + 0.5) * :step")
-# Whether there is noise, and values on both sides of an end may be released: else what is cut off says nothing of it.
-_OPEN = fragment(":delta > 0.0 AND (:end > :least AND :end < :most)")
-_BEYOND = template("""
+_LOWER_END = fragment("(floor(:low / :step) - 0.5) * :step")
+_UPPER_END = fragment("(ceil((:low + :delta) / :step) + 0.5) * :step")
+# An end shows the size of noise only if there is noise, and if values on both sides of it may be released.
+_IS_OPEN = fragment(":delta > 0.0 AND (:end > :least AND :end < :most)")
+_VALUES_BEYOND = template("""
     SELECT count(*) FILTER (WHERE (:lower_is_open AND :y < :lower) OR (:upper_is_open AND :y > :upper))
     FROM :released AS r
     JOIN :classes AS c ON :same
 """)
-# Noise of scale b takes x beyond an end that is d away with a probability of exp(−d/b) / 2.
-_EXPECTED = template("""
+# Noise of scale b moves x beyond an end at the distance d with a probability of exp(−d/b) / 2.
+_EXPECTED_BEYOND = template("""
     SELECT sum(p), sum(p * (1.0 - p)), count(*) FILTER (WHERE noisy)::BIGINT
     FROM (
         SELECT
@@ -77,163 +77,153 @@ _EXPECTED = template("""
     ) AS p
 """)
 
-
-def counted(relation: exp.Expr, names: Sequence[str], count: str) -> exp.Select:
-    """Each combination of the columns that have no noise, and how often it is there."""
-    return _COUNTED(columns=[col(name) for name in names], count=ident(count), rows=relation)
+FALSE_ALARM = 1e-9
+"""Upper limit of the probability that correct noise of an attribute fails the check of its size (Bernstein's bound)."""
 
 
-def as_records(recoded: exp.Expr, quasi: Sequence[str], columns: Sequence[NoisyColumn]) -> exp.Select:
-    """The recoded source under the names of `noise.statements.records`; with labels in ``code_i``."""
-    output: list[exp.Expr] = [named(col(name), f"code_{i}") for i, name in enumerate(quasi)]
-    for j, one in enumerate(columns):
-        value = col(one.name)
-        output += [named(value, f"value_{one.place}"), named(as_number(value.copy(), one.type), f"x_{j}")]
-    return select(output, recoded.copy())
+def count_combinations(relation: exp.Expr, names: Sequence[str], count: str) -> exp.Select:
+    """The query for each combination of the columns without noise, with the number of its rows."""
+    return _COMBINATIONS(columns=[col(name) for name in names], count=ident(count), rows=relation)
 
 
-def as_noisy(released: exp.Expr, quasi: Sequence[str], columns: Sequence[NoisyColumn]) -> exp.Select:
-    """The release under the names of `noise.statements.noisy`; with labels in ``code_i``."""
-    output: list[exp.Expr] = [named(col(name), f"code_{i}") for i, name in enumerate(quasi)]
-    output += [named(as_number(col(one.name), one.type), f"y_{j}") for j, one in enumerate(columns)]
-    return select(output, released.copy())
-
-
-def _in_class(quasi: int) -> exp.Expr:
+def _is_in_class(quasi: int) -> exp.Expr:
     return all_of(same(col(f"code_{i}", "r"), col(f"code_{i}", "c")) for i in range(quasi))
 
 
-def impossible(released: exp.Expr, classes: exp.Table, quasi: int, columns: Sequence[NoisyColumn]) -> exp.Select:
-    """One row: the released rows that are in no class; and for each column the values that noise draws in no class."""
-    wrong = []
-    for j, one in enumerate(columns):
+def _impossible_values(
+    released: exp.Expr, classes: exp.Table, quasi: int, columns: Sequence[NoisyColumn]
+) -> exp.Select:
+    """One row: the released rows outside all classes, and for each column the values that noise cannot draw in their
+    class."""
+    counts = []
+    for j, column in enumerate(columns):
         y, low, step = col(f"y_{j}", "r"), col(f"low_{j}", "c"), col(f"step_{j}", "c")
-        meant = exp.Paren(this=_MEANT(step=step, low=low, y=y))
-        rounded = as_number(as_released_type(round_to_step(meant, step, one), one), one.type)
-        # What is cut off at a bound need not be on a step.
-        possible = exp.or_(*(y.eq(value) for value in (rounded, *map(number, one.released_range))), copy=False)
-        wrong.append(_NOT_AS_DRAWN(is_one_of=possible))
-    return _IMPOSSIBLE(wrong=wrong, released=released, classes=classes, same=_in_class(quasi))
+        unrounded = exp.Paren(this=_UNROUNDED(step=step, low=low, y=y))
+        rounded = as_number(as_released_type(round_to_step(unrounded, step, column), column), column.type)
+        # A value that is clamped to a bound need not be a multiple of the step.
+        possible_values = (rounded, *map(number, column.released_range))
+        is_possible = exp.or_(*(y.eq(value) for value in possible_values), copy=False)
+        counts.append(_IMPOSSIBLE_COUNT(is_possible=is_possible))
+    return _IMPOSSIBLE_VALUES(counts=counts, released=released, classes=classes, same=_is_in_class(quasi))
 
 
-def beyond(
+def _values_beyond_range(
     released: exp.Expr, records: exp.Table, classes: exp.Table, quasi: int, j: int, column: NoisyColumn
 ) -> tuple[exp.Select, exp.Select]:
-    """How many values are beyond the range of their class, and how many should be: each one row, the second with the
-    variance of that number at most, and the records of classes with noise. An end that is not within the limits is left
-    out."""
+    """Two queries: how many values are beyond the range of their class; and how many are expected to be, with the
+    greatest variance of that number and the records of classes with noise.
+
+    An end outside the released range of the column is left out.
+    """
     low, delta, step = (col(f"{name}_{j}", "c") for name in ("low", "delta", "step"))
-    lower, upper = _LOWER(low=low, step=step), _UPPER(low=low, delta=delta, step=step)
+    lower, upper = _LOWER_END(low=low, step=step), _UPPER_END(low=low, delta=delta, step=step)
     least, most = column.released_range
     ends = {
         "lower": lower,
         "upper": upper,
-        "lower_is_open": _OPEN(delta=delta, end=lower, least=least, most=most),
-        "upper_is_open": _OPEN(delta=delta, end=upper, least=least, most=most),
-        "same": _in_class(quasi),
+        "lower_is_open": _IS_OPEN(delta=delta, end=lower, least=least, most=most),
+        "upper_is_open": _IS_OPEN(delta=delta, end=upper, least=least, most=most),
+        "same": _is_in_class(quasi),
     }
-    found = _BEYOND(**ends, y=col(f"y_{j}", "r"), released=released, classes=classes)
+    observed = _VALUES_BEYOND(**ends, y=col(f"y_{j}", "r"), released=released, classes=classes)
     x = col(f"x_{j}", "r")
-    return found, _EXPECTED(**ends, x=x, delta=delta, epsilon=column.epsilon, records=records, classes=classes)
-
-
-FALSE_ALARM = 1e-9
-"""The chance that noise as it is claimed is found to be of another size is at most this for each attribute (Bernstein's
-bound)."""
+    expected = _EXPECTED_BEYOND(**ends, x=x, delta=delta, epsilon=column.epsilon, records=records, classes=classes)
+    return observed, expected
 
 
 @dataclass(frozen=True)
 class NoiseCheck:
-    """Checks the ``released`` rows, and what the manifest claims of them, against the source, ``recoded`` without
-    noise."""
+    """Checks the ``released`` rows and their manifest against the source, ``recoded`` without noise."""
 
     engine: WorkEngine
     work: Namer
-    prepared: SearchInput
+    search_input: SearchInput
     manifest: Manifest
     released: exp.Table
     recoded: exp.Table
 
     def checks(self) -> list[Check]:
-        policy, source = self.prepared.policy, self.prepared.source
-        columns = noisy_columns(policy, source)
-        return [self._others(columns), *self._noise(columns)]
+        columns = noisy_columns(self.search_input.policy, self.search_input.source)
+        return [self._check_exact_columns(columns), *self._check_noise(columns)]
 
-    def _differences(self, noisy: set[str]) -> tuple[int, int]:
-        """How many rows are in the release alone, and in the recoded source alone, without the columns with noise."""
+    def _count_differences(self, noisy: set[str]) -> tuple[int, int]:
+        """The rows of the release alone, and of the recoded source alone, compared without the columns with noise."""
         types = {column.name: column.type for column in self.manifest.columns if column.name not in noisy}
         recoded, count = self.recoded, None
-        if self.prepared.source.access == "remote":  # of its rows only what is counted comes here
+        if self.search_input.source.access == "remote":  # only counts of its rows are transferred
             count = row_count_column(types)
-            query = counted(self.recoded, list(types), count)
+            query = count_combinations(self.recoded, list(types), count)
             recoded = StatementRunner(self.engine).make(self.work("counted_recoded"), query)
-        extra, missing = self.engine.rows(count_different_rows(self.released, recoded, types, count))[0]
-        return extra, missing
+        added, missing = self.engine.rows(count_different_rows(self.released, recoded, types, count))[0]
+        return added, missing
 
-    def _others(self, columns: tuple[NoisyColumn, ...]) -> Check:
-        """The columns without noise: the rows of the recoded source; some of them, if some were suppressed later."""
-        noisy = {one.name for one in columns}
-        extra, missing = self._differences(noisy)
-        if self.prepared.policy.suppresses_after_noise:
-            message = "without noise, all released rows are in the source"
-            return source_check(
-                "recoded source", not extra, message, f"{extra} released rows, without noise, are not in the source"
-            )
-        message = "without noise, the rows match"
-        bad = "without noise, the rows do not match"
-        return source_check("recoded source", not extra and not missing, message, bad)
+    def _check_exact_columns(self, columns: tuple[NoisyColumn, ...]) -> Check:
+        """Check that the columns without noise have the recoded rows; or some of them, if rows were suppressed after
+        noise."""
+        added, missing = self._count_differences({column.name for column in columns})
+        if self.search_input.policy.suppresses_after_noise:
+            claim = "without noise, all released rows are in the source"
+            failure = f"{added} released rows, without noise, are not in the source"
+            return source_check("recoded source", not added, claim, failure)
+        failure = "without noise, the rows do not match"
+        return source_check("recoded source", not added and not missing, "without noise, the rows match", failure)
 
-    def _noise(self, columns: tuple[NoisyColumn, ...]) -> list[Check]:
-        steps, prepared = StatementRunner(self.engine), self.prepared
-        quasi = [column.name for column in prepared.released_columns if column.quasi is not None]
-        query = as_records(self.recoded, quasi, columns)
-        query = query.where(all_of(is_usable(col(one.name), one) for one in columns), copy=False)
-        records = steps.make(self.work("checked_records"), query)
+    def _check_noise(self, columns: tuple[NoisyColumn, ...]) -> list[Check]:
+        runner, search_input = StatementRunner(self.engine), self.search_input
+        quasi = [column.name for column in search_input.released_columns if column.quasi is not None]
+        # Columns are named as in `noise.statements.records` and `noisy_records`, with labels in code_i.
+        labels: list[exp.Expr] = [named(col(name), f"code_{i}") for i, name in enumerate(quasi)]
+        values: list[exp.Expr] = []
+        for j, column in enumerate(columns):
+            values.append(named(col(column.name), f"value_{column.place}"))
+            values.append(named(as_number(col(column.name), column.type), f"x_{j}"))
+        query = select([*labels, *values], self.recoded.copy())
+        query = query.where(all_of(is_usable(col(column.name), column) for column in columns), copy=False)
+        records = runner.make(self.work("checked_records"), query)
         keys = {i: f"code_{i}" for i in range(len(quasi))}
-        checked = steps.make(self.work("checked_classes"), noise_classes(records, keys, columns))
-        released = subquery(as_noisy(self.released, quasi, columns), "r")
-        lost, *wrong = self.engine.rows(impossible(released, checked, len(quasi), columns))[0]
-        found = [
-            source_check("classes", not lost, "the same as those of the source", f"{lost} rows are in none of them")
-        ]
-        late = steps.count(records) - self.manifest.released_rows
+        classes = runner.make(self.work("checked_classes"), noise_classes(records, keys, columns))
+        noisy = [named(as_number(col(column.name), column.type), f"y_{j}") for j, column in enumerate(columns)]
+        released = subquery(select([*(label.copy() for label in labels), *noisy], self.released.copy()), "r")
+        unmatched, *impossible = self.engine.rows(_impossible_values(released, classes, len(quasi), columns))[0]
+        failure = f"{unmatched} rows are in none of them"
+        checks = [source_check("classes", not unmatched, "the same as those of the source", failure)]
+        late = runner.count(records) - self.manifest.released_rows
         if self.manifest.confidence is not None:
-            found.append(self._late(late))
-        for j, (name, one) in enumerate(zip(prepared.policy.noisy_attributes, columns, strict=True)):
-            bad = f"{wrong[j]} values are impossible in their class"
-            found.append(source_check(f"noise of {name}", not wrong[j], "all values are possible in their class", bad))
-            out, expected = beyond(released, records, checked, len(quasi), j, one)
-            count = self.engine.rows(out)[0][0]
-            found.append(self._size(name, one.epsilon, late, count, *self.engine.rows(expected)[0]))
-        return found
+            claim = f"{late} rows were suppressed after noise was drawn"
+            checks.append(source_check("confidence", late >= 0, claim, f"{-late} rows more than the source gives"))
+        for j, (name, column) in enumerate(zip(search_input.policy.noisy_attributes, columns, strict=True)):
+            claim, failure = (
+                "all values are possible in their class",
+                f"{impossible[j]} values are impossible in their class",
+            )
+            checks.append(source_check(f"noise of {name}", not impossible[j], claim, failure))
+            observed, expected = _values_beyond_range(released, records, classes, len(quasi), j, column)
+            count = self.engine.rows(observed)[0][0]
+            checks.append(_check_size(name, column.epsilon, late, count, *self.engine.rows(expected)[0]))
+        return checks
 
-    def _late(self, late: int) -> Check:
-        message = f"{late} rows were suppressed after noise was drawn"
-        return source_check("confidence", late >= 0, message, f"{-late} rows more than the source gives")
 
-    def _size(
-        self,
-        name: str,
-        epsilon: float,
-        late: int,
-        count: int,
-        expected: float | None,
-        variance: float | None,
-        records: int,
-    ) -> Check:
-        """Whether noise is of the size that its ε gives it, by how many values are beyond the range of their class.
+def _check_size(
+    name: str,
+    epsilon: float,
+    late: int,
+    count: int,
+    expected: float | None,
+    variance: float | None,
+    records: int,
+) -> Check:
+    """Check that noise has the size of its ε, by the number of values beyond the range of their class.
 
-        Those that were suppressed after it was drawn may have been any of them.
-        """
-        title = f"{SOURCE_PREFIX}size of the noise of {name}"
-        if not records:
-            return Check(title, True, "no noise: all values of each class are equal")
-        # A value is on a grid: it is less than two of its steps from where it would be without one.
-        slack = records * epsilon / STEPS
-        off = max(abs(count - (expected or 0.0)) - slack - late, 0.0)
-        message = f"{count} of {records} values are beyond the range of their class (expected: {expected or 0.0:.1f}"
-        message += f" of all, of which {late} were suppressed)" if late else ")"
-        chance = 2 * math.exp(-(off**2) / (2 * ((variance or 0.0) + slack + off / 3))) if off else 1.0
-        if chance < FALSE_ALARM:
-            return Check(title, False, f"not as expected for ε = {epsilon:g}: {message}")
-        return Check(title, True, f"as expected for ε = {epsilon:g}: {message}")
+    The ``late`` rows, which were suppressed after noise was drawn, may have had any value.
+    """
+    title = f"{SOURCE_PREFIX}size of the noise of {name}"
+    if not records:
+        return Check(title, True, "no noise: all values of each class are equal")
+    # A value is on a grid: it is less than two of its steps from where it would be without one.
+    slack = records * epsilon / STEPS
+    deviation = max(abs(count - (expected or 0.0)) - slack - late, 0.0)
+    message = f"{count} of {records} values are beyond the range of their class (expected: {expected or 0.0:.1f}"
+    message += f" of all, of which {late} were suppressed)" if late else ")"
+    chance = 2 * math.exp(-(deviation**2) / (2 * ((variance or 0.0) + slack + deviation / 3))) if deviation else 1.0
+    is_expected = chance >= FALSE_ALARM
+    return Check(title, is_expected, f"{'as' if is_expected else 'not as'} expected for ε = {epsilon:g}: {message}")

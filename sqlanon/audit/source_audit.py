@@ -1,7 +1,7 @@
 """The audit of requirements with the source.
 
-The views that it needs are temporary, and read the same recoding as the release: with the person column beside the
-released ones, and of the population.
+It reads temporary views over the same recoding as the release: one with the person column added to the released
+columns, and one of the population.
 """
 
 from __future__ import annotations
@@ -45,48 +45,61 @@ from sqlanon.support.expressions import (
 
 @dataclass(frozen=True)
 class SourceAudit:
-    """The audit of the requirements: the engine, the names of its tables and the database with the macros; the source,
-    its recoding for the release, and that before noise (a population gets none); the population, if there is one."""
+    """The audit of the requirements of a policy on released rows.
+
+    Attributes
+    ----------
+    macros:
+        The database with the macro library.
+    recoding, plain:
+        The recoding of the source for the release, and the recoding before noise, which a population never gets.
+    with_persons:
+        The released rows with their persons, if they are not those of the recoding.
+    """
 
     engine: Queries
     work: Namer
     macros: str
-    prepared: SearchInput
+    search_input: SearchInput
     recoding: ReleaseStatement
     plain: ReleaseStatement
     population: Population | None
     with_persons: exp.Query | None = None
-    """The released rows with their persons, where they are not those of the recoding."""
 
     def checks(self, relation: str) -> list[Check]:
-        with self._private() as (private, audited):
-            found = []
+        with self._private_relations() as (private, audited):
+            checks = []
             if isinstance(counts := private.person_counts, RemotePersonCounts):
-                columns = self.prepared.columns
-                found.append(counts.same_rows(relation, [*columns.generalized, *columns.sensitive]))
+                columns = self.search_input.columns
+                checks.append(counts.check_rows(relation, [*columns.generalized, *columns.sensitive]))
             if audited is not None:
-                found.append(self._same_rows(relation, audited))
+                checks.append(self._check_rows(relation, audited))
                 relation = audited.sql(self.engine.dialect)
-            return [*found, *check_requirements(self.prepared.policy.privacy, self._subject(relation, private))]
+            release = self._audited_release(relation, private)
+            return [*checks, *check_requirements(self.search_input.policy.privacy, release)]
 
     def checks_of_classes(self, relation: str) -> list[Check]:
-        """The checks, on some of the rows, of what each class or each group of a shield must meet by itself, where rows
-        are counted."""
-        policy = self.prepared.policy
-        facts, parts = SourceFacts(policy.generalized_attributes), ClassCondition | SubsetCondition
-        of_parts = [one for one in list_requirements(policy.privacy) if isinstance(one.bind(facts), parts)]
-        with self._private() as (private, _):
-            subject = self._subject(relation, private)
-            return [check for one in of_parts for check in one.audit(subject)]
+        """The checks, on some of the rows, of requirements that each class or each group of a shield must meet by
+        itself, where rows are counted."""
+        policy = self.search_input.policy
+        facts = SourceFacts(policy.generalized_attributes)
+        requirements = [
+            requirement
+            for requirement in list_requirements(policy.privacy)
+            if isinstance(requirement.bind(facts), ClassCondition | SubsetCondition)
+        ]
+        with self._private_relations() as (private, _):
+            release = self._audited_release(relation, private)
+            return [check for requirement in requirements for check in requirement.audit(release)]
 
-    def _subject(self, relation: str, private: PrivateRelations) -> AuditedRelease:
-        policy = self.prepared.policy
+    def _audited_release(self, relation: str, private: PrivateRelations) -> AuditedRelease:
+        policy = self.search_input.policy
         return AuditedRelease(
             CachedQueries(self.engine),
             relation,
             [column.name for column in self.recoding.columns if column.quasi is not None],
             policy.attributes_with_role("sensitive"),
-            self.prepared.marginals.rows,
+            self.search_input.marginals.rows,
             policy.source.person_column is not None,
             self.macros,
             private,
@@ -94,13 +107,13 @@ class SourceAudit:
         )
 
     @contextmanager
-    def _private(self) -> Iterator[tuple[PrivateRelations, exp.Table | None]]:
-        """Create the views temporarily; the second has the released rows with their persons."""
+    def _private_relations(self) -> Iterator[tuple[PrivateRelations, exp.Table | None]]:
+        """Create the private relations temporarily, and a view of the released rows with their persons if needed."""
         mark = uuid4().hex[:12]
-        person, audited, counts = self.prepared.columns.person, None, None
-        source = self.prepared.source
+        search_input, dialect = self.search_input, self.engine.dialect
+        source, person = search_input.source, search_input.columns.person
+        audited = counts = population = None
         views: list[exp.Table] = []
-        theirs = None
         try:
             if person is not None and source.persons is not None:
                 counts = RemotePersonCounts(self.engine, source, self.work, self.recoding, person, mark)
@@ -113,64 +126,57 @@ class SourceAudit:
                 views.append(audited)
             if self.population is not None:
                 target = self.work(f"population_audited_{mark}")
-                query = self._generalized(self.population.source.relation)
+                query = self._generalize_population(self.population.source.relation)
                 self.population.engine.execute(create_table(target.copy(), query))
-                theirs = target
-            reference = self.prepared.source.relation
-            is_remote = self.prepared.source.access == "remote" and counts is None
-            if is_remote and self.prepared.columns.sensitive:
-                reference = self._counted(mark)
+                population = target
+            reference = source.relation
+            if source.access == "remote" and counts is None and search_input.columns.sensitive:
+                reference = self._create_reference(mark)
                 views.append(reference)
-            yield (
-                PrivateRelations(
-                    reference.sql(self.engine.dialect),
-                    person,
-                    None if theirs is None else theirs.sql(self.engine.dialect),
-                    None if self.prepared.population is None else self.prepared.population.person,
-                    {
-                        name: tree.table.sql(self.engine.dialect)
-                        for name, tree in self.prepared.sensitive_hierarchies.items()
-                    },
-                    counts,
-                ),
-                audited,
+            private = PrivateRelations(
+                reference.sql(dialect),
+                person,
+                None if population is None else population.sql(dialect),
+                None if search_input.population is None else search_input.population.person,
+                {name: tree.table.sql(dialect) for name, tree in search_input.sensitive_hierarchies.items()},
+                counts,
             )
+            yield private, audited
         finally:
             if counts is not None:
                 counts.close()
             for view in views:
                 self.engine.execute(drop_view(view.copy()))
-            if theirs is not None:
-                self.engine.execute(drop_table(theirs.copy()))
+            if population is not None:
+                self.engine.execute(drop_table(population.copy()))
 
-    def _counted(self, mark: str) -> exp.Table:
-        """A view that has the sensitive columns of a source whose rows are elsewhere: each combination of their values
-        as often as it was counted."""
-        source, names = self.prepared.source, list(dict.fromkeys(self.prepared.columns.sensitive))
+    def _create_reference(self, mark: str) -> exp.Table:
+        """Create a view with the sensitive columns of a remote source, from the counts of their combinations."""
+        source, names = self.search_input.source, list(dict.fromkeys(self.search_input.columns.sensitive))
         count = row_count_column(source.columns)
-        counted, view = self.work(f"reference_{mark}"), table(f"sqlanon_reference_{mark}", "main", "temp")
+        counts, view = self.work(f"reference_{mark}"), table(f"sqlanon_reference_{mark}", "main", "temp")
         output: list[exp.Expr] = [*map(col, names), named(exp.Count(this=exp.Star()), count)]
         query = select(output, source.relation.copy(), [col(name) for name in names])
-        self.engine.execute(create_table(counted, query))
-        self.engine.execute(create_temporary_view(view, repeat_rows(counted, names, count)))
+        self.engine.execute(create_table(counts, query))
+        self.engine.execute(create_temporary_view(view, repeat_rows(counts, names, count)))
         return view
 
-    def _generalized(self, population: exp.Table) -> exp.Query:
-        """The population, generalized as the release is; a second time at the top: masked rows match all of it."""
-        prepared, recoding, theirs = self.prepared, self.plain, self.prepared.population
+    def _generalize_population(self, rows: exp.Table) -> exp.Query:
+        """Generalize the population as the release; masked rows match all of it, so it is added at the top levels."""
+        search_input, recoding, population = self.search_input, self.plain, self.search_input.population
         assert isinstance(recoding, FullDomainRecoding)  # a policy with a population needs a full-domain strategy
-        assert theirs is not None
-        heights = prepared.marginals.heights
+        assert population is not None
+        heights = search_input.marginals.heights
 
         def at(levels: Levels) -> exp.Select:
             return generalized_population(
-                population,
-                theirs.columns,
+                rows,
+                population.columns,
                 recoding.attributes,
                 recoding.tops,
                 levels,
-                prepared.types,
-                theirs.person,
+                search_input.types,
+                population.person,
                 recoding.mask,
             )
 
@@ -178,14 +184,15 @@ class SourceAudit:
             return at(recoding.levels)
         return union_all(at(recoding.levels), at(heights))
 
-    def _same_rows(self, relation: str, audited: exp.Table) -> Check:
+    def _check_rows(self, relation: str, audited: exp.Table) -> Check:
+        """Check that the rows with persons are those of the release."""
         plain = table(f"{audited.name}_plain", "main", "temp")
         columns: list[exp.Expr] = [col(column.name) for column in self.recoding.columns]
         self.engine.execute(create_temporary_view(plain, select(columns, audited.copy())))
         try:
             names = (relation, plain.sql(self.engine.dialect))
-            theirs, ours = (self.engine.rows(call_digest(name, self.macros))[0] for name in names)
+            released, with_persons = (self.engine.rows(call_digest(name, self.macros))[0] for name in names)
         finally:
             self.engine.execute(drop_view(plain.copy()))
-        message = "the rows whose persons are counted match the release"
-        return Check("rows with persons", theirs == ours, message if theirs == ours else f"not true: {message}")
+        claim, passed = "the rows whose persons are counted match the release", released == with_persons
+        return Check("rows with persons", passed, claim if passed else f"not true: {claim}")

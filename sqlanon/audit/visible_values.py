@@ -1,4 +1,4 @@
-"""Released values as readers see them: comparing rows as multisets, where GROUP BY would merge different values."""
+"""Compare released values as readers see them: GROUP BY would merge values that look different."""
 
 from __future__ import annotations
 
@@ -13,36 +13,39 @@ from sqlanon.support.expressions import all_of, anonymous, col, fragment, named,
 if TYPE_CHECKING:
     from duckdb.sqltypes import DuckDBPyType
 
-_EXACT = frozenset({
+_EXACT_TYPES = frozenset({
     "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT",
     "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "UHUGEINT",
     "BOOLEAN", "DATE", "TIMESTAMP", "TIMESTAMP WITH TIME ZONE", "UUID", "BLOB",
 })  # fmt: skip
 """Types whose equal values look the same to every reader."""
 
-_AS_TEXT = fragment("encode(:value::VARCHAR)")
+_TEXT_BYTES = fragment("encode(:value::VARCHAR)")
 
 _DIFFERENT_ROWS = template("""
     SELECT
-        coalesce(sum(more) FILTER (WHERE more > 0)::BIGINT, 0) AS added,
-        coalesce(sum(-more) FILTER (WHERE more < 0)::BIGINT, 0) AS missing
+        coalesce(sum(surplus) FILTER (WHERE surplus > 0)::BIGINT, 0) AS added,
+        coalesce(sum(-surplus) FILTER (WHERE surplus < 0)::BIGINT, 0) AS missing
     FROM (
-        SELECT sum(more) AS more
+        SELECT sum(surplus) AS surplus
         FROM (
-            SELECT :keys, 1 AS more FROM :released
+            SELECT :keys, 1 AS surplus FROM :released
             UNION ALL
-            SELECT :keys, -:count AS more FROM :recoded
+            SELECT :keys, -:count AS surplus FROM :recoded
         ) AS rows_of_both
         GROUP BY :names
-    ) AS left_over
+    ) AS differences
 """)
 
 
 def count_different_rows(
-    released: exp.Expr, recoded: exp.Expr, types: Mapping[str, str], counted: str | None = None
+    released: exp.Expr, recoded: exp.Expr, types: Mapping[str, str], count: str | None = None
 ) -> exp.Select:
-    """One row: how many rows the released ones have beside the recoded ones, and how many of these they lack. Where the
-    recoded ones are ``counted``, this column says how often each is there."""
+    """One row: the numbers of released rows that are not recoded ones (``added``), and of recoded rows that are not
+    released (``missing``), as multisets.
+
+    If each recoded row stands for several equal ones, ``count`` is the column with their number.
+    """
     keys = [key for name, type_ in types.items() for key in distinguishing_parts(col(name), type_)]
     names = [f"k{i}" for i in range(len(keys))]
     return _DIFFERENT_ROWS(
@@ -50,37 +53,36 @@ def count_different_rows(
         names=[col(name) for name in names],
         released=released,
         recoded=recoded,
-        count=number(1) if counted is None else col(counted),
+        count=number(1) if count is None else col(count),
     )
 
 
 def distinguishing_parts(value: exp.Expr, type_: str) -> list[exp.Expr]:
-    """What of a value, of one of DuckDB's types, is equal only where a reader sees the same value."""
-    if type_ in _EXACT or type_.startswith("DECIMAL("):
+    """Expressions of a value of a DuckDB type that are all equal only if a reader sees the same value."""
+    if type_ in _EXACT_TYPES or type_.startswith("DECIMAL("):
         return [value]
     if type_ == "VARCHAR":  # its column may have a collation
         return [anonymous("encode", value)]
     if type_ in ("FLOAT", "DOUBLE"):  # zero and NaN have a sign
         return [value, anonymous("signbit", value.copy())]
-    return [value, _AS_TEXT(value=value)]
+    return [value, _TEXT_BYTES(value=value)]
 
 
-def look_equal(one: exp.Expr, other: exp.Expr, type_: str) -> exp.Expr:
-    """Whether two values look the same to every reader; NULL equals NULL."""
-    return all_of(
-        same(*pair) for pair in zip(distinguishing_parts(one, type_), distinguishing_parts(other, type_), strict=True)
-    )
+def look_equal(left: exp.Expr, right: exp.Expr, type_: str) -> exp.Expr:
+    """The condition that two values look the same to every reader; NULL equals NULL."""
+    parts = zip(distinguishing_parts(left, type_), distinguishing_parts(right, type_), strict=True)
+    return all_of(same(*pair) for pair in parts)
 
 
-_VALUES = template("SELECT :beside, :value AS v FROM :rows")
-_INNER_VALUES = template("SELECT :beside, :value AS v FROM :outer AS q")
-_WITH_SIGN = template("SELECT count(*) FROM :values AS q WHERE (isnan(v) OR v = 0) AND signbit(v)")
+_VALUES = template("SELECT :extra, :value AS v FROM :rows")
+_INNER_VALUES = template("SELECT :extra, :value AS v FROM :outer AS q")
+_SIGNED_ZEROS = template("SELECT count(*) FROM :values AS q WHERE (isnan(v) OR v = 0) AND signbit(v)")
 
 
 @dataclass(frozen=True)
 class Leaf:
-    """A column, or a part of a nested one, with the steps to its values: functions, and fields of structs with a dot
-    before them."""
+    """A column, or a part of a nested one, with the steps to its values: functions, and struct fields with a leading
+    dot."""
 
     name: str
     type: str
@@ -92,33 +94,35 @@ class Leaf:
 
 
 def leaf_columns(types: Mapping[str, DuckDBPyType]) -> list[Leaf]:
-    return [leaf for name, type_ in types.items() for leaf in _leaves(name, type_)]
+    return [leaf for name, type_ in types.items() for leaf in _find_leaves(name, type_)]
 
 
-def _leaves(name: str, type_: DuckDBPyType, steps: tuple[str, ...] = ()) -> Iterator[Leaf]:
+def _find_leaves(name: str, type_: DuckDBPyType, steps: tuple[str, ...] = ()) -> Iterator[Leaf]:
     children: dict[str, Any] = dict(type_.children) if type_.id in ("list", "array", "map", "struct") else {}
     if type_.id in ("list", "array"):
-        yield from _leaves(name, children["child"], (*steps, "unnest"))
+        yield from _find_leaves(name, children["child"], (*steps, "unnest"))
     elif type_.id == "map":
         for part in ("key", "value"):
-            yield from _leaves(name, children[part], (*steps, f"map_{part}s", "unnest"))
+            yield from _find_leaves(name, children[part], (*steps, f"map_{part}s", "unnest"))
     elif type_.id == "struct":
-        for field, own in children.items():
-            yield from _leaves(name, own, (*steps, f".{field}"))
+        for field, field_type in children.items():
+            yield from _find_leaves(name, field_type, (*steps, f".{field}"))
     else:
         yield Leaf(name, str(type_), steps)
 
 
-def leaf_values(leaf: Leaf, rows: exp.Expr, beside: exp.Alias) -> exp.Select:
-    """The query for the values of a leaf, ``v``, and what else is wanted of each row, by its name."""
-    query = _VALUES(beside=beside, value=col(leaf.name), rows=rows)
+def leaf_values(leaf: Leaf, rows: exp.Expr, extra: exp.Alias) -> exp.Select:
+    """The query for the values ``v`` of a leaf, with an extra column of their row."""
+    query = _VALUES(extra=extra, value=col(leaf.name), rows=rows)
     for step in leaf.steps:
-        inner = anonymous("struct_extract", col("v"), text(step[1:])) if step[0] == "." else anonymous(step, col("v"))
-        query = _INNER_VALUES(beside=col(beside.alias), value=inner, outer=query)
+        value = anonymous("struct_extract", col("v"), text(step[1:])) if step[0] == "." else anonymous(step, col("v"))
+        query = _INNER_VALUES(extra=col(extra.alias), value=value, outer=query)
     return query
 
 
 def count_signed_zeros(leaf: Leaf, rows: exp.Expr) -> exp.Select:
-    """The query for how many values of a leaf of floating-point numbers are −0.0, or NaN with a sign: they are equal to
-    0.0 and NaN, and a reader can tell them apart."""
-    return _WITH_SIGN(values=leaf_values(leaf, rows, named(exp.true(), "all")))
+    """The query for the number of values of a floating-point leaf that are −0.0, or NaN with a sign.
+
+    They equal 0.0 and NaN, and still look different to a reader.
+    """
+    return _SIGNED_ZEROS(values=leaf_values(leaf, rows, named(exp.true(), "all")))

@@ -729,11 +729,11 @@ def test_the_decoys_of_the_catalog_are_those_that_are_found(recorded: list[int],
     """Each as often: one more in the catalog is one that is not there."""
     manifest: Any = SimpleNamespace(columns=[SimpleNamespace(name="x", type="INTEGER")])
     with duckdb.connect() as connection:
-        connection.execute("CREATE TABLE decoys_found AS SELECT unnest([1, 2]) AS x")
+        connection.execute("CREATE TABLE audited_decoys AS SELECT unnest([1, 2]) AS x")
         connection.execute(f"CREATE TABLE recorded AS SELECT unnest({recorded}) AS x")
         steps = StatementRunner(DuckDBEngine(connection))
         check = DecoyCheck(steps, table, manifest, table("real"), table("released"))
-        assert check.recorded(table("recorded")).passed is passed
+        assert check.check_recorded(table("recorded")).passed is passed
 
 
 @pytest.mark.slow

@@ -16,7 +16,13 @@ import pytest
 
 from sqlanon.audit.check import Check
 from sqlanon.audit.decoys import CATALOG_CHECK
-from sqlanon.audit.label_levels import _CONTRADICTED, _MASKED, _REPEATED, _STRANGE, _WITHIN
+from sqlanon.audit.label_levels import (
+    _AMBIGUOUS_ANCESTORS,
+    _CONTRADICTING_ANCESTORS,
+    _IS_MASKED_BY,
+    _IS_RANGE_WITHIN,
+    _UNRELATED_LABELS,
+)
 from sqlanon.audit.verify import Verification
 from sqlanon.audit.visible_values import count_different_rows
 from sqlanon.engines.duckdb import DuckDBEngine
@@ -338,9 +344,9 @@ def test_levels_of_labels_make_a_tree_of_what_is_released(
     released = [("zip", "02139"), ("zip", "02140"), ("zip", "05001"), ("age", "0299*")]
     fill(engine, "released", released, {"attribute": "VARCHAR", "label": "VARCHAR"})
     levels = table("levels")
-    assert engine.rows(_STRANGE(levels=levels, released=star(table("released")))) == [(strange,)]
-    assert engine.rows(_REPEATED(levels=levels)) == [(repeated,)]
-    assert bool(engine.rows(_CONTRADICTED(levels=levels))[0][0]) is bool(contradicted)
+    assert engine.rows(_UNRELATED_LABELS(levels=levels, released=star(table("released")))) == [(strange,)]
+    assert engine.rows(_AMBIGUOUS_ANCESTORS(levels=levels)) == [(repeated,)]
+    assert bool(engine.rows(_CONTRADICTING_ANCESTORS(levels=levels))[0][0]) is bool(contradicted)
 
 
 @pytest.mark.parametrize(
@@ -362,7 +368,7 @@ def test_levels_of_labels_make_a_tree_of_what_is_released(
 def test_masked_labels_lie_under_their_masks(
     side: str, label: str, ancestor: str, is_under: bool, engine: DuckDBEngine
 ) -> None:
-    condition = _MASKED[side]().sql("duckdb")
+    condition = _IS_MASKED_BY[side]().sql("duckdb")
     query = f"SELECT {condition} FROM (SELECT '{label}' AS label, '{ancestor}' AS ancestor)"
     assert engine.connection.execute(query).fetchone() == (is_under,)
 
@@ -389,6 +395,6 @@ def test_masked_labels_lie_under_their_masks(
 def test_ranges_lie_under_wider_ones(label: str, ancestor: str, is_under: bool, engine: DuckDBEngine) -> None:
     low, high = bounds(col("label"), "integer")
     from_, to_ = bounds(col("ancestor"), "integer")
-    condition = _WITHIN(low=low, high=high, from_=from_, to_=to_).sql("duckdb")
+    condition = _IS_RANGE_WITHIN(low=low, high=high, from_=from_, to_=to_).sql("duckdb")
     query = f"SELECT {condition} FROM (SELECT '{label}' AS label, '{ancestor}' AS ancestor)"
     assert engine.connection.execute(query).fetchone() == (is_under,)
