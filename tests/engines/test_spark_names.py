@@ -22,10 +22,9 @@ import sqlanon
 from sqlanon.engines.spark import settings as spark_settings
 from sqlanon.engines.spark.engine import SparkEngine
 from sqlanon.places.addresses import spark_name_flaw
-from sqlanon.release.targets.server import column_list
 from sqlanon.release.targets.spark import statements as sr
 from sqlanon.release.targets.spark.reader import SparkLocation
-from sqlanon.support.expressions import named, select, text
+from sqlanon.support.expressions import col, named, select, text
 from sqlanon.support.expressions import table as named_table
 
 SCHEMA = "sqlanon_names"
@@ -257,7 +256,7 @@ def test_texts_have_no_variables_whatever_is_set(spark: Any) -> None:
     told = [engine.sql(exp.select(named(text(one), "x"))) for one in TEXTS]
     view, rows = named_table("r", "s"), named_table("r_v1", "s")
     made: list[exp.Expr] = [
-        sr.create_view(view=view, comment=text(TEXTS[1]), query=column_list(rows, ["a"])),
+        sr.create_view(view=view, comment=text(TEXTS[1]), columns=[col("a")], rows=rows),
         sr.comment_on_view(view=view, comment=text(TEXTS[1])),
         *sr.comment_statements(rows, {"a": TEXTS[0]}, TEXTS[1]),
         sr.create_version_table(TABLE, {"a": "VARCHAR"}, TEXTS[0]),

@@ -31,9 +31,9 @@ insert_manifest = _statement("""
 """)
 select_manifest = template("SELECT table_name, version, manifest FROM :relation")
 
-create_view = _statement("CREATE VIEW :view COMMENT :comment AS :query")
+create_view = _statement("CREATE VIEW :view COMMENT :comment AS SELECT :columns FROM :rows")
 """An error if the name is taken."""
-replace_view_query = _statement("ALTER VIEW :view AS :query")
+replace_view_query = _statement("ALTER VIEW :view AS SELECT :columns FROM :rows")
 """One change of the catalog; ``CREATE OR REPLACE VIEW`` would drop the view first."""
 comment_on_view = _statement("ALTER VIEW :view SET TBLPROPERTIES ('comment' = :comment)")
 comment_on_table = _statement("COMMENT ON TABLE :target IS :comment")

@@ -28,7 +28,6 @@ from sqlanon.release.targets.server import (
     ServerTarget,
     StagedOnServer,
     column_comments,
-    column_list,
     next_version,
     refuse_types,
     release_section,
@@ -54,7 +53,7 @@ from sqlanon.release.targets.spark.rows import (
     pinned_rows,
 )
 from sqlanon.requirements.macros import call_k_anonymity
-from sqlanon.support.expressions import drop_table, named, table, text
+from sqlanon.support.expressions import col, drop_table, named, table, text
 
 __all__ = ["SparkTarget", "recorded_location", "release_location", "target_for"]
 
@@ -209,15 +208,15 @@ def _switch_view(server: SparkEngine, location: SparkLocation, version: int, man
     check = catalog.check_tables(version, manifest)
     if not check.passed:
         raise AuditError([f"{check.name}: {check.message}"])
-    query = column_list(location.version_table(version), [column.name for column in manifest.columns])
+    rows, columns = location.version_table(version), [col(column.name) for column in manifest.columns]
     comment = view_comment(manifest)
     if location.name not in catalog.names:
-        server.execute(sr.create_view(view=location.table, comment=text(comment), query=query))
+        server.execute(sr.create_view(view=location.table, comment=text(comment), columns=columns, rows=rows))
         return
     view = CatalogEntry.read(server, location.table)
     if view.shown_version(location) is None:
         raise location.name_is_taken()
-    server.execute(sr.replace_view_query(view=location.table, query=query))
+    server.execute(sr.replace_view_query(view=location.table, columns=columns, rows=rows))
     if view.comment != comment:  # the replaced version was a draft
         server.execute(sr.comment_on_view(view=location.table, comment=text(comment)))
 
