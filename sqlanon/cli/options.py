@@ -128,7 +128,7 @@ def options(**names: str) -> Iterator[None]:
     try:
         yield
     except PolicyError as error:
-        raise error.renamed({place.replace("__", "."): option for place, option in names.items()}) from None
+        raise error.with_places({place.replace("__", "."): option for place, option in names.items()}) from None
     except (SourceError, ReleaseError) as error:
         place, colon, message = str(error).partition(": ")
         option = names.get(place.replace(".", "__"))

@@ -57,7 +57,7 @@ def attack(hospital: Path, target: Path, levels: Mapping[str, int]) -> Attack:
     people = table("patients", "main", "hospital" if own else "target")
     victim = one_by_name(patients, voters, "diagnosis")
     with private_directory(target.parent, ".sqlanon-demo-") as spill:
-        engine = DuckDBEngine.private(spill)
+        engine = DuckDBEngine.open_private(spill)
         with engine.connection:
             engine.attach(hospital, "hospital", read_only=True)
             if not own:

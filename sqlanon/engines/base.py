@@ -1,10 +1,10 @@
-"""What every engine can do, and what only some can. Engines execute; they hold no domain knowledge."""
+"""Protocols of engines: the operations that every engine has, and the optional ones. Engines hold no privacy
+knowledge."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from enum import Enum
 from typing import Any, Protocol
 
 from sqlglot import exp
@@ -12,26 +12,8 @@ from sqlglot import exp
 from sqlanon.errors import SourceError, SqlanonError
 
 
-class Feature(Enum):
-    BATCHES = "gives the rows of a query in batches, as they come: memory stays flat"
-    CACHE = "keeps rows by columns, compressed, and makes again what is lost of them"
-    FILES = "hands large results over as Parquet files"
-    INNER_ORDER = "keeps the order of a query in FROM, with small tables joined to it"
-    MACROS = "has table macros over the name of a table"
-    RECURSION = "runs WITH RECURSIVE with windows in its rounds"
-    WORKERS = "runs Python where the rows are"
-
-
-FEATURES: Mapping[str, frozenset[Feature]] = {
-    "duckdb": frozenset({Feature.BATCHES, Feature.INNER_ORDER, Feature.MACROS, Feature.RECURSION}),
-    "postgres": frozenset({Feature.BATCHES, Feature.INNER_ORDER, Feature.RECURSION}),
-    "spark": frozenset({Feature.CACHE, Feature.FILES, Feature.WORKERS}),
-}
-"""The capability table: by engine."""
-
-
 class Queries(Protocol):
-    """What answers queries that are sqlglot expressions."""
+    """Runs sqlglot expressions."""
 
     @property
     def dialect(self) -> str: ...
@@ -39,68 +21,70 @@ class Queries(Protocol):
     def execute(self, statement: exp.Expr, parameters: Sequence[Any] = ()) -> None: ...
 
     def rows(self, query: exp.Expr, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        """Run a query and bring its rows to Python: tables of at most lattice size, or of an attribute's groups."""
+        """Run a query and return its rows. The result must be small: at most as large as a lattice or a hierarchy."""
         ...
 
     def columns(self, relation: exp.Expr) -> dict[str, str]:
-        """Name and type text (in its own spelling) of the columns, in order; reads no rows."""
+        """Names and types (in the engine's spelling) of the columns, in order; reads no rows."""
         ...
 
-    def shown(self, statement: exp.Expr) -> str:
-        """The text of a statement, for people, as it would run."""
+    def render(self, statement: exp.Expr) -> str:
+        """Formatted SQL text of a statement, as the engine would run it."""
         ...
 
 
 class Engine(Queries, Protocol):
-    """A database: what every engine satisfies."""
+    """A database engine. The constants say which optional features it has."""
 
-    @property
-    def features(self) -> frozenset[Feature]:
-        """What it can do beside what all can."""
-        ...
+    STREAMS_BATCHES: bool  # `stream` yields batches as they are computed: memory use stays flat
+    KEEPS_SUBQUERY_ORDER: bool  # a query over an ordered subquery, joined to small tables, keeps the order
+    RUNS_RECURSIVE_WINDOWS: bool  # runs WITH RECURSIVE whose steps contain window functions
+    WRITES_PARQUET: bool  # implements `WritesFiles`
+    CACHES_ROWS: bool  # implements `CachesRows`
+    RUNS_PYTHON: bool  # implements `RunsPython`
 
     def materialize(self, name: str, query: exp.Query) -> int:
-        """Compute a query once, and keep its rows under a name that this connection alone knows; how many they are."""
+        """Store the rows of a query in a temporary table of this connection; return their number."""
         ...
 
     def upload(self, name: str, arrow: Any) -> exp.Table:
-        """Make a table of an Arrow table or stream that this connection alone knows."""
+        """Create a temporary table of this connection from an Arrow table or stream."""
         ...
 
     def stream(self, query: exp.Query) -> AbstractContextManager[Any]:
-        """The rows of a query as an Arrow stream; as long as it is open, the engine does nothing else."""
+        """The rows of a query as an Arrow stream. The engine runs nothing else while the stream is open."""
         ...
 
 
 class RemoteEngine(Engine, Protocol):
-    """An engine whose tables stay where they are: `engines.federated` puts to it what reads them."""
+    """An engine that holds the source: `engines.federation` sends it the statements that read its tables."""
 
     @property
     def place(self) -> str: ...
 
-    def translated_errors(self, kind: type[SqlanonError] = SourceError) -> AbstractContextManager[None]:
-        """Its errors become ours meanwhile, and quote neither values nor its address."""
+    def translate_errors(self, kind: type[SqlanonError] = SourceError) -> AbstractContextManager[None]:
+        """Raise the engine's errors as errors of sqlanon, without values or addresses in their text."""
         ...
 
     def forget(self, name: str) -> None:
-        """Drop what `materialize` or `upload` made; nothing where there is none."""
+        """Drop a table that `materialize` or `upload` created, if it exists."""
         ...
 
 
 class WritesFiles(RemoteEngine, Protocol):
     @property
-    def is_here(self) -> bool:
-        """Whether all of it is known to be on this machine: it sees its folders."""
+    def is_local(self) -> bool:
+        """Whether the whole engine runs on this machine and sees its folders."""
         ...
 
     def write_parquet(self, query: exp.Expr, directory: str) -> int:
-        """Write the rows of a query as Parquet files, in a new directory that it and this machine see."""
+        """Write the rows of a query as Parquet files to a new directory that the engine and this machine share."""
         ...
 
 
 class CachesRows(RemoteEngine, Protocol):
     def cache(self, name: str, query: exp.Query) -> int:
-        """Do as `materialize` does, in less memory, for a query that has the same rows each time."""
+        """Like `materialize`, with less memory: the query must return the same rows whenever it runs."""
         ...
 
 
@@ -108,34 +92,34 @@ class RunsPython(RemoteEngine, Protocol):
     def materialize_mapped(
         self, name: str, query: exp.Expr, function: Callable[..., Any], types: Mapping[str, str]
     ) -> int:
-        """Have Python make other rows of those of a query, and keep them as `materialize` does."""
+        """Like `materialize`, for the rows that a Python function makes of the rows of a query."""
         ...
 
 
 class Workers(Protocol):
-    """Processes that run Python beside tables whose rows do not come here."""
+    """Processes that run Python functions on the machines of a remote engine."""
 
     @property
     def place(self) -> str: ...
 
-    def map_there(
+    def map_remotely(
         self, target: exp.Table, query: exp.Query, function: Callable[..., Any], types: Mapping[str, str]
     ) -> None:
-        """Have them make a table of a query's rows; it stays there."""
+        """Create a remote table from the rows that a function makes of the rows of a query."""
         ...
 
 
 class WorkEngine(Engine, Protocol):
-    """The engine of a run: what the run makes is here."""
+    """The engine that holds the work database of a run."""
 
     def copy_arrow(self, target: exp.Table, arrow: Any, query: Callable[[exp.Table], exp.Query] = ...) -> None:
-        """Make a table of an Arrow table or stream; of a stream, as it comes. By default of all of it as it is."""
+        """Create a table from an Arrow table or stream; ``query`` transforms it, by default ``SELECT *``."""
         ...
 
-    def registered(self, arrow: Any) -> AbstractContextManager[exp.Table]:
-        """An Arrow table or stream as a relation, for a while; a stream can be read once."""
+    def register_arrow(self, arrow: Any) -> AbstractContextManager[exp.Table]:
+        """Make an Arrow table or stream queryable within the context; a stream can be read once."""
         ...
 
-    def regrouped(self, query: exp.Select) -> Callable[[Iterable[str]], tuple[Any, ...]]:
-        """The one row of a query that is asked again and again, by the columns that it groups by."""
+    def prepare_grouping(self, query: exp.Select) -> Callable[[Iterable[str]], tuple[Any, ...]]:
+        """Prepare a query of one row that runs many times, each time grouped by other columns."""
         ...

@@ -1,4 +1,4 @@
-"""An end for jobs that may take days: the statements of an engine are interrupted once their time is over."""
+"""Time limits for jobs: statements are interrupted when the time is over."""
 
 from __future__ import annotations
 
@@ -13,16 +13,19 @@ from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import InfeasibleError, OvertimeError
 
 InterruptedStatementError = duckdb.InterruptException
-"""What an interrupted statement raises."""
+"""The error that an interrupted statement raises."""
 
-_AGAIN = 0.05  # seconds between two interrupts
+_INTERVAL = 0.05  # seconds between two interrupts
 
 
 @contextmanager
 def interrupt_after(
     seconds: float | None, engines: Sequence[Queries], may_stop: Callable[[], bool] = lambda: True
 ) -> Iterator[None]:
-    """Interrupt what engines are about once the time is over, again and again while it may stop: an `OvertimeError`."""
+    """Interrupt the statements of DuckDB engines when the time is over, repeatedly while ``may_stop`` is true.
+
+    Raises `OvertimeError` for the job that was interrupted.
+    """
     if seconds is None:
         yield
         return
@@ -33,7 +36,7 @@ def interrupt_after(
         if done.wait(min(seconds, TIMEOUT_MAX)):
             return
         late.set()
-        while not done.wait(_AGAIN):
+        while not done.wait(_INTERVAL):
             for connection in connections if may_stop() else ():
                 with suppress(duckdb.Error):
                     connection.interrupt()
@@ -42,7 +45,7 @@ def interrupt_after(
     watcher.start()
     try:
         yield
-    except InfeasibleError:  # it says what there was no time for
+    except InfeasibleError:  # its message reports what the time was too short for
         raise
     except Exception as error:
         if late.is_set():

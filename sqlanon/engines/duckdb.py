@@ -1,4 +1,4 @@
-"""DuckDB: it executes sqlglot expressions on one connection."""
+"""DuckDB: runs sqlglot expressions on one connection."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ import duckdb
 from duckdb.sqltypes import DuckDBPyType
 from sqlglot import Dialect, exp
 
-from sqlanon.engines.base import FEATURES
 from sqlanon.engines.dialects.qualified import QualifiedDuckDB
 from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.errors import DiskError, SqlanonError
@@ -38,62 +37,62 @@ from sqlanon.support.workdir import describe_disk_error
 _SYSTEM = (quote_name("system", "main"), quote_name("system", "pg_catalog"))
 """The schemas of the engine's own functions, types and views."""
 
-_OF_VALUES = (
+_MEANING_SETTINGS = (
     "binary_as_string", "default_null_order", "default_order", "dialect_compatibility_mode",
     "disable_timestamptz_casts", "error_on_division_by_zero", "ieee_floating_point_ops", "integer_division",
     "lambda_syntax", "legacy_disable_null_type", "old_implicit_casting", "order_by_non_integer_literal",
     "preserve_identifier_case", "regex_match_operator_semantics", "scalar_subquery_error_on_multiple_rows",
     "table_function_identifier_conversion",
 )  # fmt: skip
-"""Settings that change what a query means. Time zones are another matter. Some versions lack some of these."""
+"""Settings that change the meaning of a query, except time zones. Some versions lack some of these."""
 
 _SETTINGS = (
-    *_OF_VALUES, "arrow_large_buffer_size", "arrow_lossless_conversion", "arrow_output_list_view", "default_collation",
-    "errors_as_json", "max_expression_depth", "preserve_insertion_order", "produce_arrow_string_view",
-    "warnings_as_errors",
+    *_MEANING_SETTINGS, "arrow_large_buffer_size", "arrow_lossless_conversion", "arrow_output_list_view",
+    "default_collation", "errors_as_json", "max_expression_depth", "preserve_insertion_order",
+    "produce_arrow_string_view", "warnings_as_errors",
 )  # fmt: skip
-"""These, and others that statements of ours depend on."""
+"""All settings that statements of sqlanon depend on."""
 
 _LIVE: WeakSet[DuckDBEngine] = WeakSet()
 
 
-def _whole(function: str, *arguments: exp.Expr) -> exp.Anonymous:
-    """A call by the function's full name: a connection may be its user's."""
+def _system_function(function: str, *arguments: exp.Expr) -> exp.Anonymous:
+    """A call by full name: a user's connection may have a macro of the same name."""
     return exp.Anonymous(this=f"system.main.{function}", expressions=list(arguments))
 
 
 @cache
-def _settings_of_a_new_engine() -> dict[str, str]:
+def _default_settings() -> dict[str, str]:
     with duckdb.connect(":memory:") as connection:
         return DuckDBEngine(connection).settings(_SETTINGS)
 
 
 _PARSED: dict[str, list[duckdb.Statement]] = {}
-_LONG = 1000
-"""From how many characters on a script is one of our files, and not a statement with names of a run."""
+_LONG_SCRIPT = 1000
+"""Length in characters from which a script is a file of sqlanon, whose parsed statements are cached."""
 
 
 MANY_JOINS = 40
-"""Of statements with more joins the order of the joins is not optimized: for 200 joins to small tables that takes 17 s,
-and cannot be interrupted."""
+"""Number of joins above which their order is not optimized: for 200 joins to small tables that takes 17 s and cannot be
+interrupted."""
 
 _KEYS = "sqlanon: the columns that it groups by"
-"""Stands for them in a query whose text is generated once: no column has this name."""
+"""Placeholder for the grouping columns in the text of a prepared query; no column has this name."""
 
 
 def group_by_columns(query: exp.Select, columns: Iterable[str]) -> exp.Select:
-    """A query that groups by other columns in the one place where it groups."""
+    """The query with other columns in its only GROUP BY."""
     query = query.copy()
     (group,) = query.find_all(exp.Group)
-    group.set("expressions", [col(one) for one in columns])
+    group.set("expressions", [col(name) for name in columns])
     return query
 
 
 class RunningStatements:
-    """The statements that the main thread runs, for signals.
+    """The statements that the main thread runs, for signal handlers.
 
-    A signal's handler that DuckDB calls while it runs a statement must not raise: DuckDB may pass over that. It calls
-    `stop`, another thread calls `interrupt` as long as the statement runs, and KeyboardInterrupt is raised after it.
+    DuckDB may ignore an exception that a signal handler raises during a statement. So the handler calls `stop`, another
+    thread calls `interrupt` until the statement ends, and KeyboardInterrupt is raised after it.
     """
 
     def __init__(self) -> None:
@@ -120,7 +119,7 @@ class RunningStatements:
 
     @contextmanager
     def watched(self) -> Iterator[None]:
-        """While it lasts, `progress` knows how far the statement is."""
+        """Make `progress` report the share of a statement that is done."""
         before, self._watched = self._watched, True
         for engine in list(_LIVE):
             self.watch(engine.connection)
@@ -130,14 +129,15 @@ class RunningStatements:
             self._watched = before
 
     def watch(self, connection: duckdb.DuckDBPyConnection) -> None:
-        """DuckDB knows how far a statement is where its progress bar is on, printed or not."""
+        """DuckDB tracks progress only while its progress bar is enabled, printed or not."""
         if self._watched:
             with suppress(duckdb.Error):  # it may be closed, or its settings locked
                 connection.execute("SET enable_progress_bar_print = false; SET enable_progress_bar = true")
 
     def progress(self) -> tuple[float, float | None] | None:
-        """From another thread: the seconds that the statement runs, and its share done if that is known; None where
-        no statement runs.
+        """Seconds since the running statement began and the share done, if known; None if no statement runs.
+
+        For other threads.
         """
         running = self._running[:]
         if not running:
@@ -153,11 +153,11 @@ class RunningStatements:
         return self._stop
 
     def stop(self) -> None:
-        """Have KeyboardInterrupt raised as soon as the statement ends."""
+        """Raise KeyboardInterrupt when the statement ends."""
         self._stop = True
 
     def interrupt(self) -> None:
-        """End what all engines are about, from another thread: they raise an error."""
+        """Interrupt the statements of all engines, which raise an error; for other threads."""
         for engine in list(_LIVE):
             with suppress(duckdb.Error):  # it may be closed
                 engine.connection.interrupt()
@@ -179,13 +179,18 @@ class ClosedError(SqlanonError, duckdb.ConnectionException):
 class DuckDBEngine:
     """Runs sqlglot expressions on a DuckDB connection.
 
-    Functions in a statement are found by name: an engine's search path has the system's schemas first, so that no
-    macro of an attached database takes the place of one. Temporary macros come before all else. So the engine of a
-    user's connection is a second connection to the same databases (`beside`), which has none.
+    DuckDB looks functions up by name. The system's schemas come first in an engine's search path, so that no macro of
+    an attached database replaces a function. Temporary macros would still come first, so the engine of a user's
+    connection is a second connection to the same databases (`connect_beside`), which has none.
     """
 
     dialect = "duckdb"
-    features = FEATURES["duckdb"]
+    STREAMS_BATCHES = True
+    KEEPS_SUBQUERY_ORDER = True
+    RUNS_RECURSIVE_WINDOWS = True
+    WRITES_PARQUET = False
+    CACHES_ROWS = False
+    RUNS_PYTHON = False
 
     def __init__(self, connection: duckdb.DuckDBPyConnection, holder: DuckDBEngine | None = None) -> None:
         self.connection = connection
@@ -195,80 +200,78 @@ class DuckDBEngine:
         RUNNING_STATEMENTS.watch(connection)
 
     @classmethod
-    def private(cls, spill: Path, limits: Limits = NO_LIMITS) -> DuckDBEngine:
-        """An engine with a fresh in-memory database of its own, which spills to a directory and nowhere else."""
+    def open_private(cls, spill: Path, limits: Limits = NO_LIMITS) -> DuckDBEngine:
+        """Open an engine with a new in-memory database that spills to this directory only."""
         config: dict[str, str | bool | int | float | list[str]] = {
             "temp_directory": str(spill),
             "python_enable_replacements": False,
         }
         config |= {name: value for name, value in asdict(limits).items() if value is not None}
-        return cls(duckdb.connect(":memory:", config=config)).in_utc().silent()
+        return cls(duckdb.connect(":memory:", config=config)).use_utc().hide_progress_bar()
 
-    def beside(self, holder: DuckDBEngine | None = None) -> DuckDBEngine:
-        """A second connection to the same databases, which has nothing of what is temporary in this one."""
+    def connect_beside(self, holder: DuckDBEngine | None = None) -> DuckDBEngine:
+        """Open a second connection to the same databases, without the temporary objects of this one."""
         engine = DuckDBEngine(self.connection.cursor(), holder)
         engine._set("search_path", ",".join(_SYSTEM))
         return engine
 
-    def with_settings_of_a_new_engine(self) -> DuckDBEngine:
-        """The same engine, in which statements mean what they mean in a new one, whatever is set for all
-        connections.
-        """
-        own = self.settings(_SETTINGS)
-        for name, value in _settings_of_a_new_engine().items():
-            if own.get(name, value) != value:
+    def use_default_settings(self) -> DuckDBEngine:
+        """Reset the settings that statements depend on to those of a new engine; return the engine."""
+        settings = self.settings(_SETTINGS)
+        for name, value in _default_settings().items():
+            if settings.get(name, value) != value:
                 self._set(f"SESSION {name}", value)
         self._set("SESSION python_enable_replacements", False)
         return self
 
-    def settings(self, names: Collection[str] = _OF_VALUES) -> dict[str, str]:
-        """Settings, by name; by default those that change what a query means."""
-        every = exp.select("name", "value").from_(exp.Table(this=_whole("duckdb_settings")))
-        return {name: value for name, value in self.rows(every) if name in names}
+    def settings(self, names: Collection[str] = _MEANING_SETTINGS) -> dict[str, str]:
+        """Values of settings by name; by default of those that change the meaning of a query."""
+        query = exp.select("name", "value").from_(exp.Table(this=_system_function("duckdb_settings")))
+        return {name: value for name, value in self.rows(query) if name in names}
 
-    def look_up_as_holder(self, *before: str) -> None:
-        """Look up what is not the system's as the holder's connection does now, and in all schemas of its database.
+    def follow_search_path(self, *before: str) -> None:
+        """Follow the holder's current search path after the system's schemas, then all schemas of its database.
 
-        These must be in the path: a table that is named with its schema is looked up in the databases of the path's
-        own schemas of that name.
+        DuckDB looks up ``schema.table`` only in the databases that have a schema of that name in the path.
         """
         database = self.holder.database
-        here = exp.column("database_name").eq(text(database))
-        schemas = sorted(name for (name,) in self.rows(exp.select("schema_name").from_("duckdb_schemas()").where(here)))
-        path = [self.holder.current_setting("search_path"), *(quote_name(database, one) for one in ("main", *schemas))]
-        self._set("search_path", quote_name(database, "main"))  # a schema alone in the path is one of this database
+        in_database = exp.column("database_name").eq(text(database))
+        query = exp.select("schema_name").from_("duckdb_schemas()").where(in_database)
+        schemas = ["main", *sorted(name for (name,) in self.rows(query))]
+        path = [self.holder.current_setting("search_path"), *(quote_name(database, schema) for schema in schemas)]
+        self._set("search_path", quote_name(database, "main"))  # unqualified schemas in the path are of this database
         self._set("search_path", ",".join(dict.fromkeys([*_SYSTEM, *before, *filter(None, path)])))
 
-    def silent(self) -> DuckDBEngine:
-        """The same engine, without DuckDB's progress bar: an interactive Python prints it to stdout."""
+    def hide_progress_bar(self) -> DuckDBEngine:
+        """Disable the progress bar, which DuckDB prints to stdout in interactive sessions; return the engine."""
         self._set("enable_progress_bar", False)
         RUNNING_STATEMENTS.watch(self.connection)
         return self
 
     @property
     def database(self) -> str:
-        return str(self.rows(exp.Select(expressions=[_whole("current_database")]))[0][0])
+        return str(self.rows(exp.Select(expressions=[_system_function("current_database")]))[0][0])
 
     def current_setting(self, name: str) -> Any:
-        return self.rows(exp.Select(expressions=[_whole("current_setting", text(name))]))[0][0]
+        return self.rows(exp.Select(expressions=[_system_function("current_setting", text(name))]))[0][0]
 
-    def in_time_zone_of(self, other: DuckDBEngine) -> None:
+    def copy_time_zone(self, other: DuckDBEngine) -> None:
         for name in ("TimeZone", "Calendar"):
-            with suppress(duckdb.Error):  # time zones are an extension, which every usual build has
+            with suppress(duckdb.Error):  # time zones are an extension that some builds lack
                 self._set(name, other.current_setting(name))
 
-    def in_utc(self) -> DuckDBEngine:
-        """The same engine, with texts of times that are the same everywhere."""
-        with suppress(duckdb.Error):  # time zones are an extension, which every usual build has
+    def use_utc(self) -> DuckDBEngine:
+        """Set the time zone to UTC, so that texts of times are the same on every machine; return the engine."""
+        with suppress(duckdb.Error):  # time zones are an extension that some builds lack
             self._set("TimeZone", "UTC")
         return self
 
     @property
     def limits(self) -> Limits:
-        """What it may take, for engines that work for it beside it. DuckDB shows sizes with one digit, rounded down."""
+        """The limits of this engine, for helper engines. DuckDB reports sizes with one digit, rounded down."""
         names = [exp.func("current_setting", text(name)) for name in ("memory_limit", "threads")]
         memory, threads = self.rows(exp.select(*names))[0]
-        return Limits(None if memory.endswith("PiB") else memory, threads)  # a limit of petabytes is none
+        return Limits(None if memory.endswith("PiB") else memory, threads)  # DuckDB's default without a limit
 
     @property
     def version(self) -> str:
@@ -282,29 +285,29 @@ class DuckDBEngine:
         self.connection.close()
 
     def in_transaction(self) -> bool:
-        """Whether a transaction is open: outside of one, each statement has one of its own."""
-        transaction = exp.Select(expressions=[_whole("txid_current")])
+        """Whether a transaction is open; otherwise each statement runs in its own."""
+        transaction = exp.Select(expressions=[_system_function("txid_current")])
         return self.rows(transaction) == self.rows(transaction)
 
     def sql(self, expression: exp.Expr) -> str:
-        """The text of an expression. It is made without a copy: the expression may be used up."""
+        """The SQL text of an expression. Without a copy: generating it may change the expression."""
         return self._generator.generate(expression, copy=False)
 
-    def shown(self, statement: exp.Expr) -> str:
+    def render(self, statement: exp.Expr) -> str:
         return statement.sql(self._generator.dialect, pretty=True)
 
     @contextmanager
-    def inside(self, database: str) -> Iterator[None]:
-        """Work in a database of others for a while: it is in use, and all functions in statements have full names.
+    def using_qualified(self, database: str) -> Iterator[None]:
+        """Use a database, with full names of all functions in statements.
 
-        So do those of the views that are made: no macro of the database, now or later, takes their place.
+        So no macro of the database, now or later, replaces a function, also in the views that are created.
         """
-        usual, self._generator = self._generator, QualifiedDuckDB().generator()
+        unqualified, self._generator = self._generator, QualifiedDuckDB().generator()
         try:
             with self.using(database):
                 yield
         finally:
-            self._generator = usual
+            self._generator = unqualified
 
     def execute(self, statement: exp.Expr, parameters: Sequence[Any] | Mapping[str, Any] = ()) -> None:
         sql = self.sql(statement)
@@ -312,30 +315,30 @@ class DuckDBEngine:
             self.connection.execute(sql, parameters or None)
 
     def rows(self, query: exp.Expr, parameters: Sequence[Any] | Mapping[str, Any] = ()) -> list[tuple[Any, ...]]:
-        return self._fetched(self.sql(query), parameters)
+        return self._fetch_rows(self.sql(query), parameters)
 
-    def regrouped(self, query: exp.Select) -> Callable[[Iterable[str]], tuple[Any, ...]]:
-        # The one place where SQL is put together as text, of a generated statement and quoted names: a search asks this
-        # for every generalization, and to generate the statement each time takes 0.7 ms of 2.5 ms.
+    def prepare_grouping(self, query: exp.Select) -> Callable[[Iterable[str]], tuple[Any, ...]]:
+        # The only place that assembles SQL as text, from a generated statement and quoted names: a search runs this
+        # query for every generalization, and generating the statement each time would take 0.7 ms of 2.5 ms.
         before, after = self.sql(group_by_columns(query, [_KEYS])).split(quote_name(_KEYS))
-        return lambda columns: self._fetched(f"{before}{', '.join(map(quote_name, columns))}{after}")[0]
+        return lambda columns: self._fetch_rows(f"{before}{', '.join(map(quote_name, columns))}{after}")[0]
 
-    def _fetched(self, sql: str, parameters: Sequence[Any] | Mapping[str, Any] = ()) -> list[tuple[Any, ...]]:
+    def _fetch_rows(self, sql: str, parameters: Sequence[Any] | Mapping[str, Any] = ()) -> list[tuple[Any, ...]]:
         with self._running(sql):
             return self.connection.execute(sql, parameters or None).fetchall()
 
     @contextmanager
     def _running(self, sql: str = "") -> Iterator[None]:
-        """While a statement runs: errors of a disk become one of ours, which says which disk it is."""
+        """Run a statement in this context: join order and errors are handled."""
         with ExitStack() as stack:
             if sql.count(" JOIN ") > MANY_JOINS:
                 stack.enter_context(self._joins_as_written())
-            stack.enter_context(self._errors_of_disks())
+            stack.enter_context(self._translate_errors())
             yield
 
     @contextmanager
     def _joins_as_written(self) -> Iterator[None]:
-        """Join tables in the order of the statement, where the configuration is not locked."""
+        """Join tables in the order of the statement, unless the configuration is locked."""
         disabled = str(self.current_setting("disabled_optimizers") or "")
         if "join_order" in disabled or self.current_setting("lock_configuration") in (True, "true"):
             yield
@@ -344,19 +347,20 @@ class DuckDBEngine:
             yield
 
     @contextmanager
-    def _errors_of_disks(self) -> Iterator[None]:
+    def _translate_errors(self) -> Iterator[None]:
+        """Raise errors of a disk as `DiskError`, which names the disk."""
         try:
             with RUNNING_STATEMENTS.running(self.connection):
                 yield
         except duckdb.Error as error:
             if isinstance(error, duckdb.ConnectionException) and "already closed" in str(error):
                 raise ClosedError from error
-            self._refuse_disk(error)
+            self._raise_disk_error(error)
             raise
 
-    def _refuse_disk(self, error: duckdb.Error) -> None:
+    def _raise_disk_error(self, error: duckdb.Error) -> None:
         spill = None
-        with suppress(duckdb.Error):  # the connection may be of no use any more
+        with suppress(duckdb.Error):  # the connection may be unusable
             spill = self.connection.execute("SELECT current_setting('temp_directory')").fetchall()[0][0]
         if problem := describe_disk_error(error, Path(spill) if spill else None):
             raise DiskError(problem) from error
@@ -373,7 +377,7 @@ class DuckDBEngine:
         return self.connection.sql(self.sql(query))
 
     def table_of(self, table: tuple[Mapping[str, str], Sequence[Sequence[Any]]]) -> duckdb.DuckDBPyRelation:
-        """A relation of columns, by name with their types, and rows of plain values."""
+        """A relation from column types by name and rows of plain values."""
         return self.relation(values_query(*table))
 
     def materialize(self, name: str, query: exp.Query) -> int:
@@ -382,16 +386,16 @@ class DuckDBEngine:
         return int(self.rows(row_count(rows=table(name, "main", "temp")))[0][0])
 
     def upload(self, name: str, arrow: Any) -> exp.Table:
-        with self.registered(arrow) as relation:
+        with self.register_arrow(arrow) as relation:
             self.materialize(name, star(relation))
         return table(name, "main", "temp")
 
     def copy_arrow(self, target: exp.Table, arrow: Any, query: Callable[[exp.Table], exp.Query] = star) -> None:
-        with self.registered(arrow) as relation:
+        with self.register_arrow(arrow) as relation:
             self.execute(create_table(target, query(relation)))
 
     @contextmanager
-    def registered(self, arrow: Any) -> Iterator[exp.Table]:
+    def register_arrow(self, arrow: Any) -> Iterator[exp.Table]:
         name = f"sqlanon_arrow_{id(arrow)}"
         self.connection.register(name, arrow)
         try:
@@ -410,15 +414,16 @@ class DuckDBEngine:
                     self.connection.execute(statement)
 
     def _parsed(self, statements: str) -> list[duckdb.Statement]:
-        """The statements of a file. The macro library takes longer to parse than to make: what is long is kept."""
-        if (kept := _PARSED.get(statements)) is None:
-            kept = self.connection.extract_statements(statements)
-            if len(statements) > _LONG:
-                _PARSED[statements] = kept
-        return kept
+        """The statements of a script. Long ones are cached: parsing the macro library takes longer than creating it."""
+        if (parsed := _PARSED.get(statements)) is None:
+            parsed = self.connection.extract_statements(statements)
+            if len(statements) > _LONG_SCRIPT:
+                _PARSED[statements] = parsed
+        return parsed
 
     def attach(self, path: Path | str, alias: str, **options: str | bool) -> None:
-        """Attach a database file under an alias; options as ``read_only=True``, ``storage_version="v1.0.0"``."""
+        """Attach a database file under an alias, with options such as ``read_only=True`` or
+        ``storage_version="v1.0.0"``."""
         self.execute(
             exp.Attach(
                 this=exp.Alias(this=text(str(path)), alias=ident(alias)),
@@ -436,7 +441,7 @@ class DuckDBEngine:
         self.execute(exp.Detach(this=ident(alias), exists=True))
 
     def use(self, alias: str) -> None:
-        """Look names up in an attached database, its macros before the system's functions: for a `holder` only."""
+        """Look up names in an attached database, its macros before the system's functions; for a `holder` only."""
         self._set("search_path", quote_name(alias, "main"))
 
     @contextmanager
@@ -451,7 +456,7 @@ class DuckDBEngine:
         try:
             self.connection.commit()
         except duckdb.Error as error:
-            self._refuse_disk(error)
+            self._raise_disk_error(error)
             raise
 
     @contextmanager

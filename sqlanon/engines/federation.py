@@ -1,9 +1,9 @@
-"""DuckDB, and beside it tables that another engine has: a statement runs where what it reads is.
+"""DuckDB together with a remote engine that holds the source: each statement runs where the tables it reads are.
 
-Rows stay there. What is counted of them comes here: a query that reads a table that is there is put to that engine,
-with the small tables of ours that it reads shipped as temporary ones; its result comes back if `egress_guard` lets it
-pass, and it is small enough. Every other table that is made of such a one stays there, too. DuckDB has a *shadow* of
-each of them: a view with its columns and types, so that a query can be bound, which raises an error if it is ever read.
+Source rows stay in the remote engine. A query that reads a remote table is translated and runs there; small local
+tables that it joins are uploaded as temporary ones. Its result is fetched if `egress_guard` allows it and it is small
+enough; otherwise the new table stays remote. For each remote table DuckDB has a *shadow*: a view with the same columns
+and types, so that queries can be bound. Reading a shadow is an error.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from typing import Any, cast
 
 from sqlglot import exp
 
-from sqlanon.engines.base import FEATURES, CachesRows, Feature, RemoteEngine, RunsPython, WritesFiles
+from sqlanon.engines import egress_guard as guard
+from sqlanon.engines.base import CachesRows, RemoteEngine, RunsPython, WritesFiles
 from sqlanon.engines.dialects.postgres import POSTGRES
 from sqlanon.engines.dialects.remote import DUCKDB, RemoteDialect, has_star, name_columns, shadow_query
 from sqlanon.engines.dialects.spark import SPARK
 from sqlanon.engines.duckdb import DuckDBEngine, group_by_columns
-from sqlanon.engines.postgres import egress_guard as guard
 from sqlanon.errors import SourceError
 from sqlanon.support.expressions import (
     REPEATABLE,
@@ -42,419 +42,421 @@ from sqlanon.support.expressions import (
 )
 from sqlanon.support.workdir import private_directory
 
-
-@dataclass(frozen=True)
-class Recursion:
-    """A query, and the part of it whose ``WITH`` has a recursion: a union of a first round and of a query that makes
-    the next round of the last one."""
-
-    query: exp.Query
-    owner: exp.Select
-
-    @property
-    def plain(self) -> dict[str, exp.Query]:
-        return {one.alias: one.this for one in self._parts[:-1]}
-
-    @property
-    def name(self) -> str:
-        return self._parts[-1].alias
-
-    def first(self, made: Mapping[str, exp.Table]) -> exp.Query:
-        return _over(self._parts[-1].this.left, made)
-
-    def later(self, made: Mapping[str, exp.Table]) -> exp.Query:
-        """The next round: with the last one among the tables."""
-        return _over(self._parts[-1].this.right, made)
-
-    def rest(self, made: Mapping[str, exp.Table], rounds: Sequence[exp.Table]) -> exp.Query:
-        whole = self.query.copy()
-        found = _found(whole)
-        assert found is not None
-        found.set("with_", None)
-        all_rounds = subquery(union_all(*(star(one) for one in rounds)))
-        rest = _over(found, {**made, self.name: all_rounds})
-        if found is whole:
-            return rest
-        found.replace(rest)
-        return whole
-
-    @property
-    def _parts(self) -> list[exp.CTE]:
-        parts: list[exp.CTE] = self.owner.args["with_"].expressions
-        return parts
-
-
-def find_recursion(query: exp.Query) -> Recursion | None:
-    """A recursion in a query; None where there is none.
-
-    >>> from sqlglot import parse_one
-    >>> query = "WITH RECURSIVE r AS (SELECT 1 AS n UNION ALL SELECT n + 1 FROM r WHERE n < 3) SELECT SUM(n) FROM r"
-    >>> found = find_recursion(parse_one(query))
-    >>> found.later({"r": exp.to_table("last")}).sql()
-    'SELECT n + 1 FROM last AS r WHERE n < 3'
-    >>> found.rest({}, [exp.to_table("a"), exp.to_table("b")]).sql()
-    'SELECT SUM(n) FROM (SELECT * FROM a UNION ALL SELECT * FROM b) AS r'
-    """
-    owner = _found(query)
-    return None if owner is None else Recursion(query, owner)
-
-
-def _found(query: exp.Query) -> exp.Select | None:
-    withs = (one for one in query.find_all(exp.With) if one.args.get("recursive"))
-    return next((one.parent for one in withs if isinstance(one.parent, exp.Select)), None)
-
-
-def _over(query: exp.Query, made: Mapping[str, exp.Expr]) -> exp.Query:
-    """A query with other relations in the place of some names."""
-    whole = subquery(query.copy())
-    for found in list(whole.find_all(exp.Table)):
-        other = made.get(found.name)
-        if other is not None and not found.db:
-            new = other.copy()
-            new.set("alias", exp.TableAlias(this=exp.to_identifier(found.alias or found.name)))
-            found.replace(new)
-    result: exp.Query = whole.this.pop()
-    return result
-
-
 FETCH_AT_ONCE = 10_000_000
-"""So many rows that count others are fetched at once from an engine that gives no batches; more through files."""
+"""Maximum number of aggregated rows fetched in one piece from an engine without batches; more go through files."""
 
 ROWS_AT_ONCE = 1_000_000
-"""Likewise of the rows of a release, which are wider."""
+"""The same limit for the rows of a release, which are wider."""
 
 FLAT = 500_000
-"""And where a folder is shared, so many of either: Python's memory does not grow with them."""
+"""The same limit for both where the engines share a folder: Python's memory does not grow with the rows."""
 
-_COUNTED, _ANSWER = "counted", "answer"
-"""What is shown as the name of what is counted there, where others are joined to it here; and of what is shipped."""
+_FETCHED_NAME, _UPLOADED_NAME = "counted", "answer"
+"""Names in rendered statements: the fetched aggregation that local tables are joined to, and uploaded results."""
 
-_SCRATCH = "sqlanon-fetch-"
+_SCRATCH_PREFIX = "sqlanon-fetch-"
 
-_DIALECTS = {one.name: one for one in (DUCKDB, POSTGRES, SPARK)}
+_REMOTE_DIALECTS = {dialect.name: dialect for dialect in (DUCKDB, POSTGRES, SPARK)}
 
 
 @dataclass
 class RemoteTables:
-    """What another engine has."""
+    """The tables of a remote engine that are known locally, and the limits for fetching from it."""
 
     server: RemoteEngine
-    fetch_limit: int  # results of more rows than this stay there
-    scratch: Path | None = None  # a folder that it and this machine share
-    most: int | None = None  # so many rows the source has: no grouped result has more
-    tables: dict[str, exp.Expr] = field(default_factory=dict)  # by the text of their names here, what they are there
-    kept: dict[str, str] = field(default_factory=dict)  # of those that were made: the views there that keep them
-    confined: dict[str, frozenset[str]] = field(default_factory=dict)  # by the same text, columns that never leave it
-    numbers: int = 0
-    name: str = "Spark"  # what people call it
+    fetch_limit: int  # results with more rows stay remote
+    scratch: Path | None = None  # a folder that the engine and this machine share
+    most: int | None = None  # rows of the source: no aggregation has more
+    tables: dict[str, exp.Expr] = field(default_factory=dict)  # remote relation by local full name
+    kept: dict[str, str] = field(default_factory=dict)  # name of the materialized remote table by local full name
+    confined: dict[str, frozenset[str]] = field(default_factory=dict)  # columns that never leave, by local full name
+    names: int = 0  # temporary names given so far
+    name: str = "the source's engine"  # the engine's name in messages
 
     @property
     def dialect(self) -> RemoteDialect:
-        return _DIALECTS[self.server.dialect]
+        return _REMOTE_DIALECTS[self.server.dialect]
 
-    def can(self, feature: Feature) -> bool:
-        return feature in self.server.features
-
-    def through_files(self, rows: int, at_once: int) -> bool:
-        """Whether so many rows are fetched through files: not of an engine that gives them in batches."""
-        if not self.can(Feature.FILES) or self.can(Feature.BATCHES):
+    def needs_files(self, rows: int, rows_at_once: int) -> bool:
+        """Whether a result is fetched through Parquet files."""
+        if not self.server.WRITES_PARQUET or self.server.STREAMS_BATCHES:
             return False
-        is_shared = self.scratch is not None or (rows > FLAT and cast("WritesFiles", self.server).is_here)
-        return rows > at_once or (rows > FLAT and is_shared)
+        is_shared = self.scratch is not None or (rows > FLAT and cast("WritesFiles", self.server).is_local)
+        return rows > rows_at_once or (rows > FLAT and is_shared)
 
     def next_name(self) -> str:
-        self.numbers += 1
-        return f"sqlanon_{id(self):x}_{self.numbers}"
+        self.names += 1
+        return f"sqlanon_{id(self):x}_{self.names}"
 
 
 class FederatedEngine(DuckDBEngine):
-    features = FEATURES["duckdb"] - {Feature.MACROS}
-    """Macros would read rows."""
+    """A DuckDB engine that sends statements over remote tables to the remote engine."""
 
-    def __init__(self, own: DuckDBEngine, there: RemoteTables) -> None:
-        super().__init__(own.connection)
-        self.there = there
+    def __init__(self, local: DuckDBEngine, remote: RemoteTables) -> None:
+        super().__init__(local.connection)
+        self.remote = remote
 
     @property
     def place(self) -> str:
-        return self.there.server.place
+        return self.remote.server.place
 
-    def adopt(
+    def register_remote(
         self, name: exp.Table, types: Mapping[str, str], relation: exp.Expr, confined: Collection[str] = ()
     ) -> None:
-        """Have a relation there be known here; its confined columns never leave that engine."""
+        """Make a remote relation known under a local name; its confined columns never leave the remote engine."""
         create = create_temporary_view if name.catalog == "temp" else create_view
         super().execute(create(name.copy(), shadow_query(types)))
-        self.there.tables[full_name(name)] = relation
+        self.remote.tables[full_name(name)] = relation
         if confined:
-            self.there.confined[full_name(name)] = frozenset(column.lower() for column in confined)
+            self.remote.confined[full_name(name)] = frozenset(column.lower() for column in confined)
 
     def execute(self, statement: exp.Expr, parameters: Sequence[Any] | Mapping[str, Any] = ()) -> None:
-        if isinstance(statement, exp.Create) and statement.kind == "TABLE" and self._reads(statement.expression):
-            self._make(statement.this, statement.expression)
-        elif isinstance(statement, exp.Drop) and any(self.is_there(one) for one in statement.args["tables"]):
+        if isinstance(statement, exp.Create) and statement.kind == "TABLE" and self._reads_remote(statement.expression):
+            self._create_table(statement.this, statement.expression)
+        elif isinstance(statement, exp.Drop) and any(self.is_remote(target) for target in statement.args["tables"]):
             for target in statement.args["tables"]:
-                self._forget(target)
+                self._drop_remote(target)
         else:
             super().execute(statement, parameters)
 
-    def regrouped(self, query: exp.Select) -> Callable[[Iterable[str]], tuple[Any, ...]]:
-        if not self._reads(query):
-            return super().regrouped(query)
+    def prepare_grouping(self, query: exp.Select) -> Callable[[Iterable[str]], tuple[Any, ...]]:
+        if not self._reads_remote(query):
+            return super().prepare_grouping(query)
         return lambda columns: self.rows(group_by_columns(query, columns))[0]
 
     def rows(self, query: exp.Expr, parameters: Sequence[Any] | Mapping[str, Any] = ()) -> list[tuple[Any, ...]]:
-        if not self._reads(query):
+        if not self._reads_remote(query):
             return super().rows(query, parameters)
         assert isinstance(query, exp.Query)
-        guard.refuse_rows(query, self.there.tables, {}, self.there.name)
-        guard.refuse_confined(query, self.there.confined, self.there.name)
+        guard.refuse_rows(query, self.remote.tables, {}, self.remote.name)
+        guard.refuse_confined(query, self.remote.confined, self.remote.name)
         query = name_columns(query)
-        types = self._types(query)
-        guard.refuse_rows(query, self.there.tables, types, self.there.name)
-        with self.fetched(query, types) as relation:
+        types = self._column_types(query)
+        guard.refuse_rows(query, self.remote.tables, types, self.remote.name)
+        with self.fetch_remote(query, types) as relation:
             return super().rows(relation)
 
     @contextmanager
-    def fetched(self, query: exp.Query, types: Mapping[str, str], at_most: int | None = None) -> Iterator[exp.Select]:
-        """A query that reads a table there, run there: as a relation of ours, which can be read once.
+    def fetch_remote(
+        self, query: exp.Query, types: Mapping[str, str], at_most: int | None = None
+    ) -> Iterator[exp.Select]:
+        """Run a query over remote tables and yield its result as a local relation that can be read once.
 
-        It fetches whatever it is asked for: rows, too; but no confined column.
+        It may fetch rows, but no confined columns. ``at_most`` is the number of rows to expect.
         """
-        guard.refuse_confined(query, self.there.confined, self.there.name)
+        guard.refuse_confined(query, self.remote.confined, self.remote.name)
         if at_most is None:
-            at_most = 0 if guard.is_aggregated(query, self.there.tables) else self.there.most or 0
-        large = self.there.through_files(at_most, ROWS_AT_ONCE)
-        with self.put_there(query) as query_there, self._brought(query_there, types, large) as relation:
+            at_most = 0 if guard.is_aggregated(query, self.remote.tables) else self.remote.most or 0
+        through_files = self.remote.needs_files(at_most, ROWS_AT_ONCE)
+        with self.translated(query) as remote_query, self._fetch(remote_query, types, through_files) as relation:
             yield relation
 
-    def map_there(
+    def map_remotely(
         self, target: exp.Table, query: exp.Query, function: Callable[..., Any], types: Mapping[str, str]
     ) -> None:
-        """Have workers there make a table of a query's rows, by Python; it stays there."""
-        name, server = self.there.next_name(), self.there.server
-        own = {column: self.there.dialect.type_there(type_) or "" for column, type_ in types.items()}
-        with self.put_there(query) as query_there, server.translated_errors():
-            cast("RunsPython", server).materialize_mapped(name, query_there, function, own)
-        self._stays(target, types, name)
+        """Create a remote table from the rows that a Python function makes of the rows of a query."""
+        name, server = self.remote.next_name(), self.remote.server
+        remote_types = {column: self.remote.dialect.from_duckdb_type(type_) or "" for column, type_ in types.items()}
+        with self.translated(query) as remote_query, server.translate_errors():
+            cast("RunsPython", server).materialize_mapped(name, remote_query, function, remote_types)
+        self._register_materialized(target, types, name)
 
     @contextmanager
-    def put_there(self, query: exp.Query) -> Iterator[exp.Query]:
-        """A query over tables there and of ours, as it runs there, while what it reads of ours is there."""
-        shipped: list[str] = []
+    def translated(self, query: exp.Query) -> Iterator[exp.Query]:
+        """Translate a query for the remote engine; the local tables that it reads are uploaded within the context."""
+        uploads: list[str] = []
         try:
-            query = self._in_rounds(query, shipped)
-            relations = dict(self.there.tables)
-            query, answers = guard.extract_local_queries(
-                query, self.there.tables, self.there.next_name(), self._travels
+            query = self._unroll_recursion(query, uploads)
+            relations = dict(self.remote.tables)
+            query, local_queries = guard.extract_local_queries(
+                query, self.remote.tables, self.remote.next_name(), self._has_equal_types
             )
-            for name, own in answers.items():
-                relations[name] = self._ship(own, self._types(own), shipped)
+            for name, local_query in local_queries.items():
+                relations[name] = self._upload(local_query, self._column_types(local_query), uploads)
             used = frozenset[str]() if has_star(query) else column_names(query)
-            for name, own_table in self._ours(query).items():
-                every = self.columns(own_table)
-                types = {one: type_ for one, type_ in every.items() if not used or one in used}
-                types = types or dict([next(iter(every.items()))])  # its rows are counted
-                relations[name] = self._ship(select([*map(col, types)], own_table.copy()), types, shipped)
-            yield self.there.dialect.put_there(query, relations)
+            for name, local_table in self._local_tables(query).items():
+                all_types = self.columns(local_table)
+                types = {column: type_ for column, type_ in all_types.items() if not used or column in used}
+                types = types or dict([next(iter(all_types.items()))])  # only its rows are counted
+                relations[name] = self._upload(select([*map(col, types)], local_table.copy()), types, uploads)
+            yield self.remote.dialect.translate(query, relations)
         finally:
-            for view in shipped:
+            for upload in uploads:
                 with suppress(SourceError):  # the session may be gone
-                    self.there.server.forget(view)
+                    self.remote.server.forget(upload)
 
-    def _in_rounds(self, query: exp.Query, shipped: list[str]) -> exp.Query:
-        """A query without ``WITH RECURSIVE``, where that takes no windows: its rounds are run one by one, and kept."""
-        while not self.there.can(Feature.RECURSION) and (found := find_recursion(query)) is not None:
-            made = {name: self._kept(plain, shipped)[0] for name, plain in found.plain.items()}
-            rounds, step = list[exp.Table](), found.first(made)
+    def _unroll_recursion(self, query: exp.Query, uploads: list[str]) -> exp.Query:
+        """Replace WITH RECURSIVE by materialized steps if the remote engine cannot run it."""
+        while not self.remote.server.RUNS_RECURSIVE_WINDOWS and (recursion := find_recursion(query)) is not None:
+            tables = {name: self._materialize(cte, uploads)[0] for name, cte in recursion.other_ctes.items()}
+            steps, step = list[exp.Table](), recursion.first_step(tables)
             while True:
-                last, rows = self._kept(step, shipped)
-                rounds.append(last)
+                last, rows = self._materialize(step, uploads)
+                steps.append(last)
                 if not rows:
                     break
-                step = found.later({**made, found.name: last})
-            query = found.rest(made, rounds)
+                step = recursion.next_step({**tables, recursion.name: last})
+            query = recursion.final_query(tables, steps)
         return query
 
-    def _kept(self, query: exp.Query, shipped: list[str]) -> tuple[exp.Table, int]:
-        """A query's rows, which stay there, under a name there; and how many they are."""
-        name = self.there.next_name()
-        with self.put_there(query) as query_there, self.there.server.translated_errors():
-            rows = self.there.server.materialize(name, query_there)
-        shipped.append(name)
+    def _materialize(self, query: exp.Query, uploads: list[str]) -> tuple[exp.Table, int]:
+        """Store the rows of a query in a temporary remote table; return it with the number of rows."""
+        name = self.remote.next_name()
+        with self.translated(query) as remote_query, self.remote.server.translate_errors():
+            rows = self.remote.server.materialize(name, remote_query)
+        uploads.append(name)
         return table(name), rows
 
-    def shown(self, statement: exp.Expr) -> str:
-        """A statement as it would run, where what it reads is, with the names that our tables have here.
+    def render(self, statement: exp.Expr) -> str:
+        """The statement as it would run, with local names for local tables.
 
-        A table that would stay there is known from then on: the next statement may read it.
+        A table that would stay remote is known from then on: the next statement may read it.
         """
         query = statement.expression if isinstance(statement, exp.Create) else statement
-        if not isinstance(query, exp.Query) or not self._reads(query):
-            return super().shown(statement)
+        if not isinstance(query, exp.Query) or not self._reads_remote(query):
+            return super().render(statement)
         if not isinstance(statement, exp.Create):
-            return self._shown_there(query)
+            return self._render_remote(query)
         target = statement.this
-        # Of what is only shown there are no types.
-        confined = guard.confined_columns(query, self.there.confined)
-        if confined or not guard.is_aggregated(query, self.there.tables):
-            self.there.tables[full_name(target)] = table(target.name)
-            self.there.confined |= {full_name(target): confined} if confined else {}
-            return self._shown_there(query, target.name)
-        counted, whole = guard.split_aggregation(query, self.there.tables)
-        if counted is query:
-            return self._shown_there(query, target.name)
-        own = super().shown(create_table(target, whole(star(table(_COUNTED)))))
-        return f"{self._shown_there(counted, _COUNTED)};\n\n{own}"
+        # A rendered table was never created, so its types are unknown.
+        confined = guard.confined_columns(query, self.remote.confined)
+        if confined or not guard.is_aggregated(query, self.remote.tables):
+            self.remote.tables[full_name(target)] = table(target.name)
+            self.remote.confined |= {full_name(target): confined} if confined else {}
+            return self._render_remote(query, target.name)
+        aggregation, embed = guard.split_aggregation(query, self.remote.tables)
+        if aggregation is query:
+            return self._render_remote(query, target.name)
+        local = super().render(create_table(target, embed(star(table(_FETCHED_NAME)))))
+        return f"{self._render_remote(aggregation, _FETCHED_NAME)};\n\n{local}"
 
-    def _shown_there(self, query: exp.Query, makes: str = "") -> str:
-        """What the other engine is asked, behind what is answered here first."""
-        query, answers = guard.extract_local_queries(query, self.there.tables, _ANSWER)
-        own = super().shown
-        here = [f"-- here, shipped to {self.there.name} as {name}\n{own(one)}" for name, one in answers.items()]
-        relations = dict(self.there.tables)
-        relations |= {name: table(own.name) for name, own in self._ours(query).items()}
-        there = self.there.dialect.shown(query, relations)
-        return ";\n\n".join([*here, f"-- in {self.there.name}{f', makes {makes}' if makes else ''}\n{there}"])
+    def _render_remote(self, query: exp.Query, makes: str = "") -> str:
+        """The text of a remote statement, after the local queries whose results are uploaded for it."""
+        query, local_queries = guard.extract_local_queries(query, self.remote.tables, _UPLOADED_NAME)
+        render_locally = super().render
+        local = [
+            f"-- here, shipped to {self.remote.name} as {name}\n{render_locally(local_query)}"
+            for name, local_query in local_queries.items()
+        ]
+        relations = dict(self.remote.tables)
+        relations |= {name: table(local_table.name) for name, local_table in self._local_tables(query).items()}
+        heading = f"-- in {self.remote.name}{f', makes {makes}' if makes else ''}"
+        return ";\n\n".join([*local, f"{heading}\n{self.remote.dialect.render(query, relations)}"])
 
-    def let_go(self) -> None:
-        for view in self.there.kept.values():
+    def drop_remote_tables(self) -> None:
+        for name in self.remote.kept.values():
             with suppress(SourceError):
-                self.there.server.forget(view)
-        self.there.kept.clear()
-        self.there.tables.clear()
-        self.there.confined.clear()
+                self.remote.server.forget(name)
+        self.remote.kept.clear()
+        self.remote.tables.clear()
+        self.remote.confined.clear()
 
-    def _reads(self, query: exp.Expr | None) -> bool:
-        return query is not None and any(self.is_there(one) for one in query.find_all(exp.Table))
+    def _reads_remote(self, query: exp.Expr | None) -> bool:
+        return query is not None and any(self.is_remote(relation) for relation in query.find_all(exp.Table))
 
-    def is_there(self, target: exp.Expr) -> bool:
-        return isinstance(target, exp.Table) and full_name(target) in self.there.tables
+    def is_remote(self, relation: exp.Expr) -> bool:
+        return isinstance(relation, exp.Table) and full_name(relation) in self.remote.tables
 
-    def _types(self, query: exp.Query) -> dict[str, str]:
+    def _column_types(self, query: exp.Query) -> dict[str, str]:
         return self.columns(exp.Subquery(this=query.copy(), alias=exp.TableAlias(this=exp.to_identifier("q"))))
 
-    def _travels(self, query: exp.Query) -> bool:
-        """Whether the columns of a query mean the same there: sums are wider here."""
-        return all(self.there.dialect.type_there(type_) and type_ != "HUGEINT" for type_ in self._types(query).values())
+    def _has_equal_types(self, query: exp.Query) -> bool:
+        """Whether the columns of a query have the same types in both engines; sums are wider in DuckDB."""
+        to_remote = self.remote.dialect.from_duckdb_type
+        return all(to_remote(type_) and type_ != "HUGEINT" for type_ in self._column_types(query).values())
 
-    def _ours(self, query: exp.Query) -> dict[str, exp.Table]:
-        """The tables of ours that a query reads, by name, each once. (Those of its own WITH have no catalog.)"""
-        found = {full_name(one): one for one in query.find_all(exp.Table) if one.catalog}
+    def _local_tables(self, query: exp.Query) -> dict[str, exp.Table]:
+        """The local tables that a query reads, by full name. (Names of its CTEs have no catalog.)"""
+        tables = {full_name(relation): relation for relation in query.find_all(exp.Table) if relation.catalog}
         return {
-            name: table(one.name, one.db, one.catalog) for name, one in found.items() if name not in self.there.tables
+            name: table(relation.name, relation.db, relation.catalog)
+            for name, relation in tables.items()
+            if name not in self.remote.tables
         }
 
-    def _ship(self, own: exp.Query, types: Mapping[str, str], shipped: list[str]) -> exp.Expr:
-        name = self.there.next_name()
-        with self.there.server.translated_errors(), super().stream(self.there.dialect.leaving(own, types)) as reader:
-            view = self.there.server.upload(name, reader)
-        shipped.append(name)
-        return self.there.dialect.landed(view, types)
+    def _upload(self, query: exp.Query, types: Mapping[str, str], uploads: list[str]) -> exp.Expr:
+        name, dialect = self.remote.next_name(), self.remote.dialect
+        with self.remote.server.translate_errors(), super().stream(dialect.encode_columns(query, types)) as reader:
+            relation = self.remote.server.upload(name, reader)
+        uploads.append(name)
+        return dialect.decode_uploaded(relation, types)
 
-    def _make(self, target: exp.Table, query: exp.Query) -> None:
-        """Make a table of what is there: here if it is counted, and not too large."""
-        types = self._types(query)
-        if not self._may_come(query, types):
-            self._keep(target, types, query)
+    def _create_table(self, target: exp.Table, query: exp.Query) -> None:
+        """Create a table from remote ones: locally if the result is an aggregation and not too large, else remotely."""
+        types = self._column_types(query)
+        if not self._may_leave(query, types):
+            self._create_remote_table(target, types, query)
             return
-        counted, whole = self._apart(query)
-        columns = types if counted is query else self._types(counted)
-        # Hierarchies are made here: the values of one column come home, however many they are.
-        is_of_one = guard.is_of_one_column(query)
-        limit = None if is_of_one else self.there.fetch_limit
-        most = self.there.most
-        comes_at_once = most is not None and (most <= FETCH_AT_ONCE or self.there.can(Feature.BATCHES))
-        if most is not None and comes_at_once and (limit is None or most <= limit):
-            with self.fetched(counted, columns, 0 if is_of_one else most) as relation:
-                super().execute(create_table(target, whole(relation)))
+        aggregation, embed = self._split_aggregation(query)
+        fetched_types = types if aggregation is query else self._column_types(aggregation)
+        # Hierarchies are built locally: the values of a single column are fetched, however many they are.
+        is_of_one_column = guard.is_of_one_column(query)
+        limit = None if is_of_one_column else self.remote.fetch_limit
+        most = self.remote.most
+        fits_at_once = most is not None and (most <= FETCH_AT_ONCE or self.remote.server.STREAMS_BATCHES)
+        if most is not None and fits_at_once and (limit is None or most <= limit):
+            with self.fetch_remote(aggregation, fetched_types, 0 if is_of_one_column else most) as relation:
+                super().execute(create_table(target, embed(relation)))
             return
-        with self._kept_meanwhile(counted) as (name, rows):
+        with self._materialized(aggregation) as (name, rows):
             if limit is None or rows <= limit:
-                with self._brought(
-                    star(table(name)), columns, self.there.through_files(rows, FETCH_AT_ONCE)
-                ) as relation:
-                    super().execute(create_table(target, whole(relation)))
-            elif counted is query:
-                self._stays(target, types, name)
+                through_files = self.remote.needs_files(rows, FETCH_AT_ONCE)
+                with self._fetch(star(table(name)), fetched_types, through_files) as relation:
+                    super().execute(create_table(target, embed(relation)))
+            elif aggregation is query:
+                self._register_materialized(target, types, name)
             else:
-                self._keep(target, types, whole(select([*map(col, columns)], table(name))))
+                rows_query = select([*map(col, fetched_types)], table(name))
+                self._create_remote_table(target, types, embed(rows_query))
 
-    def _may_come(self, query: exp.Query, types: Mapping[str, str]) -> bool:
-        if guard.confined_columns(query, self.there.confined):
+    def _may_leave(self, query: exp.Query, types: Mapping[str, str]) -> bool:
+        if guard.confined_columns(query, self.remote.confined):
             return False
-        return guard.may_leave(query, self.there.tables, types)
+        return guard.may_leave(query, self.remote.tables, types)
 
-    def _apart(self, query: exp.Query) -> tuple[exp.Query, Callable[[exp.Query], exp.Query]]:
-        """What is counted there, and what makes the whole of that; all that may come here."""
-        counted, whole = guard.split_aggregation(query, self.there.tables)
-        if counted is not query and self._may_come(counted, self._types(counted)):
-            return counted, whole
+    def _split_aggregation(self, query: exp.Query) -> tuple[exp.Query, Callable[[exp.Query], exp.Query]]:
+        """The remote aggregation in a query, and the function that embeds its result; both may be fetched."""
+        aggregation, embed = guard.split_aggregation(query, self.remote.tables)
+        if aggregation is not query and self._may_leave(aggregation, self._column_types(aggregation)):
+            return aggregation, embed
         return query, lambda rows: rows
 
     @contextmanager
-    def _kept_meanwhile(self, query: exp.Query) -> Iterator[tuple[str, int]]:
-        """What keeps the rows of a query there, and how many they are; unless it stays for good, as long as needed."""
-        name, server = self.there.next_name(), self.there.server
-        cached = query.meta.get(REPEATABLE) and self.there.can(Feature.CACHE)
-        keep = cast("CachesRows", server).cache if cached else server.materialize
-        with self.put_there(query) as query_there, server.translated_errors():
-            rows = keep(name, query_there)
-        self.there.tables[full_name(table(name))] = table(name)
+    def _materialized(self, query: exp.Query) -> Iterator[tuple[str, int]]:
+        """Materialize a query remotely within the context, or for good if it is registered; yield name and rows."""
+        name, server = self.remote.next_name(), self.remote.server
+        is_cached = query.meta.get(REPEATABLE) and server.CACHES_ROWS
+        materialize = cast("CachesRows", server).cache if is_cached else server.materialize
+        with self.translated(query) as remote_query, server.translate_errors():
+            rows = materialize(name, remote_query)
+        self.remote.tables[full_name(table(name))] = table(name)
         try:
             yield name, rows
         finally:
-            self.there.tables.pop(full_name(table(name)), None)
-            if name not in self.there.kept.values():
+            self.remote.tables.pop(full_name(table(name)), None)
+            if name not in self.remote.kept.values():
                 server.forget(name)
 
-    def _keep(self, target: exp.Table, types: Mapping[str, str], query: exp.Query) -> None:
-        confined = guard.confined_columns(query, self.there.confined)
-        with self._kept_meanwhile(query) as (name, _):
-            self._stays(target, types, name)
+    def _create_remote_table(self, target: exp.Table, types: Mapping[str, str], query: exp.Query) -> None:
+        confined = guard.confined_columns(query, self.remote.confined)
+        with self._materialized(query) as (name, _):
+            self._register_materialized(target, types, name)
         if confined:
-            self.there.confined[full_name(target)] = confined
+            self.remote.confined[full_name(target)] = confined
 
     @contextmanager
-    def _brought(self, query_there: exp.Query, types: Mapping[str, str], large: bool) -> Iterator[exp.Select]:
-        dialect, server = self.there.dialect, self.there.server
-        query = dialect.leaving(query_there, types, dialect.text)
-        if not large:
-            with server.translated_errors(), server.stream(query) as reader, self.registered(reader) as relation:
-                yield dialect.arriving(relation, types)
+    def _fetch(self, remote_query: exp.Query, types: Mapping[str, str], through_files: bool) -> Iterator[exp.Select]:
+        dialect, server = self.remote.dialect, self.remote.server
+        query = dialect.encode_columns(remote_query, types, dialect.text)
+        if not through_files:
+            with server.translate_errors(), server.stream(query) as reader, self.register_arrow(reader) as relation:
+                yield dialect.decode_columns(relation, types)
             return
-        with self._through_files(query) as files:
-            yield dialect.arriving(read_parquet(files), types)
+        with self._write_files(query) as files:
+            yield dialect.decode_columns(read_parquet(files), types)
 
     @contextmanager
-    def _through_files(self, query: exp.Expr) -> Iterator[list[str]]:
-        """The Parquet files to which the rows of a query are written there, as long as they are needed."""
-        server, scratch = cast("WritesFiles", self.there.server), self.there.scratch
-        if scratch is None and not server.is_here:
-            # Each executor would write to a folder of its own machine, and nobody would remove that.
+    def _write_files(self, query: exp.Expr) -> Iterator[list[str]]:
+        """Have the remote engine write the rows of a query as Parquet files, which are deleted at the end."""
+        server, scratch = cast("WritesFiles", self.remote.server), self.remote.scratch
+        if scratch is None and not server.is_local:
+            # Each executor would write to a folder of its own machine, where nothing deletes the files.
             raise SourceError(
-                f"{server.place}: so much is fetched through files: give a folder that {self.there.name} and this "
+                f"{server.place}: the result is fetched through files: give a folder that {self.remote.name} and this "
                 "machine share, as [source] scratch"
             )
-        with private_directory(scratch or Path(tempfile.gettempdir()), _SCRATCH) as folder:
-            with server.translated_errors():
+        with private_directory(scratch or Path(tempfile.gettempdir()), _SCRATCH_PREFIX) as folder:
+            with server.translate_errors():
                 server.write_parquet(query, str(folder / "rows"))
-            files = sorted(str(one) for one in (folder / "rows").glob("*.parquet"))
+            files = sorted(str(file) for file in (folder / "rows").glob("*.parquet"))
             if not files:
                 raise SourceError(
-                    f"{server.place}: so much is fetched through files, and what {self.there.name} wrote to {folder} "
-                    "is not here: give a folder that both share as [source] scratch"
+                    f"{server.place}: the result is fetched through files, but the files that {self.remote.name} wrote "
+                    f"to {folder} are not on this machine: give a folder that both share, as [source] scratch"
                 )
             yield files
 
-    def _stays(self, target: exp.Table, types: Mapping[str, str], name: str) -> None:
-        """Know what is kept there under a name as a table of ours."""
-        self.adopt(target, types, table(name))
-        self.there.kept[full_name(target)] = name
+    def _register_materialized(self, target: exp.Table, types: Mapping[str, str], name: str) -> None:
+        self.register_remote(target, types, table(name))
+        self.remote.kept[full_name(target)] = name
 
-    def _forget(self, target: exp.Table) -> None:
+    def _drop_remote(self, target: exp.Table) -> None:
         super().execute(drop_view(target.copy()))
-        del self.there.tables[full_name(target)]
-        self.there.confined.pop(full_name(target), None)
-        if (view := self.there.kept.pop(full_name(target), None)) is not None:
-            self.there.server.forget(view)
+        del self.remote.tables[full_name(target)]
+        self.remote.confined.pop(full_name(target), None)
+        if (name := self.remote.kept.pop(full_name(target), None)) is not None:
+            self.remote.server.forget(name)
+
+
+@dataclass(frozen=True)
+class Recursion:
+    """A query with a recursive CTE, taken apart into its steps. ``select`` is the part that has the WITH."""
+
+    query: exp.Query
+    select: exp.Select
+
+    @property
+    def _ctes(self) -> list[exp.CTE]:
+        ctes: list[exp.CTE] = self.select.args["with_"].expressions
+        return ctes
+
+    @property
+    def other_ctes(self) -> dict[str, exp.Query]:
+        return {cte.alias: cte.this for cte in self._ctes[:-1]}
+
+    @property
+    def name(self) -> str:
+        return self._ctes[-1].alias
+
+    def first_step(self, tables: Mapping[str, exp.Table]) -> exp.Query:
+        return _replace_tables(self._ctes[-1].this.left, tables)
+
+    def next_step(self, tables: Mapping[str, exp.Table]) -> exp.Query:
+        """The step after the last one, which is among the tables under the name of the recursion."""
+        return _replace_tables(self._ctes[-1].this.right, tables)
+
+    def final_query(self, tables: Mapping[str, exp.Table], steps: Sequence[exp.Table]) -> exp.Query:
+        """The query over the rows of all steps."""
+        query = self.query.copy()
+        recursive = _find_recursive_select(query)
+        assert recursive is not None
+        recursive.set("with_", None)
+        all_steps = subquery(union_all(*(star(step) for step in steps)))
+        plain = _replace_tables(recursive, {**tables, self.name: all_steps})
+        if recursive is query:
+            return plain
+        recursive.replace(plain)
+        return query
+
+
+def find_recursion(query: exp.Query) -> Recursion | None:
+    """The recursion in a query, or None.
+
+    >>> from sqlglot import parse_one
+    >>> query = "WITH RECURSIVE r AS (SELECT 1 AS n UNION ALL SELECT n + 1 FROM r WHERE n < 3) SELECT SUM(n) FROM r"
+    >>> recursion = find_recursion(parse_one(query))
+    >>> recursion.next_step({"r": exp.to_table("last")}).sql()
+    'SELECT n + 1 FROM last AS r WHERE n < 3'
+    >>> recursion.final_query({}, [exp.to_table("a"), exp.to_table("b")]).sql()
+    'SELECT SUM(n) FROM (SELECT * FROM a UNION ALL SELECT * FROM b) AS r'
+    """
+    recursive = _find_recursive_select(query)
+    return None if recursive is None else Recursion(query, recursive)
+
+
+def _find_recursive_select(query: exp.Query) -> exp.Select | None:
+    withs = (with_ for with_ in query.find_all(exp.With) if with_.args.get("recursive"))
+    return next((with_.parent for with_ in withs if isinstance(with_.parent, exp.Select)), None)
+
+
+def _replace_tables(query: exp.Query, relations: Mapping[str, exp.Expr]) -> exp.Query:
+    """The query with relations in place of the tables of these names."""
+    root = subquery(query.copy())
+    for old in list(root.find_all(exp.Table)):
+        relation = relations.get(old.name)
+        if relation is not None and not old.db:
+            new = relation.copy()
+            new.set("alias", exp.TableAlias(this=exp.to_identifier(old.alias or old.name)))
+            old.replace(new)
+    result: exp.Query = root.this.pop()
+    return result

@@ -1,4 +1,4 @@
-"""What an engine may take of the machine."""
+"""Limits on the memory and threads of an engine."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from dataclasses import dataclass
 from sqlanon.errors import SourceError
 
 _SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?) ?([KMGT])I?B", re.IGNORECASE)
-_LEAST_MEGABYTES = 10  # with less, an engine cannot even begin
-_MOST_MEGABYTES = 1000**3  # a petabyte
+_MIN_MEGABYTES = 10  # an engine cannot start with less
+_MAX_MEGABYTES = 1000**3  # a petabyte
 MOST_THREADS = 1024
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What an engine may take of the machine; what is None is left to the engine.
+    """The memory and threads that an engine may use; None leaves the choice to the engine.
 
     >>> Limits(memory_limit="2GB", threads=4)
     Limits(memory_limit='2GB', threads=4)
     """
 
-    memory_limit: str | None = None  # a size with its unit, such as ``2GB`` or ``512MiB``. What does not fit is spilled
+    memory_limit: str | None = None  # a size with its unit, such as ``2GB`` or ``512MiB``; the engine spills beyond it
     threads: int | None = None
 
     def __post_init__(self) -> None:
@@ -40,7 +40,7 @@ def _check_size(size: object) -> None:
     if match is None:
         raise SourceError(f"memory_limit: {size!r} is not a size: give a number with a unit, such as 512MB or 2GB")
     megabytes = float(match[1]) * 1000 ** ("KMGT".index(match[2].upper()) - 1)
-    if megabytes > _MOST_MEGABYTES:
-        raise SourceError(f"memory_limit: {size} is more than any machine has: give what this one may spare")
-    if megabytes < _LEAST_MEGABYTES:
-        raise SourceError(f"memory_limit: {size} is too little to begin with: give at least {_LEAST_MEGABYTES}MB")
+    if megabytes > _MAX_MEGABYTES:
+        raise SourceError(f"memory_limit: {size} is more than any machine has: give a size that this machine has")
+    if megabytes < _MIN_MEGABYTES:
+        raise SourceError(f"memory_limit: {size} is too small: give at least {_MIN_MEGABYTES}MB")

@@ -1,4 +1,4 @@
-"""Statements that are executed, or in a dry run recorded; and a plan, the stages of a dry run."""
+"""Run the statements of a job, or record them in a dry run; a plan is the recorded stages."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from sqlanon.support.markup import escape_html
 
 
 def one_line(text: str) -> str:
-    """A text in a comment, which it cannot end.
+    """Put a text on one line, so that it cannot end a SQL comment.
 
     >>> one_line("zip\\n; DROP TABLE t")
     'zip ; DROP TABLE t'
     """
-    return " ".join("".join(" " if unicodedata.category(one)[0] in "CZ" else one for one in text).split())
+    return " ".join("".join(" " if unicodedata.category(char)[0] in "CZ" else char for char in text).split())
 
 
 @dataclass(frozen=True)
 class Stage:
-    """A step of the main job: its name, what it reads and makes, and its statements."""
+    """A stage of the job: its name, a note on what it does, and its statements."""
 
     name: str
     note: str
@@ -34,13 +34,13 @@ class Stage:
 
 @dataclass(frozen=True)
 class Plan:
-    """The stages of the main job."""
+    """The stages of a job, as its dry run recorded them."""
 
     stages: tuple[Stage, ...]
-    nodes: int | None  # the size of the lattice; None where it depends on data
-    unknown_heights: tuple[str, ...]  # the quasi-identifiers whose number of levels depends on data
-    local: bool = False  # the strategy works below the full domain: not on the lattice
-    warnings: tuple[str, ...] = ()  # of what is left out of the files of the source
+    nodes: int | None  # the size of the lattice; None if it depends on the data
+    unknown_heights: tuple[str, ...]  # quasi-identifiers whose number of levels depends on the data
+    local: bool = False  # a local recoding strategy, which does not search the lattice
+    warnings: tuple[str, ...] = ()  # about parts of the source's files that are ignored
 
     def __str__(self) -> str:
         parts = []
@@ -61,7 +61,7 @@ class Plan:
         return f"Plan(stages={[stage.name for stage in self.stages]}, nodes={self.nodes})"
 
     def _repr_html_(self) -> str:
-        """For notebooks: the stages, which unfold to their statements."""
+        """HTML for notebooks: stages that expand to their statements."""
         return "\n".join(
             f"<details><summary>{number}. {escape_html(stage.name)}: {escape_html(stage.note)}</summary>"
             f"<pre>{escape_html(''.join(f'{statement};' + chr(10) for statement in stage.sql))}</pre></details>"
@@ -70,72 +70,72 @@ class Plan:
 
 
 class StatementRunner:
-    """Runs the statements of a job; in a dry run it records them, and examples stand for their answers."""
+    """Runs the statements of a job. A dry run records them and returns example results."""
 
-    def __init__(self, engine: WorkEngine, shown: list[str] | None = None) -> None:
+    def __init__(self, engine: WorkEngine, recorded: list[str] | None = None) -> None:
         self.engine = engine
-        self.shown = shown
+        self.recorded = recorded
         self.stages: list[Stage] = []
-        self.made: list[exp.Table] = []
+        self.created: list[exp.Table] = []
 
     @property
     def dry(self) -> bool:
-        return self.shown is not None
+        return self.recorded is not None
 
     def on(self, engine: WorkEngine) -> StatementRunner:
-        """A runner of another engine, or of tables with a life of their own; in a dry run it records here."""
-        return StatementRunner(engine, self.shown)
+        """A runner for another engine, or with its own list of created tables; a dry run records in the same place."""
+        return StatementRunner(engine, self.recorded)
 
     def finish(self, stage: str, note: str) -> None:
-        """In a dry run, what was recorded since the last stage is this one."""
-        if self.shown is not None:
-            self.stages.append(Stage(stage, note, tuple(self.shown)))
-            self.shown.clear()
+        """In a dry run, end a stage: it has the statements recorded since the last one."""
+        if self.recorded is not None:
+            self.stages.append(Stage(stage, note, tuple(self.recorded)))
+            self.recorded.clear()
 
     def make(self, target: exp.Table, query: exp.Query, engine: WorkEngine | None = None) -> exp.Table:
         statement = create_table(target, query)
-        self.made.append(target.copy())
-        if self.shown is None:
+        self.created.append(target.copy())
+        if self.recorded is None:
             (engine or self.engine).execute(statement)
         else:
-            self.shown.append(self.engine.shown(statement))
+            self.recorded.append(self.engine.render(statement))
         return target.copy()
 
     def add(self, target: exp.Table, query: exp.Query) -> None:
         statement = exp.Insert(this=target.copy(), expression=query)
-        if self.shown is None:
+        if self.recorded is None:
             self.engine.execute(statement)
         else:
             self.show(statement)
 
     def show(self, statement: exp.Expr) -> None:
-        """Record a statement for what is not done by one; where statements are executed, there is nothing to do."""
-        if self.shown is not None:
-            self.shown.append(self.engine.shown(statement))
+        """In a dry run, record a statement; otherwise do nothing."""
+        if self.recorded is not None:
+            self.recorded.append(self.engine.render(statement))
 
     def show_text(self, *statements: str) -> None:
-        """Record the texts of statements that another engine would execute."""
-        if self.shown is not None:
-            self.shown += statements
+        """In a dry run, record the texts of statements of another engine."""
+        if self.recorded is not None:
+            self.recorded += statements
 
-    def drop_all_but(self, kept: Collection[exp.Expr]) -> None:
-        """Drop what was made, but for some: memory is for what is still needed."""
-        self.drop(*(target for target in self.made if target not in kept))
-        self.made = [target for target in self.made if target in kept]
+    def drop_all_but(self, retained: Collection[exp.Expr]) -> None:
+        """Drop all created tables except these."""
+        self.drop(*(target for target in self.created if target not in retained))
+        self.created = [target for target in self.created if target in retained]
 
     def drop(self, *tables: exp.Table) -> None:
-        if self.shown is None:
-            for one in tables:
-                self.engine.execute(drop_table(one.copy()))
+        if self.recorded is None:
+            for target in tables:
+                self.engine.execute(drop_table(target.copy()))
 
     def ask(self, query: exp.Query, example: Sequence[tuple[Any, ...]]) -> Sequence[tuple[Any, ...]]:
-        """The answer to a query; in a dry run the query is recorded, and the example is the answer."""
+        """The rows of a query; in a dry run, record the query and return the example."""
         self.show(query)
         return self.look_up(query, example)
 
     def look_up(self, query: exp.Query, example: Sequence[tuple[Any, ...]]) -> Sequence[tuple[Any, ...]]:
-        """The answer to a small query about what was made, which a plan leaves out; in a dry run, the example."""
-        return self.engine.rows(query) if self.shown is None else example
+        """The rows of a small query that plans omit; in a dry run, the example."""
+        return self.engine.rows(query) if self.recorded is None else example
 
     def count(self, relation: exp.Table, example: int = 0) -> int:
         return int(self.ask(select([exp.Count(this=exp.Star())], relation.copy()), [(example,)])[0][0])

@@ -1,8 +1,8 @@
-"""Values on their way from one engine to another.
+"""Transfer values between engines as Arrow.
 
-They travel as Arrow. What Arrow, or a driver, does not carry faithfully (decimals, UUIDs, and dates and times, of which
-infinity would come out as another day) travels as text, and is cast where it arrives: what has no equal there is an
-error, and never another value.
+Types that Arrow or a driver does not transfer faithfully (decimals, UUIDs, dates and times, whose infinity would become
+another day) are transferred as texts and cast on arrival: a value without an equal raises an error and never becomes
+another value.
 """
 
 from __future__ import annotations
@@ -16,20 +16,30 @@ from sqlanon.support.expressions import anonymous, cast, col, least, named, numb
 DIRECT_TYPES = frozenset(
     {"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "FLOAT", "DOUBLE", "BOOLEAN", "VARCHAR", "DOUBLE[]"}
 )
-"""Types that travel as they are, by every driver."""
+"""Types that every driver transfers without a cast to text."""
 
 
-def decode_columns(relation: exp.Expr, types: Mapping[str, str], plain: frozenset[str] = DIRECT_TYPES) -> exp.Select:
-    """What has travelled, with the types that it had: for DuckDB."""
-    values = {name: col(name) if type_ in plain else _cast_text(name, type_) for name, type_ in types.items()}
+def encode_columns(
+    query: exp.Query, types: Mapping[str, str], as_text: str = "TEXT", direct_types: frozenset[str] = DIRECT_TYPES
+) -> exp.Select:
+    """Cast the columns of a query to types that can be transferred."""
+    values = {name: col(name) if type_ in direct_types else cast(col(name), as_text) for name, type_ in types.items()}
+    return select([named(value, name) for name, value in values.items()], subquery(query, "rows"))
+
+
+def decode_columns(
+    relation: exp.Expr, types: Mapping[str, str], direct_types: frozenset[str] = DIRECT_TYPES
+) -> exp.Select:
+    """Restore the types of transferred columns in DuckDB."""
+    values = {name: col(name) if type_ in direct_types else _cast_text(name, type_) for name, type_ in types.items()}
     return select([named(value, name) for name, value in values.items()], relation)
 
 
 def _cast_text(name: str, type_: str) -> exp.Expr:
-    """A column of texts as a type.
+    """A column of texts, cast to a type.
 
-    DuckDB takes the era of ``0044-03-15 00:00:00 BC`` for the name of a time zone, which a timestamp leaves out: as
-    ``(BC)``, it cannot be cast.
+    In ``0044-03-15 00:00:00 BC`` DuckDB reads the era as the name of a time zone, which a timestamp ignores. Written as
+    ``(BC)`` the cast fails.
     """
     value: exp.Expr = col(name)
     if type_ == "TIMESTAMP":
@@ -37,15 +47,8 @@ def _cast_text(name: str, type_: str) -> exp.Expr:
     return cast(value, type_)
 
 
-def encode_columns(
-    query: exp.Query, types: Mapping[str, str], as_text: str = "TEXT", plain: frozenset[str] = DIRECT_TYPES
-) -> exp.Select:
-    values = {name: col(name) if type_ in plain else cast(col(name), as_text) for name, type_ in types.items()}
-    return select([named(value, name) for name, value in values.items()], subquery(query, "rows"))
-
-
 def row_count_column(columns: Iterable[str]) -> str:
-    """The name of a column that counts rows, beside some columns: none of them has it.
+    """A name for a column of row counts that none of these columns has.
 
     >>> row_count_column(["zip"]), row_count_column(["Rows of it"])
     ('rows of it', 'rows of it_')
@@ -53,22 +56,21 @@ def row_count_column(columns: Iterable[str]) -> str:
     return unused_name("rows of it", columns)
 
 
-_AT_A_TIME = 1024
+_LONGEST_LIST = 1024
 
 
 def repeat_rows(combinations: exp.Expr, columns: Iterable[str], count: str) -> exp.Select:
-    """As many rows as were counted: for DuckDB.
+    """Repeat each combination as often as its count says, in DuckDB.
 
-    It makes the list of a range before it makes rows of that, of some thousand combinations at a time: a count is taken
-    apart until no list is long, so that memory does not grow with it.
+    DuckDB builds the list of a range before it unnests it, for some thousand combinations at a time. Counts are
+    unnested in three steps, so that no list is long and memory use stays flat.
     """
-    rows, left = combinations.copy(), count
-    for number_, step in enumerate((_AT_A_TIME**2, _AT_A_TIME, 1)):
-        begun, rest = f"{count} of {number_}", f"{count} left {number_}"
-        every = anonymous(
-            "UNNEST", anonymous("RANGE", cast(number(0), "BIGINT"), col(left), cast(number(step), "BIGINT"))
-        )
-        parts = subquery(select([exp.Star(), named(every, begun)], rows), "rows")
-        remaining = least(cast(number(step), "BIGINT"), col(left) - col(begun))
-        rows, left = subquery(select([exp.Star(), named(remaining, rest)], parts), "rows"), rest
+    rows, remaining = combinations.copy(), count
+    for i, step in enumerate((_LONGEST_LIST**2, _LONGEST_LIST, 1)):
+        offset, next_remaining = f"{count} offset {i}", f"{count} remaining {i}"
+        range_ = anonymous("RANGE", cast(number(0), "BIGINT"), col(remaining), cast(number(step), "BIGINT"))
+        parts = subquery(select([exp.Star(), named(anonymous("UNNEST", range_), offset)], rows), "rows")
+        in_part = least(cast(number(step), "BIGINT"), col(remaining) - col(offset))
+        rows = subquery(select([exp.Star(), named(in_part, next_remaining)], parts), "rows")
+        remaining = next_remaining
     return select([col(name) for name in columns], rows)

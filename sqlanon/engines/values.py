@@ -1,12 +1,12 @@
-"""One form of each value: values that an engine takes for equal look the same to every reader.
+"""The canonical form of values: values that an engine treats as equal look the same to every reader.
 
-Engines compare some values by their meaning: NaN with NaN whatever their sign and payload, -0.0 with 0.0, 30 days with
-1 month, text by its collation. Readers of bytes, signs and texts tell these apart, and would find one person in a class
-of k. Each source brings its columns to one form where it is bound: DuckDB in `sources.relation`, PostgreSQL in
-`engines.dialects.postgres`, Spark in `engines.dialects.spark`.
+Engines compare some values by meaning: NaN equals NaN whatever its sign and payload, -0.0 equals 0.0, 30 days equal
+1 month, and texts follow their collation. Readers of bytes, signs and texts tell these apart, and would find a single
+person in a class of k. Each source brings its columns to canonical form when it is bound: DuckDB in `sources.plain`,
+PostgreSQL in `engines.dialects.postgres`, Spark in `engines.dialects.spark`.
 
-The text of a value is DuckDB's text of that form. Other engines write numbers in their own ways (PostgreSQL ``0``,
-Spark ``1.0E-5``): the text is made here, once for each distinct value, and shipped to them (`coding.TEXT_COLUMN`).
+The text of a value is DuckDB's text of its canonical form. Other engines format numbers differently (PostgreSQL ``0``,
+Spark ``1.0E-5``), so DuckDB creates the text of each distinct value once and uploads it (`coding.TEXT_COLUMN`).
 """
 
 from __future__ import annotations
@@ -21,32 +21,32 @@ WHITE_SPACE = (
     "\t\n\v\f\r\x1c\x1d\x1e\x1f \x85\u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"
     "\u2028\u2029\u202f\u205f\u3000"
 )
-"""What Python's ``str.strip`` removes: around an id these characters do not count, in any engine."""
+"""The characters that Python's ``str.strip`` removes; ignored around person ids in every engine."""
 
 _PERSON_ID = fragment("nullif(:stripped, '')")
 
 
 def strip_white_space(value: exp.Expr) -> exp.Trim:
-    """A text of any engine without the white space around it."""
+    """Trim white space from a text, in any engine."""
     return exp.Trim(this=value, expression=text(WHITE_SPACE), position="BOTH")
 
 
 def person_id(value: exp.Expr) -> exp.Expr:
-    """The id of a person in a text of any engine: without the white space around it, and NULL where nothing is left.
+    """The id of a person in a text, in any engine: trimmed, and NULL if nothing remains.
 
-    Persons are counted, searched and compared by this form alone: two spellings of an id are never two persons.
+    Persons are counted, searched and compared by this form only: two spellings of an id are never two persons.
     """
     return _PERSON_ID(stripped=strip_white_space(value))
 
 
 def canonical_float(value: exp.Expr, type_: str, is_nan: exp.Expr) -> exp.Expr:
-    """A floating-point number of any engine: one NaN, and no -0.0."""
+    """The canonical form of a floating-point number, in any engine: a single NaN, and no -0.0."""
     nan = exp.If(this=is_nan, true=cast(text("NaN"), type_))
     return exp.Case(ifs=[nan], default=cast(value + 0, type_))
 
 
 def canonical_value(value: exp.Expr, type_: str) -> exp.Expr:
-    """A value of DuckDB's that is not nested.
+    """The canonical form of a DuckDB value that is not nested.
 
     >>> from sqlanon.support.expressions import col
     >>> canonical_value(col("x"), "VARCHAR").sql("duckdb")
@@ -55,10 +55,10 @@ def canonical_value(value: exp.Expr, type_: str) -> exp.Expr:
     if type_ == "VARCHAR":
         return exp.Collate(this=value, expression=ident("binary"))
     if type_ in FLOATING_TYPES:
-        # NULLIF hides what the engine believes of a column: DuckDB 2.0 takes the statistics of a Parquet file, which
-        # leave NaN out, to mean that there is none, and makes FALSE of isnan(x), also of isnan(x + 0).
-        hidden = exp.Nullif(this=value, expression=number(0))
-        return canonical_float(value, type_, anonymous("isnan", hidden))
+        # NULLIF hides column statistics: those of Parquet files ignore NaN, and DuckDB 2.0 would therefore fold
+        # isnan(x) to FALSE, and isnan(x + 0) as well.
+        opaque = exp.Nullif(this=value, expression=number(0))
+        return canonical_float(value, type_, anonymous("isnan", opaque))
     if type_ == "INTERVAL":
         return anonymous("normalized_interval", value)  # 30 days become 1 month, 24 hours 1 day
     return value

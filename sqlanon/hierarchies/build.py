@@ -135,7 +135,7 @@ def build_hierarchies(
         )
         problems.extend(found)
         if hierarchy is not None:
-            names = [hierarchy.released(level) for level in range(hierarchy.height + 1)]
+            names = [hierarchy.released_column(level) for level in range(hierarchy.height + 1)]
             problems.extend(() if steps.dry else find_level_problems(steps, name, spec, target, names))
             built[name] = hierarchy
     if problems:

@@ -343,7 +343,7 @@ class SourcePeople:
                 engine.execute(create_table(target.copy(), _ARRIVED(arrived=query, least=least, constant=constant)))
             return
         parameters = [[_key_of(secret)]] if server.dialect == "postgres" else []
-        with source_errors(), server.reading(), server.stream(query, *parameters) as reader:
+        with source_errors(), server.read_only(), server.stream(query, *parameters) as reader:
             engine.copy_arrow(
                 target.copy(), reader, lambda arrow: _ARRIVED(arrived=arrow, least=least, constant=constant)
             )

@@ -198,7 +198,7 @@ class PostgresRows(SampledRows):
 
     def rows(self, columns: Sequence[str]) -> int:
         if self._all_rows is None:
-            with self.sampled.engine.reading():
+            with self.sampled.engine.read_only():
                 self._all_rows = int(self.sampled.engine.rows(_ROW_COUNT(relation=self.sampled.relation))[0][0])
         return self._all_rows
 
@@ -209,7 +209,7 @@ class PostgresRows(SampledRows):
         query = _SAMPLED_COMBINATIONS(message=message, hex_from=HEX_FROM, sampled=sampled)
         looked_up = self.run.engine.rows(query)[0][0]
         query = _found(self.sampled.relation, self._types([*pairs.values()]))
-        with self.sampled.engine.reading():
+        with self.sampled.engine.read_only():
             rows, once, twice, taken, alone, *by_rows = self.sampled.engine.rows(query, [self.key, looked_up])[0]
         none, one, two = by_rows
         return rows or 0, once, twice, taken or 0, alone, none, one, two
@@ -224,5 +224,5 @@ class PostgresRows(SampledRows):
 
     def _bring(self, target: exp.Table, query: exp.Select, arrive: Callable[[exp.Expr], exp.Select]) -> None:
         server = self.sampled.engine
-        with source_errors(), server.reading(), server.stream(query, [self.key]) as reader:
+        with source_errors(), server.read_only(), server.stream(query, [self.key]) as reader:
             self.run.engine.copy_arrow(target, reader, arrive)

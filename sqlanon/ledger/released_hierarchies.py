@@ -212,8 +212,8 @@ def merge_hierarchies(run: Run, then: Hierarchy, now: Hierarchy) -> Hierarchy:
 def _levels_up_to(height: int, hierarchy: Hierarchy) -> list[exp.Expr]:
     """The columns of a hierarchy's table, up to a height that may be above its own."""
     names = dict.fromkeys(["level_0", *(released_column(level, hierarchy.open_ends) for level in range(height + 1))])
-    top = hierarchy.released(hierarchy.height)
-    own = {"level_0", *(hierarchy.released(level) for level in range(hierarchy.height + 1))}
+    top = hierarchy.released_column(hierarchy.height)
+    own = {"level_0", *(hierarchy.released_column(level) for level in range(hierarchy.height + 1))}
     return [named(col(name if name in own else top), name) for name in names]
 
 

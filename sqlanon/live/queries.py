@@ -192,7 +192,7 @@ def live_labels(hierarchy: Hierarchy, level: int, forbidden: Sequence[str]) -> e
 
     Values whose label no release may show are left out: rows that have them are suppressed.
     """
-    label, height, top = col(hierarchy.released(level)), hierarchy.height, hierarchy.top
+    label, height, top = col(hierarchy.released_column(level)), hierarchy.height, hierarchy.top
     known = _KNOWN_LABELS(label=label, hierarchy=hierarchy.table)
     if height:
         known = known.where(_IS_VALUE(), copy=False)

@@ -137,7 +137,7 @@ def live(space: Workspace, policy: Policy, name: str | None, progress: Progress)
             searched = _search(run, policy, space.database_file(policy), progress)
             warnings = warn_of_unprotected_columns(StatementRunner(run.engine), searched.prepared)
         warnings += tuple(warn_of_void_shields(searched.prepared.requirements.shields, policy.privacy.k))
-        with space.writing(policy) as engine, _writable(), engine.inside(searched.base.catalog):
+        with space.writing(policy) as engine, _writable(), engine.using_qualified(searched.base.catalog):
             draft, before, others = _draft(engine, searched, name)
             secure, counted = can_be_secure(engine), sound(engine, others)
             with engine.transaction():
@@ -171,15 +171,15 @@ def live_statements(space: Workspace, policy: Policy, name: str | None) -> str:
     run = space.run(policy)  # it stays: the statements name its tables
     with source_errors():
         searched = _search(run, policy, space.database_file(policy), ignore_progress)
-        with run.engine.inside(searched.base.catalog):
+        with run.engine.using_qualified(searched.base.catalog):
             draft, before, others = _draft(run.engine, searched, name)
             secure, counted = can_be_secure(run.engine), sound(run.engine, others)
-            return "\n\n".join(f"{run.engine.shown(one)};" for one in making(draft, before, counted, secure))
+            return "\n\n".join(f"{run.engine.render(one)};" for one in making(draft, before, counted, secure))
 
 
 def drop_live(space: Workspace, policy: Policy, name: str | None) -> str:
     space.database_file(policy)
-    with space.writing(policy) as engine, _writable(), engine.inside(engine.holder.database):
+    with space.writing(policy) as engine, _writable(), engine.using_qualified(engine.holder.database):
         known = known_views(engine)
         its = _wanted(engine, known, policy.source.table, name)
         refuse_others(engine, its, its.schema, its.name)

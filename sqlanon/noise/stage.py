@@ -162,7 +162,7 @@ def _draws_there(engine: Engine, workers: Workers, columns: Sequence[NoisyColumn
     types = dict(noise.drawn_columns(columns))
 
     def put(target: exp.Table, records: exp.Select) -> None:
-        workers.map_there(target, records, batch_noise_drawer([one.epsilon for one in columns]), types)
+        workers.map_remotely(target, records, batch_noise_drawer([one.epsilon for one in columns]), types)
         if engine.rows(_UNDRAWN(drawn=target))[0][0]:
             raise SourceError(
                 f"{workers.place}: Spark's workers draw the noise with OpenDP, which is not "

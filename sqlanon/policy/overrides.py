@@ -55,7 +55,7 @@ def load_overridden(path: str | os.PathLike[str], overrides: Overrides) -> Polic
     try:
         return Policy.from_file(path, read_tree(tree, folder, problems))
     except PolicyError as error:  # what an option says wrongly is not in the policy file
-        raise error.renamed(options) from None
+        raise error.with_places(options) from None
 
 
 def _with_strategy(tree: Mapping[str, Any], strategy: str) -> dict[str, Any]:

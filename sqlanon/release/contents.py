@@ -226,7 +226,7 @@ def _named(statement: str) -> str:
 @cache
 def _our_macros(library: tuple[str, ...]) -> frozenset[str]:
     """The statements that make our macros, as this DuckDB exports them."""
-    with spill_directory() as spill, closing(DuckDBEngine.private(spill)) as engine, _beside(engine) as beside:
+    with spill_directory() as spill, closing(DuckDBEngine.open_private(spill)) as engine, _beside(engine) as beside:
         with engine.using(beside):
             engine.script(*macro_scripts(library))
         return frozenset(_exported(engine, beside, spill / "ours"))

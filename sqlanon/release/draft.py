@@ -326,7 +326,7 @@ def show_audit(steps: StatementRunner, draft: ReleaseDraft) -> None:
 
     queries: list[exp.Expr] = [call_k_anonymity(relation, columns.generalized), call_digest(relation)]
     queries += list_requirement_queries(policy.privacy, audited)
-    for text in dict.fromkeys(steps.engine.shown(query) for query in queries):
+    for text in dict.fromkeys(steps.engine.render(query) for query in queries):
         steps.show_text(text)
     note = "in the new file, which then replaces the old one; checks that need the source run in its engine"
     steps.finish("audit and publish", note)

@@ -208,7 +208,7 @@ def _ranges(spec: Attribute, hierarchy: Hierarchy, type_: str, labels: exp.Selec
     itself: exp.Expr = _ITSELF()
     if hierarchy.open_ends:
         low, high = _with_open_ends(spec, low, high, of)
-        itself = _ITSELF_OR_OPEN_END(itself=itself, same=_SAME(label=col(hierarchy.released(0))))
+        itself = _ITSELF_OR_OPEN_END(itself=itself, same=_SAME(label=col(hierarchy.released_column(0))))
     path: list[exp.Expr] = [_SAME(label=col(f"level_{level}")) for level in range(1, hierarchy.height + 1)]
     paths = _PATHS_BY_ENDS(
         low=low,

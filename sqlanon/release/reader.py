@@ -56,8 +56,8 @@ class CachedQueries:
             self._answers[key] = self._engine.rows(query, parameters)
         return self._answers[key]
 
-    def shown(self, statement: exp.Expr) -> str:
-        return self._engine.shown(statement)
+    def render(self, statement: exp.Expr) -> str:
+        return self._engine.render(statement)
 
     def columns(self, relation: exp.Expr) -> dict[str, str]:
         return self._engine.columns(relation)
@@ -179,7 +179,7 @@ def open_release(
     """
     if not path.is_file():
         raise ReleaseError(f"there is no release at {path}")
-    with spill_directory() as spill, closing(DuckDBEngine.private(spill, limits)) as engine:
+    with spill_directory() as spill, closing(DuckDBEngine.open_private(spill, limits)) as engine:
         engine.script(*macro_scripts(RELEASE_MACROS))
         scratch = spill / "scratch"
         scratch.mkdir()

@@ -286,7 +286,7 @@ class AttributeSets:
         self._most_frequent = [int(found[f"most_{i}"]) for i in self._all]
         self._rows = int(found["rows"])
         self._nullable = [bool(found[f"nulls_{i}"]) for i in self._all]
-        if steps.shown is not None:  # what holds for all tables
+        if steps.dry:  # what holds for all tables
             self._values, self._nullable = [MANY] * quasi, [True] * quasi
         table = steps.make(work("coded"), self.coded(rows, counted))
         self._tables = [_Counted(frozenset(self._all), table, steps.count(table), counted)]

@@ -155,7 +155,7 @@ def _refuse_types(engine: DuckDBEngine, schema: pyarrow.Schema) -> None:
     wrong = []
     for field in schema:
         try:
-            with engine.registered(schema.empty_table().select([field.name])) as relation:
+            with engine.register_arrow(schema.empty_table().select([field.name])) as relation:
                 engine.types(relation)
         except duckdb.Error:
             wrong.append(field)

@@ -87,11 +87,11 @@ def _attached(engine: DuckDBEngine, database: Path | str, alias: str) -> Iterato
     attachment = choose_attachment(database)
     for extension in attachment.extensions:
         load_extension(engine, extension, "source.database", attachment.kind)
-    holder, options = engine.beside(), {"type": attachment.type} if attachment.type else {}
+    holder, options = engine.connect_beside(), {"type": attachment.type} if attachment.type else {}
     try:
         with _errors(database):
             engine.attach(attachment.address, alias, read_only=True, **options)
-            holder.in_utc().execute(exp.Use(this=ident(alias)))
+            holder.use_utc().execute(exp.Use(this=ident(alias)))
         yield holder, alias
     finally:
         holder.close()  # a database that is in use cannot be detached

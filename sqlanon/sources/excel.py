@@ -208,7 +208,7 @@ def _read_sheet(engine: DuckDBEngine, path: str, sheet: str | None, target: exp.
             for i, row in enumerate(chunk):
                 for cell in row.cells:
                     values[positions[cell.column]][i] = cell.text
-            with engine.registered(pyarrow.table(values, schema=schema)) as relation:
+            with engine.register_arrow(pyarrow.table(values, schema=schema)) as relation:
                 engine.execute(exp.Insert(this=target.copy(), expression=star(relation)))
         names = opened.names
         return ReadSheet(

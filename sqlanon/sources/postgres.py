@@ -20,8 +20,8 @@ from sqlglot import exp
 from sqlanon.engines.base import Engine, WorkEngine
 from sqlanon.engines.dialects import postgres as pg
 from sqlanon.engines.duckdb import DuckDBEngine
+from sqlanon.engines.egress_guard import confined_columns, refuse_confined, refuse_rows
 from sqlanon.engines.federation import FederatedEngine, RemoteTables
-from sqlanon.engines.postgres.egress_guard import confined_columns, refuse_confined, refuse_rows
 from sqlanon.engines.postgres.engine import PostgresEngine
 from sqlanon.engines.statement_runner import Stage
 from sqlanon.engines.travel import decode_columns, encode_columns, repeat_rows, row_count_column
@@ -131,10 +131,10 @@ class PostgresSource(Source):
     ) -> Iterator[exp.Select]:
         refuse_confined(recoding.select(shuffled), self._confined, "PostgreSQL")
         with (
-            self.engine.undone_unless_committed(),
+            self.engine.rolled_back_unless_committed(),
             self.shipped(engine, recoding.select(shuffled)) as query,
             self.engine.stream(encode_columns(query, types)) as reader,
-            engine.registered(reader) as relation,
+            engine.register_arrow(reader) as relation,
         ):
             yield decode_columns(relation, types)
 
@@ -185,7 +185,7 @@ class PostgresSource(Source):
         with engine.stream(encode_columns(values, columns, "VARCHAR")) as reader:
             as_text = self.engine.upload(f"{_SHIPPED}_as_text_{number}", reader)
         name = f"{_SHIPPED}_{number}"
-        self.engine.execute(create_temporary_table(table(name), pg.decode_columns_there(as_text, columns)))
+        self.engine.execute(create_temporary_table(table(name), pg.decode_uploaded(as_text, columns)))
         self.engine.execute(drop_table(as_text.copy()))
         self.engine.execute(pg.analyze_table(table(name, "pg_temp")))
         return table(name, "pg_temp")
@@ -195,7 +195,7 @@ class PostgresSource(Source):
         self, engine: WorkEngine, query: exp.Select, share: float | None
     ) -> Iterator[tuple[RunQuery, exp.Table]]:
         confined = confined_columns(query, self._confined)
-        with self.engine.undone_unless_committed(), self.shipped(engine, query) as there:
+        with self.engine.rolled_back_unless_committed(), self.shipped(engine, query) as there:
             some = there if share is None else pg.sample_rows(rows=there, share=share)
             self.engine.execute(create_temporary_table(table(_ROWS.name), some))
             self.engine.execute(pg.analyze_table(_ROWS.copy()))
@@ -215,7 +215,7 @@ class PostgresSource(Source):
             self.persons.close()
 
     def count_distinct_values(self, engine: Engine, names: Sequence[str]) -> Sequence[int]:
-        with self.engine.reading():
+        with self.engine.read_only():
             return self.engine.rows(pg.count_distinct_values(self.there, names))[0]
 
     def sampling_relation(self, engine: Engine) -> SamplingRelation:
@@ -225,18 +225,18 @@ class PostgresSource(Source):
         return AllColumns(self.engine, self.every, self.types)
 
     def query_remote_rows(self, query: exp.Query, relation: exp.Expr) -> list[tuple[Any, ...]]:
-        with self.engine.reading():
+        with self.engine.read_only():
             return self.engine.rows(pg.translate_to_postgres(query, {full_name(REMOTE_ROWS): relation}))
 
     def query_remote_release(
         self, engine: WorkEngine, query_of: Callable[[exp.Table], exp.Select], every: AllColumns
     ) -> list[tuple[Any, ...]]:
         query = query_of(REMOTE_ROWS)
-        with self.engine.undone_unless_committed(), self.shipped(engine, query, every.relation) as there:
+        with self.engine.rolled_back_unless_committed(), self.shipped(engine, query, every.relation) as there:
             return self.engine.rows(there)
 
     def measuring_obstacle(self) -> str | None:
-        with self.engine.reading():
+        with self.engine.read_only():
             may = self.engine.rows(pg.has_temporary_privilege())[0][0]
         return None if may else "this role may make no temporary tables in PostgreSQL"
 
@@ -255,8 +255,8 @@ class PostgresSource(Source):
         if not same:
             with (
                 closing(PostgresEngine.open(address, "release.postgres")) as other,
-                other.reading(),
-                self.engine.reading(),
+                other.read_only(),
+                self.engine.read_only(),
             ):
                 same = other.rows(pg.server_identity()) == self.engine.rows(pg.server_identity())
         if same:
@@ -292,7 +292,7 @@ class PostgresPersons(RemotePersons):
             return
         server = PostgresEngine.open(self._address, "source.postgres")
         self._opened.callback(server.close)
-        with server.reading():
+        with server.read_only():
             may = server.rows(pg.has_temporary_privilege())[0][0]
         if not may:
             self._opened.close()
@@ -300,23 +300,25 @@ class PostgresPersons(RemotePersons):
                 "source.person: PostgreSQL counts persons in temporary tables, and this role may make none: GRANT "
                 "TEMPORARY ON DATABASE to it; and connect to the primary server, not to a replica"
             )
-        self._opened.enter_context(server.undone_unless_committed(mode="ISOLATION LEVEL REPEATABLE READ, READ WRITE"))
+        self._opened.enter_context(
+            server.rolled_back_unless_committed(mode="ISOLATION LEVEL REPEATABLE READ, READ WRITE")
+        )
         server.execute(pg.allow_nested_loops(allowed=False))
-        self.engine.there.server, self._is_open = server, True
+        self.engine.remote.server, self._is_open = server, True
 
     def close(self) -> None:
         if not self._is_open:
             return
         self._is_open = False
-        for made in list(self.engine.there.kept):
-            self.engine.there.tables.pop(made, None)
-        self.engine.there.kept.clear()
+        for made in list(self.engine.remote.kept):
+            self.engine.remote.tables.pop(made, None)
+        self.engine.remote.kept.clear()
         self._opened.close()
 
     @property
     def server(self) -> PostgresEngine:
         """The connection that sees what the counts are of."""
-        server = self.engine.there.server
+        server = self.engine.remote.server
         assert isinstance(server, PostgresEngine)
         return server
 
@@ -342,8 +344,8 @@ KIND = _Postgres()
 def _bind(binding: Binding, server: PostgresEngine, address: str) -> PostgresSource:
     engine, section, place = binding.engine, binding.section, binding.work_names
     combinations, looked_at, wanted = place.table, binding.counted_attributes, binding.released_attributes
-    with server.reading():
-        if why := server.why_not_for_releases():
+    with server.read_only():
+        if why := server.find_release_obstacle():
             raise SourceError(f"{server.place}: {why}")
     there = _found(server, section)
     own = there.columns
@@ -370,7 +372,7 @@ def _bind(binding: Binding, server: PostgresEngine, address: str) -> PostgresSou
     else:
         if persons is not None:
             persons.open()
-        seen = server.reading() if persons is None else nullcontext()
+        seen = server.read_only() if persons is None else nullcontext()
         reading = server if persons is None else persons.server
         with _carrying(server, relation, types), source_errors(), seen, reading.stream(statement) as reader:
             engine.copy_arrow(combinations, reader, lambda arrow: decode_columns(arrow, arrive))
@@ -439,7 +441,7 @@ def _persons(
     relation.set("alias", exp.TableAlias(this=exp.to_identifier("source")))
     view = binding.work_names.view("persons")
     persons = PostgresPersons(binding.engine, server, address, view, relation, person)
-    persons.engine.adopt(persons.relation, types, relation, confined=[person])
+    persons.engine.register_remote(persons.relation, types, relation, confined=[person])
     return persons
 
 
@@ -452,7 +454,7 @@ def _carrying(server: PostgresEngine, relation: exp.Expr, types: Mapping[str, st
         names = [name for name, type_ in types.items() if type_.startswith(_PARTLY_UNLIKE)]
         if not (isinstance(error.__cause__, duckdb.ConversionException) and names):
             raise
-        with server.reading():
+        with server.read_only():
             found = server.rows(pg.has_values_unknown_to_duckdb(relation, names))[0]
         if strange := [repr(name) for name, is_there in zip(names, found, strict=True) if is_there]:
             raise SourceError(
@@ -483,7 +485,7 @@ def _found(server: PostgresEngine, section: SourceSection) -> _Found:
     if section.query is not None:
         return _of_query(server, section.query)
     parts = table_parts(section.table or "")
-    with server.reading():
+    with server.read_only():
         found = _numbers(server, [quote_name(*parts)])[0] if parts else None
         if found is None:
             raise SourceError(
@@ -498,7 +500,7 @@ def _found(server: PostgresEngine, section: SourceSection) -> _Found:
 
 def _numbers(server: PostgresEngine, names: Sequence[str]) -> list[int | None]:
     """The relations of these names, as the user's own path finds them."""
-    with server.on_own_path():
+    with server.on_user_path():
         return [server.rows(pg.relation_oid(), [name])[0][0] for name in names]
 
 
@@ -510,7 +512,7 @@ def _of_query(server: PostgresEngine, query: str) -> _Found:
     """
     refuse_unless_select(query, PostgresEngine.dialect, "PostgreSQL")
     places = pg.unqualified_table_spans(query)
-    with server.reading():
+    with server.read_only():
         found = _numbers(server, [query[first : last + 1] for first, last in places])
         for (first, last), number in reversed(list(zip(places, found, strict=True))):
             if number is not None:
@@ -532,7 +534,7 @@ def _of_query(server: PostgresEngine, query: str) -> _Found:
 
 def _columns_of_view(server: PostgresEngine, statement: exp.Expr) -> list[tuple[str, str, bool]]:
     """Of a view that is made in a transaction that leaves nothing."""
-    with server.undone_unless_committed():
+    with server.rolled_back_unless_committed():
         server.execute(create_temporary_view(table(_QUERY), statement))
         found = server.rows(pg.relation_oid(), [quote_name("pg_temp", _QUERY)])[0][0]
         return [(name, kind, is_enum) for name, kind, is_enum in server.rows(pg.relation_columns(), [found])]
@@ -540,7 +542,7 @@ def _columns_of_view(server: PostgresEngine, statement: exp.Expr) -> list[tuple[
 
 def _columns_without_view(server: PostgresEngine, relation: exp.Subquery) -> list[tuple[str, str, bool]]:
     """Where no view may be made, temporary ones included: then a numeric has no precision."""
-    with server.reading():
+    with server.read_only():
         names = server.names(star(relation.copy()).limit(0, copy=False))
         refuse_ambiguous_names(names, "the source")
         types = server.rows(pg.query_column_types(relation, names))

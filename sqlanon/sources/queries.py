@@ -1,6 +1,6 @@
 """What names and queries of the data holder mean: the same to an engine of ours as on the holder's own connection.
 
-An engine looks names up among the system's first (`DuckDBEngine.look_up_as_holder`). So the holder's queries and views
+An engine looks names up among the system's first (`DuckDBEngine.follow_search_path`). So the holder's queries and views
 mean the same there, unless the holder's connection has names of the system, temporary tables or settings of its own.
 Then the holder's connection reads them once, by a statement that calls no function, to a private table.
 """

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from sqlglot import exp
 
-from sqlanon.engines.base import Engine, Feature, WorkEngine
+from sqlanon.engines.base import Engine, WorkEngine
 from sqlanon.engines.federation import FederatedEngine, RemoteTables
 from sqlanon.errors import SourceError
 from sqlanon.sources.relation import find_local_types
@@ -38,74 +38,74 @@ class RemoteSource(Source):
 
     @property
     def location(self) -> str:
-        return self.engine.there.name
+        return self.engine.remote.name
 
     def server(self, kind: type[_Server], address: str | None = None) -> _Server | None:
         """The engine that has it; a release beside it goes there, too, whatever leads there."""
-        server = self.engine.there.server
+        server = self.engine.remote.server
         return server if isinstance(server, kind) else None
 
     @property
     def workers(self) -> FederatedEngine | None:
-        return self.engine if self.engine.there.can(Feature.WORKERS) else None
+        return self.engine if self.engine.remote.server.RUNS_PYTHON else None
 
     def release_query(self, recoding: RecodingStatement) -> exp.Select:
         """Not sorted where the engine leaves a sort out that is not the last that it does."""
-        return recoding.select(shuffled=self.engine.there.can(Feature.INNER_ORDER))
+        return recoding.select(shuffled=self.engine.remote.server.KEEPS_SUBQUERY_ORDER)
 
     def release_note(self, to: str, note: str) -> str:
         return f"in {self.location}, over temporary tables of what is here, to {to} ({note})"
 
     def render_statement(self, engine: Engine, query: exp.Expr) -> str:
-        return self.engine.shown(query)
+        return self.engine.render(query)
 
     @contextmanager
     def release_rows(
         self, engine: WorkEngine, recoding: RecodingStatement, types: Mapping[str, str], shuffled: bool = True
     ) -> Iterator[exp.Select]:
-        with self.engine.fetched(self.release_query(recoding), types) as relation:
+        with self.engine.fetch_remote(self.release_query(recoding), types) as relation:
             quasi = [column.name for column in recoding.columns if column.quasi is not None]
             yield relation.order_by(*release_order(quasi), copy=False) if shuffled else relation
 
     @contextmanager
     def remote_release_query(self, engine: WorkEngine, recoding: RecodingStatement) -> Iterator[exp.Query]:
-        with self.engine.put_there(self.release_query(recoding)) as query:
+        with self.engine.translated(self.release_query(recoding)) as query:
             yield query
 
     def holds_table(self, made: exp.Expr) -> bool:
-        return self.engine.is_there(made)
+        return self.engine.is_remote(made)
 
     def sampling_relation(self, engine: Engine) -> None:
         """None: no hash of a row leaves it."""
 
     def all_columns(self, engine: Engine) -> AllColumns:
-        return AllColumns(self.engine.there.server, self.every, self.types)
+        return AllColumns(self.engine.remote.server, self.every, self.types)
 
     def query_remote_rows(self, query: exp.Query, relation: exp.Expr) -> list[tuple[Any, ...]]:
-        query, there = query.copy(), self.engine.there
+        query, there = query.copy(), self.engine.remote
         for part in query.find_all(exp.CTE):
             part.set("materialized", None)
-        with there.server.translated_errors():
-            return there.server.rows(there.dialect.put_there(query, {full_name(REMOTE_ROWS): relation}))
+        with there.server.translate_errors():
+            return there.server.rows(there.dialect.translate(query, {full_name(REMOTE_ROWS): relation}))
 
     def query_remote_release(
         self, engine: WorkEngine, query_of: Callable[[exp.Table], exp.Select], every: AllColumns
     ) -> list[tuple[Any, ...]]:
         rows = table("sqlanon_rows_there", "main", "temp")
-        self.engine.adopt(rows, every.types, every.relation, confined=every.types)
+        self.engine.register_remote(rows, every.types, every.relation, confined=every.types)
         try:
             return self.engine.rows(query_of(rows))
         finally:
             self.engine.execute(drop_view(rows.copy()))
 
     def drop(self) -> None:
-        self.engine.let_go()
+        self.engine.drop_remote_tables()
 
 
 def _count_rows(there: RemoteTables, relation: exp.Expr, texts: Sequence[str]) -> int:
     """Count the rows of a source; refuse it if some of its texts are not UTF-8."""
     counts = [] if there.dialect.count_invalid_texts is None else list(map(there.dialect.count_invalid_texts, texts))
-    with there.server.translated_errors():
+    with there.server.translate_errors():
         rows, *invalid = there.server.rows(_COUNTS(invalid=counts, rows=relation))[0]
     broken = [
         f"{name!r} ({count:,} {'value' if count == 1 else 'values'})"
@@ -147,14 +147,14 @@ def bind_remote(
     person: str | None = None,
 ) -> RemoteSource:
     """Bind a relation of the engine that keeps its rows. Persons are told apart by that engine's own equality."""
-    there, dialect = engine.there, engine.there.dialect
-    with there.server.translated_errors():
+    there, dialect = engine.remote, engine.remote.dialect
+    with there.server.translate_errors():
         own = there.server.columns(found)
     persons = [name for name in own if person is not None and name.lower() == person.lower()]
     wanted = {*wanted, *(name.lower() for name in persons)}
-    columns = find_local_types([(name, kind, dialect.type_here(kind)) for name, kind in own.items()], wanted)
+    columns = find_local_types([(name, kind, dialect.to_duckdb_type(kind)) for name, kind in own.items()], wanted)
     plain: list[exp.Expr] = [
-        named((dialect.person_there if name in persons else dialect.plain_there)(name, kind), name)
+        named((dialect.person_id_column if name in persons else dialect.canonical_column)(name, kind), name)
         for name, kind in own.items()
         if name.lower() in wanted
     ]
@@ -163,14 +163,14 @@ def bind_remote(
     relation = subquery(select(plain, found), "source")
     view = place.view("source")
     types = {name: type_ for name, type_ in columns.items() if name.lower() in wanted}
-    engine.adopt(view, types, relation, confined=persons)
+    engine.register_remote(view, types, relation, confined=persons)
     if place.copy_target is not None:
         texts = [name for name, type_ in columns.items() if type_ == "VARCHAR" and name.lower() in wanted]
         there.most = _count_rows(there, relation, texts)
     # What is fetched is scanned once: then all else is here.
     fetched = (there.most or 0) <= min(FETCHED, there.fetch_limit)
-    known = {name: type_ for name, kind in own.items() if (type_ := dialect.type_here(kind)) is not None}
-    all_plain: list[exp.Expr] = [named(dialect.plain_there(name, own[name]), name) for name in known]
+    known = {name: type_ for name, kind in own.items() if (type_ := dialect.to_duckdb_type(kind)) is not None}
+    all_plain: list[exp.Expr] = [named(dialect.canonical_column(name, own[name]), name) for name in known]
     every = subquery(select(all_plain, found.copy()), "source")
     counted = _PersonsBesideRows(engine, view) if persons else None
     return RemoteSource(

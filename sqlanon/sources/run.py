@@ -102,7 +102,7 @@ class Run:
             if self.copies is not None:
                 self.copies.drop()
             if self.work_names.views[1] == any_name.catalog:
-                self.engine.look_up_as_holder()  # its path may have the schema, and could not be set again
+                self.engine.follow_search_path()  # its path may have the schema, and could not be set again
                 self.engine.execute(drop_schema(*self.work_names.views))
             self.engine.execute(drop_schema(any_name.db, any_name.catalog))
 

@@ -189,7 +189,7 @@ class Source:
 
     def render_statement(self, engine: Engine, query: exp.Expr) -> str:
         """The text of a statement as it runs where the source is; nothing is shipped."""
-        return engine.shown(query)
+        return engine.render(query)
 
     @contextmanager
     def release_rows(

@@ -30,11 +30,13 @@ class _Spark(SourceKind):
     def bind(self, binding: Binding) -> tuple[FederatedEngine, RemoteSource]:
         section = binding.section
         server = binding.servers.open(section.spark or SESSION, lambda: _session(binding))
-        engine = FederatedEngine(binding.engine, RemoteTables(server, section.fetch_limit, section.scratch))
-        with server.translated_errors():
+        engine = FederatedEngine(
+            binding.engine, RemoteTables(server, section.fetch_limit, section.scratch, name="Spark")
+        )
+        with server.translate_errors():
             found = _files(server, section.files) if section.files else _found(section)
         if section.query is not None:
-            _refuse_functions(section.query, server.functions_replaced)
+            _refuse_functions(section.query, server.replaced_functions)
         home = None if section.files else server.catalog  # files are the same, whoever reads them
         person = section.person_column
         source = bind_remote(

@@ -377,10 +377,10 @@ def _copy_raw(engine: DuckDBEngine, file: _File, process: Popen[bytes], target: 
     count = 0
     batches = pyarrow.ipc.open_stream(process.stdout)
     empty = pyarrow.Table.from_batches([], batches.schema)
-    with engine.registered(empty) as relation:
+    with engine.register_arrow(empty) as relation:
         engine.execute(create_table(target.copy(), star(relation)))
     for batch in batches:
-        with engine.registered(pyarrow.Table.from_batches([batch])) as relation:
+        with engine.register_arrow(pyarrow.Table.from_batches([batch])) as relation:
             engine.execute(exp.Insert(this=target.copy(), expression=star(relation)))
         count += batch.num_rows
     if process.wait():  # a stream that is cut off ends like a whole one

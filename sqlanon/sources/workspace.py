@@ -94,10 +94,10 @@ class Workspace:
             # A transaction writes to one database only, and ours is another: going on would abort it.
             raise SourceError("the connection has an open transaction; commit it or roll it back first")
         # Statements of ours run on a connection beside the user's: there no temporary macro is in their way.
-        engine = holder.beside(holder)
+        engine = holder.connect_beside(holder)
         self._stack.callback(engine.close)
         try:
-            engine.with_settings_of_a_new_engine()
+            engine.use_default_settings()
         except duckdb.InvalidInputException as error:
             raise SourceError(
                 "the connection has a locked configuration with settings that change what queries mean: "
@@ -114,7 +114,7 @@ class Workspace:
 
     def _open_private(self, limits: Limits) -> DuckDBEngine:
         self._spill = self._stack.enter_context(spill_directory())
-        engine = DuckDBEngine.private(self._spill, limits)
+        engine = DuckDBEngine.open_private(self._spill, limits)
         self._stack.callback(engine.close)
         engine.attach(":memory:", self._name)
         return engine
@@ -190,11 +190,11 @@ class Workspace:
         """Know what the user's connection knows now, with the temporary tables that hierarchies are in."""
         engine, rules = self._engine, (rule for one in policy.attributes.values() for rule in one.hierarchy or ())
         names = [rule.table for rule in rules if isinstance(rule, TableRule) and len(table_parts(rule.table)) == 1]
-        engine.in_time_zone_of(engine.holder)
+        engine.copy_time_zone(engine.holder)
         engine.execute(create_schema(schema, database))
         with source_errors():
             bring_temporary(engine, [table_parts(name)[0] for name in dict.fromkeys(names)], schema, database)
-        engine.look_up_as_holder(quote_name(database, schema))
+        engine.follow_search_path(quote_name(database, schema))
 
     def _section(self, policy: Policy) -> SourceSection:
         """Where the source is: as the policy has it, unless it was given."""
@@ -261,13 +261,13 @@ class Workspace:
                     raise SourceError(wrong) from error
                 advice = "; a process that has it open for writing must close it first" if "lock" in first else ""
                 raise SourceError(f"{database} cannot be opened for reading: {first}{advice}") from error
-            holder = self._engine.beside()
+            holder = self._engine.connect_beside()
             self._stack.callback(holder.close)
-            holder.in_utc().use(alias)
-            reader = self._engine.beside(holder)
+            holder.use_utc().use(alias)
+            reader = self._engine.connect_beside(holder)
             self._stack.callback(reader.close)
-            reader.in_utc()
-            reader.look_up_as_holder()
+            reader.use_utc()
+            reader.follow_search_path()
             self._readers[database] = reader
         return self._readers[database]
 

@@ -114,7 +114,7 @@ def test_a_terminal_without_unicode_has_a_bar_of_its_own_letters() -> None:
 def test_the_engine_says_how_far_a_statement_is_and_prints_nothing(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    engine = DuckDBEngine.private(tmp_path)
+    engine = DuckDBEngine.open_private(tmp_path)
     engine.connection.execute("CREATE TABLE numbers AS SELECT range AS i FROM range(3000000)")
     query = parse_one("SELECT count(DISTINCT hash(i, j)) FROM numbers, range(4) AS r(j)", read="duckdb")
     shares: list[float] = []
@@ -145,7 +145,7 @@ def test_the_engine_says_how_far_a_statement_is_and_prints_nothing(
 
 def test_a_database_with_locked_settings_is_read_while_it_is_watched(tmp_path: Path) -> None:
     with RUNNING_STATEMENTS.watched():
-        engine = DuckDBEngine.private(tmp_path)
+        engine = DuckDBEngine.open_private(tmp_path)
         engine.connection.execute("SET lock_configuration = true")
         with engine.transaction():
             assert engine.rows(parse_one("SELECT 1")) == [(1,)]

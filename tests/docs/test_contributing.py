@@ -98,7 +98,6 @@ def test_its_names_are_those_of_the_code() -> None:
         ("_register_module", "sources/kinds.py"),
         ("SourceSection", "policy/sections.py"),
         ("ReleaseSection", "policy/sections.py"),
-        ("FEATURES", "engines/base.py"),
         ("RemoteEngine", "engines/base.py"),
         ("RemoteDialect", "engines/dialects/remote.py"),
         ("ReleaseLocation", "release/targets/base.py"),

@@ -10,7 +10,6 @@ import duckdb
 import pyarrow as pa
 from sqlglot import exp
 
-from sqlanon.engines.base import Feature
 from sqlanon.engines.federation import FederatedEngine, RemoteTables
 from sqlanon.errors import SourceError, SqlanonError
 from sqlanon.sources import Binding, SourceKind, register_source
@@ -22,7 +21,8 @@ class KioskEngine:
     """What every engine satisfies, and what an engine with tables of its own does."""
 
     dialect = "duckdb"
-    features = frozenset({Feature.BATCHES, Feature.INNER_ORDER, Feature.RECURSION})
+    STREAMS_BATCHES = KEEPS_SUBQUERY_ORDER = RUNS_RECURSIVE_WINDOWS = True
+    WRITES_PARQUET = CACHES_ROWS = RUNS_PYTHON = False
     place = "the kiosk"
 
     def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
@@ -41,7 +41,7 @@ class KioskEngine:
         description = self.connection.execute(exp.select("*").from_(relation.copy()).limit(0).sql(self.dialect))
         return {name: str(type_) for name, type_, *_ in description.description or []}
 
-    def shown(self, statement: exp.Expr) -> str:
+    def render(self, statement: exp.Expr) -> str:
         return statement.sql(self.dialect, pretty=True)
 
     def materialize(self, name: str, query: exp.Query) -> int:
@@ -60,7 +60,7 @@ class KioskEngine:
         yield self.connection.sql(query.sql(self.dialect)).to_arrow_reader()
 
     @contextmanager
-    def translated_errors(self, kind: type[SqlanonError] = SourceError) -> Iterator[None]:
+    def translate_errors(self, kind: type[SqlanonError] = SourceError) -> Iterator[None]:
         try:
             yield
         except duckdb.Error as error:

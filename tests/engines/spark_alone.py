@@ -47,7 +47,7 @@ def main() -> None:
 
 def _told(engine: SparkEngine, text: str) -> str:
     try:
-        with engine.translated_errors():
+        with engine.translate_errors():
             engine.rows(parse_one(text, read="spark"))
     except SqlanonError as error:
         return str(error)

@@ -10,17 +10,16 @@ import pyarrow
 import pytest
 from sqlglot import exp, parse_one
 
-from sqlanon.engines.base import FEATURES
 from sqlanon.engines.dialects.remote import shadow_query
 from sqlanon.engines.duckdb import DuckDBEngine
-from sqlanon.engines.federation import FederatedEngine, RemoteTables
-from sqlanon.engines.postgres.egress_guard import (
+from sqlanon.engines.egress_guard import (
     extract_local_queries,
     is_aggregated,
     may_leave,
     refuse_rows,
     split_aggregation,
 )
+from sqlanon.engines.federation import FederatedEngine, RemoteTables
 from sqlanon.errors import SourceError
 from sqlanon.support.expressions import create_table, table
 
@@ -71,7 +70,8 @@ class FakeServer:
     """Stands for Spark: tells what it was asked, and gives an answer."""
 
     dialect = "spark"
-    features = FEATURES["spark"]
+    STREAMS_BATCHES = KEEPS_SUBQUERY_ORDER = RUNS_RECURSIVE_WINDOWS = False
+    WRITES_PARQUET = CACHES_ROWS = RUNS_PYTHON = True
     place = "source.spark"
 
     def __init__(self) -> None:
@@ -80,7 +80,7 @@ class FakeServer:
         self.views: set[str] = set()
 
     @contextmanager
-    def translated_errors(self, kind: object = None) -> Iterator[None]:
+    def translate_errors(self, kind: object = None) -> Iterator[None]:
         yield
 
     @contextmanager
@@ -106,8 +106,12 @@ class FakeServer:
 def federated() -> Iterator[tuple[FederatedEngine, FakeServer]]:
     server = FakeServer()
     with duckdb.connect() as connection:
-        engine = FederatedEngine(DuckDBEngine(connection), RemoteTables(server, fetch_limit=10_000, most=100))
-        engine.adopt(table("people", "main", "memory"), {"zip": "VARCHAR", "id": "INTEGER"}, table("people", "clinic"))
+        engine = FederatedEngine(
+            DuckDBEngine(connection), RemoteTables(server, fetch_limit=10_000, most=100, name="Spark")
+        )
+        engine.register_remote(
+            table("people", "main", "memory"), {"zip": "VARCHAR", "id": "INTEGER"}, table("people", "clinic")
+        )
         yield engine, server
 
 
@@ -147,12 +151,12 @@ def test_rows_stay_there(federated: tuple[FederatedEngine, FakeServer]) -> None:
 
 def test_what_is_too_much_stays_there_too(federated: tuple[FederatedEngine, FakeServer]) -> None:
     engine, server = federated
-    engine.there.fetch_limit, engine.there.most = 999, None
+    engine.remote.fetch_limit, engine.remote.most = 999, None
     target = table("counts", "main", "memory")
     query = f'SELECT "zip", "id", COUNT(*) AS "n" FROM {PEOPLE} GROUP BY "zip", "id"'
     engine.execute(create_table(target, parsed(query)))
     assert [one.split()[0] for one in server.asked] == ["keep"] and len(server.views) == 1
-    engine.let_go()
+    engine.drop_remote_tables()
     assert not server.views
 
 
@@ -173,7 +177,7 @@ def test_what_is_only_joined_to_counts_is_joined_here(federated: tuple[Federated
     engine, server = federated
     with_labels(engine)
     for most in (100, None):  # as it is known to be small; or after it was looked at
-        engine.there.most = most
+        engine.remote.most = most
         engine.execute(create_table(table("counts", "main", "memory"), parsed(LABELLED)))
         asked = engine.rows(parsed('SELECT * FROM "memory"."main"."counts" ORDER BY ALL'))
         assert asked == [("a", 3, "A"), ("b", 4, "B")]
@@ -186,7 +190,7 @@ def test_what_is_only_joined_to_counts_is_joined_here(federated: tuple[Federated
 def test_what_is_joined_to_counts_that_stay_there_is_shipped(federated: tuple[FederatedEngine, FakeServer]) -> None:
     engine, server = federated
     with_labels(engine)
-    engine.there.fetch_limit, engine.there.most = 999, None
+    engine.remote.fetch_limit, engine.remote.most = 999, None
     target = table("counts", "main", "memory")
     engine.execute(create_table(target, parsed(LABELLED)))
     counted, answer, joined = server.asked
@@ -194,8 +198,8 @@ def test_what_is_joined_to_counts_that_stay_there_is_shipped(federated: tuple[Fe
     assert sorted(answer.removeprefix("ingest ")) == sorted("{'zip': ['a', 'b'], 'label': ['A', 'B']}")
     assert "DISTINCT" not in joined and "GROUP BY" not in joined and "label" in joined
     assert len(server.views) == 1 and engine.columns(target) == {"zip": "VARCHAR", "n": "BIGINT", "label": "VARCHAR"}
-    engine.let_go()
-    assert not server.views and not engine.there.tables
+    engine.drop_remote_tables()
+    assert not server.views and not engine.remote.tables
 
 
 @pytest.mark.parametrize(
@@ -255,12 +259,12 @@ def test_a_derived_table_that_names_others_is_left_alone() -> None:
 def test_what_is_shown_says_what_runs_where(federated: tuple[FederatedEngine, FakeServer]) -> None:
     engine, _ = federated
     target = table("labelled", "main", "memory")
-    counted, here = engine.shown(create_table(target, parsed(LABELLED))).split(";\n\n")
+    counted, here = engine.render(create_table(target, parsed(LABELLED))).split(";\n\n")
     assert counted.startswith("-- in Spark, makes counted\nSELECT") and "label" not in counted
     assert "CREATE TABLE" in here and "counted" in here and "labels" in here
     labels = '(SELECT DISTINCT "zip", "label" FROM "memory"."main"."labels")'
     joined = f'SELECT p."id", l."label" FROM {PEOPLE} AS p JOIN {labels} AS l ON p."zip" = l."zip"'
-    answer, there = engine.shown(create_table(target, parsed(joined))).split(";\n\n")
+    answer, there = engine.render(create_table(target, parsed(joined))).split(";\n\n")
     assert answer.startswith('-- here, shipped to Spark as "answer_0"\nSELECT DISTINCT') and "labels" in answer
     assert there.startswith("-- in Spark, makes labelled\nSELECT") and "`answer_0`" in there and "DISTINCT" not in there
 

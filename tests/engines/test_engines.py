@@ -16,7 +16,7 @@ from kiosk import KioskEngine
 from postgres_server import Server
 from sqlglot import exp, parse_one
 
-from sqlanon.engines.base import FEATURES, Engine, Feature
+from sqlanon.engines.base import Engine
 from sqlanon.engines.dialects.postgres import analyze_table
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.federation import FederatedEngine, RemoteTables
@@ -40,7 +40,7 @@ def of_duckdb() -> Iterator[DuckDBEngine]:
 @pytest.fixture
 def of_postgres(postgres: Server) -> Iterator[PostgresEngine]:
     engine = PostgresEngine.open(postgres.address(), "source.postgres")
-    with engine.undone_unless_committed():
+    with engine.rolled_back_unless_committed():
         yield engine
     engine.close()
 
@@ -77,7 +77,6 @@ def test_spark_satisfies_the_protocol(of_spark: SparkEngine) -> None:
 
 
 def satisfies(engine: Engine) -> None:
-    assert engine.features == FEATURES[engine.dialect]
     uploaded = engine.upload("sqlanon_uploaded", pa.table({"zip": ["a", "b"], "n": pa.array([1, 2], pa.int64())}))
     assert list(engine.columns(uploaded)) == ["zip", "n"]
     assert sorted(engine.rows(star(uploaded))) == [("a", 1), ("b", 2)]
@@ -87,7 +86,7 @@ def satisfies(engine: Engine) -> None:
     assert engine.rows(star(table("sqlanon_materialized"))) == [("b",)]
     with engine.stream(star(table("sqlanon_materialized"))) as reader:
         assert reader.read_all().to_pydict() == {"zip": ["b"]}
-    assert "sqlanon_materialized" in engine.shown(star(table("sqlanon_materialized")))
+    assert "sqlanon_materialized" in engine.render(star(table("sqlanon_materialized")))
     if engine.dialect != "spark":  # there they are views
         engine.execute(drop_table(table("sqlanon_materialized")))
         with pytest.raises(Exception, match="sqlanon_materialized"):
@@ -97,7 +96,6 @@ def satisfies(engine: Engine) -> None:
 def test_an_engine_with_tables_elsewhere_satisfies_it_too(of_duckdb: DuckDBEngine) -> None:
     server = DuckDBEngine(duckdb.connect())
     engine: Engine = FederatedEngine(of_duckdb, RemoteTables(server, 10))  # type: ignore[arg-type]
-    assert engine.features == FEATURES["duckdb"] - {Feature.MACROS}
     assert engine.materialize("m", exp.select("1 AS a")) == 1
     assert engine.rows(star(engine.upload("u", pa.table({"a": [7]})))) == [(7,)]
     server.close()
@@ -110,13 +108,13 @@ def test_one_row_is_asked_for_by_other_columns(of_duckdb: DuckDBEngine) -> None:
     for one in (of_duckdb, server):
         one.connection.execute('CREATE TABLE t AS SELECT i % 2 AS a, i % 3 AS "\'b", i AS n FROM range(6) AS r(i)')
     relation = table("there", "main", "temp")
-    engine.adopt(relation, {"a": "BIGINT", "'b": "BIGINT", "n": "BIGINT"}, table("t"))
+    engine.register_remote(relation, {"a": "BIGINT", "'b": "BIGINT", "n": "BIGINT"}, table("t"))
     for rows in (table("t"), relation):
         query = parse_one("SELECT count(*) AS n, max(n) AS most FROM (SELECT count(*) AS n FROM t GROUP BY x) AS g")
         next(query.find_all(exp.Table)).replace(rows)
         before = query.copy()
         assert isinstance(query, exp.Select)
-        asked = engine.regrouped(query)
+        asked = engine.prepare_grouping(query)
         assert [asked(["a"]), asked(["'b"]), asked(["a", "'b"])] == [(2, 3), (3, 2), (6, 1)]
         assert query == before
     server.connection.close()
@@ -144,11 +142,6 @@ def keeps_inner_order(engine: Engine) -> bool:
     return [int(i) for (i,) in engine.rows(query)] == [*range(999, -1, -1)]
 
 
-def has_macros(engine: Engine) -> bool:
-    engine.execute(parse_one("CREATE TEMP MACRO m(t) AS TABLE SELECT count(*) AS n FROM query_table(t)", read="duckdb"))
-    return engine.rows(parse_one("SELECT n FROM m('duckdb_types')", read="duckdb")) != []
-
-
 def has_recursion(engine: Engine) -> bool:
     round_ = "SELECT n + 1 FROM (SELECT n, row_number() OVER (ORDER BY n) AS k FROM r) AS q WHERE n < 3 AND k = 1"
     query = f"WITH RECURSIVE r AS (SELECT 1 AS n UNION ALL {round_}) SELECT count(*) AS n FROM r"
@@ -168,33 +161,33 @@ def caches_rows(engine: Any) -> bool:
     return bool(engine.cache("sqlanon_cached", numbers(engine, "SELECT i FROM {r}")) == 10)
 
 
-PROBES: dict[Feature, Callable[[Any], bool]] = {
-    Feature.BATCHES: gives_batches,
-    Feature.CACHE: caches_rows,
-    Feature.FILES: hands_over_files,
-    Feature.INNER_ORDER: keeps_inner_order,
-    Feature.MACROS: has_macros,
-    Feature.RECURSION: has_recursion,
-    Feature.WORKERS: runs_python,
+PROBES: dict[str, Callable[[Any], bool]] = {
+    "STREAMS_BATCHES": gives_batches,
+    "CACHES_ROWS": caches_rows,
+    "WRITES_PARQUET": hands_over_files,
+    "KEEPS_SUBQUERY_ORDER": keeps_inner_order,
+    "RUNS_RECURSIVE_WINDOWS": has_recursion,
+    "RUNS_PYTHON": runs_python,
 }
 
 
-def can(engine: Any, feature: Feature) -> bool:
+def can(engine: Any, capability: str) -> bool:
     try:
-        return PROBES[feature](engine)
+        return PROBES[capability](engine)
     except Exception:
         return False
 
 
 @pytest.mark.cases(1)
-@pytest.mark.parametrize("feature", Feature, ids=lambda feature: feature.name.lower())
+@pytest.mark.parametrize("capability", PROBES)
 @pytest.mark.parametrize("engine", ENGINES, indirect=True)
-def test_the_capability_table_is_right(engine: Engine, feature: Feature) -> None:
-    assert can(engine, feature) == (feature in FEATURES[engine.dialect])
+def test_capability_constants_are_right(engine: Engine, capability: str) -> None:
+    assert can(engine, capability) == getattr(engine, capability)
 
 
-def test_the_capability_table_is_right_for_spark(of_spark: SparkEngine) -> None:
-    assert {feature for feature in Feature if can(of_spark, feature)} == FEATURES["spark"]
+def test_capability_constants_are_right_for_spark(of_spark: SparkEngine) -> None:
+    for capability in PROBES:
+        assert can(of_spark, capability) == getattr(of_spark, capability), capability
 
 
 BAR = """
@@ -203,8 +196,8 @@ from pathlib import Path
 import duckdb
 from sqlanon.engines.duckdb import DuckDBEngine
 
-own, private = DuckDBEngine(duckdb.connect()), DuckDBEngine.private(Path(sys.argv[1]))
-print([one.current_setting("enable_progress_bar") for one in (own, private, own.beside())])
+own, private = DuckDBEngine(duckdb.connect()), DuckDBEngine.open_private(Path(sys.argv[1]))
+print([one.current_setting("enable_progress_bar") for one in (own, private, own.connect_beside())])
 """
 
 

@@ -358,7 +358,7 @@ def test_rows_with_nulls_are_recoded_by_hash_joins(schemas: Server) -> None:
         assert isinstance(source, PostgresSource)
         engine = source.engine
         with (
-            engine.undone_unless_committed(),
+            engine.rolled_back_unless_committed(),
             source.shipped(db._space.engine, _query(result)) as query,
             engine.connection.cursor() as cursor,
         ):

@@ -120,7 +120,7 @@ def test_a_path_that_is_not_the_pinned_one_is_refused(pooled: Server, monkeypatc
     pooled.intruder.sprung()  # without the pinned path, the driver steps into the trap
     monkeypatch.undo()
     with closing(PostgresEngine.open(address, "source.postgres")) as engine:
-        assert engine._own_path == "public, pg_catalog"
+        assert engine._user_path == "public, pg_catalog"
         assert engine._shown("search_path") == SEARCH_PATH
 
 
@@ -134,7 +134,7 @@ def test_time_limits_of_a_role_do_not_end_a_run(postgres: Server) -> None:
         with closing(PostgresEngine.open(postgres.address(), "source.postgres")) as engine:
             assert [engine._shown(name) for name in LIMITS] == ["0"] * len(LIMITS)
             time.sleep(0.6)
-            with engine.reading():
+            with engine.read_only():
                 engine._rows(parse_one("SELECT pg_sleep(0.6)", dialect="postgres"))
                 time.sleep(0.6)
                 assert engine._shown("lock_timeout") == "20s"

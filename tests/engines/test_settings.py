@@ -234,7 +234,7 @@ def test_too_little_memory_is_said_and_not_blamed_on_the_source(big: Path) -> No
 @pytest.mark.thorough
 def test_an_engine_spills_to_its_private_directory_and_nowhere_else(temporary: Path) -> None:
     with watched(temporary) as most, spill_directory() as spill:
-        engine = DuckDBEngine.private(spill, Limits("30MB", 1))
+        engine = DuckDBEngine.open_private(spill, Limits("30MB", 1))
         engine.script(
             "CREATE TABLE t AS SELECT md5(i::VARCHAR) || md5((i + 1)::VARCHAR) AS x FROM range(500000) AS r(i)"
         )

@@ -210,7 +210,7 @@ def test_what_is_forgotten_frees_the_executors(spark_cluster: Cluster) -> None:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("SELECT * FROM nowhere.at_all", "there is no table or view `nowhere`.`at_all`"),
+        ("SELECT * FROM nowhere.at_all", "table or view `nowhere`.`at_all` does not exist"),
         ("SELECT nobody FROM range(2)", "there is no column `nobody`"),
         (f"SELECT CAST('{SECRET}' AS INT)", "a value does not fit its type (CAST_INVALID_INPUT)"),
         (f"SELECT CAST(concat('{SECRET}', id) AS DATE) FROM range(9)", "a value does not fit its type"),
@@ -219,11 +219,11 @@ def test_what_is_forgotten_frees_the_executors(spark_cluster: Cluster) -> None:
         ("SELECT * FROM a.b.c", "its catalog knows schema.name, and not `a`.`b`.`c`"),
         ("SELECT 1 / (id - 5) FROM range(9)", "something is divided by zero (DIVIDE_BY_ZERO)"),
         ("SELECT CAST(id + 9223372036854775800 AS BIGINT) FROM range(9)", "a number is too large for its type"),
-        (f"SELECT * FROM parquet.`/{SECRET}`", "Spark finds no such file or folder (PATH_NOT_FOUND)"),
+        (f"SELECT * FROM parquet.`/{SECRET}`", "the file or folder does not exist (PATH_NOT_FOUND)"),
     ],
 )
 def test_errors_tell_no_values(engine: SparkEngine, text: str, told: str, capfd: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(sqlanon.SourceError) as found, engine.translated_errors():
+    with pytest.raises(sqlanon.SourceError) as found, engine.translate_errors():
         engine.rows(query(text))
     assert str(found.value).startswith(f"source.spark: Spark says: {told}")
     assert SECRET not in str(found.value) and found.value.__suppress_context__
@@ -243,9 +243,9 @@ def test_text_that_is_not_utf8(engine: SparkEngine) -> None:
 
 
 def test_the_kind_of_error_is_the_callers(engine: SparkEngine) -> None:
-    with pytest.raises(sqlanon.ReleaseError), engine.translated_errors(sqlanon.ReleaseError):
+    with pytest.raises(sqlanon.ReleaseError), engine.translate_errors(sqlanon.ReleaseError):
         engine.execute(query("DROP TABLE nowhere"))
-    with pytest.raises(ZeroDivisionError), engine.translated_errors():
+    with pytest.raises(ZeroDivisionError), engine.translate_errors():
         _ = 1 / 0
 
 
@@ -253,7 +253,7 @@ def test_a_result_that_is_too_large_says_what_to_raise(spark: Any) -> None:
     with (
         closing(SparkEngine(spark)) as engine,
         pytest.raises(sqlanon.SourceError, match=r"raise spark\.driver\.maxResultSize"),
-        engine.translated_errors(),
+        engine.translate_errors(),
     ):
         # It is a setting of the driver: what Spark says of it is raised here.
         engine.rows(query("SELECT raise_error('bigger than spark.driver.maxResultSize') FROM range(1)"))
@@ -269,7 +269,7 @@ def test_settings_are_put_back(spark_cluster: Cluster, spark_connect: Any) -> No
         before = session.conf.getAll
         with closing(SparkEngine(session)) as engine:
             assert engine.rows(query("SELECT TIMESTAMP '2020-06-01 12:00:00'"))[0][0].hour == 12
-            with pytest.raises(sqlanon.SourceError), engine.translated_errors():
+            with pytest.raises(sqlanon.SourceError), engine.translate_errors():
                 engine.rows(query("SELECT CAST('x' AS INT)"))
             engine.upload("left_over", pa.table({"a": [1]}))
         assert session.conf.getAll == before
@@ -304,7 +304,7 @@ def test_parquet_that_it_writes_is_read_by_duckdb(engine: SparkEngine, tmp_path:
     assert rows == engine.rows(query(f"SELECT * FROM ({text}) ORDER BY id"))
     assert rows[3][3] == HOSTILE
     assert types == ["BIGINT", "DECIMAL(8,2)", "DATE", "VARCHAR", "TIMESTAMP WITH TIME ZONE", "TIMESTAMP"]
-    with pytest.raises(sqlanon.SourceError, match="the folder is there already"), engine.translated_errors():
+    with pytest.raises(sqlanon.SourceError, match="the folder exists already"), engine.translate_errors():
         engine.write_parquet(query(text), str(tmp_path / "rows"))
     assert engine.write_parquet(query("SELECT id FROM range(0)"), str(tmp_path / "none")) == 0
 
@@ -334,7 +334,7 @@ def test_ctrl_c_cancels_the_job_and_the_session_goes_on(engine: SparkEngine, spa
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     threading.Thread(target=interrupt, daemon=True).start()
     try:
-        with pytest.raises(KeyboardInterrupt), engine.translated_errors():
+        with pytest.raises(KeyboardInterrupt), engine.translate_errors():
             engine.rows(query(LONG))
     finally:
         signal.signal(signal.SIGINT, before)
@@ -351,7 +351,7 @@ def test_an_executor_that_dies_in_the_middle_of_a_job(engine: SparkEngine, spark
     busy = query("SELECT COUNT(*), SUM(id) FROM range(0, 20000000, 1, 12) WHERE sqrt(id) + sin(id) > -1")
     killer = threading.Timer(0.5, os.kill, (victims[0], signal.SIGKILL))
     killer.start()
-    with engine.translated_errors():
+    with engine.translate_errors():
         assert engine.rows(busy) == [(20_000_000, 20_000_000 * 19_999_999 // 2)]
     killer.join()
     assert victims[0] not in spark_cluster.executors()
@@ -365,7 +365,7 @@ def test_cached_rows_that_die_with_an_executor_are_made_again(engine: SparkEngin
     engine.cache("mortal", query("SELECT id FROM range(0, 1000, 1, 4)"))
     for victim in spark_cluster.executors():
         os.kill(victim, signal.SIGKILL)
-    with engine.translated_errors():
+    with engine.translate_errors():
         assert engine.rows(query("SELECT SUM(id) FROM mortal")) == [(499_500,)]
 
 
@@ -375,7 +375,7 @@ def test_kept_rows_that_die_with_an_executor_are_never_others(engine: SparkEngin
     engine.materialize("mortal", query("SELECT id, rand() AS r FROM range(0, 1000, 1, 4)"))
     for victim in spark_cluster.executors():
         os.kill(victim, signal.SIGKILL)
-    with pytest.raises(sqlanon.SourceError, match="an executor was lost, and with it rows"), engine.translated_errors():
+    with pytest.raises(sqlanon.SourceError, match="an executor was lost, and with it rows"), engine.translate_errors():
         engine.rows(query("SELECT SUM(r) FROM mortal"))
     assert engine.materialize("mortal", query("SELECT id FROM range(10)")) == 10
     assert engine.rows(query("SELECT COUNT(*) FROM mortal")) == [(10,)]

@@ -309,7 +309,7 @@ def test_a_search_path_is_refused(session: Any) -> None:
     with settings(own, {"spark.sql.path.enabled": "true"}):
         SparkEngine(own).close()
         own.sql("SET PATH = spark_catalog.default, system.session, system.builtin")
-        with pytest.raises(sqlanon.SourceError, match="search path of its own"):
+        with pytest.raises(sqlanon.SourceError, match="the session has a search path"):
             SparkEngine(own)
         assert own.conf.get("spark.sql.path.enabled") == "true"
         own.sql("SET PATH = DEFAULT_PATH")
@@ -321,7 +321,7 @@ def test_a_spark_whose_functions_can_be_replaced_is_refused(session: Any, monkey
     own = session.newSession()
     with pytest.raises(sqlanon.SourceError, match="functions of a session take the place"):
         SparkEngine(own)
-    SparkEngine(own, is_ours=True).close()
+    SparkEngine(own, is_own=True).close()
 
 
 @pytest.mark.thorough

@@ -130,7 +130,7 @@ def test_files_need_a_folder_that_all_see(spark: Any, monkeypatch: pytest.Monkey
     )
     with in_both(spark, "SELECT i % 2 AS x FROM range(8) AS r(i)") as (_, session):
         assert len(released(session, policy, tmp_path / "r.duckdb")[1]) == 8
-        monkeypatch.setattr("sqlanon.engines.spark.engine.SparkEngine.is_here", False)
+        monkeypatch.setattr("sqlanon.engines.spark.engine.SparkEngine.is_local", False)
         with sqlanon.connect(session) as db, pytest.raises(SourceError, match="scratch"):
             db.anonymize(policy).publish(tmp_path / "s.duckdb")
         shared = policy.model_copy(update={"source": policy.source.model_copy(update={"scratch": tmp_path})})

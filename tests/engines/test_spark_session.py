@@ -48,7 +48,7 @@ def test_a_session_of_ours_is_private_and_quiet_and_leaves_nothing(tmp_path: Pat
     assert seen["rows"] == [[1]]
     assert seen["error"] == "source.spark: Spark says: a value does not fit its type (CAST_INVALID_INPUT)"
     assert not seen["driver after close"]
-    assert seen["killed"] == "source.spark: Spark says: its driver does not answer: it may be gone"
+    assert seen["killed"] == "source.spark: Spark says: the driver does not respond: it may have ended"
     assert seen["left"] == seen["left at last"] == list(work.iterdir()) == []
 
 
@@ -112,7 +112,7 @@ def test_sessions_of_one_server_see_nothing_of_each_other(spark_cluster: Cluster
     count = parse_one("SELECT COUNT(*) FROM own", read="spark")
     assert one.materialize("own", parse_one("SELECT id FROM range(3)", read="spark")) == 3
     one.session.conf.set("spark.sql.shuffle.partitions", "3")
-    with pytest.raises(sqlanon.SourceError, match="there is no table or view `own`"), other.translated_errors():
+    with pytest.raises(sqlanon.SourceError, match="table or view `own` does not exist"), other.translate_errors():
         other.rows(count)
     assert other.session.conf.get("spark.sql.shuffle.partitions") != "3"
     other.close()
@@ -126,7 +126,7 @@ def test_a_driver_that_runs_is_used_and_not_stopped(spark_cluster: Cluster) -> N
     assert engine.rows(parse_one("SELECT COUNT(*) FROM range(3)", read="spark")) == [(3,)]
     engine.close()
     assert spark_cluster.session.sql("SELECT 1").collect()[0][0] == 1
-    with pytest.raises(sqlanon.SourceError, match="another Spark runs in this process already"):
+    with pytest.raises(sqlanon.SourceError, match="this process already runs another Spark"):
         SparkEngine.open("local[3]", "source.spark")
 
 

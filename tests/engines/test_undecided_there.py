@@ -174,7 +174,7 @@ def test_a_server_that_fails_hides_no_key(postgres: Server, monkeypatch: pytest.
     def ask_once(self: Any, *arguments: Any) -> Any:
         asked.append(arguments)
         if len(asked) == 1:
-            with self.engine.reading():
+            with self.engine.read_only():
                 return self.engine.rows(CANCEL_ITSELF)
         return ask(self, *arguments)
 
@@ -190,7 +190,7 @@ def test_errors_of_rights_are_about_columns(postgres: Server) -> None:
     postgres.run("CREATE ROLE no_columns LOGIN PASSWORD 'x'", "GRANT USAGE ON SCHEMA visited TO no_columns")
     try:
         engine = PostgresEngine.open(postgres.address("no_columns", "x"), "source.postgres")
-        with closing(engine), pytest.raises(UnreadableColumnsError), engine.reading():
+        with closing(engine), pytest.raises(UnreadableColumnsError), engine.read_only():
             engine.rows(parse_one("SELECT mrn FROM visited.visits"))
     finally:
         postgres.run("DROP OWNED BY no_columns", "DROP ROLE no_columns")

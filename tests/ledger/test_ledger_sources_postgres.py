@@ -184,7 +184,7 @@ def test_values_have_the_same_hashes_as_in_duckdb(clinic: Server, kind: str) -> 
         try:
             query = source_samples.values_of(table("v"), "v", key)
             expected = {f"{value:016x}": form for form, value in connection.execute(query.sql("duckdb")).fetchall()}
-            with server.reading():
+            with server.read_only():
                 found = server.rows(postgres_samples.values_of(table("v", "clinic"), "v", type_, most), [key])
         finally:
             server.close()
@@ -196,7 +196,7 @@ def test_numbers_that_are_too_large_are_words(clinic: Server) -> None:
     clinic.load("clinic.v", {"v": "text"}, [["1e999"], ["9" * 400], ["1" * 400 + ".5"]])
     server = PostgresEngine.open(clinic.address(), "test")
     try:
-        with server.reading():
+        with server.read_only():
             query = postgres_samples.values_of(table("v", "clinic"), "v", "VARCHAR", 10)
             assert len(server.rows(query, ["key"])) == 3
     finally:

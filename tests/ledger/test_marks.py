@@ -28,7 +28,7 @@ from sqlanon.support.names import EARLIER
 def test_as_many_rows_are_counted_as_are_marked(seed: int, tmp_path: Path) -> None:
     """Rows that read alike, more or fewer in the release than in the source, NULLs, labels and tops."""
     draw = random.Random(seed)
-    engine = DuckDBEngine.private(tmp_path)
+    engine = DuckDBEngine.open_private(tmp_path)
     run = engine.connection.execute
     run("CREATE TABLE source (a INT, b VARCHAR, c INT)")
     run("CREATE TABLE shown (a VARCHAR, b VARCHAR, c INT)")

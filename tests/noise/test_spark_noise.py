@@ -32,8 +32,8 @@ import sqlanon
 from sqlanon.audit import noise as nc
 from sqlanon.audit.visible_values import count_different_rows
 from sqlanon.engines.duckdb import DuckDBEngine
+from sqlanon.engines.egress_guard import is_aggregated
 from sqlanon.engines.federation import FederatedEngine
-from sqlanon.engines.postgres.egress_guard import is_aggregated
 from sqlanon.engines.spark.engine import SparkEngine
 from sqlanon.engines.spark.session import send_module
 from sqlanon.engines.statement_runner import StatementRunner
@@ -168,11 +168,11 @@ def made(session: Any, asked: sqlanon.Policy, folder: Path) -> Iterator[ReleaseD
 def records_of(result: sqlanon.Result, asked: sqlanon.Policy) -> dict[int, Noisy]:
     engine = result._run.engine
     assert isinstance(engine, FederatedEngine)
-    view = engine.there.tables[full_name(result._run.work("noise_rows"))].sql("spark")
+    view = engine.remote.tables[full_name(result._run.work("noise_rows"))].sql("spark")
     n = len(asked.noisy_attributes)
     columns = [f"{letter}_{j}" for letter in "xyv" for j in range(n)]
     query = parse_one(f"SELECT value_0, class, {', '.join(columns)} FROM {view}", dialect="spark")
-    rows = engine.there.server.rows(query)
+    rows = engine.remote.server.rows(query)
     return {row[0]: Noisy(row[1], row[2 : 2 + n], row[2 + n : 2 + 2 * n], row[2 + 2 * n :]) for row in rows}
 
 
@@ -495,7 +495,7 @@ def test_a_lost_executor_takes_noise_with_it_and_none_is_drawn_again(spark_clust
         before = sorted(engine.rows(everything))
         for executor in spark_cluster.executors():
             os.kill(executor, signal.SIGKILL)
-        with pytest.raises(SourceError, match="an executor was lost"), engine.translated_errors():
+        with pytest.raises(SourceError, match="an executor was lost"), engine.translate_errors():
             for _ in range(60):  # until Spark has seen that they are gone
                 assert sorted(engine.rows(everything)) == before
                 time.sleep(2)

@@ -137,7 +137,7 @@ def test_a_source_that_is_removed_while_a_run_is_at_work_is_named(work: Path) ->
 def test_temporary_files_that_find_no_room_are_said_to_be_those(disk: Path) -> None:
     spill = disk / "spill"
     spill.mkdir()
-    engine = DuckDBEngine.private(spill, Limits("60MB", 1))
+    engine = DuckDBEngine.open_private(spill, Limits("60MB", 1))
     leave(disk, 3 * MB)
     with pytest.raises(DiskError) as error:
         engine.script(

@@ -47,7 +47,7 @@ VALUES = {
 
 @pytest.fixture
 def engine(tmp_path: Path) -> Iterator[DuckDBEngine]:
-    with closing(DuckDBEngine.private(tmp_path)) as engine:
+    with closing(DuckDBEngine.open_private(tmp_path)) as engine:
         engine.script(read_sql_file("macros.sql"))
         yield engine
 

@@ -361,7 +361,7 @@ from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.cli.interrupts import hear_interrupts
 from sqlglot import parse_one
 
-engine = DuckDBEngine(duckdb.connect(":memory:")).silent()
+engine = DuckDBEngine(duckdb.connect(":memory:")).hide_progress_bar()
 signal.signal(signal.SIGINT, signal.default_int_handler)  # it may be ignored in a process in the background
 hear_interrupts()
 

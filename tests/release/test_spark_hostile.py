@@ -221,7 +221,7 @@ def test_an_older_version_that_stays_is_named(place: Any, monkeypatch: pytest.Mo
     release = publish(place)
     monkeypatch.undo()
     (warning,) = [warning for warning in release.warnings if "could not be removed" in warning]
-    assert warning.startswith("shared.r_v1: could not be removed: there is no table or view")
+    assert warning.startswith("shared.r_v1: could not be removed: table or view")
     assert names_in(place) == {"r", "r_v1", "r_v2", "r_v2_manifest"}
     publish(place)
     assert names_in(place) == {"r", "r_v3", "r_v3_manifest"}

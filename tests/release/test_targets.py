@@ -41,7 +41,7 @@ LOST, BROKEN = list[int](), list[Exception]()
 @contextmanager
 def counting(rows: pa.Table) -> Iterator[DuckDBEngine]:
     """An engine that has the rows as the checks name them, and nothing else."""
-    with closing(DuckDBEngine.private(Path())) as engine:
+    with closing(DuckDBEngine.open_private(Path())) as engine:
         engine.script(macro_script(RELEASE_MACROS))
         engine.copy_arrow(SUBJECT.copy(), rows)
         yield engine
@@ -94,7 +94,7 @@ class StagedInMemory:
     kept_manifests: ClassVar[tuple[Manifest, ...]] = ()
 
     def rows(self) -> AbstractContextManager[exp.Table]:
-        return self.draft.run.engine.registered(self.table)
+        return self.draft.run.engine.register_arrow(self.table)
 
     def complete(self, manifest: Manifest, suppressed: Any) -> Verification:
         return MemoryRelease(self.target.path, manifest, self.table).verify()
@@ -114,7 +114,7 @@ class MemoryPlace:
         return [release.manifest for name, release in OUT.items() if name == self.path.name]
 
     def rows(self, engine: DuckDBEngine, manifest: Manifest) -> AbstractContextManager[exp.Table]:
-        return engine.registered(OUT[self.path.name].rows)
+        return engine.register_arrow(OUT[self.path.name].rows)
 
     @contextmanager
     def open_verified(self, limits: Any, sha256: str | None = None) -> Iterator[VerifiedInMemory]:
@@ -158,7 +158,7 @@ class OpenedInMemory:
         return self.found.failures
 
     def rows(self, engine: DuckDBEngine, alias: str) -> AbstractContextManager[exp.Table]:
-        return engine.registered(self.release.rows)
+        return engine.register_arrow(self.release.rows)
 
 
 def release_location(place: str, table_name: str | None) -> MemoryPlace:

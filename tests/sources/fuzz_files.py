@@ -131,7 +131,7 @@ class Reader:
 
     def __init__(self, connection: duckdb.DuckDBPyConnection, folder: Path) -> None:
         self._connection, self._path = connection, folder / "people.csv"
-        self._engine = DuckDBEngine(connection).in_utc()
+        self._engine = DuckDBEngine(connection).use_utc()
 
     def read(self, content: bytes, are_texts: bool) -> tuple[csv.Layout, list[tuple[Any, ...]]]:
         self._path.write_bytes(content)

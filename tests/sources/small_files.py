@@ -488,7 +488,7 @@ def read(file: SmallFile, folder: Path) -> str:
     with duckdb.connect() as connection:
         try:
             source = bind_files(
-                DuckDBEngine(connection).in_utc(),
+                DuckDBEngine(connection).use_utc(),
                 SourceSection(**{name: value for name, value in section.items() if value}),
                 WorkNames("small", table("source_copy")),
                 [name.lower() for name in file.texts],

@@ -34,7 +34,7 @@ def read(path: Path, **keys: Any) -> tuple[list[tuple[Any, ...]], list[DroppedLi
     """The rows of a file without its bad lines, and what was dropped."""
     keys = {"on_bad_line": "drop", **keys}
     with duckdb.connect() as connection:
-        engine = DuckDBEngine(connection).in_utc()
+        engine = DuckDBEngine(connection).use_utc()
         layout = csv.copy_csv(engine, [str(path)], (), set(), table("copy"), CsvSection(**keys))
         return connection.execute("FROM copy").fetchall(), list(layout.dropped)
 

@@ -42,7 +42,7 @@ def copied(path: str, as_a_whole: bool = False) -> tuple[Any, bool]:
     """What is copied of a file with a column x, and whether the whole file was sniffed for it."""
     asked: list[str] = []
     with duckdb.connect() as connection:
-        engine = DuckDBEngine(connection).in_utc()
+        engine = DuckDBEngine(connection).use_utc()
         real = engine.rows
         engine.rows = lambda query, *more: (asked.append(query.sql("duckdb")), real(query, *more))[1]
         with pytest.MonkeyPatch.context() as patch:

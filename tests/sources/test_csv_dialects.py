@@ -53,7 +53,7 @@ def people(first: int, last: int, prefix: str = "n") -> list[Row]:
 
 def copied_rows(paths: list[str]) -> Counter[tuple[object, ...]]:
     with duckdb.connect() as connection:
-        engine = DuckDBEngine(connection).in_utc()
+        engine = DuckDBEngine(connection).use_utc()
         csv.copy_csv(engine, paths, (), set(COLUMNS), table("copy"))
         return Counter(connection.execute(f"SELECT {', '.join(COLUMNS)} FROM copy").fetchall())
 
@@ -198,7 +198,7 @@ def test_formats_of_dates_that_differ_are_named(tmp_path: Path) -> None:
 def test_dates_that_no_policy_names_may_have_any_format(tmp_path: Path) -> None:
     paths = [dated(tmp_path / "f0.csv", ["13/02/2001"] * 3), dated(tmp_path / "f1.csv", ["02/13/2001"] * 3)]
     with duckdb.connect() as connection:
-        csv.copy_csv(DuckDBEngine(connection).in_utc(), paths, (), {"name", "age"}, table("copy"))
+        csv.copy_csv(DuckDBEngine(connection).use_utc(), paths, (), {"name", "age"}, table("copy"))
         assert connection.execute("SELECT count(*), count(name), sum(age) FROM copy").fetchall() == [(6, 6, 6)]
 
 

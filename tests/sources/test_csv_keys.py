@@ -27,7 +27,7 @@ READ_NAMES = [("Müller", "Köln"), ("René", "Orléans")]
 
 def copy_rows(path: Path, **keys: Any) -> list[tuple[Any, ...]]:
     with duckdb.connect() as connection:
-        csv.copy_csv(DuckDBEngine(connection).in_utc(), [str(path)], (), set(), table("copy"), CsvSection(**keys))
+        csv.copy_csv(DuckDBEngine(connection).use_utc(), [str(path)], (), set(), table("copy"), CsvSection(**keys))
         return connection.execute("FROM copy").fetchall()
 
 

@@ -106,7 +106,7 @@ def read(path: Path, **keys: Any) -> tuple[dict[str, str], list[tuple[Any, ...]]
     names = {name.lower() for name in (*NAMES, *(f"column{i}" for i in range(4)))}
     names |= {name + letter.lower() for name in NAMES for letters in LETTERS.values() for letter in letters}
     with duckdb.connect() as connection, source_errors():
-        csv.copy_csv(DuckDBEngine(connection).in_utc(), [str(path)], names, set(), table("copy"), CsvSection(**keys))
+        csv.copy_csv(DuckDBEngine(connection).use_utc(), [str(path)], names, set(), table("copy"), CsvSection(**keys))
         columns = {name: type_ for name, type_, *_ in connection.execute("DESCRIBE copy").fetchall()}
         return columns, connection.execute("FROM copy").fetchall()
 

@@ -24,7 +24,7 @@ FEW = "line 1 has 3 fields (delimiter ','), and "
 
 def copy_rows(path: Path) -> list[tuple[Any, ...]]:
     with duckdb.connect() as connection:
-        csv.copy_csv(DuckDBEngine(connection).in_utc(), [str(path)], (), set(), table("copy"))
+        csv.copy_csv(DuckDBEngine(connection).use_utc(), [str(path)], (), set(), table("copy"))
         return connection.execute("FROM copy").fetchall()
 
 

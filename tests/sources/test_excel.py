@@ -34,7 +34,7 @@ def read(path: Path, sheet: str | None = None, texts: tuple[str, ...] = ()) -> t
     """The columns of a workbook with their types, and its rows."""
     section = SourceSection(files=[str(path)], **({} if sheet is None else {"table": sheet}))
     with duckdb.connect() as connection:
-        engine = DuckDBEngine(connection).in_utc()
+        engine = DuckDBEngine(connection).use_utc()
         source = bind_files(engine, section, WorkNames("excel", table("source_copy")), texts)
         relation = connection.sql(f"FROM {source.relation.sql('duckdb')}")
         return dict(zip(relation.columns, map(str, relation.types), strict=True)), relation.fetchall()

@@ -185,7 +185,7 @@ def test_the_command_line_reads_a_policy_with_a_relative_file(tmp_path: Path) ->
 def read(path: Path) -> tuple[dict[str, str], list[Any]]:
     """The columns of a file with their types, and its rows."""
     with duckdb.connect() as connection:
-        engine = DuckDBEngine(connection).in_utc()
+        engine = DuckDBEngine(connection).use_utc()
         source = bind_files(engine, SourceSection(files=[str(path)]), WorkNames("json", table("source_copy")))
         relation = connection.sql(f"FROM {source.relation.sql('duckdb')}")
         return dict(zip(relation.columns, map(str, relation.types), strict=True)), relation.fetchall()

@@ -1,4 +1,4 @@
-"""What is asked of PostgreSQL, and how queries that are built for the engine beside us are put to it."""
+"""PostgreSQL: queries over its catalog, its types, and the translation of queries built for DuckDB."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from sqlanon.support.expressions import (
     text,
 )
 
-_SAME_IN_BOTH: Mapping[str, str] = {
+_TYPES: Mapping[str, str] = {
     "smallint": "SMALLINT",
     "integer": "INTEGER",
     "bigint": "BIGINT",
@@ -41,20 +41,20 @@ _SAME_IN_BOTH: Mapping[str, str] = {
     "timestamp with time zone": "TIMESTAMP WITH TIME ZONE",
     "uuid": "UUID",
 }
-"""PostgreSQL's name of a type, and DuckDB's."""
+"""DuckDB types by PostgreSQL types."""
 
 _TEXT = ("character varying", "character", "name", '"char"', "citext")
-"""Types whose values are text."""
+"""Other types whose values are texts."""
 
 _NAMED_DIFFERENTLY = {"TINYINT": "smallint", "FLOAT": "real", "DOUBLE": "double precision", "VARCHAR": "text"}
-"""Where a type of DuckDB has another name in PostgreSQL."""
+"""PostgreSQL types by DuckDB types of another name."""
 
 _DECIMAL = re.compile(r"(?:numeric|DECIMAL)\((\d+),(\d+)\)")
 _PRECISION = re.compile(r"\((\d+)\)")
 
 
 def to_duckdb_type(type_: str) -> str | None:
-    """DuckDB's name of a type, by PostgreSQL's; None where it has no equal.
+    """DuckDB's type for a PostgreSQL type; None without an equal.
 
     >>> to_duckdb_type("numeric(8,2)"), to_duckdb_type("timestamp(3) without time zone"), to_duckdb_type("character(5)")
     ('DECIMAL(8,2)', 'TIMESTAMP', 'VARCHAR')
@@ -65,68 +65,68 @@ def to_duckdb_type(type_: str) -> str | None:
         width, scale = int(match[1]), int(match[2])
         return f"DECIMAL({width},{scale})" if scale <= width <= 38 else None
     plain = _PRECISION.sub("", type_)
-    return "VARCHAR" if plain in _TEXT else _SAME_IN_BOTH.get(plain)
+    return "VARCHAR" if plain in _TEXT else _TYPES.get(plain)
 
 
 def from_duckdb_type(type_: str) -> str | None:
-    """PostgreSQL's name of a type, by DuckDB's; None where the value would come back as of another type.
+    """PostgreSQL's type for a DuckDB type; None if values would come back with another type.
 
     >>> from_duckdb_type("DECIMAL(8,2)"), from_duckdb_type("VARCHAR"), from_duckdb_type("UTINYINT")
     ('numeric(8,2)', 'text', None)
     """
     if _DECIMAL.fullmatch(type_):
         return type_.replace("DECIMAL", "numeric")
-    return next((theirs for theirs, ours in _SAME_IN_BOTH.items() if ours == type_), None)
+    return next((name for name, duckdb_type in _TYPES.items() if duckdb_type == type_), None)
 
 
 _query = partial(template, dialect="postgres")
 
 
-def decode_columns_there(relation: exp.Expr, types: Mapping[str, str]) -> exp.Select:
-    """What has travelled, with the types that it had: for PostgreSQL; `arrived` is for DuckDB."""
-    return select([named(_landed(name, type_), name) for name, type_ in types.items()], relation)
+def decode_uploaded(relation: exp.Expr, types: Mapping[str, str]) -> exp.Select:
+    """Restore the types of transferred columns in PostgreSQL; `travel.decode_columns` does so in DuckDB."""
+    return select([named(_decode_column(name, type_), name) for name, type_ in types.items()], relation)
 
 
-def _landed(name: str, type_: str) -> exp.Expr:
-    own = _NAMED_DIFFERENTLY.get(type_) or from_duckdb_type(type_)
-    if own is None:
-        raise ValueError(f"{type_} has no equal in PostgreSQL")
-    return collate_bytewise(col(name)) if own == "text" else cast(col(name), own)
+def _decode_column(name: str, duckdb_type: str) -> exp.Expr:
+    type_ = _NAMED_DIFFERENTLY.get(duckdb_type) or from_duckdb_type(duckdb_type)
+    if type_ is None:
+        raise ValueError(f"{duckdb_type} has no equal in PostgreSQL")
+    return collate_bytewise(col(name)) if type_ == "text" else cast(col(name), type_)
 
 
 def collate_bytewise(value: exp.Expr) -> exp.Collate:
-    """Text that is equal, and sorted, byte by byte: a collation may take what a reader tells apart for the same."""
+    """Compare and sort texts by bytes: a collation may equate texts that readers tell apart."""
     return exp.Collate(this=value, expression=ident("C"))
 
 
-def canonical_column(name: str, own: str, type_: str, own_is_enum: bool = False) -> exp.Expr:
-    """A column of PostgreSQL whose equality is what a reader sees."""
-    if own_is_enum:
-        # A cast may be one of its owner's own functions.
+def canonical_column(name: str, type_: str, duckdb_type: str, is_enum: bool = False) -> exp.Expr:
+    """A column of PostgreSQL in canonical form: values are equal if readers see them as equal."""
+    if is_enum:
+        # A cast may call a function that the type's owner defined.
         return collate_bytewise(catalog_function("textin", catalog_function("enum_out", col(name))))
-    if type_ == "VARCHAR":
+    if duckdb_type == "VARCHAR":
         return collate_bytewise(cast(col(name), "TEXT"))
-    if type_ in FLOATING_TYPES:
-        is_nan = exp.EQ(this=col(name), expression=cast(text("NaN"), own))
-        return canonical_float(col(name), own, is_nan)
-    return cast(col(name), own)
+    if duckdb_type in FLOATING_TYPES:
+        is_nan = exp.EQ(this=col(name), expression=cast(text("NaN"), type_))
+        return canonical_float(col(name), type_, is_nan)
+    return cast(col(name), type_)
 
 
-def person_id_column(name: str, own: str, own_is_enum: bool = False) -> exp.Expr:
-    """The ids of a column of persons, who are told apart by PostgreSQL's own equality.
+def person_id_column(name: str, type_: str, is_enum: bool = False) -> exp.Expr:
+    """The person ids in a column, compared with PostgreSQL's own equality.
 
-    A collation that takes texts for equal counts them as one person, and so does citext.
+    Ids that a collation, or citext, treats as equal belong to one person.
     """
-    if own_is_enum:
-        return person_id(canonical_column(name, own, "VARCHAR", own_is_enum))
-    if to_duckdb_type(own) != "VARCHAR":
+    if is_enum:
+        return person_id(canonical_column(name, type_, "VARCHAR", is_enum))
+    if to_duckdb_type(type_) != "VARCHAR":
         return col(name)
     value = person_id(cast(col(name), "TEXT"))
-    return catalog_function("lower", value) if own == "citext" else value
+    return catalog_function("lower", value) if type_ == "citext" else value
 
 
 def catalog_function(function: str, *arguments: exp.Expr) -> exp.Dot:
-    """A call of a function of PostgreSQL's own, wherever names are looked up.
+    """A call of a function of pg_catalog, whatever the search path is.
 
     >>> catalog_function("random").sql("postgres")
     'pg_catalog.random()'
@@ -153,94 +153,93 @@ relation_columns = _query("""
     WHERE a.attrelid = $1::oid AND a.attnum > 0 AND NOT a.attisdropped
     ORDER BY a.attnum
 """)
-"""The columns of the relation whose number is parameter 1: name, PostgreSQL's type (of a domain its own), is it an
-enum."""
+"""The columns of the relation with the oid in parameter 1: name, PostgreSQL type (of a domain its base type), whether
+it is an enum."""
 relation_name = _query("""
     SELECT n.nspname::text AS schema, c.relname::text AS name
     FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
     WHERE c.oid = $1::oid
 """)
-"""Schema and name of the relation whose number is parameter 1."""
+"""Schema and name of the relation with the oid in parameter 1."""
 has_temporary_privilege = _query("""
     SELECT has_database_privilege(current_database(), 'TEMPORARY') AND NOT pg_is_in_recovery() AS may
 """)
-"""One row: whether this user may make temporary relations here."""
+"""One row: whether this user may create temporary tables in this database."""
 server_capabilities = _query("""
     SELECT pg_is_in_recovery() AS is_replica, current_setting('server_encoding') AS encoding
 """)
-"""One row: whether the server is a read replica, and how the database encodes texts."""
+"""One row: whether the server is a read replica, and the encoding of the database."""
 server_identity = _query("SELECT current_database()::text AS name, pg_postmaster_start_time()::text AS started")
-"""One row, which is the same for two connections to one database: its name, and when the server was started."""
-_TYPES_OF_NUMBERS = _query("""
+"""One row that identifies the database: its name and the start time of the server."""
+_TYPES_BY_OID = _query("""
     SELECT
         CASE WHEN t.typbasetype <> 0 THEN format_type(t.typbasetype, t.typtypmod) ELSE format_type(t.oid, -1) END,
         t.typtype = 'e' AS is_enum
-    FROM :numbers AS numbers CROSS JOIN LATERAL unnest(numbers.kinds) WITH ORDINALITY AS k(oid, place)
+    FROM :oids AS oids CROSS JOIN LATERAL unnest(oids.type_oids) WITH ORDINALITY AS k(oid, position)
     JOIN pg_type AS t ON t.oid = k.oid
-    ORDER BY k.place
+    ORDER BY k.position
 """)
 
 
 def relation_oid() -> exp.Select:
-    """One row: the number (oid) of the relation that parameter 1 names, on whatever path; NULL where there is none."""
+    """One row: the oid of the relation that parameter 1 names, or NULL; independent of the search path."""
     name = exp.Cast(this=exp.Parameter(this=exp.Literal.number(1)), to=native_type("pg_catalog.text"))
-    found = exp.Cast(this=catalog_function("to_regclass", name), to=native_type("pg_catalog.oid"))
-    return exp.Select(expressions=[named(found, "number")])
+    oid = exp.Cast(this=catalog_function("to_regclass", name), to=native_type("pg_catalog.oid"))
+    return exp.Select(expressions=[named(oid, "number")])
 
 
 def query_column_types(query: exp.Expr, names: Sequence[str]) -> exp.Expr:
-    """What `relation_columns` has, of the columns of a query; but of a type no more than its name: precisions are not
-    there.
-
-    There is a row for each, whether the query has any or not.
-    """
-    nobody = subquery(exp.Select(expressions=[named(exp.null(), "nothing")]), "one")
-    kinds = [cast(catalog_function("pg_typeof", col(name, "query")), "oid") for name in names]
-    numbers = select([named(exp.Array(expressions=kinds), "kinds")], nobody)
-    numbers.append("joins", exp.Join(this=query.copy(), side="LEFT", on=exp.false()))
-    return _TYPES_OF_NUMBERS(numbers=numbers)
+    """Like `relation_columns` for the columns of a query, with a row for each column; types have no precision."""
+    one_row = subquery(exp.Select(expressions=[named(exp.null(), "nothing")]), "one")
+    type_oids = [cast(catalog_function("pg_typeof", col(name, "query")), "oid") for name in names]
+    oids = select([named(exp.Array(expressions=type_oids), "type_oids")], one_row)
+    oids.append("joins", exp.Join(this=query.copy(), side="LEFT", on=exp.false()))
+    return _TYPES_BY_OID(oids=oids)
 
 
 def has_values_unknown_to_duckdb(relation: exp.Expr, columns: Sequence[str]) -> exp.Select:
-    """One row: for each column whether it has a value that has no equal here: a number that is none, a date before
-    Christ, a timestamp in the year 294247 or later."""
-    texts = (cast(col(name), "TEXT") for name in columns)
-    unlike = "( BC$)|(^NaN$)|(^-?Infinity$)|(^2942(4[7-9]|[5-9][0-9])-.* )"
-    found = [exp.RegexpLike(this=one, expression=text(unlike)) for one in texts]
-    return select([exp.LogicalOr(this=one) for one in found], relation.copy())
+    """One row: for each column whether it has values that DuckDB's types lack.
+
+    These are NaN and infinity, dates before Christ, and timestamps in the year 294247 or later.
+    """
+    pattern = "( BC$)|(^NaN$)|(^-?Infinity$)|(^2942(4[7-9]|[5-9][0-9])-.* )"
+    matches = [exp.RegexpLike(this=cast(col(name), "TEXT"), expression=text(pattern)) for name in columns]
+    return select([exp.LogicalOr(this=match) for match in matches], relation.copy())
 
 
 def unqualified_table_spans(statement: str) -> list[tuple[int, int]]:
-    """Where in the holder's own SQL tables are named without a schema: first and last character of each, ascending.
+    """The positions of table names without a schema in the data holder's SQL: first and last character, ascending.
 
-    A name that a WITH gives is none of these, wherever it stands: the table of that name has to be written with its
-    schema.
+    A name that any WITH defines is not listed: a table of that name must be written with its schema.
 
     >>> query = "WITH w AS (SELECT 1) SELECT 'ill' FROM Ill, w JOIN clinic.wards USING (id)"
     >>> [query[first : last + 1] for first, last in unqualified_table_spans(query)]
     ['Ill']
     """
     parsed = parse_one(statement, dialect="postgres")
-    given = {one.alias.lower() for one in parsed.find_all(exp.CTE)}
-    found = [one.this for one in parsed.find_all(exp.Table) if isinstance(one.this, exp.Identifier) and not one.db]
-    places = (one.meta for one in found if one.name.lower() not in given)
-    return sorted((place["start"], place["end"]) for place in places if "start" in place)
+    cte_names = {cte.alias.lower() for cte in parsed.find_all(exp.CTE)}
+    spans = []
+    for relation in parsed.find_all(exp.Table):
+        name = relation.this
+        if isinstance(name, exp.Identifier) and not relation.db and name.name.lower() not in cte_names:
+            spans += [(name.meta["start"], name.meta["end"])] if "start" in name.meta else []
+    return sorted(spans)
 
 
 def count_combinations(relation: exp.Expr, columns: Mapping[str, str], count: str) -> exp.Select:
-    """The distinct combinations of columns, with how many rows have each: all that leaves PostgreSQL of a source.
+    """The distinct combinations of columns with their number of rows: all that leaves PostgreSQL of a source.
 
     >>> from sqlanon.support.expressions import table
     >>> count_combinations(table("patients"), {"zip": "VARCHAR"}, "n").sql("postgres")
     'SELECT "zip" AS "zip", "n" AS "n" FROM (SELECT "zip", COUNT(*) AS "n" FROM "patients" GROUP BY "zip") AS "rows"'
     """
-    counted = named(exp.Count(this=exp.Star()), count)
-    query = select([*map(col, columns), counted], relation.copy(), [col(name) for name in columns])
+    rows = named(exp.Count(this=exp.Star()), count)
+    query = select([*map(col, columns), rows], relation.copy(), [col(name) for name in columns])
     return encode_columns(query, {**columns, count: "BIGINT"})
 
 
 def count_distinct_values(relation: exp.Expr, columns: Sequence[str]) -> exp.Select:
-    """One row: for each column how many distinct values it has, and its values that are not NULL."""
+    """One row: for each column the number of distinct values, and of values that are not NULL."""
     figures: list[exp.Expr] = []
     for name in columns:
         figures += [exp.Count(this=exp.Distinct(expressions=[col(name)])), exp.Count(this=col(name))]
@@ -254,42 +253,42 @@ _Statement = TypeVar("_Statement", bound=exp.Expr)
 
 
 def translate_to_postgres(query: _Statement, tables: Mapping[str, exp.Expr]) -> _Statement:
-    """A query as PostgreSQL runs it, over other relations.
+    """Translate a query built for DuckDB, with relations in place of the tables of these full names.
 
-    NULL is a value of its own in joins, and ``IS NOT DISTINCT FROM`` would compare all rows with all: arrays of one
-    element say the same, and can be hashed.
+    PostgreSQL runs joins on ``IS NOT DISTINCT FROM`` as nested loops. Arrays of one element compare NULL as equal, too,
+    and can be hashed.
     """
     query = query.copy()
-    for found in list(query.find_all(exp.Table)):
-        if (other := tables.get(full_name(found))) is not None:
-            found.replace(aliased(other, found.alias or found.name))
+    for old in list(query.find_all(exp.Table)):
+        if (relation := tables.get(full_name(old))) is not None:
+            old.replace(aliased(relation, old.alias or old.name))
     for equal in list(query.find_all(exp.NullSafeEQ)):
-        sides = (exp.Array(expressions=[side]) for side in (equal.this, equal.expression))
-        equal.replace(exp.EQ(this=next(sides), expression=next(sides)))
-    for one in list(query.find_all(exp.Cast)):
-        kind = one.to.args.get("kind")
-        if isinstance(kind, str) and kind in _NAMED_DIFFERENTLY:
-            one.set("to", native_type(_NAMED_DIFFERENTLY[kind]))
+        left, right = (exp.Array(expressions=[side]) for side in (equal.this, equal.expression))
+        equal.replace(exp.EQ(this=left, expression=right))
+    for cast_ in list(query.find_all(exp.Cast)):
+        type_ = cast_.to.args.get("kind")
+        if isinstance(type_, str) and type_ in _NAMED_DIFFERENTLY:
+            cast_.set("to", native_type(_NAMED_DIFFERENTLY[type_]))
     return query
 
 
 def allow_nested_loops(allowed: bool) -> exp.Command:
-    """Have joins be hashed or merged, wherever that can be done, until it is allowed again or the transaction ends."""
+    """Allow nested-loop joins, or prefer hash and merge joins until the transaction ends."""
     return exp.Command(this="SET", expression=f"LOCAL enable_nestloop TO {'DEFAULT' if allowed else 'off'}")
 
 
 def analyze_table(target: exp.Table) -> exp.Analyze:
-    """``ANALYZE target``: what the planner knows of a new table."""
+    """``ANALYZE target``: collect planner statistics of a new table."""
     return exp.Analyze(tables=[target])
 
 
 class _PostgresDialect(RemoteDialect):
-    def landed(self, relation: exp.Expr, types: Mapping[str, str]) -> exp.Subquery:
-        return subquery(decode_columns_there(relation, types), "shipped")
+    def decode_uploaded(self, relation: exp.Expr, types: Mapping[str, str]) -> exp.Subquery:
+        return subquery(decode_uploaded(relation, types), "shipped")
 
-    def put_there(self, query: exp.Query, relations: Mapping[str, exp.Expr]) -> exp.Query:
+    def translate(self, query: exp.Query, relations: Mapping[str, exp.Expr]) -> exp.Query:
         return translate_to_postgres(query, relations)
 
 
-POSTGRES = _PostgresDialect("postgres", text="TEXT", type_here=to_duckdb_type, type_there=from_duckdb_type)
-"""For statements over tables of both engines; `sources.postgres` counts persons by them."""
+POSTGRES = _PostgresDialect("postgres", text="TEXT", to_duckdb_type=to_duckdb_type, from_duckdb_type=from_duckdb_type)
+"""The dialect of statements over tables of both engines; `sources.postgres` counts persons with them."""

@@ -1,7 +1,4 @@
-"""How queries that are built for the engine beside us, and values, get to an engine that has tables of its own.
-
-One description for each dialect: which types it has, how values travel, and how a query is put to it.
-"""
+"""Translate queries and values between DuckDB and an engine that holds the source: one description per dialect."""
 
 from __future__ import annotations
 
@@ -30,94 +27,89 @@ _SHADOW = template("SELECT :columns FROM range(1, 2) AS r(i) WHERE :refused")
 _REFUSAL = fragment("error('the rows of the source are elsewhere, and are not read here' || CAST(r.i AS VARCHAR))")
 
 
-def _same(type_: str) -> str | None:
-    return type_
-
-
-def _as_it_is(statement: exp.Expr) -> exp.Expr:
-    return statement
-
-
 @dataclass(frozen=True)
 class RemoteDialect:
-    """A dialect, as that of an engine that has tables of its own; by default DuckDB's."""
+    """The dialect of an engine with tables of its own. The defaults are DuckDB's."""
 
     name: str
-    text: str = "VARCHAR"  # its type of text
-    plain: frozenset[str] = travel.DIRECT_TYPES  # types that travel as they are
-    # DuckDB's name of a type, by its own, and its own by DuckDB's; None where there is no equal
-    type_here: Callable[[str], str | None] = _same
-    type_there: Callable[[str], str | None] = _same
-    # a column of its own type whose equality is what a reader sees
-    plain_there: Callable[[str, str], exp.Expr] = lambda name, type_: col(name)
-    # the ids of a column of persons; its own equality tells them apart
-    person_there: Callable[[str, str], exp.Expr] = lambda name, type_: (
+    text: str = "VARCHAR"  # the type of texts
+    direct_types: frozenset[str] = travel.DIRECT_TYPES  # DuckDB types that are transferred without a cast to text
+    # Types of one engine by those of the other; None without an equal
+    to_duckdb_type: Callable[[str], str | None] = lambda type_: type_
+    from_duckdb_type: Callable[[str], str | None] = lambda type_: type_
+    # A column (name, type) in canonical form: equal values are equal to readers
+    canonical_column: Callable[[str, str], exp.Expr] = lambda name, type_: col(name)
+    # Person ids in a column (name, type), as the engine's own equality tells them apart
+    person_id_column: Callable[[str, str], exp.Expr] = lambda name, type_: (
         person_id(col(name)) if type_ == "VARCHAR" else col(name)
     )
-    spelled_out: Callable[[exp.Expr], exp.Expr] = _as_it_is  # a statement as its parser must find it
-    # the number of values of a text column that are not UTF-8; None where the engine has no such texts
+    escape_variables: Callable[[exp.Expr], exp.Expr] = lambda statement: statement
+    # The number of values of a text column that are not UTF-8; None if the engine has no such values
     count_invalid_texts: Callable[[str], exp.Expr] | None = None
 
-    def leaving(self, query: exp.Query, types: Mapping[str, str], as_text: str = "VARCHAR") -> exp.Select:
-        """A query whose values can travel; `arriving` is for DuckDB, `landed` for the engine."""
-        return travel.encode_columns(query, types, as_text, self.plain)
+    def encode_columns(self, query: exp.Query, types: Mapping[str, str], as_text: str = "VARCHAR") -> exp.Select:
+        """Cast columns for the transfer to the other engine; `decode_columns` or `decode_uploaded` reverse it."""
+        return travel.encode_columns(query, types, as_text, self.direct_types)
 
-    def arriving(self, relation: exp.Expr, types: Mapping[str, str]) -> exp.Select:
-        return travel.decode_columns(relation, types, self.plain)
+    def decode_columns(self, relation: exp.Expr, types: Mapping[str, str]) -> exp.Select:
+        """Restore the types of transferred columns in DuckDB."""
+        return travel.decode_columns(relation, types, self.direct_types)
 
-    def landed(self, relation: exp.Expr, types: Mapping[str, str]) -> exp.Subquery:
+    def decode_uploaded(self, relation: exp.Expr, types: Mapping[str, str]) -> exp.Subquery:
+        """Restore the types of transferred columns in the remote engine."""
         values = {
-            name: col(name) if type_ in self.plain else cast(col(name), self._there(type_))
+            name: col(name) if type_ in self.direct_types else cast(col(name), self._type(type_))
             for name, type_ in types.items()
         }
         return subquery(select([named(value, name) for name, value in values.items()], relation), "shipped")
 
-    def _there(self, type_: str) -> str:
-        own = self.type_there(type_)
-        if own is None:
-            raise ValueError(f"{type_} has no equal in {self.name}")
-        return own
+    def _type(self, duckdb_type: str) -> str:
+        type_ = self.from_duckdb_type(duckdb_type)
+        if type_ is None:
+            raise ValueError(f"{duckdb_type} has no equal in {self.name}")
+        return type_
 
-    def put_there(self, query: exp.Query, relations: Mapping[str, exp.Expr]) -> exp.Query:
+    def translate(self, query: exp.Query, relations: Mapping[str, exp.Expr]) -> exp.Query:
+        """Translate a query built for DuckDB, with relations in place of the tables of these full names."""
         marks: dict[str, exp.Expr] = {}
         marked = query.copy()
-        for found in list(marked.find_all(exp.Table)):
-            if (other := relations.get(full_name(found))) is not None:
+        for old in list(marked.find_all(exp.Table)):
+            if (relation := relations.get(full_name(old))) is not None:
                 mark = f"sqlanon_mark_{len(marks)}"
-                marks[mark] = aliased(other, found.alias or found.name)
-                found.replace(table(mark, alias=found.alias or found.name))
-        put = translate_query(marked, self.name)
-        # What is there is written in its own terms already.
-        for found in list(put.find_all(exp.Table)):
-            if (other := marks.get(found.name)) is not None:
-                found.replace(other)
-        assert isinstance(put, exp.Query)
-        return put
+                marks[mark] = aliased(relation, old.alias or old.name)
+                old.replace(table(mark, alias=old.alias or old.name))
+        translation = translate_query(marked, self.name)
+        # Relations are in the remote dialect already: they replace their marks after the translation.
+        for mark_table in list(translation.find_all(exp.Table)):
+            if (relation := marks.get(mark_table.name)) is not None:
+                mark_table.replace(relation)
+        assert isinstance(translation, exp.Query)
+        return translation
 
-    def shown(self, query: exp.Query, relations: Mapping[str, exp.Expr]) -> str:
-        return self.spelled_out(self.put_there(query, relations)).sql(self.name, pretty=True)
+    def render(self, query: exp.Query, relations: Mapping[str, exp.Expr]) -> str:
+        return self.escape_variables(self.translate(query, relations)).sql(self.name, pretty=True)
 
 
 DUCKDB = RemoteDialect(
-    "duckdb", plain=travel.DIRECT_TYPES | {"DATE", "TIMESTAMP", "TIMESTAMP WITH TIME ZONE", "HUGEINT"}
+    "duckdb", direct_types=travel.DIRECT_TYPES | {"DATE", "TIMESTAMP", "TIMESTAMP WITH TIME ZONE", "HUGEINT"}
 )
 
 
 def shadow_query(types: Mapping[str, str]) -> exp.Select:
-    """A relation with these columns, for DuckDB: it can be bound, and raises an error when it is read.
+    """A relation with these columns that DuckDB can bind; reading it raises an error.
 
-    (A constant would be looked at before anything is read, and NULLs be taken for an empty table.)
+    A constant condition would be folded before rows are read, and NULLs would pass for an empty table.
     """
     columns = [named(cast(_REFUSAL(), type_), name) for name, type_ in types.items()]
     return _SHADOW(columns=columns, refused=cast(_REFUSAL(), "BOOLEAN"))
 
 
 def has_star(query: exp.Query) -> bool:
-    return any(not isinstance(one.parent, exp.Count) for one in query.find_all(exp.Star))
+    return any(not isinstance(star.parent, exp.Count) for star in query.find_all(exp.Star))
 
 
 def name_columns(query: exp.Query) -> exp.Query:
-    """The same query, with a name for each column: engines do not make up the same ones.
+    """The query with a name for each output column, since engines generate different ones.
 
     >>> from sqlglot import parse_one
     >>> name_columns(parse_one("SELECT a, COUNT(*), COUNT(*) AS n FROM t GROUP BY a")).sql()
@@ -127,7 +119,7 @@ def name_columns(query: exp.Query) -> exp.Query:
     first: exp.Expr = query
     while not isinstance(first, exp.Select):
         first = first.this
-    for i, one in enumerate(list(first.expressions)):
-        if not isinstance(one, (exp.Alias, exp.Column, exp.Star)):
-            one.replace(named(one.copy(), f"c{i}"))
+    for i, column in enumerate(list(first.expressions)):
+        if not isinstance(column, (exp.Alias, exp.Column, exp.Star)):
+            column.replace(named(column.copy(), f"c{i}"))
     return query

@@ -1,4 +1,4 @@
-"""Spark's types, and values of them that look the same to every reader."""
+"""Spark: its types, and the canonical form of its values."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ _TYPES: Mapping[str, str] = {
     "timestamp_ntz": "TIMESTAMP",
     "timestamp": "TIMESTAMP WITH TIME ZONE",
 }
-"""Spark's name of a type, and DuckDB's."""
+"""DuckDB types by Spark types."""
 
-_THERE: Mapping[str, str] = {ours: theirs for theirs, ours in _TYPES.items()} | {
+_SPARK_TYPES: Mapping[str, str] = {duckdb_type: name for name, duckdb_type in _TYPES.items()} | {
     "UTINYINT": "smallint",
     "USMALLINT": "int",
     "UINTEGER": "bigint",
@@ -41,13 +41,13 @@ _THERE: Mapping[str, str] = {ours: theirs for theirs, ours in _TYPES.items()} | 
 
 _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)", re.IGNORECASE)
 _TEXTS = re.compile(r"(?:var)?char\(\d+\)|string(?: collate \S+)?")
-PLAIN = travel.DIRECT_TYPES | {"DATE", "TIMESTAMP", "TIMESTAMP WITH TIME ZONE"}
-"""Types that travel as they are. Dates and times do, as numbers: Spark reads ``0045-01-01 (BC)`` as a day of our era,
-and writes years above 9999 in a way of its own."""
+DIRECT_TYPES = travel.DIRECT_TYPES | {"DATE", "TIMESTAMP", "TIMESTAMP WITH TIME ZONE"}
+"""Types that are transferred without a cast to text. Dates and times are among them: Spark reads ``0045-01-01 (BC)`` as
+a day of the common era, and has its own format for years above 9999."""
 
 
 def to_duckdb_type(type_: str) -> str | None:
-    """DuckDB's name of a type, by Spark's; None where it has no equal.
+    """DuckDB's type for a Spark type; None without an equal.
 
     >>> [to_duckdb_type(name) for name in ("decimal(8,2)", "varchar(5)", "timestamp_ntz", "array<int>")]
     ['DECIMAL(8,2)', 'VARCHAR', 'TIMESTAMP', None]
@@ -58,17 +58,17 @@ def to_duckdb_type(type_: str) -> str | None:
 
 
 def from_duckdb_type(type_: str) -> str | None:
-    """Spark's name of a type that holds DuckDB's values; None where there is none.
+    """The Spark type that holds the values of a DuckDB type, or None.
 
     >>> [from_duckdb_type(name) for name in ("DECIMAL(8,2)", "VARCHAR", "UTINYINT", "INTEGER[]")]
     ['decimal(8,2)', 'string', 'smallint', None]
     """
-    return type_.lower() if _DECIMAL.fullmatch(type_) else _THERE.get(type_)
+    return type_.lower() if _DECIMAL.fullmatch(type_) else _SPARK_TYPES.get(type_)
 
 
 def canonical_column(name: str, type_: str) -> exp.Expr:
-    """A column of Spark whose equality is what a reader sees."""
-    if "collate" in type_:  # a collation may take what a reader tells apart for the same
+    """A column of Spark in canonical form: values are equal if readers see them as equal."""
+    if "collate" in type_:  # a collation may equate texts that readers tell apart
         return anonymous("collate", col(name), text("UTF8_BINARY"))
     if _TEXTS.fullmatch(type_):
         return cast(col(name), TEXT)
@@ -81,7 +81,7 @@ _INVALID_TEXTS = fragment("count_if(NOT is_valid_utf8(:value))", dialect="spark"
 
 
 def count_invalid_texts(name: str) -> exp.Expr:
-    """The number of values of a text column that are not UTF-8: Spark takes any bytes for text.
+    """The number of values of a text column that are not UTF-8, which Spark does not check.
 
     >>> count_invalid_texts("note").sql("spark")
     'COUNT_IF(NOT IS_VALID_UTF8(`note`))'
@@ -90,29 +90,29 @@ def count_invalid_texts(name: str) -> exp.Expr:
 
 
 def person_id_column(name: str, type_: str) -> exp.Expr:
-    """The ids of a column of persons, who are told apart by Spark's own equality."""
+    """The person ids in a column, compared with Spark's own equality."""
     return person_id(col(name)) if _TEXTS.fullmatch(type_) else col(name)
 
 
 def escape_variables(statement: exp.Expr) -> exp.Expr:
-    """A statement without variables in its texts: Spark would replace ``${env:HOME}`` wherever it stands.
+    """Escape variables in string literals: Spark replaces ``${env:HOME}`` anywhere in a statement.
 
     >>> escape_variables(text("it's ${env:HOME}")).sql("spark")
     "'it\\\\'s \\\\u0024{env:HOME}'"
     """
 
-    def escaped(node: exp.Expr) -> exp.Expr:
+    def escape(node: exp.Expr) -> exp.Expr:
         if isinstance(node, exp.Literal) and node.is_string and "${" in node.name:
             return exp.Var(this=node.sql("spark").replace("${", "\\u0024{"))
         return node
 
-    return statement.transform(escaped)
+    return statement.transform(escape)
 
 
 SPARK = RemoteDialect(
     "spark",
     TEXT,
-    PLAIN,
+    DIRECT_TYPES,
     to_duckdb_type,
     from_duckdb_type,
     canonical_column,

@@ -1,7 +1,7 @@
-"""PostgreSQL: it executes sqlglot expressions on one connection, gives Arrow, and takes Arrow in.
+"""PostgreSQL: runs sqlglot expressions on one connection, and transfers rows as Arrow.
 
-It is reached over ADBC (the extra ``postgres``), which is imported only here and only when it is used. Errors of the
-driver quote addresses, statements and values: they never get further than `translated_errors`.
+The driver is ADBC (the extra ``postgres``), imported only in this module and only when used. Its errors quote
+addresses, statements and values: `translate_errors` replaces all of them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from urllib.parse import quote, unquote
 
 from sqlglot import Dialect, exp
 
-from sqlanon.engines.base import FEATURES
 from sqlanon.engines.dialects.postgres import catalog_function, query_column_types, server_capabilities
 from sqlanon.errors import MissingLibraryError, SourceError, SqlanonError, UnreadableColumnsError
 from sqlanon.support.expressions import (
@@ -34,31 +33,31 @@ if TYPE_CHECKING:
     import pyarrow
 
 SEARCH_PATH = "pg_catalog, pg_temp"
-"""Where statements look names up: operators, functions and types are the server's own, whatever else there is.
+"""The search path of statements: operators, functions and types are the server's own.
 
-A function of another schema is taken in place of the server's own if its arguments fit exactly, even where pg_catalog
-stands first. Such a function would run with the rights of the current user.
+PostgreSQL prefers a function of another schema if its arguments fit exactly, even with pg_catalog first in the path.
+Such a function would run with the rights of the current user.
 """
 
 _SETTINGS = {
-    # First: it holds before anything else is looked up.
+    # First, so that it applies before any other name is looked up.
     "search_path": SEARCH_PATH,
-    # What is read as text is read in these words only.
+    # The format of values that are read as text.
     "DateStyle": "ISO, YMD",
     "IntervalStyle": "postgres",
     "TimeZone": "UTC",
     "extra_float_digits": "1",
     "bytea_output": "hex",
     "quote_all_identifiers": "off",
-    # What is written means the same everywhere.
+    # The meaning of statements.
     "standard_conforming_strings": "on",
     "transform_null_equals": "off",
     "array_nulls": "on",
     "client_encoding": "UTF8",
-    # The rows that this user may see are the source; verify reports a policy on a release.
+    # The source is the rows that this user may see; verify reports a row security policy on a release.
     "row_security": "on",
     "application_name": "sqlanon",
-    # Who reads a release in a transaction that is never ended would hold up the next one for ever.
+    # A reader's transaction that never ends would otherwise block the next release for ever.
     "lock_timeout": "20s",
 }
 
@@ -68,12 +67,12 @@ _UNLIMITED = (
     "idle_in_transaction_session_timeout",
     "idle_session_timeout",
 )
-"""Time limits that are off for the session, as pg_dump turns them off: a transaction stays open, and idle, while its
-rows are audited on this machine. Not every version of PostgreSQL has all of them."""
+"""Time limits that are disabled for the session, as in pg_dump: a transaction stays open and idle while its rows are
+audited on this machine. Not every version of PostgreSQL has all of them."""
 
-_WITHOUT_LIMITS = template(
+_DISABLE_TIMEOUTS = template(
     """
-    SELECT pg_catalog.set_config(s.name, '0', false) AS made
+    SELECT pg_catalog.set_config(s.name, '0', false) AS value
     FROM pg_catalog.pg_settings AS s
     WHERE s.name IN (:names)
     """,
@@ -81,14 +80,14 @@ _WITHOUT_LIMITS = template(
 )
 
 _POOLED = (
-    "a connection pooler drops the startup parameter `options`, so that names would not be looked up in pg_catalog "
-    "alone, and functions of others could run with your rights: connect to the server itself"
+    "a connection pooler drops the startup parameter `options`, so functions of other users could replace those of "
+    "pg_catalog and run with your rights: connect to the server itself"
 )
 
 _REFUSED = {
     "password authentication failed": "the user or the password is wrong: set PGPASSWORD, or keep it in ~/.pgpass",
     "no password supplied": "it asks for a password: set PGPASSWORD, or keep it in ~/.pgpass",
-    "no pg_hba.conf entry": "it does not accept this user from here: see its pg_hba.conf",
+    "no pg_hba.conf entry": "it does not accept this user from this machine: see its pg_hba.conf",
     "permission denied for database": "this user may not connect to the database: GRANT CONNECT ON DATABASE",
     "not permitted to log in": "this user may not log in: ALTER ROLE ... LOGIN",
     "unsupported startup parameter": "a connection pooler refuses the startup parameter `options`, which sets the "
@@ -105,7 +104,7 @@ _REFUSED = {
     "does not exist": "it has no such database or no such user",
     "invalid": "the address is not well formed",
 }
-"""What libpq says, and what is told of it: its own words may quote the address."""
+"""Messages by phrases of libpq, whose own messages may quote the address."""
 
 _KINDS = {
     "22": "a value does not fit its type",
@@ -118,42 +117,47 @@ _KINDS = {
     "57": "it was cancelled, or the server shuts down",
     "57P01": "an administrator ended the connection, or the server shuts down",
 }
-"""What an SQLSTATE, or its first two characters, means."""
+"""Messages by SQLSTATE, or by its first two characters."""
 
-_TRAVELLING = {
+_UPLOAD_TYPES = {
     **{"int8": "smallint", "int16": "smallint", "int32": "integer", "int64": "bigint", "bool": "boolean"},
     **{"float": "real", "double": "double precision"},
     **{"string": "text", "large_string": "text", "string_view": "text"},
 }
-"""By Arrow's name of a type, as what it is taken in."""
+"""Types of uploaded columns by the names of Arrow types."""
 
-_OF_LIBPQ = "[libpq]"
-"""Stands in what the driver says of a stream that ends early."""
+_LIBPQ_ERROR = "[libpq]"
+"""Part of the driver's message for a stream that ends early."""
 
 _STATEMENT_TIMEOUT = "canceling statement due to statement timeout"
 
 _CANCELLED = "canceling statement due to user request"
 
-_OF_COLUMNS = ("42501", "22P05")
-"""A right is missing, or a character of a text has no equal: other columns may be readable."""
+_COLUMN_ERRORS = ("42501", "22P05")
+"""A missing privilege, or a character without an equal: other columns may be readable."""
 
-_NAMES_ONLY = "42"
-"""Errors of this class are about names, types and rights: what the server says of these is shown."""
+_NAME_ERRORS = "42"
+"""The class of errors about names, types and privileges, whose messages quote no values."""
 
 
 class PostgresEngine:
     """Runs sqlglot expressions on a connection to PostgreSQL.
 
-    A transaction begins by itself, and ends with `commit` or `rollback`.
+    A transaction begins with the first statement, and ends with `commit` or `rollback`.
     """
 
     dialect = "postgres"
-    features = FEATURES["postgres"]
+    STREAMS_BATCHES = True
+    KEEPS_SUBQUERY_ORDER = True
+    RUNS_RECURSIVE_WINDOWS = True
+    WRITES_PARQUET = False
+    CACHES_ROWS = False
+    RUNS_PYTHON = False
 
-    def __init__(self, connection: Any, place: str, own_path: str = SEARCH_PATH) -> None:
-        self.connection, self.place, self._own_path = connection, place, own_path
+    def __init__(self, connection: Any, place: str, user_path: str = SEARCH_PATH) -> None:
+        self.connection, self.place, self._user_path = connection, place, user_path
         self._generator = Dialect.get_or_raise(self.dialect).generator()
-        self._is_settled = False
+        self._has_settings = False
 
     @classmethod
     def open(cls, address: str, place: str) -> PostgresEngine:
@@ -164,37 +168,37 @@ class PostgresEngine:
         except ImportError:
             raise MissingLibraryError(f"{place}: PostgreSQL", "adbc-driver-postgresql", "postgres") from None
         try:
-            # The driver looks types up before we can say anything: its path is part of the address then. Ours is not,
-            # so that the user's own path can be read.
+            # The driver looks types up when it connects, so the first connection has its search path in the address.
+            # The second one has not, so that the user's path can be read.
             pinned = pinned_address(address)
             database = adbc_driver_postgresql.connect(pinned)
             with closing(driver.Connection(database, adbc_driver_manager.AdbcConnection(database))) as probe:
-                path = cls(probe, place)._shown("search_path")
+                path = cls(probe, place)._show("search_path")
                 database.set_options(uri=address)
                 connection = probe.adbc_clone()
         except driver.Error as error:
             message = str(error).lower()
-            reason = next((words for word, words in _REFUSED.items() if word in message), "see the log of the server")
+            reason = next((text for phrase, text in _REFUSED.items() if phrase in message), "see the log of the server")
             raise SourceError(f"{place}: PostgreSQL cannot be reached: {reason}") from None
         engine = cls(connection, place)
         if path.replace(" ", "") != SEARCH_PATH.replace(" ", ""):
             engine.close()
             raise SourceError(f"{place}: PostgreSQL cannot be reached: {_POOLED}")
-        with engine.translated_errors():
-            engine._own_path = engine._shown("search_path")
+        with engine.translate_errors():
+            engine._user_path = engine._show("search_path")
             engine._set(_SETTINGS, for_session=True)
-            engine._rows(_WITHOUT_LIMITS(names=[text(name) for name in _UNLIMITED]))
+            engine._rows(_DISABLE_TIMEOUTS(names=[text(name) for name in _UNLIMITED]))
             engine.commit()
         return engine
 
     @contextmanager
-    def translated_errors(self, kind: type[SqlanonError] = SourceError) -> Iterator[None]:
+    def translate_errors(self, kind: type[SqlanonError] = SourceError) -> Iterator[None]:
         import adbc_driver_manager  # noqa: PLC0415  (it comes with the extra)
 
         try:
             yield
         except adbc_driver_manager.Error as error:
-            if kind is SourceError and str(error.sqlstate or "") in _OF_COLUMNS:
+            if kind is SourceError and str(error.sqlstate or "") in _COLUMN_ERRORS:
                 kind = UnreadableColumnsError
             raise kind(f"{self.place}: PostgreSQL says: {describe_error(error)}") from None
 
@@ -202,13 +206,13 @@ class PostgresEngine:
     def version(self) -> str:
         return f"postgresql {self.rows(exp.select(exp.func('current_setting', text('server_version'))))[0][0]}"
 
-    def why_not_for_releases(self) -> str | None:
-        """Why no release can be made of a table on this server, or put there; None if nothing is in the way."""
+    def find_release_obstacle(self) -> str | None:
+        """The reason why this server cannot be the source or target of a release, or None."""
         is_replica, encoding = self.rows(server_capabilities())[0]
         if is_replica:
             return (
-                "the server is a read replica (hot standby), which takes no temporary tables, and a release is made "
-                "with some: name the primary server"
+                "the server is a read replica (hot standby), which has no temporary tables, and a release needs them: "
+                "name the primary server"
             )
         if encoding != "UTF8":
             return (
@@ -218,8 +222,8 @@ class PostgresEngine:
         return None
 
     @contextmanager
-    def named(self, place: str) -> Iterator[PostgresEngine]:
-        """The same connection, which errors call by another place meanwhile."""
+    def at_place(self, place: str) -> Iterator[PostgresEngine]:
+        """Report errors of this connection under another place within the context."""
         before, self.place = self.place, place
         try:
             yield self
@@ -229,20 +233,20 @@ class PostgresEngine:
     def sql(self, expression: exp.Expr) -> str:
         return self._generator.generate(expression)
 
-    def shown(self, statement: exp.Expr) -> str:
+    def render(self, statement: exp.Expr) -> str:
         return statement.sql(self.dialect, pretty=True)
 
     def execute(self, statement: exp.Expr, parameters: Sequence[Any] = ()) -> None:
-        """Run a statement; parameters stand in it as ``$1``, ``$2``, ..."""
-        self._settle()
+        """Run a statement with parameters ``$1``, ``$2``, ..."""
+        self._apply_settings()
         self._execute(statement, parameters)
 
     def rows(self, query: exp.Expr, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        self._settle()
+        self._apply_settings()
         return self._rows(query, parameters)
 
     def names(self, query: exp.Expr) -> list[str]:
-        self._settle()
+        self._apply_settings()
         with self.connection.cursor() as cursor:
             cursor.execute(self.sql(query))
             return [str(column[0]) for column in cursor.description]
@@ -269,47 +273,47 @@ class PostgresEngine:
             cursor.execute(self.sql(query), parameters or None)
             return list(cursor.fetchall())
 
-    def _shown(self, setting: str) -> str:
-        """What a setting is: by SHOW, which looks no name up."""
+    def _show(self, setting: str) -> str:
+        """The value of a setting. SHOW looks up no names."""
         with self.connection.cursor() as cursor:
             cursor.adbc_statement.set_options(**{"adbc.postgresql.use_copy": "false"})
             cursor.execute(f"SHOW {setting}")
             return str(cursor.fetchall()[0][0])
 
-    def _settle(self) -> None:
-        """Have a transaction begin with our settings: those of the session may be gone behind a connection pooler."""
-        if not self._is_settled:
+    def _apply_settings(self) -> None:
+        """Apply the settings at the beginning of a transaction: a connection pooler may drop those of the session."""
+        if not self._has_settings:
             self._set(_SETTINGS)
-            self._is_settled = True
+            self._has_settings = True
 
     def _set(self, settings: Mapping[str, str], for_session: bool = False) -> None:
-        local = exp.Boolean(this=not for_session)
-        each: list[exp.Expr] = [
-            catalog_function("set_config", text(name), text(value), local.copy()) for name, value in settings.items()
+        is_local = exp.Boolean(this=not for_session)
+        calls = [
+            catalog_function("set_config", text(name), text(value), is_local.copy()) for name, value in settings.items()
         ]
-        self._rows(exp.Select(expressions=[named(one, f"s{i}") for i, one in enumerate(each)]))
+        self._rows(exp.Select(expressions=[named(call, f"s{i}") for i, call in enumerate(calls)]))
 
     @contextmanager
-    def on_own_path(self) -> Iterator[None]:
-        """Look names up where the user's own settings say, for a moment: to find relations, and nothing else."""
-        self._settle()
-        self._set({"search_path": self._own_path})
+    def on_user_path(self) -> Iterator[None]:
+        """Use the user's search path within the context, only to find relations."""
+        self._apply_settings()
+        self._set({"search_path": self._user_path})
         try:
             yield
         except BaseException:
-            self._is_settled = False  # the transaction is broken, and has to be ended
+            self._has_settings = False  # the transaction is aborted and must be rolled back
             raise
         self._set({"search_path": SEARCH_PATH})
 
     @contextmanager
     def stream(self, query: exp.Expr, parameters: Sequence[Any] = ()) -> Iterator[pyarrow.RecordBatchReader]:
-        self._settle()
+        self._apply_settings()
         with self.connection.cursor() as cursor:
             cursor.execute(self.sql(query), parameters or None)
             try:
                 yield cursor.fetch_record_batch()
             except Exception as error:
-                if _OF_LIBPQ not in str(error):
+                if _LIBPQ_ERROR not in str(error):
                     raise
                 if _CANCELLED in str(error):
                     raise KeyboardInterrupt from None
@@ -317,9 +321,9 @@ class PostgresEngine:
                 raise SourceError(f"{self.place}: {message}") from None
 
     def upload(self, name: str, arrow: Any) -> exp.Table:
-        """Make a temporary table of an Arrow stream, whose types travel: only this connection sees it."""
-        # The driver would make the table, too, but its errors then do not say what they are.
-        types = [(field.name, _TRAVELLING[str(field.type)]) for field in arrow.schema]
+        """Create a temporary table of this connection from an Arrow stream of encoded columns."""
+        # The driver could create the table, but then its errors have no SQLSTATE.
+        types = [(field.name, _UPLOAD_TYPES[str(field.type)]) for field in arrow.schema]
         target = column_definitions(table(name), types)
         target.set("properties", exp.Properties(expressions=[exp.TemporaryProperty()]))
         self.execute(target)
@@ -328,21 +332,21 @@ class PostgresEngine:
         return exp.Table(this=ident(name), db=ident("pg_temp"))
 
     def commit(self) -> None:
-        self._is_settled = False
+        self._has_settings = False
         self.connection.commit()
 
     def rollback(self) -> None:
-        self._is_settled = False
+        self._has_settings = False
         self.connection.rollback()
 
     @contextmanager
-    def undone_unless_committed(
+    def rolled_back_unless_committed(
         self, kind: type[SqlanonError] = SourceError, mode: str = "ISOLATION LEVEL READ COMMITTED, READ WRITE"
     ) -> Iterator[None]:
-        """A transaction of which nothing stays, but for what was committed meanwhile."""
-        with self.translated_errors(kind):
+        """A transaction that is rolled back at the end, unless it was committed."""
+        with self.translate_errors(kind):
             try:
-                # Older drivers begin one as the one before was; and the user's own settings may say otherwise.
+                # Older drivers reuse the mode of the last transaction, and the user may have other defaults.
                 self._execute(exp.Command(this="SET", expression=f"TRANSACTION {mode}"))
                 yield
             finally:
@@ -350,16 +354,15 @@ class PostgresEngine:
                     self.rollback()
 
     @contextmanager
-    def reading(self, kind: type[SqlanonError] = SourceError) -> Iterator[None]:
-        """A transaction in which nothing can be written, and all statements see the same rows."""
-        with self.undone_unless_committed(kind, "ISOLATION LEVEL REPEATABLE READ, READ ONLY"):
+    def read_only(self, kind: type[SqlanonError] = SourceError) -> Iterator[None]:
+        """A read-only transaction in which all statements see the same rows."""
+        with self.rolled_back_unless_committed(kind, "ISOLATION LEVEL REPEATABLE READ, READ ONLY"):
             yield
 
     @contextmanager
-    def reading_locked(self, kind: type[SqlanonError] = SourceError) -> Iterator[None]:
-        """A transaction in which nothing can be written, for reading what is locked first: each statement sees what
-        the catalog has by then, and not what it had before the lock."""
-        with self.undone_unless_committed(kind, "ISOLATION LEVEL READ COMMITTED, READ ONLY"):
+    def read_only_committed(self, kind: type[SqlanonError] = SourceError) -> Iterator[None]:
+        """A read-only transaction that first locks tables: later statements see the catalog as it is after the lock."""
+        with self.rolled_back_unless_committed(kind, "ISOLATION LEVEL READ COMMITTED, READ ONLY"):
             yield
 
     def close(self) -> None:
@@ -368,10 +371,10 @@ class PostgresEngine:
 
 
 def pinned_address(address: str) -> str:
-    """An address that sets what the driver's own look at types depends on, whatever else sets it.
+    """The address with the settings that the driver's type lookup depends on.
 
-    Options that the address, or the environment, has beside it stay. The session is read-only by the same options, and
-    libpq refuses any other: where a connection pooler drops them, no statement runs.
+    Other options of the address or the environment remain. The same options make the session read-only, and libpq
+    refuses any other session: if a connection pooler drops the options, no statement runs.
 
     >>> pinned = pinned_address("postgresql://me@db/hospital?options=-csearch_path%3Dclinic&sslmode=require")
     >>> pinned.partition("&options")[0]
@@ -379,27 +382,31 @@ def pinned_address(address: str) -> str:
     >>> unquote(pinned).partition("-csearch_path=clinic ")[2].split(" ")[:2]
     ['-csearch_path=pg_catalog,pg_temp', '-cquote_all_identifiers=off']
     """
-    scheme, _, rest = address.partition("://")
-    user, at, rest = rest.partition("@") if "@" in rest.partition("/")[0] else ("", "", rest)
-    place, _, written = rest.partition("?")
-    pairs = [one for one in written.split("&") if one]
-    given = {unquote(one.partition("=")[0]).strip(): unquote(one.partition("=")[2]) for one in pairs}
-    before = given.get("options", os.environ.get("PGOPTIONS", ""))
+
+    def parameter_name(parameter: str) -> str:
+        return unquote(parameter.partition("=")[0]).strip()
+
+    scheme, _, location = address.partition("://")
+    user, at, location = location.partition("@") if "@" in location.partition("/")[0] else ("", "", location)
+    location, _, query = location.partition("?")
+    parameters = [parameter for parameter in query.split("&") if parameter]
+    values = {parameter_name(parameter): unquote(parameter.partition("=")[2]) for parameter in parameters}
+    user_options = values.get("options", os.environ.get("PGOPTIONS", ""))
     pinned = {
         "search_path": SEARCH_PATH.replace(" ", ""),
         "quote_all_identifiers": "off",
         "default_transaction_read_only": "on",
         "statement_timeout": "0",
     }
-    options = " ".join([before, *(f"-c{name}={value}" for name, value in pinned.items())]).strip()
+    options = " ".join([user_options, *(f"-c{name}={value}" for name, value in pinned.items())]).strip()
     replaced = ("options", "target_session_attrs")
-    others = [one for one in pairs if unquote(one.partition("=")[0]).strip() not in replaced]
-    others += ["target_session_attrs=read-only", f"options={quote(options, safe='')}"]
-    return f"{scheme}://{user}{at}{place}?{'&'.join(others)}"
+    parameters = [parameter for parameter in parameters if parameter_name(parameter) not in replaced]
+    parameters += ["target_session_attrs=read-only", f"options={quote(options, safe='')}"]
+    return f"{scheme}://{user}{at}{location}?{'&'.join(parameters)}"
 
 
 def describe_error(error: Any) -> str:
-    """What may be told of an error of the driver.
+    """The message for an error of the driver, without values or addresses.
 
     >>> class Missing(Exception):
     ...     sqlstate, details = "42P01", [(b"PG_DIAG_MESSAGE_PRIMARY", b'relation "t" does not exist')]
@@ -411,7 +418,7 @@ def describe_error(error: Any) -> str:
     'it took longer than statement_timeout allows: raise that limit for this user (SQLSTATE 57014)'
     """
     state = str(getattr(error, "sqlstate", None) or "")
-    if state.startswith(_NAMES_ONLY):
+    if state.startswith(_NAME_ERRORS):
         details = dict(getattr(error, "details", None) or ())
         primary = details.get(b"PG_DIAG_MESSAGE_PRIMARY") or details.get("PG_DIAG_MESSAGE_PRIMARY") or b""
         reason = primary.decode(errors="replace") if isinstance(primary, bytes) else str(primary)

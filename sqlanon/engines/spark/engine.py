@@ -1,8 +1,8 @@
-"""Spark: it executes sqlglot expressions in one session, gives Arrow, and takes Arrow in.
+"""Spark: runs sqlglot expressions in one session, and transfers rows as Arrow.
 
-A session is a classic one, with the driver beside us, or one of Spark Connect, whose driver is a server. pyspark (the
-extra ``spark``) is imported only here and in `sqlanon.engines.spark.session`, and only when it is used. Errors of Spark
-quote statements and values: they never get further than `translated_errors`.
+A session is a classic one, whose driver runs on this machine, or one of Spark Connect, whose driver is a server.
+pyspark (the extra ``spark``) is imported only in this package and only when used. Errors of Spark quote statements and
+values: `translate_errors` replaces all of them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from uuid import uuid4
 
 from sqlglot import Dialect, exp
 
-from sqlanon.engines.base import FEATURES
 from sqlanon.engines.dialects.spark import escape_variables
 from sqlanon.engines.spark import settings as spark_settings
 from sqlanon.engines.spark.errors import describe_error, is_about_columns, is_spark_error, silence_pyspark
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
 
 
 def use_signed_types(table: pyarrow.Table) -> pyarrow.Table:
-    """An Arrow table with types that Spark has: it knows no integers without a sign, and no views of texts.
+    """Cast an Arrow table to types that Spark has: no unsigned integers, and no string views.
 
     >>> import pyarrow
     >>> use_signed_types(pyarrow.table({"n": pyarrow.array([255], pyarrow.uint8())})).schema.field("n").type
@@ -53,7 +52,7 @@ def use_signed_types(table: pyarrow.Table) -> pyarrow.Table:
 
 
 def columns_not_utf8(table: pyarrow.Table) -> list[str]:
-    """The columns of an Arrow table with text that is not UTF-8: Spark takes any bytes for text.
+    """The columns of an Arrow table with text that is not UTF-8, which Spark does not check.
 
     >>> import pyarrow
     >>> columns_not_utf8(pyarrow.table({"a": ["ü"], "b": pyarrow.array([b"\\xff"]).view(pyarrow.string())}))
@@ -73,7 +72,7 @@ def columns_not_utf8(table: pyarrow.Table) -> list[str]:
 
 
 def count_parquet_rows(folder: Path) -> int:
-    """How many rows the Parquet files of a folder have, by their footers; none, where there is no such folder.
+    """The number of rows in the Parquet files of a folder, by their footers; 0 if the folder does not exist.
 
     >>> count_parquet_rows(Path("/nowhere"))
     0
@@ -83,27 +82,33 @@ def count_parquet_rows(folder: Path) -> int:
     return sum(int(read_metadata(file).num_rows) for file in folder.glob("*.parquet"))
 
 
-_BROADCAST = 64 * 2**20
-"""The most bytes of a shipped table that is sent to all executors."""
+_BROADCAST_BYTES = 64 * 2**20
+"""Maximum size of an uploaded table that joins broadcast to all executors."""
 
 _BROADCAST_ROWS = 200_000
-"""Likewise the most rows of what is kept."""
+"""Maximum number of rows of a materialized table that joins broadcast."""
 
 _FOOTERS_AT_ONCE = 8
-"""Files whose columns are read at the same time, each by a job of its own."""
+"""Number of Parquet files whose columns are read concurrently, by one job each."""
 
-_PATIENCE = 20.0
+_CANCEL_TIMEOUT = 20.0
 """Seconds to wait for a cancelled job."""
 
-_Answer = TypeVar("_Answer")
+_Result = TypeVar("_Result")
 
 
 class SparkEngine:
+    """Runs sqlglot expressions in a Spark session, in a thread of its own."""
+
     dialect = "spark"
-    features = FEATURES["spark"]
+    STREAMS_BATCHES = False
+    KEEPS_SUBQUERY_ORDER = False
+    RUNS_RECURSIVE_WINDOWS = False
+    WRITES_PARQUET = True
+    CACHES_ROWS = True
+    RUNS_PYTHON = True
 
-    def __init__(self, session: Any, place: str = "source.spark", is_ours: bool = False) -> None:
-
+    def __init__(self, session: Any, place: str = "source.spark", is_own: bool = False) -> None:
         self.session, self.place = session, place
         self.address: str | None = None
         self._generator = Dialect.get_or_raise(self.dialect).generator()
@@ -112,8 +117,8 @@ class SparkEngine:
         self._tag = f"sqlanon-{uuid4()}"
         self._worker = ThreadPoolExecutor(1, "sqlanon-spark")
         try:
-            with self.translated_errors():
-                self._answered(lambda: self._begin(is_ours))
+            with self.translate_errors():
+                self._run_in_worker(lambda: self._begin(is_own))
         except BaseException:
             self._worker.shutdown()
             raise
@@ -121,11 +126,11 @@ class SparkEngine:
     @classmethod
     def open(cls, address: str, place: str) -> SparkEngine:
         """Connect to a server of Spark Connect, or start a session on a cluster or on this machine."""
-        from sqlanon.engines.spark.session import open_session  # noqa: PLC0415  (nor for this)
+        from sqlanon.engines.spark.session import open_session  # noqa: PLC0415  (it is an extra)
 
         session, end = open_session(address, place)
         try:
-            engine = cls(session, place, is_ours=True)
+            engine = cls(session, place, is_own=True)
         except BaseException:
             end()
             raise
@@ -133,7 +138,7 @@ class SparkEngine:
         return engine
 
     @contextmanager
-    def translated_errors(self, kind: type[SqlanonError] = SourceError) -> Iterator[None]:
+    def translate_errors(self, kind: type[SqlanonError] = SourceError) -> Iterator[None]:
         try:
             yield
         except Exception as error:
@@ -144,48 +149,48 @@ class SparkEngine:
             raise kind(f"{self.place}: Spark says: {describe_error(error)}") from None
 
     @property
-    def is_here(self) -> bool:
+    def is_local(self) -> bool:
         return self._context() is not None and str(self._context().master).startswith("local")
 
     @property
     def home(self) -> Any:
-        """What leads to it: the address, which may hold a token, or the user's own session."""
+        """The address, which may contain a token, or the user's session."""
         return self.address or self.session
 
     @property
     def catalog(self) -> str:
-        """What tells its catalog from others, whatever way leads to it: its metastore, or where it keeps its tables."""
+        """The identity of its catalog, independent of the address: the metastore or the warehouse folder."""
         return catalog_identity(self.session)
 
     @property
-    def functions_replaced(self) -> frozenset[str]:
-        return self._asked(lambda: spark_settings.replaced_functions(self.session))
+    def replaced_functions(self) -> frozenset[str]:
+        return self._run(lambda: spark_settings.replaced_functions(self.session))
 
     @property
     def version(self) -> str:
-        return f"spark {self._asked(lambda: self.session.version)}"
+        return f"spark {self._run(lambda: self.session.version)}"
 
     def sql(self, expression: exp.Expr) -> str:
         return self._generator.generate(escape_variables(expression))
 
-    def shown(self, statement: exp.Expr) -> str:
+    def render(self, statement: exp.Expr) -> str:
         return escape_variables(statement).sql(self.dialect, pretty=True)
 
     def execute(self, statement: exp.Expr, parameters: Sequence[Any] = ()) -> None:
-        """Run a statement; parameters stand in it as ``?``."""
-        self._asked(lambda: self._frame(statement, parameters))
+        """Run a statement with parameters ``?``."""
+        self._run(lambda: self._frame(statement, parameters))
 
     def rows(self, query: exp.Expr, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
-        if not isinstance(query, exp.Query):  # a command has its rows already: no job
-            return [tuple(row) for row in self._asked(lambda: self._frame(query).collect())]
+        if not isinstance(query, exp.Query):  # a command has computed its rows already
+            return [tuple(row) for row in self._run(lambda: self._frame(query).collect())]
         arrow = self._arrow(query, parameters)
         return list(zip(*(column.to_pylist() for column in arrow.columns), strict=True))
 
     def columns(self, relation: exp.Expr) -> dict[str, str]:
-        return dict(self._asked(lambda: self._frame(exp.select("*").from_(relation.copy())).dtypes))
+        return dict(self._run(lambda: self._frame(exp.select("*").from_(relation.copy())).dtypes))
 
     def parquet_files(self, pattern: str) -> dict[str, dict[str, str]]:
-        """The Parquet files of a pattern or a folder, each with its own columns and their types."""
+        """The Parquet files of a pattern or folder, each with its columns and types."""
 
         def columns_by_file() -> dict[str, dict[str, str]]:
             reader = self.session.read
@@ -193,203 +198,198 @@ class SparkEngine:
             if len(files) < 2:
                 return {file: {} for file in files}
             with ThreadPoolExecutor(_FOOTERS_AT_ONCE) as pool:
-                columns = pool.map(lambda file: dict(reader.parquet(_without_pattern(file)).dtypes), files)
+                columns = pool.map(lambda file: dict(reader.parquet(_escape_path(file)).dtypes), files)
                 return dict(zip(files, columns, strict=True))
 
-        return self._asked(columns_by_file)
+        return self._run(columns_by_file)
 
     @contextmanager
     def stream(self, query: exp.Expr) -> Iterator[pyarrow.RecordBatchReader]:
-        """The rows of a query as Arrow; all of them are in memory meanwhile."""
+        """The rows of a query as an Arrow stream; all rows are in memory."""
         yield self._arrow(query).to_reader()
 
     def upload(self, name: str, arrow: Any) -> exp.Table:
-        """Make a temporary view of an Arrow table or stream: only this session sees it.
-
-        Spark has no integers without a sign: they become wider ones. What is small is sent to all executors when it is
-        joined.
-        """
+        """Create a temporary view of this session from an Arrow table or stream; joins broadcast it if it is small."""
         table = use_signed_types(arrow.read_all() if hasattr(arrow, "read_all") else arrow)
-        self._asked(lambda: self._view(name, self._shipped(table), None))
+        self._run(lambda: self._create_view(name, self._upload_frame(table), None))
         return exp.Table(this=ident(name))
 
     def materialize(self, name: str, query: exp.Expr) -> int:
-        """Compute a query once and keep its rows in the cluster, under the name of a temporary view.
+        """Compute a query once and store its rows in the cluster, as a temporary view.
 
-        What is lost with an executor is not computed again: whoever reads it has an error then, never other rows.
+        Rows that are lost with an executor are not computed again: reading them is an error.
         """
-
-        return self._asked(lambda: self._kept(name, self._frame(query)))
+        return self._run(lambda: self._checkpoint(name, self._frame(query)))
 
     def cache(self, name: str, query: exp.Expr) -> int:
-        """Keep the rows of a query in the columnar cache, which is small: what is lost of them is read again."""
-        return self._asked(lambda: self._cached(name, self._frame(query)))
+        """Store the rows of a query in the compressed columnar cache; lost rows are computed again."""
+        return self._run(lambda: self._cache(name, self._frame(query)))
 
     def materialize_mapped(self, name: str, query: exp.Expr, function: Mapper, types: Mapping[str, str]) -> int:
-        from sqlanon.engines.spark.session import send_module  # noqa: PLC0415  (nor for this)
+        from sqlanon.engines.spark.session import send_module  # noqa: PLC0415  (it is an extra)
 
         schema = ", ".join(f"{self.sql(ident(column))} {type_}" for column, type_ in types.items())
 
-        def mapped() -> int:
+        def map_rows() -> int:
             if self.session.conf.get("spark.speculation", "false").lower() == "true":
-                message = "spark.speculation runs tasks twice, and random values must be drawn once: turn it off"
+                message = "spark.speculation runs tasks twice, but random values must be drawn once: turn it off"
                 raise SourceError(f"{self.place}: {message}")
             with send_module(function):
-                return self._kept(name, self._frame(query).mapInArrow(function, schema))
+                return self._checkpoint(name, self._frame(query).mapInArrow(function, schema))
 
-        return self._asked(mapped)
+        return self._run(map_rows)
 
     def forget(self, name: str) -> None:
-        """Drop a view that `upload` or `materialize` made, and what it holds; nothing where there is none."""
+        """Drop a view that `upload` or `materialize` created, with its rows, if it exists."""
         if name in self._views:
-            with self.translated_errors():
-                self._asked(lambda: self._dropped(name, self._views[name]))
-            del self._views[name]  # not before: what could not be dropped is tried again by `close`
+            with self.translate_errors():
+                self._run(lambda: self._drop_view(name, self._views[name]))
+            del self._views[name]  # last, so that `close` tries again if the drop fails
 
     def write_parquet(self, query: exp.Expr, directory: str) -> int:
-        written = self._asked(lambda: self._written(query, Path(directory).as_uri()))
+        written = self._run(lambda: self._write_rows(query, Path(directory).as_uri()))
         if written != count_parquet_rows(Path(directory)):
-            message = f"Spark wrote {written:,} rows to {directory}, and not all of them are here"
+            message = f"Spark wrote {written:,} rows to {directory}, but not all of them are on this machine"
             raise SourceError(f"{self.place}: {message}: give a folder that its executors and this machine share")
         return written
 
     @contextmanager
-    def reading(self) -> Iterator[None]:
-        with self.translated_errors():
+    def read_only(self) -> Iterator[None]:
+        with self.translate_errors():
             yield
 
     def close(self) -> None:
-        """Forget what was shipped and kept, put the settings back, and end the session if it is ours."""
+        """Drop all views, restore the settings, and end the session if the engine opened it."""
         with suppress(Exception):  # it may be gone
             for name in list(self._views):
                 self.forget(name)
         with suppress(Exception):
-            self._answered(lambda: spark_settings.release_settings(self.session))
+            self._run_in_worker(lambda: spark_settings.release_settings(self.session))
         self._worker.shutdown()
         if self._end is not None:
             self._end()
             self._end = None
 
-    # What follows runs in the thread of the engine.
+    # The following methods run in the engine's worker thread.
 
-    def _begin(self, is_ours: bool) -> None:
-        """All that this thread asks for can be cancelled by its tag; and the settings."""
+    def _begin(self, is_own: bool) -> None:
+        """Tag the jobs of this thread, so that they can be cancelled, and apply the settings."""
         if context := self._context():
             if context._jsc is None:
                 raise SourceError(f"{self.place}: the session of Spark was stopped")
             context.addJobTag(self._tag)
         else:
             self.session.addTag(self._tag)
-            # pyspark takes what was kept for that of the active session, and without one of the first.
+            # pyspark looks checkpoints up in the active session, or else in the first one.
             type(self.session)._active_session.session = self.session
-        spark_settings.acquire_settings(self.session, self.place, is_ours)
+        spark_settings.acquire_settings(self.session, self.place, is_own)
 
     def _frame(self, statement: exp.Expr, parameters: Sequence[Any] = ()) -> Any:
-        """A statement, run at once where it is no query."""
+        """The data frame of a statement; a statement that is not a query runs at once."""
         return self.session.sql(self.sql(statement), args=list(parameters) or None)
 
-    def _shipped(self, table: pyarrow.Table) -> Any:
+    def _upload_frame(self, table: pyarrow.Table) -> Any:
         from pyspark.sql.pandas.types import from_arrow_schema  # noqa: PLC0415  (it is an extra)
 
         frame = self.session.createDataFrame(table, from_arrow_schema(table.schema, prefer_timestamp_ntz=True))
-        return frame.hint("broadcast") if table.nbytes <= _BROADCAST else frame
+        return frame.hint("broadcast") if table.nbytes <= _BROADCAST_BYTES else frame
 
-    def _kept(self, name: str, frame: Any) -> int:
-        kept = frame.localCheckpoint()
-        self._view(name, kept, lambda: self._free_checkpoint(kept))
-        rows = int(kept.count())
+    def _checkpoint(self, name: str, frame: Any) -> int:
+        checkpoint = frame.localCheckpoint()
+        self._create_view(name, checkpoint, lambda: self._free_checkpoint(checkpoint))
+        rows = int(checkpoint.count())
         if rows <= _BROADCAST_ROWS:
-            kept.hint("broadcast").createOrReplaceTempView(self.sql(ident(name)))
+            checkpoint.hint("broadcast").createOrReplaceTempView(self.sql(ident(name)))
         return rows
 
-    def _cached(self, name: str, frame: Any) -> int:
+    def _cache(self, name: str, frame: Any) -> int:
         from pyspark import StorageLevel  # noqa: PLC0415  (it is an extra)
 
         cached = frame.persist(StorageLevel.MEMORY_AND_DISK)
-        self._view(name, cached, cached.unpersist)
+        self._create_view(name, cached, cached.unpersist)
         return int(cached.count())
 
-    def _view(self, name: str, frame: Any, free: Callable[[], Any] | None) -> None:
-        """``free``: what frees the rows that a view keeps."""
+    def _create_view(self, name: str, frame: Any, free: Callable[[], Any] | None) -> None:
+        """Create or replace a temporary view; ``free`` releases its rows."""
         frame.createOrReplaceTempView(self.sql(ident(name)))
-        before, self._views[name] = self._views.get(name), free
-        if before is not None:
-            before()
+        free_old, self._views[name] = self._views.get(name), free
+        if free_old is not None:
+            free_old()
 
-    def _dropped(self, name: str, free: Callable[[], Any] | None) -> None:
+    def _drop_view(self, name: str, free: Callable[[], Any] | None) -> None:
         self.session.catalog.dropTempView(name)
         if free is not None:
             free()
 
-    def _free_checkpoint(self, kept: Any) -> None:
-        if self._context():  # a server of Spark Connect sees by itself that nobody has it
-            kept._jdf.queryExecution().analyzed().rdd().unpersist(False)
+    def _free_checkpoint(self, checkpoint: Any) -> None:
+        if self._context():  # Spark Connect frees unreferenced checkpoints itself
+            checkpoint._jdf.queryExecution().analyzed().rdd().unpersist(False)
 
-    def _written(self, query: exp.Expr, directory: str) -> int:
+    def _write_rows(self, query: exp.Expr, directory: str) -> int:
         if self._context():
             from pyspark.sql import Observation  # noqa: PLC0415  (it is an extra)
             from pyspark.sql.functions import count, lit  # noqa: PLC0415  (it is an extra)
         else:
             from pyspark.sql.connect.functions import count, lit  # noqa: PLC0415  (it is an extra)
             from pyspark.sql.connect.observation import Observation  # noqa: PLC0415  (it is an extra)
-        seen = Observation()
-        self._frame(query).observe(seen, count(lit(1)).alias("rows")).write.parquet(directory)
-        return int(seen.get["rows"])
+        observation = Observation()
+        self._frame(query).observe(observation, count(lit(1)).alias("rows")).write.parquet(directory)
+        return int(observation.get["rows"])
 
-    # What follows does not.
+    # The following methods do not.
 
     def _context(self) -> Any:
-        """The driver beside us; None where it is a server."""
+        """The SparkContext of a driver on this machine; None for Spark Connect."""
         return getattr(self.session, "_sc", None)
 
     def _arrow(self, query: exp.Expr, parameters: Sequence[Any] = ()) -> pyarrow.Table:
-        arrow = self._asked(lambda: self._frame(query, parameters).toArrow())
-        if strange := columns_not_utf8(arrow):
+        arrow = self._run(lambda: self._frame(query, parameters).toArrow())
+        if broken := columns_not_utf8(arrow):
             message = (
-                f"text that is not UTF-8 in {', '.join(map(repr, strange))}: mend it with query = ... under [source]"
+                f"text that is not UTF-8 in {', '.join(map(repr, broken))}: mend it with query = ... under [source]"
             )
             raise SourceError(f"{self.place}: {message}")
         return arrow
 
-    def _asked(self, work: Callable[[], _Answer]) -> _Answer:
-        def held() -> _Answer:
+    def _run(self, work: Callable[[], _Result]) -> _Result:
+        def run() -> _Result:
             spark_settings.enforce_settings(self.session)
             return work()
 
-        return self._answered(held)
+        return self._run_in_worker(run)
 
-    def _answered(self, work: Callable[[], _Answer]) -> _Answer:
-        """What Spark answers.
+    def _run_in_worker(self, work: Callable[[], _Result]) -> _Result:
+        """Run work in the engine's thread.
 
-        It is asked in a thread of its own. Ctrl-C, which comes to the main thread, would else end a talk with it in the
-        middle of a sentence, and the next answer would be that of the last question.
+        KeyboardInterrupt, which Python raises in the main thread, would otherwise break off an exchange with Spark, and
+        the next request would receive the response to the last one.
         """
         with silence_pyspark():
-            asked = self._worker.submit(work)
+            future = self._worker.submit(work)
             try:
-                return asked.result()
+                return future.result()
             except KeyboardInterrupt:
                 with suppress(Exception):  # it may be gone
                     context = self._context()
                     context.cancelJobsWithTag(self._tag) if context else self.session.interruptTag(self._tag)
-                with suppress(Exception):  # what it says then is of no interest
-                    asked.exception(_PATIENCE)
+                with suppress(Exception):  # its error is of no interest
+                    future.exception(_CANCEL_TIMEOUT)
                 raise
 
 
-def _without_pattern(path: str) -> str:
-    r"""A path for Hadoop, which takes some characters for a pattern.
+def _escape_path(path: str) -> str:
+    r"""Escape a path for Hadoop, which would read some characters as a pattern.
 
-    >>> _without_pattern("file:/data/a[1].parquet")
+    >>> _escape_path("file:/data/a[1].parquet")
     'file:/data/a\\[1\\].parquet'
     """
     return re.sub(r"([\\\[\]{}*?])", r"\\\1", path)
 
 
 def catalog_identity(session: Any) -> str:
-    """What tells the catalog of a session from others: where its metastore is, or else its tables."""
+    """The identity of a session's catalog: the address of its metastore, or else its warehouse folder."""
     for name in ("spark.hadoop.hive.metastore.uris", "spark.sql.warehouse.dir"):
-        with suppress(Exception):  # some servers do not tell
-            if found := session.conf.get(name, ""):
-                return str(found)
+        with suppress(Exception):  # some servers refuse to read settings
+            if value := session.conf.get(name, ""):
+                return str(value)
     return "session"

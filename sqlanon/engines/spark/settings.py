@@ -1,6 +1,6 @@
-"""The settings of a session of Spark that the meaning of statements depends on: ours as long as an engine works in it.
+"""The settings of a Spark session that statements depend on: sqlanon sets them while an engine works in the session.
 
-A user may set others at any time, in the same session. So they are looked at before each piece of work.
+The user may change settings of the same session at any time, so they are checked before each piece of work.
 """
 
 from __future__ import annotations
@@ -18,93 +18,92 @@ _ORDER = "spark.sql.functionResolution.sessionOrder"
 _PATH = "spark.sql.path.enabled"
 
 SETTINGS: Mapping[str, str] = {
-    # What is read as text, and what text becomes, means the same in each session.
+    # Conversions from and to texts.
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.ansi.enabled": "true",
     "spark.sql.caseSensitive": "false",
     "spark.sql.timestampType": "TIMESTAMP_LTZ",
     "spark.sql.storeAssignmentPolicy": "ANSI",
     "spark.sql.decimalOperations.allowPrecisionLoss": "true",
-    # A name such as ${env:HOME} would become what the environment of the driver says.
+    # A name such as ${env:HOME} would be replaced by a variable of the driver's environment.
     "spark.sql.variable.substitute": "false",
-    # Spark's own functions come before those that a session has registered, and its views before tables.
+    # Spark's functions take precedence over functions of the session, and temporary views over tables.
     _ORDER: "second",
     _PATH: "false",
     "spark.sql.crossJoin.enabled": "true",
-    # It may give values that no row has.
+    # It may return values that no row has.
     "spark.sql.optimizer.metadataOnly": "false",
-    # Spark's own way of old keeps no time zone.
+    # Spark's legacy format has no time zone.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
-    # Java compiles no method that is larger: the digest of ten columns would be interpreted, and take a third longer.
+    # Java does not compile larger methods: the digest of ten columns would be interpreted and take a third longer.
     "spark.sql.codegen.hugeMethodLimit": "8000",
 }
-"""What is set, whatever the session has."""
+"""Settings that are always set."""
 
-_OF_MEANING = re.compile(
+_MEANING_PATTERN = re.compile(
     r"spark\.sql\.(?:ansi|analyzer|collation|function|groupBy|legacy|optimizer\.decorrelate|orderBy|parser)"
     r"(?:[.A-Z].*)?"
 )
-_OF_SOURCES = re.compile(
+_SOURCE_PATTERN = re.compile(
     r"spark\.sql\.(?:analyzer\.maxIterations"
     r"|legacy\.(?:avro|csv|db2|jdbc|json|mssqlserver|mysql|oracle|parquet|postgres|useLegacyXMLParser)\b.*)"
 )
-"""Families of settings that change what SQL means. They are at Spark's defaults meanwhile, but for those that say how
-files and databases are read: these belong to the source."""
+"""Settings that change the meaning of SQL. They are reset to Spark's defaults, except those for reading files and
+databases, which belong to the source."""
 
 
 @dataclass
-class _Held:
-    engines: int = 0  # how many work in it
-    before: dict[str, str | None] = field(default_factory=dict)  # what the settings were; None: Spark's default
-    seen: Any = None  # all settings as they were left: Java's map of them and a copy, or what a server told
+class _SessionState:
+    engines: int = 0  # engines that work in the session
+    replaced: dict[str, str | None] = field(default_factory=dict)  # the user's values; None: Spark's default
+    last_seen: Any = None  # all settings after the last check: Java's map and a copy, or a server's values
 
 
-_HELD: WeakKeyDictionary[Any, _Held] = WeakKeyDictionary()
+_SESSIONS: WeakKeyDictionary[Any, _SessionState] = WeakKeyDictionary()
 
 
-def acquire_settings(session: Any, place: str, is_ours: bool) -> None:
-    """Take the settings of a session over; `release_settings` gives them back when as many engines have ended as have
-    begun."""
-    if not is_ours:
+def acquire_settings(session: Any, place: str, is_own: bool) -> None:
+    """Set the settings of a session; `release_settings` restores them when its last engine ends."""
+    if not is_own:
         _refuse_replaced_functions(session, place)
-    has_path = session.conf.get(_PATH, "false") == "true"
-    held = _HELD.setdefault(session, _Held())
-    held.engines += 1
+    has_search_path = session.conf.get(_PATH, "false") == "true"
+    state = _SESSIONS.setdefault(session, _SessionState())
+    state.engines += 1
     try:
         enforce_settings(session)
-        if has_path:
-            _refuse_own_path(session, place)
+        if has_search_path:
+            _refuse_search_path(session, place)
     except BaseException:
         release_settings(session)
         raise
 
 
 def enforce_settings(session: Any) -> None:
-    """Set what a user has set meanwhile as it has to be. (One call where nobody has.)"""
-    held = _HELD[session]
-    if _is_as_seen(session, held.seen):
+    """Set the settings again that the user has changed; a single call if there are none."""
+    state = _SESSIONS[session]
+    if _is_unchanged(session, state.last_seen):
         return
     conf = session.conf
     for name, value in SETTINGS.items():
-        if (now := conf.get(name, None)) != value:
-            held.before[name] = now
+        if (current := conf.get(name, None)) != value:
+            state.replaced[name] = current
             conf.set(name, value)
-    for name, now in dict(conf.getAll).items():
-        if _is_of_meaning(name) and conf.isModifiable(name):
-            held.before[name] = now
+    for name, current in dict(conf.getAll).items():
+        if _changes_meaning(name) and conf.isModifiable(name):
+            state.replaced[name] = current
             conf.unset(name)
-    held.seen = _seen(session)
+    state.last_seen = _snapshot(session)
 
 
 def release_settings(session: Any) -> None:
-    """Give the settings back, unless others work in the session."""
-    held = _HELD[session]
-    held.engines -= 1
-    if held.engines:
+    """Restore the user's settings, unless another engine works in the session."""
+    state = _SESSIONS[session]
+    state.engines -= 1
+    if state.engines:
         return
-    del _HELD[session]
-    for name, value in held.before.items():
+    del _SESSIONS[session]
+    for name, value in state.replaced.items():
         if value is None:
             session.conf.unset(name)
         else:
@@ -112,58 +111,58 @@ def release_settings(session: Any) -> None:
 
 
 def replaced_functions(session: Any) -> frozenset[str]:
-    """The functions of Spark that functions of the user take the place of, in the user's own statements."""
-    if _HELD[session].before.get(_ORDER) != "first":
+    """The functions of Spark that functions of the user replace in the user's statements."""
+    if _SESSIONS[session].replaced.get(_ORDER) != "first":
         return frozenset()
-    own, system = (
+    user_functions, system_functions = (
         {str(row[0]).lower().rpartition(".")[2] for row in session.sql(f"SHOW {kind} FUNCTIONS").collect()}
         for kind in ("USER", "SYSTEM")
     )
-    return frozenset(own & system)
+    return frozenset(user_functions & system_functions)
 
 
-def _is_of_meaning(name: str) -> bool:
-    return name not in SETTINGS and bool(_OF_MEANING.fullmatch(name)) and not _OF_SOURCES.fullmatch(name)
+def _changes_meaning(name: str) -> bool:
+    return name not in SETTINGS and bool(_MEANING_PATTERN.fullmatch(name)) and not _SOURCE_PATTERN.fullmatch(name)
 
 
 def _refuse_replaced_functions(session: Any, place: str) -> None:
-    """Refuse a Spark that lets functions of a session take the place of its own, whatever is set."""
+    """Refuse a Spark version in which functions of a session replace its own regardless of settings."""
     try:
         session.conf.get(_ORDER)
     except Exception as error:
         if not is_spark_error(error) or "CONF_NOT_FOUND" not in error_condition(error):
             raise
         raise SourceError(
-            f"{place}: this Spark ({session.version}) lets functions of a session take the place of its own: give "
-            "sqlanon the address of the server, for a session of its own, or use Spark 4.3"
+            f"{place}: in this Spark ({session.version}), functions of a session replace those of Spark: give "
+            "sqlanon the address of the server, for a separate session, or use Spark 4.3"
         ) from None
 
 
-def _refuse_own_path(session: Any, place: str) -> None:
-    """Refuse a session in which names of tables are looked for in other places than they are without a path."""
-    found = set()
+def _refuse_search_path(session: Any, place: str) -> None:
+    """Refuse a session whose search path changes where tables are looked up."""
+    paths = set()
     for value in ("true", "false"):
         session.conf.set(_PATH, value)
-        found.add(session.sql("SELECT current_path()").collect()[0][0])
-    if len(found) > 1:
+        paths.add(session.sql("SELECT current_path()").collect()[0][0])
+    if len(paths) > 1:
         raise SourceError(
-            f"{place}: the session has a search path of its own, which could lead names elsewhere: "
+            f"{place}: the session has a search path, which could change where tables are looked up: "
             "SET PATH = DEFAULT_PATH, or use another session"
         )
 
 
 def _settings(session: Any) -> Any:
-    """All settings of a session: Java's map, of a driver beside us; else what the server tells."""
+    """All settings of a session: Java's map for a driver on this machine, or the server's values."""
     java = getattr(session, "_jsparkSession", None)
     return dict(session.conf.getAll) if java is None else java.sessionState().conf().settings()
 
 
-def _seen(session: Any) -> Any:
+def _snapshot(session: Any) -> Any:
     settings = _settings(session)
     return settings if isinstance(settings, dict) else (settings, session._jvm.java.util.HashMap(settings))
 
 
-def _is_as_seen(session: Any, seen: Any) -> bool:
+def _is_unchanged(session: Any, seen: Any) -> bool:
     if isinstance(seen, tuple):
         settings, copy = seen
         return bool(settings.equals(copy))

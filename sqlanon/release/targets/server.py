@@ -32,7 +32,7 @@ from sqlanon.support.expressions import col, create_temporary_table, drop_table,
 
 
 class Server(Protocol):
-    def translated_errors(self, kind: type[SqlanonError]) -> AbstractContextManager[None]: ...
+    def translate_errors(self, kind: type[SqlanonError]) -> AbstractContextManager[None]: ...
 
     def rows(self, query: exp.Expr, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]: ...
 
@@ -159,7 +159,7 @@ class ServerRelease(Generic[AnyServerLocation]):
 
     def class_sizes(self) -> list[tuple[int, int]]:
         """Count the classes of each size on the server: pairs of size in rows and number of classes, ascending."""
-        with self.location.opened_server() as server, server.translated_errors(ReleaseError):
+        with self.location.opened_server() as server, server.translate_errors(ReleaseError):
             return [(size, classes) for size, classes, _ in server.rows(self._class_sizes())]
 
     def class_sizes_and_risk(self) -> tuple[ClassSizes, ResidualRisk | None]:
@@ -261,7 +261,7 @@ def copy_stream(
     engine: DuckDBEngine, target: exp.Table, types: Mapping[str, str], stream: AbstractContextManager[Any]
 ) -> Iterator[exp.Table]:
     """Copy the rows of a stream to a table of an engine; drop it on exit."""
-    with stream as reader, engine.registered(reader) as arrow_table:
+    with stream as reader, engine.register_arrow(reader) as arrow_table:
         engine.execute(create_temporary_table(target.copy(), decode_columns(arrow_table, types)))
     try:
         yield target

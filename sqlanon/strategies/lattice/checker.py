@@ -117,7 +117,7 @@ class Checker:
             return dict(steps.figures(query))
         if (table := space.frequency.name) not in self._regrouped:
             query = candidate_query(space, levels, self._short, self._measure.needs_squares)
-            self._regrouped[table] = query.named_selects, steps.engine.regrouped(query)
+            self._regrouped[table] = query.named_selects, steps.engine.prepare_grouping(query)
         names, row = self._regrouped[table]
         return dict(zip(names, row(keys), strict=True))
 

@@ -346,7 +346,7 @@ def check(
         outcome = mondrian(task)
         plain = Plain(task, summary, cuts == "relaxed", case.k)
         parts = plain.parts()
-        expected = {combination: plain.shown(part) for part in parts for combination in part}
+        expected = {combination: plain.render(part) for part in parts for combination in part}
         assert released(task, outcome) == expected
         if (summary, cuts, ends) == ("range", "strict", "exact"):
             for part in parts:

@@ -99,7 +99,7 @@ def refuse_types(types: Mapping[str, str], storage_version: str | None) -> None:
     }
     if not rare and storage_version in (None, STORAGE_VERSION):
         return
-    with spill_directory() as directory, closing(DuckDBEngine.private(directory)) as engine:
+    with spill_directory() as directory, closing(DuckDBEngine.open_private(directory)) as engine:
         if storage_version is None:
             path = directory / "probe.parquet"
             changed = [name for name, type_ in rare.items() if not _is_held_by_parquet(engine, type_, path)]
@@ -358,7 +358,7 @@ class StagedRows:
     def opened(cls, draft: Draft, file: Path, table_name: str) -> Iterator[StagedRows]:
         spill = file.with_name("spill")
         spill.mkdir(mode=0o700)
-        with closing(DuckDBEngine.private(spill, draft.run.engine.limits)) as engine:
+        with closing(DuckDBEngine.open_private(spill, draft.run.engine.limits)) as engine:
             engine.script(*macro_scripts(RELEASE_MACROS))
             yield cls(draft, file, table_name, engine, CachedQueries(engine))
 

@@ -102,7 +102,7 @@ class PostgresLocation(ServerLocation):
 
     def read_manifests(self, limits: Limits) -> Sequence[Manifest] | None:
         with self.opened_server() as server:
-            with server.reading_locked(ReleaseError):
+            with server.read_only_committed(ReleaseError):
                 # The server may still be committing for a client that is gone.
                 server.rows(ps.advisory_lock(name=self.lock_name))
                 if relation_number(server, self.schema, MANIFEST) is None:
@@ -203,7 +203,7 @@ class LockedRelease:
     def read(self, limits: Limits) -> Iterator[OpenRelease]:
         """Read the rows into a local engine."""
         types = types_in(self.manifest.columns)
-        with spill_directory() as spill, closing(DuckDBEngine.private(spill, limits)) as engine:
+        with spill_directory() as spill, closing(DuckDBEngine.open_private(spill, limits)) as engine:
             engine.script(*macro_scripts(RELEASE_MACROS))
             target = table("rows_of_the_release")
             try:
@@ -255,7 +255,7 @@ class VerifiedInPostgres:
 
     @contextmanager
     def _opened_copy(self) -> Iterator[DuckDBEngine]:
-        with spill_directory() as spill, closing(DuckDBEngine.private(spill, self.limits)) as engine:
+        with spill_directory() as spill, closing(DuckDBEngine.open_private(spill, self.limits)) as engine:
             engine.attach(self.copy, _COPY, read_only=True)
             yield engine
 
@@ -324,7 +324,7 @@ def _locked_relations(
     The owner of a schema can rename it and create another under its name, whatever is locked. A schema of another user
     is therefore read through temporary views, which refer to relations by number.
     """
-    with server.reading_locked(ReleaseError):
+    with server.read_only_committed(ReleaseError):
         schemas = server.rows(ps.schema_properties(), [location.schema])
         if schemas and not schemas[0][1]:
             raise ReleaseError(f"this user may not use the schema {location.schema!r}: GRANT USAGE ON SCHEMA")
@@ -339,7 +339,7 @@ def _locked_relations(
             # Other relations may have had these names before the locks.
             yield Relations.by_name(server, location)
             return
-    with server.undone_unless_committed(ReleaseError):
+    with server.rolled_back_unless_committed(ReleaseError):
         _refuse_without_temporary_views(server, location, schemas[0][2])
         _refuse_unreadable(server, location, Relations.by_name(server, location), needs_view)
         view, view_number = location.table, None

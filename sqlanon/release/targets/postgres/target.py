@@ -66,7 +66,7 @@ class PostgresTarget(ServerTarget[PostgresLocation]):
         refuse_types(types, lambda type_: pg.from_duckdb_type(type_) is not None, "PostgreSQL")
         with (
             self._server(draft) as server,
-            server.undone_unless_committed(ReleaseError),
+            server.rolled_back_unless_committed(ReleaseError),
             spill_directory() as directory,
         ):
             replaced = _ReplacedRelease.find(server, location)
@@ -79,7 +79,7 @@ class PostgresTarget(ServerTarget[PostgresLocation]):
             file = directory / STAGED_FILE
             with (
                 server.stream(encode_columns(star(relation.copy()), types)) as reader,
-                draft.run.engine.registered(reader) as arrow_table,
+                draft.run.engine.register_arrow(reader) as arrow_table,
             ):
                 write_rows(draft, decode_columns(arrow_table, types), file, _READ_BACK)
             with StagedRows.opened(draft, file, _READ_BACK) as rows:
@@ -115,7 +115,7 @@ class PostgresTarget(ServerTarget[PostgresLocation]):
     def _server(self, draft: Draft) -> Iterator[PostgresEngine]:
         """The connection of the source if its address is the same text, or a new one."""
         if (source_server := draft.search_input.source.server(PostgresEngine, self.location.address)) is not None:
-            with source_server.named(_SECTION):
+            with source_server.at_place(_SECTION):
                 yield source_server
             return
         with closing(PostgresEngine.open(self.location.address, _SECTION)) as server:
@@ -137,12 +137,12 @@ def refuse_unsupported_server(policy: Policy, source: Source) -> None:
         connection = PostgresEngine.open(location.address, _SECTION)
     except SourceError:
         return
-    with closing(connection) as server, server.reading(ReleaseError):
+    with closing(connection) as server, server.read_only(ReleaseError):
         _refuse_server(server)
 
 
 def _refuse_server(server: PostgresEngine) -> None:
-    if reason := server.why_not_for_releases():
+    if reason := server.find_release_obstacle():
         raise ReleaseError(f"{_SECTION}: {reason}")
 
 
@@ -188,7 +188,7 @@ def _insert_rows(
         return
     with draft.rows() as rows, draft.run.engine.stream(encode_columns(rows, types, "VARCHAR")) as reader:
         uploaded = server.upload("sqlanon_released_rows", reader)
-    server.execute(exp.Insert(this=target.copy(), expression=pg.decode_columns_there(uploaded, types)))
+    server.execute(exp.Insert(this=target.copy(), expression=pg.decode_uploaded(uploaded, types)))
     server.execute(drop_table(uploaded.copy()))
 
 

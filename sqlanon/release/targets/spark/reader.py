@@ -78,7 +78,7 @@ class SparkLocation(ServerLocation):
 
     def verify(self, limits: Limits = NO_LIMITS, sha256: str | None = None) -> Verification:
         refuse_sha256(sha256)
-        with self.opened_server() as server, server.translated_errors(ReleaseError):
+        with self.opened_server() as server, server.translate_errors(ReleaseError):
             manifest, checks = self._check_catalog(server)
             return self._verify_rows(server, self.table, manifest, checks, limits)
 
@@ -88,7 +88,7 @@ class SparkLocation(ServerLocation):
         refuse_sha256(sha256)
         with ExitStack() as stack:
             server = stack.enter_context(self.opened_server())
-            with server.translated_errors(ReleaseError):
+            with server.translate_errors(ReleaseError):
                 manifest, checks = self._check_catalog(server)
                 rows = self.table
                 if not flaws_before_reading(checks):
@@ -125,7 +125,7 @@ class SparkLocation(ServerLocation):
         return replace(verification, checks=(*verification.checks, *checks))
 
     def read_manifests(self, limits: Limits) -> Sequence[Manifest] | None:
-        with self.opened_server() as server, server.translated_errors(ReleaseError):
+        with self.opened_server() as server, server.translate_errors(ReleaseError):
             return self.shown_manifests(ReleaseCatalog.read(server, self))
 
     def shown_manifests(self, catalog: ReleaseCatalog) -> Sequence[Manifest] | None:
@@ -144,7 +144,7 @@ class SparkLocation(ServerLocation):
 
     @contextmanager
     def rows(self, engine: DuckDBEngine, manifest: Manifest) -> Iterator[exp.Table]:
-        with self.opened_server() as server, server.translated_errors(ReleaseError):
+        with self.opened_server() as server, server.translate_errors(ReleaseError):
             checks = ReleaseCatalog.read(server, self).checks(manifest.version or 1, manifest)
             if flaws := flaws_before_reading(checks):
                 raise self.not_read(flaws)
@@ -169,13 +169,13 @@ class VerifiedInSpark:
         if flaws := flaws_before_reading(self.verification.checks):
             raise self.location.not_read(flaws)
         with (
-            self.server.translated_errors(ReleaseError),
+            self.server.translate_errors(ReleaseError),
             copy_all_rows(engine, self.server, self.pinned_rows, manifest) as rows,
         ):
             yield rows
 
     def sha256(self) -> str:
-        with self.server.translated_errors(ReleaseError):
+        with self.server.translate_errors(ReleaseError):
             return hash_rows_in_spark(self.server, self.pinned_rows, self.verification.manifest.columns)
 
 

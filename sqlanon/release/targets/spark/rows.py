@@ -115,9 +115,9 @@ class Combinations:
             query = star(self.relation)
             if parts > 1:
                 query.where(sr.is_in_part(list(fetched.all_types), part, parts), copy=False)
-            leaving = SPARK.leaving(query, fetched.all_types, TEXT)
-            with self.server.stream(leaving) as reader, engine.registered(reader) as arrow_table:
-                arriving = SPARK.arriving(arrow_table, fetched.all_types)
+            leaving = SPARK.encode_columns(query, fetched.all_types, TEXT)
+            with self.server.stream(leaving) as reader, engine.register_arrow(reader) as arrow_table:
+                arriving = SPARK.decode_columns(arrow_table, fetched.all_types)
                 engine.execute(exp.Insert(this=target.copy(), expression=arriving))
         return fetched
 
@@ -193,7 +193,7 @@ def count_release(
     """Count the rows of a relation in Spark, by the columns that the requirements read."""
     types = types_of(server, relation)
     has_released_columns = list(types.items()) == list(types_in(columns).items())
-    with spill_directory() as spill, closing(DuckDBEngine.private(spill, limits)) as engine:
+    with spill_directory() as spill, closing(DuckDBEngine.open_private(spill, limits)) as engine:
         engine.script(*macro_scripts(RELEASE_MACROS))
         target = table("combinations", "main", "temp")
         empty = FetchedCombinations(engine, target, checked, row_count_column(checked))

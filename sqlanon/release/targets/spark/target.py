@@ -73,7 +73,7 @@ class SparkTarget(ServerTarget[SparkLocation]):
         columns = draft.columns()
         types = types_in(columns)
         refuse_types(types, _is_supported, "a release in Spark")
-        with server.translated_errors(ReleaseError), draft.remote_rows() as query:
+        with server.translate_errors(ReleaseError), draft.remote_rows() as query:
             catalog = ReleaseCatalog.read(server, location)
             version = _next_version(catalog)
             if draft.is_draft:
