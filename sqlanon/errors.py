@@ -1,6 +1,6 @@
-"""Every error that sqlanon raises on purpose: one root, and subclasses that carry their data.
+"""The errors that sqlanon raises: one base class, and subclasses that carry their data.
 
-Each error says what is wrong, where, and what to do. It shows no private values, except the few that are
+A message says where the error is, what is wrong, and what to do. It contains no private values, except the few that are
 needed to correct a hierarchy.
 """
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Problem:
-    """A mistake, and its place (``attributes.zip.hierarchy``).
+    """A mistake and its place, such as ``attributes.zip.hierarchy``.
 
     >>> print(Problem("privacy.k", "must be at least 1"))
     privacy.k: must be at least 1
@@ -26,7 +26,7 @@ class Problem:
 
 
 class SqlanonError(Exception):
-    """The base class of all errors of sqlanon. ``exit_status`` is the exit status of the command line."""
+    """Base class of all errors of sqlanon. ``exit_status`` is the exit status of the command line."""
 
     exit_status = 2
 
@@ -54,9 +54,11 @@ class PolicyError(_ProblemsError):
 
     heading = "the policy"
 
-    def renamed(self, places: Mapping[str, str]) -> PolicyError:
-        """The same error with other names of places."""
-        return PolicyError(Problem(places.get(one.place, one.place), one.message) for one in self.problems)
+    def with_places(self, places: Mapping[str, str]) -> PolicyError:
+        """The error with other names for places."""
+        return PolicyError(
+            Problem(places.get(problem.place, problem.place), problem.message) for problem in self.problems
+        )
 
 
 class HierarchyError(_ProblemsError):
@@ -66,19 +68,19 @@ class HierarchyError(_ProblemsError):
 
 
 class SourceError(SqlanonError, ValueError):
-    """The source cannot be read, or does not fit the policy."""
+    """The source cannot be read or does not match the policy."""
 
 
 class UnreadableColumnsError(SourceError):
-    """A server refuses to read some of the columns, or has no text for some of their values; others may be readable."""
+    """Some columns cannot be read or have values that cannot be cast to text; others may be readable."""
 
 
 class ReleaseError(SqlanonError):
-    """The release cannot be written or read."""
+    """A release cannot be written or read."""
 
 
 class NotComparedError(ReleaseError):
-    """Two releases cannot be compared. ``remedy``, if there is one, says what would make them comparable."""
+    """Two releases cannot be compared. ``remedy`` says how to make them comparable, if that is possible."""
 
     def __init__(self, message: str, remedy: str | None = None) -> None:
         super().__init__(message)
@@ -86,15 +88,15 @@ class NotComparedError(ReleaseError):
 
 
 class DiskError(SqlanonError):
-    """A disk is full or broken: that of the source, the temporary files, the catalog or the release."""
+    """The disk of the source, the temporary files, the catalog or the release is full or broken."""
 
 
 class OvertakenError(ReleaseError):
-    """Another run published in the meantime, so the comparison with earlier releases is out of date."""
+    """Another run has published since the comparison with earlier releases, which is out of date."""
 
 
 class BrokenReleaseError(ReleaseError):
-    """A release was tampered with, so that its manifest cannot be read."""
+    """A release was changed so that its manifest cannot be read."""
 
     exit_status = 1
 
@@ -106,33 +108,33 @@ class MissingLibraryError(SqlanonError, ImportError):
     a report needs altair, which is not installed; in the checkout of sqlanon, run: pip install '.[report]'
     """
 
-    def __init__(self, what: str, library: str, extra: str) -> None:
+    def __init__(self, feature: str, library: str, extra: str) -> None:
         install = f"in the checkout of sqlanon, run: pip install '.[{extra}]'"
-        super().__init__(f"{what} needs {library}, which is not installed; {install}")
+        super().__init__(f"{feature} needs {library}, which is not installed; {install}")
 
 
 class NoMarkedRowsError(SourceError):
-    """No row of an earlier release is in the source."""
+    """The source contains no row of an earlier release."""
 
 
 class RelabelledError(SourceError):
-    """The source's values have other labels than in a release whose rows are kept.
+    """Values of the source have other labels than in the release whose rows would be published again.
 
     Attributes
     ----------
     counts:
-        The values with another label, by attribute.
+        Number of values with another label, by attribute.
     """
 
     def __init__(self, counts: Mapping[str, int]) -> None:
         self.counts = dict(counts)
         message = (
-            "have another label than when the release was made (a longer or shorter text under a mask, a number with "
-            "more digits, an edited file), so its rows cannot be published again as they are: sqlanon anonymize makes "
-            "a release with the new labels, which is not compared with the one that it replaces"
+            "have another label than in the release (the longest text under a mask, the digits of a number or a file "
+            "changed), so its rows cannot be published again unchanged: run sqlanon anonymize, which makes a release "
+            "with the new labels and does not compare it with the one that it replaces"
         )
         values = {name: f"{count:,} value{'s' if count > 1 else ''}" for name, count in counts.items()}
-        super().__init__("; ".join(f"attributes.{name}: {counted} {message}" for name, counted in values.items()))
+        super().__init__("; ".join(f"attributes.{name}: {count} {message}" for name, count in values.items()))
 
 
 class InfeasibleError(SqlanonError):
@@ -141,14 +143,14 @@ class InfeasibleError(SqlanonError):
     Attributes
     ----------
     nearest:
-        The generalization that comes nearest (level per attribute), or ``None`` for an empty source.
+        The generalization that is nearest to feasible (level by attribute); ``None`` for an empty source.
     suppressed_rows:
-        The number of rows that ``nearest`` would suppress.
+        Number of rows that ``nearest`` would suppress.
     allowed_rows:
-        The number of rows that the suppression limit allows; ``None`` where persons are counted.
+        Number of rows that the suppression limit allows; ``None`` if persons are counted.
     suppressed_persons, allowed_persons:
-        Where persons are counted: the persons of these rows, and how many of them the suppression limit allows;
-        ``None`` where rows are counted, and for persons where they were not counted.
+        Number of persons with suppressed rows, and the number that the suppression limit allows. ``None`` if rows are
+        counted; ``suppressed_persons`` also if the persons of ``nearest`` were not counted.
     """
 
     exit_status = 1
@@ -176,10 +178,10 @@ class AuditError(SqlanonError):
     Attributes
     ----------
     failures:
-        Why, one sentence a failure.
+        One sentence for each failed check.
     queries:
-        Where the release is not safe beside an earlier one: SQL that lists the affected rows, over the two releases and
-        the catalog. It runs once the release is published.
+        If the release is unsafe together with an earlier one: SQL over both releases and the catalog that lists the
+        affected rows. The queries need the release to be published.
     """
 
     exit_status = 1
@@ -205,4 +207,4 @@ class OvertimeError(SqlanonError):
 
 
 class UntranslatableError(SqlanonError, ValueError):
-    """A query has an expression that is not known to mean the same in another engine."""
+    """A query has an expression that may mean something else in another engine."""

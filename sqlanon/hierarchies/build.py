@@ -61,7 +61,7 @@ class Hierarchy:
     open_ends: bool = False
     has_values_of_others: bool = False  # rules made it, and it has values that a population alone has: no leaves
 
-    def released(self, level: int) -> str:
+    def released_column(self, level: int) -> str:
         """The column of its table that a release shows at a level."""
         return released_column(level, self.open_ends)
 

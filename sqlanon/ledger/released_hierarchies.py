@@ -190,7 +190,7 @@ def have_same_labels(engine: DuckDBEngine, then: Hierarchy, now: Hierarchy) -> b
     types = {engine.columns(one.table)["level_0"] for one in (then, now)}
     if (then.height, then.open_ends) != (now.height, now.open_ends) or (len(types) > 1 and not types <= INTEGER_TYPES):
         return False
-    labels = [now.released(level) for level in range(0 if now.open_ends else 1, now.height)]
+    labels = [now.released_column(level) for level in range(0 if now.open_ends else 1, now.height)]
     queries = [count_changed_labels(then.table, now.table, col(label, "t"), col(label, "n")) for label in labels]
     return not any(engine.rows(query)[0][0] for query in queries)
 

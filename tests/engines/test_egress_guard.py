@@ -302,8 +302,8 @@ def test_what_is_read_of_ours_is_shipped_and_forgotten(federated: tuple[Federate
     [
         ("SELECT a FROM t", {"a": "VARCHAR"}, "rows of the source"),
         ("SELECT a, COUNT(*) AS n FROM t GROUP BY a", {"a": "VARCHAR", "n": "BIGINT"}, None),
-        ("SELECT ARRAY_AGG(a) AS a FROM t", {"a": "VARCHAR[]"}, "lists of what the source has"),
-        ("SELECT MAX(a) AS a FROM t", {"a": "STRUCT(b INTEGER)"}, "lists of what the source has"),
+        ("SELECT ARRAY_AGG(a) AS a FROM t", {"a": "VARCHAR[]"}, "lists of source values"),
+        ("SELECT MAX(a) AS a FROM t", {"a": "STRUCT(b INTEGER)"}, "lists of source values"),
     ],
 )
 def test_what_may_leave_is_not_refused_and_nothing_else(query: str, types: dict[str, str], told: str | None) -> None:
