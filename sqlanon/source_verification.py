@@ -165,7 +165,7 @@ def explain_failure(found: Verification, change: SourceChange, first: int) -> Ve
 
 def check_lost_rows(found: Verification, change: SourceChange) -> Verification:
     """Add a failed check if persons or rows of the release have left the source, even if it gives the same rows."""
-    if not change.lost_rows:
+    if not change.has_lost_rows:
         return found
     checks = (*found.checks, Check(SOURCE_CHECK, False, change.differences))
     return replace(found, checks=checks, source_change=change)

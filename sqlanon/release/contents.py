@@ -1,7 +1,7 @@
-"""The contents of a release file: rows, manifest, metadata and macros; no other objects, and no other bytes.
+"""The contents of a release file: rows, manifest, metadata and macros, without other objects or bytes.
 
-The layout of a DuckDB file: three headers of 4,096 bytes (the file's, and two of which the one with the greater
-iteration counts), then the blocks. All headers are little-endian and begin with a checksum of 8 bytes.
+A DuckDB file has three headers of 4,096 bytes, then the blocks. The first header is that of the file; of the other two,
+the one with the greater iteration is current. All headers are little-endian and begin with a checksum of 8 bytes.
 """
 
 from __future__ import annotations
@@ -24,44 +24,50 @@ from sqlanon.support.expressions import column_definitions, create_schema, fragm
 from sqlanon.support.resources import LIBRARY, MEDIAN_LIBRARY, macro_scripts
 from sqlanon.support.workdir import spill_directory
 
-_HEADER = 4096
+_HEADER_SIZE = 4096
 _WRITER = re.compile(rb"v\d{1,2}\.\d{1,2}\.\d{1,2}(-dev\d{1,5})?\0+[0-9a-f]{10}\0*")
 _NO_BLOCK = 2**64 - 1
-_FORMAT, _VERSION, _REST, _IDENTIFIER = 12, 52, 116, slice(124, 140)
-"""Where the parts of the first header begin: the format, the writer's version and commit, zeros; from the format of
-DuckDB 1.4 on, 16 random bytes identify the database."""
-_IDENTIFIED = 67
+_FORMAT, _VERSION, _PADDING, _IDENTIFIER = 12, 52, 116, slice(124, 140)
+"""Offsets in the first header: the format, the writer's version and commit, zeros, and the random identifier."""
+_FIRST_FORMAT_WITH_IDENTIFIER = 67
+"""The format of DuckDB 1.4."""
 
 
 def find_stray_bytes(path: Path) -> Iterator[str]:
-    """Data in a DuckDB file, or beside it, that is in none of its blocks."""
+    """Describe data in or beside a DuckDB file that is in none of its blocks."""
     if path.with_name(f"{path.name}.wal").exists():
         yield f"{path.name}.wal is beside it, with changes that are not in the file"
     with path.open("rb") as file:
-        first, *headers = (file.read(_HEADER) for _ in range(3))
-    rest = bytearray(first)
-    if int.from_bytes(first[_FORMAT : _FORMAT + 8], "little") >= _IDENTIFIED:
-        rest[_IDENTIFIER] = bytes(16)
-    if any(rest[_REST:]) or not _WRITER.fullmatch(first[_VERSION:_REST]):
+        file_header, *block_headers = (file.read(_HEADER_SIZE) for _ in range(3))
+    header = bytearray(file_header)
+    if int.from_bytes(file_header[_FORMAT : _FORMAT + 8], "little") >= _FIRST_FORMAT_WITH_IDENTIFIER:
+        header[_IDENTIFIER] = bytes(16)
+    if any(header[_PADDING:]) or not _WRITER.fullmatch(file_header[_VERSION:_PADDING]):
         yield "the header of the file has extra bytes"
-    read = [struct.unpack_from("<7Q", header, 8) for header in headers]
-    _, _, _, blocks, size, *_ = max(read)
-    if not all(_is_blank(header, first) for header in headers) or not all(_is_plain(one, blocks, size) for one in read):
+    numbers = [struct.unpack_from("<7Q", block_header, 8) for block_header in block_headers]
+    _, _, _, blocks, block_size, *_ = max(numbers)
+    are_plain = all(_has_plausible_numbers(header_numbers, blocks, block_size) for header_numbers in numbers)
+    if not are_plain or not all(_has_blank_padding(block_header, file_header) for block_header in block_headers):
         yield "a header of the blocks has extra bytes"
-    if path.stat().st_size != 3 * _HEADER + blocks * size:
-        yield f"it has {path.stat().st_size:,} bytes, but its blocks need {3 * _HEADER + blocks * size:,}"
+    size, expected_size = path.stat().st_size, 3 * _HEADER_SIZE + blocks * block_size
+    if size != expected_size:
+        yield f"it has {size:,} bytes, but its blocks need {expected_size:,}"
 
 
-def _is_blank(header: bytes, first: bytes) -> bool:
-    """Whether nothing follows the numbers of a header, except the writer's buffer: the first header."""
-    return all(own in (0, before) for own, before in zip(header[64:], first[64:], strict=True))
+def _has_blank_padding(block_header: bytes, file_header: bytes) -> bool:
+    """Whether the bytes after the numbers are zero, or those of the first header, which was in the writer's buffer."""
+    return all(byte in (0, buffered) for byte, buffered in zip(block_header[64:], file_header[64:], strict=True))
 
 
-def _is_plain(header: tuple[int, ...], blocks: int, size: int) -> bool:
-    """Whether the numbers of a header (also the previous one) are small or those of the current one."""
-    iteration, meta, free, count, own_size, vector, version = header
-    pointers = all(one == _NO_BLOCK or (one >> 56 < 64 and one & (2**56 - 1) <= blocks + 1024) for one in (meta, free))
-    return pointers and iteration < 2**32 and count <= blocks + 1024 and own_size == size and vector <= 2**16 > version
+def _has_plausible_numbers(numbers: tuple[int, ...], blocks: int, block_size: int) -> bool:
+    """Whether the numbers of a header, which may be the previous one, are small or those of the current header."""
+    iteration, meta_block, free_list, count, size, vector_size, version = numbers
+    pointers_are_valid = all(
+        pointer == _NO_BLOCK or (pointer >> 56 < 64 and pointer & (2**56 - 1) <= blocks + 1024)
+        for pointer in (meta_block, free_list)
+    )
+    are_small = iteration < 2**32 and count <= blocks + 1024 and vector_size <= 2**16 > version
+    return pointers_are_valid and are_small and size == block_size
 
 
 ATTACHED = "release_file"
@@ -89,12 +95,12 @@ _OBJECTS = fragment("""
     SELECT 'default of column ' || schema_name || '.' || column_name FROM duckdb_columns()
     WHERE database_name = :file AND NOT internal AND column_default IS NOT NULL
 """)
-"""Constraints except the manifest's own NOT NULL; a condition may contain a value."""
+"""Constraints of sqlanon's own tables are NOT NULL; a CHECK could contain a value."""
 
 _TRIGGERS = template("""
     SELECT 'trigger ' || schema_name || '.' || trigger_name FROM duckdb_triggers() WHERE database_name = :file
 """)
-"""Since DuckDB 2.0, which older versions do not read: with them, these are all kinds of objects that a file stores."""
+"""Triggers exist since DuckDB 2.0. With them, these are all kinds of objects that a file stores."""
 
 _COMMENTS = fragment("""
     WITH commented AS (
@@ -114,7 +120,6 @@ _COMMENTS = fragment("""
     FROM commented
     WHERE comment IS NOT NULL
 """)
-_VIEWS = template("SELECT view_name, sql FROM duckdb_views() WHERE database_name = :database AND NOT internal")
 _TABLES = template("""
     SELECT schema_name, table_name, sql FROM duckdb_tables() WHERE database_name = :database AND NOT internal
 """)
@@ -124,45 +129,51 @@ _COLUMNS = template("""
     WHERE database_name = :database AND NOT internal
     ORDER BY column_index
 """)
-_INDEXED = template("""
+_VIEWS = template("SELECT view_name, sql FROM duckdb_views() WHERE database_name = :database AND NOT internal")
+_INDEXED_TABLES = template("""
     SELECT DISTINCT schema_name || '.' || table_name FROM duckdb_indexes() WHERE database_name = :database
 """)
 _FREE_BLOCKS = template("SELECT free_blocks FROM pragma_database_size() WHERE database_name = :database")
 
 
 def expected_objects(manifests: Sequence[Manifest]) -> set[str]:
-    own = {"table sqlanon.manifest", "schema sqlanon.sqlanon"}
-    described = {f"table sqlanon.{name}" for name in (*DESCRIPTION_TABLES, LEVELS)}
-    return expected_relations(manifests) | own | described
+    tables = {f"table sqlanon.{name}" for name in ("manifest", *DESCRIPTION_TABLES, LEVELS)}
+    return expected_relations(manifests) | tables | {"schema sqlanon.sqlanon"}
 
 
 def list_objects(engine: DuckDBEngine, database: str = ATTACHED) -> set[str]:
-    """The objects of an open release file, and columns with defaults; without macros and comments."""
+    """List the objects of an attached file, and columns with defaults; without macros and comments."""
     queries = [_OBJECTS] if duckdb.__version__.startswith("1.") else [_OBJECTS, _TRIGGERS]
     return {name for query in queries for (name,) in engine.rows(query(file=text(database)))} - {"schema main.main"}
 
 
 def is_plain_table(engine: DuckDBEngine, schema: str, name: str, database: str = ATTACHED) -> bool:
-    """Whether a relation of an open file is a table that can be read without evaluating anything of the file.
+    """Whether a relation is a table that can be read without evaluating expressions of its file.
 
-    A view, a generated column, a collation or an index could decide what a reader sees. Only the catalog is read.
+    A view, a generated column, a collation or an index could change what readers see. Only the catalog is read.
     """
-    objects = {one.lower() for one in list_objects(engine, database)}
+    objects = {object_name.lower() for object_name in list_objects(engine, database)}
+    indexed = {table_name for (table_name,) in engine.rows(_INDEXED_TABLES(database=text(database)))}
+    altered = {table_name.lower() for table_name in (*find_unexpected_definitions(engine, database), *indexed)}
     qualified_name = f"{schema}.{name}".lower()
-    indexed = {table_name for (table_name,) in engine.rows(_INDEXED(database=text(database)))}
-    altered = {*find_unexpected_definitions(engine, database), *indexed}
-    return f"table {qualified_name}" in objects and qualified_name not in {one.lower() for one in altered}
+    return f"table {qualified_name}" in objects and qualified_name not in altered
 
 
 def read_catalog_columns(engine: DuckDBEngine, schema: str, name: str) -> dict[str, str]:
-    """The columns of a relation of an open release file, by the catalog alone."""
+    """The columns of a relation of the attached release file and their types, by the catalog alone."""
     rows = engine.rows(_COLUMNS(database=text(ATTACHED)))
-    return {column: type_ for owner, table_name, column, type_, _ in rows if (owner, table_name) == (schema, name)}
+    return {
+        column: type_
+        for schema_name, table_name, column, type_, _ in rows
+        if (schema_name, table_name) == (schema, name)
+    }
 
 
 def read_comments(engine: DuckDBEngine) -> dict[tuple[str, str], str]:
-    """The comments of an open release file by table or view, and column; the column of the whole is empty. What is not
-    in the main schema has its schema before its name."""
+    """The comments of the attached release file by relation and column; the column is '' for the relation itself.
+
+    The name of a relation has its schema unless that is ``main``.
+    """
     return {(name, column): comment for name, column, comment in engine.rows(_COMMENTS(file=text(ATTACHED)))}
 
 
@@ -171,88 +182,90 @@ def read_views(engine: DuckDBEngine, database: str = ATTACHED) -> dict[str, str]
 
 
 def count_free_blocks(engine: DuckDBEngine) -> int:
-    """The number of unused blocks of an open release file, which may hold deleted rows."""
+    """Count the unused blocks of the attached release file, which may hold deleted rows."""
     return int(engine.rows(_FREE_BLOCKS(database=text(ATTACHED)))[0][0])
 
 
 def find_unexpected_definitions(engine: DuckDBEngine, database: str = ATTACHED) -> list[str]:
-    """The tables of an open release file that have more than names and types of columns, by name: collations,
-    defaults, generated columns and conditions may have a value in them, or change what a reader sees."""
+    """Find tables of an attached file that are defined by more than names and types of columns.
+
+    Collations, defaults, generated columns and conditions can contain values, or change what readers see.
+    """
     tables = engine.rows(_TABLES(database=text(database)))
-    found = {(schema, name): sql for schema, name, sql in tables if schema in ("main", "sqlanon")}
-    columns: dict[tuple[str, str], list[tuple[str, str]]] = {name: [] for name in found}
+    definitions = {(schema, name): sql for schema, name, sql in tables if schema in ("main", "sqlanon")}
+    columns: dict[tuple[str, str], list[tuple[str, str]]] = {name: [] for name in definitions}
     for schema, name, column, type_, is_nullable in engine.rows(_COLUMNS(database=text(database))):
         if (schema, name) in columns:
-            own = type_ if is_nullable or schema == "main" else f"{type_} NOT NULL"
-            columns[schema, name].append((column, own))
-    with _beside(engine, name=f"sqlanon_{uuid4().hex[:12]}") as beside:
-        for (schema, name), own_columns in columns.items():
-            with suppress(duckdb.Error):  # a type of its own
-                engine.execute(column_definitions(table(name, schema, beside), own_columns))
-        again = {(schema, name): sql for schema, name, sql in engine.rows(_TABLES(database=text(beside)))}
+            definition = type_ if is_nullable or schema == "main" else f"{type_} NOT NULL"
+            columns[schema, name].append((column, definition))
+    with _scratch_database(engine, name=f"sqlanon_{uuid4().hex[:12]}") as scratch:
+        for (schema, name), table_columns in columns.items():
+            with suppress(duckdb.Error):  # the type may be one of the file
+                engine.execute(column_definitions(table(name, schema, scratch), table_columns))
+        plain = {(schema, name): sql for schema, name, sql in engine.rows(_TABLES(database=text(scratch)))}
     return sorted(
-        f"{schema}.{name}" for (schema, name), sql in found.items() if _is_other(sql, again.get((schema, name), ""))
+        f"{schema}.{name}"
+        for (schema, name), sql in definitions.items()
+        if _COMPRESSION.sub("", sql) != _COMPRESSION.sub("", plain.get((schema, name), ""))
     )
-
-
-def _is_other(one: str, other: str) -> bool:
-    """Whether two definitions differ, apart from the compression of columns."""
-    return _COMPRESSION.sub("", one) != _COMPRESSION.sub("", other)
 
 
 _COMPRESSION = re.compile(r" USING COMPRESSION \w+")
 
 
 def library_files(manifests: Iterable[Manifest]) -> tuple[str, ...]:
-    """The files of the macro library that is in a release file with some versions."""
-    has_medians = any(one.policy.get("search", {}).get("summary") == "median" for one in manifests)
+    """The files of the macro library of a release file with these versions."""
+    has_medians = any(manifest.policy.get("search", {}).get("summary") == "median" for manifest in manifests)
     return MEDIAN_LIBRARY if has_medians else LIBRARY
 
 
 def find_changed_macros(engine: DuckDBEngine, folder: Path, library: tuple[str, ...]) -> list[str]:
-    """The macros of an open release file that are not those of its library, by name: parameters, their types and
-    defaults, and all overloads count."""
-    with _beside(engine, schema=False) as beside:
-        engine.script(f"COPY FROM DATABASE {ATTACHED} TO {beside} (SCHEMA)")
-        macros_in_file = _exported(engine, beside, folder / "theirs")
-    changed = [one for one in macros_in_file ^ _our_macros(library) if not one.startswith(_COMPARED_ELSEWHERE)]
-    return sorted(set(map(_named, changed)))
-
-
-def _named(statement: str) -> str:
-    return _NAME.sub(r"\1", statement).strip('"')
+    """The macros of the attached release file that differ from its library in body, parameters or overloads."""
+    with _scratch_database(engine, has_schema=False) as scratch:
+        engine.script(f"COPY FROM DATABASE {ATTACHED} TO {scratch} (SCHEMA)")
+        statements = _export_statements(engine, scratch, folder / "file")
+    differences = [
+        statement
+        for statement in statements ^ _library_statements(library)
+        if not statement.startswith(_COMPARED_ELSEWHERE)
+    ]
+    return sorted({_OBJECT_NAME.sub(r"\1", statement).strip('"') for statement in differences})
 
 
 @cache
-def _our_macros(library: tuple[str, ...]) -> frozenset[str]:
-    """The statements that make our macros, as this DuckDB exports them."""
-    with spill_directory() as spill, closing(DuckDBEngine.open_private(spill)) as engine, _beside(engine) as beside:
-        with engine.using(beside):
+def _library_statements(library: tuple[str, ...]) -> frozenset[str]:
+    """The statements that create the library, as this version of DuckDB exports them."""
+    with (
+        spill_directory() as spill,
+        closing(DuckDBEngine.open_private(spill)) as engine,
+        _scratch_database(engine) as scratch,
+    ):
+        with engine.using(scratch):
             engine.script(*macro_scripts(library))
-        return frozenset(_exported(engine, beside, spill / "ours"))
+        return frozenset(_export_statements(engine, scratch, spill / "library"))
 
 
 _COMPARED_ELSEWHERE = ("CREATE TABLE ", "CREATE VIEW ", "CREATE SCHEMA ")
-# DuckDB 1.5 spells the types of casts in two ways: as they were parsed, and as they were stored.
-_TYPES = ("DATE", "TIMESTAMP WITH TIME ZONE")
+# DuckDB 1.5 exports the types of casts either as they were parsed or as they were stored.
+_CAST_TYPES = ("DATE", "TIMESTAMP WITH TIME ZONE")
 PARSED_TYPE = re.compile(
-    "|".join([*(rf'(?<= AS )"(?={name}"\))|(?<= AS "{name})"(?=\))' for name in _TYPES), r"(?<=\d,) (?=\d+\)\))"])
+    "|".join([*(rf'(?<= AS )"(?={name}"\))|(?<= AS "{name})"(?=\))' for name in _CAST_TYPES), r"(?<=\d,) (?=\d+\)\))"])
 )
-_NAME = re.compile(r"CREATE (?:[A-Z]+ )+(?:sqlanon\.)?([^ (]+).*", re.DOTALL)
+_OBJECT_NAME = re.compile(r"CREATE (?:[A-Z]+ )+(?:sqlanon\.)?([^ (]+).*", re.DOTALL)
 
 
-def _exported(engine: DuckDBEngine, database: str, folder: Path) -> set[str]:
+def _export_statements(engine: DuckDBEngine, database: str, folder: Path) -> set[str]:
     engine.script(f"EXPORT DATABASE {database} TO {literal_path(str(folder)).sql('duckdb')}")
-    content = (folder / "schema.sql").read_text(encoding="utf-8")
-    content = PARSED_TYPE.sub("", content)
-    return {one.strip().rstrip(";") for one in re.split(r"\n(?=CREATE )", content)}
+    content = PARSED_TYPE.sub("", (folder / "schema.sql").read_text(encoding="utf-8"))
+    return {statement.strip().rstrip(";") for statement in re.split(r"\n(?=CREATE )", content)}
 
 
 @contextmanager
-def _beside(engine: DuckDBEngine, schema: bool = True, name: str = "beside") -> Iterator[str]:
+def _scratch_database(engine: DuckDBEngine, has_schema: bool = True, name: str = "beside") -> Iterator[str]:
+    """Attach an empty database in memory."""
     engine.attach(":memory:", name)
     try:
-        if schema:
+        if has_schema:
             engine.execute(create_schema("sqlanon", name))
         yield name
     finally:

@@ -1,4 +1,4 @@
-"""The release of a searched source, before it is written: its columns, rows and checks."""
+"""A release before it is written: its columns, rows, checks and manifest."""
 
 from __future__ import annotations
 
@@ -45,14 +45,16 @@ if TYPE_CHECKING:
     from sqlanon.decoys import DecoyResult
     from sqlanon.noise.stage import NoiseResult
 
-FEW = 1000
-"""The number of labels up to which a column is written as a dictionary."""
+_MAX_DICTIONARY_LABELS = 1000
+"""Maximum number of labels of a column that is written with dictionary compression."""
 
 
 @dataclass(frozen=True)
 class ReplacedRelease:
-    """The run of a release that is published again without rows that have left its source; and whether its other rows
-    are the only ones."""
+    """A release that is published again without rows that have left its source.
+
+    ``only_its_rows`` says whether the new release has no rows but those of the replaced one.
+    """
 
     run_id: str
     only_its_rows: bool
@@ -60,10 +62,9 @@ class ReplacedRelease:
 
 @dataclass(frozen=True)
 class ReleaseDraft:
-    """What was found, and what was done to it since: a `sqlanon.release.targets.base.Draft`.
+    """The result of a search with its recoding: a `sqlanon.release.targets.base.Draft`.
 
-    ``recoding`` is how the rows are made before noise, with the figures of the release; ``noise`` and ``decoys`` are
-    None without noise, and without decoys.
+    ``recoding`` has the statement of the rows before noise, and the figures of the release.
     """
 
     run: Run
@@ -80,7 +81,7 @@ class ReleaseDraft:
 
     @property
     def retained_versions(self) -> int:
-        """The number of versions that its place keeps: earlier ones still have rows that are withdrawn."""
+        """The number of versions to keep; earlier versions of a withdrawal would still have the withdrawn rows."""
         return 1 if self.is_draft or self.replaces is not None else self.search_input.policy.retained_versions
 
     @property
@@ -89,7 +90,7 @@ class ReleaseDraft:
 
     @property
     def score(self) -> float:
-        """The cost of its real rows."""
+        """The score of the real rows."""
         return self.result.score if self.decoys is None else self.decoys.score
 
     @property
@@ -109,9 +110,11 @@ class ReleaseDraft:
 
     @contextmanager
     def rows(self, shuffled: bool = True) -> Iterator[exp.Select]:
-        """The statement that makes its rows here, class by class unless for checks; where the source is elsewhere,
-        a relation that can be read once."""
-        types = {one.name: one.type for one in self.columns()}
+        """The query of the released rows; for a remote source, a relation that can be read once.
+
+        Unless they are ``shuffled``, the rows are not ordered by class.
+        """
+        types = {column.name: column.type for column in self.columns()}
         with self.search_input.source.release_rows(self.run.engine, self.statement, types, shuffled) as relation:
             yield relation
 
@@ -120,15 +123,15 @@ class ReleaseDraft:
 
     @contextmanager
     def name_source_in_errors(self) -> Iterator[None]:
-        """Errors that the source caused name it."""
-        source, types = self.search_input.source, {one.name: one.type for one in self.columns()}
+        """Name the source in errors that it causes."""
+        source, types = self.search_input.source, {column.name: column.type for column in self.columns()}
         try:
             with source.transfer_errors(types):
                 yield
         except ReleaseError as error:
-            if gone := [str(file) for file in source.files if not file.exists()]:
+            if missing := [str(file) for file in source.files if not file.exists()]:
                 raise ReleaseError(
-                    f"the source was removed since it was read: {', '.join(gone)}; nothing was published"
+                    f"the source was removed since it was read: {', '.join(missing)}; nothing was published"
                 ) from error
             raise
 
@@ -145,21 +148,20 @@ class ReleaseDraft:
         statement = self.statement
         counts = self.run.engine.rows(statement.label_counts())[0]
         names = {column.quasi: column.name for column in statement.columns if column.quasi is not None}
-        few = {name for i, name in names.items() if counts[i] <= FEW}
-        return [column.name for column in self.columns() if column.name in few and column.type == "VARCHAR"]
+        repeating = {name for i, name in names.items() if counts[i] <= _MAX_DICTIONARY_LABELS}
+        return [column.name for column in self.columns() if column.name in repeating and column.type == "VARCHAR"]
 
     def checks(self, released: exp.Table) -> list[Check]:
         run, policy = self.run, self.search_input.policy
         if not needs_source(policy.privacy, policy.source.person_column is not None):
             return []
-        macros = run.install_macros()
-        plain = self.recoding.statement
+        macros, plain = run.install_macros(), self.recoding.statement
         audit = SourceAudit(run.engine, run.work, macros, self.search_input, self.statement, plain, run.population)
         return audit.checks(released.sql(run.engine.dialect))
 
     def manifest(self, table_name: str, facts: Facts) -> Manifest:
-        policy, result, prepared = self.search_input.policy, self.result, self.search_input
-        levels, heights = public_generalization(policy, self.recoding.generalization, prepared.heights)
+        policy, result, search_input = self.search_input.policy, self.result, self.search_input
+        levels, heights = public_generalization(policy, self.recoding.generalization, search_input.heights)
         claims = Manifest(
             table_name=table_name,
             published_at=utc_now(),
@@ -169,12 +171,12 @@ class ReleaseDraft:
             policy_hash=policy.fingerprint(),
             columns=self.columns(),
             generalization=levels,
-            rows=prepared.marginals.rows,
+            rows=search_input.marginals.rows,
             dropped_lines=self.run.dropped_lines(policy),
             released_rows=facts.rows,
             suppressed_rows=self.recoding.figures.suppressed_rows,
             classes=facts.classes,
-            **self._of_persons(facts),
+            **self._person_claims(facts),
             measure=policy.search.measure,
             score=None,
             optimal=result.optimal and is_proof_public(policy),
@@ -188,10 +190,10 @@ class ReleaseDraft:
         is_based = policy.release is not None and bool(policy.release.after)
         if is_based or not is_score_public(claims):
             return claims
-        return replace(claims, score=policy_measure(prepared).reported_score(self.score))
+        return replace(claims, score=policy_measure(search_input).reported_score(self.score))
 
-    def _of_persons(self, facts: Facts) -> dict[str, Any]:
-        """The smallest class and the persons, by the manifest's columns. All masked rows are a class, too."""
+    def _person_claims(self, facts: Facts) -> dict[str, Any]:
+        """The manifest's figures of persons; the masked rows form a class, too."""
         persons = self.recoding.persons
         figures = person_claims(persons, facts.smallest_class)
         if persons is not None and self.recoding.masked_rows:
@@ -202,22 +204,21 @@ class ReleaseDraft:
         return label_levels(self.run.engine, self.search_input, self.recoding.generalization, released)
 
     def suppressed_by_label(self, released: exp.Table) -> SuppressedRows:
-        # Of those, readers of the release that is replaced could tell who is withdrawn.
-        shows_none = self.decoys is not None or self.replaces is not None
-        return () if shows_none else count_suppressed_by_label(self.run, self.search_input, self.recoding, released)
+        # The counts of a withdrawal would show readers of the replaced release who is withdrawn.
+        hides_counts = self.decoys is not None or self.replaces is not None
+        return () if hides_counts else count_suppressed_by_label(self.run, self.search_input, self.recoding, released)
 
     def keyed_rows(self) -> exp.Query | None:
-        """The released rows with the key that the policy names; None without one."""
+        """The released rows with their key; None if the policy names no key."""
         return self._rows_with(self.search_input.columns.key)
 
     def rows_with_persons(self) -> exp.Query | None:
-        """The released rows with the person of each; None where persons are not named, or rows are elsewhere."""
+        """The released rows with their person; None without a person column, or for a remote source."""
         person = self.search_input.columns.person
         return None if person is None or self.search_input.source.access != "rows" else self._rows_with([person])
 
     def noise_ranges(self) -> exp.Query | None:
-        """The classes with the ranges of their noise (`sqlanon.noise.statements.NoisyRecoding.class_ranges`); None
-        without noise, or where rows are elsewhere."""
+        """The noise ranges of the classes; None without noise, or for a remote source."""
         if self.noise is None or self.search_input.source.access != "rows":
             return None
         return self.noise.statement.class_ranges()
@@ -225,7 +226,7 @@ class ReleaseDraft:
     def _rows_with(self, columns: Sequence[str]) -> exp.Query | None:
         statement = self.statement
         if self.decoys is not None and self.decoys.statement is not None:
-            statement = self.decoys.statement.real  # a decoy is nobody, and has none
+            statement = self.decoys.statement.real  # decoys have no person or key
         if not columns:
             return None
         for name in columns:
@@ -234,7 +235,7 @@ class ReleaseDraft:
 
 
 def person_claims(persons: PersonFigures | None, smallest_class: int) -> dict[str, Any]:
-    """The persons of a release and its smallest class, which has so many rows, by the manifest's columns."""
+    """The manifest's figures of persons; ``smallest_class`` is counted in rows."""
     if persons is None:
         return {"smallest_class": smallest_class}
     return {
@@ -248,73 +249,77 @@ def person_claims(persons: PersonFigures | None, smallest_class: int) -> dict[st
 
 
 def count_suppressed_by_label(
-    run: Run, prepared: SearchInput, recoding: Recoding, released: exp.Table
+    run: Run, search_input: SearchInput, recoding: Recoding, released: exp.Table
 ) -> SuppressedRows:
-    """What may be told of the suppressed rows, by the released labels of one attribute: nothing of fewer than k.
+    """Count the suppressed rows by released label of one attribute, if the release may show them.
 
-    It is the first attribute that is not at its top: one in all releases of a policy, whatever its rows are. Those of
-    two could be held against one another, where the one follows from the other. Where no one level was chosen for all
-    rows, where rows are not persons, or are nobody's, and beside releases that readers have (versions that are kept,
-    those that it is based on), nothing is told: their rows could be taken from the sums.
+    The attribute is the first that is below its top, whichever rows there are: counts of two attributes could be
+    combined if one follows from the other. No counts are shown
+
+    - of labels with fewer than k rows;
+    - if levels differ between rows, or if the policy has a person column, a population, or noise;
+    - beside releases that readers have (versions that are kept, and releases that this one is based on): the rows of
+      these could be subtracted.
     """
-    policy, suppressed = prepared.policy, recoding.figures.suppressed_rows
-    may_show = policy.source.person_column is None and policy.population is None and not policy.noisy_attributes
-    alone = not prepared.earlier.run_ids and policy.retained_versions == 1
-    if not may_show or not alone or policy.search.is_local or not suppressed:
+    policy, suppressed = search_input.policy, recoding.figures.suppressed_rows
+    counts_are_safe = policy.source.person_column is None and policy.population is None and not policy.noisy_attributes
+    is_alone = not search_input.earlier.run_ids and policy.retained_versions == 1
+    if not counts_are_safe or not is_alone or policy.search.is_local or not suppressed:
         return []
-    own = zip(prepared.policy_attributes, recoding.generalization.values(), strict=True)
-    below = [(attribute, level) for attribute, level in own if level is not None and level < attribute.height]
-    if not below:
+    levels = zip(search_input.policy_attributes, recoding.generalization.values(), strict=True)
+    below_top = [(attribute, level) for attribute, level in levels if level is not None and level < attribute.height]
+    if not below_top:
         return []
-    attribute, level = below[0]
-    least = guaranteed_k(policy.privacy, policy.generalized_attributes)
+    attribute, level = below_top[0]
+    k = guaranteed_k(policy.privacy, policy.generalized_attributes)
     label = cast(col(f"label_{level}" if level >= attribute.lowest_labelled else "value"), "VARCHAR")
-    query = suppressed_by_label(attribute.table, label, col(KNOWN), released.copy(), attribute.column, least)
-    rows = run.engine.rows(query)
+    rows = run.engine.rows(
+        suppressed_by_label(attribute.table, label, col(KNOWN), released.copy(), attribute.column, k)
+    )
     labels = rows[0][-1] if rows else 0
-    if not can_show_labels([row[1] for row in rows], suppressed, labels, least):
+    if not can_show_labels([suppressed_rows for _, suppressed_rows, _, _ in rows], suppressed, labels, k):
         return []
-    return [(attribute.column, value, left_out, kept) for value, left_out, kept, _ in rows]
+    return [(attribute.column, value, suppressed_rows, kept_rows) for value, suppressed_rows, kept_rows, _ in rows]
 
 
-def show_rows(steps: StatementRunner, draft: ReleaseDraft) -> None:
-    """Record the statements that make the rows of a release."""
+def show_rows(runner: StatementRunner, draft: ReleaseDraft) -> None:
+    """Record the statements of the released rows, for a plan."""
     source, policy = draft.search_input.source, draft.search_input.policy
     note = "here: at level 1, or the lowest allowed level"
     if policy.search.is_local:
         note = "each combination with its own labels"
-    steps.show_text(source.render_statement(steps.engine, source.release_query(draft.statement)))
-    steps.finish("recode and suppress", source.release_note(kind_for_target(None, policy).writes, note))
+    runner.show_text(source.render_statement(runner.engine, source.release_query(draft.statement)))
+    runner.finish("recode and suppress", source.release_note(kind_for_target(None, policy).writes, note))
 
 
-def show_audit(steps: StatementRunner, draft: ReleaseDraft) -> None:
-    """Record the audit: in the release file alone; and where it needs the source, by the engine that reads it."""
-    run, prepared, dialect = draft.run, draft.search_input, steps.engine.dialect
-    policy, columns, source, release = prepared.policy, prepared.columns, prepared.source, prepared.policy.release
-    relation = table("release" if release is None else release.name).sql(dialect)
-    persons = needs = person = None
-    levels = example_levels(policy, prepared.marginals.heights)
-    tops = tuple("*" for _ in prepared.attributes)
+def show_audit(runner: StatementRunner, draft: ReleaseDraft) -> None:
+    """Record the statements of the audit, for a plan."""
+    run, search_input, dialect = draft.run, draft.search_input, runner.engine.dialect
+    policy, columns, source = search_input.policy, search_input.columns, search_input.source
+    relation = table("release" if policy.release is None else policy.release.name).sql(dialect)
+    persons = needed = person = None
+    levels = example_levels(policy, search_input.marginals.heights)
+    tops = tuple("*" for _ in search_input.attributes)
     if columns.person is not None:
-        released = (*prepared.released_columns, Column(columns.person))
-        recoding = FullDomainRecoding(source.relation, released, prepared.attributes, tops, levels)
-        persons = steps.make(run.work("audited"), recoding.select(shuffled=False))
-    if run.population is not None and prepared.population is not None:
-        person = prepared.population.person
+        released = (*search_input.released_columns, Column(columns.person))
+        recoding = FullDomainRecoding(source.relation, released, search_input.attributes, tops, levels)
+        persons = runner.make(run.work("audited"), recoding.select(shuffled=False))
+    if run.population is not None and search_input.population is not None:
+        person = search_input.population.person
         query = generalized_population(
             run.population.source.relation,
-            prepared.population.columns,
-            prepared.attributes,
+            search_input.population.columns,
+            search_input.attributes,
             tops,
             levels,
-            prepared.types,
+            search_input.types,
             person,
         )
-        needs = steps.make(run.work("population_audited"), query)
+        needed = runner.make(run.work("population_audited"), query)
     private = PrivateRelations(
         source.relation.sql(dialect),
         columns.person,
-        None if needs is None else needs.sql(dialect),
+        None if needed is None else needed.sql(dialect),
         person,
         {name: run.work(f"sensitive_hierarchy_{s}").sql(dialect) for s, name in enumerate(columns.sensitive_names)},
     )
@@ -326,7 +331,7 @@ def show_audit(steps: StatementRunner, draft: ReleaseDraft) -> None:
 
     queries: list[exp.Expr] = [call_k_anonymity(relation, columns.generalized), call_digest(relation)]
     queries += list_requirement_queries(policy.privacy, audited)
-    for text in dict.fromkeys(steps.engine.render(query) for query in queries):
-        steps.show_text(text)
+    for text in dict.fromkeys(runner.engine.render(query) for query in queries):
+        runner.show_text(text)
     note = "in the new file, which then replaces the old one; checks that need the source run in its engine"
-    steps.finish("audit and publish", note)
+    runner.finish("audit and publish", note)

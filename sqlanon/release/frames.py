@@ -1,4 +1,4 @@
-"""Rows of a release as data frames, converted by DuckDB."""
+"""Conversion of rows to data frames, by DuckDB."""
 
 from __future__ import annotations
 

@@ -1,13 +1,13 @@
 """The levels of the labels of a release: for each label and each level from its own up, the label at that level.
 
-They follow from the released rows and the policy with its hierarchy files alone: no value that is not released changes
-them. So labels of rules are worked out from the released ones again, not looked up in the hierarchies of the source,
-where the longest text and the longest bound may be those of a suppressed row.
+They are derived from the released rows and the policy with its hierarchy files, independently of unreleased values. The
+labels of rules are therefore computed from released labels, and not looked up in the hierarchies of the source: there,
+the longest text or bound may belong to a suppressed row.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import date, timedelta
 from decimal import Decimal
 from typing import TypeAlias
@@ -32,64 +32,86 @@ _LISTED = {"file", "table", "categories"}
 _RANGES = {"intervals", "dates"}
 
 _LABELS = template("SELECT :column::VARCHAR AS label FROM :rows WHERE :column IS NOT NULL GROUP BY :column")
-_NO_RANGE = fragment("NOT regexp_matches(:label, '^-?[0-9].*(-| to )|^(<|≥|[[])-?[0-9]')")
-_LONGEST = template("SELECT max(length(:column::VARCHAR)) FROM :rows")
+_IS_NOT_RANGE = fragment("NOT regexp_matches(:label, '^-?[0-9].*(-| to )|^(<|≥|[[])-?[0-9]')")
+_LONGEST_TEXT = template("SELECT max(length(:column::VARCHAR)) FROM :rows")
 
-# The path of a label: those above it, level by level, as a list; and the place in it from which they are known.
+# The path of a label is the list of labels at all levels. It is known from ``first_position`` on.
 _PATHS_AT_LEVEL = template("""
-    SELECT DISTINCT :label AS label, [:labels] AS path, 1 AS place
+    SELECT DISTINCT :label AS label, [:labels] AS path, 1 AS first_position
     FROM :hierarchy
-    WHERE :label IN (SELECT label FROM :released AS r)
+    WHERE :label IN (SELECT label FROM :released AS released)
 """)
-_PATHS_IN_LIST = template("""
-    SELECT DISTINCT label, path, place
+_PATHS_FROM_ANY_LEVEL = template("""
+    SELECT DISTINCT label, path, first_position
     FROM (
-        SELECT list_extract(path, place) AS label, path, place
-        FROM (SELECT [:labels] AS path FROM :hierarchy) AS h, range(1, :above) AS p(place)
-    ) AS l
-    WHERE label IN (SELECT label FROM :released AS r)
+        SELECT list_extract(path, position) AS label, path, position AS first_position
+        FROM (SELECT [:labels] AS path FROM :hierarchy) AS paths, range(1, :end_position) AS positions(position)
+    ) AS labels
+    WHERE label IN (SELECT label FROM :released AS released)
 """)
-_PATHS_BY_TEXT = template("""
-    WITH released AS (SELECT label AS value FROM :released AS l WHERE label <> :top)
-    SELECT level_0 AS label, [:labels] AS path, greatest(len(list_filter([:labels], lambda x: x = level_0)), 1) AS place
-    FROM :hierarchy AS h
+_PATHS_OF_TEXTS = template("""
+    WITH released AS (SELECT label AS value FROM :released AS labels WHERE label <> :top)
+    SELECT
+        level_0 AS label,
+        [:labels] AS path,
+        greatest(len(list_filter([:labels], lambda x: x = level_0)), 1) AS first_position
+    FROM :hierarchy AS hierarchy
 """)
-# A range is under a label if both its ends are.
-_PATHS_BY_ENDS = template("""
+# A range is below a label if both its ends are.
+_PATHS_OF_RANGES = template("""
     WITH released AS (
-        SELECT label, unnest([:low, :high]) AS value, :first IS NOT DISTINCT FROM :last AS single FROM :released AS l
+        SELECT
+            label,
+            unnest([:first_value, :last_value]) AS value,
+            :low IS NOT DISTINCT FROM :high AS is_single_value
+        FROM :released AS labels
     )
-    SELECT r.label, [:labels] AS path, 1 AS place
+    SELECT r.label, [:labels] AS path, 1 AS first_position
     FROM released AS r
-    JOIN (SELECT DISTINCT * FROM :hierarchy AS v) AS h ON r.value = h.level_0
+    JOIN (SELECT DISTINCT * FROM :hierarchy AS ground_values) AS h ON r.value = h.level_0
     GROUP BY r.label
 """)
-_ITSELF = fragment("CASE WHEN bool_and(r.single) THEN r.label END")
-_SAME = fragment("CASE WHEN min(:label) = max(:label) THEN min(:label) END")
-_ITSELF_OR_OPEN_END = fragment("coalesce(:itself, CASE WHEN label LIKE '<%' OR label LIKE '≥%' THEN :same END)")
-_OR_LEAST = fragment("CASE WHEN :label LIKE '<%' THEN least(:high, :below) ELSE :low END")
-_OR_GREATEST = fragment("CASE WHEN :label LIKE '≥%' THEN greatest(:low, :above) ELSE :high END")
-# Of numbers, the upper bound is the first number beyond: what is taken lies in the last of the least intervals.
-_WITHIN = fragment("""
+_LABEL_OF_SINGLE_VALUE = fragment("CASE WHEN bool_and(r.is_single_value) THEN r.label END")
+_COMMON_LABEL = fragment("CASE WHEN min(:label) = max(:label) THEN min(:label) END")
+_SINGLE_VALUE_OR_OPEN_END = fragment(
+    "coalesce(:single_value, CASE WHEN label LIKE '<%' OR label LIKE '≥%' THEN :common_label END)"
+)
+_FIRST_WITH_OPEN_END = fragment("CASE WHEN :label LIKE '<%' THEN least(:last_value, :below) ELSE :first_value END")
+_LAST_WITH_OPEN_END = fragment("CASE WHEN :label LIKE '≥%' THEN greatest(:first_value, :above) ELSE :last_value END")
+# The upper bound of a range of numbers is exclusive: the last value is taken from the last of the narrowest intervals.
+_LAST_NUMBER = fragment("""
     CASE
         WHEN label LIKE '<%' THEN :high - 1
         WHEN label LIKE '[%' THEN greatest(:low, :high - 0.9 * :width)
         ELSE :high
     END
 """)
-_IS_CLOSED = fragment("NOT starts_with(:label, :sign)")
-# A range is padded with zeros like the longest one of its level: where it is released, it is as it is released.
-_AS_RELEASED = template("""
-    SELECT p.label, list_transform(p.path, lambda x: coalesce(r.texts[:plain_x], x)) AS path, p.place
-    FROM :paths AS p, (
-        SELECT map(list(plain), list(label)) AS texts
-        FROM (SELECT :plain_label AS plain, min(label) AS label FROM :released AS l GROUP BY :plain_label) AS m
-    ) AS r
+_DOES_NOT_START_WITH = fragment("NOT starts_with(:label, :sign)")
+# Ranges are padded with zeros to the width of the longest of their level. Use the released spelling of each range.
+_RELEASED_SPELLING = template("""
+    SELECT
+        paths.label,
+        list_transform(paths.path, lambda x: coalesce(spellings.by_plain_label[:plain_x], x)) AS path,
+        paths.first_position
+    FROM :paths AS paths, (
+        SELECT map(list(plain_label), list(label)) AS by_plain_label
+        FROM (
+            SELECT :plain_label AS plain_label, min(label) AS label
+            FROM :released AS labels
+            GROUP BY :plain_label
+        ) AS plain_labels
+    ) AS spellings
 """)
-_PLAIN = fragment(r"regexp_replace(:label, '(^|[^0-9.])0+([0-9])', '\1\2', 'g')")
-_TOP = template("SELECT label, [label] AS path, 1 AS place FROM :released AS l WHERE label = :top")
-_OF_ATTRIBUTE = template("SELECT :attribute AS attribute, :i AS i, label, path, place, :base AS base FROM :paths AS p")
-_ALL = template("""
+_WITHOUT_PADDING = fragment(r"regexp_replace(:label, '(^|[^0-9.])0+([0-9])', '\1\2', 'g')")
+_PATH_OF_TOP = template("""
+    SELECT label, [label] AS path, 1 AS first_position FROM :released AS labels WHERE label = :top
+""")
+_PATHS_OF_ATTRIBUTE = template("""
+    SELECT :attribute AS attribute, :i AS i, label, path, first_position, :first_level AS first_level
+    FROM :paths AS paths
+""")
+# Position ``low`` of a path is the label, 0 for the released label itself, and position ``high`` its ancestor.
+_LABEL_LEVELS = template("""
     WITH unique_ancestors AS (
         SELECT i, attribute, label, level, min(ancestor) AS ancestor, bool_or(low = 0) AS is_released
         FROM (
@@ -98,12 +120,12 @@ _ALL = template("""
                 attribute,
                 low,
                 CASE WHEN low = 0 THEN label ELSE list_extract(path, low) END AS label,
-                (base + high - 1)::INTEGER AS level,
+                (first_level + high - 1)::INTEGER AS level,
                 list_extract(path, high) AS ancestor
-            FROM :every AS e, range(0, :above) AS a(low), range(1, :above) AS b(high)
-            WHERE high >= low AND high >= place AND (low = 0 OR low >= place)
-        ) AS p
-        WHERE label IS NOT NULL AND :shown
+            FROM :paths AS paths, range(0, :end_position) AS labels(low), range(1, :end_position) AS ancestors(high)
+            WHERE high >= low AND high >= first_position AND (low = 0 OR low >= first_position)
+        ) AS pairs
+        WHERE label IS NOT NULL AND :condition
         GROUP BY i, attribute, label, level
         HAVING min(ancestor) = max(ancestor)
     ),
@@ -119,125 +141,144 @@ _ALL = template("""
     WHERE is_released OR r.i IS NOT NULL
     ORDER BY u.i, level, label
 """)
-_SHOWN = fragment("ancestor IS NOT NULL")
-_NOT_FORBIDDEN = fragment("NOT (i = :i AND (label IN (:forbidden) OR ancestor IN (:forbidden)))")
-_NONE = template("SELECT '' AS attribute, '' AS label, 0 AS level, '' AS ancestor LIMIT 0")
+_HAS_ANCESTOR = fragment("ancestor IS NOT NULL")
+_IS_NOT_FORBIDDEN = fragment("NOT (i = :i AND (label IN (:forbidden) OR ancestor IN (:forbidden)))")
+_NO_LEVELS = template("SELECT '' AS attribute, '' AS label, 0 AS level, '' AS ancestor LIMIT 0")
 
 
 def label_levels(
-    engine: Engine, prepared: SearchInput, generalization: Mapping[str, int | None], released: exp.Table
+    engine: Engine, search_input: SearchInput, generalization: Mapping[str, int | None], released: exp.Table
 ) -> exp.Query:
     """The levels of the labels in released rows, as `LEVELS_COLUMNS`.
 
-    They are not known of sets; of ranges of values under a mask or a file; of a label that stands for several groups of
-    its hierarchy; of masks, intervals and dates with a file above them; of partial dates; and of files where the source
-    is elsewhere.
+    They are unknown for sets; for ranges of values below a mask or a file; for a label that stands for several groups
+    of its hierarchy; for masks, intervals and dates below a file; for partial dates; and for files if the source is on
+    a server.
     """
-    policy, levels = prepared.policy, {name.lower(): level for name, level in generalization.items()}
-    every, longest_path = list[exp.Query](), 0
-    shown: list[exp.Expr] = [_SHOWN()]
-    attributes = zip(
-        policy.generalized_attributes, prepared.columns.generalized, prepared.policy_hierarchies, strict=False
-    )
+    policy, levels = search_input.policy, {name.lower(): level for name, level in generalization.items()}
+    queries, longest_path = list[exp.Query](), 0
+    conditions: list[exp.Expr] = [_HAS_ANCESTOR()]
+    columns, hierarchies = search_input.columns.generalized, search_input.policy_hierarchies
+    attributes = zip(policy.generalized_attributes, columns, hierarchies, strict=False)
     for i, (name, column, hierarchy) in enumerate(attributes):
         spec, level = policy.attributes[name], levels.get(name.lower(), 0)
         if (level == 0 and not hierarchy.open_ends) or not hierarchy.height:
             continue
-        labels = _LABELS(column=col(column), rows=released.copy())
-        type_ = prepared.source.columns[column]
-        kinds = {rule.kind for rule in spec.hierarchy or ()}
-        if policy.search.traits.summarizes and kinds & _LISTED:  # a range of values may read like a label of a file
-            labels.where(_NO_RANGE(label=cast(col(column), "VARCHAR")), copy=False)
-        if kinds <= _LISTED and len(spec.hierarchy or ()) == 1:
-            known = [] if prepared.source.access == "remote" else [_listed(hierarchy, level, spec.min_level, labels)]
-        elif kinds & _RANGES and not kinds & (_LISTED | {"mask"}):
-            known = list(_ranges(spec, hierarchy, type_, labels))
-        elif not kinds & (_LISTED | _RANGES) and not policy.search.traits.summarizes:
-            query = _LONGEST(column=col(column), rows=released.copy())
-            longest = engine.rows(query)[0][0] if "mask" in kinds else 1
-            known = list(_texts(spec, labels, longest or 1))
-        else:
-            known = []
-        for paths, base, length in known:
-            every.append(_OF_ATTRIBUTE(attribute=text(column), i=i, base=base, paths=paths))
+        for paths, first_level, length in _find_paths(engine, search_input, spec, column, hierarchy, level, released):
+            queries.append(_PATHS_OF_ATTRIBUTE(attribute=text(column), i=i, first_level=first_level, paths=paths))
             longest_path = max(longest_path, length)
         if spec.forbidden:
-            shown.append(_NOT_FORBIDDEN(i=i, forbidden=[text(one) for one in spec.forbidden]))
-    return _ALL(every=union_all(*every), above=longest_path + 1, shown=all_of(shown)) if every else _NONE()
+            conditions.append(_IS_NOT_FORBIDDEN(i=i, forbidden=[text(label) for label in spec.forbidden]))
+    if not queries:
+        return _NO_LEVELS()
+    return _LABEL_LEVELS(paths=union_all(*queries), end_position=longest_path + 1, condition=all_of(conditions))
 
 
 _Paths: TypeAlias = "tuple[exp.Query, int, int]"
-"""With the level at which they begin, and the length of the longest."""
+"""A query of paths, the level of their first position, and the length of the longest."""
 
 
-def _listed(hierarchy: Hierarchy, level: int | None, lowest: int, labels: exp.Select) -> _Paths:
-    first = lowest if level is None else level
-    path = [cast(col(f"level_{one}"), "VARCHAR") for one in range(first, hierarchy.height + 1)]
+def _find_paths(
+    engine: Engine,
+    search_input: SearchInput,
+    spec: Attribute,
+    column: str,
+    hierarchy: Hierarchy,
+    level: int | None,
+    released: exp.Table,
+) -> Iterable[_Paths]:
+    labels = _LABELS(column=col(column), rows=released.copy())
+    kinds = {rule.kind for rule in spec.hierarchy or ()}
+    summarizes = search_input.policy.search.traits.summarizes
+    if summarizes and kinds & _LISTED:  # a range of values may look like a label of a file
+        labels.where(_IS_NOT_RANGE(label=cast(col(column), "VARCHAR")), copy=False)
+    if kinds <= _LISTED and len(spec.hierarchy or ()) == 1:
+        is_remote = search_input.source.access == "remote"
+        return [] if is_remote else [_listed_paths(hierarchy, level, spec.min_level, labels)]
+    if kinds & _RANGES and not kinds & (_LISTED | {"mask"}):
+        return _range_paths(spec, hierarchy, search_input.source.columns[column], labels)
+    if kinds & (_LISTED | _RANGES) or summarizes:
+        return []
+    longest = None
+    if "mask" in kinds:
+        longest = engine.rows(_LONGEST_TEXT(column=col(column), rows=released.copy()))[0][0]
+    return _text_paths(spec, labels, longest or 1)
+
+
+def _listed_paths(hierarchy: Hierarchy, level: int | None, lowest: int, labels: exp.Select) -> _Paths:
+    first_level = lowest if level is None else level
+    path = [cast(col(f"level_{n}"), "VARCHAR") for n in range(first_level, hierarchy.height + 1)]
     if level is not None:
         query = _PATHS_AT_LEVEL(label=path[0].copy(), labels=path, hierarchy=hierarchy.table.copy(), released=labels)
     else:
-        query = _PATHS_IN_LIST(labels=path, hierarchy=hierarchy.table.copy(), above=len(path) + 1, released=labels)
-    return query, first, len(path)
+        end_position = len(path) + 1
+        query = _PATHS_FROM_ANY_LEVEL(
+            labels=path, hierarchy=hierarchy.table.copy(), end_position=end_position, released=labels
+        )
+    return query, first_level, len(path)
 
 
-def _texts(spec: Attribute, labels: exp.Select, longest: int) -> Iterator[_Paths]:
-    """Of masks, which apply to a masked text as to the text itself; and of values that are suppressed."""
+def _text_paths(spec: Attribute, labels: exp.Select, longest: int) -> Iterator[_Paths]:
+    """The paths of masks, which have the same effect on a masked text as on the text, and of suppressed values."""
     rules = spec.hierarchy or ()
     height = find_static_height(rules, longest=longest) or 0
     path: list[exp.Expr] = [col(f"level_{level}") for level in range(height + 1)]
     hierarchy = hierarchy_query(rules, table("released"), "VARCHAR", longest=longest)
-    yield _PATHS_BY_TEXT(labels=path, hierarchy=hierarchy, released=labels, top=TOP), 0, height + 1
-    yield _TOP(released=labels.copy(), top=TOP), height, 1
+    yield _PATHS_OF_TEXTS(labels=path, hierarchy=hierarchy, released=labels, top=TOP), 0, height + 1
+    yield _PATH_OF_TOP(released=labels.copy(), top=TOP), height, 1
 
 
-def _ranges(spec: Attribute, hierarchy: Hierarchy, type_: str, labels: exp.Select) -> Iterator[_Paths]:
+def _range_paths(spec: Attribute, hierarchy: Hierarchy, type_: str, labels: exp.Select) -> Iterator[_Paths]:
     kind = label_range_kind(type_)
     if kind is None or (kind == "number" and column_kind(type_) is ColumnKind.INTEGER):
-        return  # integers that DOUBLE does not hold
-    first, last = bounds(col("label"), kind)
-    within, intervals = last, [rule for rule in spec.hierarchy or () if isinstance(rule, IntervalsRule)]
+        return  # DOUBLE does not hold these integers
+    low, high = bounds(col("label"), kind)
+    last_number, intervals = high, [rule for rule in spec.hierarchy or () if isinstance(rule, IntervalsRule)]
     if kind == "number":
         width = min(rule.widths[0] for rule in intervals)
-        within = _WITHIN(low=first, high=last, width=float(width))
+        last_number = _LAST_NUMBER(low=low, high=high, width=float(width))
     for sign, name in (("<", "below"), ("≥", "above")):
-        if all(getattr(rule, name) is None for rule in intervals):  # such a range of quantiles has no levels
-            labels.where(_IS_CLOSED(label=labels.expressions[0].unalias(), sign=sign), copy=False)
-    of = "DATE" if kind == "date" else type_
-    low: exp.Expr = try_cast(first, of)
-    high: exp.Expr = try_cast(within, of)
-    itself: exp.Expr = _ITSELF()
+        if all(getattr(rule, name) is None for rule in intervals):  # open ranges of quantiles have no levels
+            labels.where(_DOES_NOT_START_WITH(label=labels.expressions[0].unalias(), sign=sign), copy=False)
+    value_type = "DATE" if kind == "date" else type_
+    first_value: exp.Expr = try_cast(low, value_type)
+    last_value: exp.Expr = try_cast(last_number, value_type)
+    ground_label: exp.Expr = _LABEL_OF_SINGLE_VALUE()
     if hierarchy.open_ends:
-        low, high = _with_open_ends(spec, low, high, of)
-        itself = _ITSELF_OR_OPEN_END(itself=itself, same=_SAME(label=col(hierarchy.released_column(0))))
-    path: list[exp.Expr] = [_SAME(label=col(f"level_{level}")) for level in range(1, hierarchy.height + 1)]
-    paths = _PATHS_BY_ENDS(
+        first_value, last_value = _include_open_ends(intervals, first_value, last_value, value_type)
+        common_label = _COMMON_LABEL(label=col(hierarchy.released_column(0)))
+        ground_label = _SINGLE_VALUE_OR_OPEN_END(single_value=ground_label, common_label=common_label)
+    path: list[exp.Expr] = [_COMMON_LABEL(label=col(f"level_{level}")) for level in range(1, hierarchy.height + 1)]
+    paths = _PATHS_OF_RANGES(
+        first_value=first_value,
+        last_value=last_value,
         low=low,
         high=high,
-        first=first,
-        last=last,
         released=labels,
-        labels=[itself, *path],
-        hierarchy=hierarchy_query(spec.hierarchy or (), table("released"), of),
+        labels=[ground_label, *path],
+        hierarchy=hierarchy_query(spec.hierarchy or (), table("released"), value_type),
     )
     if kind != "date":
-        plain = {f"plain_{one}": _PLAIN(label=col(one)) for one in ("label", "x")}
-        paths = _AS_RELEASED(paths=paths, released=labels.copy(), **plain)
+        plain_label, plain_x = (_WITHOUT_PADDING(label=col(name)) for name in ("label", "x"))
+        paths = _RELEASED_SPELLING(paths=paths, released=labels.copy(), plain_label=plain_label, plain_x=plain_x)
     yield paths, 0, hierarchy.height + 1
-    yield _TOP(released=labels.copy(), top=TOP), hierarchy.height, 1
+    yield _PATH_OF_TOP(released=labels.copy(), top=TOP), hierarchy.height, 1
 
 
-def _with_open_ends(spec: Attribute, low: exp.Expr, high: exp.Expr, type_: str) -> tuple[exp.Expr, exp.Expr]:
-    """The first and the last value of a label; an open one also has values beyond all open ends of the rules."""
-    rules = [rule for rule in spec.hierarchy or () if isinstance(rule, IntervalsRule)]
-    before = [_before(rule.below) for rule in rules if rule.below is not None]
+def _include_open_ends(
+    intervals: Sequence[IntervalsRule], first_value: exp.Expr, last_value: exp.Expr, type_: str
+) -> tuple[exp.Expr, exp.Expr]:
+    """Extend the values of an open range beyond all open ends of the rules."""
+    before = [_value_before(rule.below) for rule in intervals if rule.below is not None]
     below = [try_cast(text(str(value)), type_) for value in before]
-    above = [try_cast(text(str(rule.above)), type_) for rule in rules if rule.above is not None]
+    above = [try_cast(text(str(rule.above)), type_) for rule in intervals if rule.above is not None]
+    label = col("label")
     if below:
-        low = _OR_LEAST(label=col("label"), low=low, below=below, high=high)
+        first_value = _FIRST_WITH_OPEN_END(label=label, first_value=first_value, below=below, last_value=last_value)
     if above:
-        high = _OR_GREATEST(label=col("label"), high=high, above=above, low=low.copy())
-    return low, high
+        last_value = _LAST_WITH_OPEN_END(label=label, last_value=last_value, above=above, first_value=first_value)
+    return first_value, last_value
 
 
-def _before(bound: Decimal | date) -> Decimal | date:
+def _value_before(bound: Decimal | date) -> Decimal | date:
     return bound - timedelta(days=1) if isinstance(bound, date) else bound - 1

@@ -1,9 +1,9 @@
-"""The macro library of a release file: copied from a file that has it, which takes a tenth of the time of making it.
+"""The macro library of a release file, copied from a prepared file in a tenth of the time that its scripts take.
 
-That file is made once for each version of DuckDB and of the library, and kept where Python keeps the bytecode of this
-module. Its name has the SHA-256 of its content, so a file that was changed or cut short is made again. This protects
-from accidents only: who can write there can replace the program itself. Where the file cannot be kept, its content
-lives as long as the process. The audit does not use it: its macros are made from their text.
+The prepared file is created once for each version of DuckDB and of the library, beside the bytecode of this module. Its
+name contains the SHA-256 of its content, so a file that was changed or truncated is created again. This protects from
+accidents only: whoever can write there can replace the program itself. If the file cannot be stored, its content is
+kept for the life of the process. The audit does not use it: it creates its macros from their text.
 """
 
 from __future__ import annotations
@@ -21,27 +21,26 @@ import duckdb
 from sqlanon.engines.duckdb import DuckDBEngine
 
 _PREPARED = "sqlanon_macros"
-"""The database of the engine that has the library."""
+"""The name under which the prepared file is attached."""
 _FILE = "macros.duckdb"
 _CONTENT: dict[str, bytes] = {}
-"""Of the file that has the library, by a digest of the scripts and versions."""
+"""The contents of prepared files, by a digest of scripts and versions."""
 
-
-_FEW = 20_000
-"""Characters of scripts that are run sooner than a file is opened."""
+_MIN_CHARACTERS = 20_000
+"""Shorter scripts run faster than the prepared file is opened."""
 
 
 def install(engine: DuckDBEngine, scripts: Sequence[str], database: str, folder: Path, storage_version: str) -> None:
-    """Put what some scripts make into an attached database that is in use; ``folder`` is for a temporary file."""
-    if sum(map(len, scripts)) < _FEW:
+    """Create the macros of scripts in the attached database that is in use; ``folder`` is for a temporary file."""
+    if sum(map(len, scripts)) < _MIN_CHARACTERS:
         engine.script(*scripts)
         return
     key = hashlib.sha256("\0".join([engine.version, storage_version, *scripts]).encode()).hexdigest()[:16]
     file = folder / _FILE
-    content = _CONTENT.get(key) or _kept(key)
+    content = _CONTENT.get(key) or _read_stored(key)
     if content is not None:
         file.write_bytes(content)
-        with suppress(duckdb.Error):  # of a file that somebody has damaged
+        with suppress(duckdb.Error):  # the stored file may be damaged
             _copy(engine, database, file)
             _CONTENT[key] = content
             return
@@ -51,7 +50,7 @@ def install(engine: DuckDBEngine, scripts: Sequence[str], database: str, folder:
         engine.script(*scripts)
     engine.detach(_PREPARED)
     _CONTENT[key] = file.read_bytes()
-    _keep(key)
+    _store(key)
     _copy(engine, database, file)
 
 
@@ -64,44 +63,43 @@ def _copy(engine: DuckDBEngine, database: str, file: Path) -> None:
         file.unlink()
 
 
-def _folder() -> Path:
-    """Of the bytecode of this module."""
+def _cache_folder() -> Path:
     return Path(cache_from_source(__file__)).parent
 
 
-def _name(key: str, content: bytes) -> str:
+def _file_name(key: str, content: bytes) -> str:
     """
-    >>> _name("0123", b"")
+    >>> _file_name("0123", b"")
     'macros.0123.e3b0c44298fc1c14.duckdb'
     """
     return f"macros.{key}.{hashlib.sha256(content).hexdigest()[:16]}.duckdb"
 
 
-def _kept(key: str) -> bytes | None:
-    """The content of the file whose name has its digest."""
+def _read_stored(key: str) -> bytes | None:
+    """Read the prepared file, if its name has the digest of its content."""
     with suppress(OSError, NotImplementedError):
-        for file in _folder().glob(f"macros.{key}.*.duckdb"):
+        for file in _cache_folder().glob(f"macros.{key}.*.duckdb"):
             with suppress(OSError):
                 content = file.read_bytes()
-                if file.name == _name(key, content):
+                if file.name == _file_name(key, content):
                     return content
     return None
 
 
-def _keep(key: str) -> None:
-    """Those of other versions, and those that have changed, make room for it."""
+def _store(key: str) -> None:
+    """Store the prepared file, and remove those of other versions and those that were changed."""
     if sys.dont_write_bytecode:
         return
     with suppress(OSError, NotImplementedError):
-        place = _folder() / _name(key, _CONTENT[key])
-        place.parent.mkdir(exist_ok=True)
-        unfinished = place.with_name(f"{place.name}.{os.getpid()}")
+        path = _cache_folder() / _file_name(key, _CONTENT[key])
+        path.parent.mkdir(exist_ok=True)
+        unfinished = path.with_name(f"{path.name}.{os.getpid()}")
         try:
             unfinished.write_bytes(_CONTENT[key])
-            unfinished.replace(place)
+            unfinished.replace(path)
         finally:
             unfinished.unlink(missing_ok=True)
-        for other in place.parent.glob("macros.*.duckdb"):
-            if other != place:
+        for file in path.parent.glob("macros.*.duckdb"):
+            if file != path:
                 with suppress(OSError):
-                    other.unlink()
+                    file.unlink()

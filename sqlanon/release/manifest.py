@@ -1,4 +1,4 @@
-"""The manifest: the claims of a release, without private values."""
+"""The manifest: what a release claims about its rows and its policy, without private values."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ FORMAT = 1
 DIGEST = "sum-xor-cells"
 """The algorithm of ``sqlanon.digest``."""
 
-_AS_JSON = ("policy", "columns", "generalization", "heights", "noise", "confidence")
-_OF_PERSONS = (
+_JSON_FIELDS = ("policy", "columns", "generalization", "heights", "noise", "confidence")
+_PERSON_FIELDS = (
     "smallest_class_rows",
     "persons",
     "released_persons",
     "suppressed_persons",
     "partly_released_persons",
 )
-_COUNTS = ("rows", "released_rows", "suppressed_rows", "classes", "smallest_class")
+_COUNT_FIELDS = ("rows", "released_rows", "suppressed_rows", "classes", "smallest_class")
 
 
 def utc_now() -> datetime:
@@ -50,7 +50,7 @@ class ReleasedColumn:
 
 @dataclass(frozen=True)
 class Facts:
-    """The counts of a staged release, and its content digest. The version is None in a place with a single table."""
+    """The counts and the content digest of a staged release; the version is None in a Parquet file."""
 
     rows: int
     classes: int
@@ -60,31 +60,50 @@ class Facts:
 
 
 def has_open_ends(rules: Any) -> bool:
-    """Whether one of the rules that a manifest shows has open ends.
+    """Whether a rule of a manifest has open ends.
 
     >>> has_open_ends([{"rule": "intervals", "widths": [5], "above": 90}]), has_open_ends(None)
     (True, False)
     """
-    shown = [rule for rule in rules or () if isinstance(rule, Mapping)] if isinstance(rules, Sequence) else []
-    return any("below" in rule or "above" in rule for rule in shown)
+    if not isinstance(rules, Sequence):
+        return False
+    return any(isinstance(rule, Mapping) and ("below" in rule or "above" in rule) for rule in rules)
 
 
 @dataclass(frozen=True)
 class Manifest:
     """One row of ``sqlanon.manifest``: its columns, with the JSON ones as Python values.
 
-    Everything follows from the policy and the released rows. ``rows`` counts the rows of the source; ``classes`` and
-    ``smallest_class`` are those of the release. Where persons are counted, ``smallest_class`` is the fewest persons in
-    a class, ``smallest_class_rows`` the fewest rows, and ``persons`` to ``partly_released_persons`` are what `Result`
-    says; else these are None. ``generalization`` has a level for each quasi-identifier, or None if
-    its values are released at several levels. ``guarantee`` says whether the requirements hold for all
-    quasi-identifiers together or for some at a time (``combinations``). ``score`` is None if it depends on more than
-    the release (`sqlanon.release.score`); ``optimal`` is true if the strategy always proves it. ``epsilon`` (of a
-    record) and ``noise`` (by attribute) are None without noise; ``confidence`` is that of the policy. ``decoys`` is
-    their number among the released rows, or None if the policy has none. ``dropped_lines`` counts the bad lines that
-    were left out of CSV files; it is None unless the policy drops them. ``heights`` has the heights of hierarchies
-    that readers can know; an attribute at the top of a mask has level 1 of 1 (`levels`). ``version`` counts the
-    releases in one file; it is None in a Parquet file.
+    All fields follow from the policy and the released rows.
+
+    Attributes
+    ----------
+    generalization:
+        The level of each quasi-identifier; None if its values are released at several levels.
+    rows:
+        Rows of the source.
+    classes, smallest_class:
+        Of the release. With persons, ``smallest_class`` is the fewest persons in a class.
+    score:
+        None if it depends on more than the release (`sqlanon.release.score`).
+    optimal:
+        Whether the strategy always proves its result optimal.
+    guarantee:
+        Whether the requirements hold for all quasi-identifiers together, or for ``combinations`` of them.
+    epsilon, noise:
+        For a record, and by attribute; None without noise.
+    confidence:
+        As in the policy.
+    decoys:
+        Decoys among the released rows; None if the policy has none.
+    dropped_lines:
+        Bad lines that were left out of CSV files; None unless the policy drops them.
+    smallest_class_rows, persons, released_persons, suppressed_persons, partly_released_persons:
+        The fewest rows in a class, and the figures of `Result`; None without persons.
+    heights:
+        Heights of hierarchies that readers can derive. The top of a mask is level 1 of 1 (see `levels`).
+    version:
+        Number of the version in its file or schema; None in a Parquet file.
     """
 
     table_name: str
@@ -127,48 +146,49 @@ class Manifest:
         return [column.name for column in self.columns if column.role == "quasi" and column.name.lower() not in noisy]
 
     def has_open_ends(self, name: str) -> bool:
-        """Whether a rule of a column's hierarchy has open ends: level 0 has labels then."""
+        """Whether a rule of a column's hierarchy has open ends, so that level 0 has labels."""
         attributes = self.policy["attributes"].items()
-        rules = next((one.get("hierarchy") for key, one in attributes if key.lower() == name.lower()), None)
+        rules = next((spec.get("hierarchy") for key, spec in attributes if key.lower() == name.lower()), None)
         return has_open_ends(rules)
 
     @property
     def draft(self) -> bool:
-        """Whether it is a draft, which is compared with no release."""
+        """Whether the release is a draft, which is not compared with other releases."""
         return bool(self.policy.get("draft"))
 
     @property
     def rows_table(self) -> str:
-        """The table with the rows; ``table_name`` is a view of it."""
+        """The table with the rows; ``table_name`` is the view of it."""
         return self.table_name if self.version is None else version_name(self.table_name, self.version)
 
     @property
     def fewest_rows(self) -> int:
-        """The rows of the class with fewest."""
+        """The fewest rows in a class."""
         return self.smallest_class if self.smallest_class_rows is None else self.smallest_class_rows
 
     def levels(self, heights: Mapping[str, int]) -> dict[str, int | None]:
-        """Its levels in hierarchies of these heights: a top level becomes their top level."""
-        own, tops = ({name.lower(): n for name, n in by.items()} for by in (self.heights or {}, heights))
-        return {
-            name: tops.get(name.lower(), level) if level is not None and level == own.get(name.lower()) else level
-            for name, level in self.generalization.items()
-        }
+        """The levels in hierarchies of these heights; a top level becomes the top level of its hierarchy."""
+        published_heights = {name.lower(): height for name, height in (self.heights or {}).items()}
+        tops, levels = {name.lower(): height for name, height in heights.items()}, dict(self.generalization)
+        for name, level in levels.items():
+            if level is not None and level == published_heights.get(name.lower()):
+                levels[name] = tops.get(name.lower(), level)
+        return levels
 
     def row(self) -> dict[str, Any]:
         fields = asdict(self)
-        for name in _AS_JSON:
+        for name in _JSON_FIELDS:
             fields[name] = None if fields[name] is None else json.dumps(fields[name], ensure_ascii=False)
         return fields
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> Manifest:
         fields = dict(row)
-        _refuse_other_fields(fields)
-        for name in _AS_JSON:
+        _refuse_unexpected_fields(fields)
+        for name in _JSON_FIELDS:
             if fields.get(name) is not None:
-                fields[name] = _parsed(fields[name])
-        _refuse_strange(fields)
+                fields[name] = _parse_json(fields[name])
+        _refuse_invalid_types(fields)
         fields["columns"] = tuple(ReleasedColumn(**column) for column in fields["columns"])
         if isinstance(fields["published_at"], str):
             fields["published_at"] = datetime.fromisoformat(fields["published_at"])
@@ -177,20 +197,20 @@ class Manifest:
         return cls(**fields)
 
     def fingerprint(self) -> str:
-        """The SHA-256 of its claims about the rows."""
-        claimed = {name: value for name, value in json.loads(self.to_json()).items() if name != "version"}
-        return hashlib.sha256(json.dumps(claimed, ensure_ascii=False).encode()).hexdigest()
+        """The SHA-256 of all fields but the version."""
+        claims = {name: value for name, value in json.loads(self.to_json()).items() if name != "version"}
+        return hashlib.sha256(json.dumps(claims, ensure_ascii=False).encode()).hexdigest()
 
     def to_json(self) -> str:
         return json.dumps({**self.row(), "published_at": self.published_at.isoformat()}, ensure_ascii=False)
 
     @classmethod
     def from_json(cls, text: str) -> Manifest:
-        return cls.from_row(_parsed(text))
+        return cls.from_row(_parse_json(text))
 
 
-def _parsed(text: str) -> Any:
-    """The value of JSON in the form of `json.dumps`; duplicate keys would hide a value."""
+def _parse_json(text: str) -> Any:
+    """Parse JSON in the exact form of `json.dumps`: duplicate keys could hide a value."""
     value = json.loads(text)
     if text not in (json.dumps(value, ensure_ascii=False), json.dumps(value)):
         raise ValueError("its JSON has duplicate keys or extra space")
@@ -198,12 +218,12 @@ def _parsed(text: str) -> Any:
 
 
 def find_invalid_fields(manifest: Manifest) -> list[str]:
-    """The names of fields with unknown content. Only names of the table, columns and attributes are free text."""
+    """The fields with invalid values. Only names of tables, columns and attributes are free text."""
     levels = {name: level or 0 for name, level in manifest.generalization.items()}
     heights, confidence = manifest.heights or {}, manifest.confidence or {}
     optional, dropped = (manifest.decoys, manifest.version), manifest.dropped_lines
-    of_persons = [getattr(manifest, name) for name in _OF_PERSONS]
-    sound = {
+    person_figures = [getattr(manifest, name) for name in _PERSON_FIELDS]
+    is_valid = {
         "sqlanon_version": _VERSION.fullmatch(manifest.sqlanon_version),
         "engine": _ENGINE.fullmatch(manifest.engine),
         "policy_hash": _HASH.fullmatch(manifest.policy_hash),
@@ -215,9 +235,9 @@ def find_invalid_fields(manifest: Manifest) -> list[str]:
         and all(type(figure) in (int, float) for figure in confidence.values()),
         "decoys": all(figure is None or type(figure) is int for figure in optional),
         "dropped_lines": dropped is None or (type(dropped) is int and dropped >= 0),
-        "persons": all(figure is None or type(figure) is int for figure in of_persons),
+        "persons": all(figure is None or type(figure) is int for figure in person_figures),
     }
-    return [name for name, right in sound.items() if not right]
+    return [name for name, valid in is_valid.items() if not valid]
 
 
 _VERSION = re.compile(r"\d+(\.\d+)*([a-z]+\d+)?(\.(post|dev)\d+)?(\+[a-z0-9.]{1,12})?")
@@ -228,8 +248,8 @@ _ENGINE = re.compile(
 _HASH = re.compile(r"[0-9a-f]{64}")
 
 
-def _refuse_other_fields(row: Mapping[str, Any]) -> None:
-    """Refuse a manifest without all of the fields: a default is nothing that somebody claims."""
+def _refuse_unexpected_fields(row: Mapping[str, Any]) -> None:
+    """Refuse a manifest without all fields: a default value would not be a claim of the publisher."""
     names = {field.name for field in fields_of(Manifest)}
     if missing := sorted(names - row.keys()):
         raise ValueError(f"it lacks {', '.join(missing)}")
@@ -237,25 +257,23 @@ def _refuse_other_fields(row: Mapping[str, Any]) -> None:
         raise ValueError("it has fields that no manifest has")
 
 
-def _refuse_strange(fields: Mapping[str, Any]) -> None:
-    """Refuse a manifest of the wrong form, which anybody may have written."""
-    if not isinstance(fields["policy"], dict) or not isinstance(fields["generalization"], dict):
+def _refuse_invalid_types(fields: Mapping[str, Any]) -> None:
+    policy, noise = fields["policy"], fields.get("noise") or {}
+    if not isinstance(policy, dict) or not isinstance(fields["generalization"], dict):
         raise ValueError("the policy or the generalization is not a JSON object")
     for name in ("noise", "confidence", "heights"):
         if not isinstance(fields.get(name) or {}, dict):
             raise ValueError(f"the {name} is not a JSON object")
-    policy = fields["policy"]
     for name in ("attributes", "privacy", "search"):
         if not isinstance(policy.get(name, {}), dict):
             raise ValueError(f"{name} of the policy is not a JSON object")
-    for part in (policy.get("attributes", {}), fields.get("noise") or {}):
-        if not all(isinstance(one, dict) for one in part.values()):
-            raise ValueError("an attribute is not a JSON object")
-    _refuse_no_numbers(fields)
+    if not all(isinstance(spec, dict) for spec in (*policy.get("attributes", {}).values(), *noise.values())):
+        raise ValueError("an attribute is not a JSON object")
+    _refuse_invalid_numbers(fields)
 
 
-def _refuse_no_numbers(fields: Mapping[str, Any]) -> None:
-    for name in _COUNTS:
+def _refuse_invalid_numbers(fields: Mapping[str, Any]) -> None:
+    for name in _COUNT_FIELDS:
         if type(fields[name]) is not int:
             raise ValueError(f"{name} is not an integer")
     levels = [*fields["generalization"].values(), *(fields.get("heights") or {}).values()]

@@ -1,7 +1,7 @@
-"""The stages audit and publish: a release is staged, counted, audited, and put in its place.
+"""The stages audit and publish: a release is staged, counted, audited, and committed.
 
-Until the last step, readers see the earlier release. A run that dies between recording its intent and the end of
-`ReleaseTarget.commit` leaves the intent, and the next run completes or removes it.
+Readers see the earlier release until the commit. A run that dies after it has recorded its intent leaves the intent in
+the ledger, and the next run completes or removes it.
 """
 
 from __future__ import annotations
@@ -21,43 +21,43 @@ from sqlanon.release.targets.base import Draft, Published, ReleaseTarget, Staged
 from sqlanon.support.expressions import create_table, star
 
 ATTEMPTS = 5
-"""The number of attempts if other runs publish at the same time."""
+"""Maximum number of attempts while other runs publish to the same target."""
 
 
 AnyRelease = TypeVar("AnyRelease", bound=Published)
 
 
 class Ledger(Protocol):
-    """The part of the ledger in one publication."""
+    """The ledger as one publication uses it."""
 
     @property
     def held_against(self) -> Sequence[Path]:
-        """The places of the earlier releases that it was compared with."""
+        """The locations of the earlier releases that the release was compared with."""
         ...
 
     @property
     def queries(self) -> Sequence[str]:
-        """SQL that lists the rows for which it is refused."""
+        """Queries for the rows that are the reason of a refusal."""
         ...
 
     def begin(self) -> None:
-        """Read what has been published by now."""
+        """Read the releases that have been published until now."""
         ...
 
     def refuse_unknown_versions(self, kept: Sequence[Manifest]) -> None:
-        """Refuse to keep versions in the place that it does not know: they were not compared."""
+        """Refuse to keep versions that are not in the ledger, because they were not compared."""
         ...
 
     def checks(self, manifest: Manifest, released: exp.Table) -> Sequence[Check]:
-        """Whether the release is safe beside earlier ones."""
+        """Check that the release is safe together with earlier ones."""
         ...
 
     def recording(self, manifest: Manifest, sha256: str | None) -> AbstractContextManager[None]:
-        """Record the publication: as an intent, then for good, or not at all if it fails."""
+        """Record an intent; on exit record the publication, or remove the intent if it failed."""
         ...
 
     def notes(self, digest: str) -> Sequence[str]:
-        """Warnings after the release with this digest is published."""
+        """Warnings about the published release with this digest."""
         ...
 
 
@@ -69,40 +69,40 @@ NOT_COMPARED = (
 
 @dataclass(frozen=True)
 class NoLedger:
-    """The ledger of a run without a catalog: it compares and records nothing, and says so of a release."""
+    """The ledger of a run without a catalog: nothing is compared or recorded."""
 
     is_draft: bool = False
     held_against: Sequence[Path] = ()
     queries: Sequence[str] = ()
 
     def begin(self) -> None:
-        """Read nothing."""
+        """Do nothing."""
 
     def refuse_unknown_versions(self, kept: Sequence[Manifest]) -> None:
-        """Refuse nothing: without a ledger, a policy keeps one version."""
+        """Do nothing: without a ledger, a policy keeps one version."""
 
     def checks(self, manifest: Manifest, released: exp.Table) -> Sequence[Check]:
-        """Compare nothing."""
+        """Return no checks."""
         return ()
 
     def recording(self, manifest: Manifest, sha256: str | None) -> AbstractContextManager[None]:
-        """Record nothing."""
+        """Do nothing."""
         return nullcontext()
 
     def notes(self, digest: str) -> Sequence[str]:
-        """Warn that nothing is known of other releases; a draft is compared with none in any case."""
+        """Warn that the release was not compared; drafts never are."""
         return () if self.is_draft else (NOT_COMPARED,)
 
 
 def publish(
     target: ReleaseTarget[Any, AnyRelease], draft: Draft, ledger: Ledger, attempts: int = ATTEMPTS
 ) -> AnyRelease:
-    """Publish a release; try again if another run published at the same time."""
-    for left in reversed(range(attempts)):
+    """Publish a release; try again if another run has published meanwhile."""
+    for remaining in reversed(range(attempts)):
         try:
             return _publish_once(target, draft, ledger)
         except OvertakenError:
-            if not left:
+            if not remaining:
                 raise
     raise AssertionError("at least one attempt")
 
@@ -118,7 +118,7 @@ def _publish_once(target: ReleaseTarget[Any, AnyRelease], draft: Draft, ledger: 
 
 
 def copy_audited_rows(target: ReleaseTarget[Any, Any], draft: Draft, rows: exp.Table) -> exp.Table:
-    """Copy the rows of an audited release to a table beside its source, without publishing it."""
+    """Audit a release and copy its rows to a table of the source's engine, without publishing it."""
     with target.stage(draft) as staged:
         audit(staged, draft.manifest(target.table_name, target.facts(staged)), draft, NoLedger())
         with staged.rows() as released:
@@ -127,40 +127,41 @@ def copy_audited_rows(target: ReleaseTarget[Any, Any], draft: Draft, rows: exp.T
 
 
 def audit(staged: Staged, manifest: Manifest, draft: Draft, ledger: Ledger) -> None:
-    """Complete a staged release and check it: alone, with its source, and against the run and earlier releases."""
+    """Complete a staged release and check it: alone, against its source and run, and against earlier releases."""
     with staged.rows() as released:
         checks = [*draft.checks(released), *ledger.checks(manifest, released)]
         suppressed = draft.suppressed_by_label(released)
-    verification = with_checks(staged.complete(manifest, suppressed), checks)
+    verification = _merge_checks(staged.complete(manifest, suppressed), checks)
     if failures := [*verification.failures, *find_mismatches(verification.manifest, manifest, draft)]:
         raise AuditError(failures, ledger.queries)
 
 
-def with_checks(verification: Verification, checks: Sequence[Check]) -> Verification:
-    """Replace checks that are not verifiable alone by those with the source."""
-    seen = {check.name: check for check in checks}
-    alone = {check.name for check in verification.checks}
-    merged = [seen.get(check.name, check) for check in verification.checks]
-    return replace(verification, checks=(*merged, *(check for name, check in seen.items() if name not in alone)))
+def _merge_checks(verification: Verification, checks: Sequence[Check]) -> Verification:
+    """Add checks to a verification; they replace checks with the same name, which need the source."""
+    by_name = {check.name: check for check in checks}
+    merged = [by_name.pop(check.name, check) for check in verification.checks]
+    return replace(verification, checks=(*merged, *by_name.values()))
 
 
-def find_mismatches(found: Manifest, written: Manifest, draft: Draft) -> list[str]:
-    """Compare the release with the run: no row was lost or added."""
+def find_mismatches(written: Manifest, expected_manifest: Manifest, draft: Draft) -> list[str]:
+    """Compare the written release with the run, to detect lost or added rows."""
     failures, expected = [], draft.expected_figures
-    if found != written:
+    if written != expected_manifest:
         failures.append("the manifest in the file is not the one that was written")
-    if found.released_rows != expected.rows:
-        failures.append(f"{found.released_rows} rows are in the release (expected: {expected.rows})")
-    if expected.digest not in (None, found.digest):
+    if written.released_rows != expected.rows:
+        failures.append(f"{written.released_rows} rows are in the release (expected: {expected.rows})")
+    if expected.digest not in (None, written.digest):
         failures.append("the rows are not those of the release that is extended, with the new ones")
-    own = 1 if expected.masked_rows and found.classes == expected.classes + 1 else 0
-    smallest = min(expected.smallest_class, expected.masked_rows) if own else expected.smallest_class
-    merged = expected.masked_rows and not own  # the masked rows read like a kept class, which is larger for it
-    if found.classes != expected.classes + own or (found.fewest_rows != smallest and not merged):
+    # Masked rows form a class of their own, or enlarge a class with the same labels.
+    form_class = bool(expected.masked_rows) and written.classes == expected.classes + 1
+    smallest = min(expected.smallest_class, expected.masked_rows) if form_class else expected.smallest_class
+    enlarge_class = expected.masked_rows and not form_class
+    has_smallest_class = written.fewest_rows == smallest or enlarge_class
+    if written.classes != expected.classes + form_class or not has_smallest_class:
         failures.append(
-            f"{found.classes} classes, the smallest of {found.fewest_rows} rows, are in the release; the search "
+            f"{written.classes} classes, the smallest of {written.fewest_rows} rows, are in the release; the search "
             f"found {expected.classes}, the smallest of {expected.smallest_class}; has the source changed since?"
         )
-    if found.columns != draft.columns():
+    if written.columns != draft.columns():
         failures.append("the columns are not those of the policy")
     return failures

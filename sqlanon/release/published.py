@@ -1,4 +1,4 @@
-"""A published release, which its holder can verify."""
+"""Published releases in files."""
 
 from __future__ import annotations
 
@@ -54,12 +54,12 @@ class Release:
     sha256: str | None = None
 
     def verify(self, sha256: str | None = None) -> Verification:
-        """Verify the release by itself, as any reader can: columns, counts, requirements, content digest.
+        """Verify the release alone, as any reader can: columns, counts, requirements, content digest.
 
         Parameters
         ----------
         sha256:
-            The expected SHA-256 of the file, such as `Release.sha256`. It also finds deliberate changes.
+            The expected SHA-256 of the file, such as `Release.sha256`. It also detects deliberate changes.
 
         Raises
         ------
@@ -69,11 +69,11 @@ class Release:
         return verify_file(self.path, limits=self.limits, sha256=sha256, with_risk=True)
 
     def verify_sql(self) -> list[str]:
-        """The statements of `verify`, for any DuckDB client that has opened the release file."""
+        """Return the statements of `verify`, for any DuckDB client that has the release file open."""
         return verification_sql(self.manifest)
 
     def class_sizes(self) -> list[tuple[int, int]]:
-        """The sizes of the classes: pairs of size in rows and number of classes, ascending.
+        """Count the classes of each size: pairs of size in rows and number of classes, ascending.
 
         Raises
         ------
@@ -88,17 +88,17 @@ class Release:
         return list(self.class_sizes_and_risk()[0].sizes.items())
 
     def class_sizes_and_risk(self) -> tuple[ClassSizes, ResidualRisk | None]:
-        """The sizes of the classes, and the worst that the rows still show; the file is opened once."""
+        """Measure the sizes of the classes and the most serious residual risk; the file is opened once."""
         with open_release(self.path, self.limits) as release:
             sizes = ClassSizes.from_rows(release.engine.rows(self._class_sizes(SUBJECT.copy())))
             return sizes, find_worst_risk(release.engine, SUBJECT, self.manifest)
 
     def class_sizes_sql(self) -> str:
-        """The statement of `class_sizes`, for any DuckDB client that has opened the release file."""
+        """Return the statement of `class_sizes`, for any DuckDB client that has the release file open."""
         return self._class_sizes(table(self.table)).sql("duckdb", pretty=True)
 
     def df(self) -> pandas.DataFrame:
-        """The rows of the file as a pandas data frame. They are not verified.
+        """Read the rows as a pandas data frame, without verification.
 
         DuckDB converts types: dates become timestamps, and decimals and HUGEINT become floats. `arrow` keeps the types.
 
@@ -109,11 +109,11 @@ class Release:
         ReleaseError
             The file is missing or not a release.
         """
-        with self._opened() as rows:
+        with self._open_rows() as rows:
             return pandas_frame(rows)
 
     def pl(self) -> polars.DataFrame:
-        """The rows of the file as a polars data frame. They are not verified.
+        """Read the rows as a polars data frame, without verification.
 
         Raises
         ------
@@ -122,22 +122,22 @@ class Release:
         ReleaseError
             The file is missing or not a release.
         """
-        with self._opened() as rows:
+        with self._open_rows() as rows:
             return polars_frame(rows)
 
     def arrow(self) -> pyarrow.Table:
-        """The rows of the file as an Arrow table. They are not verified.
+        """Read the rows as an Arrow table, without verification.
 
         Raises
         ------
         ReleaseError
             The file is missing or not a release.
         """
-        with self._opened() as rows:
+        with self._open_rows() as rows:
             return rows.to_arrow_table()
 
     @contextmanager
-    def _opened(self) -> Iterator[duckdb.DuckDBPyRelation]:
+    def _open_rows(self) -> Iterator[duckdb.DuckDBPyRelation]:
         with open_release(self.path, self.limits) as release:
             yield release.engine.relation(star(SUBJECT))
 
@@ -145,7 +145,7 @@ class Release:
         return class_sizes(rows, self.manifest.quasi_identifiers)
 
     def _repr_html_(self) -> str:
-        """For notebooks: the manifest as a small table."""
+        """Render the manifest for notebooks."""
         return render_manifest(self.manifest, f"Release {self.table}", "file", self.path)
 
     def __repr__(self) -> str:

@@ -1,4 +1,4 @@
-"""Opening releases: the file alone, read-only, in a database of its own, or its rows in another engine."""
+"""Opening release files: read-only in an engine of their own, or their rows in another engine."""
 
 from __future__ import annotations
 
@@ -36,25 +36,25 @@ from sqlanon.support.workdir import spill_directory
 
 
 class CachedQueries:
-    """An engine that remembers its results, for data that does not change."""
+    """An engine that caches the results of its queries, for data that does not change."""
 
     def __init__(self, engine: Queries) -> None:
         self._engine = engine
-        self._answers: dict[str, list[tuple[Any, ...]]] = {}
+        self._results: dict[str, list[tuple[Any, ...]]] = {}
 
     @property
     def dialect(self) -> str:
         return self._engine.dialect
 
     def execute(self, statement: exp.Expr, parameters: Sequence[Any] = ()) -> None:
-        self._answers.clear()
+        self._results.clear()
         self._engine.execute(statement, parameters)
 
     def rows(self, query: exp.Expr, parameters: Sequence[Any] = ()) -> list[tuple[Any, ...]]:
         key = f"{query.sql(self.dialect)} {parameters!r}"
-        if key not in self._answers:
-            self._answers[key] = self._engine.rows(query, parameters)
-        return self._answers[key]
+        if key not in self._results:
+            self._results[key] = self._engine.rows(query, parameters)
+        return self._results[key]
 
     def render(self, statement: exp.Expr) -> str:
         return self._engine.render(statement)
@@ -64,23 +64,22 @@ class CachedQueries:
 
 
 def read_manifest(path: Path, limits: Limits, version: int | None = None) -> Manifest:
-    """The manifest of a release whose rows are a plain table, so that any engine can read them.
+    """Read the manifest of a version, or of the newest one, of a release whose rows are a plain table.
 
-    It is opened as `open_release` does it: nothing in the file can reach beyond it. Without a ``version``, it is the
-    newest that counts.
+    The file is opened by `open_release`, so that nothing in it can reach beyond the file.
     """
     with open_release(path, limits, version) as release:
         return release.manifest
 
 
 def attach_release(engine: DuckDBEngine, path: Path, manifest: Manifest, alias: str) -> exp.Table:
-    """The rows of a release that `read_manifest` has read, as a relation of another engine.
+    """Attach a release whose manifest `read_manifest` has read, and return the relation of its rows.
 
-    The file may be another one by now: its catalog is checked again, in the engine that reads its rows.
+    The file may have been replaced meanwhile, so its catalog is checked again in this engine.
     """
     try:
         if path.suffix.lower() == ".parquet":
-            if flaw := _layout_of(path).flaw:
+            if flaw := _read_layout(path).flaw:
                 raise _not_read(path, flaw)
             view = table(alias, "main", "temp")
             engine.execute(create_temporary_view(view.copy(), star(read_parquet([str(path)]))))
@@ -106,12 +105,12 @@ def _not_read(path: Path, flaw: str) -> BrokenReleaseError:
 
 
 def _refuse_log(path: Path) -> None:
-    """Refuse a file with a log beside it: DuckDB would apply its changes, and evaluate what they say."""
+    """Refuse a file with a log beside it: DuckDB would apply its changes and evaluate its expressions."""
     if (log := path.with_name(f"{path.name}.wal")).exists():
         raise BrokenReleaseError(f"{log} is beside the release, with changes that are not in it: remove it")
 
 
-def _layout_of(path: Path) -> Layout:
+def _read_layout(path: Path) -> Layout:
     try:
         return read_layout(path)
     except (OSError, ValueError) as error:
@@ -135,25 +134,32 @@ def detach_release(engine: DuckDBEngine, path: Path, alias: str) -> None:
 
 
 def lock_down(engine: DuckDBEngine) -> None:
-    """Allow no files but the attached ones."""
+    """Forbid access to files other than the attached ones."""
     engine.connection.execute("SET enable_external_access = false")
     engine.connection.execute("SET lock_configuration = true")
 
 
 SUBJECT = table("subject")
-"""The name of the released rows in checks."""
+"""The relation of the released rows in checks."""
 
 COPIED = "sqlanon_released_rows"
-"""The rows of a release on a server, copied to the engine that has its source."""
+"""The rows of a release on a server, copied to the engine of its source."""
 
 
 @dataclass(frozen=True)
 class OpenRelease:
-    """A release that is open for reading: the engine, what it was asked, the manifest, and whether it is Parquet.
+    """A release that is open for reading.
 
-    ``manifests`` has those of all versions that are kept, the newest first. ``file`` is the file, where it is one that
-    was opened for reading, and ``scratch`` a folder that the engine may write to; else None. ``layout`` is that of a
-    Parquet file. ``flaw`` says why the rows must not be read: then there is no `SUBJECT`.
+    Attributes
+    ----------
+    manifest, manifests:
+        The manifest of the opened version, and of all versions, the newest first.
+    file, layout:
+        The file, and the layout of a Parquet file; None for the rows of a server or of a staged release.
+    scratch:
+        A folder that the engine may write to, or None.
+    flaw:
+        Why the rows must not be read: there is no `SUBJECT` then.
     """
 
     engine: DuckDBEngine
@@ -173,23 +179,23 @@ def open_release(
 ) -> Iterator[OpenRelease]:
     """Open a release file.
 
-    The checks run with sqlanon's own macros, not with those of the file, and nothing in the file can reach
-    beyond it. Its catalog, or its layout, is read first. Rows that could not be read without evaluating something of
-    the file are an error, or a flaw of what is opened ``to_verify``.
+    Checks use sqlanon's own macros, and nothing in the file can reach beyond it. The catalog or layout is read first:
+    rows that cannot be read without evaluating expressions of the file are an error, or a flaw if the file is opened
+    ``to_verify``.
     """
     if not path.is_file():
-        raise ReleaseError(f"there is no release at {path}")
+        raise ReleaseError(f"release {path} does not exist")
     with spill_directory() as spill, closing(DuckDBEngine.open_private(spill, limits)) as engine:
         engine.script(*macro_scripts(RELEASE_MACROS))
         scratch = spill / "scratch"
         scratch.mkdir()
-        manifests, layout = _opened(engine, path, scratch)
-        manifest = next((one for one in manifests if version in (None, one.version)), None)
+        manifests, layout = _read_manifests_and_layout(engine, path, scratch)
+        manifest = next((manifest for manifest in manifests if version in (None, manifest.version)), None)
         if manifest is None:
             raise ReleaseError(f"{path} no longer has version {version}")
-        flaw = _flaw_of_rows(engine, manifest, layout)
+        flaw = _find_flaw(engine, manifest, layout)
         if not flaw:
-            rows = _rows_of(manifest) if layout is None else read_parquet([str(path)])
+            rows = table(manifest.rows_table, "main", ATTACHED) if layout is None else read_parquet([str(path)])
             engine.execute(create_view(SUBJECT.copy(), star(rows)))
         elif not to_verify:
             raise _not_read(path, flaw)
@@ -199,13 +205,12 @@ def open_release(
         )
 
 
-def _opened(engine: DuckDBEngine, path: Path, scratch: Path) -> tuple[list[Manifest], Layout | None]:
-    """The manifests of a release file; of a Parquet file with its layout."""
+def _read_manifests_and_layout(engine: DuckDBEngine, path: Path, scratch: Path) -> tuple[list[Manifest], Layout | None]:
     try:
         if path.suffix.lower() != ".parquet":
             return _open_database(engine, path, scratch), None
-        layout = _layout_of(path)
-        return [_manifest_of(layout)], layout
+        layout = _read_layout(path)
+        return [_parse_manifest(layout)], layout
     except duckdb.Error as error:
         message = f"{path} cannot be read as a release of sqlanon: {_reason(error)}"
         if _reason(error) == _NO_MANIFEST and file_kind(path.name) is not None:
@@ -218,7 +223,7 @@ def _opened(engine: DuckDBEngine, path: Path, scratch: Path) -> tuple[list[Manif
         raise BrokenReleaseError(f"{path} was a release of sqlanon; its manifest is broken: {error}") from error
 
 
-def _flaw_of_rows(engine: DuckDBEngine, manifest: Manifest, layout: Layout | None) -> str:
+def _find_flaw(engine: DuckDBEngine, manifest: Manifest, layout: Layout | None) -> str:
     if layout is not None:
         return layout.flaw
     return "" if is_plain_table(engine, "main", manifest.rows_table) else _NOT_PLAIN
@@ -236,39 +241,36 @@ def _open_database(engine: DuckDBEngine, path: Path, scratch: Path) -> list[Mani
         raise duckdb.CatalogException(_NO_MANIFEST)
     if not is_plain_table(engine, "sqlanon", "manifest"):
         raise _not_read(path, "its manifest is not a plain table any more")
-    found = read_manifests(engine)
+    manifests = read_manifests(engine)
     names = {name.lower().partition(" main.")[2] for name in objects if name.startswith(("table ", "view "))}
-    for one in found:
-        if one.rows_table.lower() not in names:
-            raise ValueError(f"there is no table {one.rows_table!r}")
-    return found
-
-
-def _rows_of(manifest: Manifest) -> exp.Table:
-    return table(manifest.rows_table, "main", ATTACHED)
+    for manifest in manifests:
+        if manifest.rows_table.lower() not in names:
+            raise ValueError(f"table {manifest.rows_table!r} is missing")
+    return manifests
 
 
 def read_manifests(engine: DuckDBEngine) -> list[Manifest]:
-    manifest = table("manifest", "sqlanon", ATTACHED)
-    names = list(engine.types(manifest))
-    rows = engine.rows(select([col(name) for name in names], manifest.copy()))
-    found = [Manifest.from_row(dict(zip(names, row, strict=True))) for row in rows]
-    versions = {one.version for one in found}
-    tables = {one.table_name for one in found}
-    if not found or len(versions) < len(found) or len(tables) > 1:
-        raise ValueError(f"its manifest has {len(found)} rows, not one per version")
+    """Read the manifests of the attached release file, the newest first."""
+    relation = table("manifest", "sqlanon", ATTACHED)
+    names = list(engine.types(relation))
+    rows = engine.rows(select([col(name) for name in names], relation.copy()))
+    manifests = [Manifest.from_row(dict(zip(names, row, strict=True))) for row in rows]
+    versions = {manifest.version for manifest in manifests}
+    tables = {manifest.table_name for manifest in manifests}
+    if not manifests or len(versions) < len(manifests) or len(tables) > 1:
+        raise ValueError(f"its manifest has {len(manifests)} rows, not one per version")
     if None in versions:
         raise ValueError("it names no version, as releases in DuckDB files do")
-    return sorted(found, key=lambda one: one.version or 0, reverse=True)
+    return sorted(manifests, key=lambda manifest: manifest.version or 0, reverse=True)
 
 
-def _manifest_of(layout: Layout) -> Manifest:
+def _parse_manifest(layout: Layout) -> Manifest:
     if len(layout.manifests) != 1:
         raise duckdb.CatalogException(_NO_MANIFEST)
-    found = Manifest.from_json(layout.manifests[0].decode())
-    if found.version is not None:
+    manifest = Manifest.from_json(layout.manifests[0].decode())
+    if manifest.version is not None:
         raise ValueError("a Parquet file has no versions, but its manifest names one")
-    return found
+    return manifest
 
 
 _NO_MANIFEST = "it has no manifest"

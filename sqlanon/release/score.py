@@ -1,8 +1,8 @@
-"""The score and the proof of optimality that a release may show.
+"""The score and the proof of optimality that a release may publish.
 
-A measure of values that are not released could reveal them: two tables that differ in one person's value, with the same
-release, would have different scores. So a manifest has the score only if it follows from the manifest and the released
-rows, and `verify` computes it again. The result and the catalog always have it.
+A score that depends on unreleased values could reveal them: two tables that differ in one person's value can have the
+same release and different scores. A manifest has the score only if it can be computed from the manifest and the
+released rows; `verify` computes it again. The result and the catalog always have it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def recompute_score(manifest: Manifest, sizes: Mapping[int, int]) -> float | None:
-    """The score computed from the release, or None if its measure needs more."""
+    """The score of the release, or None if its measure needs more than the release."""
     if not is_score_public(manifest):
         return None
     specs = {name.lower(): spec for name, spec in manifest.policy["attributes"].items()}
@@ -43,25 +43,28 @@ def recompute_score(manifest: Manifest, sizes: Mapping[int, int]) -> float | Non
 
 
 def is_score_public(manifest: Manifest) -> bool:
-    """Whether the score follows from the release: from classes of real rows, and levels that readers know."""
+    """Whether the score can be computed from the release alone."""
     policy, measure = manifest.policy, find_measure(manifest.measure) or Measure
     if measure.derivable_from == "levels":
         heights = {name.lower() for name in manifest.heights or {}}
         levels = manifest.generalization
-        known = all(level == 0 or name.lower() in heights for name, level in levels.items())
-        known = known and not (measure.counts_steps and _has_hidden_top(manifest))
-        at_levels = None not in levels.values() and known and not _is_local(policy)
+        has_heights = all(level == 0 or name.lower() in heights for name, level in levels.items())
+        if not has_heights or None in levels.values() or _is_local(policy):
+            return False
+        if measure.counts_steps and _has_hidden_top(manifest):
+            return False
         # With noise, rows may be suppressed after the search.
-        return at_levels and not (manifest.noise and measure.counts_suppression)
+        return not (manifest.noise and measure.counts_suppression)
     if manifest.noise or measure.derivable_from != "counts":
         return False
-    masked = policy.get("suppressed") == "mask" and manifest.suppressed_rows > 0  # a class that is no kept one
-    persons = policy.get("persons") or manifest.decoys is not None  # sizes are counted in something else than rows
+    # Masked rows form a class that the search did not count; with persons or decoys, sizes are not numbers of rows.
+    masked = policy.get("suppressed") == "mask" and manifest.suppressed_rows > 0
+    persons = policy.get("persons") or manifest.decoys is not None
     return not (measure.counts_classes and (masked or persons or _is_local(policy)))
 
 
 def _has_hidden_top(manifest: Manifest) -> bool:
-    """Whether an attribute is at the top of a mask, shown as level 1 of 1."""
+    """Whether an attribute is at the top of a mask, which is published as level 1 of 1."""
     specs = {name.lower(): spec for name, spec in manifest.policy["attributes"].items()}
     heights = {name.lower(): height for name, height in (manifest.heights or {}).items()}
     return any(
@@ -79,8 +82,7 @@ def _is_local(policy: Mapping[str, object]) -> bool:
 
 
 def is_proof_public(policy: Policy) -> bool:
-    """Whether the policy alone says that what is found is proven to be the best: for others it may follow from values
-    that are not released."""
+    """Whether the policy alone decides that the result is proven optimal, independently of unreleased values."""
     search = policy.search
     return (
         search.traits.proves_optimum and not search.is_local and search.time_limit is None and search.max_checks is None
@@ -90,15 +92,22 @@ def is_proof_public(policy: Policy) -> bool:
 def public_generalization(
     policy: Policy, levels: Mapping[str, int | None], heights: Mapping[str, int]
 ) -> tuple[dict[str, int | None], dict[str, int]]:
-    """The levels and heights that readers can know. The height of a hierarchy with a mask is the length of the longest
-    text, which may be of a suppressed row: labels show it, and neither the values themselves do (level 0: no height)
-    nor the top (level 1 of 1, see `Manifest.levels`)."""
+    """The levels and heights that readers can derive from the labels.
+
+    The height of a mask is the length of the longest text, which may be in a suppressed row. Only masked labels show
+    it: level 0 is published without a height, and the top as level 1 of 1 (see `Manifest.levels`).
+    """
     masks = {
         name.lower()
         for name, attribute in policy.attributes.items()
         if any(rule.kind == "mask" for rule in attribute.hierarchy or ())
     }
     tops = {name for name, level in levels.items() if name.lower() in masks and level == heights.get(name)}
-    known_levels = {name: 1 if name in tops else level for name, level in levels.items()}
-    known = {name: height for name, height in heights.items() if levels.get(name) or name.lower() not in masks}
-    return known_levels, {name: 1 if name in tops else height for name, height in known.items()}
+    return (
+        {name: 1 if name in tops else level for name, level in levels.items()},
+        {
+            name: 1 if name in tops else height
+            for name, height in heights.items()
+            if levels.get(name) or name.lower() not in masks
+        },
+    )

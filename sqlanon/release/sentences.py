@@ -1,4 +1,4 @@
-"""The comments and descriptions of a release. All of them follow from the manifest."""
+"""Comments and descriptions of a release, derived from its manifest."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from sqlanon.release.manifest import Manifest
 from sqlanon.support.markup import html_table
 
-_LABELS = {
+_LABEL_MEANINGS = {
     "mask": "* stands for a hidden character",
     "intervals": "20-24 includes both ends; [20, 25) includes 20, but not 25",
     "dates": "a label is the period that contains the date",
@@ -16,7 +16,7 @@ _LABELS = {
     "file": "a label is the group of the value",
     "table": "a label is the group of the value",
 }
-"""What labels mean, by the kind of rule."""
+"""The meaning of labels, by the kind of rule."""
 
 IN_ORDER = " in the release, in order, with the ends of ranges"
 CLASSES = "equivalence classes: rows with the same quasi-identifiers"
@@ -26,7 +26,7 @@ OPTIMAL = "1: proven optimal among full-domain generalizations; 0: not proven, o
 
 
 def describe_treatment(manifest: Manifest, name: str) -> str:
-    """What was done to an attribute, as a sentence without a full stop."""
+    """Describe how an attribute was treated, without a full stop."""
     attribute = lowercase_keys(manifest.policy.get("attributes", {})).get(name.lower(), {})
     noise = lowercase_keys(manifest.noise or {}).get(name.lower())
     if noise is not None:
@@ -37,59 +37,54 @@ def describe_treatment(manifest: Manifest, name: str) -> str:
     if role != "quasi":
         return "unchanged"
     level = lowercase_keys(manifest.generalization).get(name.lower())
-    height = lowercase_keys(manifest.heights or {}).get(name.lower())
-    return _generalized(manifest, attribute.get("hierarchy") or [], level, height)
-
-
-def _generalized(manifest: Manifest, rules: Sequence[Mapping[str, Any]], level: int | None, height: int | None) -> str:
     if level is None:
         search = manifest.policy.get("search", {})
-        return several_levels(search.get("summary"), search.get("ends"))
-    return level_in_words(rules, level, height)
+        return describe_local_levels(search.get("summary"), search.get("ends"))
+    height = lowercase_keys(manifest.heights or {}).get(name.lower())
+    return level_in_words(attribute.get("hierarchy") or [], level, height)
 
 
-_ENDS = {
+_RANGE_ENDS = {
     "exact": ", and its ends are values of rows in the group",
     "grid": ", and its ends show in which cells of a grid the least and the greatest value lie, not the values",
 }
 _MEDIANS = {"exact": ", the value of a row", "grid": ", rounded to the middle of a cell of a grid"}
-"""What ends and medians reveal, by ``ends`` of the policy."""
+"""The precision of ends and medians, by ``ends`` of the policy."""
 
 
-def several_levels(summary: str | None, ends: str | None = None) -> str:
-    """What a local strategy does to an attribute, for `describe_treatment`.
+def describe_local_levels(summary: str | None, ends: str | None = None) -> str:
+    """Describe an attribute that a local strategy generalized, for `describe_treatment`.
 
-    >>> several_levels("median", "grid").partition("; ")[2]
+    >>> describe_local_levels("median", "grid").partition("; ")[2]
     'a number is the median of its group, rounded to the middle of a cell of a grid'
     """
+    meaning = ""
     if summary == "median":
-        more = f"; a number is the median of its group{_MEDIANS.get(ends or '', '')}"
+        meaning = f"; a number is the median of its group{_MEDIANS.get(ends or '', '')}"
     elif summary in ("range", "set"):
-        more = f"; a range or a set stands for all values in it{_ENDS.get(ends or '', '')}"
-    else:
-        more = ""
-    return f"generalized as far as each group of rows needs{more}"
+        meaning = f"; a range or a set stands for all values in it{_RANGE_ENDS.get(ends or '', '')}"
+    return f"generalized as far as each group of rows needs{meaning}"
 
 
 def level_in_words(rules: Sequence[Mapping[str, Any]], level: int, height: int | None) -> str:
-    """What a level of a hierarchy does to an attribute, for `describe_treatment`.
+    """Describe a level of a hierarchy, for `describe_treatment`.
 
     >>> level_in_words([{"rule": "dates", "dates": ["month", "year"]}], 2, 3)
     'level 2 of 3: by year; a label is the period that contains the date'
     """
     if level == 0:
         return _open_ends_in_words(rules)
-    words = f"level {level}" if height is None else f"level {level} of {height}"
+    position = f"level {level}" if height is None else f"level {level} of {height}"
     if level == height:
-        return f"{words}: fully suppressed"
+        return f"{position}: fully suppressed"
     try:
-        return f"{words}: {_by_rule(*_rule_at(rules, level))}"
-    except (AttributeError, IndexError, KeyError, TypeError, ValueError):  # a manifest may say anything
-        return f"{words}: generalized"
+        return f"{position}: {_rule_in_words(*_find_rule(rules, level))}"
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError):  # the manifest is not trusted
+        return f"{position}: generalized"
 
 
 def _open_ends_in_words(rules: Sequence[Mapping[str, Any]]) -> str:
-    """What level 0 does to an attribute.
+    """Describe level 0.
 
     >>> _open_ends_in_words([{"rule": "intervals", "widths": [5], "below": "18", "above": "90"}])
     'unchanged, but <18 is any value less than 18, and ≥90 is 90 or more'
@@ -97,45 +92,47 @@ def _open_ends_in_words(rules: Sequence[Mapping[str, Any]]) -> str:
     try:
         ends = [f"<{rule['below']} is any value less than {rule['below']}" for rule in rules if "below" in rule]
         ends += [f"≥{rule['above']} is {rule['above']} or more" for rule in rules if "above" in rule]
-    except TypeError:  # a manifest may say anything
+    except TypeError:  # the manifest is not trusted
         return "unchanged"
     return f"unchanged, but {', and '.join(ends)}" if ends else "unchanged"
 
 
-def _by_rule(rule: Mapping[str, Any] | None, own: int) -> str:
+def _rule_in_words(rule: Mapping[str, Any] | None, level: int) -> str:
+    """Describe a level of a rule, counted from the rule's first level."""
     if rule is None:
         return "generalized"
-    kind = str(rule["rule"])
-    what = {
-        "mask": lambda: f"{own} {'character' if own == 1 else 'characters'} hidden from the {rule['mask']}",
-        "intervals": lambda: f"intervals of {float(rule['widths'][own - 1]):g}",
-        "dates": lambda: f"by {rule['dates'][own - 1]}",
-    }.get(kind, lambda: "groups of values")()
-    meaning = _LABELS.get(kind)
-    return f"{what}{f'; {meaning}' if meaning else ''}"
+    kind, groups = str(rule["rule"]), "groups of values"
+    if kind == "mask":
+        groups = f"{level} {'character' if level == 1 else 'characters'} hidden from the {rule['mask']}"
+    elif kind == "intervals":
+        groups = f"intervals of {float(rule['widths'][level - 1]):g}"
+    elif kind == "dates":
+        groups = f"by {rule['dates'][level - 1]}"
+    meaning = _LABEL_MEANINGS.get(kind)
+    return f"{groups}; {meaning}" if meaning else groups
 
 
-def _rule_at(rules: Sequence[Mapping[str, Any]], level: int) -> tuple[Mapping[str, Any] | None, int]:
-    """The rule of a level, and the level within it; None if an earlier rule does not show its number of levels."""
-    below = 0
+def _find_rule(rules: Sequence[Mapping[str, Any]], level: int) -> tuple[Mapping[str, Any] | None, int]:
+    """The rule of a level, and the level within the rule; None if an earlier rule has an unknown number of levels."""
+    levels_below = 0
     for i, rule in enumerate(rules):
-        own = _levels_of(rule)
-        if own is None:
-            return (rule, level - below) if i == len(rules) - 1 else (None, level)
-        if level <= below + own:
-            return rule, level - below
-        below += own
+        count = _count_levels(rule)
+        if count is None:
+            return (rule, level - levels_below) if i == len(rules) - 1 else (None, level)
+        if level <= levels_below + count:
+            return rule, level - levels_below
+        levels_below += count
     return None, level
 
 
-def _levels_of(rule: Mapping[str, Any]) -> int | None:
-    own = rule.get("levels")
+def _count_levels(rule: Mapping[str, Any]) -> int | None:
+    count = rule.get("levels")
     for name in ("widths", "dates"):
-        if own is None and name in rule:
-            own = len(rule[name])
-    if own is None:
-        own = rule.get("depth", 1 if rule["rule"] == "suppress" else None)
-    return None if own is None else int(own)
+        if count is None and name in rule:
+            count = len(rule[name])
+    if count is None:
+        count = rule.get("depth", 1 if rule["rule"] == "suppress" else None)
+    return None if count is None else int(count)
 
 
 def lowercase_keys(figures: Mapping[str, Any]) -> dict[str, Any]:
@@ -148,7 +145,7 @@ def comment_on_column(manifest: Manifest, name: str, role: str) -> str:
 
 
 def comment_on_release(manifest: Manifest, details: str = "sqlanon.manifest") -> str:
-    """What a release is, in a sentence; ``details`` is the relation that has its manifest."""
+    """Describe a release; ``details`` is the relation with its manifest."""
     privacy = manifest.policy["privacy"]
     k = f"{privacy['k']}-anonymous, " if privacy.get("k") and manifest.guarantee != "combinations" else ""
     decoys = f" ({manifest.decoys} rows are decoys)" if manifest.decoys else ""
@@ -161,28 +158,29 @@ def comment_on_release(manifest: Manifest, details: str = "sqlanon.manifest") ->
 
 
 def comment_on_any_version(draft: bool) -> str:
-    """The comment on a view whose table changes with each version: it has no figures of one."""
+    """The comment on a view whose table changes with each version."""
     mark = "DRAFT, not for sharing: " if draft else ""
     return f"{mark}anonymized by sqlanon; figures: the comment of the table that this view reads, and its manifest"
 
 
 def smallest_class_in_words(manifest: Manifest) -> str:
-    """The rows of the smallest class; where persons are counted, its persons, and the rows of the class with fewest."""
+    """The size of the smallest class, in rows or in persons."""
     rows = f"{manifest.fewest_rows:,} rows"
     return rows if manifest.persons is None else f"{manifest.smallest_class:,} persons ({rows} or more)"
 
 
 def persons_in_words(manifest: Manifest) -> str | None:
-    """How many persons are released, and suppressed; None where rows are counted."""
+    """The numbers of released and suppressed persons; None without persons."""
     if manifest.persons is None or manifest.released_persons is None or manifest.suppressed_persons is None:
         return None
     released = f"{manifest.released_persons:,} of {manifest.persons:,} with all their rows"
     return f"{released}, {manifest.suppressed_persons:,} with suppressed rows"
 
 
-def render_manifest(manifest: Manifest, caption: str, what: str, place: object) -> str:
+def render_manifest(manifest: Manifest, caption: str, location_label: str, location: object) -> str:
+    """Render the claims of a manifest as an HTML table."""
     rows: list[tuple[str, object]] = [
-        (what, place),
+        (location_label, location),
         *([("draft", "for trying out, not for sharing")] if manifest.draft else []),
         ("rows", f"{manifest.released_rows:,} of {manifest.rows:,}, {manifest.suppressed_rows:,} suppressed"),
         *([] if (persons := persons_in_words(manifest)) is None else [("persons", persons)]),
@@ -194,13 +192,13 @@ def render_manifest(manifest: Manifest, caption: str, what: str, place: object) 
 
 
 def join_names(names: Sequence[str], most: int | None = None) -> str:
-    """Names in a sentence; of more than ``most``, that there are others.
+    """Join names as a sentence does; only ``most`` of them are listed.
 
-    >>> listed(["zip", "age", "sex"]), listed(["zip"]), listed(["zip", "age", "sex"], 1)
+    >>> join_names(["zip", "age", "sex"]), join_names(["zip"]), join_names(["zip", "age", "sex"], 1)
     ('zip, age and sex', 'zip', 'zip and 2 more')
     """
-    shown, left = [*names[:most]], len(names[most:]) if most else 0
-    if left:
-        return f"{', '.join(shown)} and {left:,} more"
-    *first, last = shown
+    listed, unlisted = [*names[:most]], len(names[most:]) if most else 0
+    if unlisted:
+        return f"{', '.join(listed)} and {unlisted:,} more"
+    *first, last = listed
     return f"{', '.join(first)} and {last}" if first else last

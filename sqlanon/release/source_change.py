@@ -1,4 +1,4 @@
-"""What has become of a source since a release of it was published."""
+"""Changes of a source since a release of it was published."""
 
 from __future__ import annotations
 
@@ -11,40 +11,38 @@ from sqlanon.audit.check import SOURCE_PREFIX
 from sqlanon.support.notices import with_noun
 
 SOURCE_CHECK = f"{SOURCE_PREFIX}unchanged source"
-"""The check that fails where a release is as it was published, and its source is not."""
+"""The check that fails if the source has changed and the release has not."""
 
 NOT_COMPARED = "cannot be compared, the source has changed"
-"""The message of checks that fail because of that, with what they found after a colon."""
+"""The message of checks that fail because the source has changed; their own message follows after a colon."""
 
 
 @dataclass(frozen=True)
 class SourceChange:
-    """How a source differs from what it was when a release of it was published. None stands for a figure that cannot
-    be counted.
+    """The differences between a source and its state at a publication. A figure that cannot be counted is None.
 
     Attributes
     ----------
     published_at:
         The time of the publication.
     rows_before, rows_now:
-        Rows of the source, then and now.
+        Rows of the source then and now.
     withdrawn_persons:
-        Persons whom the release has, and the source does not have any more; of a source whose rows are elsewhere,
-        persons whom the source had.
+        Released persons who have left the source; for a source on a server, persons who have left it.
     is_estimate:
         Whether ``withdrawn_persons`` is estimated from a sample.
     missing_rows:
-        Rows of the release that the source does not give any more: they were deleted, or have other values.
+        Released rows that the source no longer produces: they were deleted or changed.
     deleted_rows, changed_rows, new_rows:
-        With ``[source] key``: released rows whose key has left the source; of the others, those that have other values
-        now; and rows that the source has got since. At least as many as these.
+        With ``[source] key``: released rows whose key has left the source, released rows with other values, and rows
+        that were added to the source. All three are lower bounds.
     smallest_class, small_classes, least:
-        Counted without the rows that are missing: the persons (or rows) of the smallest class of the release, and the
-        classes of fewer than ``least``, which the release promises.
+        Without the missing rows: the size of the smallest class, and the number of classes with fewer than ``least``
+        persons or rows, which the release promises.
     counts_persons:
-        Whether these are persons.
+        Whether these sizes are persons.
     relabelled:
-        The attributes whose hierarchies give other labels than when the release was made.
+        The attributes whose hierarchies have other labels now.
     """
 
     published_at: datetime
@@ -63,39 +61,38 @@ class SourceChange:
     relabelled: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
-        """Whether anything shows that the source has changed."""
+        """Whether the source has changed."""
         counts = (self.withdrawn_persons, self.missing_rows, self.deleted_rows, self.changed_rows, self.new_rows)
         return self.rows_before != self.rows_now or any(counts) or bool(self.relabelled)
 
     @property
-    def lost_rows(self) -> bool:
-        """Whether the release shows rows that the source does not have any more."""
+    def has_lost_rows(self) -> bool:
+        """Whether the release shows rows that have left the source."""
         return bool(self.withdrawn_persons or self.deleted_rows or (self.deleted_rows is None and self.missing_rows))
 
     @property
     def may_have_lost_rows(self) -> bool:
-        """Whether the release shows, or may show, rows that the source does not have any more."""
-        # A person may keep other rows, and a sample without anybody who has left says nothing of the others.
-        return self.lost_rows or self.is_uncounted
+        """Whether the release shows, or may show, rows that have left the source."""
+        return self.has_lost_rows or self.is_uncounted
 
     @property
     def is_uncounted(self) -> bool:
-        """Whether nobody can tell which rows of the release the source still has."""
+        """Whether the released rows could not be compared with the source."""
         return (self.deleted_rows, self.missing_rows) == (None, None)
 
     @property
     def losses(self) -> str:
-        """What has become of the rows that the release shows, in words.
+        """A description of the released rows that have left the source or changed.
 
         >>> then = datetime(2026, 5, 1)
         >>> SourceChange(then, 100, 96, withdrawn_persons=2, missing_rows=5, deleted_rows=4, changed_rows=1).losses
         '2 persons are withdrawn; 4 released rows were deleted; 1 released row has other values'
         """
-        return "; ".join(self._losses())
+        return "; ".join(self._describe_losses())
 
     @property
     def differences(self) -> str:
-        """All that has changed, in words.
+        """A description of all changes.
 
         >>> then = datetime(2026, 5, 1)
         >>> SourceChange(then, 100, 100).differences
@@ -103,23 +100,23 @@ class SourceChange:
         >>> SourceChange(then, 100, 120, missing_rows=0).differences
         'the source has grown by 20 rows'
         """
-        words, grown = [*self._losses()], self.rows_now - self.rows_before
+        phrases, growth = [*self._describe_losses()], self.rows_now - self.rows_before
         if self.new_rows:
-            words.append(f"{with_noun(self.new_rows, 'row', 'is', 'are')} new")
-        elif grown > 0:
-            words.append(f"the source has grown by {with_noun(grown, 'row')}")
-        elif grown < 0 and not self.lost_rows:
-            words.append(f"the source has {-grown:,} fewer {'row' if grown == -1 else 'rows'}")
+            phrases.append(f"{with_noun(self.new_rows, 'row', 'is', 'are')} new")
+        elif growth > 0:
+            phrases.append(f"the source has grown by {with_noun(growth, 'row')}")
+        elif growth < 0 and not self.has_lost_rows:
+            phrases.append(f"the source has {-growth:,} fewer {'row' if growth == -1 else 'rows'}")
         if self.relabelled:
-            words.append(f"the hierarchies of {', '.join(map(repr, self.relabelled))} give other labels")
-        if not words and self.is_uncounted:
-            words.append("rows were deleted or changed; [source] key tells which")
-        return "; ".join(words or ["rows that the release does not show have changed"])
+            phrases.append(f"the hierarchies of {', '.join(map(repr, self.relabelled))} give other labels")
+        if not phrases and self.is_uncounted:
+            phrases.append("rows were deleted or changed; [source] key tells which")
+        return "; ".join(phrases or ["rows that the release does not show have changed"])
 
-    def _losses(self) -> Iterator[str]:
+    def _describe_losses(self) -> Iterator[str]:
         if self.withdrawn_persons:
-            about = "about " if self.is_estimate else ""
-            yield f"{about}{with_noun(self.withdrawn_persons, 'person', 'is', 'are')} withdrawn"
+            prefix = "about " if self.is_estimate else ""
+            yield f"{prefix}{with_noun(self.withdrawn_persons, 'person', 'is', 'are')} withdrawn"
         if self.deleted_rows:
             yield f"{with_noun(self.deleted_rows, 'released row', 'was', 'were')} deleted"
         if self.changed_rows:
@@ -129,26 +126,26 @@ class SourceChange:
 
     @property
     def what_holds(self) -> str:
-        """What still holds, and what does not."""
-        words = (
+        """A description of the claims that still hold."""
+        message = (
             "the release is the one that was published, and what it claims of the source as it was then is true; the "
             "rows that it shows still meet its requirements"
         )
-        if self.lost_rows:
-            words += ". It still shows what has left the source"
+        if self.has_lost_rows:
+            message += ". It still shows what has left the source"
         if self.smallest_class is None or not self.missing_rows:
-            return words
+            return message
         noun = "person" if self.counts_persons else "row"
-        words += (
+        message += (
             f". Counted by what the source still has, its smallest class has {with_noun(self.smallest_class, noun)}"
         )
         if self.small_classes:
             few = with_noun(self.small_classes, "class", "has", "have")
-            words += f", and {few} fewer than {self.least:,}"
-        return words
+            message += f", and {few} fewer than {self.least:,}"
+        return message
 
     def remedy(self, policy: str) -> str:
-        """What to do, with the name of the policy's file."""
+        """Recommend commands for the policy file of this name."""
         remedies = list[str]()
         if self.may_have_lost_rows and not self.relabelled:
             remedies.append(f"`sqlanon withdraw {policy}` publishes the release again without them")
@@ -160,6 +157,6 @@ class SourceChange:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """The figures, for JSON."""
-        words = {"differences": self.differences, "what_holds": self.what_holds}
-        return asdict(self) | {"published_at": self.published_at.isoformat()} | words
+        """Return the figures as JSON values."""
+        descriptions = {"differences": self.differences, "what_holds": self.what_holds}
+        return asdict(self) | {"published_at": self.published_at.isoformat()} | descriptions
