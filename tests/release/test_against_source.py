@@ -145,7 +145,7 @@ def test_what_shows_that_a_source_has_changed(
     fields: dict[str, Any], has_changed: bool, has_lost: bool, may_have_lost: bool
 ) -> None:
     change = replace(SAME, **fields)
-    assert (bool(change), change.lost_rows, change.may_have_lost_rows) == (has_changed, has_lost, may_have_lost)
+    assert (bool(change), change.has_lost_rows, change.may_have_lost_rows) == (has_changed, has_lost, may_have_lost)
     found = check_lost_rows(verification(True), change)
     assert found.verified is not has_lost
 
