@@ -87,9 +87,9 @@ def plain_macros() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         for module in (contents, file_target):
             patch.setattr(module, "macro_scripts", lambda files=RELEASE_MACROS: macro_scripts(files))
-        contents._our_macros.cache_clear()
+        contents._library_statements.cache_clear()
         yield
-    contents._our_macros.cache_clear()
+    contents._library_statements.cache_clear()
 
 
 @pytest.fixture(scope="session")

@@ -162,7 +162,7 @@ def test_settings_reach_every_engine_that_writes_and_verifies(
 ) -> None:
     """Each has a private directory to spill to, too."""
     (tmp_path / "s.csv").write_text("x\n" + "1\n" * 4)
-    contents._our_macros(
+    contents._library_statements(
         contents.library_files([])
     )  # reads the macro library once a process, in an engine of its own without data
     seen = []

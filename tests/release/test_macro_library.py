@@ -17,7 +17,7 @@ from sqlanon.release import macro_library
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Of the bytecode, which Python writes; no run of this process has prepared anything."""
     monkeypatch.setattr(macro_library, "_CONTENT", {})
-    monkeypatch.setattr(macro_library, "_folder", lambda: tmp_path / "cache")
+    monkeypatch.setattr(macro_library, "_cache_folder", lambda: tmp_path / "cache")
     monkeypatch.setattr(macro_library.sys, "dont_write_bytecode", False)
     return tmp_path / "cache"
 
@@ -89,14 +89,14 @@ def test_a_folder_in_its_place_leaves_nothing_behind(place: Path, monkeypatch: p
     monkeypatch.setitem(macro_library._CONTENT, "0123", content)
     taken = place / f"macros.0123.{digest(content)}.duckdb"
     (taken / "full").mkdir(parents=True)
-    macro_library._keep("0123")
+    macro_library._store("0123")
     assert list(place.iterdir()) == [taken]
-    assert macro_library._kept("0123") is None
+    assert macro_library._read_stored("0123") is None
     (taken / "full").rmdir()
     taken.rmdir()
-    macro_library._keep("0123")
+    macro_library._store("0123")
     assert list(place.iterdir()) == [taken]
-    assert macro_library._kept("0123") == content
+    assert macro_library._read_stored("0123") == content
 
 
 @pytest.mark.thorough
