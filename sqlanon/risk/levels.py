@@ -1,4 +1,4 @@
-"""The attributes that some figures of risk generalize: by their names, and with their values coded at each level."""
+"""Attributes that figures of risk generalize: their names, and the codes of their values at each level."""
 
 from __future__ import annotations
 
@@ -16,35 +16,36 @@ from sqlanon.support.expressions import Namer
 
 
 def resolve_attributes(policy: Policy, option: str, *names: str) -> list[str]:
-    """Quasi-identifiers with a hierarchy as the policy spells them, whatever the case."""
-    there = {name.lower(): name for name in policy.generalized_attributes}
-    choose = f"choose from {', '.join(policy.generalized_attributes)}"
+    """Resolve names of quasi-identifiers with a hierarchy to their spelling in the policy, ignoring case."""
+    spellings = {name.lower(): name for name in policy.generalized_attributes}
+    choices = f"choose from {', '.join(policy.generalized_attributes)}"
     problems = [
-        Problem(option, f"{name!r} is not a quasi-identifier with a hierarchy: {choose}")
+        Problem(option, f"{name!r} is not a quasi-identifier with a hierarchy: {choices}")
         for name in dict.fromkeys(names)
-        if name.lower() not in there
+        if name.lower() not in spellings
     ]
     if problems:
         raise PolicyError(problems)
-    return [there[name.lower()] for name in names]
+    return [spellings[name.lower()] for name in names]
 
 
 def code_levels(
-    steps: StatementRunner, work: Namer, policy: Policy, values: Mapping[str, AttributeValues]
+    runner: StatementRunner, work: Namer, policy: Policy, values: Mapping[str, AttributeValues]
 ) -> dict[str, tuple[exp.Table, int]]:
-    """Make the hierarchies of attributes, ``hierarchy_i``, and their `coded_values`, ``coded_i``: these by attribute,
-    each with its top level. A `HierarchyError` has all that is wrong.
+    """Create the hierarchies of attributes, ``hierarchy_i``, and their `coded_values`, ``coded_i``.
+
+    Returns the coded values by attribute, with the top level. A `HierarchyError` lists all problems.
     """
-    found, problems = dict[str, tuple[exp.Table, int]](), list[Problem]()
-    for i, (name, of) in enumerate(values.items()):
+    coded, problems = dict[str, tuple[exp.Table, int]](), list[Problem]()
+    for i, (name, attribute_values) in enumerate(values.items()):
         spec, target = policy.attributes[name], work(f"hierarchy_{i}")
-        rules = spec.hierarchy or ()
-        hierarchy, wrong = build_hierarchy(steps, name, rules, of.table, of.type, target, spec.on_unknown)
-        problems += wrong
+        source, type_ = attribute_values.table, attribute_values.type
+        hierarchy, faults = build_hierarchy(runner, name, spec.hierarchy or (), source, type_, target, spec.on_unknown)
+        problems += faults
         if hierarchy is not None:
             height, top, open_ends = hierarchy.height, hierarchy.top or "", hierarchy.open_ends
-            query = coded_values(of.table, target, height, top, nullable=True, open_ends=open_ends)
-            found[name] = steps.make(work(f"coded_{i}"), query), height
+            query = coded_values(source, target, height, top, nullable=True, open_ends=open_ends)
+            coded[name] = runner.make(work(f"coded_{i}"), query), height
     if problems:
         raise HierarchyError(problems)
-    return found
+    return coded

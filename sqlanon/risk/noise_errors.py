@@ -1,4 +1,4 @@
-"""The errors that noise would make, for several ε, so that one can be chosen. Nothing is drawn."""
+"""Estimates of the errors of noise for several ε, to choose one. No noise is drawn."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NoiseRisk = Mapping[str, Sequence[Mapping[str, Any]]]
 
 
 def refuse_epsilons(policy: Policy, epsilons: Sequence[float]) -> None:
-    """Refuse an ε that is none, or is asked about for nothing."""
+    """Refuse an invalid ε, and any ε if no attribute gets noise."""
     problems = [
         Problem("epsilon", f"must be more than 0, and {epsilon:g} is not")
         for epsilon in epsilons
@@ -36,25 +36,25 @@ def refuse_epsilons(policy: Policy, epsilons: Sequence[float]) -> None:
 
 
 def estimate_noise_errors(
-    steps: StatementRunner,
-    prepared: SearchInput,
+    runner: StatementRunner,
+    search_input: SearchInput,
     recoding: Recoding,
     columns: tuple[NoisyColumn, ...],
     epsilons: Sequence[float],
 ) -> NoiseRisk:
-    """The errors of noise in the classes of a version of the source."""
-    policy = prepared.policy
-    _, classes = make_noise_classes(steps, recoding.statement, columns, prepared.work)
-    expected = steps.figures(expected_errors(classes, columns))
+    """Estimate the errors of noise in the classes of a generalization."""
+    _, classes = make_noise_classes(runner, recoding.statement, columns, search_input.work)
+    expected = runner.figures(expected_errors(classes, columns))
     return {
         name: [
-            {"epsilon": epsilon, **expected_errors_for(epsilon, one, j, expected)} for epsilon in epsilons or EPSILONS
+            {"epsilon": epsilon, **expected_errors_for(epsilon, column, j, expected)}
+            for epsilon in epsilons or EPSILONS
         ]
-        for j, (name, one) in enumerate(zip(policy.noisy_attributes, columns, strict=True))
+        for j, (name, column) in enumerate(zip(search_input.policy.noisy_attributes, columns, strict=True))
     }
 
 
-def show_noise_errors(run: Run, policy: Policy, shown: list[str]) -> None:
-    """Show the statement behind the errors, over the classes with noise that `plan` makes."""
+def show_noise_errors(run: Run, policy: Policy, statements: list[str]) -> None:
+    """Add the statement of the estimates, over the classes with noise that `plan` creates."""
     columns = noisy_columns(policy, run.source)
-    StatementRunner(run.engine, shown).figures(expected_errors(run.work("noise_classes"), columns))
+    StatementRunner(run.engine, statements).figures(expected_errors(run.work("noise_classes"), columns))

@@ -1,14 +1,14 @@
-"""Leakage where the policy counts persons: how much is left to learn is counted in persons, not in rows.
+"""Leakage if the policy counts persons: the uncertainty is that among persons, not among rows.
 
-Of n persons, the one that is looked for takes log2 n bits to find; once the class of one of its rows is known, log2 of
-the persons in that class. The gain is the mean over persons, and of a person the mean over its rows. Where each person
-has one row, it is that of `leakage`. All rows without an id are of one person.
+Finding one of n persons takes log2 n bits; once the class of one of the person's rows is known, log2 of the persons in
+that class. The gain is the mean over persons, and for a person the mean over the person's rows. If each person has one
+row, it is that of `leakage`. All rows without an id belong to one person.
 
-Attributes that leak nothing by themselves can leak everything together, if persons have rows with several values: the
-gains of the attributes, added up, bound nothing here.
+Attributes that leak nothing alone can leak everything together if persons have rows with several values: the sum of the
+gains of attributes is not a bound here.
 
-Names of columns, all ours. In the coded rows: the codes, ``who`` (the number of the person) and ``weight`` (the row's
-share of the rows of its person).
+Coded rows have the codes, ``who`` (the number of the person) and ``weight`` (the row's share of the rows of its
+person).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from sqlanon.risk.leakage import (
     batches,
     compute_gain,
 )
-from sqlanon.support.expressions import Namer, aliased, anonymous, cast, col, same, template, union_all
+from sqlanon.support.expressions import Namer, aliased, anonymous, cast, col, named, same, template, union_all
 
 _PERSONS = template("""
     SELECT person, row_number() OVER () AS who, sum(n)::BIGINT AS n
@@ -56,24 +56,24 @@ _FIGURES = template("""
 
 
 class PersonSets:
-    """The sets of a source's quasi-identifiers, where persons are counted.
+    """Counts sets of a source's quasi-identifiers, in persons.
 
-    ``raw`` has the combinations of each person, as `frequency.statements.raw_frequency` makes them.
+    ``raw`` has the combinations of each person, as `frequency.statements.raw_frequency` creates them.
     """
 
     gains_add_up = False
 
     def __init__(
-        self, steps: StatementRunner, work: Namer, sets: AttributeSets, attributes: int, raw: exp.Table
+        self, runner: StatementRunner, work: Namer, sets: AttributeSets, attributes: int, raw: exp.Table
     ) -> None:
-        self.steps, self.known = steps, dict[Attributes, SetFigures]()
+        self.runner, self.known = runner, dict[Attributes, SetFigures]()
         self._sets, self._attributes = sets, attributes
-        persons = steps.make(work("persons_with_rows"), _PERSONS(raw=raw))
-        self._persons = steps.count(persons)
+        persons = runner.make(work("persons_with_rows"), _PERSONS(raw=raw))
+        self._persons = runner.count(persons)
         weight = cast(cast(col("n", "r"), "DOUBLE") / col("n", "p"), "DECIMAL(38, 30)")
-        query = sets.coded(raw).select(col("who", "p"), exp.alias_(weight, "weight", quoted=True), copy=False)
+        query = sets.coded(raw).select(col("who", "p"), named(weight, "weight"), copy=False)
         query = query.join(aliased(persons, "p"), on=same(col(PERSON, "r"), col(PERSON, "p")), copy=False)
-        self.coded = steps.make(work("coded_persons"), query)
+        self.coded = runner.make(work("coded_persons"), query)
 
     @property
     def whole(self) -> float:
@@ -82,19 +82,23 @@ class PersonSets:
 
     @cached_property
     def at_once(self) -> int:
-        """At most this many sets are counted in one statement."""
-        return SETS_AT_ONCE if self.steps.count(self.coded) <= SMALL else 1
+        """The number of sets that are counted in one statement."""
+        return SETS_AT_ONCE if self.runner.count(self.coded) <= SMALL else 1
 
-    def count_up_to(self, most: int) -> None:
-        """Count all sets of up to ``most`` attributes."""
-        self.count(attribute_sets(self._attributes, most))
+    def count_up_to(self, size: int) -> None:
+        """Count all sets of up to ``size`` attributes."""
+        self.count(attribute_sets(self._attributes, size))
 
-    def count(self, wanted: Sequence[Attributes]) -> None:
-        """Count sets, as far as they are not known."""
-        for batch in batches([one for one in wanted if one not in self.known], self.at_once):
-            groups = [_GROUPS(label=i, coded=self.coded, keys=self._sets.keys(one)) for i, one in enumerate(batch)]
+    def count(self, sets: Sequence[Attributes]) -> None:
+        """Count the sets that are not known yet."""
+        for batch in batches([attributes for attributes in sets if attributes not in self.known], self.at_once):
+            groups = [
+                _GROUPS(label=i, coded=self.coded, keys=self._sets.keys(attributes))
+                for i, attributes in enumerate(batch)
+            ]
             query = _FIGURES(log2=anonymous("log2", cast(col("n"), "DOUBLE")), groups=union_all(*groups))
-            answers = {i: figures for i, *figures in self.steps.ask(query, [])}
-            for i, one in enumerate(batch):
-                classes, uniques, bits = answers.get(i, (0, 0, 0.0))
-                self.known[one] = SetFigures(one, classes, uniques, compute_gain(bits, self._persons))
+            figures_by_label = {label: figures for label, *figures in self.runner.ask(query, [])}
+            for i, attributes in enumerate(batch):
+                classes, uniques, bits = figures_by_label.get(i, (0, 0, 0.0))
+                gain = compute_gain(bits, self._persons)
+                self.known[attributes] = SetFigures(attributes, classes, uniques, gain)

@@ -380,7 +380,7 @@ def test_a_population_that_is_too_small_and_weights_that_are_none(live: duckdb.D
         ({"threshold": []}, "risk.threshold"),
         ({"weights": "age"}, "risk.weights: 'age' is declared quasi"),
         ({"household": "COST"}, "risk.household: 'cost' is declared insensitive"),
-        ({"weights": "w", "household": "W"}, "risk.household: is the column of weights"),
+        ({"weights": "w", "household": "W"}, "risk.household: is also the column of weights"),
         ({"wieghts": "w"}, "weights"),
     ],
 )
