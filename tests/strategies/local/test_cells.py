@@ -298,7 +298,7 @@ def test_of_many_attributes_the_small_and_the_large_sets_are_tried(
     attributes: int, sets: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "MAX_BLANKABLE", 0)
-    tree = Tree("a", 1, 0, 1, (0, 1), 2, 1.0, table("nodes"), ordered=False)
+    tree = Tree("a", 1, 0, 1, (0, 1), 2, 1.0, table("nodes"), is_ordered=False)
     query = module.blank_patterns((tree,) * attributes, range(attributes)).sql("duckdb")
     with duckdb.connect() as connection:
         found = connection.execute(f"SELECT pattern, weight FROM ({query})").fetchall()

@@ -328,7 +328,7 @@ def released(task: LocalTask, outcome: LocalOutcome) -> dict[int, tuple[tuple[st
     """By combination what it is released as: the labels, and their leaves."""
     known = [
         {node: (label, leaves) for node, label, leaves in task.engine.rows(
-            exp.select("node", "label", "leaves").from_(outcome.values.get(i, tree.nodes)))}
+            exp.select("node", "label", "leaves").from_(outcome.nodes.get(i, tree.nodes)))}
         for i, tree in enumerate(task.trees)
     ]  # fmt: skip
     nodes = [f"node_{i}" for i in range(len(task.trees))]

@@ -169,7 +169,7 @@ def check(case: Case, limits: Sequence[int], classes: Sequence[str]) -> None:
 
 
 def _with_policy(task: LocalTask, policy: sqlanon.Policy) -> LocalTask:
-    return replace(task, prepared=replace(task.search_input, policy=policy))
+    return replace(task, search_input=replace(task.search_input, policy=policy))
 
 
 @settings(quick, max_examples=draw_tables(5, usual=6))
