@@ -114,7 +114,7 @@ class Prepared:
         key = (search.summary, search.ends) if search.traits.summarizes else None
         if key not in self._tasks:
             self._tasks[key] = prepare_local_task(steps, prepared, progress, clock)
-        return replace(self._tasks[key], work=prepared.work, prepared=prepared, progress=progress, clock=clock)
+        return replace(self._tasks[key], work=prepared.work, search_input=prepared, progress=progress, clock=clock)
 
     def search(
         self, settings: Mapping[str, str], lowered: Mapping[str, int] | None = None
