@@ -1,7 +1,7 @@
-"""The lines of a CSV file as they stand, and which of them are broken.
+"""Read the lines of CSV files, and describe broken ones.
 
-Of a clean file only bytes are searched, which costs a fraction of reading it. Its lines are parsed one by one where the
-engine refuses the file: to say which lines are broken, and why.
+Clean files are only searched for bytes, which costs a fraction of reading them. Lines are parsed one by one where the
+engine refuses a file, to report which lines are broken and why.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ if TYPE_CHECKING:
 DELIMITERS = (",", ";", "\t", "|")
 
 SAMPLED_LINES = 1_000
-SHOWN_LINES = 5
+MAX_EXAMPLES = 5
 _CHUNK = 1 << 20
-_END = 1 << 16
+_END_BYTES = 1 << 16
 _GZIP = b"\x1f\x8b"
 _STRAY_QUOTE = "has a quote that is not closed, or text after a closing quote"
 
@@ -39,7 +39,7 @@ _LINE_END = re.compile(rb"\r\n|\r|\n")
 _LINE_ENDS = {b"\r\n": r"\r\n", b"\n": r"\n", b"\r": r"\r"}
 
 Lines = Callable[[int | None], Iterator[str]]
-"""Opens the lines of a file, all or so many, each with its end."""
+"""Opens the lines of a file, each with its line end; at most the given number of them."""
 
 
 def delimiter_name(delimiter: str) -> str:
@@ -47,7 +47,7 @@ def delimiter_name(delimiter: str) -> str:
 
 
 def can_open(path: str) -> bool:
-    """Whether a path is a file on this machine whose bytes are read without the engine."""
+    """Whether a path is a file on this machine that Python can decompress."""
     if path.lower().endswith(".zst") or not Path(path).is_file():
         return False
     if path.lower().endswith(".gz"):
@@ -67,20 +67,20 @@ def _chunks(path: str) -> Iterator[bytes]:
 
 
 def read_lines(path: str, limit: int | None = None) -> Iterator[str]:
-    """The lines of a file on this machine, all or so many. Bytes that are no UTF-8 stay apart from all characters."""
+    """Read the lines of a file on this machine, at most ``limit``. Invalid UTF-8 is kept as lone surrogates."""
     open_text = gzip.open if path.lower().endswith(".gz") else open
     with open_text(path, "rt", encoding="utf-8-sig", errors="surrogateescape", newline="") as file:
         yield from islice(cast(Iterable[str], file), limit)
 
 
 def may_be_utf_16(path: str) -> bool:
-    """Whether the first line of a file, or what follows its end at once, has a NUL byte."""
+    """Whether the first line of a file, or the character after it, has a NUL byte."""
     first, second = islice(chain(read_lines(path, 2), ("", "")), 2)
     return "\0" in first + second[:1]
 
 
 def describe_null_byte(path: str) -> str | None:
-    """Where the first NUL byte of a file is; None without one."""
+    """Describe the first NUL byte of a file; None without one."""
     line, start, above = 1, 0, b""
     for chunk in _chunks(path):
         position = chunk.find(b"\0")
@@ -88,8 +88,8 @@ def describe_null_byte(path: str) -> str | None:
             line += count_line_ends(chunk[:position], above)
             utf_16 = "utf-16-le" if (start + position) % 2 else "utf-16-be"
             return (
-                f"line {line:,} has a NUL byte; the file is damaged, or it is no text in UTF-8: for UTF-16 without a "
-                f'byte order mark, set encoding = "{utf_16}" under [source.csv]'
+                f"line {line:,} has a NUL byte; the file is damaged or not UTF-8: for UTF-16 without a byte order "
+                f'mark, set encoding = "{utf_16}" under [source.csv]'
             )
         start += len(chunk)
         line += count_line_ends(chunk, above)
@@ -98,7 +98,7 @@ def describe_null_byte(path: str) -> str | None:
 
 
 def count_line_ends(part: AnyStr, above: AnyStr) -> int:
-    r"""The line ends of a part of a file: \n, \r or \r\n, which may begin in the part above.
+    r"""Count the line ends of a part of a file: \n, \r or \r\n, which may begin in the part above.
 
     >>> count_line_ends("\na\rb\r\n", "\r")
     2
@@ -111,11 +111,11 @@ def count_line_ends(part: AnyStr, above: AnyStr) -> int:
 @dataclass(frozen=True)
 class ByteFacts:
     has_null: bool
-    lines: int | None  # the last one with or without an end; None where no byte is a quote
+    lines: int | None  # with an unfinished last line; None for a file without quotes
 
 
 def search_bytes(path: str, quote: str, newline: str) -> ByteFacts:
-    """What the bytes of a file show, in one pass; in two where the first quote is far behind."""
+    """Search the bytes of a file for NUL bytes, quotes and line ends, in one pass or, with a late quote, two."""
     mark, end, lines, has_quote, last = quote.encode(), newline.encode(), 0, False, b""
     for i, chunk in enumerate(_chunks(path)):
         if b"\0" in chunk:
@@ -143,7 +143,7 @@ def may_end_in_delimiter(path: str, delimiter: str) -> bool:
 class Record:
     line: int  # its first line
     fields: Sequence[str]
-    is_broken: bool = False  # whether its quotes are
+    is_broken: bool = False  # has broken quotes
 
 
 def describe_record(record: Record) -> str:
@@ -163,7 +163,7 @@ def open_reader(lines: Iterable[str], delimiter: str, quote: str, escape: str) -
 
 
 def read_records(lines: Iterable[str], delimiter: str, quote: str, escape: str = "") -> Iterator[Record]:
-    """The records of a file but for blank lines; reading goes on behind broken ones."""
+    """Read the records of a file without blank lines; reading continues after a broken record."""
     reader = open_reader(lines, delimiter, quote, escape)
     while True:
         line = reader.line_num + 1
@@ -180,16 +180,16 @@ def read_records(lines: Iterable[str], delimiter: str, quote: str, escape: str =
 
 @dataclass(frozen=True)
 class Layout:
-    """How lines are parsed: the delimiter, the lines above the first record, and its number of fields."""
+    """How lines are parsed."""
 
     delimiter: str
     quote: str = '"'
     escape: str = ""
-    skip: int = 0
+    skip: int = 0  # lines above the first record
     comment: str = ""
 
     def is_like(self, other: Layout) -> bool:
-        """Whether it parses lines as another layout does, below the lines that are skipped."""
+        """Whether another layout parses lines below the skipped ones in the same way."""
         escapes = [{"", layout.quote, layout.escape} for layout in (self, other)]
         same = (self.delimiter, self.quote, self.comment) == (other.delimiter, other.quote, other.comment)
         return same and escapes[0] == escapes[1]
@@ -201,23 +201,23 @@ class Layout:
                 yield Record(record.line + self.skip, record.fields, record.is_broken)
 
 
-def guess_layout(open_lines: Lines, known: CsvSection) -> Layout | None:
-    """The delimiter that splits most of the first lines into one number of fields; None where none splits them.
+def guess_layout(open_lines: Lines, section: CsvSection) -> Layout | None:
+    """Guess the delimiter that splits most of the first lines into one number of fields; None if none splits them.
 
     Lines above the first one that it splits are titles.
     """
-    quote = '"' if known.quote is None else known.quote
-    if known.delimiter is not None:
-        return Layout(known.delimiter, quote, skip=known.skip or 0)
+    quote = '"' if section.quote is None else section.quote
+    if section.delimiter is not None:
+        return Layout(section.delimiter, quote, skip=section.skip or 0)
     guesses = []
-    lines = list(open_lines((known.skip or 0) + SAMPLED_LINES))
+    lines = list(open_lines((section.skip or 0) + SAMPLED_LINES))
     for delimiter in DELIMITERS:
-        records = list(Layout(delimiter, quote, skip=known.skip or 0).records(lines))
+        records = list(Layout(delimiter, quote, skip=section.skip or 0).records(lines))
         counts = Counter(len(record.fields) for record in records if len(record.fields) > 1)
         if counts:
             fields, count = max(counts.items(), key=lambda pair: (pair[1], pair[0]))
             first = next(record for record in records if len(record.fields) > 1)
-            skip = first.line - 1 if known.skip is None else known.skip
+            skip = first.line - 1 if section.skip is None else section.skip
             guesses.append((count, fields, len(records), Layout(delimiter, quote, skip=skip)))
     if not guesses:
         return None
@@ -225,22 +225,22 @@ def guess_layout(open_lines: Lines, known: CsvSection) -> Layout | None:
     return layout if 2 * count >= records_count - 1 else None
 
 
-def other_delimiters(open_lines: Lines, layout: Layout) -> list[str]:
-    """The delimiters that would also split all of the first lines into the same number of fields."""
-    first = list(open_lines(layout.skip + SAMPLED_LINES))
-    header = next(iter(first[layout.skip :]), "")
-    others = []
+def find_other_delimiters(open_lines: Lines, layout: Layout) -> list[str]:
+    """Find other delimiters that split all of the first lines into the same number of fields."""
+    lines = list(open_lines(layout.skip + SAMPLED_LINES))
+    header = next(iter(lines[layout.skip :]), "")
+    delimiters = []
     for delimiter in DELIMITERS:
         if delimiter != layout.delimiter and delimiter in header:
-            other = replace(layout, delimiter=delimiter)
-            counts = {len(record.fields) for record in other.records(first)}
+            records = replace(layout, delimiter=delimiter).records(lines)
+            counts = {len(record.fields) for record in records}
             if len(counts) == 1 and counts != {1}:
-                others.append(delimiter)
-    return others
+                delimiters.append(delimiter)
+    return delimiters
 
 
 def describe_repeated_header(layout: Layout, open_lines: Lines) -> str | None:
-    """Describe a first record that may be a row, as its values recur, or that is repeated; None for a header."""
+    """Describe a first record that is repeated, or that may be a row because a value recurs; None for a header."""
     records = layout.records(open_lines(layout.skip + SAMPLED_LINES))
     header = next(records, None)
     if header is None:
@@ -252,14 +252,14 @@ def describe_repeated_header(layout: Layout, open_lines: Lines) -> str | None:
         for name, value in zip(header.fields, values, strict=False):
             if name == value and name.strip():
                 return (
-                    f"{in_words(name)} stands in line {header.line:,} and, in its column, in line {record.line:,}: "
-                    f"set header = false under [source.csv] if line {header.line:,} is a row, else header = true"
+                    f"{in_words(name)} is in line {header.line:,} and, in the same column, in line {record.line:,}: set "
+                    f"header = false under [source.csv] if line {header.line:,} is a row, else header = true"
                 )
     return None
 
 
 def describe_last_lines(path: str, layout: Layout) -> str | None:
-    """Describe last lines that have delimiters alone, or totals; None where the last lines are rows."""
+    """Describe last lines that have only delimiters, or totals; None where the last lines are rows."""
     records = [
         next(read_records([line], layout.delimiter, layout.quote, layout.escape), Record(0, ()))
         for line in _read_last_lines(path)
@@ -268,12 +268,11 @@ def describe_last_lines(path: str, layout: Layout) -> str | None:
     rows = [[field.strip() for field in record.fields] for record in records]
     if not rows or len(rows[-1]) < 2:
         return None
-    blank = sum(1 for _ in takewhile(lambda row: not any(row), reversed(rows)))
-    if blank:
-        lines = "the last line has" if blank == 1 else f"the last {blank:,} lines have"
-        return (
-            f"{lines} no value: set footer = {blank} under [source.csv] to leave {'it' if blank == 1 else 'them'} out"
-        )
+    blank_rows = sum(1 for _ in takewhile(lambda row: not any(row), reversed(rows)))
+    if blank_rows:
+        lines = "the last line has" if blank_rows == 1 else f"the last {blank_rows:,} lines have"
+        pronoun = "it" if blank_rows == 1 else "them"
+        return f"{lines} no value: set footer = {blank_rows} under [source.csv] to leave {pronoun} out"
     i, word = next((i, field) for i, field in enumerate(rows[-1]) if field)
     if re.fullmatch(TOTAL_WORDS, word) and sum(row[i : i + 1] == [word] for row in rows) == 1:
         return f"the last line begins with {in_words(word)}: set footer = 1 under [source.csv] to leave it out"
@@ -281,24 +280,23 @@ def describe_last_lines(path: str, layout: Layout) -> str | None:
 
 
 def _read_last_lines(path: str) -> list[str]:
-    """The last whole lines of a file, without their ends."""
-    last = deque(_chunks(path), 2) if path.lower().endswith(".gz") else [_read_end(path)]
-    lines = _LINE_END.split(b"".join(last)[-_END:])
+    """Read the last whole lines of a file, without their ends."""
+    if path.lower().endswith(".gz"):
+        end = b"".join(deque(_chunks(path), 2))[-_END_BYTES:]
+    else:
+        with Path(path).open("rb") as file:
+            file.seek(max(file.seek(0, 2) - _END_BYTES, 0))
+            end = file.read()
+    lines = _LINE_END.split(end)
     return [line.decode("utf-8", "replace") for line in lines[1:]]
 
 
-def _read_end(path: str) -> bytes:
-    with Path(path).open("rb") as file:
-        file.seek(max(file.seek(0, 2) - _END, 0))
-        return file.read()
-
-
 def may_be_header(layout: Layout, open_lines: Lines) -> bool:
-    """Whether the first record of a file has texts alone, or a value of another kind than those below it."""
+    """Whether the first record of a file has only texts, or a value of another kind than those below it."""
     records = list(layout.records(open_lines(layout.skip + _COMPARED_LINES)))
     if not records:
         return False
-    first, *below = [[_kind_of(value) for value in record.fields] for record in records]
+    first, *below = [[_classify_value(value) for value in record.fields] for record in records]
     if "number" not in first:
         return True
     for i, kind in enumerate(first):
@@ -311,13 +309,15 @@ def may_be_header(layout: Layout, open_lines: Lines) -> bool:
     return False
 
 
-def _kind_of(value: str) -> str:
-    """Dates are numbers, too."""
-    return "blank" if not value.strip() else "number" if _BEGINS_LIKE_NUMBER.match(value) else "text"
+def _classify_value(value: str) -> str:
+    """Classify a value; dates count as numbers."""
+    if not value.strip():
+        return "blank"
+    return "number" if _BEGINS_LIKE_NUMBER.match(value) else "text"
 
 
 def find_delimiter(lines: Iterable[str]) -> tuple[int, str] | None:
-    """The first line that has a delimiter: its number, and the delimiter."""
+    """Find the first line that has a usual delimiter: its number, and the delimiter."""
     for number, line in enumerate(lines, 1):
         for delimiter in DELIMITERS:
             if delimiter in line:
@@ -329,30 +329,30 @@ _OTHER_SEPARATORS = (":", "~", "^", "!", "#", "&", "=", "\\", *map(chr, (*range(
 
 
 def describe_other_separator(lines: Iterable[str]) -> str | None:
-    """What splits the header and all of some lines alike, though it is no usual delimiter; None where nothing does.
+    """Describe an unusual separator that splits all of some lines into as many fields; None without one.
 
     >>> describe_other_separator(["age:sex", "34:f", "51:m"])
     "':' splits all of them into 2 fields: set delimiter = ':' under [source.csv]"
     >>> describe_other_separator(["time", "12:30", "8:15"])
     """
-    written = [stripped for line in lines if (stripped := line.strip())]
-    if len(written) < 2:
+    texts = [text for line in lines if (text := line.strip())]
+    if len(texts) < 2:
         return None
     for separator in (*_OTHER_SEPARATORS, None):
-        counts = {len(line.split(separator)) for line in written}
+        counts = {len(line.split(separator)) for line in texts}
         if len(counts) > 1 or 1 in counts:
             continue
         fields = f"all of them into {counts.pop()} fields"
         if separator is not None:
             return f"{separator!r} splits {fields}: set delimiter = {separator!r} under [source.csv]"
-        if all(line.split() == line.split(" ") for line in written):
+        if all(line.split() == line.split(" ") for line in texts):
             return f"a space splits {fields}: set delimiter = ' ' under [source.csv]"
         return f"spaces split {fields}: columns of a fixed width are not read; save the file with a delimiter"
     return None
 
 
 def describe_line_ends(path: str) -> str | None:
-    """Where the line ends of a file change; None where they are alike."""
+    """Describe where the line ends of a file change; None where all are alike."""
     first, line = b"", 0
     for chunk in _whole_lines(path):
         for end in _LINE_END.findall(chunk):
@@ -361,13 +361,13 @@ def describe_line_ends(path: str) -> str | None:
             if end != first:
                 return (
                     f"line {line:,} ends with {_LINE_ENDS[end]}, and the lines above it with {_LINE_ENDS[first]}; give "
-                    "all lines the same end"
+                    "all lines the same line end"
                 )
     return None
 
 
 def _whole_lines(path: str) -> Iterator[bytes]:
-    """The bytes of a file; no chunk ends between the two of a line end."""
+    """Read the bytes of a file in chunks that do not split a line end."""
     held = b""
     for chunk in _chunks(path):
         held += chunk
@@ -378,7 +378,7 @@ def _whole_lines(path: str) -> Iterator[bytes]:
 
 
 def describe_unreadable_lines(open_lines: Lines) -> str:
-    """Why no dialect fits the lines of a file."""
+    """Describe why no layout fits the lines of a file."""
     layouts = [Layout(delimiter) for delimiter in DELIMITERS]
     broken = [
         next((record.line for record in layout.records(open_lines(None)) if record.is_broken), 0) for layout in layouts
@@ -392,47 +392,49 @@ def describe_unreadable_lines(open_lines: Lines) -> str:
 
 
 def find_broken_lines(open_lines: Lines, layout: Layout) -> tuple[int, int, Sequence[str]] | None:
-    """The fields of the first record of a file, the number of lines with others, and the first of these."""
-    summary = _compare_lines(layout.records(open_lines(None)))
-    return None if summary is None else (summary.expected, summary.broken, summary.shown)
+    """The number of fields of the first record of a file, the number of broken lines, and the first of these."""
+    comparison = _compare_records(layout.records(open_lines(None)))
+    return None if comparison is None else (comparison.expected_fields, comparison.broken_lines, comparison.examples)
 
 
 def describe_broken_lines(open_lines: Lines, layout: Layout) -> str | None:
-    """What is wrong with the lines of a file, in words: they differ from its first record; None: nothing."""
-    summary = _compare_lines(layout.records(open_lines(None)))
-    if summary is None:
+    """Describe lines of a file that do not match its first record; None without such lines."""
+    comparison = _compare_records(layout.records(open_lines(None)))
+    if comparison is None:
         return None
     name = delimiter_name(layout.delimiter)
-    return _describe_extra_delimiters(summary, name) or (_describe_lines(summary, name) if summary.broken else None)
+    return _describe_extra_delimiters(comparison, name) or (
+        _describe_lines(comparison, name) if comparison.broken_lines else None
+    )
 
 
 @dataclass(frozen=True)
-class _Summary:
-    """How records compare with the first one of a file."""
+class _LineComparison:
+    """Records of a file, compared with its first record."""
 
     first: Record
     rows: int  # records below it
-    counts: Mapping[int, int]  # of rows with another number of fields, by that number; 0 for those with broken quotes
-    blank_ends: int  # rows with its number of fields, of which the last one is empty
-    extra_ends: int  # rows with one field more, which is empty
-    shown: Sequence[str]  # the first rows that differ
+    counts: Mapping[int, int]  # broken rows by their number of fields, 0 for broken quotes
+    blank_ends: int  # rows with the right number of fields whose last field is empty
+    extra_ends: int  # rows with an extra empty field at the end
+    examples: Sequence[str]  # the first broken rows
 
     @property
-    def expected(self) -> int:
+    def expected_fields(self) -> int:
         return len(self.first.fields)
 
     @property
-    def broken(self) -> int:
+    def broken_lines(self) -> int:
         return sum(self.counts.values())
 
 
-def _compare_lines(records: Iterator[Record]) -> _Summary | None:
+def _compare_records(records: Iterator[Record]) -> _LineComparison | None:
     first = next(records, None)
     if first is None:
         return None
     expected, rows, blank_ends, extra_ends = len(first.fields), 0, 0, 0
     counts: Counter[int] = Counter()
-    shown: list[str] = []
+    examples: list[str] = []
     for record in chain([first] if first.is_broken else [], records):
         rows += 1
         fields = len(record.fields)
@@ -442,23 +444,23 @@ def _compare_lines(records: Iterator[Record]) -> _Summary | None:
             continue
         counts[fields] += 1
         extra_ends += is_blank and fields == expected + 1
-        if len(shown) < SHOWN_LINES:
-            shown.append(f"line {record.line:,} {describe_record(record)}")
-    return _Summary(first, rows, counts, blank_ends, extra_ends, shown)
+        if len(examples) < MAX_EXAMPLES:
+            examples.append(f"line {record.line:,} {describe_record(record)}")
+    return _LineComparison(first, rows, counts, blank_ends, extra_ends, examples)
 
 
-def _describe_extra_delimiters(summary: _Summary, name: str) -> str | None:
-    first, rows, expected = summary.first, summary.rows, summary.expected
+def _describe_extra_delimiters(comparison: _LineComparison, name: str) -> str | None:
+    first, rows, expected = comparison.first, comparison.rows, comparison.expected_fields
     if rows and first.fields and first.fields[-1] == "":
-        if summary.counts == {expected - 1: rows}:
+        if comparison.counts == {expected - 1: rows}:
             return (
                 f"the header (line {first.line:,}) ends with an extra {name}: it has {with_noun(expected, 'field')}, "
                 f"and the {with_noun(rows, 'line', 'below it has', 'below it have')} {expected - 1:,}; remove the last "
                 f"{name} of the header"
             )
-        if summary.blank_ends == rows:
+        if comparison.blank_ends == rows:
             return f"every line ends with an extra {name}; remove it from each line"
-    if summary.extra_ends == summary.broken == rows > 0:
+    if comparison.extra_ends == comparison.broken_lines == rows > 0:
         return (
             f"all lines below the header end with an extra {name}: they have {with_noun(expected + 1, 'field')}, and "
             f"the header (line {first.line:,}) has {expected:,}; remove the last {name} of each line"
@@ -466,20 +468,20 @@ def _describe_extra_delimiters(summary: _Summary, name: str) -> str | None:
     return None
 
 
-def _describe_lines(summary: _Summary, name: str) -> str:
-    broken, shown = summary.broken, summary.shown
-    head = f"line {summary.first.line:,} has {with_noun(summary.expected, 'field')} (delimiter {name})"
-    if broken == summary.rows > 1 and len(summary.counts) == 1 and 0 not in summary.counts:
+def _describe_lines(comparison: _LineComparison, name: str) -> str:
+    broken, examples = comparison.broken_lines, comparison.examples
+    head = f"line {comparison.first.line:,} has {with_noun(comparison.expected_fields, 'field')} (delimiter {name})"
+    if broken == comparison.rows > 1 and len(comparison.counts) == 1 and 0 not in comparison.counts:
         return (
-            f"{head}, and the {broken:,} lines below it have {next(iter(summary.counts)):,}; give each field a name in "
-            "the header; if the line is above the header, set skip under [source.csv]"
+            f"{head}, and the {broken:,} lines below it have {next(iter(comparison.counts)):,}; give each field a name "
+            "in the header; if the line is above the header, set skip under [source.csv]"
         )
-    more = f", and {broken - len(shown):,} more" if broken > len(shown) else ""
+    more = f", and {broken - len(examples):,} more" if broken > len(examples) else ""
     differing = "1 line differs" if broken == 1 else f"{broken:,} lines differ"
-    is_title = 2 * broken > summary.rows and summary.expected == 1
+    is_title = 2 * broken > comparison.rows and comparison.expected_fields == 1
     remedy = (
         "if line {:,} is above the header, set skip under [source.csv], else correct them"
         if is_title
         else ("correct these lines")
     )
-    return f"{head}, and {differing}: {', '.join(shown)}{more}; {remedy.format(summary.first.line)}"
+    return f"{head}, and {differing}: {', '.join(examples)}{more}; {remedy.format(comparison.first.line)}"

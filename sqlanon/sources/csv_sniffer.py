@@ -409,7 +409,7 @@ def _refuse_doubtful_structure(file: CsvFile, section: CsvSection, lines: csv_li
         _refuse_titles(file, lines)
     if section.delimiter is None and not file.has_one_column:
         layout = file.layout()
-        if alternatives := csv_lines.other_delimiters(lines, layout):
+        if alternatives := csv_lines.find_other_delimiters(lines, layout):
             names = " and ".join(map(csv_lines.delimiter_name, [layout.delimiter, *alternatives]))
             raise SourceError(
                 f"source.files: {file.name}: {names} each split all lines into the same number of fields; set "

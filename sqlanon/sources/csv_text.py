@@ -1,6 +1,6 @@
-"""The text of CSV files: their encodings, and copies that the engine reads where it cannot read the files themselves.
+"""Encodings of CSV files, and decoded copies for files that the engine cannot read itself.
 
-A copy is in UTF-8, without the lines below the data. It is written as a stream into a private directory.
+A copy is in UTF-8, without the footer. It is written as a stream to a private directory.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ _CHUNK = 1 << 20
 
 @dataclass(frozen=True)
 class ReadFile:
-    """A CSV file that was read: the arguments of the engine's reader, and its number of columns."""
+    """A CSV file that was read, with the arguments of the engine's reader."""
 
     path: str
     options: Mapping[str, str | bool | int]
-    fields: int
+    fields: int  # its number of columns
 
 
 _BYTE_ORDER_MARKS = {
@@ -39,12 +39,12 @@ _BYTE_ORDER_MARKS = {
     codecs.BOM_UTF32_BE: "utf-32",
     codecs.BOM_UTF16_LE: "utf-16",
     codecs.BOM_UTF16_BE: "utf-16",
-}  # the first two begin like the others
-_PACKED = (".gz", ".zst")
+}  # UTF-32 first: its marks begin like those of UTF-16
+_COMPRESSED = (".gz", ".zst")
 
 
 def detect_encoding(path: str, csv: CsvSection) -> str:
-    """The encoding that the policy names, or that of the byte order mark; else UTF-8."""
+    """The encoding given in the policy, else that of the byte order mark, else UTF-8."""
     if csv.encoding is not None:
         name = codecs.lookup(csv.encoding).name
         return UTF_8 if name in ("utf-8", "utf-8-sig", "ascii") else name
@@ -57,7 +57,7 @@ def detect_encoding(path: str, csv: CsvSection) -> str:
 
 @contextmanager
 def readable_files(paths: Sequence[str], csv: CsvSection, lines: int | None = None) -> Iterator[list[str]]:
-    """The paths of files that the engine reads, in the same order; of copies only so many lines."""
+    """Yield paths that the engine can read, in the same order; copies have at most ``lines`` lines."""
     with ExitStack() as stack:
         stack.enter_context(_refuse_damaged_files())
         encodings = {path: detect_encoding(path, csv) for path in paths}
@@ -69,8 +69,8 @@ def readable_files(paths: Sequence[str], csv: CsvSection, lines: int | None = No
                 continue
             if not csv_lines.can_open(path):
                 raise SourceError(
-                    f"source.csv: {file_name(path)}: only a file on this machine, plain or as .gz, is read with an "
-                    "encoding or a footer; download or unpack it first"
+                    f"source.csv: {file_name(path)}: encoding and footer apply to files on this machine, plain or as .gz; "
+                    "download or unpack it first"
                 )
             folder = folder or stack.enter_context(spill_directory())
             copy = copy_path(folder, i, path)
@@ -81,10 +81,10 @@ def readable_files(paths: Sequence[str], csv: CsvSection, lines: int | None = No
 
 
 def copy_path(folder: Path, number: int, path: str) -> Path:
-    """Where a file is copied to: a file of the same name, in a folder of its own."""
+    """The path of a copy with the same name, in a folder that is created for it."""
     name = file_name(path)
     (folder / str(number)).mkdir()
-    return folder / str(number) / (name.rpartition(".")[0] if name.lower().endswith(_PACKED) else name)
+    return folder / str(number) / (name.rpartition(".")[0] if name.lower().endswith(_COMPRESSED) else name)
 
 
 @contextmanager
@@ -92,7 +92,7 @@ def _refuse_damaged_files() -> Iterator[None]:
     try:
         yield
     except (EOFError, zlib.error) as error:
-        raise SourceError("source.files: a .gz file is damaged, or it was not written to its end") from error
+        raise SourceError("source.files: a .gz file is damaged or incomplete") from error
 
 
 def _decoded_lines(path: str, encoding: str) -> Iterator[str]:
@@ -105,7 +105,7 @@ def _decoded_lines(path: str, encoding: str) -> Iterator[str]:
 
 
 def _without_footer(lines: Iterable[str], footer: int) -> Iterator[str]:
-    """All lines but the last ones; blank lines at the end do not count."""
+    """Yield all lines but the last ``footer`` ones; blank lines at the end do not count."""
     held: deque[str] = deque()
     text_lines = 0
     for line in lines:
@@ -114,12 +114,12 @@ def _without_footer(lines: Iterable[str], footer: int) -> Iterator[str]:
         while text_lines > footer or (not footer and held):
             text_lines -= bool(held[0].strip())
             yield held.popleft()
-    while text_lines and not held[0].strip():  # a row of a file with one column
+    while text_lines and not held[0].strip():  # in a file with one column, a blank line is a row
         yield held.popleft()
 
 
 def describe_bad_byte(path: str, encoding: str = UTF_8) -> str | None:
-    """The first byte of a file that is not of an encoding, and what to do; None where there is none."""
+    """Describe the first byte of a file that is invalid in an encoding; None without one."""
     line, above, decoder = 1, "", codecs.getincrementaldecoder(encoding)()
     with csv_lines.open_bytes(path) as file:
         while True:
@@ -131,8 +131,10 @@ def describe_bad_byte(path: str, encoding: str = UTF_8) -> str | None:
                     return csv_lines.describe_null_byte(path)
                 line += csv_lines.count_line_ends(error.object[: error.start].decode(encoding, "ignore"), above)
                 return _describe_byte(line, error, encoding, file.read(_CHUNK))
-            except UnicodeError:  # UTF-16 without a byte order mark, in the words of some decoders
-                return f"line {line:,} has bytes, which are no {encoding}; give another encoding under [source.csv]"
+            except UnicodeError:  # how some decoders report UTF-16 without a byte order mark
+                return (
+                    f"line {line:,} has bytes that are not valid {encoding}; give another encoding under [source.csv]"
+                )
             if not chunk:
                 return None
             line += csv_lines.count_line_ends(text, above)
@@ -142,14 +144,14 @@ def describe_bad_byte(path: str, encoding: str = UTF_8) -> str | None:
 def _describe_byte(line: int, error: UnicodeDecodeError, encoding: str, below: bytes) -> str:
     where = f"line {line:,} has the byte 0x{error.object[error.start]:02X}"
     if encoding != UTF_8:
-        return f"{where}, which is no {encoding}; give another encoding under [source.csv]"
+        return f"{where}, which is not valid {encoding}; give another encoding under [source.csv]"
     if is_mostly_utf_8(error.object + below):
-        return f"{where}, which is no UTF-8, as its other letters are: correct the line"
+        return f"{where}, which is not valid UTF-8, unlike the other letters: correct the line"
     sample = error.object[error.object.rfind(b"\n", 0, error.start) + 1 :] + below
     if len(below) == _CHUNK:  # its last line may be cut
         sample = sample[: 1 + max(sample.rfind(b"\n"), sample.rfind(b"\r"))] or sample
     likely, *others = probable_encodings(sample)
     return (
-        f"{where}, which is no UTF-8; name the encoding of the file under [source.csv]: probably encoding = "
+        f"{where}, which is not valid UTF-8; set the encoding of the file under [source.csv]: probably encoding = "
         f'"{likely}" (or {", ".join(others)})'
     )

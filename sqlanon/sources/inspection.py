@@ -153,7 +153,7 @@ def _inspect_file(file: ReadFile, known: CsvSection, dropped: DroppedLines | Non
         skip=int(file.options["skip"]),
         fields=file.fields,
         bad_lines=0 if dropped is None else dropped.count,
-        first_bad_lines=() if dropped is None else tuple(dropped.shown),
+        first_bad_lines=() if dropped is None else tuple(dropped.examples),
     )
 
 
@@ -172,7 +172,7 @@ def _inspect_lines(path: str, known: CsvSection) -> InspectedFile:
 
             layout = csv_lines.guess_layout(open_lines, known)
             broken = None if layout is None else csv_lines.find_broken_lines(open_lines, layout)
-            is_clear = layout is None or known.delimiter or not csv_lines.other_delimiters(open_lines, layout)
+            is_clear = layout is None or known.delimiter or not csv_lines.find_other_delimiters(open_lines, layout)
     except SourceError:
         return InspectedFile(name, None)
     if layout is None or broken is None or not is_clear:

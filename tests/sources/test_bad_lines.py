@@ -71,7 +71,7 @@ def test_bad_lines_are_dropped_and_no_others(case: str, tmp_path: Path) -> None:
     rows, (dropped,) = read(path)
     inside = 20 * bad.count(ROWS)
     assert rows == [(21, "m", "asthma"), (53, "w", "flu")] * (40 + inside)
-    assert (dropped.file, dropped.shown) == ("people.csv", shown)
+    assert (dropped.file, dropped.examples) == ("people.csv", shown)
     assert dropped.count == (7 if case == "several" else len(shown))
     with pytest.raises(SourceError, match=r"line 42"):
         read(path, on_bad_line="refuse")
@@ -120,7 +120,7 @@ def test_lines_far_behind_the_sample_are_found(tmp_path: Path) -> None:
     (tmp_path / "people.csv").write_text("".join(lines))
     found, (dropped,) = read(tmp_path / "people.csv")
     assert len(found) == rows - 2
-    assert dropped.shown == ["line 43,558 has 2", f"line 50,000 {STRAY}"]
+    assert dropped.examples == ["line 43,558 has 2", f"line 50,000 {STRAY}"]
 
 
 UNCLEAR = {
@@ -176,7 +176,7 @@ def test_a_file_is_refused_where_it_is_unclear_which_lines_are_bad(case: str, tm
 @pytest.mark.slow
 def test_a_byte_that_is_no_utf_8_is_no_bad_line(tmp_path: Path) -> None:
     (tmp_path / "people.csv").write_bytes((HEADER + ROWS + "5,m\n6,w,Fieber ä\n").encode("latin-1"))
-    assert refusal(tmp_path / "people.csv").startswith("line 43 has the byte 0xE4, which is no UTF-8")
+    assert refusal(tmp_path / "people.csv").startswith("line 43 has the byte 0xE4, which is not valid UTF-8")
     assert read(tmp_path / "people.csv", encoding="latin-1")[0][-1] == (6, "w", "Fieber ä")
 
 
@@ -264,7 +264,7 @@ def test_no_line_is_lost_or_changed(parts: list[str]) -> None:
     lines = "".join(["a,b,c\n", *parts]).splitlines(keepends=True)
     target = io.StringIO(newline="")
     try:
-        dropped = copy_good_lines(lines, Layout(","), target, "people.csv", is_quote_known=True)
+        dropped = copy_good_lines(lines, Layout(","), target, "people.csv", has_given_quote=True)
     except UnclearLinesError:
         return
     written = target.getvalue().splitlines(keepends=True)
@@ -301,13 +301,13 @@ layouts = st.builds(
 @settings(max_examples=examples(1_000))
 @given(lines_of_files, layouts, st.booleans(), st.one_of(st.none(), st.integers(1, 30)), st.integers(1, 8))
 def test_runs_of_lines_are_copied_as_their_records_are(
-    lines: list[str], layout: Layout, is_quote_known: bool, read_lines: int | None, run_lines: int
+    lines: list[str], layout: Layout, has_given_quote: bool, read_lines: int | None, run_lines: int
 ) -> None:
     def copy(run_lines: int) -> tuple[str, object]:
         target = io.StringIO(newline="")
         text = io.StringIO("".join(["a,b,c\n", *lines]), newline="")
         try:
-            dropped = copy_good_lines(text, layout, target, "people.csv", is_quote_known, read_lines, run_lines)
+            dropped = copy_good_lines(text, layout, target, "people.csv", has_given_quote, read_lines, run_lines)
         except UnclearLinesError as error:
             return "", str(error)
         return target.getvalue(), dropped

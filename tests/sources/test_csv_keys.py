@@ -135,7 +135,8 @@ def test_a_byte_that_is_no_utf_8_is_named(late: int, tmp_path: Path) -> None:
     (tmp_path / "people.csv").write_bytes(b"name,city\n" + b"Ann,Rome\n" * late + NAMES.encode("latin-1"))
     message = refusal(tmp_path / "people.csv")
     assert (
-        f"people.csv: line {late + 3:,} has the byte 0xFC, which is no UTF-8; name the encoding of the file" in message
+        f"people.csv: line {late + 3:,} has the byte 0xFC, which is not valid UTF-8; set the encoding of the file"
+        in message
     )
     assert 'encoding = "windows-1252"' in message
     assert "ller" not in message, "no value"
@@ -144,7 +145,7 @@ def test_a_byte_that_is_no_utf_8_is_named(late: int, tmp_path: Path) -> None:
 def test_a_byte_among_letters_of_utf_8_names_no_other_encoding(tmp_path: Path) -> None:
     (tmp_path / "people.csv").write_bytes(NAMES.encode() + "Jürgen,Köln\nJ".encode() + b"\xfcrgen,Bonn\n")
     message = refusal(tmp_path / "people.csv")
-    assert "has the byte 0xFC, which is no UTF-8, as its other letters are: correct the line" in message
+    assert "has the byte 0xFC, which is not valid UTF-8, unlike the other letters: correct the line" in message
     assert "windows-1252" not in message
 
 
@@ -163,21 +164,21 @@ def test_a_footer_does_not_hide_utf_16(tmp_path: Path) -> None:
 
 def test_a_line_above_the_header_that_is_no_utf_8_is_named(tmp_path: Path) -> None:
     (tmp_path / "people.csv").write_bytes("Übersicht\nname,city\nAnn,Rome\nBob,Oslo\n".encode("latin-1"))
-    assert "people.csv: line 1 has the byte 0xDC, which is no UTF-8" in refusal(tmp_path / "people.csv")
+    assert "people.csv: line 1 has the byte 0xDC, which is not valid UTF-8" in refusal(tmp_path / "people.csv")
 
 
 def test_a_header_that_is_no_utf_8_is_named(tmp_path: Path) -> None:
     (tmp_path / "people.csv").write_bytes("größe,zahl\n1,2\n3,4\n".encode("latin-1"))
-    assert "people.csv: line 1 has the byte 0xF6, which is no UTF-8" in refusal(tmp_path / "people.csv")
+    assert "people.csv: line 1 has the byte 0xF6, which is not valid UTF-8" in refusal(tmp_path / "people.csv")
 
 
 def test_a_wrong_encoding_is_refused_with_its_byte(tmp_path: Path) -> None:
     (tmp_path / "people.csv").write_bytes(NAMES.encode("latin-1"))
     message = refusal(tmp_path / "people.csv", encoding="ascii")
-    assert "line 2 has the byte 0xFC, which is no UTF-8" in message
+    assert "line 2 has the byte 0xFC, which is not valid UTF-8" in message
     (tmp_path / "people.csv").write_bytes(b"name,city\n\x81,Rome\n")
     message = refusal(tmp_path / "people.csv", encoding="windows-1252")
-    assert "line 2 has the byte 0x81, which is no cp1252; give another encoding" in message
+    assert "line 2 has the byte 0x81, which is not valid cp1252; give another encoding" in message
 
 
 @pytest.mark.slow

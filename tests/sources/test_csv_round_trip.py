@@ -174,7 +174,9 @@ def assert_names_encoding(message: str, content: bytes, encoding: str) -> None:
     with pytest.raises(UnicodeDecodeError) as caught:
         content.decode()
     line = 1 + len(re.findall(rb"\r\n?|\n", content[: caught.value.start]))
-    assert f"people.csv: line {line} has the byte 0x{content[caught.value.start]:02X}, which is no UTF-8" in message
+    assert (
+        f"people.csv: line {line} has the byte 0x{content[caught.value.start]:02X}, which is not valid UTF-8" in message
+    )
     assert 'encoding = "' in message
     assert "[source.csv]" in message
     named = re.findall(r"[a-z]+[a-z0-9-]*\d+|shift-jis|euc-kr|big5", message.partition('encoding = "')[2])

@@ -105,7 +105,7 @@ BROKEN = {
         "a quoted value in row 41 has line breaks, and its lines look like rows of their own",
     ),
     "quotes around one line end": (HEADER + ROWS + '5,"m,flu\n7,m",flu\n' + ROWS, "a quoted value in row 41 has line"),
-    "a NUL byte": (HEADER + ROWS + "5,m,fl\0u\n", "line 42 has a NUL byte; the file is damaged, or it is no text in"),
+    "a NUL byte": (HEADER + ROWS + "5,m,fl\0u\n", "line 42 has a NUL byte; the file is damaged or not UTF-8"),
     "prose": ("note\nwell\nill, and old\nwell\n", "no delimiter splits its lines into the same number of fields"),
     "one late semicolon": ("note\n" + "well\n" * 20 + "ill;old\n", "the first 21 lines have no ';', and line 22 has; "),
     "notes above a table": (
