@@ -252,8 +252,8 @@ def describe_repeated_header(layout: Layout, open_lines: Lines) -> str | None:
         for name, value in zip(header.fields, values, strict=False):
             if name == value and name.strip():
                 return (
-                    f"{in_words(name)} is in line {header.line:,} and, in the same column, in line {record.line:,}: set "
-                    f"header = false under [source.csv] if line {header.line:,} is a row, else header = true"
+                    f"{in_words(name)} is in line {header.line:,} and, in the same column, in line {record.line:,}: "
+                    f"set header = false under [source.csv] if line {header.line:,} is a row, else header = true"
                 )
     return None
 

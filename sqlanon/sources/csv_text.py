@@ -69,8 +69,8 @@ def readable_files(paths: Sequence[str], csv: CsvSection, lines: int | None = No
                 continue
             if not csv_lines.can_open(path):
                 raise SourceError(
-                    f"source.csv: {file_name(path)}: encoding and footer apply to files on this machine, plain or as .gz; "
-                    "download or unpack it first"
+                    f"source.csv: {file_name(path)}: encoding and footer apply to files on this machine, plain or as "
+                    ".gz; download or unpack it first"
                 )
             folder = folder or stack.enter_context(spill_directory())
             copy = copy_path(folder, i, path)

@@ -1,8 +1,7 @@
-"""Files of SPSS, Stata and SAS, read by pyreadstat: integers, dates, value labels and missing codes are exact.
+"""Read files of SPSS, Stata and SAS with pyreadstat: integers, dates, value labels and missing codes are exact.
 
-Another process, `statistics_reader`, reads a file in pieces, which go into a raw table: each numeric variable as
-DOUBLE, beside it the letter of a missing code and, where it has value labels, the label. All else is SQL over that
-table: which type the values have, and what they are.
+Another process, `statistics_reader`, reads a file in batches into a raw table: each numeric variable as DOUBLE, beside
+it the letter of a missing code and, where it has value labels, the label. Types and values are then derived in SQL.
 """
 
 from __future__ import annotations
@@ -49,22 +48,22 @@ from sqlanon.support.toml import toml_value
 
 Kind: TypeAlias = Literal["spss", "stata", "sas", "xport"]
 Meaning: TypeAlias = Literal["number", "float", "text", "date", "timestamp", "time", "week", "month", "quarter", "half"]
-"""What the values of a variable are, by its format: numbers, texts, or days and moments counted from an origin."""
+"""Meaning of a variable's values, by its format: numbers, texts, or days and moments counted from an origin."""
 
 WORDS: Mapping[str, str] = {"spss": "SPSS", "stata": "Stata", "sas": "SAS", "xport": "SAS transport"}
 
-_CELLS = 2_000_000
-"""Cells that are read at once: they are objects of Python meanwhile, some 100 bytes each."""
+_BATCH_CELLS = 2_000_000
+"""Cells in a batch: as Python objects they take some 100 bytes each."""
 
-_SHOWN = 5
+_MAX_LISTED = 5
 
 _READER = Path(__file__).with_name("statistics_reader.py")
 _SCRIPT = (
     "import sys; sys.path[:] = sys.argv[1].split('\\n'); import runpy; runpy.run_path(sys.argv[2], run_name='__main__')"
 )
-"""Runs the reader with the libraries of this process, and none of the folder that it is started in."""
+"""Runs the reader with the libraries of this process, and none of the current folder."""
 
-# In SPSS a moment is a number of seconds, in Stata of milliseconds; a date is one of seconds in SPSS, else of days.
+# A moment counts seconds in SPSS and milliseconds in Stata; a date counts seconds in SPSS, otherwise days.
 _ORIGIN: Mapping[str, str] = {"spss": "1582-10-14", "stata": "1960-01-01", "sas": "1960-01-01", "xport": "1960-01-01"}
 _SECONDS_OF_DAY = 86_400
 
@@ -120,23 +119,21 @@ _COUNT = fragment("count(:value)")
 _COUNT_WHERE = fragment("count(*) FILTER (WHERE :condition)")
 _ALL_WHOLE = fragment("coalesce(bool_and(:value = floor(:value) AND abs(:value) <= :exact), TRUE)")
 _WHOLE_DAYS = fragment("coalesce(bool_and(:value % :unit = 0), TRUE)")
-_MIN = fragment("min(:value)")
-_MAX = fragment("max(:value)")
 
-_EXACT = 2**53
-"""Beyond it a DOUBLE does not tell integers apart."""
+_MAX_EXACT_INTEGER = 2**53
+"""From here on, a DOUBLE does not represent every integer."""
 
 
 @dataclass(frozen=True)
 class ReadingChoices:
-    """What a policy decides of such files: whether labels are read, and what user-missing values become."""
+    """The keys of a policy for these files."""
 
     value_labels: bool | tuple[str, ...] | None = None
     user_missing: Literal["missing", "keep"] | None = None
 
 
 class UndecidedReadingError(SourceError):
-    """Value labels or user-missing values that the policy does not decide; ``proposal`` has keys that decide."""
+    """The policy does not say how to read value labels or user-missing values; ``proposal`` has keys that do."""
 
     def __init__(self, message: str, proposal: Mapping[str, object]) -> None:
         super().__init__(message)
@@ -152,7 +149,7 @@ class _Variable:
     format: str
     labels: Mapping[Any, str]  # by code: a number, a text, or the letter of a missing code
     missing: tuple[tuple[Any, Any], ...]  # ranges of user-missing values
-    problem: str | None = None  # why its values cannot be read
+    problem: str | None = None  # the reason why its values cannot be read
 
     @property
     def value(self) -> exp.Column:
@@ -167,7 +164,7 @@ class _Variable:
         return col(f"label {self.position}")
 
     def has_labels(self, choices: ReadingChoices) -> bool:
-        """Whether there are labels of values that are read: of missing ones, only where these are kept."""
+        """Whether values that are read have labels; missing values count only if they are kept."""
         if choices.user_missing == "keep":
             return bool(self.labels)
         return any(self.is_text == isinstance(code, str) and not self.is_missing(code) for code in self.labels)
@@ -183,7 +180,7 @@ class _Variable:
         return exp.or_(is_there(self.letter), *ranges) if not self.is_text else exp.or_(exp.false(), *ranges)
 
     def present(self, choices: ReadingChoices) -> exp.Expr:
-        """Its value, NULL where it is missing."""
+        """The value, NULL where it is missing."""
         if choices.user_missing == "keep" or not self.missing:
             return self.value
         return exp.Case(ifs=[exp.If(this=self.missing_condition(), true=exp.null())], default=self.value)
@@ -191,7 +188,7 @@ class _Variable:
 
 @dataclass(frozen=True)
 class _Figures:
-    """What the values of a variable show: all of them, without the missing ones."""
+    """Figures of the values of a variable, without missing ones."""
 
     count: int
     is_whole: bool
@@ -227,19 +224,23 @@ def copy_statistics_files(
     choices: ReadingChoices,
     target: exp.Table,
 ) -> None:
-    """Copy the rows of files to a table. Of columns that are not ``wanted`` nothing needs to be decided."""
+    """Copy the rows of files to a table. Columns that are not ``wanted`` need no decision by the policy."""
     raw = [table(f"{target.name}_raw_{index}", target.db, target.catalog) for index in range(len(paths))]
     try:
         files = _read_files(paths, kind, engine, raw)
-        figures = [_figures(engine, file, rows, choices) for file, rows in zip(files, raw, strict=True)]
+        figures = [_compute_figures(engine, file, rows, choices) for file, rows in zip(files, raw, strict=True)]
         _refuse_undecided(files, figures, wanted, choices)
         _refuse_labels(files, figures, wanted, choices)
         types = _common_types(files, figures, text_columns, wanted, choices)
         queries = [
             select(
-                [named(_converted(file, name, type_, figures_, choices), name) for name, type_ in types.items()], rows
+                [
+                    named(_convert_column(file, name, type_, file_figures, choices), name)
+                    for name, type_ in types.items()
+                ],
+                rows,
             )
-            for file, figures_, rows in zip(files, figures, raw, strict=True)
+            for file, file_figures, rows in zip(files, figures, raw, strict=True)
         ]
         engine.execute(create_table(target.copy(), union_all(*queries)))
     finally:
@@ -250,42 +251,44 @@ def copy_statistics_files(
 def describe_statistics_files(
     paths: list[str], kind: Kind, text_columns: Collection[str], wanted: Collection[str], choices: ReadingChoices
 ) -> exp.Select:
-    """A relation without rows that has the columns of files, as far as their formats say: plans read no rows."""
+    """A query without rows that has the columns of files, by their formats: for plans, which read no rows."""
     files = _read_files(paths, kind)
-    figures = [[_figures_of_format(variable) for variable in file.variables] for file in files]
+    figures = [[_assume_figures(variable) for variable in file.variables] for file in files]
     _refuse_undecided(files, figures, wanted, choices)
     types = _common_types(files, figures, text_columns, wanted, choices)
     return values_query(types, [])
 
 
-# What a file says of itself
+# Descriptions of files
 
 
 def _read_files(
     paths: list[str], kind: Kind, engine: DuckDBEngine | None = None, raw: Sequence[exp.Table] = ()
 ) -> list[_File]:
-    """What files say of themselves; with an engine, their rows go into raw tables."""
+    """Read the descriptions of files; with an engine, copy their rows to raw tables."""
     if remote := [path for path in paths if is_remote(path)]:
         raise SourceError(f"source.files: {file_name(remote[0])}: {WORDS[kind]} files are read from this machine only")
     files: list[_File] = []
     for index, path in enumerate(paths):
-        with _reading(path, kind) as (description, process):
-            files.append(_described_file(path, kind, description))
+        with _open_reader(path, kind) as (description, process):
+            files.append(_describe_file(path, kind, description))
             if engine is not None:
-                _copy_raw(engine, files[-1], process, raw[index])
-    refuse_different_columns([(file.path, dict.fromkeys(one.name for one in file.variables)) for file in files])
+                _copy_rows(engine, files[-1], process, raw[index])
+    refuse_different_columns(
+        [(file.path, dict.fromkeys(variable.name for variable in file.variables)) for file in files]
+    )
     return files
 
 
 @contextmanager
-def _reading(path: str, kind: Kind) -> Iterator[tuple[Any, Popen[bytes]]]:
-    """What a file says of itself, and the process that reads it: its output has the rows as an Arrow stream."""
+def _open_reader(path: str, kind: Kind) -> Iterator[tuple[Any, Popen[bytes]]]:
+    """The description of a file, and the process whose output has the rows as an Arrow stream."""
     import pyarrow  # noqa: PLC0415
 
     name = file_name(path)
     if importlib.util.find_spec("pyreadstat") is None:
         raise MissingLibraryError(f"{name}: reading {WORDS[kind]} files", "pyreadstat", "stats")
-    command = [sys.executable, "-c", _SCRIPT, "\n".join(sys.path), str(_READER), path, kind, str(_CELLS)]
+    command = [sys.executable, "-c", _SCRIPT, "\n".join(sys.path), str(_READER), path, kind, str(_BATCH_CELLS)]
     with TemporaryFile() as errors, Popen(command, stdin=DEVNULL, stdout=PIPE, stderr=errors) as process:
         assert process.stdout is not None
         try:
@@ -304,8 +307,8 @@ def _reading(path: str, kind: Kind) -> Iterator[tuple[Any, Popen[bytes]]]:
             process.kill()
 
 
-def _described_file(path: str, kind: Kind, description: Mapping[str, Any]) -> _File:
-    variables = tuple(_variables(description["variables"], kind))
+def _describe_file(path: str, kind: Kind, description: Mapping[str, Any]) -> _File:
+    variables = tuple(_parse_variables(description["variables"], kind))
     _refuse_cut_file(path, kind)
     if kind == "xport":
         _refuse_several_tables(path)
@@ -316,10 +319,10 @@ def _described_file(path: str, kind: Kind, description: Mapping[str, Any]) -> _F
     return _File(path, kind, variables, description["rows"])
 
 
-def _variables(descriptions: Sequence[Mapping[str, Any]], kind: Kind) -> Iterator[_Variable]:
+def _parse_variables(descriptions: Sequence[Mapping[str, Any]], kind: Kind) -> Iterator[_Variable]:
     for position, description in enumerate(descriptions):
         is_text = description["type"] == "string"
-        meaning, problem = ("text", None) if is_text else _meaning(kind, description["format"])
+        meaning, problem = ("text", None) if is_text else _find_meaning(kind, description["format"])
         if meaning == "number" and description["type"] == "float":
             meaning = "float"
         labels = dict(map(tuple, description["labels"]))
@@ -327,18 +330,18 @@ def _variables(descriptions: Sequence[Mapping[str, Any]], kind: Kind) -> Iterato
         yield _Variable(position, description["name"], is_text, meaning, description["format"], labels, ranges, problem)
 
 
-def _meaning(kind: Kind, format_: str) -> tuple[Meaning, str | None]:
-    """What numbers of a format are, and why they cannot be read, if so."""
+def _find_meaning(kind: Kind, format_: str) -> tuple[Meaning, str | None]:
+    """The meaning of numbers in a format, and the reason why they cannot be read, if there is one."""
     if kind == "stata":
         match = re.match(r"%-?(?:t([A-Za-z])|(d))(.*)", format_)
-        return ("number", None) if match is None else _meaning_in_stata(match[1] or match[2], match[3])
+        return ("number", None) if match is None else _find_meaning_in_stata(match[1] or match[2], match[3])
     name = re.sub(r"[\d.]*$", "", format_.upper())
     if kind == "spss":
         return _SPSS.get(name, "number"), None
     return next((meaning for pattern, meaning in _SAS if pattern.fullmatch(name)), "number"), None
 
 
-def _meaning_in_stata(letter: str, display: str) -> tuple[Meaning, str | None]:
+def _find_meaning_in_stata(letter: str, display: str) -> tuple[Meaning, str | None]:
     problems = {
         "C": "counts leap seconds (%tC): convert it in Stata with cofC(), to %tc",
         "b": "counts the days of a business calendar (%tb): convert it in Stata with dofb(), to %td",
@@ -349,7 +352,7 @@ def _meaning_in_stata(letter: str, display: str) -> tuple[Meaning, str | None]:
 
 
 def _refuse_cut_file(path: str, kind: Kind) -> None:
-    """The library reads some files whose end is missing, without the labels or rows that were in it."""
+    """Refuse files without their end: the library reads some of them, without the labels or rows of the end."""
     with Path(path).open("rb") as file:
         start, size = file.read(11), file.seek(0, 2)
         file.seek(max(0, size - 12))
@@ -359,7 +362,7 @@ def _refuse_cut_file(path: str, kind: Kind) -> None:
 
 
 def _refuse_several_tables(path: str) -> None:
-    """A transport file may have several data sets, and the library reads the first one."""
+    """Refuse a transport file with several data sets: the library reads only the first one."""
     header, count = re.compile(rb"HEADER RECORD\*{7}MEMB(ER|V8 )  HEADER RECORD!"), 0
     with Path(path).open("rb") as file:
         while block := file.read(80 * 100_000):
@@ -368,10 +371,10 @@ def _refuse_several_tables(path: str) -> None:
         raise SourceError(f"{file_name(path)} has {count} data sets: export each to a file of its own")
 
 
-# The raw table
+# Raw tables
 
 
-def _copy_raw(engine: DuckDBEngine, file: _File, process: Popen[bytes], target: exp.Table) -> None:
+def _copy_rows(engine: DuckDBEngine, file: _File, process: Popen[bytes], target: exp.Table) -> None:
     import pyarrow  # noqa: PLC0415
 
     count = 0
@@ -383,13 +386,13 @@ def _copy_raw(engine: DuckDBEngine, file: _File, process: Popen[bytes], target: 
         with engine.register_arrow(pyarrow.Table.from_batches([batch])) as relation:
             engine.execute(exp.Insert(this=target.copy(), expression=star(relation)))
         count += batch.num_rows
-    if process.wait():  # a stream that is cut off ends like a whole one
+    if process.wait():  # a truncated stream ends like a complete one
         raise EOFError
     if file.rows is not None and count != file.rows:
-        raise SourceError(f"{file.name} is broken: it says that it has {file.rows:,} rows, and {count:,} are read")
+        raise SourceError(f"{file.name} is broken: its header says {file.rows:,} rows, and it has {count:,}")
 
 
-def _figures(engine: DuckDBEngine, file: _File, rows: exp.Table, choices: ReadingChoices) -> list[_Figures]:
+def _compute_figures(engine: DuckDBEngine, file: _File, rows: exp.Table, choices: ReadingChoices) -> list[_Figures]:
     figures: list[exp.Expr] = []
     for variable in file.variables:
         value, is_missing = variable.present(choices), variable.missing_condition()
@@ -398,37 +401,37 @@ def _figures(engine: DuckDBEngine, file: _File, rows: exp.Table, choices: Readin
         figures += [_COUNT(value=value), _COUNT_WHERE(condition=is_missing), _COUNT_WHERE(condition=without_label)]
         if not variable.is_text:
             figures += [
-                _ALL_WHOLE(value=value, exact=exp.convert(_EXACT)),
+                _ALL_WHOLE(value=value, exact=exp.convert(_MAX_EXACT_INTEGER)),
                 _WHOLE_DAYS(value=value, unit=unit),
-                _MIN(value=value),
-                _MAX(value=value),
+                exp.Min(this=value.copy()),
+                exp.Max(this=value.copy()),
                 _COUNT(value=variable.letter),
             ]
     row = iter(engine.rows(select(figures, rows))[0])
-    found: list[_Figures] = []
+    all_figures: list[_Figures] = []
     for variable in file.variables:
         count, missing, without = next(row), next(row), next(row)
         if variable.is_text:
-            found.append(_Figures(count, False, False, None, None, missing, 0, without))
+            all_figures.append(_Figures(count, False, False, None, None, missing, 0, without))
         else:
             whole, days, least, most, letters = (next(row) for _ in range(5))
-            found.append(_Figures(count, whole, days, least, most, missing, letters, without))
-    return found
+            all_figures.append(_Figures(count, whole, days, least, most, missing, letters, without))
+    return all_figures
 
 
-def _figures_of_format(variable: _Variable) -> _Figures:
-    """What the format of a variable says of its values; whether all have labels, it does not say."""
+def _assume_figures(variable: _Variable) -> _Figures:
+    """Assume figures of a variable by its format, which does not say whether all values have labels."""
     is_whole = re.search(r"\.[1-9]", variable.format) is None
     return _Figures(0, is_whole, True, None, None, 0, 0, 1 if variable.labels else 0)
 
 
-# What is decided
+# Decisions of the policy
 
 
 def _refuse_undecided(
     files: Sequence[_File], figures: Sequence[Sequence[_Figures]], wanted: Collection[str], choices: ReadingChoices
 ) -> None:
-    """Refuse value labels and user-missing values that no key of the policy decides."""
+    """Refuse value labels and user-missing values for which the policy has no key."""
     labelled = {
         variable.name: (variable, file)
         for file in reversed(files)
@@ -436,55 +439,57 @@ def _refuse_undecided(
         if variable.has_labels(choices) and _is_wanted(variable.name, wanted)
     }
     missing: dict[str, int] = {}
-    for file, of_file in zip(files, figures, strict=True):
-        for variable, figure in zip(file.variables, of_file, strict=True):
-            if figure.missing and _is_wanted(variable.name, wanted):
-                missing[variable.name] = missing.get(variable.name, 0) + figure.missing
+    for file, file_figures in zip(files, figures, strict=True):
+        for variable, variable_figures in zip(file.variables, file_figures, strict=True):
+            if variable_figures.missing and _is_wanted(variable.name, wanted):
+                missing[variable.name] = missing.get(variable.name, 0) + variable_figures.missing
     problems: list[str] = []
-    complete = [name for name in labelled if not _rows_without_label(files, figures, name)]
+    complete = [name for name in labelled if not _count_rows_without_label(files, figures, name)]
     proposal: dict[str, object] = {}
     if labelled and choices.value_labels is None:
         proposal["value_labels"] = complete or False
-        columns = _listed([f"{name} ({_example(variable)})" for name, (variable, _) in labelled.items()])
+        columns = _join_words([f"{name} ({_describe_labels(variable)})" for name, (variable, _) in labelled.items()])
         labels = (
             f"{toml_value(complete)} reads the labels of these columns"
             if complete
             else '["NAME", ...] reads the labels of columns'
         )
         problems.append(
-            f"{with_noun(len(labelled), 'column', 'has', 'have')} value labels: {columns}; decide what is read: "
+            f"{with_noun(len(labelled), 'column', 'has', 'have')} value labels: {columns}; decide how they are read: "
             f"value_labels = {labels}, false reads codes"
         )
     if missing and choices.user_missing is None:
         proposal["user_missing"] = "missing"
-        columns = _listed([f"{name} ({with_noun(count, 'value')})" for name, count in missing.items()])
+        columns = _join_words([f"{name} ({with_noun(count, 'value')})" for name, count in missing.items()])
         problems.append(
-            f"{with_noun(len(missing), 'column', 'has', 'have')} user-missing values: {columns}; decide what they "
-            'are: user_missing = "missing" reads them as NULL, "keep" as values like others'
+            f"{with_noun(len(missing), 'column', 'has', 'have')} user-missing values: {columns}; decide how they "
+            'are read: user_missing = "missing" reads them as NULL, "keep" as ordinary values'
         )
     if problems:
-        raise UndecidedReadingError(f"source.files: {_names(files)}: {'. '.join(problems)}", proposal)
+        raise UndecidedReadingError(f"source.files: {_describe_files(files)}: {'. '.join(problems)}", proposal)
 
 
 def _refuse_labels(
     files: Sequence[_File], figures: Sequence[Sequence[_Figures]], wanted: Collection[str], choices: ReadingChoices
 ) -> None:
-    """Refuse labels that cannot be read as the policy says, and codes that mean something else in another file."""
+    """Refuse labels that cannot be read as the policy says, and codes with another label in another file."""
     chosen = choices.value_labels
     names = {variable.name.lower(): variable.name for variable in files[0].variables}
     labelled = {variable.name.lower() for file in files for variable in file.variables if variable.labels}
     if isinstance(chosen, tuple):
         if strange := [name for name in chosen if name.lower() not in names]:
-            raise SourceError(f"source.value_labels: {_names(files)} has no column {strange[0]!r}")
+            raise SourceError(f"source.value_labels: {_describe_files(files)} has no column {strange[0]!r}")
         if strange := [name for name in chosen if name.lower() not in labelled]:
-            raise SourceError(f"source.value_labels: column {strange[0]!r} of {_names(files)} has no value labels")
+            raise SourceError(
+                f"source.value_labels: column {strange[0]!r} of {_describe_files(files)} has no value labels"
+            )
     if chosen is True:
         for name in names.values():
             is_labelled = any(file.variable(name).has_labels(choices) for file in files)
-            rows = _rows_without_label(files, figures, name) if is_labelled and _is_wanted(name, wanted) else 0
+            rows = _count_rows_without_label(files, figures, name) if is_labelled and _is_wanted(name, wanted) else 0
             if rows:
                 raise SourceError(
-                    f"source.value_labels: {with_noun(rows, 'value')} of {name!r} in {_names(files)} "
+                    f"source.value_labels: {with_noun(rows, 'value')} of {name!r} in {_describe_files(files)} "
                     f"{'has' if rows == 1 else 'have'} no label: list the columns whose labels are read, "
                     'value_labels = ["NAME", ...]; a value without a label is then read as the text of its code'
                 )
@@ -497,11 +502,11 @@ def _refuse_different_labels(files: Sequence[_File], name: str) -> None:
     first: dict[Any, tuple[str, str]] = {}
     for file in files:
         for code, label in file.variable(name).labels.items():
-            other, at = first.setdefault(code, (label, file.name))
-            if other != label:
+            first_label, first_file = first.setdefault(code, (label, file.name))
+            if first_label != label:
                 raise SourceError(
-                    f"source.files: code {_shown(code)} of {name!r} is {other!r} in {at} and {label!r} in {file.name}: "
-                    f'read its labels, value_labels = ["{name}"]'
+                    f"source.files: code {_format_code(code)} of {name!r} is {first_label!r} in {first_file} and {label!r} in "
+                    f'{file.name}: read its labels, value_labels = ["{name}"]'
                 )
 
 
@@ -509,21 +514,21 @@ def _is_wanted(name: str, wanted: Collection[str]) -> bool:
     return not wanted or name.lower() in wanted
 
 
-def _rows_without_label(files: Sequence[_File], figures: Sequence[Sequence[_Figures]], name: str) -> int:
+def _count_rows_without_label(files: Sequence[_File], figures: Sequence[Sequence[_Figures]], name: str) -> int:
     return sum(
-        (of_file[variable.position].without_label if variable.labels else of_file[variable.position].count)
-        for file, of_file in zip(files, figures, strict=True)
+        (file_figures[variable.position].without_label if variable.labels else file_figures[variable.position].count)
+        for file, file_figures in zip(files, figures, strict=True)
         for variable in (file.variable(name),)
     )
 
 
 def _reads_labels(name: str, choices: ReadingChoices) -> bool:
     if isinstance(choices.value_labels, tuple):
-        return name.lower() in {one.lower() for one in choices.value_labels}
+        return name.lower() in {column.lower() for column in choices.value_labels}
     return choices.value_labels is True
 
 
-# Types, and values of these types
+# Types and values
 
 
 def _common_types(
@@ -533,28 +538,32 @@ def _common_types(
     wanted: Collection[str],
     choices: ReadingChoices,
 ) -> dict[str, str]:
-    """The type of each column, by the values of all files."""
+    """Infer the type of each column from the values of all files."""
     types: dict[str, str] = {}
     for name in (variable.name for variable in files[0].variables):
-        parts = [(file, file.variable(name)) for file in files]
-        seen = [(*part, of_file[part[1].position]) for part, of_file in zip(parts, figures, strict=True)]
-        for file, variable, figure in seen:
-            _refuse_unreadable(file, variable, figure, _is_wanted(name, wanted))
-        as_text = name.lower() in text_columns or any(
-            variable.reads_labels(choices) or (choices.user_missing == "keep" and figure.letters)
-            for _, variable, figure in seen
+        parts = [
+            (file, variable, file_figures[variable.position])
+            for file, file_figures in zip(files, figures, strict=True)
+            for variable in (file.variable(name),)
+        ]
+        for file, variable, variable_figures in parts:
+            _refuse_unreadable(file, variable, variable_figures, _is_wanted(name, wanted))
+        is_text = name.lower() in text_columns or any(
+            variable.reads_labels(choices) or (choices.user_missing == "keep" and variable_figures.letters)
+            for _, variable, variable_figures in parts
         )
-        with_values = [one for one in seen if one[2].count or one[2].letters] or seen[:1]
-        of_files = {_type(file.kind, variable, figure): file.name for file, variable, figure in reversed(with_values)}
-        if as_text and not {"DATE", "TIMESTAMP", "TIME"} & {*of_files}:
-            types[name] = "VARCHAR"
-        else:
-            types[name] = "VARCHAR" if as_text and len(of_files) == 1 else _common_type(name, of_files)
+        with_values = [part for part in parts if part[2].count or part[2].letters] or parts[:1]
+        file_by_type = {
+            _infer_type(file.kind, variable, variable_figures): file.name
+            for file, variable, variable_figures in reversed(with_values)
+        }
+        has_one_meaning = len(file_by_type) == 1 or not {"DATE", "TIMESTAMP", "TIME"} & {*file_by_type}
+        types[name] = "VARCHAR" if is_text and has_one_meaning else _common_type(name, file_by_type)
     return types
 
 
 def _common_type(name: str, files: Mapping[str, str]) -> str:
-    """One type for the values of all files; which file has it first, by type."""
+    """One type for the values of all files; ``files`` has the first file of each type."""
     types = {*files}
     if len(types) == 1:
         return types.pop()
@@ -562,12 +571,12 @@ def _common_type(name: str, files: Mapping[str, str]) -> str:
         return "DOUBLE"
     if types == {"DATE", "TIMESTAMP"}:
         return "TIMESTAMP"
-    shown = " and ".join(f"{type_} in {file}" for type_, file in files.items())
-    raise SourceError(f"source.files: {name!r} is {shown}; make it alike in all files")
+    types_by_file = " and ".join(f"{type_} in {file}" for type_, file in files.items())
+    raise SourceError(f"source.files: {name!r} is {types_by_file}; give it the same type in all files")
 
 
-def _type(kind: Kind, variable: _Variable, figures: _Figures) -> str:
-    """The type of the values of a variable."""
+def _infer_type(kind: Kind, variable: _Variable, figures: _Figures) -> str:
+    """Infer the type of the values of a variable."""
     least, most = figures.least or 0, figures.most or 0
     type_ = "BIGINT" if figures.is_whole else "FLOAT" if variable.meaning == "float" else "DOUBLE"
     match variable.meaning:
@@ -579,18 +588,18 @@ def _type(kind: Kind, variable: _Variable, figures: _Figures) -> str:
             type_ = "TIMESTAMP"
         case "week" | "month" | "quarter" | "half" if figures.is_whole:
             type_ = "DATE"
-        case "time" if least >= 0 and most < _unit_of_moments(kind):  # else it is a duration
+        case "time" if least >= 0 and most < _unit_of_moments(kind):  # otherwise a duration
             type_ = "TIME"
     return type_
 
 
 def _unit_of_day(kind: Kind) -> int:
-    """A day, in the unit of dates."""
+    """The length of a day in the unit of dates."""
     return _SECONDS_OF_DAY if kind == "spss" else 1
 
 
 def _unit_of_moments(kind: Kind) -> int:
-    """A day, in the unit of moments."""
+    """The length of a day in the unit of moments."""
     return _SECONDS_OF_DAY * (1000 if kind == "stata" else 1)
 
 
@@ -612,40 +621,44 @@ def _refuse_unreadable(file: _File, variable: _Variable, figures: _Figures, is_w
     low, high = ((day - origin).days * units[variable.meaning] for day in (date.min, date.max))
     if not (math.isfinite(figures.most) and low <= figures.least and figures.most < high):
         raise SourceError(
-            f"{file.name}: column {variable.name!r} has dates outside of the years 1 to 9999; correct the file, or "
-            "take its date format away"
+            f"{file.name}: column {variable.name!r} has dates outside the years 1 to 9999; correct the file, or "
+            "remove the date format"
         )
 
 
-def _converted(file: _File, name: str, type_: str, figures: Sequence[_Figures], choices: ReadingChoices) -> exp.Expr:
-    """A column of a file as values of a type: the label, else the value, else the letter of a missing code."""
+def _convert_column(
+    file: _File, name: str, type_: str, figures: Sequence[_Figures], choices: ReadingChoices
+) -> exp.Expr:
+    """Convert a column of a file to a type: the label, else the value, else the letter of a missing code."""
     variable = file.variable(name)
     value = variable.present(choices)
-    shown = [_as_type(file, variable, value, _type(file.kind, variable, figures[variable.position]), type_)]
+    values = [
+        _convert_value(file, variable, value, _infer_type(file.kind, variable, figures[variable.position]), type_)
+    ]
     keeps_letters = choices.user_missing == "keep" and not variable.is_text and type_ == "VARCHAR"
     if variable.reads_labels(choices):
         is_read = exp.or_(is_there(value), is_there(variable.letter)) if keeps_letters else is_there(value)
-        shown.insert(0, exp.Case(ifs=[exp.If(this=is_read, true=variable.label)]))
+        values.insert(0, exp.Case(ifs=[exp.If(this=is_read, true=variable.label)]))
     if keeps_letters:
-        shown.append(exp.DPipe(this=text("."), expression=variable.letter))
-    return cast(exp.Coalesce(this=shown[0], expressions=shown[1:]) if len(shown) > 1 else shown[0], type_)
+        values.append(exp.DPipe(this=text("."), expression=variable.letter))
+    return cast(exp.Coalesce(this=values[0], expressions=values[1:]) if len(values) > 1 else values[0], type_)
 
 
-def _as_type(file: _File, variable: _Variable, value: exp.Expr, own: str, type_: str) -> exp.Expr:
-    """A value of its own type, then of that of its column in all files."""
+def _convert_value(file: _File, variable: _Variable, value: exp.Expr, file_type: str, type_: str) -> exp.Expr:
+    """Convert a value to the type it has in its file, then to the type of the column in all files."""
     if variable.is_text:
         return value
-    typed = _typed(file, variable, value, own)
+    typed = _convert_number(file, variable, value, file_type)
     if type_ != "VARCHAR":
         return typed
     padded = _PADDED.match(variable.format.upper())
-    if own == "BIGINT" and padded is not None:  # as the format shows it: 02139
+    if file_type == "BIGINT" and padded is not None:  # as the format shows it: 02139
         return _PADDED_TEXT(whole=cast(typed, "VARCHAR"), width=exp.convert(int(padded[1])))
     return cast(typed, "VARCHAR")
 
 
-def _typed(file: _File, variable: _Variable, value: exp.Expr, type_: str) -> exp.Expr:
-    """A number as what it stands for."""
+def _convert_number(file: _File, variable: _Variable, value: exp.Expr, type_: str) -> exp.Expr:
+    """Convert a number to the value that it represents."""
     origin = text(f"{_ORIGIN[file.kind]} 00:00:00")
     typed: exp.Expr = cast(value, type_)
     match (variable.meaning, type_):
@@ -670,27 +683,27 @@ def _typed(file: _File, variable: _Variable, value: exp.Expr, type_: str) -> exp
     return typed
 
 
-# For messages
+# Messages
 
 
-def _names(files: Sequence[_File]) -> str:
+def _describe_files(files: Sequence[_File]) -> str:
     return files[0].name if len(files) == 1 else f"{files[0].name} and {len(files) - 1} more"
 
 
-def _example(variable: _Variable) -> str:
+def _describe_labels(variable: _Variable) -> str:
     codes = [code for code in variable.labels if variable.is_text == isinstance(code, str)][:2]
-    return ", ".join(f"{_shown(code)} = {variable.labels[code]}" for code in codes)
+    return ", ".join(f"{_format_code(code)} = {variable.labels[code]}" for code in codes)
 
 
-def _shown(code: Any) -> str:
-    if isinstance(code, float) and code == math.floor(code) and abs(code) <= _EXACT:
+def _format_code(code: Any) -> str:
+    if isinstance(code, float) and code == math.floor(code) and abs(code) <= _MAX_EXACT_INTEGER:
         return str(int(code))
     return str(code)
 
 
-def _listed(words: Sequence[str]) -> str:
-    more = len(words) - _SHOWN
-    return ", ".join(words[:_SHOWN]) + (f" and {more:,} more" if more > 0 else "")
+def _join_words(words: Sequence[str]) -> str:
+    more = len(words) - _MAX_LISTED
+    return ", ".join(words[:_MAX_LISTED]) + (f" and {more:,} more" if more > 0 else "")
 
 
 def _literal(value: Any) -> exp.Expr:

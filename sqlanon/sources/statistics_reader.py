@@ -1,4 +1,4 @@
-"""Reads a file of SPSS, Stata or SAS in a process of its own: a broken file can crash the library that reads it.
+"""Read a file of SPSS, Stata or SAS in a separate process: a broken file can crash the library that reads it.
 
 `statistics_files` runs this file as a script. Its standard output has a line of JSON that describes the file, then the
 rows as an Arrow stream: each numeric variable as DOUBLE, beside it the letter of a missing code, and where it has value
@@ -16,15 +16,15 @@ from collections.abc import Mapping
 from typing import Any
 
 FAILED = 3
-"""The exit status of a file that cannot be read."""
+"""The exit status for a file that cannot be read."""
 
 
 class ReadingError(Exception):
-    """Why a file cannot be read, without its values."""
+    """The reason why a file cannot be read, without its values."""
 
 
 def read(path: str, kind: str, **options: Any) -> tuple[Mapping[str, list[Any]], Any]:
-    """A part of a file: its columns as lists, and what it says of them."""
+    """Read a part of a file: its columns as lists, and their description."""
     import pyreadstat  # noqa: PLC0415
 
     functions = {
@@ -43,7 +43,7 @@ def read(path: str, kind: str, **options: Any) -> tuple[Mapping[str, list[Any]],
     except pyreadstat.ReadstatError as error:
         advice = "; save it again as UTF-8" if re.search("encoding|character set|convert string", str(error)) else ""
         raise ReadingError(f"{error}{advice}") from None
-    except Exception as error:  # it may quote values
+    except Exception as error:  # its message may quote values
         raise ReadingError(type(error).__name__) from None
     if any("duplicated" in str(warning.message) for warning in caught):
         raise ReadingError("two columns have the same name; rename one")
@@ -51,14 +51,14 @@ def read(path: str, kind: str, **options: Any) -> tuple[Mapping[str, list[Any]],
 
 
 def describe_variables(description: Any) -> dict[str, Any]:
-    """What a file says of itself, for JSON."""
+    """Describe the variables of a file, for JSON."""
     variables = [
         {
             "name": name,
             "type": description.readstat_variable_types[name],
             "format": description.original_variable_types.get(name) or "",
             "labels": [[code, text] for code, text in (description.variable_value_labels.get(name) or {}).items()],
-            "missing": [[one["lo"], one["hi"]] for one in description.missing_ranges.get(name) or ()],
+            "missing": [[interval["lo"], interval["hi"]] for interval in description.missing_ranges.get(name) or ()],
         }
         for name in description.column_names
     ]
@@ -66,7 +66,7 @@ def describe_variables(description: Any) -> dict[str, Any]:
 
 
 def write_rows(path: str, kind: str, cells: int, variables: list[dict[str, Any]], out: Any) -> None:
-    """Write the rows as an Arrow stream, some ``cells`` at once."""
+    """Write the rows as an Arrow stream, in batches of about ``cells`` cells."""
     import pyarrow  # noqa: PLC0415
 
     text, double = pyarrow.string(), pyarrow.float64()
@@ -83,8 +83,8 @@ def write_rows(path: str, kind: str, cells: int, variables: list[dict[str, Any]]
         while rows < 0 or rows == size:
             data, _ = read(path, kind, row_offset=offset, row_limit=size)
             columns: list[list[Any]] = []
-            for variable, of_variable in zip(variables, labels, strict=True):
-                columns += raw_columns(data[variable["name"]], variable["type"] == "string", of_variable)
+            for variable, value_labels in zip(variables, labels, strict=True):
+                columns += raw_columns(data[variable["name"]], variable["type"] == "string", value_labels)
             arrays = [pyarrow.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
             writer.write_batch(pyarrow.record_batch(arrays, schema=schema))
             rows = len(columns[0])
@@ -93,19 +93,19 @@ def write_rows(path: str, kind: str, cells: int, variables: list[dict[str, Any]]
 
 def raw_columns(values: list[Any], is_text: bool, labels: Mapping[Any, str]) -> list[list[Any]]:
     """The values of a variable, the letters of its missing codes, and its labels."""
-    shown = [[labels.get(value) or None for value in values]] if labels else []
+    label_columns = [[labels.get(value) or None for value in values]] if labels else []
     if is_text:
-        return [[value or None for value in values], *shown]
+        return [[value or None for value in values], *label_columns]
     if not any(type(value) is str for value in values):
-        return [values, [None] * len(values), *shown]
+        return [values, [None] * len(values), *label_columns]
     numbers = [None if type(value) is str else value for value in values]
-    return [numbers, [value if type(value) is str else None for value in values], *shown]
+    return [numbers, [value if type(value) is str else None for value in values], *label_columns]
 
 
 def main(path: str, kind: str, cells: str) -> int:
     """Describe a file and write its rows."""
     out = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # nothing that the library prints is among the rows
+    os.dup2(2, 1)  # keeps the output of the library out of the rows
     try:
         _, description = read(path, kind, metadataonly=True)
         header = describe_variables(description)
