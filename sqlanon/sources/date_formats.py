@@ -1,4 +1,4 @@
-"""The usual formats of dates: which of them the texts of a column are written in, and the keys that say so."""
+"""Find the usual date formats in which texts are written, and the keys of a policy that declare them."""
 
 from __future__ import annotations
 
@@ -22,34 +22,33 @@ _FORMATS = [
     for day in (*(order.format(mark) for mark in _MARKS for order in _BY_NUMBERS), *_BY_NAMES)
     for clock in _CLOCKS
 ]
-_SAMPLE = 1_000  # distinct texts on which all formats are tried
+_SAMPLE_TEXTS = 1_000  # distinct texts on which all formats are tried
 
-IN_FORMAT = fragment("regexp_full_match(trim(value), :pattern) AND NOT try_strptime(trim(value), :format) IS NULL")
+_IN_FORMAT = fragment("regexp_full_match(trim(value), :pattern) AND NOT try_strptime(trim(value), :format) IS NULL")
 _ROWS_IN_FORMAT = fragment("coalesce(sum(n) FILTER (WHERE :in_format), 0)::BIGINT")
-_SOME = template("SELECT value, n FROM :distinct LIMIT :most")
+_SAMPLE_QUERY = template("SELECT value, n FROM :distinct LIMIT :most")
 
 
-def in_format(format_: str) -> exp.Expr:
-    """Whether ``value`` is a date that is written in a format."""
-    return IN_FORMAT(pattern=text(format_pattern(format_)), format=text(format_))
+def is_in_format(format_: str) -> exp.Expr:
+    """The condition that ``value`` is a date in a format."""
+    return _IN_FORMAT(pattern=text(format_pattern(format_)), format=text(format_))
 
 
 def count_date_formats(engine: DuckDBEngine, distinct: exp.Expr) -> Mapping[str, int]:
-    """The usual formats that some texts are written in, with the numbers of rows; of a relation of each ``value`` and
-    its ``n`` rows."""
-    some = subquery(_SOME(distinct=distinct.copy(), most=exp.convert(_SAMPLE)), "some")
-    likely = [format_ for format_, count in _count_rows(engine, some, _FORMATS).items() if count]
+    """Count the rows in each usual format that occurs in a relation of each distinct ``value`` with its ``n`` rows."""
+    sample = subquery(_SAMPLE_QUERY(distinct=distinct.copy(), most=exp.convert(_SAMPLE_TEXTS)), "sample")
+    likely = [format_ for format_, count in _count_rows(engine, sample, _FORMATS).items() if count]
     return _count_rows(engine, distinct, likely) if likely else {}
 
 
 def most_fitting_formats(counts: Mapping[str, int]) -> tuple[Sequence[str], int]:
-    """The formats that most rows are written in, and how many are."""
+    """The formats that fit the most rows, and the number of these rows."""
     most = max(counts.values(), default=0)
     return [format_ for format_, count in counts.items() if count == most], most
 
 
 def _count_rows(engine: DuckDBEngine, distinct: exp.Expr, formats: Sequence[str]) -> dict[str, int]:
-    figures: list[exp.Expr] = [_ROWS_IN_FORMAT(in_format=in_format(format_)) for format_ in formats]
+    figures: list[exp.Expr] = [_ROWS_IN_FORMAT(in_format=is_in_format(format_)) for format_ in formats]
     return dict(zip(formats, engine.rows(select(figures, distinct.copy()))[0], strict=True))
 
 
@@ -58,7 +57,7 @@ def has_short_years(format_: str) -> bool:
 
 
 def may_swap_days(format_: str) -> bool:
-    """Whether days and months of a format are told apart by their values alone.
+    """Whether only the values distinguish days from months in a format.
 
     >>> may_swap_days("%d/%m/%Y"), may_swap_days("%Y-%m-%d"), may_swap_days("%d %b %Y")
     (True, False, False)
@@ -76,11 +75,11 @@ def pivot_key() -> str:
 
 
 def date_keys(formats: Sequence[str]) -> str:
-    """The keys by which texts are read as dates that may be written in some formats.
+    """The keys of a policy that read texts as dates in one of some formats.
 
     >>> date_keys(["%d/%m/%Y %H:%M", "%m/%d/%Y %H:%M"])
     'type = "timestamp", format = "%d/%m/%Y %H:%M" or format = "%m/%d/%Y %H:%M"'
     """
     kind = type_of_format(formats[0]) if formats else "date"
-    written = " or ".join(f"format = {toml_value(format_)}" for format_ in formats) or "format = ..."
-    return f'type = "{kind}", {written}' + (f", {pivot_key()}" if any(map(has_short_years, formats)) else "")
+    options = " or ".join(f"format = {toml_value(format_)}" for format_ in formats) or "format = ..."
+    return f'type = "{kind}", {options}' + (f", {pivot_key()}" if any(map(has_short_years, formats)) else "")

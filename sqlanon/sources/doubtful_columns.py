@@ -1,17 +1,16 @@
-"""Columns of CSV and Excel files that may mean something else than the engine makes of them.
+"""Refuse columns of CSV and Excel files whose meaning is in doubt.
 
-A few words among numbers make the column a text: ``4e`` among ages, ``NA``, a line with totals. So do commas in
-numbers. The month of 01/02/2026 is ambiguous, and so is the century of 01/02/26. The data holder decides: such columns
-are refused, with the values, their lines, and the keys that decide.
+A few words among numbers make a column a text: ``4e`` among ages, ``NA``, a line with totals. So do commas in numbers.
+The month of 01/02/2026 is ambiguous, and so is the century of 01/02/26. The data holder decides: such columns are
+refused with the values, their lines, and the keys that decide.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
-from functools import partial
 from typing import Literal
 
 from sqlglot import exp
@@ -29,27 +28,27 @@ from sqlanon.sources.date_formats import (
     count_date_formats,
     date_keys,
     has_short_years,
-    in_format,
+    is_in_format,
     may_swap_days,
     most_fitting_formats,
     pivot_key,
     type_of_format,
 )
 from sqlanon.sources.source import FindLocations
-from sqlanon.sources.typed_columns import POINT, SHOWN_VALUES, NumberMarks, number_pattern
+from sqlanon.sources.typed_columns import MAX_LISTED_VALUES, POINT, NumberMarks, number_pattern
 from sqlanon.support.expressions import col, fragment, named, select, subquery, template, text
 from sqlanon.support.fields import in_words
 from sqlanon.support.notices import with_noun
 from sqlanon.support.toml import toml_key, toml_value
 
 MOSTLY = 0.95
-"""The share of numbers or dates among the values of a column from which the others are doubtful."""
+"""From this share of numbers or dates among the values of a column, the other values are in doubt."""
 
-_BY_RULE = 0.5
-"""The same share where a rule needs numbers or dates."""
+_MOSTLY_BY_RULE = 0.5
+"""The same share for columns whose rule needs numbers or dates."""
 
-_MOST_CODES = 10
-_MOST_OTHERS = _MOST_CODES + 1
+_MAX_CODES = 10
+_MAX_OTHERS = _MAX_CODES + 1
 _DATE = (
     "([0-9]{4}[-./][0-9]{1,2}[-./][0-9]{1,2}|[0-9]{1,2}[-./][0-9]{1,2}[-./]([0-9]{2}|[0-9]{4})|"
     "[0-9]{1,2}(-|[.]? ?)[A-Za-z]{3,9}[- ]?[0-9]{4})([ T].*)?"
@@ -66,12 +65,10 @@ _NUMBER_MARKS = [
     if thousands != decimal
 ]
 
-_SEEN = fragment("count(:text)")
 _NUMERALS = fragment("count(*) FILTER (WHERE :text >= '+' AND :text < ':')")
 _MATCHES = fragment("regexp_full_match(trim(value), :pattern)")
 _MATCHING = fragment("coalesce(sum(n) FILTER (WHERE :matches), 0)::BIGINT")
 _DISTINCT = template("SELECT :text AS value, count(*) AS n FROM :rows WHERE NOT :text IS NULL GROUP BY :text")
-_FIGURES = template("SELECT :figures FROM :rows")
 _OTHERS = template("""
     SELECT value, min(row) AS first, max(max(row)) OVER () = max(rows) AS is_last
     FROM (SELECT row_number() OVER () AS row, count(*) OVER () AS rows, :text AS value FROM :rows) AS r
@@ -92,13 +89,12 @@ _DAYS = fragment("max(day(:date)) <= 12 AND bool_or(day(:date) <> month(:date))"
 
 @dataclass(frozen=True)
 class ColumnChecks:
-    """The columns, in lower case, whose texts may not be numbers or dates but for a few, from which share of these on;
-    those whose dates must have one meaning; what rules need that take no texts; and the dates of birth."""
+    """The columns to check, by name in lower case."""
 
-    texts: Mapping[str, float] = field(default_factory=dict)
-    dates: Collection[str] = frozenset()
-    needs: Mapping[str, Literal["number", "date"]] = field(default_factory=dict)  # of rules: dates are numbers, too
-    births: Collection[str] = frozenset()
+    texts: Mapping[str, float] = field(default_factory=dict)  # with the share of numbers or dates that raises doubts
+    dates: Collection[str] = frozenset()  # must have one meaning
+    needs: Mapping[str, Literal["number", "date"]] = field(default_factory=dict)  # of rules; dates count as numbers
+    births: Collection[str] = frozenset()  # must not be in the future
 
 
 NO_CHECKS = ColumnChecks()
@@ -106,81 +102,79 @@ NO_CHECKS = ColumnChecks()
 
 @dataclass(frozen=True)
 class DoubtfulColumn:
-    """A column of texts, most of which are numbers or dates; or all of them, as dates or as numbers with marks."""
+    """A column of texts in which most, or all, are dates or numbers."""
 
     name: str
     kind: Literal["number", "date"]
     fitting: int
-    count: int  # values that are no numbers or dates; if all are numbers, those with marks
-    others: Sequence[str]  # the distinct ones, in their order
-    places: Sequence[tuple[str, str]]  # the first ones: where they are, and the value
-    is_last: bool  # whether the last row has one
-    marks: Sequence[NumberMarks] = ()  # that the numbers may be written with, where keys have to say so
-    has_words: bool = True  # whether any value is no number or date
-    formats: Sequence[str] = ()  # that the dates may be written in
-    last_row_key: str = "footer = 1 under [source.csv]"  # that leaves the last row out
+    count: int  # other values; if all are numbers, those with marks
+    others: Sequence[str]  # the distinct other values, in order of occurrence
+    locations: Sequence[tuple[str, str]]  # of the first ones, each with its value
+    is_last: bool  # the last row has one of the other values
+    marks: Sequence[NumberMarks] = ()  # alternatives, if keys have to decide
+    has_words: bool = True  # some values are neither numbers nor dates
+    formats: Sequence[str] = ()  # alternatives for the dates
+    last_row_key: str = "footer = 1 under [source.csv]"  # leaves the last row out
 
     @property
-    def shown(self) -> str:
-        more = f", and {self.count - len(self.places):,} more" if self.count > len(self.places) else ""
-        return ", ".join(f"{in_words(value)} ({where})" for where, value in self.places) + more
+    def examples(self) -> str:
+        more = f", and {self.count - len(self.locations):,} more" if self.count > len(self.locations) else ""
+        return ", ".join(f"{in_words(value)} ({location})" for location, value in self.locations) + more
 
     @property
     def codes(self) -> Sequence[str] | None:
-        """The values as codes of missing values; None where they are too many."""
-        return self.others if len(self.others) <= _MOST_CODES else None
+        """The other values as codes of missing values; None if there are too many."""
+        return self.others if len(self.others) <= _MAX_CODES else None
 
     @property
     def summary(self) -> str:
-        are = "is" if self.count == 1 else "are"
         if not self.has_words and self.kind == "date":
-            return f"{with_noun(self.fitting, 'date')}, read as texts: {self.shown}"
+            return f"{with_noun(self.fitting, 'date')}, read as texts: {self.examples}"
         if not self.has_words:
-            return f"{with_noun(self.fitting, self.kind)}, {self.count:,} of them with marks: {self.shown}"
-        return (
-            f"{with_noun(self.fitting, self.kind)}, and {with_noun(self.count, 'value')} that {are} none: {self.shown}"
-        )
+            return f"{with_noun(self.fitting, self.kind)}, {self.count:,} of them with marks: {self.examples}"
+        others = with_noun(self.count, "other value")
+        return f"{with_noun(self.fitting, self.kind)} and {others}: {self.examples}"
 
     @property
     def date_keys(self) -> str:
-        """The keys by which dates are read that stay texts without."""
+        """The keys that read the texts as dates."""
         return date_keys(self.formats)
 
     @property
     def mark_keys(self) -> str:
-        """The keys by which numbers are read that stay texts without."""
-        return f"under [source.csv], {' or '.join(map(_keys_of_marks, self.marks))}"
+        """The keys that read the texts as numbers."""
+        return f"under [source.csv], {' or '.join(map(_describe_marks, self.marks))}"
 
     @property
     def are_read_as_dates(self) -> bool:
-        """Whether the dates are read without keys, once the other values are NULL."""
+        """Whether the dates need no key once the other values are NULL."""
         return any(format_.startswith("%Y-%m-%d") and "%p" not in format_ for format_ in self.formats)
 
     def describe(self) -> str:
-        place = f"attributes.{toml_key(self.name)}"
+        attribute = f"attributes.{toml_key(self.name)}"
         if not self.has_words and self.kind == "date":
             return (
-                f"{place}: the column has {self.summary}; decide how they are written: {self.date_keys}; or keep them "
-                'as texts: type = "text"'
+                f"{attribute}: the column has {self.summary}; decide how they are written: {self.date_keys}; or keep "
+                'them as texts: type = "text"'
             )
         if not self.has_words:
             return (
-                f"{place}: the column has {self.summary}; decide how they are written: {self.mark_keys}; "
-                f'type = "text" in {place} keeps all values as texts'
+                f"{attribute}: the column has {self.summary}; decide how they are written: {self.mark_keys}; "
+                f'type = "text" in {attribute} keeps all values as texts'
             )
         codes = "..." if self.codes is None else ", ".join(toml_value(code) for code in self.codes)
-        keys = [f"missing = [{codes}] in {place} makes them NULL", 'type = "text" keeps all values as texts']
+        keys = [f"missing = [{codes}] in {attribute} makes them NULL", 'type = "text" keeps all values as texts']
         if self.marks:
             keys.append(f"{self.mark_keys} reads the others as numbers")
         if self.formats and not self.are_read_as_dates:
             keys.append(f"{self.date_keys} reads the others as dates")
         if self.is_last:
             keys.append(f"{self.last_row_key} leaves the last row out")
-        return f"{place}: the column has {self.summary}; decide what they are: {'; '.join(keys)}"
+        return f"{attribute}: the column has {self.summary}; decide how they are read: {'; '.join(keys)}"
 
 
 def build_column_checks(policy: Policy) -> ColumnChecks:
-    """The columns that a policy has no key for, and whose values decide what a release shows."""
+    """Find the columns to check: those that a release shows and that have no key in the policy."""
     texts: dict[str, float] = {}
     ordered = ordered_attributes(policy.privacy)
     for name, attribute in policy.attributes.items():
@@ -188,7 +182,7 @@ def build_column_checks(policy: Policy) -> ColumnChecks:
         if attribute.type is not None:
             continue
         if attribute.noise is not None or any(isinstance(rule, IntervalsRule | DatesRule) for rule in rules):
-            texts[name.lower()] = _BY_RULE
+            texts[name.lower()] = _MOSTLY_BY_RULE
         elif name in ordered or (attribute.role == "quasi" and all(isinstance(rule, SuppressRule) for rule in rules)):
             texts[name.lower()] = MOSTLY
     dates = {
@@ -199,7 +193,7 @@ def build_column_checks(policy: Policy) -> ColumnChecks:
     needs: dict[str, Literal["number", "date"]] = {
         name.lower(): "date" if any(isinstance(rule, DatesRule) for rule in attribute.hierarchy or ()) else "number"
         for name, attribute in policy.attributes.items()
-        if texts.get(name.lower()) == _BY_RULE and attribute.hierarchy
+        if texts.get(name.lower()) == _MOSTLY_BY_RULE and attribute.hierarchy
     }
     births = {
         name.lower()
@@ -210,7 +204,7 @@ def build_column_checks(policy: Policy) -> ColumnChecks:
 
 
 def refuse_future_births(engine: DuckDBEngine, rows: exp.Expr, births: Collection[str]) -> None:
-    """Refuse dates of birth after today: they are wrong, or were written in another format or century."""
+    """Refuse dates of birth after today: they are wrong, or in another format or century."""
     today = text(date.today().isoformat())
     is_future = {
         ColumnKind.DATE: _IS_FUTURE_DAY(today=today),
@@ -235,7 +229,7 @@ def find_doubtful_columns(
     locate: FindLocations | None = None,
     last_row_key: str | None = None,
 ) -> list[DoubtfulColumn]:
-    """The columns of texts, by name in lower case, in which more values than a share are numbers or dates, not all."""
+    """Find columns of texts whose other values are in doubt, from the given shares of numbers or dates on."""
     columns = [
         name
         for name, type_ in engine.columns(rows).items()
@@ -243,81 +237,82 @@ def find_doubtful_columns(
     ]
     if not columns:
         return []
-    counts = _ask(engine, rows, {name: [_SEEN(text=col(name)), _NUMERALS(text=col(name))] for name in columns})
-    # To compare with patterns takes ten times as long, and few columns of texts begin with digits.
+    counts = _compute_figures(
+        engine, rows, {name: [exp.Count(this=col(name)), _NUMERALS(text=col(name))] for name in columns}
+    )
+    # Matching patterns takes ten times as long, and few columns of texts begin with digits.
     likely = [name for name in columns if 0 < texts[name.lower()] * counts[name][0] <= counts[name][1]]
-    found = []
+    doubtful = []
     for name in likely:
-        seen, least = counts[name][0], texts[name.lower()] * counts[name][0]
+        count = counts[name][0]
+        least = texts[name.lower()] * count
         distinct = subquery(_DISTINCT(text=col(name), rows=rows.copy()), "v")
-        writing = _find_writing(engine, distinct, marks, seen, least)
-        if writing is None:
+        notation = _find_notation(engine, distinct, marks, count, least)
+        if notation is None:
             continue
-        places = None if locate is None else partial(locate, name)
-        query = _OTHERS(text=col(name), rows=rows.copy(), matches=writing.matches, most=_MOST_OTHERS)
+        query = _OTHERS(text=col(name), rows=rows.copy(), matches=notation.matches, most=_MAX_OTHERS)
         others = engine.rows(query)
         column = DoubtfulColumn(
             name,
-            writing.kind,
-            writing.fitting,
-            writing.count,
+            notation.kind,
+            notation.fitting,
+            notation.count,
             [value for value, *_ in others],
-            _places(others[:SHOWN_VALUES], places),
+            _locate_values(name, others[:MAX_LISTED_VALUES], locate),
             bool(others[0][-1]),
-            writing.marks,
-            has_words=writing.fitting < seen,
-            formats=writing.formats,
+            notation.marks,
+            has_words=notation.fitting < count,
+            formats=notation.formats,
         )
-        found.append(column if last_row_key is None else replace(column, last_row_key=last_row_key))
-    return found
+        doubtful.append(column if last_row_key is None else replace(column, last_row_key=last_row_key))
+    return doubtful
 
 
 @dataclass(frozen=True)
-class _Writing:
-    """How most texts of a column are written; and of the rows that do not ``match``, which are shown, their count."""
+class _Notation:
+    """How most texts of a column are written."""
 
     kind: Literal["number", "date"]
-    fitting: int
-    count: int
+    fitting: int  # rows with numbers or dates
+    count: int  # rows that do not match, for the message
     matches: exp.Expr
     marks: Sequence[NumberMarks] = ()
     formats: Sequence[str] = ()
 
 
-def _find_writing(
-    engine: DuckDBEngine, distinct: exp.Expr, marks: NumberMarks, seen: int, least: float
-) -> _Writing | None:
-    """How texts are written of which a share are numbers or dates; None where that leaves no doubts."""
+def _find_notation(
+    engine: DuckDBEngine, distinct: exp.Expr, marks: NumberMarks, total: int, least: float
+) -> _Notation | None:
+    """Find how texts are written if at least ``least`` are numbers or dates; None without doubts."""
     plain = _matches(number_pattern(marks))
-    checks = [
+    patterns = [
         plain,
         _matches(_DATE),
         _matches(PARTIAL_DATE),
         *([] if marks.are_declared else [_matches(_MARKED_NUMBER)]),
     ]
-    numbers, dates, partial_dates, *marked = _count_matching(engine, distinct, checks)
+    numbers, dates, partial_dates, *marked = _count_matching(engine, distinct, patterns)
     if marked and marked[0] >= max(least, numbers + 1):
-        fitting, pairs = _fitting_marks(engine, distinct)
+        fitting, pairs = _find_fitting_marks(engine, distinct)
         if fitting >= max(least, numbers + 1):
-            has_words = fitting < seen
+            has_words = fitting < total
             matches = _matches(_pattern_without_zeros(pairs[0])) if has_words else plain
-            return _Writing("number", fitting, seen - (fitting if has_words else numbers), matches, marks=pairs)
+            return _Notation("number", fitting, total - (fitting if has_words else numbers), matches, marks=pairs)
     if partial_dates >= max(least, numbers + 1, dates + 1):
-        has_others = partial_dates < seen
-        return _Writing("date", partial_dates, seen - partial_dates, _matches(PARTIAL_DATE)) if has_others else None
+        has_others = partial_dates < total
+        return _Notation("date", partial_dates, total - partial_dates, _matches(PARTIAL_DATE)) if has_others else None
     if dates >= max(least, numbers + 1):
         formats, fitting = most_fitting_formats(count_date_formats(engine, distinct))
-        if least <= fitting < seen:
-            return _Writing("date", fitting, seen - fitting, in_format(formats[0]), formats=formats)
-        if dates < seen:
-            return _Writing("date", dates, seen - dates, _matches(_DATE))
-        return _Writing("date", seen, seen, plain, formats=formats if fitting == seen else ())
-    return _Writing("number", numbers, seen - numbers, plain) if least <= numbers < seen else None
+        if least <= fitting < total:
+            return _Notation("date", fitting, total - fitting, is_in_format(formats[0]), formats=formats)
+        if dates < total:
+            return _Notation("date", dates, total - dates, _matches(_DATE))
+        return _Notation("date", total, total, plain, formats=formats if fitting == total else ())
+    return _Notation("number", numbers, total - numbers, plain) if least <= numbers < total else None
 
 
-def _fitting_marks(engine: DuckDBEngine, distinct: exp.Expr) -> tuple[int, Sequence[NumberMarks]]:
-    """The most rows whose numbers are written with the same marks, and these marks; without those of which one is in
-    no number."""
+def _find_fitting_marks(engine: DuckDBEngine, distinct: exp.Expr) -> tuple[int, Sequence[NumberMarks]]:
+    """Find the marks that fit most rows, and the number of these rows; without marks that occur in no number."""
     checks = [_matches(_pattern_without_zeros(marks)) for marks in _NUMBER_MARKS]
     counts = dict(zip(_NUMBER_MARKS, _count_matching(engine, distinct, checks), strict=True))
     most = max(counts.values())
@@ -335,7 +330,7 @@ def _pattern_without_zeros(marks: NumberMarks) -> str:
     return number_pattern(marks, leading_zeros=False)
 
 
-def _keys_of_marks(marks: NumberMarks) -> str:
+def _describe_marks(marks: NumberMarks) -> str:
     keys = [] if marks.decimal == "." else [f"decimal = {toml_value(marks.decimal)}"]
     keys += [] if marks.thousands is None else [f"thousands = {toml_value(marks.thousands)}"]
     return " with ".join(keys)
@@ -346,30 +341,35 @@ def _matches(pattern: str) -> exp.Expr:
 
 
 def _count_matching(engine: DuckDBEngine, distinct: exp.Expr, checks: Sequence[exp.Expr]) -> Sequence[int]:
-    """The rows that match each of some checks, in one pass over their distinct values."""
+    """Count the rows that match each check, in one pass over their distinct values."""
     figures: list[exp.Expr] = [_MATCHING(matches=check.copy()) for check in checks]
     return engine.rows(select(figures, distinct.copy()))[0]
 
 
-def _places(
-    others: Sequence[tuple[str, int, bool]],
-    locate: Callable[[Collection[str], int], Sequence[tuple[str, str]]] | None,
+def _locate_values(
+    name: str, values: Sequence[tuple[str, int, bool]], locate: FindLocations | None
 ) -> Sequence[tuple[str, str]]:
-    places = None if locate is None else locate({value for value, *_ in others}, SHOWN_VALUES)
-    return places or [(f"row {row:,}", value) for value, row, _ in others]
+    locations = None if locate is None else locate(name, {value for value, *_ in values}, MAX_LISTED_VALUES)
+    return locations or [(f"row {row:,}", value) for value, row, _ in values]
 
 
 def _is_code(name: str) -> bool:
-    """Whether a column has codes by its name: 02139-1234 beside 02139 is none that is broken."""
+    """Whether a column has codes by its name: 02139-1234 beside 02139 is a valid code."""
     kind = find_kind(name)
     return kind is not None and (kind.name == ZIP or kind.role == "identifying")
 
 
-def _ask(engine: DuckDBEngine, rows: exp.Expr, figures: Mapping[str, Sequence[exp.Expr]]) -> dict[str, tuple[int, ...]]:
-    """Figures of columns, in one pass."""
-    output = [named(figure, f"figure_{i}_{j}") for i, of in enumerate(figures.values()) for j, figure in enumerate(of)]
-    values = iter(engine.rows(_FIGURES(figures=output, rows=rows.copy()))[0])
-    return {name: tuple(next(values) for _ in of) for name, of in figures.items()}
+def _compute_figures(
+    engine: DuckDBEngine, rows: exp.Expr, figures: Mapping[str, Sequence[exp.Expr]]
+) -> dict[str, tuple[int, ...]]:
+    """Compute the figures of columns in one pass."""
+    output: list[exp.Expr] = [
+        named(figure, f"figure_{i}_{j}")
+        for i, column_figures in enumerate(figures.values())
+        for j, figure in enumerate(column_figures)
+    ]
+    values = iter(engine.rows(select(output, rows.copy()))[0])
+    return {name: tuple(next(values) for _ in column_figures) for name, column_figures in figures.items()}
 
 
 def refuse_doubtful_columns(
@@ -399,7 +399,7 @@ def _describe_unfit_texts(
     marks: NumberMarks,
     locate: FindLocations | None,
 ) -> Iterator[str]:
-    """Of columns of texts whose rules need numbers or dates: the first values that are none, and the keys."""
+    """Describe columns of texts whose rules need numbers or dates, with the first other values."""
     for name, type_ in engine.columns(rows).items():
         kind = needs.get(name.lower())
         if type_ != "VARCHAR" or kind is None:
@@ -407,50 +407,49 @@ def _describe_unfit_texts(
         if kind == "date" and _are_partial_dates(engine, rows, name):
             continue
         pattern = _DATE if kind == "date" else f"{number_pattern(marks)}|{_DATE}"
-        query = _OTHERS(text=col(name), rows=rows.copy(), matches=_matches(pattern), most=SHOWN_VALUES)
+        query = _OTHERS(text=col(name), rows=rows.copy(), matches=_matches(pattern), most=MAX_LISTED_VALUES)
         others = engine.rows(query)
         if not others:
             continue
-        shown = ", ".join(
-            f"{in_words(value)} ({where})"
-            for where, value in _places(others, None if locate is None else partial(locate, name))
+        examples = ", ".join(
+            f"{in_words(value)} ({location})" for location, value in _locate_values(name, others, locate)
         )
-        place = f"attributes.{toml_key(name)}"
+        attribute = f"attributes.{toml_key(name)}"
         needed, keys = ("dates", f"{date_keys(())}") if kind == "date" else ("numbers or dates", 'type = "number"')
         yield (
-            f"{place}: the hierarchy needs {needed}, and the column has texts, such as {shown}; list those that mean "
-            f"NULL under missing = [...] in {place}, say with {keys} how the others are written, or give the column "
-            'another hierarchy, such as "suppress"'
+            f"{attribute}: the hierarchy needs {needed}, and the column has texts, such as {examples}; list those that "
+            f"mean NULL under missing = [...] in {attribute}, declare with {keys} how the others are written, or give "
+            'the column another hierarchy, such as "suppress"'
         )
 
 
 def find_ambiguous_dates(engine: DuckDBEngine, rows: exp.Expr, formats: Mapping[str, str]) -> list[str]:
-    """Of columns of dates in a format those whose days and months could be swapped in every value."""
+    """Find columns of dates whose days and months could be swapped in every value."""
     columns = engine.columns(rows)
     names = [name for name, format_ in formats.items() if may_swap_days(format_) and name in columns]
     if not names:
         return []
-    found = _ask(engine, rows, {name: [_DAYS(date=col(name))] for name in names})
-    return [name for name in names if found[name][0]]
+    can_be_swapped = _compute_figures(engine, rows, {name: [_DAYS(date=col(name))] for name in names})
+    return [name for name in names if can_be_swapped[name][0]]
 
 
 def refuse_ambiguous_dates(
     engine: DuckDBEngine, rows: exp.Expr, dates: Collection[str], formats: Mapping[str, str]
 ) -> None:
-    """Refuse dates that could have another day, month or century; `formats` is how the engine takes them."""
+    """Refuse dates that could have another day, month or century than in the formats that the engine reads."""
     checked = {name: format_ for name, format_ in formats.items() if name.lower() in dates}
-    if found := find_doubtful_dates(engine, rows, checked):
-        raise SourceError("\n".join(describe_dates(name, found[name]) for name in found))
+    if doubtful := find_doubtful_dates(engine, rows, checked):
+        raise SourceError("\n".join(describe_dates(name, format_) for name, format_ in doubtful.items()))
 
 
 def find_doubtful_dates(engine: DuckDBEngine, rows: exp.Expr, formats: Mapping[str, str]) -> dict[str, str]:
-    """The columns of dates that could have another day, month or century, with the formats that the engine takes."""
+    """Find columns of dates that could have another day, month or century, with the formats that the engine reads."""
     short = [name for name, format_ in formats.items() if has_short_years(format_)]
     return {name: formats[name] for name in [*short, *find_ambiguous_dates(engine, rows, formats)]}
 
 
 def date_options(format_: str) -> tuple[Literal["date", "timestamp"], list[str]]:
-    """The type of dates in a format, and the formats that they may be meant in."""
+    """The type of dates in a format, and the formats that may be meant."""
     options = [format_]
     if may_swap_days(format_):
         options.append(format_.replace("%d", "%_").replace("%m", "%d").replace("%_", "%m"))
@@ -459,10 +458,12 @@ def date_options(format_: str) -> tuple[Literal["date", "timestamp"], list[str]]
 
 def describe_dates(name: str, format_: str) -> str:
     kind, options = date_options(format_)
-    written = " or ".join(f"format = {toml_value(option)}" for option in options)
-    what = "years of two digits" if has_short_years(format_) else "days and months that could be swapped in every value"
+    formats = " or ".join(f"format = {toml_value(option)}" for option in options)
+    doubt = (
+        "years of two digits" if has_short_years(format_) else "days and months that could be swapped in every value"
+    )
     pivot = f", {pivot_key()}" if has_short_years(format_) else ""
     return (
-        f"attributes.{toml_key(name)}: the column has dates with {what}; decide how they are written: "
-        f'type = "{kind}", {written}{pivot}'
+        f"attributes.{toml_key(name)}: the column has dates with {doubt}; decide how they are written: "
+        f'type = "{kind}", {formats}{pivot}'
     )

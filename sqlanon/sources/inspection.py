@@ -1,4 +1,4 @@
-"""How files are read, in figures: what `anonymize` would do with them, and where it would refuse."""
+"""Describe how files are read: their layout and columns, and where `anonymize` would refuse them."""
 
 from __future__ import annotations
 
@@ -21,16 +21,14 @@ from sqlanon.sources.typed_columns import ONLY_POINT, NumberMarks
 from sqlanon.support.expressions import col, fragment, row_count, select, template, text
 from sqlanon.support.toml import toml_key, toml_value
 
-_LEAST_SHARE = 0.5  # of the values of a text column that have a type, for the type to be named
-_SHOWN_VALUES = 3
-_MOST_FILES = 5  # that are described where files are refused
+_MIN_SHARE = 0.5  # of values that have a type, for the type to be reported
+_MAX_EXAMPLES = 3
+_MAX_FILES = 5  # described if files are refused
 _TYPES = {"BIGINT": r"[-+]?\d+", "DOUBLE": ".*", "DATE": r"\d+-\d+-\d+", "TIMESTAMP": ".*"}
-"""How texts of a type are written, each type before those that have its values, too: a cast alone drops what does not
-fit, such as decimals."""
+"""The spelling of texts of a type; a type comes before types that include its values. A cast alone would drop parts
+that do not fit, such as decimals."""
 
-_VALUES = fragment("count(:column)")
-_FITTING = fragment("count(:read)")
-_IF_WRITTEN = fragment("CASE WHEN regexp_full_match(trim(:column), :pattern) THEN :read END")
+_IF_SPELLED = fragment("CASE WHEN regexp_full_match(trim(:column), :pattern) THEN :read END")
 _OTHER_VALUES = template("""
     SELECT :column AS value, count(*) AS n
     FROM :rows
@@ -43,10 +41,10 @@ _OTHER_VALUES = template("""
 
 @dataclass(frozen=True)
 class InspectedFile:
-    """How a CSV file is written; of a file that is refused, as far as it is known."""
+    """How a CSV file is written; for a refused file, as far as it is known."""
 
     name: str
-    encoding: str | None  # None: not known
+    encoding: str | None  # None: unknown
     delimiter: str | None = None
     quote: str | None = None
     escape: str | None = None  # the character before a quote in a value; None: the quote is doubled
@@ -59,8 +57,8 @@ class InspectedFile:
 
 @dataclass(frozen=True)
 class InspectedColumn:
-    """A column. ``fits`` is a type that some values of a text have, with the share that does and the most frequent
-    others, by their numbers of rows."""
+    """A column. ``fits`` is a type that most values of a text have, ``share`` their share, and ``others`` the most
+    frequent other values with their numbers of rows."""
 
     name: str
     type: str
@@ -77,7 +75,7 @@ class Inspection:
     Attributes
     ----------
     files:
-        Of each CSV file its encoding, delimiter, quote, header and lines above it, and its bad lines.
+        For each CSV file its encoding, delimiter, quote, header and lines above it, and its bad lines.
     rows:
         The number of rows; None if the files are refused.
     columns:
@@ -87,12 +85,12 @@ class Inspection:
     missing:
         The texts that mean NULL in every column; None for files other than CSV.
     csv:
-        The keys of ``[source.csv]`` by which the files are read in this way.
+        The keys of ``[source.csv]`` that read the files in this way.
     undecided:
-        Of columns that `anonymize` refuses as quasi-identifiers: what they have, and the keys that decide. Of SPSS,
-        Stata and SAS files also the value labels and user-missing values, and how they were read for this.
+        Columns that `anonymize` refuses as quasi-identifiers: what they contain, and the keys that decide. For SPSS,
+        Stata and SAS files also the value labels and user-missing values, and how they were read for the inspection.
     refusal:
-        Why the files are refused; None if they are read.
+        The reason why the files are refused; None if they are read.
     """
 
     files: tuple[InspectedFile, ...] = ()
@@ -104,11 +102,11 @@ class Inspection:
     refusal: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Ready for JSON."""
+        """The inspection as data for JSON."""
         return asdict(self)
 
     def toml(self) -> str:
-        """The table ``[source.csv]`` as a policy has it; empty for files other than CSV."""
+        """The table ``[source.csv]`` of a policy; empty for files other than CSV."""
         lines = [f"{toml_key(key)} = {toml_value(value)}" for key, value in self.csv.items()]
         return "\n".join(["[source.csv]", *lines, ""]) if self.csv else ""
 
@@ -119,10 +117,10 @@ def inspect_source(engine: DuckDBEngine, source: Source, csv: CsvSection | None)
     columns, undecided = _inspect_columns(engine, source), _find_undecided(engine, source, csv)
     if not source.csv_files:
         return Inspection(rows=rows, columns=columns, undecided=undecided)
-    known = csv or CsvSection()
+    section = csv or CsvSection()
     dropped = {file.path: file for file in source.dropped_lines}
-    files = tuple(_inspect_file(file, known, dropped.get(file.path)) for file in source.csv_files)
-    return Inspection(files, rows, columns, known.missing_texts, _csv_keys(known, files), undecided)
+    files = tuple(_inspect_file(file, section, dropped.get(file.path)) for file in source.csv_files)
+    return Inspection(files, rows, columns, section.missing_texts, _csv_keys(section, files), undecided)
 
 
 def _find_undecided(engine: DuckDBEngine, source: Source, csv: CsvSection | None) -> tuple[str, ...]:
@@ -136,16 +134,16 @@ def _find_undecided(engine: DuckDBEngine, source: Source, csv: CsvSection | None
 
 
 def inspect_refused(paths: Sequence[str], csv: CsvSection | None, refusal: str) -> Inspection:
-    """Describe CSV files that are refused, as far as their first lines show how they are written."""
-    known = csv or CsvSection()
-    return Inspection(tuple(_inspect_lines(path, known) for path in paths[:_MOST_FILES]), refusal=refusal)
+    """Describe refused CSV files as far as their first lines allow."""
+    section = csv or CsvSection()
+    return Inspection(tuple(_inspect_lines(path, section) for path in paths[:_MAX_FILES]), refusal=refusal)
 
 
-def _inspect_file(file: ReadFile, known: CsvSection, dropped: DroppedLines | None) -> InspectedFile:
+def _inspect_file(file: ReadFile, section: CsvSection, dropped: DroppedLines | None) -> InspectedFile:
     quote, escape = str(file.options["quote"]), str(file.options["escape"])
     return InspectedFile(
         name=file_name(file.path),
-        encoding=known.encoding or detect_encoding(file.path, known),
+        encoding=section.encoding or detect_encoding(file.path, section),
         delimiter=str(file.options["delim"]) if file.fields > 1 else None,
         quote=quote,
         escape=None if escape in ("", quote) else escape,
@@ -157,27 +155,27 @@ def _inspect_file(file: ReadFile, known: CsvSection, dropped: DroppedLines | Non
     )
 
 
-def _inspect_lines(path: str, known: CsvSection) -> InspectedFile:
+def _inspect_lines(path: str, section: CsvSection) -> InspectedFile:
     name = file_name(path)
     if not csv_lines.can_open(path):
-        return InspectedFile(name, known.encoding or detect_encoding(path, known))
-    encoding = known.encoding or detect_encoding(path, known)
-    if known.encoding is None and describe_bad_byte(path, encoding) is not None:
+        return InspectedFile(name, section.encoding or detect_encoding(path, section))
+    encoding = section.encoding or detect_encoding(path, section)
+    if section.encoding is None and describe_bad_byte(path, encoding) is not None:
         return InspectedFile(name, None)
     try:
-        with readable_files([path], known) as (readable,):
+        with readable_files([path], section) as (readable,):
 
             def open_lines(limit: int | None) -> Any:
                 return csv_lines.read_lines(readable, limit)
 
-            layout = csv_lines.guess_layout(open_lines, known)
+            layout = csv_lines.guess_layout(open_lines, section)
             broken = None if layout is None else csv_lines.find_broken_lines(open_lines, layout)
-            is_clear = layout is None or known.delimiter or not csv_lines.find_other_delimiters(open_lines, layout)
+            is_clear = layout is None or section.delimiter or not csv_lines.find_other_delimiters(open_lines, layout)
     except SourceError:
         return InspectedFile(name, None)
     if layout is None or broken is None or not is_clear:
         return InspectedFile(name, encoding)
-    return InspectedFile(name, encoding, layout.delimiter, layout.quote, None, known.header, layout.skip, *broken)
+    return InspectedFile(name, encoding, layout.delimiter, layout.quote, None, section.header, layout.skip, *broken)
 
 
 def _inspect_columns(engine: DuckDBEngine, source: Source) -> tuple[InspectedColumn, ...]:
@@ -185,13 +183,13 @@ def _inspect_columns(engine: DuckDBEngine, source: Source) -> tuple[InspectedCol
         return ()
     figures: list[exp.Expr] = []
     for name, type_ in source.columns.items():
-        figures.append(_VALUES(column=col(name)))
-        figures += [_FITTING(read=_read(name, other)) for other in _TYPES if type_ == "VARCHAR"]
+        figures.append(exp.Count(this=col(name)))
+        figures += [exp.Count(this=_cast_if_spelled(name, text_type)) for text_type in _TYPES if type_ == "VARCHAR"]
     counts = iter(engine.rows(select(figures, source.relation.copy()))[0])
     columns = []
     for name, type_ in source.columns.items():
         values = next(counts)
-        fitting = {other: next(counts) for other in _TYPES} if type_ == "VARCHAR" else {}
+        fitting = {text_type: next(counts) for text_type in _TYPES} if type_ == "VARCHAR" else {}
         columns.append(_inspect_column(engine, source, InspectedColumn(name, type_, values), fitting))
     return tuple(columns)
 
@@ -200,29 +198,32 @@ def _inspect_column(
     engine: DuckDBEngine, source: Source, column: InspectedColumn, fitting: Mapping[str, int]
 ) -> InspectedColumn:
     best = max(fitting, key=lambda type_: fitting[type_], default=None)
-    if best is None or not column.values * _LEAST_SHARE <= fitting[best] < column.values:
+    if best is None or not column.values * _MIN_SHARE <= fitting[best] < column.values:
         return column
     query = _OTHER_VALUES(
-        column=col(column.name), rows=source.relation.copy(), read=_read(column.name, best), most=_SHOWN_VALUES
+        column=col(column.name),
+        rows=source.relation.copy(),
+        read=_cast_if_spelled(column.name, best),
+        most=_MAX_EXAMPLES,
     )
     others = dict(engine.rows(query))
     share = fitting[best] / column.values
     return InspectedColumn(column.name, column.type, column.values, best, share, others)
 
 
-def _read(name: str, type_: str) -> exp.Expr:
+def _cast_if_spelled(name: str, type_: str) -> exp.Expr:
     read = exp.TryCast(this=col(name), to=exp.DataType.build(type_, dialect="duckdb"))
-    return _IF_WRITTEN(column=col(name), pattern=text(_TYPES[type_]), read=read)
+    return _IF_SPELLED(column=col(name), pattern=text(_TYPES[type_]), read=read)
 
 
-def _csv_keys(known: CsvSection, files: Sequence[InspectedFile]) -> dict[str, object]:
-    """The keys by which files are read as they were: those of the policy, and what was detected alike in all files."""
-    given = {name: getattr(known, name) for name in CsvSection.model_fields if name in known.model_fields_set}
+def _csv_keys(section: CsvSection, files: Sequence[InspectedFile]) -> dict[str, object]:
+    """The keys that read files in the same way: those of the policy, and values detected in all files alike."""
+    given = {name: getattr(section, name) for name in CsvSection.model_fields if name in section.model_fields_set}
     detected: dict[str, object] = {}
     for key in ("encoding", "delimiter", "quote", "header", "skip"):
         values = {getattr(file, key) for file in files}
         if len(values) == 1 and (value := values.pop()) is not None:
             detected[key] = value
     if detected.get("quote") == '"' or any(file.escape is not None for file in files):
-        detected.pop("quote", None)  # to name it says that line ends between quotes are meant
+        detected.pop("quote", None)  # the key would confirm line ends between quotes
     return {name: value for name in CsvSection.model_fields if (value := (detected | given).get(name)) is not None}

@@ -505,8 +505,8 @@ def _refuse_different_labels(files: Sequence[_File], name: str) -> None:
             first_label, first_file = first.setdefault(code, (label, file.name))
             if first_label != label:
                 raise SourceError(
-                    f"source.files: code {_format_code(code)} of {name!r} is {first_label!r} in {first_file} and {label!r} in "
-                    f'{file.name}: read its labels, value_labels = ["{name}"]'
+                    f"source.files: code {_format_code(code)} of {name!r} is {first_label!r} in {first_file} and "
+                    f'{label!r} in {file.name}: read its labels, value_labels = ["{name}"]'
                 )
 
 

@@ -42,7 +42,7 @@ def refusal(path: Path, name: str, values: Sequence[str], attribute: dict[str, A
 def test_a_few_words_among_numbers_are_refused_with_their_lines(tmp_path: Path) -> None:
     values = [*AGES, "4e", *AGES, "NA", "NA"]
     message = refusal(tmp_path / "x.csv", "age", values, {})
-    assert "attributes.age: the column has 200 numbers, and 3 values that are none: " in message
+    assert "attributes.age: the column has 200 numbers and 3 other values: " in message
     assert "'4e' (line 102), 'NA' (line 203), 'NA' (line 204)" in message
     assert (
         'missing = ["4e", "NA"] in attributes.age makes them NULL; type = "text" keeps all values as texts' in message
@@ -69,7 +69,7 @@ def test_the_first_of_many_words_are_named(tmp_path: Path) -> None:
 def test_a_rule_that_needs_numbers_names_what_is_none(tmp_path: Path) -> None:
     values = [*AGES, *["unknown"] * 60]
     message = refusal(tmp_path / "x.csv", "age", values, {"hierarchy": {"intervals": [10]}})
-    assert "100 numbers, and 60 values that are none" in message
+    assert "100 numbers and 60 other values" in message
     assert bind(tmp_path / "x.csv", "age", values, {}) == {"other": "VARCHAR", "age": "VARCHAR"}, "many words: a text"
 
 
@@ -105,7 +105,7 @@ def test_partial_dates_are_texts_that_dates_take(attribute: dict[str, Any], tmp_
 def test_what_is_none_among_partial_dates_is_refused(tmp_path: Path) -> None:
     for attribute in (MONTHS, {}):
         message = refusal(tmp_path / "x.csv", "seen", [*PARTIAL_DATES, "1980-13", "unknown"], attribute)
-        assert "80 dates, and 2 values that are none: '1980-13' (line 82), 'unknown' (line 83); decide" in message
+        assert "80 dates and 2 other values: '1980-13' (line 82), 'unknown' (line 83); decide" in message
         keys = {**attribute, "missing": ["1980-13", "unknown"]}
         assert bind(tmp_path / "x.csv", "seen", [*PARTIAL_DATES, "1980-13", "unknown"], keys)["seen"] == "VARCHAR"
 
@@ -146,7 +146,7 @@ def test_numbers_with_marks_name_the_keys_that_read_all_of_them(
 def test_numbers_with_marks_beside_words_need_both_keys(tmp_path: Path) -> None:
     path, values = tmp_path / "x.csv", ["1.234.567", "12.345"] * 30 + ["NA"]
     message = refusal(path, "wage", values, {})
-    assert "60 numbers, and 1 value that is none: 'NA' (line 62)" in message
+    assert "60 numbers and 1 other value: 'NA' (line 62)" in message
     assert 'under [source.csv], decimal = "," with thousands = "." reads the others as numbers' in message
     keys = {"decimal": ",", "thousands": "."}
     assert "'NA' (line 62)" in refusal(path, "wage", values, {}, **keys)
@@ -162,7 +162,7 @@ YEARS = {"hierarchy": {"dates": ["year"]}}
 def test_a_day_that_no_month_has_is_no_date(broken: str, tmp_path: Path) -> None:
     values = [*(f"2024-01-{i}" for i in range(13, 25)), broken]
     message = refusal(tmp_path / "x.csv", "seen", values, YEARS)
-    assert f"12 dates, and 1 value that is none: '{broken}' (line 14)" in message
+    assert f"12 dates and 1 other value: '{broken}' (line 14)" in message
     assert f'missing = ["{broken}"] in attributes.seen makes them NULL' in message
     assert bind(tmp_path / "x.csv", "seen", values, {**YEARS, "missing": [broken]})["seen"] == "DATE"
 
@@ -280,7 +280,7 @@ def test_points_that_may_separate_thousands_are_decided_by_keys(tmp_path: Path) 
 )
 def test_a_few_texts_among_dates_are_refused(many: str, few: str, tmp_path: Path) -> None:
     message = refusal(tmp_path / "x.csv", "seen", [many] * 99 + [few], {})
-    assert f"99 dates, and 1 value that is none: '{few}' (line 101)" in message
+    assert f"99 dates and 1 other value: '{few}' (line 101)" in message
 
 
 CODES = {

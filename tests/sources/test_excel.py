@@ -460,7 +460,7 @@ def in_wards(name: str, *values: Any) -> list[list[Any]]:
 @pytest.mark.slow
 def test_words_among_numbers_are_decided_by_missing(tmp_path: Path) -> None:
     rows = in_wards("age", *range(30), "NA", 31)
-    assert "'NA' (cell A32); decide what they are: missing = [\"NA\"]" in attribute_refusal(tmp_path, rows, AGE)
+    assert "'NA' (cell A32); decide how they are read: missing = [\"NA\"]" in attribute_refusal(tmp_path, rows, AGE)
     ages = released(tmp_path, rows, {**AGE, "missing": ["NA"]})
     assert sorted(ages, key=str) == sorted([*range(30), None, 31], key=str)
 
@@ -524,11 +524,11 @@ def test_codes_of_missing_numbers_are_null(tmp_path: Path) -> None:
         (
             DAY,
             {"type": "date", "format": "%d.%m.%Y"},
-            "attributes.x.format: says how texts are read, and column 'x' is DATE",
+            "attributes.x.format: applies to texts, and column 'x' is DATE",
         ),
-        (DAY, {"type": "integer"}, "attributes.x.type: says how texts are read, and column 'x' is DATE already"),
-        (21, {"type": "date"}, "attributes.x.type: says how texts are read, and column 'x' is BIGINT already"),
-        (21, {"missing": ["NA"]}, "attributes.x.missing: 'NA' is no value of column 'x', which is BIGINT"),
+        (DAY, {"type": "integer"}, "attributes.x.type: applies to texts, and column 'x' is DATE already"),
+        (21, {"type": "date"}, "attributes.x.type: applies to texts, and column 'x' is BIGINT already"),
+        (21, {"missing": ["NA"]}, "attributes.x.missing: 'NA' cannot be a value of column 'x', which is BIGINT"),
         (DAY, {"missing": ["NA"]}, "attributes.x.missing: applies to texts and numbers, and column 'x' is DATE"),
     ],
 )
@@ -566,7 +566,7 @@ def test_suggest_names_values_that_do_not_fit_with_their_cells(tmp_path: Path) -
     path = people(tmp_path, in_wards("age", *range(60), "4e"))
     with sqlanon.connect(path) as db:
         text = db.suggest()
-    assert '60 numbers, and 1 value that is none: "4e" (cell A62)' in text.replace("\n#", "").replace("'", '"')
+    assert '60 numbers and 1 other value: "4e" (cell A62)' in text.replace("\n#", "").replace("'", '"')
     assert 'table = "Patients!A1:B61" under [source]' in text.replace("\n#", "")
 
 

@@ -391,8 +391,8 @@ def test_codes_of_numbers_are_null_in_frames() -> None:
     rows, types = bound_rows(frame, attributes, source={"person": False})
     assert rows == [(17, 1.5), (None, None), (18, 2.5)] and types == {"age": "BIGINT", "wage": "DOUBLE"}
     for keys, message in (
-        ({"missing": ["NA"]}, "'NA' is no value of column 'age', which is BIGINT"),
-        ({"missing": ["1.5"]}, "'1.5' is no value of column 'age'"),
+        ({"missing": ["NA"]}, "'NA' cannot be a value of column 'age', which is BIGINT"),
+        ({"missing": ["1.5"]}, "'1.5' cannot be a value of column 'age'"),
         ({"type": "date"}, "column 'age' is BIGINT already"),
     ):
         changed = {**attributes, "age": {"role": "quasi", "hierarchy": "suppress", **keys}}

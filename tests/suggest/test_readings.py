@@ -37,7 +37,7 @@ def people(rows: int = 200, **columns: Sequence[Any]) -> dict[str, Sequence[Any]
 def test_words_among_numbers_are_missing_values(tmp_path: Path) -> None:
     ages = ["NA" if i % 50 == 7 else 20 + i * 7 % 60 for i in range(200)]
     text, attributes = suggested(tmp_path, people(age=ages))
-    assert "age: 196 numbers, and 4 values that are none: 'NA' (line 9), 'NA' (line 59)" in text
+    assert "age: 196 numbers and 4 other values: 'NA' (line 9), 'NA' (line 59)" in text
     assert attributes["age"] == {"role": "quasi", "missing": ["NA"], "hierarchy": {"intervals": [5, 10, 20, 40]}}
     assert cli("anonymize", "policy.toml", cwd=tmp_path).status == 0
 
