@@ -1,6 +1,6 @@
-"""Extensions of DuckDB, loaded for the source that needs one.
+"""Load extensions of DuckDB for the sources that need them.
 
-Nothing else is loaded or downloaded. DuckDB checks the signature of an extension, wherever its file comes from.
+DuckDB checks the signature of an extension, wherever its file comes from.
 """
 
 from __future__ import annotations
@@ -18,43 +18,43 @@ from sqlanon.support.expressions import template, text
 
 _LOADED = template("SELECT loaded FROM duckdb_extensions() WHERE extension_name = :name")
 _PLATFORM = template("SELECT platform FROM pragma_platform()")
-_NEEDS = {"iceberg": ("avro", "httpfs")}
-"""Extensions that an extension loads by itself, which it looks for in DuckDB's own folder alone."""
+_REQUIRED_EXTENSIONS = {"iceberg": ("avro", "httpfs")}
+"""Extensions that an extension loads by itself, but only from DuckDB's own folder."""
 
 
 PACKAGED = "1.5.5"
-"""The newest DuckDB whose extensions are packages on PyPI."""
+"""The newest DuckDB with extensions as packages on PyPI."""
 
 
 def load_extension(engine: DuckDBEngine, name: str, where: str, reads: str) -> None:
-    """Load an extension: one that is installed, else that of a Python package, else after downloading it."""
-    if _is_loaded(engine, name):
+    """Load an extension that is installed, else from a Python package, else after downloading it."""
+    if any(is_loaded for (is_loaded,) in engine.rows(_LOADED(name=name))):
         return
-    for one in _NEEDS.get(name, ()):
-        load_extension(engine, one, where, reads)
+    for required in _REQUIRED_EXTENSIONS.get(name, ()):
+        load_extension(engine, required, where, reads)
     with suppress(duckdb.Error):
         _load(engine, name)
         return
-    if (file := _in_package(name)) is not None:
+    if (file := _find_packaged_file(name)) is not None:
         try:
             _load(engine, str(file))
             return
         except duckdb.Error as error:
-            raise SourceError(_message(engine, name, where, reads, f"{file} cannot be loaded")) from error
+            raise SourceError(_describe_failure(engine, name, where, reads, f"{file} cannot be loaded")) from error
     try:
-        _install(engine, name)
+        engine.execute(exp.Command(this="INSTALL", expression=text(name).sql(engine.dialect)))
         _load(engine, name)
     except duckdb.Error as error:
         reason = "it is not installed, and cannot be downloaded"
-        raise SourceError(_message(engine, name, where, reads, reason)) from error
+        raise SourceError(_describe_failure(engine, name, where, reads, reason)) from error
 
 
-def _message(engine: DuckDBEngine, name: str, where: str, reads: str, reason: str) -> str:
+def _describe_failure(engine: DuckDBEngine, name: str, where: str, reads: str, reason: str) -> str:
     version, package = duckdb.__version__, f"duckdb-extension-{name.replace('_', '-')}"
     folder = f"~/.duckdb/extensions/v{version}/{engine.rows(_PLATFORM())[0][0]}"
     has_package = version.startswith("1.")
     install = f"{package}=={version}" if has_package else f"duckdb=={PACKAGED} {package}=={PACKAGED}"
-    why = "" if has_package else f" (there is no such package for DuckDB {version})"
+    why = "" if has_package else f" (no such package exists for DuckDB {version})"
     return (
         f"{where}: DuckDB reads {reads} with its extension {name}: {reason}. Either\n"
         f"  - run INSTALL {name} in DuckDB {version} on a machine with a network, and copy {name}.duckdb_extension "
@@ -63,21 +63,13 @@ def _message(engine: DuckDBEngine, name: str, where: str, reads: str, reason: st
     )
 
 
-def _is_loaded(engine: DuckDBEngine, name: str) -> bool:
-    return any(loaded for (loaded,) in engine.rows(_LOADED(name=name)))
-
-
 def _load(engine: DuckDBEngine, name: str) -> None:
     engine.execute(exp.Command(this="LOAD", expression=text(name).sql(engine.dialect)))
 
 
-def _install(engine: DuckDBEngine, name: str) -> None:
-    engine.execute(exp.Command(this="INSTALL", expression=text(name).sql(engine.dialect)))
-
-
-def _in_package(name: str) -> Path | None:
-    """The file of an extension in the package ``duckdb-extension-NAME``, if it is there for this DuckDB."""
+def _find_packaged_file(name: str) -> Path | None:
+    """Find the file of an extension in the package ``duckdb-extension-NAME`` for this version of DuckDB."""
     spec = find_spec(f"duckdb_extension_{name}")
-    folders = [] if spec is None else [Path(one) for one in spec.submodule_search_locations or ()]
-    files = (one / "extensions" / f"v{duckdb.__version__}" / f"{name}.duckdb_extension" for one in folders)
+    folders = [] if spec is None else [Path(folder) for folder in spec.submodule_search_locations or ()]
+    files = (folder / "extensions" / f"v{duckdb.__version__}" / f"{name}.duckdb_extension" for folder in folders)
     return next((file for file in files if file.is_file()), None)

@@ -1,8 +1,8 @@
-"""Data files: one table of formats, by the ending of a file.
+"""Bind data files, by a table of formats.
 
-Parquet on this machine is scanned in place. All else is copied once: what is slow to read (CSV, JSON, Excel, SPSS,
-Stata, SAS), what is read over the network, and tables that others may change. A format is an entry of `FORMATS`;
-`formats.ENDINGS` has its endings.
+Parquet files on this machine are scanned in place. Other files are copied once: formats that are slow to read (CSV,
+JSON, Excel, SPSS, Stata, SAS), files read over the network, and tables that others may change. A format is an entry of
+`FORMATS`; its endings are in `formats.ENDINGS`.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ from sqlanon.sources.kinds import Binding, SourceKind
 from sqlanon.sources.relation import bind_relation, source_errors
 from sqlanon.sources.source import FindLocations, Source, WorkNames
 from sqlanon.sources.statistics_files import (
-    WORDS,
+    PRODUCT_NAMES,
     Kind,
     ReadingChoices,
     copy_statistics_files,
@@ -84,11 +84,11 @@ from sqlanon.support.expressions import (
 
 @dataclass(frozen=True)
 class Scan:
-    """What a format needs to know to read files."""
+    """Files to read, and how."""
 
     engine: DuckDBEngine
     paths: list[str]
-    text_columns: Collection[str]  # in lower case, as all names here
+    text_columns: Collection[str]  # in lower case, as all column names of a scan
     sheet: str | None = None
     wanted: Collection[str] = ()
     choices: ReadingChoices = field(default_factory=ReadingChoices)
@@ -97,24 +97,24 @@ class Scan:
 
 @dataclass(frozen=True)
 class FileFormat:
-    words: str
-    function: str | None  # of DuckDB, which reads it
-    query: Callable[[Scan], exp.Query]  # where `copy` is given, for plans alone
+    label: str
+    function: str | None  # of DuckDB, for scripts
+    query: Callable[[Scan], exp.Query]  # for plans only, if there is `copy`
     extension: str | None = None
-    in_place: bool = False  # where it is on this machine
-    copy: Callable[[Scan, exp.Table], None] | None = None  # of a library, which reads it to a table
+    in_place: bool = False  # local files are scanned without a copy
+    copy: Callable[[Scan, exp.Table], None] | None = None  # copies files with a library
 
 
-def _parquet(scan: Scan) -> exp.Select:
+def _scan_parquet(scan: Scan) -> exp.Select:
     for path in scan.paths:
-        refuse_ambiguous_names(_parquet_columns(scan.engine, path), file_name(path))
-    # A scan of several files leaves out the columns that the first one lacks, and casts values to its types.
+        refuse_ambiguous_names(_read_parquet_names(scan.engine, path), file_name(path))
+    # A scan of several files drops columns that the first file lacks, and casts values to its types.
     files = {path: scan.engine.columns(read_parquet([path])) for path in scan.paths} if len(scan.paths) > 1 else {}
     refuse_different_columns([*files.items()])
     return star(read_parquet(scan.paths))
 
 
-def _folders(function: str) -> Callable[[Scan], exp.Query]:
+def _scan_folders(function: str) -> Callable[[Scan], exp.Query]:
     def query(scan: Scan) -> exp.Query:
         tables = {path: exp.Table(this=anonymous(function, text(path))) for path in scan.paths}
         columns = {path: scan.engine.columns(relation) for path, relation in tables.items()}
@@ -125,25 +125,25 @@ def _folders(function: str) -> Callable[[Scan], exp.Query]:
     return query
 
 
-def _iceberg(scan: Scan) -> exp.Query:
+def _scan_iceberg(scan: Scan) -> exp.Query:
     for path in scan.paths:
         metadata = Path(path, "metadata")
         if metadata.is_dir() and not (metadata / "version-hint.text").exists():
             raise SourceError(
-                f"source.files: {path} does not say which version is the newest one (no metadata/version-hint.text): "
-                "name the metadata file of a version, iceberg:.../metadata/NAME.metadata.json"
+                f"source.files: {path} has no metadata/version-hint.text, so that the newest version is unknown: name "
+                "the metadata file of a version, iceberg:.../metadata/NAME.metadata.json"
             )
-    return _folders("iceberg_scan")(scan)
+    return _scan_folders("iceberg_scan")(scan)
 
 
-def _statistics_files(kind: Kind) -> FileFormat:
+def _statistics_format(kind: Kind) -> FileFormat:
     def options(scan: Scan) -> tuple[list[str], Kind, Collection[str], Collection[str], ReadingChoices]:
         return scan.paths, kind, scan.text_columns, scan.wanted, scan.choices
 
     def copy(scan: Scan, target: exp.Table) -> None:
         copy_statistics_files(scan.engine, *options(scan), target)
 
-    return FileFormat(WORDS[kind], None, lambda scan: describe_statistics_files(*options(scan)), copy=copy)
+    return FileFormat(PRODUCT_NAMES[kind], None, lambda scan: describe_statistics_files(*options(scan)), copy=copy)
 
 
 def _excel_options(scan: Scan) -> tuple[DuckDBEngine, Sequence[str], Collection[str], str | None, Collection[str]]:
@@ -151,7 +151,7 @@ def _excel_options(scan: Scan) -> tuple[DuckDBEngine, Sequence[str], Collection[
 
 
 FORMATS: Mapping[str, FileFormat] = {
-    "parquet": FileFormat("Parquet", "read_parquet", _parquet, in_place=True),
+    "parquet": FileFormat("Parquet", "read_parquet", _scan_parquet, in_place=True),
     "csv": FileFormat(
         "CSV",
         "read_csv",
@@ -164,17 +164,17 @@ FORMATS: Mapping[str, FileFormat] = {
         extension="json",
     ),
     "excel": FileFormat("Excel", None, lambda scan: describe_excel(*_excel_options(scan))),
-    "spss": _statistics_files("spss"),
-    "stata": _statistics_files("stata"),
-    "sas": _statistics_files("sas"),
-    "xport": _statistics_files("xport"),
-    # Of these a folder is one table, and its name begins with the format: delta:FOLDER.
-    "delta": FileFormat("Delta", "delta_scan", _folders("delta_scan"), extension="delta"),
-    "iceberg": FileFormat("Iceberg", "iceberg_scan", _iceberg, extension="iceberg"),
+    "spss": _statistics_format("spss"),
+    "stata": _statistics_format("stata"),
+    "sas": _statistics_format("sas"),
+    "xport": _statistics_format("xport"),
+    # Folders that are one table; the format precedes their name, as in delta:FOLDER.
+    "delta": FileFormat("Delta", "delta_scan", _scan_folders("delta_scan"), extension="delta"),
+    "iceberg": FileFormat("Iceberg", "iceberg_scan", _scan_iceberg, extension="iceberg"),
 }
 
-_MATCHES = template("SELECT file FROM glob(:pattern)")
-_NODES = template("SELECT name, num_children FROM parquet_schema(:path)")
+_MATCHING_FILES = template("SELECT file FROM glob(:pattern)")
+_PARQUET_SCHEMA = template("SELECT name, num_children FROM parquet_schema(:path)")
 
 
 class _Files(SourceKind):
@@ -191,14 +191,14 @@ class _Files(SourceKind):
 
 KIND = _Files()
 _NO_READINGS: Mapping[str, ColumnReading] = {}
-_WITH_TEXTS = ("csv", "parquet", "json", "excel")
-"""The formats whose columns of texts may be read as another type."""
+_FORMATS_WITH_TEXTS = ("csv", "parquet", "json", "excel")
+"""Formats whose columns of texts may be read as another type."""
 
 
 def bind_files(
     engine: DuckDBEngine,
     section: SourceSection | PopulationSection,
-    place: WorkNames,
+    work_names: WorkNames,
     text_columns: Collection[str] = (),
     wanted: Collection[str] = (),
     database_id: str | None = None,
@@ -208,26 +208,32 @@ def bind_files(
     refuse_query(section)
     with source_errors():
         patterns = [resolve_data_files(pattern) for pattern in section.files]
-        for extension in dict.fromkeys(one for pattern in patterns for one in extensions_for(pattern)):
+        for extension in dict.fromkeys(name for pattern in patterns for name in extensions_for(pattern)):
             load_extension(engine, extension, "source.files", "files over the network")
-        paths = _paths(engine, patterns, section.files)
-        name, format_ = _format_of(paths)
+        paths = _match_paths(engine, patterns, section.files)
+        name, format_ = _find_format(paths)
         if format_.extension is not None:
-            load_extension(engine, format_.extension, "source.files", f"{format_.words} files")
-        if empty := [path for path in paths if not is_remote(path) and _is_empty(Path(strip_table_format(path)))]:
+            load_extension(engine, format_.extension, "source.files", f"{format_.label} files")
+        if empty := [
+            path
+            for path in paths
+            if not is_remote(path)
+            and Path(strip_table_format(path)).is_file()
+            and not Path(strip_table_format(path)).stat().st_size
+        ]:
             raise SourceError(f"{file_name(empty[0])} is empty: it has no header and no rows")
         sheet = section.table if name == "excel" and isinstance(section, SourceSection) else None
         choices = ReadingChoices(section.value_labels, section.user_missing)
-        if name not in WORDS:
-            _refuse_choices(choices, format_)
+        if name not in PRODUCT_NAMES:
+            _refuse_reading_choices(choices, format_)
         csv = section.csv or DETECT_ALL
         if csv != DETECT_ALL and name != "csv":
-            raise SourceError(f"source.csv: applies to CSV files, and these are {format_.words} files: remove it")
-        if readings and name not in _WITH_TEXTS:
+            raise SourceError(f"source.csv: applies to CSV files, and these are {format_.label} files: remove it")
+        if readings and name not in _FORMATS_WITH_TEXTS:
             keys = ", ".join(f"attributes.{reading.name}" for reading in readings.values())
             raise SourceError(
                 f"{keys}: type, format, pivot and missing apply to CSV, Parquet, JSON and Excel files, and these are "
-                f"{format_.words} files: remove them"
+                f"{format_.label} files: remove them"
             )
         declared = {
             column
@@ -236,13 +242,13 @@ def bind_files(
         }
         as_text = {*text_columns, *declared}
         scan = Scan(engine, [strip_table_format(path) for path in paths], as_text, sheet, wanted, choices, csv)
-        relation = _relation(name, format_, scan, place, wanted)
-        relation, values = _typed(relation, scan, place, readings)
-        _refuse_doubts(relation, scan, checks, readings)
+        relation = _read_files(name, format_, scan, work_names, wanted)
+        relation, values = _convert_texts(relation, scan, work_names, readings)
+        _refuse_doubtful_columns(relation, scan, checks, readings)
         local = tuple(Path(path) for path in scan.paths if not is_remote(path))
-        bound = bind_relation(engine, relation.table, place, True, local, relation.columns, database_id)
-    for_people = _for_people(name, format_, scan, bound.columns, values)
-    bound = replace(bound, scan=for_people, full_query=relation.full_query, dropped_lines=tuple(relation.dropped))
+        bound = bind_relation(engine, relation.table, work_names, True, local, relation.columns, database_id)
+    script_relation = _script_relation(name, format_, scan, bound.columns, values)
+    bound = replace(bound, scan=script_relation, full_query=relation.full_query, dropped_lines=tuple(relation.dropped))
     bound = replace(bound, locate=relation.locate(scan), last_row_key=relation.last_row_key)
     if relation.layout is None:
         return bound
@@ -252,18 +258,18 @@ def bind_files(
 
 
 def find_csv_files(engine: DuckDBEngine, section: SourceSection) -> Sequence[str]:
-    """The CSV files that a section names, also if they cannot be read; none if it names others."""
+    """Find the CSV files of a section, also if they cannot be read; none for files of other formats."""
     try:
-        paths = _paths(engine, [resolve_data_files(pattern) for pattern in section.files], section.files)
-        return paths if _format_of(paths)[0] == "csv" else ()
+        paths = _match_paths(engine, [resolve_data_files(pattern) for pattern in section.files], section.files)
+        return paths if _find_format(paths)[0] == "csv" else ()
     except (SourceError, duckdb.Error):
         return ()
 
 
-def _refuse_doubts(
-    relation: _Relation, scan: Scan, checks: ColumnChecks, readings: Mapping[str, ColumnReading]
+def _refuse_doubtful_columns(
+    relation: _FileRelation, scan: Scan, checks: ColumnChecks, readings: Mapping[str, ColumnReading]
 ) -> None:
-    """Refuse columns of CSV and Excel files that may mean something else than is made of them."""
+    """Refuse columns of CSV and Excel files whose meaning is in doubt."""
     engine, rows = scan.engine, relation.table
     if relation.layout is not None:
         refuse_ambiguous_dates(engine, rows, checks.dates, date_formats(relation.layout))
@@ -288,26 +294,25 @@ def _refuse_doubts(
     refuse_future_births(engine, rows, checks.births)
 
 
-def _typed(
-    relation: _Relation, scan: Scan, place: WorkNames, readings: Mapping[str, ColumnReading]
-) -> tuple[_Relation, Mapping[str, tuple[exp.Expr, str]]]:
-    """The relation with columns of texts read as their types; and these columns."""
-    engine, found = scan.engine, relation.table
-    layout = relation.layout
+def _convert_texts(
+    relation: _FileRelation, scan: Scan, work_names: WorkNames, readings: Mapping[str, ColumnReading]
+) -> tuple[_FileRelation, Mapping[str, tuple[exp.Expr, str]]]:
+    """Convert columns of texts to their declared types; return the relation with these columns, and their values."""
+    engine, source, layout = scan.engine, relation.table, relation.layout
     marks = replace(NumberMarks.of(scan.csv), may_be_thousands=layout is not None and layout.may_have_thousands)
     texts = () if layout is None or not marks.are_declared else {name.lower() for name in layout.columns}
     locate = relation.locate(scan)
     undeclared = {*texts} - {*scan.text_columns}
-    values = read_columns(engine, found, readings, marks, undeclared, locate, place.reads_rows)
+    values = read_columns(engine, source, readings, marks, undeclared, locate, work_names.reads_rows)
     if not values:
         return relation, values
-    query = select(projection([*engine.columns(found)], values), found.copy())
+    query = select(projection([*engine.columns(source)], values), source.copy())
     if relation.is_copied:
-        typed = table(f"{found.name}_typed", found.db, found.catalog)
+        typed = table(f"{source.name}_typed", source.db, source.catalog)
         engine.execute(create_table(typed.copy(), query))
-        engine.execute(drop_table(found.copy()))
+        engine.execute(drop_table(source.copy()))
     else:
-        typed = place.view("typed")
+        typed = work_names.view("typed")
         engine.execute(create_temporary_view(typed, query))
     columns = {name: values[name][1] if name in values else type_ for name, type_ in relation.columns.items()}
     whole = relation.full_query
@@ -316,88 +321,92 @@ def _typed(
     return replace(relation, table=typed, columns=columns, full_query=whole), values
 
 
-def _refuse_choices(choices: ReadingChoices, format_: FileFormat) -> None:
+def _refuse_reading_choices(choices: ReadingChoices, format_: FileFormat) -> None:
     for key in ("value_labels", "user_missing"):
         if getattr(choices, key) is not None:
             raise SourceError(
-                f"source.{key}: applies to files of SPSS, Stata and SAS, not of {format_.words}: remove it"
+                f"source.{key}: applies to files of SPSS, Stata and SAS, not of {format_.label}: remove it"
             )
 
 
-def _format_of(paths: list[str]) -> tuple[str, FileFormat]:
+def _find_format(paths: list[str]) -> tuple[str, FileFormat]:
     kinds = [file_kind(path) for path in paths]
     if None in kinds:
-        strange = file_name(paths[kinds.index(None)])
-        advice = "; save it as .xlsx or CSV" if strange.lower().endswith(OTHER_WORKBOOKS) else ""
-        raise SourceError(f"source.files: {strange} has an unknown format{advice}; known: {KNOWN_ENDINGS}")
+        unknown = file_name(paths[kinds.index(None)])
+        advice = "; save it as .xlsx or CSV" if unknown.lower().endswith(OTHER_WORKBOOKS) else ""
+        raise SourceError(f"source.files: {unknown} has an unknown format{advice}; known: {KNOWN_ENDINGS}")
     if len(set(kinds)) > 1:
-        words = " and ".join(FORMATS[kind].words for kind in dict.fromkeys(kinds) if kind)
-        raise SourceError(f"source.files: {words} are mixed; give files of one kind")
+        labels = " and ".join(FORMATS[kind].label for kind in dict.fromkeys(kinds) if kind)
+        raise SourceError(f"source.files: {labels} are mixed; give files of one kind")
     kind = kinds[0]
     assert kind is not None
     return kind, FORMATS[kind]
 
 
-def _paths(engine: DuckDBEngine, patterns: list[str], written: tuple[str, ...]) -> list[str]:
-    """The files that match; an address without a listing, and the folder of a table, is one as it stands."""
+def _match_paths(engine: DuckDBEngine, patterns: list[str], given_patterns: tuple[str, ...]) -> list[str]:
+    """Find the files that match; HTTP addresses and folders of tables are not expanded."""
     paths: list[str] = []
     for pattern in patterns:
         if table_format(pattern) is not None or pattern.lower().startswith(("http://", "https://")):
             paths.append(pattern)
         else:
-            paths += [path for (path,) in engine.rows(_MATCHES(pattern=pattern))]
+            paths += [path for (path,) in engine.rows(_MATCHING_FILES(pattern=pattern))]
     if not paths:
-        raise SourceError(f"source.files: no file matches {', '.join(written)}{_is_table(Path(patterns[0]))}")
+        raise SourceError(
+            f"source.files: no file matches {', '.join(given_patterns)}{_suggest_table_format(Path(patterns[0]))}"
+        )
     return sorted(set(paths))
 
 
-def _is_empty(path: Path) -> bool:
-    return path.is_file() and path.stat().st_size == 0
-
-
-def _is_table(folder: Path) -> str:
-    for name, inside in (("delta", "_delta_log"), ("iceberg", "metadata")):
-        if (folder / inside).is_dir():
-            return f'; it is a folder of {FORMATS[name].words}: write files = "{name}:{folder.name}"'
+def _suggest_table_format(folder: Path) -> str:
+    for name, subfolder in (("delta", "_delta_log"), ("iceberg", "metadata")):
+        if (folder / subfolder).is_dir():
+            return f'; it is a folder of {FORMATS[name].label}: write files = "{name}:{folder.name}"'
     return ""
 
 
 @dataclass(frozen=True)
-class _Relation:
-    """The relation of some files; the types of all columns, where it has not all of them, and what reads all."""
+class _FileRelation:
+    """A relation of files."""
 
     table: exp.Table
-    columns: Mapping[str, str] = field(default_factory=dict)
-    full_query: exp.Query | None = None
+    columns: Mapping[str, str] = field(default_factory=dict)  # of all columns, if the relation has only some
+    full_query: exp.Query | None = None  # reads all columns, likewise
     is_copied: bool = False
-    layout: CsvTable | None = None  # of CSV files whose rows are read
-    excel: ExcelTables | None = None  # of Excel files whose rows are read
-    dropped: Sequence[DroppedLines] = ()  # what was left out of CSV files
+    layout: CsvTable | None = None  # for CSV files whose rows are read
+    excel: ExcelTables | None = None  # for Excel files whose rows are read
+    dropped: Sequence[DroppedLines] = ()  # bad lines of CSV files
 
     @property
     def last_row_key(self) -> str | None:
-        """The key that leaves the last row out, where it is not that of CSV files."""
+        """The key that leaves the last row out of files other than CSV."""
         return None if self.excel is None else self.excel.without_last_row
 
     def locate(self, scan: Scan) -> FindLocations | None:
-        """What finds the lines of values in CSV files, and the cells in Excel files."""
+        """A function that finds values in the lines of CSV files, or the cells of Excel files."""
         if self.excel is not None:
             return self.excel.locate(scan.engine)
         return None if self.layout is None else partial(find_values, scan.engine, scan.paths, self.layout)
 
 
-def _relation(name: str, format_: FileFormat, scan: Scan, place: WorkNames, wanted: Collection[str]) -> _Relation:
+def _read_files(
+    name: str, format_: FileFormat, scan: Scan, work_names: WorkNames, wanted: Collection[str]
+) -> _FileRelation:
     local = [Path(path) for path in scan.paths if not is_remote(path)]
-    is_copied = place.reads_rows and not (format_.in_place and len(local) == len(scan.paths))
-    copy = place.choose_copy_target(sum(path.stat().st_size for path in local if path.is_file())) if is_copied else None
+    is_copied = work_names.reads_rows and not (format_.in_place and len(local) == len(scan.paths))
+    copy = (
+        work_names.choose_copy_target(sum(path.stat().st_size for path in local if path.is_file()))
+        if is_copied
+        else None
+    )
     if copy is not None and name == "csv":
         layout = copy_csv(scan.engine, scan.paths, scan.text_columns, wanted, copy, scan.csv)
-        return _Relation(copy, layout.columns, read_all_columns(layout), True, layout, dropped=layout.dropped)
+        return _FileRelation(copy, layout.columns, read_all_columns(layout), True, layout, dropped=layout.dropped)
     if copy is not None and name == "excel":
-        return _Relation(copy, is_copied=True, excel=copy_excel(*_excel_options(scan), copy))
+        return _FileRelation(copy, is_copied=True, excel=copy_excel(*_excel_options(scan), copy))
     if copy is not None and format_.copy is not None:
         format_.copy(scan, copy)
-        return _Relation(copy, is_copied=True)
+        return _FileRelation(copy, is_copied=True)
     dropped: Sequence[DroppedLines] = ()
     if name == "csv":
         query, dropped = scan_csv(scan.engine, scan.paths, scan.text_columns, scan.csv)
@@ -405,23 +414,23 @@ def _relation(name: str, format_: FileFormat, scan: Scan, place: WorkNames, want
         query = format_.query(scan)
     if copy is not None:
         columns = scan.engine.columns(subquery(query, "files"))
-        names = [one for one in columns if one.lower() in wanted] or list(columns)
-        output: list[exp.Expr] = [col(one) for one in names]
+        names = [name for name in columns if name.lower() in wanted] or list(columns)
+        output: list[exp.Expr] = [col(name) for name in names]
         scan.engine.execute(create_table(copy.copy(), select(output, subquery(query, "files"))))
-        return _Relation(copy, columns, None if len(names) == len(columns) else query, True)
-    view = place.view("files")
+        return _FileRelation(copy, columns, None if len(names) == len(columns) else query, True)
+    view = work_names.view("files")
     scan.engine.execute(create_temporary_view(view, query))
-    return _Relation(view, dropped=dropped)
+    return _FileRelation(view, dropped=dropped)
 
 
-def _for_people(
+def _script_relation(
     name: str,
     format_: FileFormat,
     scan: Scan,
     columns: Collection[str],
     values: Mapping[str, tuple[exp.Expr, str]],
 ) -> exp.Expr | None:
-    """What reads the files in SQL that people run; what is secret in an address is theirs to add."""
+    """The relation that reads the files in scripts for people, who add the secrets of an address."""
     if format_.function is None:
         return None
     paths: list[exp.Expr] = [text(format_address(path)) for path in scan.paths]
@@ -431,7 +440,7 @@ def _for_people(
         types = [exp.PropertyEQ(this=ident(column), expression=text("VARCHAR")) for column in texts]
         options.append(exp.Var(this="types").eq(exp.Struct(expressions=types)))
     if name == "csv":
-        options += _options_for_people(scan.csv)
+        options += _script_options(scan.csv)
     if name == "csv" and len(paths) > 1:
         options.append(exp.Var(this="union_by_name").eq(exp.true()))  # then DuckDB sniffs each file
     relation: exp.Expr
@@ -439,38 +448,38 @@ def _for_people(
         relation = exp.Table(this=anonymous(format_.function, exp.Array(expressions=paths), *options))
     else:
         tables = [exp.Table(this=anonymous(format_.function, path)) for path in paths]
-        relation = subquery(union_all(*(star(one) for one in tables)), "files")
+        relation = subquery(union_all(*map(star, tables)), "files")
     return subquery(select(projection(columns, values), relation), "files") if values else relation
 
 
-def _options_for_people(csv: CsvSection) -> list[exp.Expr]:
-    """What a policy says of CSV files, as DuckDB calls it. It knows few encodings, and no lines below the data."""
-    written = {
+def _script_options(csv: CsvSection) -> list[exp.Expr]:
+    """Options of ``read_csv`` for the keys of a policy. DuckDB supports few encodings, and no footer."""
+    options_by_name = {
         "delim": csv.delimiter, "quote": csv.quote, "header": csv.header, "skip": csv.skip, "encoding": csv.encoding,
         "ignore_errors": True if csv.footer or csv.on_bad_line == "drop" else None,
     }  # fmt: skip
     options: list[exp.Expr] = [
-        exp.Var(this=name).eq(exp.convert(value)) for name, value in written.items() if value is not None
+        exp.Var(this=name).eq(exp.convert(value)) for name, value in options_by_name.items() if value is not None
     ]
     if csv.missing:
         options.append(exp.Var(this="nullstr").eq(exp.Array(expressions=[text(code) for code in csv.missing])))
     return options
 
 
-def _parquet_columns(engine: DuckDBEngine, path: str) -> list[str]:
-    """The top-level names in a Parquet file's own schema: a scan would rename the ones that differ in case only."""
-    nodes = engine.rows(_NODES(path=literal_path(path)))
+def _read_parquet_names(engine: DuckDBEngine, path: str) -> list[str]:
+    """Read the top-level names in the schema of a Parquet file: a scan renames columns that differ in case only."""
+    nodes = engine.rows(_PARQUET_SCHEMA(path=literal_path(path)))
     names: list[str] = []
     position = 1
     for _ in range(nodes[0][1] or 0):
         names.append(nodes[position][0])
-        position = _after(nodes, position)
+        position = _skip_node(nodes, position)
     return names
 
 
-def _after(nodes: list[tuple[Any, ...]], position: int) -> int:
-    """The position behind a node and all of its children, in depth-first order."""
+def _skip_node(nodes: list[tuple[Any, ...]], position: int) -> int:
+    """The position after a node and all of its children, in depth-first order."""
     children, position = nodes[position][1] or 0, position + 1
     for _ in range(children):
-        position = _after(nodes, position)
+        position = _skip_node(nodes, position)
     return position

@@ -7,14 +7,14 @@ from collections.abc import Mapping
 from sqlanon.places.databases import format_address, table_format
 
 
-def _packed(*names: str) -> tuple[str, ...]:
-    return tuple(f".{name}{packed}" for name in names for packed in ("", ".gz", ".zst"))
+def _with_compression(*names: str) -> tuple[str, ...]:
+    return tuple(f".{name}{suffix}" for name in names for suffix in ("", ".gz", ".zst"))
 
 
 ENDINGS: Mapping[str, tuple[str, ...]] = {
     "parquet": (".parquet", ".pq"),
-    "csv": _packed("csv", "tsv", "txt"),
-    "json": _packed("json", "jsonl", "ndjson"),
+    "csv": _with_compression("csv", "tsv", "txt"),
+    "json": _with_compression("json", "jsonl", "ndjson"),
     "excel": (".xlsx",),
     "spss": (".sav", ".zsav"),
     "stata": (".dta",),
@@ -23,16 +23,16 @@ ENDINGS: Mapping[str, tuple[str, ...]] = {
 }
 
 
-KNOWN_ENDINGS = ", ".join(one for endings in ENDINGS.values() for one in endings if one.count(".") == 1)
-"""The endings of data files, for people."""
+KNOWN_ENDINGS = ", ".join(ending for endings in ENDINGS.values() for ending in endings if ending.count(".") == 1)
+"""The endings of data files, for messages."""
 
 
 OTHER_WORKBOOKS = (".xls", ".xlsb", ".ods")
-"""The endings of workbooks that are not read."""
+"""The endings of workbooks in unsupported formats."""
 
 
 def file_kind(path: str) -> str | None:
-    """The format of a file by its ending, or of a folder by what stands before it; else None.
+    """The format of a file by its ending, or of a folder by its prefix; None for others.
 
     >>> file_kind("a.CSV.gz"), file_kind("https://host/x.parquet?sig=1"), file_kind("delta:x"), file_kind("x.duckdb")
     ('csv', 'parquet', 'delta', None)

@@ -1,7 +1,7 @@
-"""JSON files: an array of objects, or an object on each line.
+"""Read JSON files: an array of objects, or an object on each line.
 
-All rows say what the types are. A column that is read as text keeps the texts of the file (02139), and one whose values
-have several types is text, too. Numbers that DOUBLE would round are exact (DECIMAL, HUGEINT), or refused.
+Types are inferred from all rows. A column that is read as text keeps the texts of the file (02139), and a column with
+values of several types is text. Numbers that DOUBLE would round are read exactly (DECIMAL, HUGEINT), or refused.
 """
 
 from __future__ import annotations
@@ -33,17 +33,18 @@ from sqlanon.support.expressions import (
     text,
 )
 
-_MOST_DIGITS = 38  # of a DECIMAL
+_MAX_DIGITS = 38  # of a DECIMAL
 _ZONED_PART = re.compile(r"TIMESTAMP WITH TIME ZONE(?=[),\[]|$)")  # a type, not a field of that name
-_NO_VALUE = re.compile(r'"NULL"(?=[),\[]|$)')  # the type of a field without a value, not a field of that name
+_NO_VALUE = re.compile(r'"NULL"(?=[),\[]|$)')  # the type of a field without values, not a field of that name
 _KEYS = template("""
-    -- NULL stands for the keys of what is no object
+    -- NULL marks rows that are not objects
     SELECT DISTINCT unnest(CASE WHEN json_type(json) = 'OBJECT' THEN json_keys(json) ELSE [NULL] END) AS name
     FROM :objects
     ORDER BY name
 """)
-# The engine shows a number as it reads it, mostly a DOUBLE. In quotes its text is kept. The prefix holds whole strings,
-# so that no digit of a string is taken for a number; the 0 behind the object lets the last match reach its end.
+# The engine shows a number as it reads it, mostly as a DOUBLE; in quotes, its text is kept. The prefix of the pattern
+# consumes whole strings, so that digits in strings do not match. The 0 after the object lets the last match reach its
+# end.
 _IN_QUOTES = fragment("""
     regexp_replace(
         regexp_replace(json::VARCHAR || '0', :number, '\\1"\\2"', 'gs'),
@@ -56,7 +57,7 @@ _VALUE = fragment("json ->> :path")
 _OBJECTS_IN_QUOTES = template("SELECT :value AS json, json AS shown FROM :objects")
 _IS_TEXT = fragment("coalesce(bool_and(:number = (shown ->> :path)), true)")
 _IS_WHOLE = fragment("coalesce(bool_and(regexp_full_match(:number, '-?[0-9]{1,38}')), false)")
-_EXPONENT = "[eE][+]?(-?)0*([0-9]+)$"  # which programs write in several ways
+_EXPONENT = "[eE][+]?(-?)0*([0-9]+)$"  # programs write exponents in several ways
 _IS_SHOWN_AGAIN = fragment("""
     coalesce(bool_and(CASE
         WHEN regexp_full_match(:number, '-?[0-9]+')
@@ -68,9 +69,9 @@ _IS_SHOWN_AGAIN = fragment("""
         )
     END IS TRUE) FILTER (WHERE NOT :number IS NULL), true)
 """)
-_POWER = "coalesce(try_cast(regexp_extract(:number, '[eE]([-+]?[0-9]+)$', 1) AS INTEGER), 0)"
-_DIGITS = fragment(f"max(length(regexp_extract(:number, '^-?([0-9]+)', 1)) + {_POWER})")
-_DECIMALS = fragment(f"max(length(regexp_extract(:number, '[.]([0-9]+)', 1)) - {_POWER})")
+_EXPONENT_VALUE = "coalesce(try_cast(regexp_extract(:number, '[eE]([-+]?[0-9]+)$', 1) AS INTEGER), 0)"
+_DIGITS = fragment(f"max(length(regexp_extract(:number, '^-?([0-9]+)', 1)) + {_EXPONENT_VALUE})")
+_DECIMALS = fragment(f"max(length(regexp_extract(:number, '[.]([0-9]+)', 1)) - {_EXPONENT_VALUE})")
 _CHECKSUM = fragment("sum(hash(:value)::HUGEINT)")
 _FIGURES_OF_NUMBERS = (_IS_WHOLE, _DIGITS, _DECIMALS)
 _IF_ZONED = fragment("CASE WHEN regexp_matches(trim(:text), :zone) THEN :clock END")
@@ -85,20 +86,20 @@ def scan_json(engine: DuckDBEngine, paths: list[str], text_columns: Collection[s
         names = [name for (name,) in engine.rows(_KEYS(objects=objects))]
         if None in names:
             raise SourceError(
-                f"source.files: {file_name(path)}: a row is no object, so that its values have no names; write "
+                f"source.files: {file_name(path)}: a row is not an object, so that its values have no names; write "
                 '{"name": value, ...} for each row'
             )
         if {"resourceType", "entry"} <= {*names}:
             raise SourceError(
-                f"source.files: {file_name(path)} is a bundle of FHIR, whose rows are of several kinds; write the "
-                "resources of one kind to a file of their own, an object on each line"
+                f"source.files: {file_name(path)} is a FHIR bundle, which has rows of several kinds; write the "
+                "resources of one kind to a separate file, one object on each line"
             )
         refuse_ambiguous_names(names, file_name(path))
         if names:
             files_with_keys.append((path, dict.fromkeys(names)))
     if not files_with_keys:
         raise SourceError(f"{file_name(paths[0])} is empty: it has no rows with values")
-    # A key of another case is another key to DuckDB, which would read it as NULL.
+    # DuckDB distinguishes keys by case, and would read a key in another case as NULL.
     refuse_different_columns(files_with_keys, same_case=True)
     files = exp.Array(expressions=[literal_path(path) for path in paths])
     options = {"sample_size": exp.convert(-1), "union_by_name": exp.true(), "hive_partitioning": exp.false()}
@@ -107,12 +108,12 @@ def scan_json(engine: DuckDBEngine, paths: list[str], text_columns: Collection[s
     except duckdb.NotImplementedException as error:
         message = "fields of a nested object have the same name, or differ in case only; rename them"
         raise SourceError(f"source.files: {message}") from error
-    types = {name: _type(name, type_, text_columns) for name, type_ in types.items()}
-    types |= _exact_types(engine, files, options, types)
+    types = {name: _choose_type(name, type_, text_columns) for name, type_ in types.items()}
+    types |= _find_exact_types(engine, files, options, types)
     zoned = [name for name, type_ in types.items() if type_ == "TIMESTAMP WITH TIME ZONE"]
     rows = _read_as(files, options, {**types, **dict.fromkeys(zoned, "VARCHAR")})
-    clocks = _readable_clocks(engine, rows, zoned)
-    return select([named(_clock(name), name) if name in clocks else col(name) for name in types], rows)
+    clocks = _find_local_times(engine, rows, zoned)
+    return select([named(_local_time(name), name) if name in clocks else col(name) for name in types], rows)
 
 
 def _refuse_byte_order_mark(path: str) -> None:
@@ -121,23 +122,23 @@ def _refuse_byte_order_mark(path: str) -> None:
     with csv_lines.open_bytes(path) as file:
         if file.read(len(codecs.BOM_UTF8)) == codecs.BOM_UTF8:
             raise SourceError(
-                f"source.files: {file_name(path)} begins with a byte order mark, which JSON does not have (RFC 8259); "
+                f"source.files: {file_name(path)} begins with a byte order mark, which JSON does not allow (RFC 8259); "
                 "save it as UTF-8 without one"
             )
 
 
-def _type(name: str, type_: str, text_columns: Collection[str]) -> str:
+def _choose_type(name: str, type_: str, text_columns: Collection[str]) -> str:
     if type_ == "JSON" or name.lower() in text_columns:
         return "VARCHAR"
-    if type_ != "TIMESTAMP WITH TIME ZONE":  # in nested values the engine would move it to UTC
+    if type_ != "TIMESTAMP WITH TIME ZONE":  # in nested values the engine would convert it to UTC
         type_ = _ZONED_PART.sub("VARCHAR", type_)
     return _NO_VALUE.sub("VARCHAR", type_)
 
 
-def _exact_types(
+def _find_exact_types(
     engine: DuckDBEngine, files: exp.Expr, options: dict[str, exp.Expr], types: Mapping[str, str]
 ) -> dict[str, str]:
-    """The types of columns whose numbers DOUBLE would round."""
+    """Find exact types for columns whose numbers DOUBLE would round."""
     names = [name for name, type_ in types.items() if type_ == "DOUBLE"]
     if not names:
         return {}
@@ -147,7 +148,7 @@ def _exact_types(
     )
     figures: list[exp.Expr] = []
     for name in names:
-        number, path = _value(name), text(_pointer(name))
+        number, path = _value_at(name), text(_json_pointer(name))
         short = exp.convert(SHORT_NUMBER)
         figures += [
             _IS_SHOWN_AGAIN(number=number, short=short, exponent=text(_EXPONENT)),
@@ -163,19 +164,19 @@ def _exact_types(
         digits, decimals = max(digits, 1), max(decimals, 0)
         if is_whole:
             exact[name] = "HUGEINT"
-        elif digits + decimals <= _MOST_DIGITS:
+        elif digits + decimals <= _MAX_DIGITS:
             exact[name] = f"DECIMAL({digits + decimals}, {decimals})"
-        elif is_text:  # as the engine shows numbers that it does not read
+        elif is_text:  # the engine shows numbers that it cannot read unchanged
             exact[name] = "VARCHAR"
         else:
             raise SourceError(
-                f"source.files: column {name!r} has numbers of more than {_MOST_DIGITS} digits, or beyond 1e308, which "
+                f"source.files: column {name!r} has numbers of more than {_MAX_DIGITS} digits, or beyond 1e308, which "
                 "no type holds exactly; write them as texts, in quotes"
             )
     if exact:
         read: list[exp.Expr] = [_CHECKSUM(value=col(name)) for name in exact]
-        written: list[exp.Expr] = [_CHECKSUM(value=cast(_value(name), type_)) for name, type_ in exact.items()]
-        # Older builds of DuckDB read a DECIMAL by way of DOUBLE.
+        written: list[exp.Expr] = [_CHECKSUM(value=cast(_value_at(name), type_)) for name, type_ in exact.items()]
+        # Older versions of DuckDB convert a DECIMAL through DOUBLE.
         if engine.rows(select(read, _read_as(files, options, exact))) != engine.rows(select(written, rows.copy())):
             names_of_exact = ", ".join(map(repr, exact))
             raise SourceError(
@@ -185,24 +186,24 @@ def _exact_types(
     return exact
 
 
-def _value(name: str) -> exp.Expr:
-    """The value of a key, by a JSON pointer, which may have every character."""
-    return _VALUE(path=text(_pointer(name)))
+def _value_at(name: str) -> exp.Expr:
+    """The value of a key, by a JSON pointer, which may contain any character."""
+    return _VALUE(path=text(_json_pointer(name)))
 
 
-def _pointer(name: str) -> str:
+def _json_pointer(name: str) -> str:
     return "/" + name.replace("~", "~0").replace("/", "~1")
 
 
-def _readable_clocks(engine: DuckDBEngine, rows: exp.Expr, zoned: Collection[str]) -> list[str]:
-    """The columns of times with a zone, which the engine would move to UTC, that are read as the clock showed them."""
+def _find_local_times(engine: DuckDBEngine, rows: exp.Expr, zoned: Collection[str]) -> list[str]:
+    """Find columns of times with a zone whose local times can be read: the engine would convert them to UTC."""
     if not zoned:
         return []
-    figures = [_ARE_READ(text=col(name), read=_clock(name)) for name in zoned]
+    figures = [_ARE_READ(text=col(name), read=_local_time(name)) for name in zoned]
     return [name for name, are_read in zip(zoned, engine.rows(select(figures, rows))[0], strict=True) if are_read]
 
 
-def _clock(name: str) -> exp.Expr:
+def _local_time(name: str) -> exp.Expr:
     clock = exp.TryCast(this=without_zone(col(name)), to=exp.DataType.build("TIMESTAMP", dialect="duckdb"))
     return _IF_ZONED(text=col(name), zone=text(f":[0-9.]+{ZONE}$"), clock=clock)
 

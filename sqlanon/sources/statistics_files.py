@@ -50,7 +50,7 @@ Kind: TypeAlias = Literal["spss", "stata", "sas", "xport"]
 Meaning: TypeAlias = Literal["number", "float", "text", "date", "timestamp", "time", "week", "month", "quarter", "half"]
 """Meaning of a variable's values, by its format: numbers, texts, or days and moments counted from an origin."""
 
-WORDS: Mapping[str, str] = {"spss": "SPSS", "stata": "Stata", "sas": "SAS", "xport": "SAS transport"}
+PRODUCT_NAMES: Mapping[str, str] = {"spss": "SPSS", "stata": "Stata", "sas": "SAS", "xport": "SAS transport"}
 
 _BATCH_CELLS = 2_000_000
 """Cells in a batch: as Python objects they take some 100 bytes each."""
@@ -267,7 +267,9 @@ def _read_files(
 ) -> list[_File]:
     """Read the descriptions of files; with an engine, copy their rows to raw tables."""
     if remote := [path for path in paths if is_remote(path)]:
-        raise SourceError(f"source.files: {file_name(remote[0])}: {WORDS[kind]} files are read from this machine only")
+        raise SourceError(
+            f"source.files: {file_name(remote[0])}: {PRODUCT_NAMES[kind]} files are read from this machine only"
+        )
     files: list[_File] = []
     for index, path in enumerate(paths):
         with _open_reader(path, kind) as (description, process):
@@ -287,7 +289,7 @@ def _open_reader(path: str, kind: Kind) -> Iterator[tuple[Any, Popen[bytes]]]:
 
     name = file_name(path)
     if importlib.util.find_spec("pyreadstat") is None:
-        raise MissingLibraryError(f"{name}: reading {WORDS[kind]} files", "pyreadstat", "stats")
+        raise MissingLibraryError(f"{name}: reading {PRODUCT_NAMES[kind]} files", "pyreadstat", "stats")
     command = [sys.executable, "-c", _SCRIPT, "\n".join(sys.path), str(_READER), path, kind, str(_BATCH_CELLS)]
     with TemporaryFile() as errors, Popen(command, stdin=DEVNULL, stdout=PIPE, stderr=errors) as process:
         assert process.stdout is not None
@@ -302,7 +304,7 @@ def _open_reader(path: str, kind: Kind) -> Iterator[tuple[Any, Popen[bytes]]]:
             reason = "the file is broken, and reading it failed"
             if status == FAILED:
                 reason = errors.read().decode(errors="replace").rpartition("\n")[2]
-            raise SourceError(f"{name} cannot be read as a file of {WORDS[kind]}: {reason}") from None
+            raise SourceError(f"{name} cannot be read as a file of {PRODUCT_NAMES[kind]}: {reason}") from None
         finally:
             process.kill()
 

@@ -12,7 +12,7 @@ from test_readme import blocks
 
 import sqlanon
 from sqlanon.places.databases import choose_attachment, extensions_for
-from sqlanon.sources.extensions import _NEEDS
+from sqlanon.sources.extensions import _REQUIRED_EXTENSIONS
 from sqlanon.sources.files import FORMATS
 from sqlanon.sources.formats import ENDINGS, file_kind
 
@@ -42,7 +42,7 @@ def test_each_row_is_a_source_with_its_extensions(source: str, line: str, extens
         assert kind is not None
         needed |= {*extensions_for(pattern), *([FORMATS[kind].extension] if FORMATS[kind].extension else [])}
     for name in list(needed):
-        needed |= set(_NEEDS.get(name, ()))
+        needed |= set(_REQUIRED_EXTENSIONS.get(name, ()))
     assert set(re.findall(r"`(\w+)`", extensions)) == needed
 
 

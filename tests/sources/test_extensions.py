@@ -535,7 +535,7 @@ def test_an_extension_that_is_missing_is_named_with_what_to_do(
         if version.startswith("1."):
             assert f"pip install {package}=={version}" in said
         else:  # no such package is on PyPI
-            assert f"pip install duckdb==1.5.5 {package}==1.5.5 (there is no such package for DuckDB {version})" in said
+            assert f"pip install duckdb==1.5.5 {package}==1.5.5 (no such package exists for DuckDB {version})" in said
 
 
 @pytest.mark.thorough
