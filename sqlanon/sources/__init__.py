@@ -1,4 +1,4 @@
-"""Where the private table comes from: a database, files, a live connection, Arrow, a server."""
+"""Sources: the tables to anonymize, in a database, files, a live connection, Arrow, or a server."""
 
 from sqlanon.sources.duckdb import bind_source, find_table
 from sqlanon.sources.formats import file_kind

@@ -1,7 +1,7 @@
-"""The kinds of sources, each registered once.
+"""The registry of source kinds.
 
-Which kind a source is follows from what `sqlanon.connect` was given, and from the policy's ``[source]``. The modules of
-kinds are loaded when a source of that kind is bound.
+The argument of `sqlanon.connect` and the policy's ``[source]`` determine the kind of a source. The module of a kind is
+loaded when a source of that kind is bound.
 """
 
 from __future__ import annotations
@@ -40,38 +40,37 @@ from sqlanon.sources.source import Source, WorkNames
 from sqlanon.sources.typed_columns import ColumnReading, build_column_readings
 
 
-class _Closes(Protocol):
+class _Closeable(Protocol):
     def close(self) -> None: ...
 
 
-_Server = TypeVar("_Server", bound=_Closes)
+_Server = TypeVar("_Server", bound=_Closeable)
 
 
 class Servers:
-    """The servers that a `Database` talks to: each is connected to once, when it is first needed."""
+    """The connections of a `Database` to servers, each opened when it is first needed."""
 
     def __init__(self, stack: ExitStack) -> None:
         self._stack, self._open = stack, dict[str, Any]()
 
     def open(self, name: str, connect: Callable[[], _Server]) -> _Server:
         if name not in self._open:
-            self._open[name] = server = connect()
-            self._stack.callback(server.close)
-        found: _Server = self._open[name]
-        return found
+            self._open[name] = connect()
+            self._stack.callback(self._open[name].close)
+        server: _Server = self._open[name]
+        return server
 
 
 @dataclass(frozen=True)
 class Binding:
-    engine: DuckDBEngine  # it reads the source, or stands beside the one that does
-    policy: Policy  # the policy, and its ``[source]`` with what `sqlanon.connect` was given
-    section: SourceSection
-    work_names: WorkNames  # where relations are made
-    servers: Servers  # connections, which stay open as long as the `Database`
-    # what `sqlanon.connect` was given; of Arrow the table that it was copied to
+    engine: DuckDBEngine  # reads the source, or works beside the engine that does
+    policy: Policy
+    section: SourceSection  # ``[source]``, completed by the argument of `sqlanon.connect`
+    work_names: WorkNames  # for relations of the source
+    servers: Servers  # open as long as the `Database`
     connect_argument: Any = field(default=None, repr=False)
-    arrow_table: exp.Table | None = None
-    database_id: str | None = None  # what tells a database of DuckDB from others, for the ledger
+    arrow_table: exp.Table | None = None  # the copy of an Arrow argument
+    database_id: str | None = None  # identity of a DuckDB database, for the ledger
 
     @cached_property
     def counted_attributes(self) -> tuple[str, ...]:
@@ -87,8 +86,10 @@ class Binding:
 
     @cached_property
     def needed_columns(self) -> frozenset[str]:
-        """All columns that the policy names but the identifying, in lower case. Where it does not say who a person is,
-        none, which stands for all: each may number people."""
+        """All columns that the policy names except identifying ones, in lower case.
+
+        Empty, which stands for all columns, if the policy has no ``person`` key: each column may number persons.
+        """
         policy = self.policy
         if policy.source.person is None:
             return frozenset()
@@ -97,7 +98,7 @@ class Binding:
 
     @cached_property
     def text_attributes(self) -> frozenset[str]:
-        """The attributes whose values are texts, whatever they look like, in lower case."""
+        """The attributes whose values are always texts, in lower case."""
         return frozenset(
             name.lower()
             for name, attribute in self.policy.attributes.items()
@@ -110,76 +111,76 @@ class Binding:
 
     @cached_property
     def readings(self) -> Mapping[str, ColumnReading]:
-        """How columns are read whose attributes say so, by name in lower case."""
+        """The readings that attributes declare, by column in lower case."""
         return build_column_readings(self.policy.attributes, self.text_attributes)
 
     @cached_property
     def checks(self) -> ColumnChecks:
-        """The columns whose texts and dates must not be doubtful."""
+        """The columns whose texts and dates must not be in doubt."""
         return build_column_checks(self.policy)
 
 
 class SourceKind(ABC):
-    """A kind of source: one file, and one registration."""
+    """A kind of source."""
 
-    name: ClassVar[str]  # its key in the policy's ``[source]``, or any other
-    # why verbs that look at rows are refused, if they are: where the source is
+    name: ClassVar[str]  # its key in ``[source]``, if it has one
+    # Where the source is, if commands that read rows are refused.
     without_rows: ClassVar[str | None] = None
-    verbs: ClassVar[str] = "anonymize, plan, compare and verify"
-    reads_texts: ClassVar[bool] = False  # whether attributes may say how their texts are read
-    opens_database: ClassVar[bool] = False  # whether it reads the DuckDB file that ``[source] database`` names
-    dialect: ClassVar[str] = "duckdb"  # of its queries, and where its tables are that have none: for the ledger
-    schema: ClassVar[str] = "main"
+    verbs: ClassVar[str] = "anonymize, plan, compare and verify"  # that need only counts
+    reads_texts: ClassVar[bool] = False  # attributes may declare how texts are read
+    opens_database: ClassVar[bool] = False  # reads the DuckDB file of ``[source] database``
+    dialect: ClassVar[str] = "duckdb"  # of its queries
+    schema: ClassVar[str] = "main"  # of tables without a schema, for the ledger
 
     def takes(self, given: object) -> bool:
-        """Whether what `sqlanon.connect` was given is a source of this kind; what it takes by itself is not asked."""
+        """Whether this kind accepts an argument of `sqlanon.connect` that the built-in kinds do not."""
         return False
 
     def identity(self, section: SourceSection, source: Source, is_live: bool) -> str:
-        """What a source is, for the ledger: JSON, the same for the same table."""
-        table, asked = source.names(section)
+        """Identify a source in the ledger: JSON, the same for the same table."""
+        table, query = source.names(section)
         parts = list(table_parts(table)) if table else []
-        if not (is_live and len(parts) == 3):  # of another database that is attached
+        if not (is_live and len(parts) == 3):  # a table of another attached database
             parts = [self.schema, *parts][-2:] if parts else []  # patients is main.patients
         name = ".".join(parts).lower() if parts else table
-        query = None if asked is None else _normal(asked, self.dialect)
-        files = [_file_identity(resolve_data_files(one)) for one in section.files]
+        query = None if query is None else _normalize_query(query, self.dialect)
+        files = [_identify_files(resolve_data_files(pattern)) for pattern in section.files]
         return json.dumps({"database": source.database_id, "table": name, "query": query, "files": files})
 
     @abstractmethod
     def bind(self, binding: Binding) -> tuple[DuckDBEngine, Source]:
-        """Bind a source; with the engine that runs what reads it."""
+        """Bind a source; returned with the engine that runs queries on it."""
 
 
 @dataclass(frozen=True)
-class Registered:
-    """A kind, which may be loaded when a source of it is bound."""
+class KindEntry:
+    """An entry of the registry; ``load`` imports the kind when a source of it is bound."""
 
     name: str
     load: Callable[[], SourceKind]
     takes: Callable[[object], bool] = lambda given: False
-    # whether a policy's ``[source]`` names a source of this kind
+    # Whether a ``[source]`` names a source of this kind.
     named_by: Callable[[SourceSection], bool] = lambda section: False
-    # what of ``[source]`` a text or a path stands for that `sqlanon.connect` was given, if it is of this kind
+    # The keys of ``[source]`` for a text or path given to `sqlanon.connect`; None if it is of another kind.
     read: Callable[[str | os.PathLike[str]], Mapping[str, Any] | None] = lambda given: None
 
 
-KINDS: dict[str, Registered] = {}
-"""The kinds by name. The first that a policy names says which kind a source is, and so does the first that reads what
-`sqlanon.connect` was given."""
+KINDS: dict[str, KindEntry] = {}
+"""The kinds by name. A source has the first kind that its policy names, or that reads the argument of
+`sqlanon.connect`."""
 
 
 def register_source(kind: SourceKind) -> None:
-    _register(Registered(kind.name, lambda: kind, kind.takes))
+    _register(KindEntry(kind.name, lambda: kind, kind.takes))
 
 
 def unregister_source(kind: SourceKind) -> None:
     del KINDS[kind.name]
 
 
-def _register(kind: Registered) -> None:
+def _register(kind: KindEntry) -> None:
     if kind.name in KINDS:
-        raise ValueError(f"there is a kind of source {kind.name!r} already")
+        raise ValueError(f"the kind of source {kind.name!r} is registered already")
     KINDS[kind.name] = kind
 
 
@@ -189,21 +190,21 @@ def _register_module(
     read: Callable[[str | os.PathLike[str]], Mapping[str, Any] | None] = lambda given: None,
     named_by: Callable[[SourceSection], bool] | None = None,
 ) -> None:
-    """A kind of the package: the ``KIND`` of a module. It has a key of its name in ``[source]``, or `named_by`."""
+    """Register the ``KIND`` of a module; without `named_by`, the key of its name in ``[source]`` selects it."""
 
     def load() -> SourceKind:
         kind: SourceKind = import_module(module).KIND
         return kind
 
     _register(
-        Registered(name, load, named_by=named_by or (lambda section: bool(getattr(section, name, None))), read=read)
+        KindEntry(name, load, named_by=named_by or (lambda section: bool(getattr(section, name, None))), read=read)
     )
 
 
 def _read_postgres(given: str | os.PathLike[str]) -> None:
     if isinstance(given, str) and is_postgres(given):
         raise SourceError(
-            "connect does not take the address of a PostgreSQL server: name it in the policy, [source] postgres = ..."
+            "connect does not accept the address of a PostgreSQL server: set it in the policy, [source] postgres = ..."
         )
 
 
@@ -233,12 +234,12 @@ _register_module("database", "sqlanon.sources.duckdb", _read_database)
 
 
 def parse_connect_argument(given: object) -> Mapping[str, Any] | None:
-    """What of ``[source]`` a text or a path stands for; None of anything else, and of an address nobody knows."""
+    """The keys of ``[source]`` for a text or path; None for other objects."""
     if not isinstance(given, (str, os.PathLike)):
         return None
     try:
-        return next(found for kind in KINDS.values() if (found := kind.read(given)) is not None)
-    except ValueError as error:  # what a policy would not take
+        return next(keys for kind in KINDS.values() if (keys := kind.read(given)) is not None)
+    except ValueError as error:  # a value that a policy would not accept
         raise error if isinstance(error, SqlanonError) else SourceError(f"the source {error}") from None
 
 
@@ -248,24 +249,24 @@ def find_kind_for_object(given: object) -> SourceKind | None:
 
 def find_section_kind(section: SourceSection, copied: bool = False) -> SourceKind:
     """The kind that ``[source]`` names; a connection has no key."""
-    named = (one.name for one in KINDS.values() if one.named_by(section))
-    return KINDS["arrow" if copied else next(named, "database")].load()
+    names = (kind.name for kind in KINDS.values() if kind.named_by(section))
+    return KINDS["arrow" if copied else next(names, "database")].load()
 
 
-def _file_identity(files: str) -> str:
-    """What tells files from others, for the ledger."""
+def _identify_files(files: str) -> str:
+    """Identify files in the ledger."""
     if is_remote(files):
         return format_address(files)
-    named = table_format(files)
-    return os.path.realpath(files) if named is None else f"{named}:{os.path.realpath(strip_table_format(files))}"
+    format_ = table_format(files)
+    return os.path.realpath(files) if format_ is None else f"{format_}:{os.path.realpath(strip_table_format(files))}"
 
 
 def lower(*names: str | None) -> frozenset[str]:
     return frozenset(name.lower() for name in names if name)
 
 
-def _normal(query: str, dialect: str) -> str:
-    """A query in one spelling, as far as it can be read."""
+def _normalize_query(query: str, dialect: str) -> str:
+    """Normalize the spelling of a query, if it can be parsed."""
     try:
         return parse_one(query, dialect=dialect).sql(dialect=dialect, comments=False)
     except SqlglotError:

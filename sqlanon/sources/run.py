@@ -25,7 +25,10 @@ from sqlanon.support.resources import REQUIREMENT_MACROS, macro_scripts
 
 @dataclass
 class Copies:
-    """The copied tables of a run: a database file in a private directory, made with the first of them."""
+    """Copies of large files in a database file of the run, created with the first copy.
+
+    Compressed on disk they take a tenth of the memory, and are read several times as fast.
+    """
 
     engine: DuckDBEngine
     directory: Path
@@ -33,7 +36,7 @@ class Copies:
     _path: Path | None = None
 
     def table(self, name: str) -> exp.Table:
-        """A table of this name, which is not there yet."""
+        """The name of a new table."""
         if self._path is None:
             path = self.directory / f"{self.name}.duckdb"
             self.engine.attach(path, self.name, storage_version="latest")
@@ -50,9 +53,9 @@ class Copies:
 
 @dataclass(frozen=True)
 class Run:
-    """One run: its engine, its names, its source. Leaving its context drops all that it made.
+    """One run: its engine, its names, its source. Leaving its context drops everything that it created.
 
-    ``identity`` says for the ledger of what table it is: JSON, the same for the same table.
+    ``identity`` identifies the source table in the ledger: JSON, the same for the same table.
     """
 
     engine: DuckDBEngine
@@ -65,17 +68,17 @@ class Run:
 
     @property
     def engines(self) -> tuple[DuckDBEngine, ...]:
-        """Its engine, and that of its population."""
+        """Its engine, and the engine of its population."""
         return self.engine, *(() if self.population is None else (self.population.engine,))
 
     @property
     def notices(self) -> tuple[Notice, ...]:
-        """Warnings of what was left out of the files that were read."""
+        """Warnings of bad lines that were dropped from files."""
         population = () if self.population is None else self.population.source.dropped_lines
         return (*warn_of_dropped_lines(self.source.dropped_lines), *warn_of_dropped_lines(population, "population"))
 
     def dropped_lines(self, policy: Policy) -> int | None:
-        """The bad lines that were left out of the source; None unless the policy drops them."""
+        """The number of bad lines dropped from the source; None unless the policy drops them."""
         csv = policy.source.csv
         return count_dropped_lines(self.source.dropped_lines) if csv is not None and csv.on_bad_line == "drop" else None
 
@@ -86,7 +89,7 @@ class Run:
         self.drop()
 
     def install_macros(self, files: Sequence[str] = REQUIREMENT_MACROS) -> str:
-        """Install the macros that requirements are checked by in the work database; its name."""
+        """Install the macros that check requirements in the work database, and return its name."""
         name = self.work("any").catalog
         with self.engine.using(name):
             self.engine.script(*macro_scripts(files))
@@ -95,14 +98,14 @@ class Run:
     def drop(self) -> None:
         any_name = self.work("any")
         self.source.drop()
-        with suppress(duckdb.Error):  # the connection may be closed, or be in a transaction of its user
+        with suppress(duckdb.Error):  # the connection may be closed, or in a transaction of its user
             drop_source_views(self.engine, self.work_names)
             if self.population is not None:
                 drop_source_views(self.population.engine, self.population.work_names)
             if self.copies is not None:
                 self.copies.drop()
             if self.work_names.views[1] == any_name.catalog:
-                self.engine.follow_search_path()  # its path may have the schema, and could not be set again
+                self.engine.follow_search_path()  # its search path may contain the schema that is dropped
                 self.engine.execute(drop_schema(*self.work_names.views))
             self.engine.execute(drop_schema(any_name.db, any_name.catalog))
 

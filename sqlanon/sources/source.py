@@ -24,22 +24,21 @@ from sqlanon.support.coding import Column
 from sqlanon.support.expressions import subquery, table
 
 Access: TypeAlias = Literal["rows", "counts", "remote"]
-"""How a source is reached: its rows are read here; they were counted elsewhere, and the counts are here; or statements
-run where the rows are."""
+"""Access to a source: its rows are local; only counts of its rows are local; or statements run where its rows are."""
 
 UNKNOWN_TYPE = "UNKNOWN"
-"""Stands for the type of a column that is known elsewhere alone."""
+"""The type of a column that only a remote engine knows."""
 
 SMALL_TABLE_ROWS = 500_000
-"""A table of so many rows has one frequency set, at the lowest levels; a source elsewhere is counted there once."""
+"""Up to this number of rows, a source has one frequency set, at the lowest levels; a remote source is counted once."""
 
 LARGE_FILE_BYTES = 32_000_000
-"""Files of at least this size, in bytes, are copied to disk: their rows are worth the time to compress them."""
+"""Files of at least this size are copied to disk, where their rows are compressed."""
 
 RunQuery: TypeAlias = Callable[[exp.Query], list[tuple[Any, ...]]]
 
 FindLocations: TypeAlias = Callable[[str, Collection[str], int], Sequence[tuple[str, str]]]
-"""Finds the first places of some texts in a column, each with its text."""
+"""Finds some texts in a column: the first locations, each with its text, given the column, the texts and a limit."""
 
 _Server = TypeVar("_Server")
 
@@ -53,20 +52,22 @@ class RecodingStatement(Protocol):
 
 @dataclass(frozen=True)
 class WorkNames:
-    name: str  # the names of views begin with it
-    table: exp.Table  # the table that is made of rows that are copied
-    reads_rows: bool = True  # whether rows may be read
-    # the schema of views, and its database. It has little else: a view looks names up in its own schema first
+    """Names for the relations of a run."""
+
+    name: str  # the prefix of views
+    table: exp.Table  # the target of copied rows
+    reads_rows: bool = True  # False for plans without rows
+    # The schema and database of views. The schema has little else: a view looks names up in its own schema first.
     views: tuple[str, str] = ("main", "temp")
-    on_disk: Callable[[], exp.Table] | None = None  # the table that large files are copied to, if there may be one
+    on_disk: Callable[[], exp.Table] | None = None  # creates the target for large files
 
     @property
     def copy_target(self) -> exp.Table | None:
-        """The table that CSV files are copied to; None where no row may be read."""
+        """The target of copied rows; None if no row may be read."""
         return self.table if self.reads_rows else None
 
     def choose_copy_target(self, size: int) -> exp.Table | None:
-        """The table that files of so many bytes are copied to."""
+        """The target for files of a total size in bytes."""
         return (
             self.on_disk()
             if self.reads_rows and self.on_disk is not None and size >= LARGE_FILE_BYTES
@@ -79,15 +80,15 @@ class WorkNames:
 
 @dataclass(frozen=True)
 class CountedCombinations:
-    """What was counted of a source: the distinct combinations of its columns, and the column of their counts."""
+    """The distinct combinations of values of a source, with their counts."""
 
     table: exp.Table
-    count: str
+    count: str  # the column of counts
 
 
 @dataclass(frozen=True)
 class SamplingRelation:
-    """Rows of which samples can be taken: the engine that hashes them, its relation, and its columns."""
+    """Rows that can be sampled: the engine that hashes them, the relation, and its columns."""
 
     engine: Any
     relation: exp.Expr
@@ -95,10 +96,10 @@ class SamplingRelation:
 
 
 class RemotePersons(ABC):
-    """Where the persons are counted of a source whose rows stay elsewhere.
+    """Counts persons of a remote source.
 
-    ``engine`` runs statements there, and ``relation`` has its columns that are looked at or released, beside the person
-    column as the server compares it. That column is confined: only counts of its values come here.
+    ``relation`` has the counted and released columns, and the person column as the server compares it. That column is
+    confined: only counts of its values become local.
     """
 
     relation: exp.Table
@@ -109,22 +110,22 @@ class RemotePersons(ABC):
 
     @abstractmethod
     def open(self) -> None:
-        """Begin to count: what `engine` makes from now on stays there until `close`."""
+        """Begin to count: tables that `engine` creates from now on stay on the server until `close`."""
 
     @abstractmethod
     def close(self) -> None:
-        """Drop there what was made since `open`."""
+        """Drop the tables that were created since `open`."""
 
 
 REMOTE_ROWS = table("rows_there")
-"""Stands in a statement for rows of a source that are in another engine."""
+"""A placeholder in statements for the rows of a remote source."""
 
 
 @dataclass(frozen=True)
 class AllColumns:
-    """The rows of a source with all of its columns, those that are never released included: for hashes of them.
+    """The rows of a source with all of its columns, also those that are never released: for hashes of rows.
 
-    ``types`` are DuckDB's names of the types of its columns. Where it is read ``again``, a copy is worth its room.
+    ``types`` are DuckDB's types of the columns. If its rows have to be read ``again``, a copy is worthwhile.
     """
 
     engine: Any
@@ -135,29 +136,29 @@ class AllColumns:
 
 @dataclass(frozen=True)
 class Source:
-    """The private table, bound; here its rows are read by the engine of the run."""
+    """The bound source table; in this base class the engine of the run reads its rows."""
 
-    relation: exp.Table  # what queries select from
-    # name and type text of each column, in order; of a CSV file, those that were not wanted, too
+    relation: exp.Table
+    # The type of each column by name, in order; for files, also of columns that were not copied.
     columns: Mapping[str, str]
-    files: tuple[Path, ...] = ()  # the data files that it is read from
-    # whether it is a table, or files: some of its columns can be read at little cost. A query or a view cannot
+    files: tuple[Path, ...] = ()  # the data files that were read
+    # Whether some of its columns can be read cheaply, as from tables and files, but not from queries and views.
     in_place: bool = True
-    # the combinations that were counted elsewhere. Then the relation has nothing but their columns
+    # The combinations counted remotely; the relation then has only their columns.
     combinations: CountedCombinations | None = None
-    database_id: str | None = None  # what tells its database from others, for the ledger
-    scan: exp.Expr | None = None  # what reads its files, in SQL that people run
-    full_query: exp.Query | None = None  # what reads its files with all columns, where the relation has not all of them
-    locate: FindLocations | None = None  # what finds the lines or cells of values in its files
-    last_row_key: str | None = None  # the key that leaves out the last row, of files other than CSV
-    date_formats: Mapping[str, str] = field(default_factory=dict)  # of dates in its files, where they are not ISO
-    persons: RemotePersons | None = None  # where its persons are counted, if its rows stay elsewhere
-    dropped_lines: tuple[DroppedLines, ...] = ()  # by CSV file, the bad lines that were left out
+    database_id: str | None = None  # identity of the database, for the ledger
+    scan: exp.Expr | None = None  # reads the files, in scripts for people
+    full_query: exp.Query | None = None  # reads the files with all columns, if the relation has only some
+    locate: FindLocations | None = None  # finds values in lines or cells of files
+    last_row_key: str | None = None  # leaves the last row out of files other than CSV
+    date_formats: Mapping[str, str] = field(default_factory=dict)  # by column, if not ISO 8601
+    persons: RemotePersons | None = None  # counts persons of a remote source
+    dropped_lines: tuple[DroppedLines, ...] = ()  # bad lines of CSV files
     csv_files: tuple[ReadFile, ...] = ()  # how CSV files were read
 
     access: ClassVar[Access] = "rows"
     can_recode: ClassVar[bool] = True
-    """Whether its release can be made by an engine of ours."""
+    """Whether an engine of sqlanon can make its release."""
     can_measure: ClassVar[bool] = True
     """Whether dependencies between columns can be measured on its rows."""
 
@@ -166,12 +167,12 @@ class Source:
         return "DuckDB"
 
     def server(self, kind: type[_Server], address: str | None = None) -> _Server | None:
-        """The connection to the server that has its rows, of this kind, at this address (None: any)."""
+        """The connection to the server that has its rows, if it has this kind and address (None: any address)."""
         return None
 
     @property
     def workers(self) -> Workers | None:
-        """Processes that run Python beside its rows, where these do not come here."""
+        """Processes that run Python next to its rows, for a remote source."""
         return None
 
     def names(self, section: SourceSection) -> tuple[str | None, str | None]:
@@ -188,80 +189,80 @@ class Source:
         return f"one pass over the rows, in the order of their classes, to {to} ({note})"
 
     def render_statement(self, engine: Engine, query: exp.Expr) -> str:
-        """The text of a statement as it runs where the source is; nothing is shipped."""
+        """The text of a statement as it runs where the source is, without shipping any table."""
         return engine.render(query)
 
     @contextmanager
     def release_rows(
         self, engine: WorkEngine, recoding: RecodingStatement, types: Mapping[str, str], shuffled: bool = True
     ) -> Iterator[exp.Select]:
-        """The rows of a release, here; where the source is elsewhere, a relation that can be read once."""
+        """The rows of a release, as a local relation; from a remote source it can be read only once."""
         yield recoding.select(shuffled)
 
     @contextmanager
     def remote_release_query(self, engine: WorkEngine, recoding: RecodingStatement) -> Iterator[exp.Query]:
-        """The statement that makes the rows of a release where the source is, while what it reads is there."""
+        """The statement that makes the rows of a release where the source is; its inputs are shipped for the block."""
         yield self.release_query(recoding)
 
     @contextmanager
     def temporary_rows(
         self, engine: WorkEngine, query: exp.Select, share: float | None
     ) -> Iterator[tuple[RunQuery, exp.Table]]:
-        """The rows of a query as a temporary table where the source is, and what asks there; of many rows a share."""
+        """Store the rows of a query, or a share of them, in a temporary table where the source is; with a function that
+        runs queries on it."""
         raise NotImplementedError
         yield
 
     def render_temporary_rows(self, engine: Engine, query: exp.Select) -> tuple[exp.Table, list[str]]:
-        """The name of that table, and the text of the statement that makes it."""
+        """The name of that temporary table, and the text of the statement that creates it."""
         raise NotImplementedError
 
     def count_distinct_values(self, engine: Engine, names: Sequence[str]) -> Sequence[int]:
-        """For each column how many distinct values it has, and how many that are not NULL; counted where they are."""
+        """Count for each column its distinct values, and its values that are not NULL, where the source is."""
         return engine.rows(approximate_counts_query(self.relation, names))[0]
 
     def sampling_relation(self, engine: Engine) -> SamplingRelation | None:
-        """What takes samples of its rows; None where none can be taken."""
+        """The relation that can be sampled; None if sampling is impossible."""
         return SamplingRelation(engine, self.relation, [*engine.columns(self.relation)])
 
     def all_columns(self, engine: Engine) -> AllColumns | None:
-        """Its rows with all of its columns; None where it has no rows."""
+        """Its rows with all columns; None if it has no rows."""
         if self.full_query is None:
             return AllColumns(engine, self.relation, engine.columns(self.relation), again=not self.in_place)
         return AllColumns(engine, subquery(self.full_query.copy(), "source"), self.columns, again=True)
 
     def query_remote_rows(self, query: exp.Query, relation: exp.Expr) -> Sequence[tuple[Any, ...]]:
-        """The answer to a question on `ROWS_THERE`, a relation where its rows are: figures, and no value of a row."""
-        raise NotImplementedError("its rows are here")
+        """Run a query on `REMOTE_ROWS`, standing for a remote relation; it returns figures, and no value of a row."""
+        raise NotImplementedError("its rows are local")
 
     def query_remote_release(
         self, engine: WorkEngine, query_of: Callable[[exp.Table], exp.Select], every: AllColumns
     ) -> Sequence[tuple[Any, ...]]:
-        """The answer to a question on a release that is made where its rows are, of a table with these columns:
-        figures, and no value of a row."""
-        raise NotImplementedError("its rows are here")
+        """Run a query on a release of a remote table with these columns; it returns figures, and no value of a row."""
+        raise NotImplementedError("its rows are local")
 
     def measuring_obstacle(self) -> str | None:
-        """Why dependencies between columns cannot be measured on its rows; None: they can."""
+        """The reason why dependencies between columns cannot be measured on its rows; None if they can."""
         return None if self.can_measure else f"its rows are in {self.location}"
 
-    def holds_table(self, made: exp.Expr) -> bool:
-        """Whether a table that was made of it stays where its rows are."""
+    def holds_table(self, relation: exp.Expr) -> bool:
+        """Whether a table that was created from it is remote."""
         return False
 
     def transfer_errors(self, types: Mapping[str, str]) -> AbstractContextManager[None]:
-        """Where a value cannot travel here, its column is named."""
+        """Name the column of a value that cannot be transferred."""
         return nullcontext()
 
-    def refuse_release(self, place: str, schema: str) -> None:
-        """Refuse a schema whose readers would be let into the source."""
+    def refuse_release(self, location: str, schema: str) -> None:
+        """Refuse to release into a schema whose readers could see the source."""
 
     def drop(self) -> None:
-        """Drop what was made where its rows are."""
+        """Drop tables that were created where its rows are."""
 
 
 @dataclass(frozen=True)
 class Population:
-    """The population table: the engine that reads it, what it is, and where its views are."""
+    """The population table, with the engine that reads it."""
 
     engine: WorkEngine
     source: Source

@@ -13,9 +13,9 @@ TOTAL_WORDS = (
     "(?i)(?:(?:(?:grand|sub)[ -]?)?total(?:s|e|en)?|totaal|sums?|summe|(?:ins)?gesamt(?:summe|zahl)?|somme|ensemble|"
     "suma|somma|razem) ?:?"
 )
-"""The pattern of such a value without the spaces around it, for Python and for DuckDB."""
+"""A pattern of the first value in a row of totals, without surrounding spaces, for Python and DuckDB."""
 
-_MOST_DIFFERENCES = 5
+_MAX_DIFFERENCES = 5
 
 
 def refuse_ambiguous_names(names: Sequence[str], where: str) -> None:
@@ -37,7 +37,7 @@ def refuse_query(section: SourceSection | PopulationSection) -> None:
 def refuse_different_columns(files: Sequence[tuple[str, Mapping[str, str | None]]], same_case: bool = False) -> None:
     """Refuse files that differ in the names or the types of their columns.
 
-    Each file has its path, and its columns with their types. A type that is None is that of any column.
+    Each file has its path, and the types of its columns; a type that is None equals every type.
     """
     paths = [path for path, _ in files]
     are_distinct = len(set(map(file_name, paths))) == len(paths)
@@ -45,16 +45,16 @@ def refuse_different_columns(files: Sequence[tuple[str, Mapping[str, str | None]
     first = {_key(name, same_case): (name, type_) for name, type_ in files[0][1].items()} if files else {}
     differences: list[str] = []
     for label, (_, columns) in zip(labels[1:], files[1:], strict=True):
-        other = {_key(name, same_case): (name, type_) for name, type_ in columns.items()}
-        differences += _differences(labels[0], first, label, other)
+        current = {_key(name, same_case): (name, type_) for name, type_ in columns.items()}
+        differences += _describe_differences(labels[0], first, label, current)
     if not differences:
         return
-    shown = differences[:_MOST_DIFFERENCES]
-    if more := len(differences) - len(shown):
-        shown.append(f"and {more:,} more {'difference' if more == 1 else 'differences'}")
+    examples = differences[:_MAX_DIFFERENCES]
+    if more := len(differences) - len(examples):
+        examples.append(f"and {more:,} more {'difference' if more == 1 else 'differences'}")
     raise SourceError(
-        f"source.files: the files do not have the same columns: {'; '.join(shown)}. Give all files the same columns, "
-        "with the same types, or name only files of one layout"
+        f"source.files: the files do not have the same columns: {'; '.join(examples)}. Give all files the same "
+        "columns, with the same types, or name only files of one layout"
     )
 
 
@@ -62,21 +62,17 @@ def _key(name: str, same_case: bool) -> str:
     return name if same_case else name.lower()
 
 
-def _differences(
+def _describe_differences(
     first_label: str,
     first: Mapping[str, tuple[str, str | None]],
     label: str,
-    other: Mapping[str, tuple[str, str | None]],
+    columns: Mapping[str, tuple[str, str | None]],
 ) -> Iterator[str]:
-    if missing := [name for key, (name, _) in first.items() if key not in other]:
-        yield f"{label} lacks {_quoted(missing)} of {first_label}"
-    if extra := [name for key, (name, _) in other.items() if key not in first]:
-        yield f"{label} has {_quoted(extra)}, which {first_label} lacks"
+    if missing := [name for key, (name, _) in first.items() if key not in columns]:
+        yield f"{label} lacks {', '.join(map(repr, missing))} of {first_label}"
+    if extra := [name for key, (name, _) in columns.items() if key not in first]:
+        yield f"{label} has {', '.join(map(repr, extra))}, which {first_label} lacks"
     for key, (name, type_) in first.items():
-        other_type = other[key][1] if key in other else None
-        if None not in (type_, other_type) and type_ != other_type:
-            yield f"{name!r} is {type_} in {first_label} and {other_type} in {label}"
-
-
-def _quoted(names: Sequence[str]) -> str:
-    return ", ".join(map(repr, names))
+        current_type = columns[key][1] if key in columns else None
+        if None not in (type_, current_type) and type_ != current_type:
+            yield f"{name!r} is {type_} in {first_label} and {current_type} in {label}"

@@ -50,7 +50,7 @@ BROKEN = {
     "a second header": (HEADER + ROWS + HEADER + ROWS, "line 42 repeats line 1: remove it"),
     "a person above the rows": (
         "m,flu,Oslo\nw,asthma,Rome\nw,flu,Bonn\n",
-        "'flu' stands in line 1 and, in its column, in line 3: set header = false under [source.csv] if line 1 is a "
+        "'flu' is in line 1 and, in the same column, in line 3: set header = false under [source.csv] if line 1 is a "
         "row, else header = true",
     ),
     "a short line": (HEADER + ROWS + "5,m\n" + ROWS, FEW + "1 line differs: line 42 has 2; correct these lines"),
