@@ -47,7 +47,7 @@ from sqlanon.sources.doubtful_columns import (
     refuse_doubtful_columns,
     refuse_future_births,
 )
-from sqlanon.sources.excel import ExcelTables, copy_excel, describe_excel
+from sqlanon.sources.excel import ExcelTable, copy_excel, describe_excel
 from sqlanon.sources.extensions import load_extension
 from sqlanon.sources.formats import KNOWN_ENDINGS, OTHER_WORKBOOKS, file_kind
 from sqlanon.sources.json import scan_json
@@ -374,7 +374,7 @@ class _FileRelation:
     full_query: exp.Query | None = None  # reads all columns, likewise
     is_copied: bool = False
     layout: CsvTable | None = None  # for CSV files whose rows are read
-    excel: ExcelTables | None = None  # for Excel files whose rows are read
+    excel: ExcelTable | None = None  # for Excel files whose rows are read
     dropped: Sequence[DroppedLines] = ()  # bad lines of CSV files
 
     @property

@@ -242,11 +242,11 @@ def test_more_titles_need_the_cell_where_the_table_begins(tmp_path: Path) -> Non
 @pytest.mark.slow
 def test_values_without_a_name_above_them_are_refused(tmp_path: Path) -> None:
     path = people(tmp_path, [["Ward", 7], [], HEADER, *ROWS])
-    assert "row 1 is taken for the names of the columns, and has 7 in cell B1" in refusal(path)
+    assert "row 1 is read as the header, and has 7 in cell B1" in refusal(path)
     path = people(tmp_path, [["Ward:", "7"], [], HEADER, *ROWS])
     assert refusal(path) == (
-        "source.files: people.xlsx: cell C3 has a value, and row 1, which is taken for the names of the columns, has "
-        'none above it; if row 3 has the names of the columns, set table = "Patients!A3" under [source]; if row 1 has '
+        "source.files: people.xlsx: cell C3 has a value, and row 1, which is read as the header, has no name "
+        'above it; if row 3 has the names of the columns, set table = "Patients!A3" under [source]; if row 1 has '
         "them, give the column a name"
     )
     assert read(path, "Patients!A3")[1] == [tuple(row) for row in ROWS]
@@ -274,7 +274,7 @@ def test_names_of_two_rows_need_the_row_that_has_them(tmp_path: Path) -> None:
 def test_a_value_beside_a_table_may_be_left_out(tmp_path: Path) -> None:
     path = people(tmp_path, [HEADER, *ROWS, [*ROWS[0], None, 7]])
     assert (
-        "cell E5 has a value, and row 1, which is taken for the names of the columns, has none above it; give the "
+        "cell E5 has a value, and row 1, which is read as the header, has no name above it; give the "
         'column a name, or leave it out with table = "Patients!A1:C" under [source]'
     ) in refusal(path)
     assert len(read(path, "Patients!A1:C")[1]) == 4
@@ -285,7 +285,7 @@ def test_rows_below_a_blank_row_need_the_end_of_the_table(tmp_path: Path) -> Non
     path = people(tmp_path, [HEADER, *ROWS, [], ["Others"], ["a", "b"], [1, 2]])
     assert refusal(path) == (
         "source.files: people.xlsx: row 5 is blank, and 3 rows have values below it (from row 6 on); if they are not "
-        'of the table, set table = "Patients!A1:C4" under [source]; if they are rows of the table, set table = '
+        'part of the table, set table = "Patients!A1:C4" under [source]; if they are part of the table, set table = '
         '"Patients!A1:C8" under [source]'
     )
     assert read(path, "Patients!A1:C4")[1] == [tuple(row) for row in ROWS]
@@ -296,7 +296,7 @@ def test_rows_below_a_blank_row_need_the_end_of_the_table(tmp_path: Path) -> Non
 def test_a_wide_table_below_a_blank_row_is_left_out(tmp_path: Path) -> None:
     path = people(tmp_path, [HEADER, *ROWS, [], ["a", "b", "c", "d"], [1, 2, 3, 4]])
     assert (
-        "cell D6 has a value, and row 1, which is taken for the names of the columns, has none above it; if the "
+        "cell D6 has a value, and row 1, which is read as the header, has no name above it; if the "
         'table ends above the blank row 5, set table = "Patients!A1:C4" under [source]; give the column a name'
     ) in refusal(path)
 
@@ -305,7 +305,7 @@ def test_a_wide_table_below_a_blank_row_is_left_out(tmp_path: Path) -> None:
 def test_a_blank_row_below_the_first_row_may_be_one_below_a_title(tmp_path: Path) -> None:
     path = people(tmp_path, [["Ward", "seven"], [], ["age", "sex"], [21, "m"]])
     assert (
-        'if row 3 has the names of the columns, set table = "Patients!A3" under [source]; if they are rows of the '
+        'if row 3 has the names of the columns, set table = "Patients!A3" under [source]; if they are part of the '
         'table, set table = "Patients!A1:B4" under [source]'
     ) in refusal(path)
     assert read(path, "Patients!A3")[1] == [(21, "m")]
@@ -314,7 +314,7 @@ def test_a_blank_row_below_the_first_row_may_be_one_below_a_title(tmp_path: Path
 def test_a_blank_row_above_notes_ends_the_table_above_the_notes(tmp_path: Path) -> None:
     path = people(tmp_path, [HEADER, ROWS[0], [], *ROWS[1:], ["Total", None, 3], ["Source: ward 7"]])
     assert (
-        'if they are rows of the table, set table = "Patients!A1:C5" under [source], which leaves out what looks like '
+        'if they are part of the table, set table = "Patients!A1:C5" under [source], which leaves out the likely '
         "notes or totals from row 6 on"
     ) in refusal(path)
 
@@ -389,7 +389,7 @@ def test_a_range_is_the_table(range_: str, tmp_path: Path) -> None:
     ("sheet", "message"),
     [
         ("Others", "source.table: people.xlsx has no sheet 'Others'; it has 'Patients'"),
-        ("Patients!3", "source.table: '3' is no range of cells: write it as in A3:F200, A3:F or A3"),
+        ("Patients!3", "source.table: '3' is not a range of cells; write it as A3:F200, A3:F or A3"),
         ("Patients!C3:A1", "source.table: the range 'C3:A1' ends before it begins"),
         ("Patients!A9", "row 9 of sheet 'Patients' has no cells with values"),
     ],
