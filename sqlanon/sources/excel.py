@@ -119,7 +119,8 @@ class ExcelTable:
         if len(first_cells) == 2:
             raise SourceError(
                 f"source.files: column {name!r} has dates or times, and other values: {first_cells[True]}, "
-                f'{first_cells[False]}; make its cells alike, or add type = "date" and missing = [...] to {attribute}, or type = "text"'
+                f'{first_cells[False]}; make its cells alike, or add type = "date" and missing = [...] to '
+                f'{attribute}, or type = "text"'
             )
 
     def _find_cells(self, engine: DuckDBEngine, column: str, values: Collection[str]) -> Iterator[CellText]:
