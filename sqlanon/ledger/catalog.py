@@ -1,4 +1,4 @@
-"""The catalog: hierarchies, runs, lattices and releases, kept in a private DuckDB file of the data holder."""
+"""The catalog: a private DuckDB file of the data holder with hierarchies, runs, lattices and releases."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ FORMAT = 11
 """The format of the catalog's tables. Catalogs of other formats are refused."""
 
 _HELD_HERE = "Unique file handle conflict"
-"""What DuckDB says if two runs of one process open the same file."""
+"""DuckDB's error where two runs of one process open the same file."""
 
 _MANIFEST = template("SELECT 1 FROM sqlanon_catalog.sqlanon.manifest LIMIT 0")
 _FORMAT = template("SELECT format FROM sqlanon_catalog.sqlanon.catalog_format")
@@ -68,7 +68,7 @@ _WITHDRAWALS = template("""
     WHERE digest = :digest AND NOT withdraws IS NULL
     LIMIT 1
 """)
-# A view would be a query of somebody else's.
+# Only tables: a view could run any query.
 _LEDGERS_BESIDE = template("""
     SELECT count(*)
     FROM duckdb_tables()
@@ -81,17 +81,19 @@ _RELEASES_BESIDE = template("""
 """)
 
 PATIENCE = 10.0
-"""Seconds to wait for a catalog that another process holds: runs hold it for moments."""
+"""Seconds to wait for a catalog that another process has open: runs open it only briefly."""
 
 
 def init_database(path: Path) -> None:
-    """Install the catalog and the macro library in a DuckDB file, new or not."""
+    """Install the catalog and the macro library in a new or existing DuckDB file."""
     _refuse_others(path)
     with closing(duckdb.connect()) as connection:
         engine = DuckDBEngine(connection)
         try:
             with private_files():
-                engine.attach(path, ATTACHED)  # by its own name, it could not have a schema of the same
+                engine.attach(
+                    path, ATTACHED
+                )  # under the name of its file, a schema of the same name would be ambiguous
         except (duckdb.Error, OSError) as error:
             raise SourceError(f"{path} cannot be opened for writing: {str(error).splitlines()[0]}") from error
         with private_files():
@@ -101,7 +103,7 @@ def init_database(path: Path) -> None:
 
 
 def _refuse_others(path: Path) -> None:
-    """A file must begin as DuckDB's do: the engine itself would open a Parquet file as a database of views."""
+    """Refuse files that are not databases: the engine would open a Parquet file as a database of views."""
     if reason := database_path_flaw(path):
         raise SourceError(f"{path} {reason}")
     if path.exists() and not is_database(path):
@@ -109,15 +111,15 @@ def _refuse_others(path: Path) -> None:
 
 
 def is_database(path: Path) -> bool:
-    """Whether a file begins as DuckDB's do."""
-    if not path.is_file():  # a pipe would not end
+    """Whether a file has the header of a DuckDB database."""
+    if not path.is_file():  # reading a pipe would block
         return False
     with path.open("rb") as file:
         return file.read(12)[8:] == b"DUCK"
 
 
 def read_duckdb_version(path: Path) -> str | None:
-    """The version of DuckDB that wrote a file, by its header; None if it does not say."""
+    """The version of DuckDB in the header of a file; None if there is none."""
     with suppress(OSError), path.open("rb") as file:
         name = file.read(84)[52:].rstrip(b"\0")
         if re.fullmatch(rb"v\d+\.\d+\.\d+(-\w+)?", name):
@@ -127,20 +129,18 @@ def read_duckdb_version(path: Path) -> str | None:
 
 @contextmanager
 def open_catalog(engine: DuckDBEngine, path: Path) -> Iterator[None]:
-    """Attach the catalog for a moment, and write to it in one transaction. A missing one is made, readable for its
-    owner only. If another process holds it, wait up to `PATIENCE` seconds.
+    """Attach the catalog and write to it in one transaction; a missing one is created, readable for its owner only.
 
-    So it is never open while a run searches, hashes rows or writes a release. A run that is published opens it five
-    times: for the record of the run, for the history that the release is compared with, for the samples of people in
-    it, for the intent to publish, and for the end of that; each earlier release that it is compared with, or based on,
-    is looked up by itself.
+    If another process has it open, wait up to `PATIENCE` seconds. It is never open while a run searches, hashes rows or
+    writes a release. A run that is published opens it five times: for the record of the run, the history of releases,
+    the samples of people, the intent to publish, and its completion; and once for each earlier release.
     """
     _refuse_others(path)
     with private_files():
         _attach(engine, path)
         try:
             _refuse_release(engine, path)
-            path.chmod(0o600)  # it may have been somebody's database before
+            path.chmod(0o600)  # it may be an existing database
             with engine.transaction():
                 _install(engine, path)
                 yield
@@ -149,24 +149,24 @@ def open_catalog(engine: DuckDBEngine, path: Path) -> Iterator[None]:
 
 
 def _install(engine: DuckDBEngine, path: Path) -> None:
-    """Make the tables of the open catalog, unless they are there."""
+    """Create the tables of the open catalog, unless they exist."""
     if not _has_tables(engine, path):
         with engine.using(ATTACHED):
             engine.script(read_sql_file("catalog.sql"))
 
 
 def _has_tables(engine: DuckDBEngine, path: Path) -> bool:
-    """Whether the open catalog has its tables; those of another format are refused."""
+    """Whether the open catalog has its tables; refuse a catalog of another format."""
     if not engine.rows(_HAS_TABLES())[0][0]:
         return False
     try:
-        found = engine.rows(_FORMAT())
+        formats = engine.rows(_FORMAT())
     except (duckdb.CatalogException, duckdb.BinderException):
-        found = []
-    if found != [(FORMAT,)]:
-        has = f"has format {found[0][0]}" if found else "does not say which format it has"
+        formats = []
+    if formats != [(FORMAT,)]:
+        state = f"has format {formats[0][0]}" if formats else "does not say which format it has"
         raise SourceError(
-            f"the catalog {path} {has}, and this version of sqlanon uses format {FORMAT}: use the version that wrote "
+            f"the catalog {path} {state}, and this version of sqlanon uses format {FORMAT}: use the version that wrote "
             "it, or name another file under [catalog] database; releases that it records are then not compared with "
             "new ones"
         )
@@ -174,7 +174,7 @@ def _has_tables(engine: DuckDBEngine, path: Path) -> bool:
 
 
 def _refuse_release(engine: DuckDBEngine, path: Path) -> None:
-    """A release goes to others: no private value may come into it."""
+    """Refuse to use a release as the catalog: the catalog has private values."""
     with suppress(duckdb.CatalogException):
         engine.rows(_MANIFEST())
         raise SourceError(
@@ -184,7 +184,7 @@ def _refuse_release(engine: DuckDBEngine, path: Path) -> None:
 
 
 def _attach(engine: DuckDBEngine, path: Path) -> None:
-    """Attach the catalog as soon as no other process holds it, be it only to read."""
+    """Attach the catalog as soon as no other process has it open, even for reading."""
     give_up = time.monotonic() + PATIENCE
     try:
         while True:
@@ -228,7 +228,7 @@ def replace_table(engine: DuckDBEngine, target: exp.Table, query: exp.Query) -> 
 
 @contextmanager
 def open_read_only(engine: DuckDBEngine, path: Path, name: str = ATTACHED) -> Iterator[bool]:
-    """Attach a catalog for reading, unless it cannot be read now; whether it has the tables of one."""
+    """Attach a catalog for reading; yields whether it could be read, and has the tables of a catalog."""
     try:
         engine.attach(path, name, read_only=True)
     except duckdb.Error:
@@ -241,7 +241,7 @@ def open_read_only(engine: DuckDBEngine, path: Path, name: str = ATTACHED) -> It
 
 
 def has_releases(engine: DuckDBEngine, path: Path, source: str, but: Path) -> bool:
-    """Whether another catalog has releases of a source, except at one place. No, if it cannot be read now."""
+    """Whether another catalog has releases of a source, except at one location; False if it cannot be read."""
     with open_read_only(engine, path, BESIDE) as is_there:
         try:
             if not is_there or not engine.rows(_LEDGERS_BESIDE())[0][0]:
@@ -254,7 +254,7 @@ def has_releases(engine: DuckDBEngine, path: Path, source: str, but: Path) -> bo
 
 
 def hierarchy_name(policy_hash: str, attribute: str) -> str:
-    """The table with the hierarchy of an attribute in the runs of a policy."""
+    """The name of the table with the hierarchy of an attribute in the runs of a policy."""
     return f"hierarchy_{policy_hash[:12]}_{attribute}"
 
 
@@ -265,50 +265,52 @@ def store_hierarchies(
     hierarchies: Sequence[Hierarchy],
     now: Any,
 ) -> None:
-    """Copy a run's hierarchy tables to the open catalog; those of an earlier run of the same policy are replaced."""
+    """Copy a run's hierarchy tables to the open catalog, and replace those of an earlier run of the same policy."""
     engine.execute(_FORGET_HIERARCHIES(policy=policy_hash))
     rows = []
-    for one in hierarchies:
-        name = hierarchy_name(policy_hash, one.attribute)
-        replace_table(engine, catalog_table(name), star(one.table.copy()))
-        row = {"policy_hash": policy_hash, "attribute": one.attribute}
-        row |= {"rule": json.dumps(rules[one.attribute], ensure_ascii=False)}
-        rows.append(row | {"height": one.height, "leaves": one.leaves, "table_name": name, "made_at": now})
+    for hierarchy in hierarchies:
+        name = hierarchy_name(policy_hash, hierarchy.attribute)
+        replace_table(engine, catalog_table(name), star(hierarchy.table.copy()))
+        row = {"policy_hash": policy_hash, "attribute": hierarchy.attribute}
+        row |= {"rule": json.dumps(rules[hierarchy.attribute], ensure_ascii=False)}
+        rows.append(row | {"height": hierarchy.height, "leaves": hierarchy.leaves, "table_name": name, "made_at": now})
     insert_records(engine, "hierarchies", *rows)
 
 
 @contextmanager
 def open_recorded_decoys(engine: DuckDBEngine, path: Path, digest: str) -> Iterator[exp.Table | None]:
-    """The decoys that the catalog has of the release with a digest; None where it has none, or cannot be read now."""
+    """Open the decoys of the release with a digest; None if the catalog has none, or cannot be read."""
     with open_read_only(engine, path) as is_there:
         rows = engine.rows(_DECOYS(digest=digest)) if is_there else []
         yield catalog_table(rows[0][0]) if rows else None
 
 
 def read_recorded_sha256(engine: DuckDBEngine, path: Path, place: str) -> str | None:
-    """The hash of the newest file that was published at a place; None if the catalog has none or cannot be read now,
-    or if a stopped run may have published there."""
+    """The hash of the newest file published at a location.
+
+    None if the catalog has none or cannot be read, or if an interrupted run may have published there.
+    """
     with open_read_only(engine, path) as is_there:
         rows = engine.rows(_SHA256(place=place)) if is_there else []
     return rows[0][0] if rows and all(is_out for _, is_out in rows) else None
 
 
 def is_recorded_draft(engine: DuckDBEngine, path: Path, digest: str) -> bool:
-    """Whether the catalog has drafts with a digest, and no release. No, if it cannot be read now."""
+    """Whether the catalog has drafts with a digest, and no release; False if it cannot be read."""
     with open_read_only(engine, path) as is_there:
         rows = engine.rows(_DRAFTS(digest=digest)) if is_there else []
     return any(is_draft for (is_draft,) in rows)
 
 
 def is_recorded_withdrawal(engine: DuckDBEngine, path: Path, digest: str) -> bool:
-    """Whether the catalog has releases with a digest that replaced others without rows that left the source. No, if it
-    cannot be read now."""
+    """Whether a release with a digest replaced another without rows that left the source; False if the catalog cannot
+    be read."""
     with open_read_only(engine, path) as is_there:
         return bool(engine.rows(_WITHDRAWALS(digest=digest))) if is_there else False
 
 
 def build_run_record(policy: Policy, generalization: Mapping[str, int | None], **figures: Any) -> dict[str, Any]:
-    """A run, as a row of ``runs``."""
+    """The row of a run in the table ``runs``."""
     return {
         **figures,
         "policy": policy.model_dump_json(),
@@ -326,18 +328,18 @@ def record_run(
     hierarchies: Sequence[Hierarchy],
     decoys: exp.Query | None,
 ) -> None:
-    """Keep a run in the policy's catalog: its figures, its lattice, its hierarchies, and its decoys, if it has any.
+    """Record a run in the policy's catalog: its figures, lattice, hierarchies and decoys.
 
-    Decoys are kept as they are released: there alone they can be told from real rows.
+    Decoys are recorded as they are released: only the catalog distinguishes them from real rows.
     """
     assert policy.catalog is not None
-    run_id, now, tree = run["run_id"], run["started_at"], policy.model_dump(mode="json")
-    rules = {name: attribute["hierarchy"] for name, attribute in tree["attributes"].items()}
+    run_id, now, settings = run["run_id"], run["started_at"], policy.model_dump(mode="json")
+    rules = {name: attribute["hierarchy"] for name, attribute in settings["attributes"].items()}
     with open_catalog(engine, policy.catalog.database):
         insert_records(engine, "runs", run)
         engine.execute(_KEEP_LATTICE(run=run_id, columns=list(map(col, engine.columns(lattice))), lattice=lattice))
-        own = [one for one in hierarchies if one.attribute in rules]
-        store_hierarchies(engine, policy.fingerprint(), rules, own, now)
+        released_hierarchies = [hierarchy for hierarchy in hierarchies if hierarchy.attribute in rules]
+        store_hierarchies(engine, policy.fingerprint(), rules, released_hierarchies, now)
         if decoys is not None:
             target = catalog_table(f"decoys_{run_id[:12]}")
             engine.execute(create_table(target.copy(), decoys))

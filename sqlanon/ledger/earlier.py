@@ -125,7 +125,7 @@ def _refuse_others(publication: Publication, manifest: Manifest, digest: str, fa
 
 def mark_released_rows(
     run: Run,
-    first: SearchInput,
+    search_input: SearchInput,
     earlier: Sequence[Publication],
     fixed: Manifest | None = None,
     verified: Collection[str] = (),
@@ -134,153 +134,174 @@ def mark_released_rows(
 
     Makes ``marked_1`` and so on, and drops all but the last.
     """
-    policy, columns = first.policy, _needed(first)
+    policy, columns = search_input.policy, _needed(search_input)
     rows = run.work_names.view("unmarked")
     run.engine.execute(create_temporary_view(rows.copy(), add_empty_marks(run.source.relation, columns)))
-    floors, ks, problems, lost, by_person = dict[str, int](), list[int](), list[Problem](), set[str](), set[str]()
+    min_levels, guaranteed_ks, problems, changed_runs, runs_by_person = (
+        dict[str, int](),
+        list[int](),
+        list[Problem](),
+        set[str](),
+        set[str](),
+    )
     for i, publication in enumerate(earlier):
-        with open_earlier_release(run.engine, publication, Reach(), publication.run_id in verified) as one:
+        with open_earlier_release(run.engine, publication, Reach(), publication.run_id in verified) as release:
             if fixed is not None and i == 0:  # the release that keeps its rows
-                refuse_changed_labels(run, first, fixed, publication.run_id)
-            problems += _differences(run, first, one, fixed is None)
+                refuse_changed_labels(run, search_input, fixed, publication.run_id)
+            problems += _differences(run, search_input, release, fixed is None)
             if problems:
                 continue
-            for name, floor in _floors(first, one).items():
-                floors[name] = max(floor, floors.get(name, 0))
-            ks.append(one.promised_k)
-            if (people := _people_of(run, first, publication, run.work(f"people_{i}"))) is not None:
-                rows = _mark_people(run, one, people, rows, columns, i)
-                by_person.add(publication.run_id)
+            for name, min_level in _floors(search_input, release).items():
+                min_levels[name] = max(min_level, min_levels.get(name, 0))
+            guaranteed_ks.append(release.promised_k)
+            if (people := _people_of(run, search_input, publication, run.work(f"people_{i}"))) is not None:
+                rows = _mark_people(run, release, people, rows, columns, i)
+                runs_by_person.add(publication.run_id)
                 continue
             # The rows of a release that is extended stay in it, whatever has become of them in the source.
-            rows, whole = _mark(run, first, one, rows, columns, i, counted=fixed is None or i > 0)
-            lost |= set() if whole else {publication.run_id}
-    problems += _too_fine(policy, floors) if fixed is None else []
+            rows, is_complete = _mark(run, search_input, release, rows, columns, i, counted=fixed is None or i > 0)
+            changed_runs |= set() if is_complete else {publication.run_id}
+    problems += _too_fine(policy, min_levels) if fixed is None else []
     if problems:
         raise PolicyError(problems)
     if fixed is not None:
-        floors = {name: level or 0 for name, level in fixed.levels(first.heights).items()}
-    searched = _search_policy(policy, floors, ks, fixed is not None)
+        min_levels = {name: level or 0 for name, level in fixed.levels(search_input.heights).items()}
+    searched = _search_policy(policy, min_levels, guaranteed_ks, fixed is not None)
     source = Source(rows, run.engine.columns(rows), run.source.files)
-    after = tuple(one.run_id for one in earlier)
-    return source, EarlierReleases(after, frozenset(lost), frozenset(by_person), searched)
+    after = tuple(release.run_id for release in earlier)
+    return source, EarlierReleases(after, frozenset(changed_runs), frozenset(runs_by_person), searched)
 
 
 def find_base_publications(run: Run, policy: Policy, runs: Sequence[str] | None = None) -> list[Publication]:
     """The releases that the policy's is based on: those that it names, or those of the runs."""
-    found = _publications(run, policy, runs)
-    if len(found) > MOST:
-        message = f"{len(found)} earlier releases are more than {MOST}: name those that matter"
+    publications = _publications(run, policy, runs)
+    if len(publications) > MOST:
+        message = f"{len(publications)} earlier releases are more than {MOST}: name those that matter"
         raise PolicyError([Problem("release.after", message)])
-    return found
+    return publications
 
 
 def _publications(run: Run, policy: Policy, runs: Sequence[str] | None) -> list[Publication]:
     after = policy.release.after if policy.release else ()
     if not after:
         return []
-    if wrong := list(find_conflicts(IN_LEDGER, collect_sections(dict(policy)))):
-        raise PolicyError(wrong)
+    if problems := list(find_conflicts(IN_LEDGER, collect_sections(dict(policy)))):
+        raise PolicyError(problems)
     assert policy.catalog is not None
     path = policy.catalog.database
-    found = read_ledger(run.engine, path, Reach(policy, run.source))
-    known = found.publications
+    ledger = read_ledger(run.engine, path, Reach(policy, run.source))
+    publications = ledger.publications
     if runs is None:
-        return find_named_publications(found, after, lambda: _recognized_releases(run, policy, path, found))
-    based = [one for one in known if one.run_id in runs]
-    if gone := len(set(runs) - {one.run_id for one in based}):
+        return find_named_publications(ledger, after, lambda: _recognized_releases(run, policy, path, ledger))
+    bases = [publication for publication in publications if publication.run_id in runs]
+    if replaced := len(set(runs) - {publication.run_id for publication in bases}):
         raise ReleaseError(
-            f"{gone} of the releases on which this one is based {'was' if gone == 1 else 'were'} replaced, so "
+            f"{replaced} of the releases on which this one is based {'was' if replaced == 1 else 'were'} replaced, so "
             "it cannot be made again from the source"
         )
-    return based
+    return bases
 
 
-def _recognized_releases(run: Run, policy: Policy, path: Path, found: History) -> list[Publication]:
+def _recognized_releases(run: Run, policy: Policy, path: Path, ledger: History) -> list[Publication]:
     """The releases of a run's source: by its description, its rows or its people."""
     people = SourcePeople(run, policy)
     try:
-        recognition = recognize(run, policy, path, found, found.publications, people)
+        recognition = recognize(run, policy, path, ledger, ledger.publications, people)
     finally:
         people.drop()
-    return [one for one in found.publications if recognition.recognizes(one.source)]
+    return [publication for publication in ledger.publications if recognition.recognizes(publication.source)]
 
 
-def _needed(prepared: SearchInput) -> list[str]:
+def _needed(search_input: SearchInput) -> list[str]:
     """The columns that are looked at or released."""
-    columns, attributes = prepared.columns, prepared.policy.attributes
-    wanted = {column for name, column in columns.by_attribute.items() if attributes[name].role != "identifying"}
-    wanted |= {*columns.key, *([columns.person] if columns.person else [])}
-    return [name for name in prepared.source.columns if name in wanted]
+    columns, attributes = search_input.columns, search_input.policy.attributes
+    names = {column for name, column in columns.by_attribute.items() if attributes[name].role != "identifying"}
+    names |= {*columns.key, *([columns.person] if columns.person else [])}
+    return [name for name in search_input.source.columns if name in names]
 
 
-def plan_marking(steps: StatementRunner, first: SearchInput, levels: Levels) -> None:
+def plan_marking(runner: StatementRunner, search_input: SearchInput, levels: Levels) -> None:
     """Record how rows are marked, with an earlier release of the same columns as an example: it is not read."""
-    released, work = first.released_columns, first.work
-    columns = [one.name for one in released]
-    rows = steps.make(work("marked_0"), add_empty_marks(first.source.relation, columns))
-    shown = [EarlierAttribute(one, level, "*", one.column) for one, level in zip(first.attributes, levels, strict=True)]
-    shared = [(one.name, one.name) for one in released if one.quasi is None]
-    steps.make(work("marked_1"), mark_rows_by_values(rows, columns, shown, shared, table("earlier_release"), 1))
+    released_columns, work = search_input.released_columns, search_input.work
+    columns = [column.name for column in released_columns]
+    rows = runner.make(work("marked_0"), add_empty_marks(search_input.source.relation, columns))
+    attributes = [
+        EarlierAttribute(column, level, "*", column.column)
+        for column, level in zip(search_input.attributes, levels, strict=True)
+    ]
+    shared = [(column.name, column.name) for column in released_columns if column.quasi is None]
+    runner.make(work("marked_1"), mark_rows_by_values(rows, columns, attributes, shared, table("earlier_release"), 1))
 
 
-def _differences(run: Run, first: SearchInput, one: EarlierRelease, all_levels: bool) -> list[Problem]:
+def _differences(run: Run, search_input: SearchInput, release: EarlierRelease, all_levels: bool) -> list[Problem]:
     """What cannot be held against an earlier release, or is finer than it by its role alone; and with all levels, what
     is labelled in another way."""
-    place, policy, problems = "release.after", first.policy, []
-    name = one.path.name
-    quasi = {column for column in one.columns if one.is_quasi(column)}
-    if one.masks:
-        problems.append(Problem(place, f"{name} has masked rows, which cannot be recognized: name other releases"))
-    elif several := sorted(column for column in quasi if one.level(column, 0) is None):
-        message = f"{name} shows {', '.join(several)} at several levels"
-        problems.append(Problem(place, f"{message}: a release can be based on a full-domain release only"))
-    if one.manifest.decoys:
+    key_path, policy, problems = "release.after", search_input.policy, []
+    name = release.path.name
+    quasi = {column for column in release.columns if release.is_quasi(column)}
+    if release.masks:
+        problems.append(Problem(key_path, f"{name} has masked rows, which cannot be recognized: name other releases"))
+    elif several_level_columns := sorted(column for column in quasi if release.level(column, 0) is None):
+        message = f"{name} shows {', '.join(several_level_columns)} at several levels"
+        problems.append(Problem(key_path, f"{message}: a release can be based on a full-domain release only"))
+    if release.manifest.decoys:
         problems.append(
-            Problem(place, f"{name} has decoys, which a release based on it would reveal: name other releases")
+            Problem(key_path, f"{name} has decoys, which a release based on it would reveal: name other releases")
         )
-    trees, now = (
-        copy_released_hierarchies(run, policy, one.publication.run_id),
-        {tree.attribute: tree for tree in first.hierarchies},
+    hierarchies, hierarchies_now = (
+        copy_released_hierarchies(run, policy, release.publication.run_id),
+        {hierarchy.attribute: hierarchy for hierarchy in search_input.hierarchies},
     )
     for attribute, spec in policy.attributes.items():
         key = attribute.lower()
         if key not in quasi or spec.role == "identifying":
             continue
-        where = join_key("attributes", attribute)
+        location = join_key("attributes", attribute)
         if spec.role != "quasi":
             message = f"is {spec.role} and so released unchanged, but {name} generalizes it"
-            problems.append(Problem(where, f"{message}: make it quasi"))
-        elif all_levels and key in trees and not have_same_labels(run.engine, trees[key], now[attribute]):
+            problems.append(Problem(location, f"{message}: make it quasi"))
+        elif (
+            all_levels
+            and key in hierarchies
+            and not have_same_labels(run.engine, hierarchies[key], hierarchies_now[attribute])
+        ):
             message = f"gives other labels than in {name}"
-            problems.append(Problem(join_key(where, "hierarchy"), f"{message}: use the same hierarchy"))
+            problems.append(Problem(join_key(location, "hierarchy"), f"{message}: use the same hierarchy"))
     return problems
 
 
-def _floors(first: SearchInput, one: EarlierRelease) -> dict[str, int]:
+def _floors(search_input: SearchInput, release: EarlierRelease) -> dict[str, int]:
     """By quasi-identifier, the level that it must at least have."""
-    floors = {}
-    for name, height in zip(first.policy.generalized_attributes, first.marginals.heights, strict=True):
+    min_levels = {}
+    for name, height in zip(search_input.policy.generalized_attributes, search_input.marginals.heights, strict=True):
         key = name.lower()
-        if key not in one.columns:
-            floors[name] = height
-        elif one.is_quasi(key):
-            floors[name] = one.level(key, height) or 0
-    return floors
+        if key not in release.columns:
+            min_levels[name] = height
+        elif release.is_quasi(key):
+            min_levels[name] = release.level(key, height) or 0
+    return min_levels
 
 
-def _too_fine(policy: Policy, floors: Mapping[str, int]) -> list[Problem]:
+def _too_fine(policy: Policy, min_levels: Mapping[str, int]) -> list[Problem]:
     problems = []
-    for name, floor in floors.items():
-        most = policy.attributes[name].max_level
-        if most is not None and most < floor:
-            message = f"is {most}, and an earlier release allows no level below {floor}: raise it, or leave it out"
+    for name, min_level in min_levels.items():
+        max_level = policy.attributes[name].max_level
+        if max_level is not None and max_level < min_level:
+            message = (
+                f"is {max_level}, and an earlier release allows no level below {min_level}: raise it, or leave it out"
+            )
             problems.append(Problem(join_key(join_key("attributes", name), "max_level"), message))
     return problems
 
 
 def _mark(
-    run: Run, first: SearchInput, one: EarlierRelease, rows: exp.Table, columns: Sequence[str], i: int, counted: bool
+    run: Run,
+    search_input: SearchInput,
+    release: EarlierRelease,
+    rows: exp.Table,
+    columns: Sequence[str],
+    i: int,
+    counted: bool,
 ) -> tuple[exp.Table, bool]:
     """Mark the rows that an earlier release has, and tell whether all are there as it shows them, if they are to be
     counted; what was marked before is dropped."""
@@ -289,47 +310,56 @@ def _mark(
     def count(relation: exp.Expr) -> int:
         return int(engine.rows(count_marked_rows(relation, i + 1))[0][i + 1])
 
-    shown = _shown(first, one, columns)
-    hashes = _hashes(run, first, one, run.work(f"keys_{i}"))
+    shared_columns = _shown(search_input, release, columns)
+    hashes = _hashes(run, search_input, release, run.work(f"keys_{i}"))
     if hashes is None:
-        engine.execute(create_table(target, mark_rows_by_values(rows, columns, *shown, one.relation, bit)))
-        there = found = count(target)
+        engine.execute(create_table(target, mark_rows_by_values(rows, columns, *shared_columns, release.relation, bit)))
+        present_rows = marked_rows = count(target)
     else:
-        there = one.manifest.released_rows
+        present_rows = release.manifest.released_rows
         if counted:
-            there = int(engine.rows(count_rows_in_both(rows, *shown, one.relation))[0][0])
+            present_rows = int(engine.rows(count_rows_in_both(rows, *shared_columns, release.relation))[0][0])
         secret, hashed = hashes
-        engine.execute(create_table(target, mark_rows_by_key(rows, columns, first.columns.key, secret, hashed, bit)))
-        found = count(target)
+        engine.execute(
+            create_table(target, mark_rows_by_key(rows, columns, search_input.columns.key, secret, hashed, bit))
+        )
+        marked_rows = count(target)
     engine.execute(drop_table(rows) if i else drop_view(rows))
-    if one.manifest.released_rows and not found:
+    if release.manifest.released_rows and not marked_rows:
         hint = "check that it is a release of this table and that the keys are written in the same way"
-        raise NoMarkedRowsError(f"no row of {format_location(one.path)} was found in the source: {hint}")
-    return target, there == one.manifest.released_rows
+        raise NoMarkedRowsError(f"no row of {format_location(release.path)} was found in the source: {hint}")
+    return target, present_rows == release.manifest.released_rows
 
 
 def _people_of(
-    run: Run, first: SearchInput, publication: Publication, target: exp.Table
+    run: Run, search_input: SearchInput, publication: Publication, target: exp.Table
 ) -> tuple[exp.Expr, exp.Table] | None:
     """The hash of the person of a row, and the people in an earlier release of another table, where the ledger has them
     and the source has some of them.
 
     Makes ``target``.
     """
-    person, catalog_section = first.columns.person, first.policy.catalog
+    person, catalog_section = search_input.columns.person, search_input.policy.catalog
     if person is None or catalog_section is None or publication.source in (None, run.identity):
         return None
     with catalog.open_catalog(run.engine, catalog_section.database):
         secret = read_history(run.engine).secret
         run.engine.execute(create_table(target.copy(), _PEOPLE(run_id=publication.run_id)))
-    hashed = person_hash(col(person, "r"), first.source.columns[person], secret)
-    if not run.engine.rows(_HAS_PEOPLE(source=aliased(run.source.relation, "r"), person=hashed, people=target))[0][0]:
+    person_hashes = person_hash(col(person, "r"), search_input.source.columns[person], secret)
+    if not run.engine.rows(_HAS_PEOPLE(source=aliased(run.source.relation, "r"), person=person_hashes, people=target))[
+        0
+    ][0]:
         return None
-    return hashed, target
+    return person_hashes, target
 
 
 def _mark_people(
-    run: Run, one: EarlierRelease, people: tuple[exp.Expr, exp.Table], rows: exp.Table, columns: Sequence[str], i: int
+    run: Run,
+    release: EarlierRelease,
+    people: tuple[exp.Expr, exp.Table],
+    rows: exp.Table,
+    columns: Sequence[str],
+    i: int,
 ) -> exp.Table:
     """Mark the rows of the people that an earlier release has; what was marked before is dropped."""
     target = run.work(f"marked_{i + 1}")
@@ -339,43 +369,51 @@ def _mark_people(
 
 
 def _shown(
-    first: SearchInput, one: EarlierRelease, columns: Sequence[str]
+    search_input: SearchInput, release: EarlierRelease, columns: Sequence[str]
 ) -> tuple[list[EarlierAttribute], list[tuple[str, str]]]:
     """What an earlier release shows of the source: its quasi-identifiers, and the columns that it shows as they are."""
-    theirs = {key: one.column(key) or key for key in one.columns}
-    shown = [
+    column_names = {key: release.column(key) or key for key in release.columns}
+    attributes = [
         EarlierAttribute(
-            first.attributes[i],
-            one.level(column.lower(), height) or 0,
-            first.hierarchies[i].top,
-            theirs[column.lower()],
+            search_input.attributes[i],
+            release.level(column.lower(), height) or 0,
+            search_input.hierarchies[i].top,
+            column_names[column.lower()],
         )
-        for i, (column, height) in enumerate(zip(first.columns.generalized, first.marginals.heights, strict=True))
-        if column.lower() in theirs and one.is_quasi(column.lower())
+        for i, (column, height) in enumerate(
+            zip(search_input.columns.generalized, search_input.marginals.heights, strict=True)
+        )
+        if column.lower() in column_names and release.is_quasi(column.lower())
     ]
     shared = [
-        (name, theirs[name.lower()]) for name in columns if name.lower() in theirs and not one.is_quasi(name.lower())
+        (name, column_names[name.lower()])
+        for name in columns
+        if name.lower() in column_names and not release.is_quasi(name.lower())
     ]
-    return shown, shared
+    return attributes, shared
 
 
-def _hashes(run: Run, first: SearchInput, one: EarlierRelease, target: exp.Table) -> tuple[str, exp.Table] | None:
+def _hashes(
+    run: Run, search_input: SearchInput, release: EarlierRelease, target: exp.Table
+) -> tuple[str, exp.Table] | None:
     """The secret, and the hashes of the keys that are in an earlier release, where the ledger has them.
 
     Makes ``target``.
     """
-    catalog_section = first.policy.catalog
-    if not first.columns.key or catalog_section is None:
+    catalog_section = search_input.policy.catalog
+    if not search_input.columns.key or catalog_section is None:
         return None
     with catalog.open_catalog(run.engine, catalog_section.database):
         secret = read_history(run.engine).secret
-        run.engine.execute(create_table(target.copy(), _KEYS(run_id=one.publication.run_id)))
+        run.engine.execute(create_table(target.copy(), _KEYS(run_id=release.publication.run_id)))
     if not run.engine.rows(row_count(rows=target))[0][0]:
         return None
     return secret, target
 
 
-def _search_policy(policy: Policy, floors: Mapping[str, int], ks: Sequence[int], is_fixed: bool) -> Policy:
+def _search_policy(
+    policy: Policy, min_levels: Mapping[str, int], guaranteed_ks: Sequence[int], is_fixed: bool
+) -> Policy:
     """The policy of the search: with levels that are no finer, or just these, and the marks as one more
     quasi-identifier.
 
@@ -386,17 +424,19 @@ def _search_policy(policy: Policy, floors: Mapping[str, int], ks: Sequence[int],
     attributes = {}
     for name, spec in policy.attributes.items():
         if spec.role != "identifying":
-            least = floors[name] if is_fixed and name in floors else max(spec.min_level, floors.get(name, 0))
-            most = least if is_fixed else spec.max_level
-            limits = {"min_level": least, "max_level": most}
+            part_k = (
+                min_levels[name] if is_fixed and name in min_levels else max(spec.min_level, min_levels.get(name, 0))
+            )
+            max_level = part_k if is_fixed else spec.max_level
+            limits = {"min_level": part_k, "max_level": max_level}
             attributes[name] = spec.model_copy(update=limits) if spec.role == "quasi" else spec
     attributes[EARLIER] = Attribute.model_validate({"role": "quasi", "hierarchy": "suppress", "max_level": 0})
     privacy, k = policy.privacy, policy.privacy.k
-    own = guaranteed_k(policy.privacy, policy.quasi_identifiers)
-    least = max(min(own, its) for its in ks)
+    guaranteed = guaranteed_k(policy.privacy, policy.quasi_identifiers)
+    part_k = max(min(guaranteed, earlier_k) for earlier_k in guaranteed_ks)
     shields = getattr(privacy, Shield.entry.key)
-    if k is not None and least < k:
+    if k is not None and part_k < k:
         shields = (*shields, Shield(quasi=policy.generalized_attributes, k=k))
-    privacy = privacy.model_copy(update={"k": least, Shield.entry.key: shields})
+    privacy = privacy.model_copy(update={"k": part_k, Shield.entry.key: shields})
     # What is never released has no columns here.
     return policy.model_copy(update={"attributes": attributes, "privacy": privacy, "risk": None})

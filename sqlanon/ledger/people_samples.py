@@ -269,39 +269,41 @@ class SourcePeople:
         self._samples.clear()
 
     def _take(self, secret: str) -> list[PeopleSample]:
-        every = self.run.source.all_columns(self.run.engine)
-        if every is None or every.engine.dialect not in _SAMPLES:
+        all_columns = self.run.source.all_columns(self.run.engine)
+        if all_columns is None or all_columns.engine.dialect not in _SAMPLES:
             return []
-        types = {name: type_ for name, type_ in every.types.items() if _is_text_known(type_)}
+        types = {name: type_ for name, type_ in all_columns.types.items() if _is_text_known(type_)}
         declared = {name.lower(): i for i, name in enumerate(self.policy.attributes)}
         described = sorted(types, key=lambda name: declared.get(name.lower(), len(declared)))
-        others = {key: [name for name in described if name != key][:MOST_COLUMNS] for key in self._keys(types)}
-        if not others:
+        other_columns = {key: [name for name in described if name != key][:MOST_COLUMNS] for key in self._keys(types)}
+        if not other_columns:
             return []
-        if not every.again:
+        if not all_columns.again:
             try:
-                return self._sample_each(every, others, secret)
+                return self._sample_each(all_columns, other_columns, secret)
             except UnreadableColumnsError as error:
                 if self.run.source.access == "rows":
                     raise
                 self.why = str(error)  # its user may read some of the columns only
                 return []
         copy = self.run.work("every column") if self.run.copies is None else self.run.copies.table("every_column")
-        wanted = dict.fromkeys([*others, *(name for names in others.values() for name in names)])
+        wanted = dict.fromkeys([*other_columns, *(name for names in other_columns.values() for name in names)])
         with source_errors():
-            query = select(list(map(col, wanted)), every.relation.copy())
+            query = select(list(map(col, wanted)), all_columns.relation.copy())
             self.run.engine.execute(create_table(copy.copy(), query))
         try:
-            return self._sample_each(replace(every, relation=copy), others, secret)
+            return self._sample_each(replace(all_columns, relation=copy), other_columns, secret)
         finally:
             self.run.engine.execute(drop_table(copy))
 
-    def _sample_each(self, every: AllColumns, others: Mapping[str, Sequence[str]], secret: str) -> list[PeopleSample]:
+    def _sample_each(
+        self, all_columns: AllColumns, other_columns: Mapping[str, Sequence[str]], secret: str
+    ) -> list[PeopleSample]:
         samples = []
-        for i, (key, names) in enumerate(others.items()):
+        for i, (key, names) in enumerate(other_columns.items()):
             target = self.run.work(f"people {len(self._samples)} {i}")
             self.run.engine.execute(drop_table(target.copy(), exists=True))  # a result may be published twice
-            self._bring(every, key, names, secret, target)
+            self._bring(all_columns, key, names, secret, target)
             people, rows, most_rows, numbered, running = self.run.engine.rows(_FIGURES(sample=target))[0]
             if (people or 0) < MIN_PERSONS:
                 self.run.engine.execute(drop_table(target))
@@ -318,24 +320,26 @@ class SourcePeople:
         names no persons, also those that it does not declare."""
         policy, by_lower = self.policy, {name.lower(): name for name in names}
         person = policy.source.person
-        wanted = [
+        candidates = [
             *([person] if isinstance(person, str) else []),
             *policy.source.key,
             *policy.attributes_with_role("identifying"),
         ]
         if not isinstance(person, str):
             declared = {name.lower() for name in policy.attributes}
-            wanted += [name for name in by_lower if name not in declared]
-        keys = [by_lower[name.lower()] for name in wanted if name.lower() in by_lower]
+            candidates += [name for name in by_lower if name not in declared]
+        keys = [by_lower[name.lower()] for name in candidates if name.lower() in by_lower]
         return list(dict.fromkeys(keys))[:MOST_KEYS]
 
-    def _bring(self, every: AllColumns, key: str, others: Sequence[str], secret: str, target: exp.Table) -> None:
+    def _bring(
+        self, all_columns: AllColumns, key: str, other_columns: Sequence[str], secret: str, target: exp.Table
+    ) -> None:
         """Make the table of a sample."""
-        query = _sample_query(every, key, others, _key_of(secret))
-        places = range(len(others))
-        least = exp.array(*(_OF_DIGITS(digits=col(f"least_{i}")) for i in places))
-        constant = exp.array(*(col(f"least_{i}").eq(col(f"greatest_{i}")) for i in places))
-        engine, server = self.run.engine, every.engine
+        query = _sample_query(all_columns, key, other_columns, _key_of(secret))
+        positions = range(len(other_columns))
+        least = exp.array(*(_OF_DIGITS(digits=col(f"least_{i}")) for i in positions))
+        constant = exp.array(*(col(f"least_{i}").eq(col(f"greatest_{i}")) for i in positions))
+        engine, server = self.run.engine, all_columns.engine
         if server.dialect == "duckdb":
             if server is not engine:  # an engine of somebody else's, in whose place this one would look
                 raise UnreadableColumnsError("its engine is none whose people are sampled")
@@ -348,22 +352,22 @@ class SourcePeople:
                 target.copy(), reader, lambda arrow: _ARRIVED(arrived=arrow, least=least, constant=constant)
             )
 
-    def _describes(self, sample: exp.Table, others: Sequence[str]) -> bool:
+    def _describes(self, sample: exp.Table, other_columns: Sequence[str]) -> bool:
         """Whether most quasi-identifiers have one value for each person of several rows: a doctor's patients do not."""
         quasi = {name.lower() for name in self.policy.quasi_identifiers}
-        places = [i for i, name in enumerate(others) if name.lower() in quasi]
-        shares = [self.run.engine.rows(_IS_CONSTANT(place=i + 1, sample=sample))[0][0] for i in places]
+        positions = [i for i, name in enumerate(other_columns) if name.lower() in quasi]
+        shares = [self.run.engine.rows(_IS_CONSTANT(place=i + 1, sample=sample))[0][0] for i in positions]
         constant = [share for share in shares if share is not None and share >= CONSTANT]
-        return bool(places) and 2 * len(constant) >= len(places)
+        return bool(positions) and 2 * len(constant) >= len(positions)
 
 
-def _sample_query(every: AllColumns, key: str, others: Sequence[str], secret: str) -> exp.Select:
+def _sample_query(all_columns: AllColumns, key: str, other_columns: Sequence[str], secret: str) -> exp.Select:
     """The statement that takes a sample. In PostgreSQL the key of the hashes is its first parameter."""
-    dialect = every.engine.dialect
+    dialect = all_columns.engine.dialect
     hash_key = cast(exp.Parameter(this=exp.Literal.number(1)), "TEXT") if dialect == "postgres" else text(secret)
-    types, source = every.types, aliased(every.relation, "source")
+    types, source = all_columns.types, aliased(all_columns.relation, "source")
     values: list[exp.Expr] = []
-    for i, name in enumerate(others):
+    for i, name in enumerate(other_columns):
         hashed = _hash(canonical_text(col(name, "source"), types[name], dialect), hash_key, dialect)
         values.append(named(exp.Min(this=hashed), f"least_{i}"))
         values.append(named(exp.Max(this=hashed.copy()), f"greatest_{i}"))

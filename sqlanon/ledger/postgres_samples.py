@@ -165,11 +165,11 @@ def _found(relation: exp.Expr, types: Sequence[tuple[str, str]]) -> exp.Select:
     """
     by = [col(f"c{i}") for i in range(len(types))]
     texts = subquery(_texts(relation.copy(), types), "t")
-    counted = select([*by, named(catalog_function("count", exp.Star()), ROWS)], texts, [one.copy() for one in by])
-    hashes = [_hash(one.copy()) for one in by]
+    counted = select([*by, named(catalog_function("count", exp.Star()), ROWS)], texts, [hashed.copy() for hashed in by])
+    hashes = [_hash(hashed.copy()) for hashed in by]
     message = hashes[0]
-    for one in hashes[1:]:
-        message = exp.DPipe(this=message, expression=one)
+    for hashed in hashes[1:]:
+        message = exp.DPipe(this=message, expression=hashed)
     return _FOUND(counted=subquery(counted), combination=_digits(message))
 
 
@@ -189,12 +189,14 @@ class PostgresRows(SampledRows):
         return select([col(HASHES)], target.copy())
 
     def known(self, sampled: exp.Table, place: int, column: str) -> tuple[float, int]:
-        values, there = self.values_of(column)
+        values, value_count = self.values_of(column)
         query = count_known_values(value=sampled_hash(place), sampled=sampled, values=values)
-        if there > LEAST_HASHES:  # only the least hashes are here: of the sampled ones those that are no greater count
+        if (
+            value_count > LEAST_HASHES
+        ):  # only the least hashes are here: of the sampled ones those that are no greater count
             query = query.where(_NO_GREATER(values=values), copy=False)
-        hashes, known = self.run.engine.rows(query)[0]
-        return (known / hashes if hashes else 0.0), there
+        hashes, known_hashes = self.run.engine.rows(query)[0]
+        return (known_hashes / hashes if hashes else 0.0), value_count
 
     def rows(self, columns: Sequence[str]) -> int:
         if self._all_rows is None:
@@ -211,8 +213,8 @@ class PostgresRows(SampledRows):
         query = _found(self.sampled.relation, self._types([*pairs.values()]))
         with self.sampled.engine.read_only():
             rows, once, twice, taken, alone, *by_rows = self.sampled.engine.rows(query, [self.key, looked_up])[0]
-        none, one, two = by_rows
-        return rows or 0, once, twice, taken or 0, alone, none, one, two
+        in_none, in_one, in_two = by_rows
+        return rows or 0, once, twice, taken or 0, alone, in_none, in_one, in_two
 
     def hash_values(self, target: exp.Table, column: str) -> int:
         query = values_of(self.sampled.relation, *self._types([column])[0], LEAST_HASHES)

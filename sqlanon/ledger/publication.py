@@ -1,4 +1,4 @@
-"""One publication as the ledger sees it: what it is compared with, and what is written down of it."""
+"""The ledger's part in one publication: compare the release with earlier ones, and record it."""
 
 from __future__ import annotations
 
@@ -40,8 +40,17 @@ from sqlanon.support.expressions import col, is_there, named, select, subquery, 
 
 @dataclass(frozen=True)
 class ExtensionRecord:
-    """The release that another one extends, by its run; ``trees`` are its hierarchies with those of now, ``hashed`` the
-    keys that the ledger has of it, and ``row_of_run`` is the row of the run that extends it."""
+    """The release that another one extends.
+
+    Attributes
+    ----------
+    trees:
+        Its hierarchies, merged with the current ones.
+    hashed:
+        The key hashes of its rows in the ledger.
+    row_of_run:
+        The record of the run that extends it.
+    """
 
     run_id: str
     trees: Sequence[Hierarchy]
@@ -51,12 +60,19 @@ class ExtensionRecord:
 
 @dataclass
 class LedgerEntry:
-    """What the ledger has to do with a release that goes to a place: a `sqlanon.release.publish.Ledger`.
+    """The ledger's part in the publication of a release: a `sqlanon.release.publish.Ledger`.
 
-    ``keyed`` has the released rows with their keys, and ``peopled`` those with their persons, where the policy names
-    these. ``noise_ranges`` has the classes with the ranges of their noise. ``joint_audit`` is what the release was
-    compared with. ``replaces`` is the release that it replaces without rows that have left the source: readers may have
-    a copy of it, and so it is compared with it, too.
+    Attributes
+    ----------
+    keyed, peopled:
+        The released rows with their keys, and with their persons, where the policy names these.
+    noise_ranges:
+        The classes with the ranges of their noise.
+    joint_audit:
+        The comparison with earlier releases.
+    replaces:
+        The release that it replaces without rows that have left the source. Readers may have a copy of that release, so
+        the two are compared.
     """
 
     run: Run
@@ -75,33 +91,35 @@ class LedgerEntry:
 
     @property
     def held_against(self) -> tuple[Path, ...]:
-        """The places of the earlier releases that it was compared with."""
-        return () if self.joint_audit is None else tuple(one.path for one in self.joint_audit.earlier)
+        """The paths of the earlier releases with which it was compared."""
+        return () if self.joint_audit is None else tuple(publication.path for publication in self.joint_audit.earlier)
 
     @property
     def queries(self) -> Sequence[str]:
-        """SQL that lists the rows for which it is refused."""
+        """SQL that lists the rows for which the release is refused."""
         return () if self.joint_audit is None else self.joint_audit.queries
 
     def begin(self) -> None:
-        """Look at what was published by now; and take what the ledger keeps of the source, before a server is busy with
-        the release."""
+        """Read the published releases, and sample the source before a server is busy with the release."""
         policy, extended = self.prepared.policy, self.extended
-        assert policy.catalog is not None  # else it would be `NoLedger`
-        if not policy.catalog.database.exists():  # removed since the run was recorded
+        assert policy.catalog is not None  # otherwise the ledger is `NoLedger`
+        if not policy.catalog.database.exists():  # it was deleted after the run was recorded
             with open_catalog(self.run.engine, policy.catalog.database):
                 read_or_create_secret(self.run.engine)
         people = SourcePeople(self.run, policy)
-        known = read_source_history(self.run, self.prepared, self.place, self.run_id, people)
+        history = read_source_history(self.run, self.prepared, self.place, self.run_id, people)
         if extended is not None:
-            # An extension has the rows of that release, unchanged, and classes of at least k new rows each
-            # (`ExtensionDraft.checks` counts both): a reader of the two can tell no fewer apart.
-            known = replace(known, earlier=[one for one in known.earlier if one.run_id != extended.run_id])
-        if self.replaces is not None:
-            known = replace(
-                known, earlier=[*known.earlier, *([known.replaced] if known.replaced else [])], replaced=None
+            # An extension has the rows of that release unchanged, and at least k new rows in a class
+            # (`ExtensionDraft.checks` counts both): readers of the two cannot single out fewer.
+            history = replace(
+                history,
+                earlier=[publication for publication in history.earlier if publication.run_id != extended.run_id],
             )
-            if self.replaces.run_id not in {one.run_id for one in known.earlier}:
+        if self.replaces is not None:
+            history = replace(
+                history, earlier=[*history.earlier, *([history.replaced] if history.replaced else [])], replaced=None
+            )
+            if self.replaces.run_id not in {publication.run_id for publication in history.earlier}:
                 raise ReleaseError(f"{self.place} was replaced meanwhile: withdraw from the release that is there now")
         withdraws = None if self.replaces is None else self.replaces.run_id
         is_extension, ranges = extended is not None, self._make_noise_ranges()
@@ -109,7 +127,7 @@ class LedgerEntry:
             self.run,
             self.prepared,
             self.place,
-            known,
+            history,
             self.force,
             is_extension,
             withdraws=withdraws,
@@ -117,23 +135,29 @@ class LedgerEntry:
         )
         if policy.release is not None and not policy.release.ledger:
             return
-        sample = sample_source(self.run, policy, known.secret, self.run_id, self.source_rows)
+        sample = sample_source(self.run, policy, history.secret, self.run_id, self.source_rows)
         trees = self.prepared.policy_hierarchies if extended is None else extended.trees
         row_of_run = None if extended is None else extended.row_of_run
-        samples = [one.rows_for(self.run_id) for one in people.samples(known.secret)]
-        kept = RecordedDetails(trees, self._key_hashes(known.secret), sample, row_of_run)
-        hashes = self._person_hashes(known.secret)
+        samples = [publication.rows_for(self.run_id) for publication in people.samples(history.secret)]
+        kept = RecordedDetails(trees, self._key_hashes(history.secret), sample, row_of_run)
+        hashes = self._person_hashes(history.secret)
         self._kept = replace(kept, people=samples, released_people=hashes, noise_ranges=ranges)
 
-    def refuse_unknown_versions(self, kept: Sequence[Manifest]) -> None:
-        """Refuse to keep versions in the place that are not recorded as they are: they were not compared."""
-        if not kept:
+    def refuse_unknown_versions(self, manifests: Sequence[Manifest]) -> None:
+        """Refuse to keep versions that are not in the ledger: they were not compared with the release."""
+        if not manifests:
             return
         policy = self.prepared.policy
         assert policy.catalog is not None
-        known = read_ledger(self.run.engine, policy.catalog.database, Reach(policy, self.prepared.source))
-        recorded = {(each.version, each.manifest_hash) for each in known.publications if each.path == self.place}
-        unknown = [each.rows_table for each in kept if (each.version, each.fingerprint()) not in recorded]
+        ledger = read_ledger(self.run.engine, policy.catalog.database, Reach(policy, self.prepared.source))
+        recorded = {
+            (manifest.version, manifest.manifest_hash)
+            for manifest in ledger.publications
+            if manifest.path == self.place
+        }
+        unknown = [
+            manifest.rows_table for manifest in manifests if (manifest.version, manifest.fingerprint()) not in recorded
+        ]
         if unknown:
             raise ReleaseError(
                 f"{self.place} has {' and '.join(sorted(unknown))}, which release.keep = {policy.retained_versions} "
@@ -144,17 +168,17 @@ class LedgerEntry:
             )
 
     def checks(self, manifest: Manifest, released: exp.Table) -> list[Check]:
-        """Whether the release is safe beside earlier ones."""
+        """Check whether the release is safe beside earlier ones."""
         return [] if self.joint_audit is None else self.joint_audit.checks(manifest, released)
 
     def recording(self, manifest: Manifest, sha256: str | None) -> AbstractContextManager[None]:
-        """Write down what is about to be published; for good at the end, and not at all if it comes to nothing.
+        """Record the publication; the record is dropped if publishing fails.
 
-        Where the ledger is not to know the release, it still is to know that another one is gone.
+        Where release.ledger is false, the ledger still records that another release was replaced.
         """
         policy, audit = self.prepared.policy, self.joint_audit
-        assert policy.catalog is not None  # else it would be `NoLedger`
-        assert audit is not None  # it has begun
+        assert policy.catalog is not None  # otherwise the ledger is `NoLedger`
+        assert audit is not None  # made by `begin`
         row = _row(self.run_id if self._kept is not None else UNRECORDED, self.place, manifest)
         if self._kept is not None:
             extends = None if self.extended is None else self.extended.run_id
@@ -164,7 +188,8 @@ class LedgerEntry:
                 "source": self.run.identity,
                 "policy_hash": manifest.policy_hash,
                 "epsilon": manifest.epsilon,
-                "noise": manifest.noise and json.dumps({name: one["epsilon"] for name, one in manifest.noise.items()}),
+                "noise": manifest.noise
+                and json.dumps({name: noise["epsilon"] for name, noise in manifest.noise.items()}),
                 "same_source": audit.history.same_source,
                 "after": [run_id for run_id in self.prepared.earlier.run_ids if run_id != extends],
                 "breaks": audit.breaks,
@@ -177,7 +202,7 @@ class LedgerEntry:
         return recording(self.run.engine, path, reach, row, keep, audit.history.known, self._kept)
 
     def notes(self, digest: str) -> Sequence[str]:
-        """What to warn of, once the release with a digest is published."""
+        """The warnings once the release with this digest is published."""
         return () if self.joint_audit is None else self.joint_audit.notes(digest)
 
     def _make_noise_ranges(self) -> exp.Table | None:
@@ -203,9 +228,9 @@ class LedgerEntry:
 
 @dataclass(frozen=True)
 class DraftEntry:
-    """What the ledger has to do with a draft that goes to a place: a `sqlanon.release.publish.Ledger`.
+    """The ledger's part in writing a draft: a `sqlanon.release.publish.Ledger`.
 
-    It is compared with nothing, and only its row is written down: what is out can be told from releases.
+    A draft is not compared with releases, and only its record is written.
     """
 
     run: Run
@@ -216,24 +241,24 @@ class DraftEntry:
     queries: Sequence[str] = ()
 
     def begin(self) -> None:
-        """Refuse to take the place of a release, in whatever state that is."""
+        """Refuse to replace a release, in whatever state it is."""
         policy = self.prepared.policy
-        assert policy.catalog is not None  # else it would be `NoLedger`
-        known = read_ledger(self.run.engine, policy.catalog.database, Reach(policy, self.prepared.source))
-        if there := [one for one in known.publications if one.path == self.place]:
+        assert policy.catalog is not None  # otherwise the ledger is `NoLedger`
+        ledger = read_ledger(self.run.engine, policy.catalog.database, Reach(policy, self.prepared.source))
+        if published := [publication for publication in ledger.publications if publication.path == self.place]:
             raise ReleaseError(
-                f"the ledger has a release at {there[-1]}, which a draft does not replace: {ANOTHER_PLACE}"
+                f"the ledger has a release at {published[-1]}, which a draft does not replace: {ANOTHER_PLACE}"
             )
 
     def refuse_unknown_versions(self, kept: Sequence[Manifest]) -> None:
-        """Refuse nothing: a draft keeps no versions."""
+        """Do nothing: a draft keeps no versions."""
 
     def checks(self, manifest: Manifest, released: exp.Table) -> list[Check]:
-        """Compare it with nothing."""
+        """No checks: a draft is not compared with releases."""
         return []
 
     def recording(self, manifest: Manifest, sha256: str | None) -> AbstractContextManager[None]:
-        """Write down that it is about to be there; and that it is, unless the ledger is not to know it."""
+        """Record the draft, unless release.ledger is false."""
         policy = self.prepared.policy
         assert policy.catalog is not None
         row = _row(self.run_id, self.place, manifest) | {
@@ -250,12 +275,12 @@ class DraftEntry:
         return recording(self.run.engine, policy.catalog.database, reach, row, 1, (), None)
 
     def notes(self, digest: str) -> Sequence[str]:
-        """Warn of nothing."""
+        """No warnings."""
         return ()
 
 
 def _row(run_id: str, place: Path, manifest: Manifest) -> dict[str, Any]:
-    """What the ledger has of anything that is published."""
+    """The record of a release or draft."""
     return {
         "run_id": run_id,
         "published_at": manifest.published_at,
@@ -269,43 +294,59 @@ def _row(run_id: str, place: Path, manifest: Manifest) -> dict[str, Any]:
 
 
 def read_source_history(
-    run: Run, prepared: SearchInput, target: Path, run_id: str, people: SourcePeople
+    run: Run, search_input: SearchInput, target: Path, run_id: str, people: SourcePeople
 ) -> SourceHistory:
-    """The releases that stand of a source, and those that a new one is based on; those that it replaces apart."""
-    policy = prepared.policy
+    """The current releases of a source with which a new one is compared, and the release that it replaces."""
+    policy = search_input.policy
     assert policy.catalog is not None
     path = policy.catalog.database
-    found = read_ledger(run.engine, path, Reach(policy, prepared.source))
-    known, noisy = found.publications, found.spent if policy.noisy_attributes else ()
-    everything: list[Publication | SpentEpsilon] = [*known, *noisy]
-    recognition = recognize(run, policy, path, found, everything, people)
-    of_source = [one for one in known if recognition.recognizes(one.source) or one.run_id in prepared.earlier.run_ids]
-    noisy = [one for one in noisy if recognition.has_rows_of(one.source)]
-    in_place = [one for one in of_source if one.path == target and one.run_id not in prepared.earlier.run_ids]
-    in_place.sort(key=lambda one: one.version or 1, reverse=True)
+    ledger = read_ledger(run.engine, path, Reach(policy, search_input.source))
+    publications, noise_records = ledger.publications, ledger.spent if policy.noisy_attributes else ()
+    records: list[Publication | SpentEpsilon] = [*publications, *noise_records]
+    recognition = recognize(run, policy, path, ledger, records, people)
+    of_source = [
+        record
+        for record in publications
+        if recognition.recognizes(record.source) or record.run_id in search_input.earlier.run_ids
+    ]
+    noise_records = [record for record in noise_records if recognition.has_rows_of(record.source)]
+    at_target = [
+        record for record in of_source if record.path == target and record.run_id not in search_input.earlier.run_ids
+    ]
+    at_target.sort(key=lambda record: record.version or 1, reverse=True)
     keep = policy.retained_versions
-    kept, replaced = in_place[: keep - 1], next(iter(in_place[keep - 1 :]), None)
-    folders = {file.parent for file in prepared.source.files}
+    kept_versions, replaced = at_target[: keep - 1], next(iter(at_target[keep - 1 :]), None)
+    folders = {file.parent for file in search_input.source.files}
     folders |= {target.parent} if kind_for_path(target).in_files else set()
-    others = [one for one in everything if one.source is not None]
+    sourced_records = [record for record in records if record.source is not None]
     return SourceHistory(
-        earlier=[one for one in of_source if one not in in_place or one in kept],
+        earlier=[record for record in of_source if record not in at_target or record in kept_versions],
         replaced=replaced,
-        known=frozenset([*((one.run_id, one.path) for one in known), *((one.run_id, one.path) for one in found.spent)]),
-        spent=[one for one in noisy if one.run_id != run_id],  # published twice, a result shows the same noise
+        known=frozenset(
+            [
+                *((record.run_id, record.path) for record in publications),
+                *((record.run_id, record.path) for record in ledger.spent),
+            ]
+        ),
+        spent=[
+            record for record in noise_records if record.run_id != run_id
+        ],  # a result that is published twice has the same noise
         other_catalogs=find_other_catalogs(run.engine, path, run.identity, target, folders),
         shares=recognition.shares,
         people=recognition.people.shared,
-        most_rows=max((one.most_rows for one in people.samples(found.secret) if one.is_person), default=1),
+        most_rows=max((record.most_rows for record in people.samples(ledger.secret) if record.is_person), default=1),
         most_rows_before=read_most_rows_per_person(run.engine, path),
-        same_source=next((one.same_source or one.source for one in others if one.source in recognition.shares), None),
+        same_source=next(
+            (record.same_source or record.source for record in sourced_records if record.source in recognition.shares),
+            None,
+        ),
         notes=[
             *recognition.same_rows.warn(recognition.people.compared),
-            *_undecided([one for one in known if one.source in recognition.undecided]),
+            *_undecided([record for record in publications if record.source in recognition.undecided]),
             *([] if people.why is None else [f"people of the source cannot be compared with others: {people.why}"]),
-            *warn_of_uncompared_exports(found.exports),
+            *warn_of_uncompared_exports(ledger.exports),
         ],
-        secret=found.secret,
+        secret=ledger.secret,
     )
 
 
@@ -313,10 +354,10 @@ def _undecided(publications: Sequence[Publication]) -> list[str]:
     """The warning about releases whose sources may have the same rows."""
     if not publications:
         return []
-    newest, more = publications[-1], len(publications) - 1
-    others = f" (and {more} more)" if more else ""
+    newest, others = publications[-1], len(publications) - 1
+    and_others = f" (and {others} more)" if others else ""
     return [
-        f"{format_location(newest.path)}{others} may be a release of the same people: its source has the same columns "
-        "and about as many rows. The two were not compared, because too few rows are unique to recognize them. If they "
-        "are the same people, give both policies the same [source], or compare the files with sqlanon attack"
+        f"{format_location(newest.path)}{and_others} may be a release of the same people: its source has the same "
+        "columns and about as many rows. The two were not compared, because too few rows are unique to recognize them. "
+        "If they are the same people, give both policies the same [source], or compare the files with sqlanon attack"
     ]

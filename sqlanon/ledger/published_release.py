@@ -1,4 +1,4 @@
-"""The release that stands in the place of a policy."""
+"""The published release of a policy, and the rows that a new version of it lacks."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from sqlanon.support.expressions import all_of, col, named, same, template
 
 @dataclass(frozen=True)
 class PublishedRelease:
-    """A policy's release that is as it was published, its manifest, and the earlier releases that it is based on."""
+    """The unchanged release of a policy, its manifest, and the earlier releases on which it is based."""
 
     policy: Policy
     publication: Publication
@@ -38,7 +38,7 @@ class PublishedRelease:
     def levels(self) -> dict[str, int] | None:
         """Its generalization; None where an attribute has several levels.
 
-        The manifest shows the top of a mask as level 1 of 1, whatever its height; here a level above all masks is it.
+        The manifest shows the top of a mask as level 1 of 1, whatever its height: here it is a level above all masks.
         """
         masks = [name for name in self.policy.generalized_attributes if has_mask(self.policy.attributes[name])]
         generalization = self.manifest.levels(dict.fromkeys(masks, ABOVE_ANY_MASK))
@@ -46,12 +46,12 @@ class PublishedRelease:
         return levels if len(levels) == len(generalization) else None
 
     def can_republish_released_rows(self, source: Source) -> bool:
-        """Whether it can be made again from its rows alone: no requirement compares classes with the whole source."""
+        """Whether its rows are enough to make it again: no requirement compares classes with the whole source."""
         return can_mark_rows(self.policy, source, self.manifest) and not needs_source(self.policy.privacy, False)
 
 
 def find_published_release(run: Run, policy: Policy) -> PublishedRelease:
-    """The release of a policy whose rows can be withdrawn."""
+    """Find the release of a policy from which rows are withdrawn."""
     if policy.catalog is None:
         message = "missing: withdraw needs the catalog in which the release was recorded; set database under [catalog]"
         raise PolicyError([Problem("catalog", message)])
@@ -71,24 +71,28 @@ def find_published_release(run: Run, policy: Policy) -> PublishedRelease:
 
 
 def find_newest_publication(ledger: History, run: Run, policy: Policy) -> Publication:
-    """The newest release of a run's source in the place of its policy."""
+    """Find the newest release of a run's source at the location of its policy."""
     assert policy.catalog is not None
-    place = _place(policy)
-    published = [each for each in ledger.publications if _is_at(each, place, policy) and each.source == run.identity]
+    location = _place(policy)
+    published = [
+        publication
+        for publication in ledger.publications
+        if _is_at(publication, location, policy) and publication.source == run.identity
+    ]
     if published:
         return max(published, key=lambda publication: publication.published_at)
-    if any(_is_at(draft, place, policy) for draft in ledger.drafts):
+    if any(_is_at(draft, location, policy) for draft in ledger.drafts):
         raise ReleaseError(
-            f"{format_location(place)} is a draft: publish a release in its place first, with sqlanon anonymize"
+            f"{format_location(location)} is a draft: publish a release there first, with sqlanon anonymize"
         )
     raise ReleaseError(
-        f"the ledger in {policy.catalog.database} has no release of this source at {format_location(place)}: publish "
-        "one first, with sqlanon anonymize"
+        f"the ledger in {policy.catalog.database} has no release of this source at {format_location(location)}: "
+        "publish one first, with sqlanon anonymize"
     )
 
 
 def _read_manifest(run: Run, publication: Publication, reach: Reach) -> Manifest:
-    """The manifest of a release that is as it was published."""
+    """Read the manifest of a release, and refuse one that was changed."""
     if kind_for_path(publication.path).compares:
         with open_earlier_release(run.engine, publication, reach) as release:
             return release.manifest
@@ -100,7 +104,7 @@ def _read_manifest(run: Run, publication: Publication, reach: Reach) -> Manifest
 
 
 def _place(policy: Policy) -> Path:
-    """The place of a policy's release as the ledger writes it; in Spark, the name of its table."""
+    """The location of a policy's release as the ledger records it; in Spark, the name of its table."""
     section = policy.release
     assert section is not None
     if section.postgres is not None:
@@ -109,7 +113,7 @@ def _place(policy: Policy) -> Path:
 
 
 def _is_at(publication: Publication, place: Path, policy: Policy) -> bool:
-    if policy.release is not None and policy.release.spark:  # which Spark it is, the source says
+    if policy.release is not None and policy.release.spark:  # the source identifies the Spark server
         return kind_for_path(publication.path).name == "spark" and publication.path.name == place.name
     return publication.path == place
 
@@ -131,8 +135,15 @@ _GONE = template("""
 
 @dataclass(frozen=True)
 class WithdrawnRows:
-    """The rows that a new version of a release lacks, the classes that lose them, and the fewest that one of these
-    loses. Readers of both see which rows these are."""
+    """The rows that a new version of a release lacks: readers of both versions see which these are.
+
+    Attributes
+    ----------
+    classes:
+        The classes that lose rows.
+    fewest:
+        The fewest rows that one of these classes loses.
+    """
 
     rows: int
     classes: int
@@ -140,8 +151,8 @@ class WithdrawnRows:
 
 
 def count_withdrawn_rows(published: PublishedRelease, draft: ReleaseDraft) -> WithdrawnRows | None:
-    """Compare the classes of a release and of its new version; None where their labels are at other levels, or the rows
-    are elsewhere."""
+    """Count the rows that a new version of a release lacks; None where their labels have different levels, or the rows
+    are on a server."""
     run, manifest = draft.run, published.manifest
     if dict(draft.recoding.generalization) != manifest.levels(draft.search_input.heights) or published.levels is None:
         return None

@@ -1,7 +1,7 @@
-"""Writing to the ledger: a run records its intent to publish, and settles it once the release is in its place.
+"""Write to the ledger: a run records its intent to publish, and completes the record once the release is published.
 
-A run that is killed between the two leaves its intent. The next run that opens the ledger looks at the place: if the
-release is there, its publication is completed; if not, the intent is dropped. If the place cannot be read, the intent
+A run that is killed between the two leaves its intent. The next run that opens the ledger reads the location: if the
+release exists, its record is completed; if not, the intent is dropped. If the location cannot be read, the intent
 stays and counts as a published release.
 """
 
@@ -55,13 +55,13 @@ _DROP_ALL = fragment("DELETE FROM sqlanon_catalog.sqlanon.releases WHERE path = 
 _REPLACE = fragment("""
     UPDATE sqlanon_catalog.sqlanon.releases SET replaced_at = :at::TIMESTAMP
     WHERE path = :place AND replaced_at IS NULL AND intended_at IS NULL
-        AND (draft OR NOT coalesce(version, 1) IN (:kept)) -- the first that a file has is not counted
+        AND (draft OR NOT coalesce(version, 1) IN (:kept)) -- a file without versions has version 1
 """)
 _FORGET_KEYS = fragment("DELETE FROM sqlanon_catalog.sqlanon.released_keys WHERE :gone")
 _FORGET_SAMPLES = fragment("""
     DELETE FROM sqlanon_catalog.sqlanon.source_samples
     WHERE :gone AND NOT run_id IN (
-        SELECT run_id FROM sqlanon_catalog.sqlanon.releases WHERE NOT epsilon IS NULL -- it counts for good
+        SELECT run_id FROM sqlanon_catalog.sqlanon.releases WHERE NOT epsilon IS NULL -- never forgotten
     )
 """)
 _FORGET_PEOPLE = fragment("DELETE FROM sqlanon_catalog.sqlanon.source_people WHERE :gone")
@@ -96,12 +96,12 @@ _FORGET_NOISE_OF = fragment("DELETE FROM sqlanon_catalog.sqlanon.released_noise 
 _DROP_EXPORT = fragment("DELETE FROM sqlanon_catalog.sqlanon.exports WHERE run_id = :run AND path = :folder")
 
 UNRECORDED = ""
-"""Stands for the run of a release that the ledger forgets once it is published."""
+"""The run ID of a release that the ledger does not record: its intent is dropped once it is published."""
 
 
 @dataclass(frozen=True)
 class Intent:
-    """A row of the ledger whose release may not be published."""
+    """A record of the ledger whose release may be unpublished."""
 
     run_id: str
     path: Path
@@ -118,7 +118,7 @@ class Intent:
 
 @contextmanager
 def lock_publications(path: Path) -> Iterator[None]:
-    """Hold the lock of a catalog's publications: an intent without it belongs to a run that has ended."""
+    """Hold the lock of a catalog's publications: an intent without a lock belongs to a run that has ended."""
     try:
         with exclusive_lock(path):
             yield
@@ -131,35 +131,37 @@ def read_intents(engine: DuckDBEngine) -> list[Intent]:
 
 
 def settle_intents(engine: DuckDBEngine, path: Path, reach: Reach) -> None:
-    """Complete or drop the intents of runs that have ended, if their places can be read. The caller has the lock."""
+    """Complete or drop the intents of runs that have ended, if their locations can be read. The caller has the lock."""
     with catalog.open_catalog(engine, path):
-        found = read_intents(engine)
-    there = {one: _claims_at(one, reach, engine) for one in found}
-    if not any(claims is not None for claims in there.values()):
+        recorded_intents = read_intents(engine)
+    claims_by_intent = {intent: _claims_at(intent, reach, engine) for intent in recorded_intents}
+    if not any(claims is not None for claims in claims_by_intent.values()):
         return
     with catalog.open_catalog(engine, path):
-        for one, claims in there.items():
-            if claims is not None and one.claim in claims:
-                complete_intent(engine, one, [version for _, version in claims if version not in (None, one.version)])
+        for intent, claims in claims_by_intent.items():
+            if claims is not None and intent.claim in claims:
+                complete_intent(
+                    engine, intent, [version for _, version in claims if version not in (None, intent.version)]
+                )
             elif claims is not None:
-                engine.execute(_DROP(run=one.run_id, place=str(one.path)))
+                engine.execute(_DROP(run=intent.run_id, place=str(intent.path)))
                 delete_replaced_details(engine)
 
 
-def complete_intent(engine: DuckDBEngine, intent: Intent, kept: Collection[int | None]) -> None:
-    """Record in the open catalog that an intended release is published, and that those in its place are replaced,
-    except for the versions that are kept there."""
+def complete_intent(engine: DuckDBEngine, intent: Intent, kept_versions: Collection[int | None]) -> None:
+    """Record in the open catalog that an intended release is published, and that it replaced those at its location,
+    except for versions that are kept."""
     place = str(intent.path)
-    versions = [one or 1 for one in kept] or [0]
-    engine.execute(_REPLACE(place=place, at=str(intent.published_at), kept=[number(one) for one in versions]))
+    versions = [version or 1 for version in kept_versions] or [0]
+    engine.execute(_REPLACE(place=place, at=str(intent.published_at), kept=[number(version) for version in versions]))
     if intent.run_id != UNRECORDED:
         engine.execute(_OUT(run=intent.run_id, place=place))
-    engine.execute(_DROP_ALL(place=place))  # whatever was intended for this place before
+    engine.execute(_DROP_ALL(place=place))  # earlier intents for this location
     delete_replaced_details(engine)
 
 
 def delete_replaced_details(engine: DuckDBEngine) -> None:
-    """Delete hierarchies, keys, samples and ranges of noise of releases that were replaced."""
+    """Delete hierarchies, keys, samples and ranges of noise of replaced releases."""
     drop_replaced_hierarchies(engine)
     engine.execute(_FORGET_KEYS(gone=is_replaced()))
     engine.execute(_FORGET_SAMPLES(gone=is_replaced()))
@@ -169,12 +171,14 @@ def delete_replaced_details(engine: DuckDBEngine) -> None:
 
 
 def _claims_at(intent: Intent, reach: Reach, engine: DuckDBEngine) -> frozenset[tuple[str, int | None]] | None:
-    """The fingerprints of the manifests in the place of an intent, with their versions; None if it cannot be read."""
+    """The fingerprints of the manifests at the location of an intent, with their versions; None if unreadable."""
     try:
-        found = recorded_location(intent.path, intent.table_name, reach).read_manifests(engine.limits)
+        manifests = recorded_location(intent.path, intent.table_name, reach).read_manifests(engine.limits)
     except (SqlanonError, OSError):
         return None
-    return None if found is None else frozenset((one.fingerprint(), one.version) for one in found)
+    return (
+        None if manifests is None else frozenset((manifest.fingerprint(), manifest.version) for manifest in manifests)
+    )
 
 
 def read_ledger(engine: DuckDBEngine, path: Path, reach: Reach) -> History:
@@ -182,9 +186,9 @@ def read_ledger(engine: DuckDBEngine, path: Path, reach: Reach) -> History:
     if not path.exists():
         return History()
     with catalog.open_catalog(engine, path):
-        found = read_history(engine)
-    if not any(one.intended_at for one in (*found.publications, *found.drafts)):
-        return found
+        recorded = read_history(engine)
+    if not any(publication.intended_at for publication in (*recorded.publications, *recorded.drafts)):
+        return recorded
     with lock_publications(path):
         settle_intents(engine, path, reach)
     with catalog.open_catalog(engine, path):
@@ -192,14 +196,15 @@ def read_ledger(engine: DuckDBEngine, path: Path, reach: Reach) -> History:
 
 
 def list_publications(engine: DuckDBEngine, path: Path, reach: Reach) -> Sequence[Publication]:
-    """The publications that no other has replaced, the oldest first."""
+    """The publications that were not replaced, the oldest first."""
     return read_ledger(engine, path, reach).publications
 
 
 def find_publication(engine: DuckDBEngine, policy: Policy, release: Verification) -> Publication | None:
     """The record of a release, if its policy has keys or `after`, or if it withdraws rows: these need it.
 
-    Of several releases with the same content, the one in that place, or of that policy, or the newest.
+    Among releases with the same content, one at the same location comes first, then one of the same policy, then the
+    newest.
     """
     after = policy.release is not None and bool(policy.release.after)
     if policy.catalog is None:
@@ -207,51 +212,76 @@ def find_publication(engine: DuckDBEngine, policy: Policy, release: Verification
     withdraws = catalog.is_recorded_withdrawal(engine, policy.catalog.database, release.digest)
     if not (after or policy.source.key or withdraws):
         return None
-    found = read_ledger(engine, policy.catalog.database, Reach(policy))
-    same = [one for one in (*found.publications, *found.drafts) if one.digest == release.digest]
-    if same:
-        asked = policy.fingerprint()
-        return max(same, key=lambda one: (one.path == release.path, one.policy_hash == asked, one.published_at))
+    ledger = read_ledger(engine, policy.catalog.database, Reach(policy))
+    matches = [
+        publication for publication in (*ledger.publications, *ledger.drafts) if publication.digest == release.digest
+    ]
+    if matches:
+        policy_hash = policy.fingerprint()
+        return max(
+            matches,
+            key=lambda publication: (
+                publication.path == release.path,
+                publication.policy_hash == policy_hash,
+                publication.published_at,
+            ),
+        )
     if not after:
         return None
-    ledger = f"the ledger in {policy.catalog.database}"
-    raise ReleaseError(f"{ledger} has no release with these rows, so the releases on which it is based are not known")
+    raise ReleaseError(
+        f"the ledger in {policy.catalog.database} has no release with these rows, so the releases on which it is based "
+        "are not known"
+    )
 
 
 def check_against_ledger(
     engine: DuckDBEngine, policy: Policy, release: Verification, sha256: str | None
 ) -> list[Check]:
-    """Check that a release is not a draft without its mark, and its file, or its rows on a server, against the recorded
-    hash."""
+    """Check that a release is not a draft that is no longer marked as one, and that its file, or its rows on a server,
+    have the recorded hash."""
     if policy.catalog is None:
         return []
     checks = []
     if not release.manifest.draft and catalog.is_recorded_draft(engine, policy.catalog.database, release.digest):
-        why = "not recorded: the catalog has a draft with these rows, and no release with them"
+        reason = "not recorded: the catalog has a draft with these rows, and no release with them"
         forgets = policy.release is not None and not policy.release.ledger
-        checks.append(Check("against the ledger: draft", None if forgets else False, why))
+        checks.append(Check("against the ledger: draft", None if forgets else False, reason))
     name, place = "against the ledger: sha256", str(release.path)
     recorded = catalog.read_recorded_sha256(
         engine, policy.catalog.database, os.path.realpath(place) if release.is_file else place
     )
     if recorded is None:
-        why = (
+        reason = (
             f"the ledger has no hash of {'a file' if release.is_file else 'rows'} in this place, or cannot be read now"
         )
-        return [*checks, Check(name, None, f"not recorded: {why}")]
+        return [*checks, Check(name, None, f"not recorded: {reason}")]
     if release.is_file:
         return [*checks, replace(check_sha256(release.path, recorded), name=name)]
     if sha256 is None:
         return checks
-    claim, wrong = "the rows are unchanged since they were published", "the rows are not those that were published"
-    return [*checks, Check(name, sha256 == recorded, claim if sha256 == recorded else wrong)]
+    claim, difference = "the rows are unchanged since they were published", "the rows are not those that were published"
+    return [*checks, Check(name, sha256 == recorded, claim if sha256 == recorded else difference)]
 
 
 @dataclass(frozen=True)
 class RecordedDetails:
-    """What the ledger keeps of a release beside its row: hierarchies, hashes of its keys, a sample of its source; the
-    row of its run, if that is not recorded yet; samples of the people of its source, and hashes of its own people; and
-    the ranges of its classes, with noise."""
+    """The details of a release that the ledger records.
+
+    Attributes
+    ----------
+    keys:
+        The hashes of its keys.
+    sample:
+        A sample of its source.
+    run:
+        The record of its run, if that is not recorded yet.
+    people:
+        Samples of the people of its source.
+    released_people:
+        The hashes of its own people.
+    noise_ranges:
+        The ranges of its classes with noise.
+    """
 
     hierarchies: Sequence[Hierarchy]
     keys: exp.Query | None
@@ -262,7 +292,7 @@ class RecordedDetails:
     noise_ranges: exp.Table | None = None
 
     def write(self, engine: DuckDBEngine, run_id: str) -> None:
-        """Write it to the open catalog, in place of an earlier attempt of the run."""
+        """Write the details to the open catalog, and replace those of an earlier attempt of the run."""
         if self.run is not None:
             engine.execute(_FORGET_RUN(run=run_id))
             catalog.insert_records(engine, "runs", self.run)
@@ -291,32 +321,34 @@ def recording(
     reach: Reach,
     row: dict[str, Any],
     keep: int,
-    known: Collection[tuple[str, Path]],
-    kept: RecordedDetails | None,
+    compared: Collection[tuple[str, Path]],
+    details: RecordedDetails | None,
 ) -> Iterator[None]:
-    """Record an intent to publish; and, if the context succeeds, that the release is published and what it replaced.
-    No other run with this catalog publishes meanwhile.
+    """Record an intent to publish; and, if the context succeeds, that the release is published and which it replaced.
 
-    Nothing is ``kept`` of drafts, and of releases that the ledger forgets.
+    No other run with this catalog can publish at the same time. Details are None for drafts, and for releases that the
+    ledger does not record.
     """
     version, run_id = row["version"] or 0, row["run_id"]
     retained_versions = range(version - keep + 1, version)
     now = datetime.now(timezone.utc).replace(tzinfo=None)
     with lock_publications(path):
         with _settled(engine, path, reach):
-            if kept is not None:
-                _refuse_overtaken(engine, row, known, retained_versions, kept.people)
+            if details is not None:
+                _refuse_overtaken(engine, row, compared, retained_versions, details.people)
             catalog.insert_records(engine, "releases", row | {"intended_at": now})
-            if kept is not None:
-                kept.write(engine, run_id)
-            (intent,) = [one for one in read_intents(engine) if one.run_id == run_id and one.intended_at == now]
+            if details is not None:
+                details.write(engine, run_id)
+            (intent,) = [
+                intent for intent in read_intents(engine) if intent.run_id == run_id and intent.intended_at == now
+            ]
         with _until_known(engine, path, intent, retained_versions, reach):
             yield
 
 
 @contextmanager
 def _settled(engine: DuckDBEngine, path: Path, reach: Reach) -> Iterator[None]:
-    """The open catalog, without intents that can be settled."""
+    """Open the catalog after settling its intents."""
     with catalog.open_catalog(engine, path):
         if not read_intents(engine):
             yield
@@ -328,24 +360,24 @@ def _settled(engine: DuckDBEngine, path: Path, reach: Reach) -> Iterator[None]:
 
 @contextmanager
 def _until_known(
-    engine: DuckDBEngine, path: Path, intent: Intent, kept: Collection[int], reach: Reach
+    engine: DuckDBEngine, path: Path, intent: Intent, kept_versions: Collection[int], reach: Reach
 ) -> Iterator[None]:
-    """Complete an intent if the context succeeds; else settle it."""
+    """Complete an intent if the context succeeds; settle it otherwise."""
     is_known = False
     try:
         yield
         try:
             with catalog.open_catalog(engine, path):
-                complete_intent(engine, intent, kept)
-        except (SqlanonError, OSError, duckdb.Error) as error:  # it does not undo the release
+                complete_intent(engine, intent, kept_versions)
+        except (SqlanonError, OSError, duckdb.Error) as error:  # the release stays published
             raise ReleaseError(
                 f"{format_location(intent.path)} is published, but the ledger in {path} cannot be written: "
                 f"{str(error).splitlines()[0]}; the next run with this catalog completes it"
             ) from error
         is_known = True
     finally:
-        # It may be out all the same. Once more, where the signal that ends this run has ended this, too; else it is
-        # left to the next run.
+        # The release may be published anyway. A second attempt, as a signal may have interrupted the first; otherwise
+        # the next run settles it.
         for _ in () if is_known else range(2):
             with suppress(Exception):
                 settle_intents(engine, path, reach)
@@ -355,26 +387,28 @@ def _until_known(
 def _refuse_overtaken(
     engine: DuckDBEngine,
     row: dict[str, Any],
-    known: Collection[tuple[str, Path]],
-    kept: Collection[int],
+    compared: Collection[tuple[str, Path]],
+    kept_versions: Collection[int],
     people: Sequence[exp.Query],
 ) -> None:
-    others = set()
-    for one in read_current_publications(engine):
-        stays = str(one.path) != row["path"] or (one.version or 1) in kept
-        if one.draft or not stays or (one.run_id, one.path) in known:
+    other_runs = set()
+    for publication in read_current_publications(engine):
+        stays = str(publication.path) != row["path"] or (publication.version or 1) in kept_versions
+        if publication.draft or not stays or (publication.run_id, publication.path) in compared:
             continue
-        if one.source == row["source"]:
+        if publication.source == row["source"]:
             raise OvertakenError("another release of this source was published meanwhile: try again")
-        others.add(one.run_id)
-    runs = [text(run_id) for run_id in sorted(others)]
-    if others and any(engine.rows(_SHARED_PEOPLE(runs=runs, people=one))[0][0] for one in people):
+        other_runs.add(publication.run_id)
+    runs = [text(run_id) for run_id in sorted(other_runs)]
+    if other_runs and any(engine.rows(_SHARED_PEOPLE(runs=runs, people=query))[0][0] for query in people):
         raise OvertakenError("a release of the same people was published meanwhile: try again")
     if row["epsilon"] is not None:
-        noisy = [
-            one for one in read_spent_epsilon(engine) if one.source == row["source"] and one.run_id != row["run_id"]
+        noise_records = [
+            record
+            for record in read_spent_epsilon(engine)
+            if record.source == row["source"] and record.run_id != row["run_id"]
         ]
-        if any((one.run_id, one.path) not in known for one in noisy):
+        if any((record.run_id, record.path) not in compared for record in noise_records):
             raise OvertakenError("another release of this source was published with noise meanwhile: try again")
 
 

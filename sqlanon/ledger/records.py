@@ -1,4 +1,4 @@
-"""The records of the ledger: publications, epsilon spent on noise, and exports; each a row of the catalog."""
+"""The records of the ledger: publications, epsilon spent on noise, and exports. Each is a row of the catalog."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from sqlanon.ledger import catalog
 from sqlanon.policy import format_location, is_same_file
 from sqlanon.release.manifest import version_name
 from sqlanon.support.expressions import template
+from sqlanon.support.notices import with_noun
 
 _STANDING = template("""
     SELECT
@@ -38,16 +39,16 @@ _EXPORTS = template("""
     ORDER BY exported_at
 """)
 
-BESIDE = 30
+MOST_SEARCHED_FILES = 30
 """The most DuckDB files that are searched for releases, at 2 ms each."""
 
-_LISTED = 2_000
+_MOST_LISTED_FILES = 2_000
 """The most files of a folder that are listed."""
 
 
 @dataclass(frozen=True)
 class Publication:
-    """One release that was published, or may have been."""
+    """The record of a release that is published, or may be."""
 
     run_id: str
     published_at: datetime
@@ -56,38 +57,37 @@ class Publication:
     digest: str
     policy_hash: str | None
     source: str | None
-    """The description of its source: JSON, made by `Workspace.run`. None in catalogs of older versions."""
+    """The description of its source: JSON, made by `Workspace.run`; None if the ledger does not record the release."""
     after: tuple[str, ...] = ()
     """The runs of the releases on which it is based."""
     extends: str | None = None
     """The run of the release that it extends."""
     manifest_hash: str | None = None
     version: int | None = None
-    """Its number among the versions in its file. None in catalogs of older versions, and for a Parquet file."""
+    """Its number among the versions in its file; None for a Parquet file."""
     sha256: str | None = None
-    """The hash of the file after the newest publication there; on a server, that of the rows."""
+    """The hash of the file after its newest publication; on a server, that of the rows."""
     intended_at: datetime | None = None
-    """When a run that did not finish began to publish it. None: it is published."""
+    """When an interrupted run began to publish it; None if it is published."""
     same_source: str | None = None
     """The description of an earlier source that has the same rows."""
     draft: bool = False
-    """Whether it is a draft, with which no release is compared."""
+    """Whether it is a draft: releases are not compared with drafts."""
     withdraws: str | None = None
-    """The run of the release that it replaced, without rows that had left the source."""
+    """The run of the release that it replaced without rows that had left the source."""
     only_rows_of: str | None = None
-    """The run of the release that has all of its rows, too. None: its rows are any of the source."""
+    """The run of the release that contains all of its rows; None if they are any rows of the source."""
 
     @property
     def is_part(self) -> bool:
-        """Whether it has some rows of the source only, and the ledger knows which."""
+        """Whether it has only some rows of the source, which the ledger knows."""
         return self.extends is not None or self.only_rows_of is not None
 
     @property
     def names(self) -> frozenset[str]:
-        """Its names in policies: its file, with and without ending and folder, or its table, with and without
-        version."""
-        own = {format_location(self.path), self.path.name, self.path.stem, self.table_name}
-        return frozenset(own if self.version is None else own | {version_name(self.table_name, self.version)})
+        """Its names in policies: its file, with and without suffix and folder; its table, with and without version."""
+        names = {format_location(self.path), self.path.name, self.path.stem, self.table_name}
+        return frozenset(names if self.version is None else names | {version_name(self.table_name, self.version)})
 
     def __str__(self) -> str:
         return f"{format_location(self.path)}, table {self.table_name}, of {self.published_at:%Y-%m-%d %H:%M}"
@@ -95,7 +95,7 @@ class Publication:
 
 @dataclass(frozen=True)
 class SpentEpsilon:
-    """The epsilon of a record that a run has spent on noise; its release may be replaced since."""
+    """The epsilon that a run has spent on noise for each record; its release may have been replaced."""
 
     run_id: str
     path: Path
@@ -120,8 +120,17 @@ _SECRET = template("SELECT secret FROM sqlanon_catalog.sqlanon.secret")
 
 @dataclass(frozen=True)
 class History:
-    """The ledger as it was read: publications and drafts that were not replaced, the oldest first; releases with noise,
-    one for each run and place; exports; the secret of the hashes (empty without a catalog)."""
+    """The contents of the ledger.
+
+    Attributes
+    ----------
+    publications, drafts:
+        Those that were not replaced, the oldest first.
+    spent:
+        The releases with noise, one for each run and location.
+    secret:
+        The secret of the hashes; empty without a catalog.
+    """
 
     publications: Sequence[Publication] = ()
     drafts: Sequence[Publication] = ()
@@ -133,13 +142,16 @@ class History:
 def read_history(engine: DuckDBEngine) -> History:
     """Read the open catalog."""
     exports = [Export(*row) for row in engine.rows(_EXPORTS())]
-    found = read_current_publications(engine)
-    published, drafts = [one for one in found if not one.draft], [one for one in found if one.draft]
+    current = read_current_publications(engine)
+    published, drafts = (
+        [publication for publication in current if not publication.draft],
+        [publication for publication in current if publication.draft],
+    )
     return History(published, drafts, read_spent_epsilon(engine), exports, read_or_create_secret(engine))
 
 
 def read_or_create_secret(engine: DuckDBEngine) -> str:
-    """The secret of the open catalog; made if there is none yet."""
+    """The secret of the open catalog; created if there is none."""
     rows = engine.rows(_SECRET())
     if not rows:
         rows = [(secrets.token_hex(32),)]
@@ -148,15 +160,18 @@ def read_or_create_secret(engine: DuckDBEngine) -> str:
 
 
 def read_current_publications(engine: DuckDBEngine) -> list[Publication]:
-    """The publications of the open catalog that no other has replaced, drafts included."""
+    """The publications of the open catalog that were not replaced, including drafts."""
     rows = engine.rows(_STANDING())
-    found = [
+    publications = [
         Publication(run_id, at, Path(place), name, digest, policy_hash, source, tuple(after or ()), *more)
         for run_id, at, place, name, digest, policy_hash, source, after, *more in rows
     ]
-    # The versions that are kept in one file are written again with the newest.
-    left = {one.path: one.sha256 for one in sorted(found, key=lambda one: one.version or 1)}
-    return [replace(one, sha256=left[one.path]) for one in found]
+    # Publishing a new version rewrites the kept versions of the file.
+    newest_sha256 = {
+        publication.path: publication.sha256
+        for publication in sorted(publications, key=lambda publication: publication.version or 1)
+    }
+    return [replace(publication, sha256=newest_sha256[publication.path]) for publication in publications]
 
 
 def read_spent_epsilon(engine: DuckDBEngine) -> list[SpentEpsilon]:
@@ -170,64 +185,67 @@ def read_spent_epsilon(engine: DuckDBEngine) -> list[SpentEpsilon]:
 def find_other_catalogs(
     engine: DuckDBEngine, path: Path, source: str, target: Path, folders: Iterable[Path] = ()
 ) -> list[Path]:
-    """Other catalogs that have releases of a source, except at one place. Files that cannot be read now are skipped."""
-    found = {}
+    """Other catalogs with releases of a source, except at one location. Unreadable files are skipped."""
+    candidates = {}
     for folder in {path.parent, *folders}:
         with suppress(OSError):
-            for one in islice(folder.iterdir(), _LISTED):
-                if one not in (path, target) and catalog.is_database(one) and not is_same_file(one, path):
-                    found[one] = ("catalog" not in one.name, -one.stat().st_mtime, one)
-    beside = sorted(found, key=found.__getitem__)
-    return sorted(one for one in beside[:BESIDE] if catalog.has_releases(engine, one, source, target))
+            for file in islice(folder.iterdir(), _MOST_LISTED_FILES):
+                if file not in (path, target) and catalog.is_database(file) and not is_same_file(file, path):
+                    candidates[file] = ("catalog" not in file.name, -file.stat().st_mtime, file)
+    newest = sorted(candidates, key=candidates.__getitem__)
+    return sorted(file for file in newest[:MOST_SEARCHED_FILES] if catalog.has_releases(engine, file, source, target))
 
 
 def find_named_publications(
     history: History, after: Sequence[str], of_source: Callable[[], list[Publication]]
 ) -> list[Publication]:
-    """The releases that a policy's ``after`` names, and those on which these are based, unless replaced; ``of_source``
-    has all releases of its source."""
-    known = history.publications
+    """The releases that a policy's ``after`` names, and those on which these are based, unless replaced.
+
+    ``of_source`` returns all releases of its source.
+    """
+    publications = history.publications
     if "all" in after:
         return of_source()
-    found, problems = [], []
+    named, problems = [], []
     for name in after:
-        theirs = [one for one in known if name in one.names]
-        found += theirs
-        if not theirs and any(name in one.names for one in history.drafts):
+        matches = [publication for publication in publications if name in publication.names]
+        named += matches
+        if not matches and any(name in publication.names for publication in history.drafts):
             problems.append(Problem("release.after", f"{name!r} is a draft: publish it first, or leave it out"))
-        elif not theirs:
-            there = ", ".join(sorted({one.path.name for one in known})) or "none"
-            problems.append(Problem("release.after", f"{name!r} is not in the ledger, which has: {there}"))
+        elif not matches:
+            known_files = ", ".join(sorted({publication.path.name for publication in publications})) or "none"
+            problems.append(Problem("release.after", f"{name!r} is not in the ledger, which has: {known_files}"))
     if problems:
         raise PolicyError(problems)
-    wanted = {one.run_id for one in found} | {run_id for one in found for run_id in one.after}
-    return [one for one in known if one.run_id in wanted]
+    run_ids = {publication.run_id for publication in named} | {
+        run_id for publication in named for run_id in publication.after
+    }
+    return [publication for publication in publications if publication.run_id in run_ids]
 
 
-def warn_of_uncompared_exports(known: Sequence[Export]) -> list[str]:
-    """The warning about exports, after a release is published."""
-    if not known:
+def warn_of_uncompared_exports(exports: Sequence[Export]) -> list[str]:
+    """The warning about exports once a release is published."""
+    if not exports:
         return []
-    newest, few = known[-1], len(known) == 1
-    shown = (
-        f"{'' if few else 'the newest '}of {newest.exported_at:%Y-%m-%d %H:%M}: {newest.table_name}, {newest.dialect}"
-    )
+    newest, is_single = exports[-1], len(exports) == 1
+    export = f"of {newest.exported_at:%Y-%m-%d %H:%M}: {newest.table_name}, {newest.dialect}"
     return [
-        f"the ledger has {len(known)} export{'' if few else 's'} for warehouses ({shown}), which this release was not "
-        "compared with: compare copies of both with sqlanon attack"
+        f"the ledger has {with_noun(len(exports), 'export')} for warehouses "
+        f"({'' if is_single else 'the newest '}{export}), which this release was not compared with: compare copies of "
+        "both with sqlanon attack"
     ]
 
 
-def warn_of_uncompared_export(known: Sequence[Export], publications: Sequence[Publication]) -> list[str]:
-    """The warning about releases and exports, after an export is written."""
-    found = [
-        f"{count} {what}{'s' if count > 1 else ''}"
-        for count, what in ((len(publications), "release"), (len(known), "earlier export"))
+def warn_of_uncompared_export(exports: Sequence[Export], publications: Sequence[Publication]) -> list[str]:
+    """The warning about releases and exports once an export is written."""
+    counts = [
+        f"{count} {noun}{'s' if count > 1 else ''}"
+        for count, noun in ((len(publications), "release"), (len(exports), "earlier export"))
         if count
     ]
-    if not found:
+    if not counts:
         return []
     return [
-        f"the ledger has {' and '.join(found)}, which this export is not compared with, because its rows are in the "
+        f"the ledger has {' and '.join(counts)}, which this export is not compared with, because its rows are in the "
         "warehouse: compare copies with sqlanon attack"
     ]

@@ -71,10 +71,12 @@ def store_released_hierarchies(engine: DuckDBEngine, run_id: str, hierarchies: S
     """Copy hierarchies to the open catalog, and drop those of releases that are gone."""
     engine.execute(_FORGET(condition=col("run_id").eq(run_id)))  # published twice
     rows = []
-    for one in hierarchies:
-        name = released_hierarchy_name(run_id, one.attribute)
-        catalog.replace_table(engine, catalog.catalog_table(name), star(one.table.copy()))
-        rows.append({"run_id": run_id, "attribute": one.attribute, "height": one.height, "table_name": name})
+    for hierarchy in hierarchies:
+        name = released_hierarchy_name(run_id, hierarchy.attribute)
+        catalog.replace_table(engine, catalog.catalog_table(name), star(hierarchy.table.copy()))
+        rows.append(
+            {"run_id": run_id, "attribute": hierarchy.attribute, "height": hierarchy.height, "table_name": name}
+        )
     if rows:
         catalog.insert_records(engine, "released_hierarchies", *rows)
     drop_replaced_hierarchies(engine)
@@ -94,7 +96,7 @@ def copy_released_hierarchies(run: Run, policy: Policy, run_id: str) -> dict[str
     """
     assert policy.catalog is not None
     with catalog.open_catalog(run.engine, policy.catalog.database):
-        return {one.attribute.lower(): one for one, _ in _copied(run, _KNOWN(run_id=run_id))}
+        return {hierarchy.attribute.lower(): hierarchy for hierarchy, _ in _copied(run, _KNOWN(run_id=run_id))}
 
 
 def copy_recorded_hierarchies(run: Run, path: Path, manifest: Manifest) -> list[tuple[Hierarchy, exp.Table]]:
@@ -163,22 +165,26 @@ def pair_hierarchies(
         Makes a relation of the rows of both hierarchies of an attribute.
     """
     then, now = hierarchies
-    trees, rules, crossing = dict[str, ComparedHierarchy](), dict[str, list[Any]](), dict[str, CrossedHierarchies]()
+    merged, rules, crossed = dict[str, ComparedHierarchy](), dict[str, list[Any]](), dict[str, CrossedHierarchies]()
     for name in dict.fromkeys([*now, *then]):
-        known = [(one, its[name]) for one, its in zip(releases, hierarchies, strict=True) if name in its]
-        rules[name] = [one.rule(name) for one, _ in known]
-        first, last = known[0][1], known[-1][1]
-        if first is last:
-            trees[name] = _tree(last, last.table)
+        versions = [
+            (release, by_name[name]) for release, by_name in zip(releases, hierarchies, strict=True) if name in by_name
+        ]
+        rules[name] = [release.rule(name) for release, _ in versions]
+        oldest, newest = versions[0][1], versions[-1][1]
+        if oldest is newest:
+            merged[name] = _tree(newest, newest.table)
         elif name in same:
-            query = union_hierarchy_rows(first.table, last.table, last.height, last.open_ends)
-            trees[name] = _tree(last, store(f"both_{name}", query))
+            query = union_hierarchy_rows(oldest.table, newest.table, newest.height, newest.open_ends)
+            merged[name] = _tree(newest, store(f"both_{name}", query))
         else:
-            own, other = _tree(first, first.table), _tree(last, last.table)
-            crossing[name] = CrossedHierarchies(
-                own, other, store(f"crossed_{name}", cross_hierarchies(own, other, types[name]))
+            first_hierarchy, second_hierarchy = _tree(oldest, oldest.table), _tree(newest, newest.table)
+            crossed[name] = CrossedHierarchies(
+                first_hierarchy,
+                second_hierarchy,
+                store(f"crossed_{name}", cross_hierarchies(first_hierarchy, second_hierarchy, types[name])),
             )
-    return ComparedHierarchies(trees, rules, crossing)
+    return ComparedHierarchies(merged, rules, crossed)
 
 
 def _tree(hierarchy: Hierarchy, relation: exp.Expr) -> ComparedHierarchy:
@@ -187,7 +193,7 @@ def _tree(hierarchy: Hierarchy, relation: exp.Expr) -> ComparedHierarchy:
 
 def have_same_labels(engine: DuckDBEngine, then: Hierarchy, now: Hierarchy) -> bool:
     """Whether the values that both have are under the same labels. Integers are the same in any width."""
-    types = {engine.columns(one.table)["level_0"] for one in (then, now)}
+    types = {engine.columns(hierarchy.table)["level_0"] for hierarchy in (then, now)}
     if (then.height, then.open_ends) != (now.height, now.open_ends) or (len(types) > 1 and not types <= INTEGER_TYPES):
         return False
     labels = [now.released_column(level) for level in range(0 if now.open_ends else 1, now.height)]
@@ -213,8 +219,8 @@ def _levels_up_to(height: int, hierarchy: Hierarchy) -> list[exp.Expr]:
     """The columns of a hierarchy's table, up to a height that may be above its own."""
     names = dict.fromkeys(["level_0", *(released_column(level, hierarchy.open_ends) for level in range(height + 1))])
     top = hierarchy.released_column(hierarchy.height)
-    own = {"level_0", *(hierarchy.released_column(level) for level in range(hierarchy.height + 1))}
-    return [named(col(name if name in own else top), name) for name in names]
+    column_names = {"level_0", *(hierarchy.released_column(level) for level in range(hierarchy.height + 1))}
+    return [named(col(name if name in column_names else top), name) for name in names]
 
 
 def union_hierarchy_rows(then: exp.Expr, now: exp.Expr, height: int, open_ends: bool) -> exp.Query:

@@ -162,10 +162,10 @@ def compare_people(
         run.engine.execute(create_table(earlier.copy(), query))
     try:
         compared = frozenset(sources[run_id] for (run_id,) in run.engine.rows(_RUNS(earlier=earlier)))
-        for run_id, common in _shared_people(run.engine, earlier, samples):
+        for run_id, shared_people in _shared_people(run.engine, earlier, samples):
             best = shared.get(sources[run_id])
-            if best is None or common.share > best.share:
-                shared[sources[run_id]] = common
+            if best is None or shared_people.share > best.share:
+                shared[sources[run_id]] = shared_people
     finally:
         run.engine.execute(drop_table(earlier))
     return PeopleComparison(shared, compared)

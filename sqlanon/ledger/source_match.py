@@ -153,20 +153,22 @@ class RowComparison:
         with catalog.open_catalog(engine, self.path):
             engine.execute(create_table(sampled.copy(), _KEPT(run_id=run_id)))
         try:
-            known = engine.rows(_ITS_SOURCE(sampled=sampled))
-            if not known:
+            stored = engine.rows(_ITS_SOURCE(sampled=sampled))
+            if not stored:
                 self.unknown.add(description)
                 return 0.0
-            source_rows, names = known[0]
+            source_rows, names = stored[0]
             pairs = [*_paired(rows, sampled, names)]
-            counts = [rows.counts(sampled, one) for one in pairs]
-            share = max((_share_of(one, source_rows) for one in counts), default=0.0)
+            counts = [rows.counts(sampled, pair) for pair in pairs]
+            share = max((_share_of(pair_counts, source_rows) for pair_counts in counts), default=0.0)
             if share < LEAST_SHARE and pairs and len(pairs[0]) in (len(names), len(rows.columns)):
-                here = counts[0][0]
-                alike = abs(here - source_rows) <= LIKE_ROWS * max(here, source_rows)
+                row_total = counts[0][0]
+                alike = abs(row_total - source_rows) <= LIKE_ROWS * max(row_total, source_rows)
                 # Columns of other names may have the same few values by chance.
-                named_alike = [one for one, by_place in zip(counts, pairs, strict=True) if _has_names(by_place, names)]
-                if alike and any(map(may_be_same_rows, named_alike)):
+                same_named = [
+                    pair_counts for pair_counts, pair in zip(counts, pairs, strict=True) if _has_names(pair, names)
+                ]
+                if alike and any(map(may_be_same_rows, same_named)):
                     self.undecided.add(description)
             return share
         finally:
@@ -176,27 +178,27 @@ class RowComparison:
 def _paired(rows: SampledRows, sampled: exp.Table, names: Sequence[str]) -> Iterable[Mapping[int, str]]:
     """By the place of a sampled column, the column that it is here: all that can be paired; and these without keys,
     which a copy may have given anew."""
-    own = {name.lower(): name for name in rows.columns}
-    pairs, distinct, left = dict[int, str](), dict[int, int](), list[int]()
+    columns_by_name = {name.lower(): name for name in rows.columns}
+    pairs, distinct, unpaired = dict[int, str](), dict[int, int](), list[int]()
     for place, name in enumerate(names):
-        column = own.get(name.lower())
+        column = columns_by_name.get(name.lower())
         share, values = (0.0, 0) if column is None else rows.known(sampled, place, column)
         if share >= KNOWN:
-            pairs[place], distinct[place] = own.pop(name.lower()), values
+            pairs[place], distinct[place] = columns_by_name.pop(name.lower()), values
         else:
-            left.append(place)
-    for place in left:
-        fits = [(*rows.known(sampled, place, column), column) for column in own.values()]
-        best = max(((share, -values, column) for share, values, column in fits if share >= KNOWN), default=None)
+            unpaired.append(place)
+    for place in unpaired:
+        matches = [(*rows.known(sampled, place, column), column) for column in columns_by_name.values()]
+        best = max(((share, -values, column) for share, values, column in matches if share >= KNOWN), default=None)
         if best is not None:
-            pairs[place], distinct[place] = own.pop(best[2].lower()), -best[1]
+            pairs[place], distinct[place] = columns_by_name.pop(best[2].lower()), -best[1]
     if not pairs:
         return
     yield pairs
     all_rows = rows.rows([*pairs.values()])
-    without = {place: column for place, column in pairs.items() if 2 * distinct[place] <= all_rows}
-    if without and len(without) < len(pairs):
-        yield without
+    without_keys = {place: column for place, column in pairs.items() if 2 * distinct[place] <= all_rows}
+    if without_keys and len(without_keys) < len(pairs):
+        yield without_keys
 
 
 def _has_names(pairs: Mapping[int, str], names: Sequence[str]) -> bool:
@@ -287,11 +289,11 @@ def recognize(
     policy: Policy,
     path: Path,
     history: History,
-    others: Sequence[Publication | SpentEpsilon],
+    records: Sequence[Publication | SpentEpsilon],
     people: SourcePeople,
 ) -> Recognition:
     """Compare the source of a run with those of other records of the ledger in the catalog at a path."""
-    sources = {one.run_id: str(one.source) for one in others if one.source not in (None, run.identity)}
+    sources = {record.run_id: str(record.source) for record in records if record.source not in (None, run.identity)}
     same_rows = RowComparison(run, policy, path, history.secret)
     shares = same_rows.shares({source: run_id for run_id, source in sources.items()})
     newest = dict([*sources.items()][-MOST_SOURCES:])

@@ -121,8 +121,8 @@ class SampledRows(ABC):
         if column not in self._values:
             target = self.run.work(f"source_values_{len(self._values)}")
             self._values[column] = target, self.hash_values(target.copy(), column)
-        target, there = self._values[column]
-        return target.copy(), there
+        target, value_count = self._values[column]
+        return target.copy(), value_count
 
     def drop(self) -> None:
         for target, _ in self._values.values():
@@ -143,11 +143,11 @@ class DuckDBRows(SampledRows):
         return _SAMPLE(hashes=hashes, taken=taken)
 
     def known(self, sampled: exp.Table, place: int, column: str) -> tuple[float, int]:
-        values, there = self.values_of(column)
-        hashes, known = self.run.engine.rows(
+        values, value_count = self.values_of(column)
+        hashes, known_hashes = self.run.engine.rows(
             count_known_values(value=sampled_hash(place), sampled=sampled, values=values)
         )[0]
-        return (known / hashes if hashes else 0.0), there
+        return (known_hashes / hashes if hashes else 0.0), value_count
 
     def rows(self, columns: Sequence[str]) -> int:
         return self._combined(columns)[1][0]
@@ -155,8 +155,8 @@ class DuckDBRows(SampledRows):
     def counts(self, sampled: exp.Table, pairs: Mapping[int, str]) -> Counts:
         combined, frequencies = self._combined([*pairs.values()])
         values = [self.values_of(column)[0] for column in pairs.values()]
-        taken, alone, none, one, two = self.run.engine.rows(_found(sampled, [*pairs], values, combined))[0]
-        return *frequencies, taken or 0, alone, none, one, two
+        taken, alone, in_none, in_one, in_two = self.run.engine.rows(_found(sampled, [*pairs], values, combined))[0]
+        return *frequencies, taken or 0, alone, in_none, in_one, in_two
 
     def hash_values(self, target: exp.Table, column: str) -> int:
         self.run.engine.execute(create_table(target, values_of(self.run.source.relation, column, self.key)))
@@ -208,11 +208,11 @@ def _found(sampled: exp.Expr, places: Sequence[int], values: Sequence[exp.Expr],
     those that no row has, one, and two.
     """
     hashes = [sampled_hash(place) for place in places]
-    query = _FOUND(hashes=[named(one, f"h{i}") for i, one in enumerate(hashes)], sampled=sampled, by=hashes)
-    for i, own in enumerate(values):
+    query = _FOUND(hashes=[named(hashed, f"h{i}") for i, hashed in enumerate(hashes)], sampled=sampled, by=hashes)
+    for i, column_values in enumerate(values):
         on = col(f"h{i}", "s").eq(col("h", f"v{i}"))
-        query = query.join(aliased(own, f"v{i}"), on=on, join_type="left", copy=False)
+        query = query.join(aliased(column_values, f"v{i}"), on=on, join_type="left", copy=False)
     paired = [same(col("v", f"v{i}"), col(f"c{i}", "x")) for i in range(len(places))]
     # What has no value here would read as NULL.
-    known = [is_there(col("h", f"v{i}")) for i in range(len(places))]
-    return query.join(aliased(combined, "x"), on=all_of([*paired, *known]), join_type="left", copy=False)
+    is_known = [is_there(col("h", f"v{i}")) for i in range(len(places))]
+    return query.join(aliased(combined, "x"), on=all_of([*paired, *is_known]), join_type="left", copy=False)

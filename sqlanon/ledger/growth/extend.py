@@ -113,7 +113,7 @@ _PERSONS = template("""
 
 
 def _extended(released: exp.Expr, added: exp.Expr, manifest: Manifest) -> exp.Select:
-    return _EXTENDED(columns=[col(one.name) for one in manifest.columns], released=released, added=added)
+    return _EXTENDED(columns=[col(column.name) for column in manifest.columns], released=released, added=added)
 
 
 @dataclass(frozen=True)
@@ -127,12 +127,12 @@ class ReleaseToExtend:
 
 def release_to_extend(run: Run, policy: Policy) -> ReleaseToExtend:
     """The release of a policy, if it can be extended."""
-    if wrong := list(find_conflicts(EXTENSIONS, collect_sections(dict(policy)))):
-        raise PolicyError(wrong)
+    if problems := list(find_conflicts(EXTENSIONS, collect_sections(dict(policy)))):
+        raise PolicyError(problems)
     assert policy.catalog is not None
     assert policy.release is not None
-    found = read_ledger(run.engine, policy.catalog.database, Reach(policy))
-    known, publication = found.publications, find_newest_publication(found, run, policy)
+    ledger = read_ledger(run.engine, policy.catalog.database, Reach(policy))
+    publications, publication = ledger.publications, find_newest_publication(ledger, run, policy)
     refuse_repeated_keys(run.engine, run.source, policy.source.key)
     with open_earlier_release(run.engine, publication, Reach()) as release:
         manifest = release.manifest
@@ -141,36 +141,36 @@ def release_to_extend(run: Run, policy: Policy) -> ReleaseToExtend:
             f"{publication.path} was made by another policy: extend it with that policy, or run anonymize with "
             "[release] after"
         )
-    return ReleaseToExtend(publication, manifest, [one for one in known if one.run_id in publication.after])
+    return ReleaseToExtend(publication, manifest, [base for base in publications if base.run_id in publication.after])
 
 
 def extend(
-    steps: StatementRunner, run: Run, prepared: SearchInput, extended: ReleaseToExtend, started: float
+    runner: StatementRunner, run: Run, search_input: SearchInput, extended: ReleaseToExtend, started: float
 ) -> Extension:
     """What can be added to a release of the rows that its source has got since.
 
     Makes in the work schema ``candidates``, ``waiting`` and ``added``.
     """
-    policy, publication, manifest = prepared.policy, extended.publication, extended.manifest
-    levels = {name: level or 0 for name, level in manifest.levels(prepared.heights).items()}
-    _refuse_other_columns(prepared, manifest, levels)
-    recoding, waiting = _recoding(run, prepared, levels)
+    policy, publication, manifest = search_input.policy, extended.publication, extended.manifest
+    levels = {name: level or 0 for name, level in manifest.levels(search_input.heights).items()}
+    _refuse_other_columns(search_input, manifest, levels)
+    recoding, waiting = _recoding(run, search_input, levels)
     persons = None
     count = run.engine.rows(row_count(rows=run.work("added")))[0][0]
-    change = count_changes(run, policy, publication, manifest, prepared.marginals.rows)
+    change = count_changes(run, policy, publication, manifest, search_input.marginals.rows)
     with open_earlier_release(run.engine, publication, Reach(), verified=True) as release:
-        change = measure_released_rows(run, prepared, publication, manifest, release.relation, change)
-        if prepared.columns.person is not None:
+        change = measure_released_rows(run, search_input, publication, manifest, release.relation, change)
+        if search_input.columns.person is not None:
             _refuse_unknown_persons(release, change, policy)
-            persons = _person_figures(run, prepared, recoding)
+            persons = _person_figures(run, search_input, recoding)
         rows = _extended(release.relation, run.work("added"), manifest)
         quasi = [col(name) for name in manifest.quasi_identifiers]
-        figures = steps.figures(_CLASS_FIGURES(rows=subquery(rows, "r"), quasi=quasi))
-    everything = replace(recoding, source=prepared.source.relation)
-    dependencies = measure_dependencies(run.engine, steps, prepared, everything, levels)
-    kept = replace(waiting, classes=figures["classes"], squared_sizes=float(figures["squares"]))
-    measure = policy_measure(prepared)
-    warnings = (*run.notices, *warn_of_unprotected_columns(steps, prepared), *dependencies.warnings)
+        figures = runner.figures(_CLASS_FIGURES(rows=subquery(rows, "r"), quasi=quasi))
+    everything = replace(recoding, source=search_input.source.relation)
+    dependencies = measure_dependencies(run.engine, runner, search_input, everything, levels)
+    totals = replace(waiting, classes=figures["classes"], squared_sizes=float(figures["squares"]))
+    measure = policy_measure(search_input)
+    warnings = (*run.notices, *warn_of_unprotected_columns(runner, search_input), *dependencies.warnings)
     return Extension(
         released_before=manifest.released_rows,
         new_rows=count + waiting.suppressed_rows,
@@ -182,11 +182,11 @@ def extend(
         persons=persons,
         generalization=levels,
         measure=policy.search.measure,
-        score=measure.reported_score(measure.score((*levels.values(), 0), kept)),
+        score=measure.reported_score(measure.score((*levels.values(), 0), totals)),
         dependencies=dependencies.narrowing,
         source_change=change,
         warnings=[*sort_messages(warnings)],
-        _origin=_Origin(run, prepared, publication, recoding, dependencies.refusals, uuid4().hex, started),
+        _origin=_Origin(run, search_input, publication, recoding, dependencies.refusals, uuid4().hex, started),
     )
 
 
@@ -207,23 +207,23 @@ def _with_persons(run: Run, columns: Sequence[str], person: str) -> exp.Select:
     return _EXTENDED(columns=[col(name) for name in (*columns, person)], **views)
 
 
-def _person_figures(run: Run, prepared: SearchInput, recoding: FullDomainRecoding) -> PersonFigures:
+def _person_figures(run: Run, search_input: SearchInput, recoding: FullDomainRecoding) -> PersonFigures:
     """The persons of the source, and of the release with what is added: all of its rows are in the source.
 
     Makes the views ``released_persons`` and ``added_persons``.
     """
-    person, engine = prepared.columns.person, run.engine
+    person, engine = search_input.columns.person, run.engine
     assert person is not None
-    before = replace(recoding, source=run.work("released_rows"), suppressed=None)
-    for name, own in (("released", before), ("added", recoding)):
-        query = own.with_column(Column(person)).select(shuffled=False)
+    released_rows = replace(recoding, source=run.work("released_rows"), suppressed=None)
+    for name, rows in (("released", released_rows), ("added", recoding)):
+        query = rows.with_column(Column(person)).select(shuffled=False)
         engine.execute(create_temporary_view(run.work_names.view(f"{name}_persons"), query))
     quasi = [column.name for column in recoding.columns if column.quasi is not None]
-    key = [col(name, "c").eq(col(name, "a")) for name in prepared.columns.key]
+    key = [col(name, "c").eq(col(name, "a")) for name in search_input.columns.key]
     query = _PERSONS(
         person=col(person),
         own_person=col(person, "c"),
-        source=prepared.source.relation,
+        source=search_input.source.relation,
         candidates=run.work("candidates"),
         added=run.work("added"),
         same_key=all_of(key),
@@ -233,41 +233,46 @@ def _person_figures(run: Run, prepared: SearchInput, recoding: FullDomainRecodin
     return person_figures(*engine.rows(query)[0])
 
 
-def _refuse_other_columns(prepared: SearchInput, manifest: Manifest, levels: Mapping[str, int]) -> None:
+def _refuse_other_columns(search_input: SearchInput, manifest: Manifest, levels: Mapping[str, int]) -> None:
     """New rows must have the columns of the release, of the same types."""
-    source = prepared.source
+    source = search_input.source
     recoding = FullDomainRecoding(
-        source.relation, prepared.released_columns, prepared.attributes, (), (*levels.values(), 0)
+        source.relation, search_input.released_columns, search_input.attributes, (), (*levels.values(), 0)
     )
-    found = [(one.name, recoding.released_type(one, source.columns[one.name])) for one in prepared.released_columns]
-    if found != [(one.name, one.type) for one in manifest.columns]:
+    new_columns = [
+        (column.name, recoding.released_type(column, source.columns[column.name]))
+        for column in search_input.released_columns
+    ]
+    if new_columns != [(column.name, column.type) for column in manifest.columns]:
         raise SourceError(
             "source: its columns are not those of the release: anonymize makes a release of them, which is not "
             "compared with the one that it replaces"
         )
 
 
-def _recoding(run: Run, prepared: SearchInput, generalization: Mapping[str, int]) -> tuple[FullDomainRecoding, Figures]:
+def _recoding(
+    run: Run, search_input: SearchInput, generalization: Mapping[str, int]
+) -> tuple[FullDomainRecoding, Figures]:
     """How the rows are made that are added, and what is lost by those that wait.
 
     Makes ``candidates``, ``waiting`` and ``added``.
     """
     engine, levels = run.engine, (*generalization.values(), 0)
     candidates, waiting = run.work("candidates"), run.work("waiting")
-    unreleased = _UNRELEASED(rows=prepared.source.relation, mark=col(EARLIER))
+    unreleased = _UNRELEASED(rows=search_input.source.relation, mark=col(EARLIER))
     engine.execute(create_table(candidates.copy(), unreleased))
-    space = _of_unreleased(prepared.frequency_sets.at(levels), prepared.attributes[-1])
-    figures = _figures(prepared, space, levels)
+    space = _of_unreleased(search_input.frequency_sets.at(levels), search_input.attributes[-1])
+    figures = _figures(search_input, space, levels)
     engine.execute(create_table(waiting.copy(), suppressed_classes(space, levels)))
     recoding = FullDomainRecoding(
         candidates,
-        prepared.released_columns,
-        prepared.attributes,
-        tuple(hierarchy.top for hierarchy in prepared.hierarchies),
+        search_input.released_columns,
+        search_input.attributes,
+        tuple(hierarchy.top for hierarchy in search_input.hierarchies),
         levels,
         waiting,
     )
-    with_keys = replace(recoding, columns=(*recoding.columns, *map(Column, prepared.columns.key)))
+    with_keys = replace(recoding, columns=(*recoding.columns, *map(Column, search_input.columns.key)))
     engine.execute(create_table(run.work("added"), with_keys.select(shuffled=False)))
     return recoding, figures
 
@@ -279,17 +284,17 @@ def _of_unreleased(space: ClassSpace, marks: Coded) -> ClassSpace:
     def of_unreleased(relation: exp.Expr) -> exp.Expr:
         return subquery(_OF_UNRELEASED(relation=relation, code=code, marks=marks.table), "f")
 
-    sensitive = {key: replace(one, table=of_unreleased(one.table)) for key, one in space.sensitive.items()}
+    sensitive = {key: replace(counts, table=of_unreleased(counts.table)) for key, counts in space.sensitive.items()}
     return replace(space, frequency=of_unreleased(space.frequency), sensitive=sensitive)
 
 
-def _figures(prepared: SearchInput, space: ClassSpace, levels: Levels) -> Figures:
+def _figures(search_input: SearchInput, space: ClassSpace, levels: Levels) -> Figures:
     """What is lost by the rows that wait, by the policy's measure."""
-    steps, measure = prepared.frequency_sets.steps, policy_measure(prepared)
-    suppressed = steps.figures(candidate_query(space, levels))["suppressed_rows"]
+    runner, measure = search_input.frequency_sets.steps, policy_measure(search_input)
+    suppressed = runner.figures(candidate_query(space, levels))["suppressed_rows"]
     leaves: dict[int, float] = {}
-    if suppressed and measure.needs_leaves and between_ends(prepared.attributes, levels):
-        leaves = fetch_leaf_sums(steps, class_leaves_query(space, levels, prepared.attributes, kept=False))
+    if suppressed and measure.needs_leaves and between_ends(search_input.attributes, levels):
+        leaves = fetch_leaf_sums(runner, class_leaves_query(space, levels, search_input.attributes, kept=False))
     return Figures(0, suppressed, suppressed_leaves=leaves)
 
 
@@ -386,29 +391,29 @@ class Extension:
         if self._origin.refusals:
             raise AuditError(list(self._origin.refusals))
         origin = self._origin
-        run, prepared, publication = origin.run, origin.prepared, origin.publication
+        run, search_input, publication = origin.run, origin.prepared, origin.publication
         with open_earlier_release(run.engine, publication, Reach(), verified=True) as release:
-            draft = ExtensionDraft(run, prepared, self, release, origin.recoding)
+            draft = ExtensionDraft(run, search_input, self, release, origin.recoding)
             hashed = select([col(KEY_HASH)], run.work("keys_0"))
             extended = ExtensionRecord(publication.run_id, self._trees(), hashed, self._to_catalog())
             rows, keyed = self.released_before + self.new_rows, star(run.work("added"))
-            person = prepared.columns.person
+            person = search_input.columns.person
             people = None if person is None else _with_persons(run, [], person)
             entry = LedgerEntry(
-                run, prepared, origin.run_id, publication.path, rows, force, keyed, extended, peopled=people
+                run, search_input, origin.run_id, publication.path, rows, force, keyed, extended, peopled=people
             )
             target = FileTarget(publication.path, publication.table_name)
             published = publish(target, draft, entry, attempts=1)  # what is there then would be another release
-        self.warnings.extend(one for one in entry.notes(publication.digest) if one not in self.warnings)
+        self.warnings.extend(note for note in entry.notes(publication.digest) if note not in self.warnings)
         return published
 
     def _trees(self) -> list[Hierarchy]:
         """Values may have gone that are still released: their labels are those of the release."""
-        run, prepared = self._origin.run, self._origin.prepared
-        then = copy_released_hierarchies(run, prepared.policy, self._origin.publication.run_id)
+        run, search_input = self._origin.run, self._origin.prepared
+        then = copy_released_hierarchies(run, search_input.policy, self._origin.publication.run_id)
         return [
             merge_hierarchies(run, then[now.attribute.lower()], now) if now.attribute.lower() in then else now
-            for now in prepared.policy_hierarchies
+            for now in search_input.policy_hierarchies
         ]
 
     def _to_catalog(self) -> dict[str, Any]:
@@ -432,13 +437,13 @@ class Extension:
     def to_dict(self) -> dict[str, Any]:
         """The figures, ready for JSON."""
         names = ("released_before", "new_rows", "added_rows", "waiting_rows", "released_rows")
-        more = ("classes", "smallest_class", "generalization", "measure", "score")
-        figures = {name: getattr(self, name) for name in (*names, *more)}
+        quality_names = ("classes", "smallest_class", "generalization", "measure", "score")
+        figures = {name: getattr(self, name) for name in (*names, *quality_names)}
         if self.persons is not None:
             figures |= {"smallest_class_rows": self.smallest_class_rows, "persons": self.persons.persons}
             figures |= {"released_persons": self.persons.released, "suppressed_persons": self.persons.suppressed}
         figures |= {"source_change": self.source_change.to_dict()}
-        return figures | {"dependencies": [one.to_dict() for one in self.dependencies]}
+        return figures | {"dependencies": [narrowing.to_dict() for narrowing in self.dependencies]}
 
 
 @dataclass(frozen=True)
@@ -465,7 +470,7 @@ class ExtensionDraft:
     def _added_rows(self) -> exp.Table:
         """What is added, without the keys."""
         view = self.run.work_names.view("added_rows")
-        columns: list[exp.Expr] = [col(one.name) for one in self.columns()]
+        columns: list[exp.Expr] = [col(column.name) for column in self.columns()]
         self.run.engine.execute(create_temporary_view(view.copy(), select(columns, self.run.work("added"))))
         return view
 
@@ -497,19 +502,19 @@ class ExtensionDraft:
 
     def checks(self, released: exp.Table) -> list[Check]:
         run, recoding, macros = self.run, self.recoding, self.run.install_macros()
-        person, everything = self.search_input.columns.person, None
+        person, all_rows = self.search_input.columns.person, None
         if person is not None:
-            everything = _with_persons(run, [one.name for one in self.columns()], person)
-        audit = SourceAudit(run.engine, run.work, macros, self.search_input, recoding, recoding, None, everything)
+            all_rows = _with_persons(run, [check.name for check in self.columns()], person)
+        audit = SourceAudit(run.engine, run.work, macros, self.search_input, recoding, recoding, None, all_rows)
         checks = audit.checks(released.sql(run.engine.dialect))
         if not self.extension.added_rows:
             return checks
-        new = self._added_rows.sql(run.engine.dialect)
-        of_persons = new if person is None else run.work_names.view("added_persons").sql(run.engine.dialect)
-        checks += (replace(one, name=f"new rows: {one.name}") for one in audit.checks_of_classes(of_persons))
+        added_rows = self._added_rows.sql(run.engine.dialect)
+        added_persons = added_rows if person is None else run.work_names.view("added_persons").sql(run.engine.dialect)
+        checks += (replace(check, name=f"new rows: {check.name}") for check in audit.checks_of_classes(added_persons))
         k = guaranteed_k(self.search_input.policy.privacy, self.search_input.policy.quasi_identifiers)
         if k != self.search_input.policy.privacy.k:  # no check of k-anonymity has looked at that
-            smallest = run.engine.rows(call_k_anonymity(new, self.quasi_identifiers, macros))[0][0]
+            smallest = run.engine.rows(call_k_anonymity(added_rows, self.quasi_identifiers, macros))[0][0]
             checks.append(Check("new rows", smallest >= k, f"in the smallest class: {smallest:,} (required: {k})"))
         return checks
 
@@ -518,12 +523,12 @@ class ExtensionDraft:
         return ()
 
     def manifest(self, table_name: str, facts: Facts) -> Manifest:
-        before = self.release.manifest
+        released = self.release.manifest
         claims = replace(
-            before,
+            released,
             published_at=utc_now(),
             sqlanon_version=__version__,
-            engine=f"{self.run.engine.version}, python {before.engine.partition('python ')[2]}",
+            engine=f"{self.run.engine.version}, python {released.engine.partition('python ')[2]}",
             rows=self.extension.released_before + self.extension.new_rows,
             dropped_lines=self.run.dropped_lines(self.search_input.policy),
             released_rows=facts.rows,

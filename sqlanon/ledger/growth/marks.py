@@ -90,64 +90,68 @@ def add_empty_marks(source: exp.Expr, columns: Sequence[str]) -> exp.Select:
 def mark_rows_by_values(
     rows: exp.Table,
     columns: Sequence[str],
-    shown: Sequence[EarlierAttribute],
+    attributes: Sequence[EarlierAttribute],
     shared: Sequence[tuple[str, str]],
     release: exp.Expr,
     bit: int,
 ) -> exp.Select:
     """The rows with one bit more in `EARLIER` where the release has them."""
-    own = _own_names(columns)
-    labels = _labels(own, shown)
-    keys = [*labels.values(), *(col(mine, "s") for mine, _ in shared)]
+    prefix = _own_names(columns)
+    labels = _labels(prefix, attributes)
+    keys = [*labels.values(), *(col(keys_now, "s") for keys_now, _ in shared)]
     rank = _RANK(keys=keys or [number(1)], order=[col(name, "s") for name in columns])
     values: list[exp.Expr] = [col(name, "s") for name in (*columns, EARLIER)]
-    values += [named(value, name) for name, value in {**labels, f"{own}rank": rank}.items()]
-    mine = [col(name, "r") for name in (*labels, *(name for name, _ in shared))]
+    values += [named(value, name) for name, value in {**labels, f"{prefix}rank": rank}.items()]
+    keys_now = [col(name, "r") for name in (*labels, *(name for name, _ in shared))]
     return _MARKED(
         columns=[col(name, "r") for name in columns],
-        there=col(f"{own}rank", "r") <= col(ROWS, "e"),
+        there=col(f"{prefix}rank", "r") <= col(ROWS, "e"),
         bit=bit,
-        rows=subquery(_labelled(values, rows, shown)),
-        release=_released(shown, shared, release),
-        same=all_of(same(key, col(f"k{i}", "e")) for i, key in enumerate(mine)),
+        rows=subquery(_labelled(values, rows, attributes)),
+        release=_released(attributes, shared, release),
+        same=all_of(same(key, col(f"k{i}", "e")) for i, key in enumerate(keys_now)),
     )
 
 
 def count_rows_in_both(
-    rows: exp.Table, shown: Sequence[EarlierAttribute], shared: Sequence[tuple[str, str]], release: exp.Expr
+    rows: exp.Table, attributes: Sequence[EarlierAttribute], shared: Sequence[tuple[str, str]], release: exp.Expr
 ) -> exp.Select:
     """One number: the rows that `marked` would mark."""
-    labels = [*_labels("", shown).values(), *(col(mine, "s") for mine, _ in shared)] or [number(1)]
+    labels = [*_labels("", attributes).values(), *(col(name, "s") for name, _ in shared)] or [number(1)]
     names = [f"k{i}" for i in range(len(labels))]
-    theirs = _released(shown, shared, release)
+    counts = _released(attributes, shared, release)
     return _IN_BOTH(
         keys=[col(name) for name in names],
         names=[col(name) for name in names],
-        labelled=subquery(_labelled([named(one, name) for name, one in zip(names, labels, strict=True)], rows, shown)),
-        release=theirs,
-        same=all_of(same(col(name, "r"), col(name, "e")) for name in names[: len(shown) + len(shared)]),
+        labelled=subquery(
+            _labelled([named(label, name) for name, label in zip(names, labels, strict=True)], rows, attributes)
+        ),
+        release=counts,
+        same=all_of(same(col(name, "r"), col(name, "e")) for name in names[: len(attributes) + len(shared)]),
     )
 
 
-def _labels(own: str, shown: Sequence[EarlierAttribute]) -> dict[str, exp.Expr]:
-    return {f"{own}label {i}": one.label(i) for i, one in enumerate(shown)}
+def _labels(prefix: str, attributes: Sequence[EarlierAttribute]) -> dict[str, exp.Expr]:
+    return {f"{prefix}label {i}": attribute.label(i) for i, attribute in enumerate(attributes)}
 
 
-def _labelled(values: list[exp.Expr], rows: exp.Table, shown: Sequence[EarlierAttribute]) -> exp.Select:
+def _labelled(values: list[exp.Expr], rows: exp.Table, attributes: Sequence[EarlierAttribute]) -> exp.Select:
     """Values of the rows ``s``, beside the coded values of each attribute that is looked up."""
     labelled = _LABELLED(values=values, rows=aliased(rows, "s"))
-    for i, one in enumerate(shown):
-        if one.is_looked_up:
-            on = same(col(one.attribute.column, "s"), col("value", f"h{i}"))
-            labelled = labelled.join(aliased(one.attribute.table, f"h{i}"), on=on, join_type="left", copy=False)
+    for i, attribute in enumerate(attributes):
+        if attribute.is_looked_up:
+            on = same(col(attribute.attribute.column, "s"), col("value", f"h{i}"))
+            labelled = labelled.join(aliased(attribute.attribute.table, f"h{i}"), on=on, join_type="left", copy=False)
     return labelled
 
 
-def _released(shown: Sequence[EarlierAttribute], shared: Sequence[tuple[str, str]], release: exp.Expr) -> exp.Subquery:
+def _released(
+    attributes: Sequence[EarlierAttribute], shared: Sequence[tuple[str, str]], release: exp.Expr
+) -> exp.Subquery:
     """The rows of a release by what it has in common with the source: ``k0`` .., and ``n``."""
-    theirs = [col(one.column) for one in shown] + [col(other) for _, other in shared]
-    keys = [named(key.copy(), f"k{i}") for i, key in enumerate(theirs)]
-    return subquery(_COUNTS(named=keys, release=release, columns=theirs))
+    columns = [col(attribute.column) for attribute in attributes] + [col(column) for _, column in shared]
+    keys = [named(key.copy(), f"k{i}") for i, key in enumerate(columns)]
+    return subquery(_COUNTS(named=keys, release=release, columns=columns))
 
 
 def mark_rows_by_key(
@@ -200,10 +204,10 @@ def count_marked_rows(rows: exp.Expr, releases: int) -> exp.Select:
 
 def _own_names(columns: Sequence[str]) -> str:
     """What names of our own begin with, and none of these columns does."""
-    own = "sqlanon "
-    while any(name.lower().startswith(own) for name in columns):
-        own += "_"
-    return own
+    prefix = "sqlanon "
+    while any(name.lower().startswith(prefix) for name in columns):
+        prefix += "_"
+    return prefix
 
 
 # The mark of the release is the first: the bit 1.
@@ -214,30 +218,32 @@ def select_released_rows(marked: exp.Table) -> exp.Select:
     return _RELEASED(rows=marked, mark=col(EARLIER))
 
 
-def recode_released_rows(run: Run, prepared: SearchInput, levels: Mapping[str, int]) -> FullDomainRecoding:
+def recode_released_rows(run: Run, search_input: SearchInput, levels: Mapping[str, int]) -> FullDomainRecoding:
     """The recoding of the source's rows that the first earlier release has.
 
     Makes ``released_rows``.
     """
     rows = run.work("released_rows")
-    run.engine.execute(create_table(rows.copy(), select_released_rows(prepared.source.relation)))
-    tops = tuple(hierarchy.top for hierarchy in prepared.hierarchies)
-    return FullDomainRecoding(rows, prepared.released_columns, prepared.attributes, tops, (*levels.values(), 0))
+    run.engine.execute(create_table(rows.copy(), select_released_rows(search_input.source.relation)))
+    tops = tuple(hierarchy.top for hierarchy in search_input.hierarchies)
+    return FullDomainRecoding(rows, search_input.released_columns, search_input.attributes, tops, (*levels.values(), 0))
 
 
-def refuse_changed_labels(run: Run, prepared: SearchInput, manifest: Manifest, run_id: str) -> None:
+def refuse_changed_labels(run: Run, search_input: SearchInput, manifest: Manifest, run_id: str) -> None:
     """The source's values must have the labels that a release at one level an attribute gave them."""
-    trees = copy_released_hierarchies(run, prepared.policy, run_id)
-    levels_then = manifest.levels({name: tree.height for name, tree in trees.items()})
-    levels_now = manifest.levels(prepared.heights)
+    released_hierarchies = copy_released_hierarchies(run, search_input.policy, run_id)
+    levels_then = manifest.levels({name: hierarchy.height for name, hierarchy in released_hierarchies.items()})
+    levels_now = manifest.levels(search_input.heights)
     counts = {}
-    for i, name in enumerate(prepared.policy.generalized_attributes):
-        then, now = trees.get(name.lower()), prepared.hierarchies[i]
+    for i, name in enumerate(search_input.policy.generalized_attributes):
+        released_hierarchy, hierarchy_now = released_hierarchies.get(name.lower()), search_input.hierarchies[i]
         level, level_now = levels_then.get(name), levels_now.get(name)
-        if not level or level_now is None or then is None:
+        if not level or level_now is None or released_hierarchy is None:
             continue
-        label_now = col(f"level_{level_now}", "n") if level_now <= now.height else exp.null()
-        query = count_changed_labels(then.table, now.table, col(f"level_{level}", "t"), label_now)
+        label_now = col(f"level_{level_now}", "n") if level_now <= hierarchy_now.height else exp.null()
+        query = count_changed_labels(
+            released_hierarchy.table, hierarchy_now.table, col(f"level_{level}", "t"), label_now
+        )
         if count := run.engine.rows(query)[0][0]:
             counts[name] = int(count)
     if counts:

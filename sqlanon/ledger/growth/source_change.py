@@ -134,7 +134,7 @@ def count_changes(
 
 def measure_released_rows(
     run: Run,
-    prepared: SearchInput,
+    search_input: SearchInput,
     publication: Publication,
     manifest: Manifest,
     released: exp.Expr,
@@ -144,16 +144,16 @@ def measure_released_rows(
 
     Makes ``released_rows`` and the view ``recoded``.
     """
-    levels = {name: level or 0 for name, level in manifest.levels(prepared.heights).items()}
-    recoding = recode_released_rows(run, prepared, levels)
+    levels = {name: level or 0 for name, level in manifest.levels(search_input.heights).items()}
+    recoding = recode_released_rows(run, search_input, levels)
     types = {column.name: column.type for column in manifest.columns}
-    view, person = run.work_names.view("recoded"), prepared.columns.person
+    view, person = run.work_names.view("recoded"), search_input.columns.person
     statement = recoding if person is None else recoding.with_column(Column(person))
     run.engine.execute(create_temporary_view(view.copy(), statement.select(shuffled=False)))
     if {name: type_ for name, type_ in run.engine.columns(view).items() if name in types} != types:
         return change
     missing, _ = run.engine.rows(count_different_rows(released.copy(), view, types))[0]
-    least = guaranteed_k(prepared.policy.privacy, prepared.policy.quasi_identifiers)
+    least = guaranteed_k(search_input.policy.privacy, search_input.policy.quasi_identifiers)
     columns = [col(name) for name in manifest.quasi_identifiers]
     keys: list[exp.Expr] = [named(column.copy(), f"k{i}") for i, column in enumerate(columns)]
     size = exp.Count(this=exp.Star()) if person is None else _PERSONS(person=col(person))
@@ -193,13 +193,13 @@ class _PublishedRelease:
         if not key or source.access != "rows":
             return None
         before, secret = self._copy_hashes("keys_before", _KEYS)
-        every = run.engine.rows(row_count(rows=before))[0][0]
-        if not every:
+        keys = run.engine.rows(row_count(rows=before))[0][0]
+        if not keys:
             return None
         hashed = key_hash([_spelled(source, name) for name in key], secret)
         now = subquery(select([named(hashed, KEY_HASH)], source.relation), "n")
         gone = run.engine.rows(_GONE(before=before, now=now, same=col(KEY_HASH, "b").eq(col(KEY_HASH, "n"))))[0][0]
-        return gone, every - gone
+        return gone, keys - gone
 
     def count_withdrawn_persons(self, person: str) -> tuple[int | None, bool]:
         """The persons of the release who have left the source, and whether this is an estimate; None if unknown."""

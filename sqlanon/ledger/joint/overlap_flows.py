@@ -230,16 +230,16 @@ class OverlapFlows:
         leaves = deque(i for i, nodes in enumerate(left) if len(nodes) == 1)
         for node in range(len(left)):
             while left[node] or leaves:
-                one = leaves.popleft() if leaves else node
-                if not left[one]:
+                leaf = leaves.popleft() if leaves else node
+                if not left[leaf]:
                     continue
-                other = next(iter(left[one]))
-                pushed = min(self._unmatched[one], self._unmatched[other])
-                a, b = min(one, other), max(one, other)
+                neighbour = next(iter(left[leaf]))
+                pushed = min(self._unmatched[leaf], self._unmatched[neighbour])
+                a, b = min(leaf, neighbour), max(leaf, neighbour)
                 self._flow[a, b] = pushed
-                for i, its in ((one, other), (other, one)):
+                for i, matched in ((leaf, neighbour), (neighbour, leaf)):
                     self._unmatched[i] -= pushed
-                    left[i].discard(its)
+                    left[i].discard(matched)
                     if len(left[i]) == 1:
                         leaves.append(i)
 
@@ -305,7 +305,7 @@ class OverlapFlows:
         forward, backward = [start], [goal]
         while forward and backward:
             is_forward = len(forward) <= len(backward)
-            nodes, reached, others = (forward, before, after) if is_forward else (backward, after, before)
+            nodes, reached, opposite = (forward, before, after) if is_forward else (backward, after, before)
             following = list[int]()
             for node in nodes:
                 for end in self._neighbours_of(node):
@@ -313,7 +313,7 @@ class OverlapFlows:
                     if end in reached or arc in closed or not self._room(*arc):
                         continue
                     reached[end] = node
-                    if end in others:
+                    if end in opposite:
                         return _join_paths(before, after, end)
                     following.append(end)
             if is_forward:
@@ -441,14 +441,14 @@ class ComponentFlows:
 
     def of(self, component: int) -> OverlapFlows:
         if component not in self._flows:
-            both = self._firsts[component], self._seconds[component]
-            self._flows[component] = OverlapFlows(*both, self._edges[component], self.budget)
+            rows = self._firsts[component], self._seconds[component]
+            self._flows[component] = OverlapFlows(*rows, self._edges[component], self.budget)
         return self._flows[component]
 
-    def most_rows(self, values: int, others: int, enough: int) -> int:
+    def most_rows(self, values: int, known_rows: int, enough: int) -> int:
         """The most rows that all pairs of these finest values share, with those of ``others``; ``enough``, where they
         can share as many."""
-        total = others
+        total = known_rows
         for component, edges in self.by_values[values].items():
             if total >= enough:
                 break
@@ -457,13 +457,13 @@ class ComponentFlows:
 
     def bounds(self) -> dict[Edge, int]:
         """The most rows of the pairs that share fewer than the smaller of the two has."""
-        found = dict[Edge, int]()
+        bounds = dict[Edge, int]()
         for component, edges in self._edges.items():
             for a, b in edges:
                 smaller = min(self._firsts[component][a], self._seconds[component][b])
                 if (most := self.of(component).most((a, b), smaller)) < smaller:
-                    found[a, b] = most
-        return found
+                    bounds[a, b] = most
+        return bounds
 
     def unmatched(self) -> Iterator[Unmatched]:
         """The groups that can have rows that are new or gone."""

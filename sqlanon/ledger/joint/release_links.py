@@ -158,7 +158,9 @@ class ComparedRelease:
     def columns(self) -> dict[str, str]:
         """Name and type, by name in lower case, of what has no noise."""
         noisy = {name.lower() for name in self.manifest.noise or ()}
-        types = {one.name.lower(): one.type for one in self.manifest.columns if one.name.lower() not in noisy}
+        types = {
+            column.name.lower(): column.type for column in self.manifest.columns if column.name.lower() not in noisy
+        }
         return types | dict.fromkeys(self._lists, "VARCHAR")
 
     @property
@@ -166,7 +168,7 @@ class ComparedRelease:
         """The columns with sets as lists."""
         if self.manifest.policy["search"].get("sets") != "list":
             return frozenset()
-        lists = {one.name.lower() for one in self.manifest.columns if one.type == "VARCHAR[]"}
+        lists = {column.name.lower() for column in self.manifest.columns if column.type == "VARCHAR[]"}
         return frozenset(name for name in lists if self.set_member_level(name) is not None)
 
     @property
@@ -175,8 +177,10 @@ class ComparedRelease:
         if not self._lists:
             return self
         output: list[exp.Expr] = [
-            named(_SET_TEXT(members=col(one.name)), one.name) if one.name.lower() in self._lists else col(one.name)
-            for one in self.manifest.columns
+            named(_SET_TEXT(members=col(column.name)), column.name)
+            if column.name.lower() in self._lists
+            else col(column.name)
+            for column in self.manifest.columns
         ]
         return replace(self, relation=subquery(select(output, self.relation.copy()), "release"))
 
@@ -185,10 +189,10 @@ class ComparedRelease:
         if not names:
             return self
         output: list[exp.Expr] = [
-            named(col(one.name), names[one.name]) if one.name in names else col(one.name)
-            for one in self.manifest.columns
+            named(col(column.name), names[column.name]) if column.name in names else col(column.name)
+            for column in self.manifest.columns
         ]
-        columns = tuple(replace(one, name=names.get(one.name, one.name)) for one in self.manifest.columns)
+        columns = tuple(replace(column, name=names.get(column.name, column.name)) for column in self.manifest.columns)
         return replace(
             self,
             manifest=replace(self.manifest, columns=columns),
@@ -211,10 +215,10 @@ class ComparedRelease:
         """Its column of a name in lower case, whatever the role, without noise."""
         if name not in self.columns:
             return None
-        return next(one.name for one in self.manifest.columns if one.name.lower() == name)
+        return next(column.name for column in self.manifest.columns if column.name.lower() == name)
 
     def is_quasi(self, name: str) -> bool:
-        return name in {one.lower() for one in self.manifest.quasi_identifiers}
+        return name in {column.lower() for column in self.manifest.quasi_identifiers}
 
     def level(self, name: str, height: int) -> int | None:
         """The one level of a column's labels in a hierarchy; None where there are several, of masked rows too."""
@@ -353,14 +357,14 @@ class ComparedHierarchies:
 
     def find(self, name: str, rules: Sequence[Any]) -> ComparedHierarchy | None:
         """The hierarchy of a column whose manifests show some rules."""
-        known = self.rules.get(name, ())
-        is_known = all(any(_same(rule, one) for one in known) for rule in rules)
+        known_rules = self.rules.get(name, ())
+        is_known = all(any(_same(rule, known_rule) for known_rule in known_rules) for rule in rules)
         return self.hierarchies.get(name) if is_known else None
 
     def for_release(self, is_first: bool) -> dict[str, ComparedHierarchy]:
         """The hierarchies of one of the releases."""
-        own = {name: one.first if is_first else one.second for name, one in self.crossing.items()}
-        return {**self.hierarchies, **own}
+        crossed = {name: pair.first if is_first else pair.second for name, pair in self.crossing.items()}
+        return {**self.hierarchies, **crossed}
 
 
 NO_HIERARCHIES = ComparedHierarchies({}, {})
@@ -381,18 +385,18 @@ def link_releases(first: ComparedRelease, second: ComparedRelease, trees: Compar
     attributes: list[LinkedAttribute] = []
     missing: list[str] = []
     for name in names:
-        own, other = first.column(name), second.column(name)
-        if own is None or other is None:
-            attributes.append(LinkedAttribute(own or other or name, own, other))
+        first_column, second_column = first.column(name), second.column(name)
+        if first_column is None or second_column is None:
+            attributes.append(LinkedAttribute(first_column or second_column or name, first_column, second_column))
             continue
-        rules = [one.rule(name) for one in (first, second) if one.is_quasi(name)]
-        both = trees.crossing.get(name) if len(rules) == 2 else None
-        if both is not None:
-            attributes.append(_crossing(own, other, both, first, second))
+        rules = [release.rule(name) for release in (first, second) if release.is_quasi(name)]
+        crossed_pair = trees.crossing.get(name) if len(rules) == 2 else None
+        if crossed_pair is not None:
+            attributes.append(_crossing(first_column, second_column, crossed_pair, first, second))
             continue
         tree = trees.find(name, rules)
         if tree is None and len(rules) == 2 and not _same(*rules):
-            missing.append(own)
+            missing.append(first_column)
             continue
         if tree is not None:
             levels = tree.level(first, name), tree.level(second, name)
@@ -400,15 +404,15 @@ def link_releases(first: ComparedRelease, second: ComparedRelease, trees: Compar
             levels = first.level(name, _TOP), second.level(name, _TOP)
         shows_values = len(rules) == 1 and has_open_ends(rules[0])  # one release, and the other an open end
         if None not in levels and levels[0] == levels[1] and (not shows_values if tree is None else levels[0] == 0):
-            attributes.append(LinkedAttribute(own, own, other))
+            attributes.append(LinkedAttribute(first_column, first_column, second_column))
         elif tree is None:
-            missing.append(own)
+            missing.append(first_column)
         else:
             attributes.append(
                 LinkedAttribute(
-                    own,
-                    own,
-                    other,
+                    first_column,
+                    first_column,
+                    second_column,
                     tree.levels(first, name),
                     tree.levels(second, name),
                     tree.table,
@@ -422,22 +426,22 @@ def link_releases(first: ComparedRelease, second: ComparedRelease, trees: Compar
         for name in first.columns
         if name in second.columns and not first.is_quasi(name) and not second.is_quasi(name)
     ]
-    one, two = _comparable(first, second, [*names, *shared])
+    release, second_rows = _comparable(first, second, [*names, *shared])
     return ReleaseLink(
-        one, two, tuple(first.column(name) or name for name in shared), tuple(attributes), tuple(missing)
+        release, second_rows, tuple(first.column(name) or name for name in shared), tuple(attributes), tuple(missing)
     )
 
 
 def _crossing(
-    own: str, other: str, trees: CrossedHierarchies, first: ComparedRelease, second: ComparedRelease
+    first_column: str, second_column: str, trees: CrossedHierarchies, first: ComparedRelease, second: ComparedRelease
 ) -> LinkedAttribute:
     """An attribute whose labels are of two hierarchies: they meet where they have values in common."""
-    name = own.lower()
+    name = first_column.lower()
     members = trees.first.set_member_level(first, name), trees.second.set_member_level(second, name)
     return LinkedAttribute(
-        own,
-        own,
-        other,
+        first_column,
+        first_column,
+        second_column,
         trees.first.levels(first, name),
         tuple(trees.second_level(level) for level in trees.second.levels(second, name)),
         trees.table,
@@ -458,16 +462,16 @@ def prepare_comparison(
 ) -> ReleaseLink:
     """The same link, quicker to look at: attributes of few labels are compared first, and ranges and sets looked for
     only where a release has any."""
-    several = [i for i, _ in linked.multilevel_attributes]
-    if not several:
+    multilevel = [i for i, _ in linked.multilevel_attributes]
+    if not multilevel:
         return linked
     attributes = list(linked.attributes)
-    columns = [[attributes[i].first or "" for i in several], [attributes[i].second or "" for i in several]]
+    columns = [[attributes[i].first or "" for i in multilevel], [attributes[i].second or "" for i in multilevel]]
     counts = []
     for release, names in zip((linked.first, linked.second), columns, strict=True):
-        of_columns = [_LABEL_COUNT(label=col(name, "r")) for name in names]
-        counts.append(engine.rows(_LABEL_COUNTS(counts=of_columns, release=release))[0])
-    for i, first, second in zip(several, *counts, strict=True):
+        label_counts = [_LABEL_COUNT(label=col(name, "r")) for name in names]
+        counts.append(engine.rows(_LABEL_COUNTS(counts=label_counts, release=release))[0])
+    for i, first, second in zip(multilevel, *counts, strict=True):
         attributes[i] = replace(
             attributes[i],
             pairs=first * second,
@@ -501,9 +505,9 @@ def count_set_labels(release: exp.Expr, column: str, hierarchy: exp.Expr, height
     """One row: of the labels of a column the ``sets`` of nodes of its hierarchy, from a level on; and how many nodes
     begin as sets do, ``braces``."""
     labels = _LABELS(label=col(column, "r"), release=release)
-    every = [_NODE(label=col(f"level_{each}"), hierarchy=hierarchy) for each in range(height + 1)]
+    nodes = [_NODE(label=col(f"level_{level}"), hierarchy=hierarchy) for level in range(height + 1)]
     return _SET_LABELS(
-        nodes=subquery(_DISTINCT_NODES(nodes=union_all(*every))),
+        nodes=subquery(_DISTINCT_NODES(nodes=union_all(*nodes))),
         sets=subquery(find_sets(labels)),
         members=subquery(number_values(hierarchy, set_member_levels(level, height))),
     )
@@ -521,34 +525,40 @@ class LabelKinds:
 
 def classify_labels(engine: Engine, subject: ComparedRelease, attributes: Sequence[LinkedAttribute]) -> LabelKinds:
     """The kinds of labels of a release, the first of a link."""
-    strange, with_ranges, with_sets = list[str](), set[int](), set[int]()
-    for i, one in enumerate(attributes):
-        if one.first is None or one.hierarchy is None:
+    incomparable, with_ranges, with_sets = list[str](), set[int](), set[int]()
+    for i, attribute in enumerate(attributes):
+        if attribute.first is None or attribute.hierarchy is None:
             continue
-        if len(one.first_levels) == 1:
-            level = one.first_levels[0]
-            query = _known_labels(subject.relation, one.first, one.hierarchy, [level])
+        if len(attribute.first_levels) == 1:
+            level = attribute.first_levels[0]
+            query = _known_labels(subject.relation, attribute.first, attribute.hierarchy, [level])
             labels, known = engine.rows(query)[0]
             # Values may have gone that it still shows; but if it shows no other, the labels are made in another way.
-            is_strange = 0 < level < one.height and labels > 0 and not known
+            is_strange = 0 < level < attribute.height and labels > 0 and not known
         else:
             is_strange = subject.shows_medians
             labels, known = engine.rows(
-                _known_labels(subject.relation, one.first, one.hierarchy, range(one.height + 1))
+                _known_labels(subject.relation, attribute.first, attribute.hierarchy, range(attribute.height + 1))
             )[0]
             if labels > known:
-                query = count_unknown_labels(subject.relation, one.first, one.hierarchy, one.height)
+                query = count_unknown_labels(subject.relation, attribute.first, attribute.hierarchy, attribute.height)
                 ranges, others = engine.rows(query)[0]
-                found = braces = 0
-                if others and one.sets and subject.set_member_level(one.first.lower()) is not None:
-                    query = count_set_labels(subject.relation, one.first, one.hierarchy, one.height, one.sets[0])
-                    found, braces = engine.rows(query)[0]
-                is_strange |= others > found or bool(found and (ranges or braces)) or max(ranges, found) > MOST_RANGES
+                set_labels_count = braces = 0
+                if others and attribute.sets and subject.set_member_level(attribute.first.lower()) is not None:
+                    query = count_set_labels(
+                        subject.relation, attribute.first, attribute.hierarchy, attribute.height, attribute.sets[0]
+                    )
+                    set_labels_count, braces = engine.rows(query)[0]
+                is_strange |= (
+                    others > set_labels_count
+                    or bool(set_labels_count and (ranges or braces))
+                    or max(ranges, set_labels_count) > MOST_RANGES
+                )
                 with_ranges |= {i} if ranges else set()
-                with_sets |= {i} if found else set()
+                with_sets |= {i} if set_labels_count else set()
         if is_strange:
-            strange.append(one.first)
-    return LabelKinds(strange, frozenset(with_ranges), frozenset(with_sets))
+            incomparable.append(attribute.first)
+    return LabelKinds(incomparable, frozenset(with_ranges), frozenset(with_sets))
 
 
 def classify_labels_of_both(
@@ -559,10 +569,13 @@ def classify_labels_of_both(
         classify_labels(engine, first, linked.attributes),
         classify_labels(engine, second, linked.swapped.attributes),
     )
-    for subject, one in zip((first, second), kinds, strict=True):
-        if one.incomparable:
-            return f"{subject.path.name} has {UNCOMPARED}, in {', '.join(one.incomparable)}"
-    ranges, sets = (frozenset.union(*both) for both in zip(*((one.ranges, one.sets) for one in kinds), strict=True))
+    for subject, label_kinds in zip((first, second), kinds, strict=True):
+        if label_kinds.incomparable:
+            return f"{subject.path.name} has {UNCOMPARED}, in {', '.join(label_kinds.incomparable)}"
+    ranges, sets = (
+        frozenset.union(*both)
+        for both in zip(*((label_kinds.ranges, label_kinds.sets) for label_kinds in kinds), strict=True)
+    )
     if mixed := [linked.attributes[i].name for i in sorted(ranges & sets)]:
         return f"{', '.join(mixed)} has ranges in one release and sets in the other"
     return LabelKinds([], ranges, sets)
@@ -577,7 +590,7 @@ def _comparable(first: ComparedRelease, second: ComparedRelease, names: Sequence
     return _cast(first, different, second.columns), _cast(second, different, first.columns)
 
 
-def common_type(one: str, other: str) -> str:
+def common_type(first: str, second: str) -> str:
     """The type in which values of two are compared: 1 is 1.0, and a day its midnight; else their texts.
 
     Whole numbers and decimals are compared exactly. A floating column shows other numbers rounded, and so a reader of
@@ -586,14 +599,17 @@ def common_type(one: str, other: str) -> str:
     >>> [common_type("BIGINT", other) for other in ("INTEGER", "UBIGINT", "DECIMAL(6,2)", "FLOAT", "VARCHAR")]
     ['HUGEINT', 'HUGEINT', 'DECIMAL(21,2)', 'FLOAT', 'VARCHAR']
     """
-    digits = [_digits_of(type_) for type_ in (one, other)]
-    if all(type_ in _FLOATING or of_type is not None for type_, of_type in zip((one, other), digits, strict=True)):
+    digits = [_digits_of(type_) for type_ in (first, second)]
+    if all(
+        type_ in _FLOATING or exact_digits is not None
+        for type_, exact_digits in zip((first, second), digits, strict=True)
+    ):
         for type_ in _FLOATING:
-            if type_ in (one, other):
+            if type_ in (first, second):
                 return type_
-        return _exact_type(one, other, [of_type for of_type in digits if of_type is not None])
-    if all(map(_MOMENT.fullmatch, (one, other))):
-        return "TIMESTAMP_NS" if "_NS" in one and "_NS" in other else "TIMESTAMP"
+        return _exact_type(first, second, [exact_digits for exact_digits in digits if exact_digits is not None])
+    if all(map(_MOMENT.fullmatch, (first, second))):
+        return "TIMESTAMP_NS" if "_NS" in first and "_NS" in second else "TIMESTAMP"
     return "VARCHAR"
 
 
@@ -605,23 +621,23 @@ def _digits_of(type_: str) -> tuple[int, int] | None:
     return (_DIGITS[type_], 0) if type_ in _DIGITS else None
 
 
-def _exact_type(one: str, other: str, digits: Sequence[tuple[int, int]]) -> str:
+def _exact_type(first: str, second: str, digits: Sequence[tuple[int, int]]) -> str:
     """A type that holds the values of two exact ones; where none does, that of their texts."""
-    whole, scale = (max(each) for each in zip(*digits, strict=True))
-    if not scale and not {"UHUGEINT", "BIGNUM"} & {one, other}:
+    whole, scale = (max(counts) for counts in zip(*digits, strict=True))
+    if not scale and not {"UHUGEINT", "BIGNUM"} & {first, second}:
         return "HUGEINT"
     return f"DECIMAL({whole + scale},{scale})" if whole + scale <= 38 else "VARCHAR"
 
 
-def comparable_value(value: exp.Expr, type_: str, other: str) -> exp.Expr:
+def comparable_value(value: exp.Expr, type_: str, other_type: str) -> exp.Expr:
     """A value of one type in the type in which it is compared with those of another."""
-    if type_ == other:
+    if type_ == other_type:
         return value
-    if (common := common_type(type_, other)) == "FLOAT":
+    if (shared_type := common_type(type_, other_type)) == "FLOAT":
         return exp.TryCast(this=value, to=exp.DataType.build("FLOAT", dialect="duckdb"))  # of 1e300: NULL
-    compared = cast(value, common)
-    digits = [_digits_of(each) for each in (type_, other)]
-    if common == "VARCHAR" and None not in digits and digits[0] is not None and digits[0][1]:
+    compared = cast(value, shared_type)
+    digits = [_digits_of(compared_type) for compared_type in (type_, other_type)]
+    if shared_type == "VARCHAR" and None not in digits and digits[0] is not None and digits[0][1]:
         return _WITHOUT_ZEROS(text=compared)
     return compared
 

@@ -15,12 +15,12 @@ FEWEST_VALUES = 2
 """The fewest values in common by which a column is recognized."""
 
 VALUES_IN_COMMON = 0.8
-"""The share of the values, and of the rows, of the smaller column that the other has too. Each release may have
-suppressed other rows."""
+"""The least share of the values, and of the rows, of the smaller column that the other column has too: each release may
+have suppressed other rows."""
 
 ROWS_OF_A_VALUE = 0.9
-"""The share of the rows with values in common that both have of the same value: columns of few values often have all
-of them in common."""
+"""The least share of the rows with common values that both columns have of the same value: columns with few values
+often have all of them in common."""
 
 _NUMBERS = {ColumnKind.INTEGER, ColumnKind.DECIMAL, ColumnKind.FLOATING}
 
@@ -43,33 +43,40 @@ _NO_VALUE_IN_COMMON = template("""
 """)
 
 
-def columns_missing_from(one: ComparedRelease, other: ComparedRelease) -> list[str]:
+def columns_missing_from(release: ComparedRelease, other_release: ComparedRelease) -> list[str]:
     """The columns that a release shows unchanged and the other does not have, in any role."""
-    theirs = {column.name.lower() for column in other.manifest.columns}
-    return [one.column(name) or name for name in one.columns if not one.is_quasi(name) and name not in theirs]
+    other_names = {column.name.lower() for column in other_release.manifest.columns}
+    return [
+        release.column(name) or name
+        for name in release.columns
+        if not release.is_quasi(name) and name not in other_names
+    ]
 
 
 def match_renamed_columns(engine: Engine, first: ComparedRelease, second: ComparedRelease) -> dict[str, str]:
     """The columns of the first release that the second has under another name, with that name."""
-    found = []
-    for own in columns_missing_from(first, second):
-        for other in columns_missing_from(second, first):
-            types = first.columns[own.lower()], second.columns[other.lower()]
+    candidates = []
+    for first_column in columns_missing_from(first, second):
+        for second_column in columns_missing_from(second, first):
+            types = first.columns[first_column.lower()], second.columns[second_column.lower()]
             if not _can_be_equal(*types):
                 continue
-            values = comparable_value(col(own, "r"), *types), comparable_value(col(other, "r"), *reversed(types))
+            values = (
+                comparable_value(col(first_column, "r"), *types),
+                comparable_value(col(second_column, "r"), *reversed(types)),
+            )
             query = _IN_COMMON(first=values[0], second=values[1], one=first.relation, two=second.relation)
-            fewer, common, rows, candidates, both = engine.rows(query)[0]
+            fewer, common, rows, rows_with_common_values, rows_of_both = engine.rows(query)[0]
             if (
                 common >= max(FEWEST_VALUES, VALUES_IN_COMMON * fewer)
-                and both >= VALUES_IN_COMMON * rows
-                and both >= ROWS_OF_A_VALUE * candidates
+                and rows_of_both >= VALUES_IN_COMMON * rows
+                and rows_of_both >= ROWS_OF_A_VALUE * rows_with_common_values
             ):
-                found.append((both / rows, common, own, other))
+                candidates.append((rows_of_both / rows, common, first_column, second_column))
     pairs: dict[str, str] = {}
-    for _, _, own, other in sorted(found, key=lambda one: one[:2], reverse=True):
-        if own not in pairs and other not in pairs.values():
-            pairs[own] = other
+    for _, _, first_column, second_column in sorted(candidates, key=lambda candidate: candidate[:2], reverse=True):
+        if first_column not in pairs and second_column not in pairs.values():
+            pairs[first_column] = second_column
     return pairs
 
 
@@ -99,24 +106,29 @@ def find_columns_without_common_values(
 
 
 def describe_renamed_columns(pairs: Mapping[str, str]) -> str:
-    """That columns were compared under different names, for people."""
-    each = " and ".join(f"its column {own} has the same values as {other} here" for own, other in pairs.items())
-    return f"{each}; " if each else ""
+    """The sentence about columns that were compared under different names."""
+    sentences = " and ".join(
+        f"its column {earlier_column} has the same values as {new_column} here"
+        for earlier_column, new_column in pairs.items()
+    )
+    return f"{sentences}; " if sentences else ""
 
 
-def describe_uncompared_columns(own: Sequence[str], others: Sequence[str], different: Sequence[str]) -> str | None:
-    """Which columns were not compared, and what to do; None where all were."""
-    found = []
-    if own and others:
-        found.append(
-            f"{', '.join(own)} of that release and {', '.join(others)} of this one (shown unchanged under names that "
-            "the other does not have)"
+def describe_uncompared_columns(
+    earlier_columns: Sequence[str], new_columns: Sequence[str], different: Sequence[str]
+) -> str | None:
+    """The warning about columns that were not compared; None where all were."""
+    columns = []
+    if earlier_columns and new_columns:
+        columns.append(
+            f"{', '.join(earlier_columns)} of that release and {', '.join(new_columns)} of this one (shown unchanged "
+            "under names that the other does not have)"
         )
     if different:
-        found.append(f"{', '.join(different)} (shown unchanged in both, without a value in common)")
-    if not found:
+        columns.append(f"{', '.join(different)} (shown unchanged in both, without a value in common)")
+    if not columns:
         return None
     return (
-        f"not compared: {'; '.join(found)}. If they show the same facts in another spelling, a reader can join the two "
-        "releases on them: publish them with the same names and values, so that they are compared"
+        f"not compared: {'; '.join(columns)}. If they show the same facts in another spelling, a reader can join the "
+        "two releases on them: publish them with the same names and values, so that they are compared"
     )
