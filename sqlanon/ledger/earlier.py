@@ -1,16 +1,17 @@
-"""Earlier releases, opened as they were published; and a release that is based on them: together they reveal no more
-of anybody than each of them does.
+"""Open earlier releases, and prepare the search for a release that is based on them.
+
+Together, the new release and the earlier ones reveal no more of any person than each of them does.
 
 L. Sweeney, "k-anonymity: a model for protecting privacy" (International Journal on Uncertainty, Fuzziness and
 Knowledge-based Systems 10(5), 2002), section 4, has two remedies: base the new release on the earlier one, or treat all
-that the earlier one shows as a quasi-identifier (that is for a policy's roles to say). Here is the first, and for
-tables that change one of ours in the spirit of the second:
+columns of the earlier one as quasi-identifiers (which a policy can declare). This module implements the first, and for
+tables that change a remedy in the spirit of the second:
 
-- No value is finer than in the earlier release: each attribute is generalized at least as far, one that
-  the earlier release does not have, to its top. So whoever joins the two finds no finer combination than before.
-- Which of the earlier releases a row is in counts as a quasi-identifier. A class is made of rows
-  that they have and rows that they do not have; each part must meet the policy by itself. So whoever takes away the
-  rows that are known already is left with none, or with as many as the policy asks for.
+- No value is finer than in the earlier release: each attribute is generalized at least as far, and to its top if the
+  earlier release lacks it. So a reader who joins the two finds no finer combination than before.
+- The earlier releases that contain a row count as a quasi-identifier. The rows of a class that an earlier release
+  contains, and those that it does not, must each meet the policy. So a reader who removes the rows of the earlier
+  release is left with no rows, or with as many as the policy requires.
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ from sqlanon.support.expressions import (
 )
 from sqlanon.support.names import EARLIER
 
-MOST = 60
+MOST_EARLIER_RELEASES = 60
 """The bits of a mark."""
 
 _KEYS = template("SELECT key_hash FROM sqlanon_catalog.sqlanon.released_keys WHERE run_id = :run_id")
@@ -79,17 +80,17 @@ _HAS_PEOPLE = template("""
 """)
 
 EARLIER_FILE = "sqlanon_earlier_file"
-"""So begins the name of an earlier release, for the engine that has its source."""
+"""The prefix of the relation of an earlier release in the engine that has its source."""
 
 
 @dataclass(frozen=True)
 class EarlierRelease(ComparedRelease):
-    """An earlier release that stands where the ledger says, as it was published; its rows while it is open.
+    """An unchanged earlier release at the location that the ledger records; its rows while it is open.
 
     Attributes
     ----------
     publication:
-        What the ledger says of it.
+        Its record in the ledger.
     """
 
     publication: Publication
@@ -99,11 +100,11 @@ class EarlierRelease(ComparedRelease):
 def open_earlier_release(
     engine: DuckDBEngine, publication: Publication, reach: Reach, verified: bool = False
 ) -> Iterator[EarlierRelease]:
-    """Open an earlier release, once it is known to be as it was published: by the hash of its file, or verified."""
+    """Open an earlier release after checking, by the hash of its file or by verification, that it is unchanged."""
     path, name = publication.path, f"{EARLIER_FILE}_{publication.run_id[:12]}"
     place = recorded_location(path, publication.table_name, reach)
     with place.open_version(engine.limits, publication.version, publication.sha256, verified) as release:
-        _refuse_others(publication, release.manifest, release.digest, release.failures)
+        _refuse_changed_release(publication, release.manifest, release.digest, release.failures)
         if release.is_changed:
             what = "file was" if kind_for_path(path).in_files else "rows were"
             raise ReleaseError(
@@ -113,7 +114,7 @@ def open_earlier_release(
             yield EarlierRelease(path, release.manifest, relation, publication)
 
 
-def _refuse_others(publication: Publication, manifest: Manifest, digest: str, failures: Sequence[str]) -> None:
+def _refuse_changed_release(publication: Publication, manifest: Manifest, digest: str, failures: Sequence[str]) -> None:
     place = format_location(publication.path)
     if publication.manifest_hash not in (None, manifest.fingerprint()):
         raise ReleaseError(f"{place} is not the release that the ledger recorded: its manifest was changed")
@@ -130,58 +131,54 @@ def mark_released_rows(
     fixed: Manifest | None = None,
     verified: Collection[str] = (),
 ) -> tuple[Source, EarlierReleases]:
-    """The source with its rows marked by the earlier releases that have them, and what the search has to know of these.
+    """Mark the rows of the source that each earlier release contains; returns the marked source, and the constraints of
+    these releases on the search.
 
     Makes ``marked_1`` and so on, and drops all but the last.
     """
-    policy, columns = search_input.policy, _needed(search_input)
+    policy, columns = search_input.policy, _needed_columns(search_input)
     rows = run.work_names.view("unmarked")
     run.engine.execute(create_temporary_view(rows.copy(), add_empty_marks(run.source.relation, columns)))
-    min_levels, guaranteed_ks, problems, changed_runs, runs_by_person = (
-        dict[str, int](),
-        list[int](),
-        list[Problem](),
-        set[str](),
-        set[str](),
-    )
+    min_levels, guaranteed_ks, problems = dict[str, int](), list[int](), list[Problem]()
+    changed_runs, runs_by_person = set[str](), set[str]()
     for i, publication in enumerate(earlier):
         with open_earlier_release(run.engine, publication, Reach(), publication.run_id in verified) as release:
             if fixed is not None and i == 0:  # the release that keeps its rows
                 refuse_changed_labels(run, search_input, fixed, publication.run_id)
-            problems += _differences(run, search_input, release, fixed is None)
+            problems += _find_obstacles(run, search_input, release, fixed is None)
             if problems:
                 continue
-            for name, min_level in _floors(search_input, release).items():
+            for name, min_level in _min_levels(search_input, release).items():
                 min_levels[name] = max(min_level, min_levels.get(name, 0))
             guaranteed_ks.append(release.promised_k)
-            if (people := _people_of(run, search_input, publication, run.work(f"people_{i}"))) is not None:
+            if (people := _released_people(run, search_input, publication, run.work(f"people_{i}"))) is not None:
                 rows = _mark_people(run, release, people, rows, columns, i)
                 runs_by_person.add(publication.run_id)
                 continue
-            # The rows of a release that is extended stay in it, whatever has become of them in the source.
-            rows, is_complete = _mark(run, search_input, release, rows, columns, i, counted=fixed is None or i > 0)
+            # The rows of a release that is extended stay in it, even if they were deleted from the source.
+            rows, is_complete = _mark_rows(run, search_input, release, rows, columns, i, counted=fixed is None or i > 0)
             changed_runs |= set() if is_complete else {publication.run_id}
-    problems += _too_fine(policy, min_levels) if fixed is None else []
+    problems += _max_level_problems(policy, min_levels) if fixed is None else []
     if problems:
         raise PolicyError(problems)
     if fixed is not None:
         min_levels = {name: level or 0 for name, level in fixed.levels(search_input.heights).items()}
     searched = _search_policy(policy, min_levels, guaranteed_ks, fixed is not None)
     source = Source(rows, run.engine.columns(rows), run.source.files)
-    after = tuple(release.run_id for release in earlier)
-    return source, EarlierReleases(after, frozenset(changed_runs), frozenset(runs_by_person), searched)
+    run_ids = tuple(publication.run_id for publication in earlier)
+    return source, EarlierReleases(run_ids, frozenset(changed_runs), frozenset(runs_by_person), searched)
 
 
 def find_base_publications(run: Run, policy: Policy, runs: Sequence[str] | None = None) -> list[Publication]:
-    """The releases that the policy's is based on: those that it names, or those of the runs."""
-    publications = _publications(run, policy, runs)
-    if len(publications) > MOST:
-        message = f"{len(publications)} earlier releases are more than {MOST}: name those that matter"
+    """The releases on which the policy's release is based: those that it names, or those of the runs."""
+    publications = _base_publications(run, policy, runs)
+    if len(publications) > MOST_EARLIER_RELEASES:
+        message = f"{len(publications)} earlier releases are more than {MOST_EARLIER_RELEASES}: name those that matter"
         raise PolicyError([Problem("release.after", message)])
     return publications
 
 
-def _publications(run: Run, policy: Policy, runs: Sequence[str] | None) -> list[Publication]:
+def _base_publications(run: Run, policy: Policy, runs: Sequence[str] | None) -> list[Publication]:
     after = policy.release.after if policy.release else ()
     if not after:
         return []
@@ -203,7 +200,7 @@ def _publications(run: Run, policy: Policy, runs: Sequence[str] | None) -> list[
 
 
 def _recognized_releases(run: Run, policy: Policy, path: Path, ledger: History) -> list[Publication]:
-    """The releases of a run's source: by its description, its rows or its people."""
+    """The releases of a run's source, recognized by its description, its rows or its people."""
     people = SourcePeople(run, policy)
     try:
         recognition = recognize(run, policy, path, ledger, ledger.publications, people)
@@ -212,8 +209,8 @@ def _recognized_releases(run: Run, policy: Policy, path: Path, ledger: History) 
     return [publication for publication in ledger.publications if recognition.recognizes(publication.source)]
 
 
-def _needed(search_input: SearchInput) -> list[str]:
-    """The columns that are looked at or released."""
+def _needed_columns(search_input: SearchInput) -> list[str]:
+    """The columns that are compared or released."""
     columns, attributes = search_input.columns, search_input.policy.attributes
     names = {column for name, column in columns.by_attribute.items() if attributes[name].role != "identifying"}
     names |= {*columns.key, *([columns.person] if columns.person else [])}
@@ -221,7 +218,7 @@ def _needed(search_input: SearchInput) -> list[str]:
 
 
 def plan_marking(runner: StatementRunner, search_input: SearchInput, levels: Levels) -> None:
-    """Record how rows are marked, with an earlier release of the same columns as an example: it is not read."""
+    """Record the statements that mark rows, with a made-up earlier release of the same columns."""
     released_columns, work = search_input.released_columns, search_input.work
     columns = [column.name for column in released_columns]
     rows = runner.make(work("marked_0"), add_empty_marks(search_input.source.relation, columns))
@@ -233,9 +230,9 @@ def plan_marking(runner: StatementRunner, search_input: SearchInput, levels: Lev
     runner.make(work("marked_1"), mark_rows_by_values(rows, columns, attributes, shared, table("earlier_release"), 1))
 
 
-def _differences(run: Run, search_input: SearchInput, release: EarlierRelease, all_levels: bool) -> list[Problem]:
-    """What cannot be held against an earlier release, or is finer than it by its role alone; and with all levels, what
-    is labelled in another way."""
+def _find_obstacles(run: Run, search_input: SearchInput, release: EarlierRelease, all_levels: bool) -> list[Problem]:
+    """The reasons why a release cannot be based on an earlier one: rows or levels that cannot be compared, attributes
+    with a finer role; and with ``all_levels``, hierarchies with other labels."""
     key_path, policy, problems = "release.after", search_input.policy, []
     name = release.path.name
     quasi = {column for column in release.columns if release.is_quasi(column)}
@@ -270,8 +267,8 @@ def _differences(run: Run, search_input: SearchInput, release: EarlierRelease, a
     return problems
 
 
-def _floors(search_input: SearchInput, release: EarlierRelease) -> dict[str, int]:
-    """By quasi-identifier, the level that it must at least have."""
+def _min_levels(search_input: SearchInput, release: EarlierRelease) -> dict[str, int]:
+    """The minimum level of each quasi-identifier."""
     min_levels = {}
     for name, height in zip(search_input.policy.generalized_attributes, search_input.marginals.heights, strict=True):
         key = name.lower()
@@ -282,7 +279,7 @@ def _floors(search_input: SearchInput, release: EarlierRelease) -> dict[str, int
     return min_levels
 
 
-def _too_fine(policy: Policy, min_levels: Mapping[str, int]) -> list[Problem]:
+def _max_level_problems(policy: Policy, min_levels: Mapping[str, int]) -> list[Problem]:
     problems = []
     for name, min_level in min_levels.items():
         max_level = policy.attributes[name].max_level
@@ -294,7 +291,7 @@ def _too_fine(policy: Policy, min_levels: Mapping[str, int]) -> list[Problem]:
     return problems
 
 
-def _mark(
+def _mark_rows(
     run: Run,
     search_input: SearchInput,
     release: EarlierRelease,
@@ -303,15 +300,15 @@ def _mark(
     i: int,
     counted: bool,
 ) -> tuple[exp.Table, bool]:
-    """Mark the rows that an earlier release has, and tell whether all are there as it shows them, if they are to be
-    counted; what was marked before is dropped."""
+    """Mark the rows that an earlier release contains; returns the marked table, and whether the source has all rows of
+    the release, which is ``counted`` on request. The table of earlier marks is dropped."""
     engine, target, bit = run.engine, run.work(f"marked_{i + 1}"), 1 << i
 
     def count(relation: exp.Expr) -> int:
         return int(engine.rows(count_marked_rows(relation, i + 1))[0][i + 1])
 
-    shared_columns = _shown(search_input, release, columns)
-    hashes = _hashes(run, search_input, release, run.work(f"keys_{i}"))
+    shared_columns = _shown_columns(search_input, release, columns)
+    hashes = _key_hashes(run, search_input, release, run.work(f"keys_{i}"))
     if hashes is None:
         engine.execute(create_table(target, mark_rows_by_values(rows, columns, *shared_columns, release.relation, bit)))
         present_rows = marked_rows = count(target)
@@ -331,11 +328,10 @@ def _mark(
     return target, present_rows == release.manifest.released_rows
 
 
-def _people_of(
+def _released_people(
     run: Run, search_input: SearchInput, publication: Publication, target: exp.Table
 ) -> tuple[exp.Expr, exp.Table] | None:
-    """The hash of the person of a row, and the people in an earlier release of another table, where the ledger has them
-    and the source has some of them.
+    """The hash of a row's person, and the people of a release of another table, if the source has some of them.
 
     Makes ``target``.
     """
@@ -361,17 +357,17 @@ def _mark_people(
     columns: Sequence[str],
     i: int,
 ) -> exp.Table:
-    """Mark the rows of the people that an earlier release has; what was marked before is dropped."""
+    """Mark the rows of the people in an earlier release; the table of earlier marks is dropped."""
     target = run.work(f"marked_{i + 1}")
     run.engine.execute(create_table(target, mark_rows_by_person(rows, columns, *people, 1 << i)))
     run.engine.execute(drop_table(rows) if i else drop_view(rows))
     return target
 
 
-def _shown(
+def _shown_columns(
     search_input: SearchInput, release: EarlierRelease, columns: Sequence[str]
 ) -> tuple[list[EarlierAttribute], list[tuple[str, str]]]:
-    """What an earlier release shows of the source: its quasi-identifiers, and the columns that it shows as they are."""
+    """The columns of the source that an earlier release shows: its quasi-identifiers, and the unchanged columns."""
     column_names = {key: release.column(key) or key for key in release.columns}
     attributes = [
         EarlierAttribute(
@@ -393,10 +389,10 @@ def _shown(
     return attributes, shared
 
 
-def _hashes(
+def _key_hashes(
     run: Run, search_input: SearchInput, release: EarlierRelease, target: exp.Table
 ) -> tuple[str, exp.Table] | None:
-    """The secret, and the hashes of the keys that are in an earlier release, where the ledger has them.
+    """The secret and the hashes of the keys in an earlier release, if the ledger has them.
 
     Makes ``target``.
     """
@@ -414,12 +410,11 @@ def _hashes(
 def _search_policy(
     policy: Policy, min_levels: Mapping[str, int], guaranteed_ks: Sequence[int], is_fixed: bool
 ) -> Policy:
-    """The policy of the search: with levels that are no finer, or just these, and the marks as one more
-    quasi-identifier.
+    """The policy of the search: with minimum levels, or exactly these, and the marks as one more quasi-identifier.
 
-    The parts of classes are what requirements are on. Where all earlier releases promise a smaller k, parts have the
-    greatest of these, and whole classes the policy's: beside each of them, rows that are new to it are no fewer than
-    the smaller k of the two. That is what `JointAudit` holds a release against.
+    Requirements apply to the parts of classes. Where all earlier releases guarantee a smaller k, parts have the
+    greatest of these, and whole classes the policy's k: the rows that are new to an earlier release are then at least
+    the smaller k of the two, which `JointAudit` requires.
     """
     attributes = {}
     for name, spec in policy.attributes.items():
@@ -438,5 +433,5 @@ def _search_policy(
     if k is not None and part_k < k:
         shields = (*shields, Shield(quasi=policy.generalized_attributes, k=k))
     privacy = privacy.model_copy(update={"k": part_k, Shield.entry.key: shields})
-    # What is never released has no columns here.
+    # The source of the search has no columns that are never released.
     return policy.model_copy(update={"attributes": attributes, "privacy": privacy, "risk": None})

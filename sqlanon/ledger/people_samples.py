@@ -1,12 +1,12 @@
-"""Samples of the people of a source: who they are and what the source says of them, as hashes with a secret.
+"""Samples of the people of a source, and of their values, as hashes with a secret.
 
-Of each column that can number people, the people with the least hashes are taken. So two samples with one secret have
-the same people, as far as both sources have them, wherever the sources lie: samples are compared with one another, and
-no source is read for the comparison. Beside each person stands, for each other column, the least hash of its values: it
-is equal in two sources with the same values of that person.
+For each column that can number people, a sample has the people with the least hashes. So two samples with one secret
+have the same people, if both sources have them: samples are compared with each other, and no source is read for the
+comparison. For each person and each other column, the sample has the least hash of the person's values: it is equal in
+two sources with the same values of that person.
 
-Hashes are made where the rows are, of a text form that does not depend on types: 7, 7.0, '007' and ' 7 ' are one
-person, and so are a UUID and its text.
+Hashes are made on the server that has the rows, from a text form that does not depend on types: 7, 7.0, '007' and ' 7 '
+are one person, and so are a UUID and its text.
 """
 
 from __future__ import annotations
@@ -44,21 +44,22 @@ from sqlanon.support.expressions import (
 )
 
 SAMPLED_PEOPLE = 4000
-"""The most people of a sample: of a hundred people of a million, in another source, some are still in it."""
+"""The most people of a sample: enough to contain some of a hundred common people of a million."""
 
 SAMPLED_ROWS = 200_000
-"""The most rows of the people of a sample: of people with more rows, fewer are taken."""
+"""The most rows of the people of a sample: people with many rows make it smaller."""
 
 MOST_KEYS = 6
-"""The most columns that may number people."""
+"""The most columns that can number people."""
 
 MOST_COLUMNS = 15
 """The most other columns whose values are in a sample: those that the policy declares first."""
 
 CONSTANT = 0.9
-"""The share of the people of several rows that have one value of a quasi-identifier, where a column numbers people."""
+"""The least share of the people with several rows that have one value of a quasi-identifier, if a column numbers
+people."""
 
-# --- The text form of a value, and its hash: in the dialect of the engine that has the rows
+# --- The text form of a value, and its hash, in the dialect of the engine that has the rows
 
 _TEXT_TYPES = {"duckdb": "VARCHAR", "postgres": "TEXT", "spark": "STRING"}
 _GROUPS = {"duckdb": r"\{}", "postgres": r"\{}", "spark": "${}"}
@@ -77,7 +78,7 @@ _LAST_DIGIT = "[0-9]([^0-9]*)$"
 _HAS_DIGIT = "^.*[0-9].*$"
 
 _BYTES = {"duckdb": "strlen", "spark": "octet_length"}
-_LOWER = fragment("CASE WHEN :bytes = :length THEN :lower ELSE :translated END")  # to translate takes ten times as long
+_LOWER = fragment("CASE WHEN :bytes = :length THEN :lower ELSE :translated END")  # translating takes ten times as long
 _NUMBER_TEXT = fragment("CASE WHEN :value = floor(:value) AND abs(:value) < :largest THEN :whole ELSE :plain END")
 
 _SAMPLE = """
@@ -163,7 +164,7 @@ def person_hash(value: exp.Expr, type_: str, secret: str) -> exp.Expr:
 
 
 def _key_of(secret: str) -> str:
-    """What values are hashed with where the rows are: logs of a server may have it, and never the secret."""
+    """The key of the hashes on a server: its logs may have the key, but never the secret."""
     return sha256(f"{secret}:source people".encode()).hexdigest()
 
 
@@ -176,7 +177,7 @@ def _is_text_known(type_: str) -> bool:
 
 
 def canonical_text(value: exp.Expr, type_: str, dialect: str) -> exp.Expr:
-    """A value of one of DuckDB's types as the text that stands for it in any engine."""
+    """A value of one of DuckDB's types as a text that is the same in every engine."""
     plain = cast(value.copy(), _TEXT_TYPES[dialect])
     if type_ in _WHOLE:
         return plain
@@ -191,7 +192,7 @@ def canonical_text(value: exp.Expr, type_: str, dialect: str) -> exp.Expr:
 
 
 def _in_lower_case(word: exp.Expr, dialect: str) -> exp.Expr:
-    """Letters of ASCII in lower case: engines do not agree on others."""
+    """ASCII letters in lower case: engines differ on other letters."""
     if dialect == "postgres":
         return catalog_function("lower", collate_bytewise(word))
     length, bytes_ = anonymous("length", word.copy()), anonymous(_BYTES[dialect], word.copy())
@@ -215,10 +216,10 @@ class PeopleSample:
     is_person:
         Whether the policy names the column as that of persons.
     is_personal:
-        Whether the column numbers people and no other things, as far as can be told.
+        Whether the column seems to number people, and nothing else.
     running:
-        The share of the people with a neighbour within ten, where they have numbers: numbers of other people in the
-        same range are the same by chance. None where people have names.
+        The share of the people with a neighbour within ten, where they have numbers: other people in the same range
+        have equal numbers by chance. None where people have names.
     """
 
     table: exp.Table
@@ -231,7 +232,7 @@ class PeopleSample:
     running: float | None
 
     def rows_for(self, run_id: str) -> exp.Select:
-        """Rows for the table ``source_people``."""
+        """The rows of the table ``source_people``."""
         return _KEPT(
             run_id=run_id,
             column_name=self.column,
@@ -247,8 +248,10 @@ class PeopleSample:
 
 @dataclass
 class SourcePeople:
-    """The people of the source of a run, by each column that can number them; ``why`` they could not be sampled, if a
-    server refused to read them."""
+    """The people of the source of a run, by each column that can number them.
+
+    ``why`` is the reason why they could not be sampled, if a server refused to read them.
+    """
 
     run: Run
     policy: Policy
@@ -256,7 +259,7 @@ class SourcePeople:
     _samples: dict[str, list[PeopleSample]] = field(default_factory=dict)
 
     def samples(self, secret: str) -> Sequence[PeopleSample]:
-        """A sample for each column that can number people, hashed with a secret; none where rows cannot be hashed."""
+        """A sample for each column that can number people, hashed with a secret; none if rows cannot be hashed."""
         if secret not in self._samples:
             self._samples[secret] = self._take(secret)
         return self._samples[secret]
@@ -284,7 +287,7 @@ class SourcePeople:
             except UnreadableColumnsError as error:
                 if self.run.source.access == "rows":
                     raise
-                self.why = str(error)  # its user may read some of the columns only
+                self.why = str(error)  # the user may lack the privilege to read some columns
                 return []
         copy = self.run.work("every column") if self.run.copies is None else self.run.copies.table("every_column")
         wanted = dict.fromkeys([*other_columns, *(name for names in other_columns.values() for name in names)])
@@ -302,7 +305,7 @@ class SourcePeople:
         samples = []
         for i, (key, names) in enumerate(other_columns.items()):
             target = self.run.work(f"people {len(self._samples)} {i}")
-            self.run.engine.execute(drop_table(target.copy(), exists=True))  # a result may be published twice
+            self.run.engine.execute(drop_table(target.copy(), exists=True))  # a result can be published twice
             self._bring(all_columns, key, names, secret, target)
             people, rows, most_rows, numbered, running = self.run.engine.rows(_FIGURES(sample=target))[0]
             if (people or 0) < MIN_PERSONS:
@@ -316,8 +319,8 @@ class SourcePeople:
         return samples
 
     def _keys(self, names: Iterable[str]) -> list[str]:
-        """The columns that can number people: that of persons, those of keys, and identifying ones; where the policy
-        names no persons, also those that it does not declare."""
+        """The columns that can number people: that of persons, those of keys, and identifying ones; undeclared columns
+        as well, if the policy names no persons."""
         policy, by_lower = self.policy, {name.lower(): name for name in names}
         person = policy.source.person
         candidates = [
@@ -341,7 +344,7 @@ class SourcePeople:
         constant = exp.array(*(col(f"least_{i}").eq(col(f"greatest_{i}")) for i in positions))
         engine, server = self.run.engine, all_columns.engine
         if server.dialect == "duckdb":
-            if server is not engine:  # an engine of somebody else's, in whose place this one would look
+            if server is not engine:  # this engine cannot read the relations of another DuckDB
                 raise UnreadableColumnsError("its engine is none whose people are sampled")
             with source_errors():
                 engine.execute(create_table(target.copy(), _ARRIVED(arrived=query, least=least, constant=constant)))
@@ -353,7 +356,7 @@ class SourcePeople:
             )
 
     def _describes(self, sample: exp.Table, other_columns: Sequence[str]) -> bool:
-        """Whether most quasi-identifiers have one value for each person of several rows: a doctor's patients do not."""
+        """Whether most quasi-identifiers have one value for each person with several rows, unlike those of doctors."""
         quasi = {name.lower() for name in self.policy.quasi_identifiers}
         positions = [i for i, name in enumerate(other_columns) if name.lower() in quasi]
         shares = [self.run.engine.rows(_IS_CONSTANT(place=i + 1, sample=sample))[0][0] for i in positions]
@@ -362,7 +365,7 @@ class SourcePeople:
 
 
 def _sample_query(all_columns: AllColumns, key: str, other_columns: Sequence[str], secret: str) -> exp.Select:
-    """The statement that takes a sample. In PostgreSQL the key of the hashes is its first parameter."""
+    """The statement that takes a sample. In PostgreSQL, the key of the hashes is its first parameter."""
     dialect = all_columns.engine.dialect
     hash_key = cast(exp.Parameter(this=exp.Literal.number(1)), "TEXT") if dialect == "postgres" else text(secret)
     types, source = all_columns.types, aliased(all_columns.relation, "source")

@@ -1,8 +1,7 @@
-"""`source_samples` for PostgreSQL: rows are hashed there, and what comes here are few hashes, and counts. Of earlier
-samples hashes of whole combinations go there, none of a single value.
+"""`source_samples` for PostgreSQL: the server hashes rows, and returns few hashes, and counts.
 
-The text form of a value, and its hash, are those of `source_samples`. The key of the hashes is the first parameter of
-each statement.
+From earlier samples, the server gets hashes of whole combinations, never of a single value. The text form of a value,
+and its hash, are those of `source_samples`. The key of the hashes is the first parameter of each statement.
 """
 
 from __future__ import annotations
@@ -35,9 +34,9 @@ _ROW_COUNT = template("SELECT pg_catalog.count(*) FROM :relation", "postgres")
 _KEY = 1
 
 _IS_NUMBER = "^[+-]?([0-9]{1,100}([.][0-9]{0,100})?|[.][0-9]{1,100})([eE][+-]?[0-9]{1,2})?$"
-"""Of no more digits: what is too large for a number would be an error."""
+"""The number of digits is limited, because a number out of range would be an error."""
 
-# DuckDB writes numbers from 1e15 to 1e16 with all their digits, and whole ones with a digit after the point.
+# DuckDB writes numbers from 1e15 to 1e16 with all digits, and whole numbers with a digit after the point.
 _NUMBER = template(
     """
     SELECT CASE
@@ -99,7 +98,7 @@ _FOUND = template(
     "postgres",
 )
 
-# What has come here.
+# --- Fetched hashes, in DuckDB
 
 _OF_DIGITS = fragment("('0x' || :digits)::UBIGINT")
 _ARRIVED_VALUES = template("SELECT ('0x' || h)::UBIGINT AS h, d FROM :arrow")
@@ -108,8 +107,8 @@ _NO_GREATER = fragment("s.h <= (SELECT max(h) FROM :values)")
 _SAMPLED_COMBINATIONS = template("SELECT string_agg(substr(md5(:message), :hex_from), ',') FROM :sampled")
 
 LEAST_HASHES = 10_000
-"""The most hashes of a column's values that come from PostgreSQL: the least. Of a million values they are one in a
-hundred, and so of 2,000 sampled ones twenty."""
+"""The most hashes of a column's values that are fetched from PostgreSQL, the least ones: of a million values one in a
+hundred, and so twenty of 2,000 sampled ones."""
 
 _NUMBERS = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "FLOAT", "DOUBLE", "DECIMAL")
 
@@ -142,7 +141,7 @@ def _digits(message: exp.Expr) -> exp.Expr:
 
 
 def _sample(relation: exp.Expr, types: Sequence[tuple[str, str]], rows: int) -> exp.Select:
-    """Rows taken at random, each value as the digits of its hash: ``h0`` .."""
+    """Random rows, each value as the digits of its hash: ``h0`` .."""
     names = [name for name, _ in types]
     taken = select(list(map(col, names)), relation.copy())
     taken = taken.order_by(catalog_function("random"), copy=False).limit(rows, copy=False)
@@ -155,14 +154,12 @@ def _texts(relation: exp.Expr, types: Sequence[tuple[str, str]]) -> exp.Select:
 
 
 def values_of(relation: exp.Expr, column: str, type_: str, most: int) -> exp.Select:
-    """The least hashes of the values of a column, as digits, ``h``; and how many values it has, ``d``."""
+    """The least hashes of the values of a column, as digits, ``h``, and the number of its values, ``d``."""
     return _DISTINCT(hash=_hash(col("v")), value=_text_of(col(column), type_), relation=relation, most=number(most))
 
 
 def _found(relation: exp.Expr, types: Sequence[tuple[str, str]]) -> exp.Select:
-    """One row: the rows of a source, its combinations of one row, and of two; the rows of a sample, and those whose
-    combination exactly one row of the source has; of the sample's combinations those that no row has, one, and two.
-    """
+    """One row: the `Counts` of a sample in the source."""
     by = [col(f"c{i}") for i in range(len(types))]
     texts = subquery(_texts(relation.copy(), types), "t")
     counted = select([*by, named(catalog_function("count", exp.Star()), ROWS)], texts, [hashed.copy() for hashed in by])
@@ -180,9 +177,9 @@ class PostgresRows(SampledRows):
     _all_rows: int | None = None
 
     def sample(self, rows: int) -> exp.Query:
-        """Brought here now."""
+        """Random rows, fetched at once."""
         target = self.run.work("source_sample_there")
-        self.run.engine.execute(drop_table(target.copy(), exists=True))  # a result may be published twice
+        self.run.engine.execute(drop_table(target.copy(), exists=True))  # a result can be published twice
         hashes = exp.array(*(_OF_DIGITS(digits=col(f"h{i}")) for i in range(len(self.columns))))
         query = _sample(self.sampled.relation, self._types(self.columns), rows)
         self._bring(target, query, lambda arrow: select([named(hashes, HASHES)], arrow))
@@ -191,9 +188,7 @@ class PostgresRows(SampledRows):
     def known(self, sampled: exp.Table, place: int, column: str) -> tuple[float, int]:
         values, value_count = self.values_of(column)
         query = count_known_values(value=sampled_hash(place), sampled=sampled, values=values)
-        if (
-            value_count > LEAST_HASHES
-        ):  # only the least hashes are here: of the sampled ones those that are no greater count
+        if value_count > LEAST_HASHES:  # only the least hashes were fetched: greater sampled hashes do not count
             query = query.where(_NO_GREATER(values=values), copy=False)
         hashes, known_hashes = self.run.engine.rows(query)[0]
         return (known_hashes / hashes if hashes else 0.0), value_count
@@ -205,7 +200,7 @@ class PostgresRows(SampledRows):
         return self._all_rows
 
     def counts(self, sampled: exp.Table, pairs: Mapping[int, str]) -> Counts:
-        # Hashes of several values at a time, as digits with commas: nobody can guess one of them alone by these.
+        # Hashes of whole combinations, as digits with commas: a single value cannot be guessed from them.
         digits = [anonymous("format", text("{:016x}"), sampled_hash(place)) for place in pairs]
         message = anonymous("concat", text(self.key), *digits)
         query = _SAMPLED_COMBINATIONS(message=message, hex_from=HEX_FROM, sampled=sampled)

@@ -1,5 +1,7 @@
-"""The hierarchies of what was published, as they were then: a value may have other labels under the same rule later,
-where a file was edited, or a mask has longer texts to hide."""
+"""The hierarchies of published releases, as they were when each was made.
+
+Under the same rule, a value can have other labels later: a file was edited, or a mask has longer texts to hide.
+"""
 
 from __future__ import annotations
 
@@ -27,10 +29,10 @@ from sqlanon.sources.run import Run
 from sqlanon.support.expressions import col, drop_table, fragment, named, star, table, template
 
 CATALOG_IN_QUERIES = "hierarchies"
-"""The catalog's name in the queries for people."""
+"""The catalog's name in queries for people."""
 
 Store: TypeAlias = Callable[[str, exp.Query], exp.Expr]
-"""Makes a relation of a query, under a name."""
+"""Stores a query under a name; returns the relation."""
 
 _CHANGED_LABELS = template("""
     SELECT count(*)
@@ -59,17 +61,17 @@ _RECORDED = template("""
 _GONE = template("SELECT table_name FROM sqlanon_catalog.sqlanon.released_hierarchies WHERE :gone")
 _FORGET = fragment("DELETE FROM sqlanon_catalog.sqlanon.released_hierarchies WHERE :condition")
 is_replaced = fragment("NOT run_id IN (SELECT run_id FROM sqlanon_catalog.sqlanon.releases WHERE replaced_at IS NULL)")
-"""Whether others have taken the places of all releases of a ``run_id``, in the open catalog."""
+"""Whether all releases of a ``run_id`` in the open catalog were replaced."""
 
 
 def released_hierarchy_name(run_id: str, attribute: str) -> str:
-    """The table of the catalog with a hierarchy of what a run published."""
+    """The name of the catalog table with a hierarchy of a run's release."""
     return f"released_{run_id[:12]}_{attribute}"
 
 
 def store_released_hierarchies(engine: DuckDBEngine, run_id: str, hierarchies: Sequence[Hierarchy]) -> None:
-    """Copy hierarchies to the open catalog, and drop those of releases that are gone."""
-    engine.execute(_FORGET(condition=col("run_id").eq(run_id)))  # published twice
+    """Copy hierarchies to the open catalog, and drop those of replaced releases."""
+    engine.execute(_FORGET(condition=col("run_id").eq(run_id)))  # a result can be published twice
     rows = []
     for hierarchy in hierarchies:
         name = released_hierarchy_name(run_id, hierarchy.attribute)
@@ -83,14 +85,14 @@ def store_released_hierarchies(engine: DuckDBEngine, run_id: str, hierarchies: S
 
 
 def drop_replaced_hierarchies(engine: DuckDBEngine) -> None:
-    """Drop the hierarchies of releases whose places others have taken."""
+    """Drop the hierarchies of replaced releases."""
     for (name,) in engine.rows(_GONE(gone=is_replaced())):
         engine.execute(drop_table(catalog.catalog_table(name)))
     engine.execute(_FORGET(condition=is_replaced()))
 
 
 def copy_released_hierarchies(run: Run, policy: Policy, run_id: str) -> dict[str, Hierarchy]:
-    """The hierarchies of what a run published, by attribute in lower case.
+    """Copy the hierarchies of a run's release from the catalog, by attribute in lower case.
 
     Makes a table for each in the work schema.
     """
@@ -100,8 +102,9 @@ def copy_released_hierarchies(run: Run, policy: Policy, run_id: str) -> dict[str
 
 
 def copy_recorded_hierarchies(run: Run, path: Path, manifest: Manifest) -> list[tuple[Hierarchy, exp.Table]]:
-    """The hierarchies of a release that a catalog records, each with its table in queries for people; none, if the
-    catalog cannot be read now.
+    """Copy the hierarchies of a recorded release, each with its table in queries for people.
+
+    There are none if the catalog cannot be read.
 
     Makes a table for each in the work schema.
     """
@@ -114,7 +117,7 @@ def _copied(run: Run, query: exp.Select) -> list[tuple[Hierarchy, exp.Table]]:
     copies = []
     for attribute, height, name in run.engine.rows(query):
         target = run.work(f"of_{name}")
-        # Another file of that run may need it, or the same again.
+        # The same table may be copied again for another file of that run.
         catalog.replace_table(run.engine, target.copy(), star(catalog.catalog_table(name)))
         open_ends = released_column(0, open_ends=True) in run.engine.columns(target)
         copies.append((Hierarchy(attribute, target, height, 0, None, open_ends), readable_table(name)))
@@ -122,14 +125,14 @@ def _copied(run: Run, query: exp.Select) -> list[tuple[Hierarchy, exp.Table]]:
 
 
 def readable_table(name: str) -> exp.Table:
-    """A table of the catalog in the queries for people."""
+    """A table of the catalog in queries for people."""
     return table(name, catalog.SCHEMA, CATALOG_IN_QUERIES)
 
 
 def find_equal_hierarchies(
     engine: DuckDBEngine, then: Mapping[str, Hierarchy], now: Mapping[str, Hierarchy]
 ) -> set[str]:
-    """The attributes that have the same hierarchy in two releases."""
+    """The attributes with the same hierarchy in two releases."""
     both = then.keys() & now.keys()
     return {name for name in both if then[name] is now[name] or have_same_labels(engine, then[name], now[name])}
 
@@ -137,7 +140,7 @@ def find_equal_hierarchies(
 def ground_value_types(
     engine: DuckDBEngine, then: Mapping[str, Hierarchy], now: Mapping[str, Hierarchy]
 ) -> dict[str, tuple[str, str]]:
-    """The types of the ground values in two releases, by attribute that both have."""
+    """The types of the ground values in two releases, by common attribute."""
     return {
         name: (engine.columns(then[name].table)["level_0"], engine.columns(now[name].table)["level_0"])
         for name in then.keys() & now.keys()
@@ -151,7 +154,7 @@ def pair_hierarchies(
     types: Mapping[str, tuple[str, str]],
     store: Store,
 ) -> ComparedHierarchies:
-    """The hierarchies of two releases, each as it was when its release was made.
+    """Pair the hierarchies of two releases.
 
     Parameters
     ----------
@@ -192,7 +195,7 @@ def _tree(hierarchy: Hierarchy, relation: exp.Expr) -> ComparedHierarchy:
 
 
 def have_same_labels(engine: DuckDBEngine, then: Hierarchy, now: Hierarchy) -> bool:
-    """Whether the values that both have are under the same labels. Integers are the same in any width."""
+    """Whether two hierarchies give their common values the same labels. The width of integers does not matter."""
     types = {engine.columns(hierarchy.table)["level_0"] for hierarchy in (then, now)}
     if (then.height, then.open_ends) != (now.height, now.open_ends) or (len(types) > 1 and not types <= INTEGER_TYPES):
         return False
@@ -202,9 +205,9 @@ def have_same_labels(engine: DuckDBEngine, then: Hierarchy, now: Hierarchy) -> b
 
 
 def merge_hierarchies(run: Run, then: Hierarchy, now: Hierarchy) -> Hierarchy:
-    """One hierarchy of the values that either has: those that are gone have the labels that they had.
+    """Merge two hierarchies: values that only the earlier one has keep their labels.
 
-    A mask may have become longer or shorter meanwhile; then its top goes on above. Makes a table in the work schema.
+    A mask may have become longer or shorter since: its top is repeated above. Makes a table in the work schema.
     """
     target, height = run.work(f"both_{then.table.name}"), max(then.height, now.height)
     query = _NOW_AND_GONE(
@@ -232,5 +235,5 @@ def union_hierarchy_rows(then: exp.Expr, now: exp.Expr, height: int, open_ends: 
 
 
 def count_changed_labels(then: exp.Expr, now: exp.Expr, label_then: exp.Expr, label_now: exp.Expr) -> exp.Select:
-    """How many ground values of two tables, ``t`` and ``n``, had another label then than they have now."""
+    """The number of ground values of two tables, ``t`` and ``n``, whose labels differ."""
     return _CHANGED_LABELS(then=then, now=now, label_then=label_then, label_now=label_now)

@@ -1,12 +1,12 @@
-"""Sources of the same people, wherever they lie and whatever their columns are called.
+"""Recognize sources of the same people, wherever they are stored and whatever the names of their columns.
 
 The people of a source are compared with the samples of earlier sources in the catalog (`people_samples`). People that
-two samples share have the same key. That is chance where keys are running numbers: two tables may both count from 1. So
-one of two things must speak for the same people as well:
+two samples share have the same key. Running numbers are equal by chance: two tables may both count from 1. So one of
+two further conditions must hold:
 
-- Keys are no running numbers, and more of them are shared than chance explains.
-- Some column, which does not repeat the key, says the same of the shared people more often than of people who are
-  paired at random.
+- Keys are not running numbers, and more of them are shared than chance explains.
+- A column that does not repeat the key has equal values for the shared people more often than for people paired at
+  random.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from sqlanon.sources.run import Run
 from sqlanon.support.expressions import create_table, drop_table, template, text
 
 FEWEST_PEOPLE = 5
-"""Fewer shared people are none."""
+"""The fewest shared people that count."""
 
 LEAST_PEOPLE = 0.05
-"""The least share of the people of the smaller source that the other has."""
+"""The least share of the people of the smaller source that the other source has."""
 
 RUNNING = 0.5
-"""Where more of the keys have a neighbour, they are running numbers."""
+"""The greatest share of keys with a neighbour that are not running numbers."""
 
 NEIGHBOURS = 10
-"""The keys that differ in their last digit."""
+"""The number of keys that differ only in their last digit."""
 
 DEVIATIONS = 5
-"""The deviations from chance that no pair of sources has by chance."""
+"""The standard deviations beyond chance that are not explained by chance."""
 
 _EARLIER = template("SELECT * FROM sqlanon_catalog.sqlanon.source_people WHERE run_id IN (:runs)")
 _ROWS_OF_A_PERSON = template("""
@@ -48,9 +48,9 @@ _ROWS_OF_A_PERSON = template("""
     GROUP BY run_id
 """)
 _RUNS = template("SELECT DISTINCT run_id FROM :earlier")
-# A sample of all people reaches to the end; another one to its greatest hash.
+# A sample of all people covers all hashes; another one covers those up to its greatest.
 _SHARED = template("""
-    WITH kept AS (
+    WITH samples AS (
         SELECT
             run_id, column_name, bool_or(is_personal) AS is_personal, max(people) AS people,
             max(most_rows) AS most_rows, max(running) AS running,
@@ -60,7 +60,7 @@ _SHARED = template("""
     ),
     compared AS (
         SELECT k.*, least(k.last, r.last) AS reach
-        FROM kept AS k
+        FROM samples AS k
         CROSS JOIN (
             SELECT CASE WHEN :people > count(*) THEN max(person) ELSE '18446744073709551615'::UBIGINT END AS last
             FROM :sample
@@ -92,7 +92,7 @@ _AGREEMENT = template("""
             SELECT person, hashes FROM :earlier WHERE run_id = :run_id AND column_name = :column_name
         ) AS e ON e.person = s.person
     ),
-    -- A column that repeats the key agrees wherever the key does.
+    -- A column that repeats the key would agree wherever the key does.
     earlier AS (
         SELECT person, nullif(unnest(earlier), person) AS value, unnest(range(length(earlier))) AS place FROM shared
     ),
@@ -122,8 +122,17 @@ _AGREEMENT = template("""
 
 @dataclass(frozen=True)
 class SharedPeople:
-    """The people that two sources have in common: their share of the smaller source's people, the columns that number
-    them, and the most rows of one person in either source."""
+    """The people that two sources have in common.
+
+    Attributes
+    ----------
+    share:
+        Their share of the people of the smaller source.
+    column, earlier_column:
+        The columns that number them.
+    most_rows, earlier_most_rows:
+        The most rows of one person in either source.
+    """
 
     share: float
     column: str
@@ -134,8 +143,7 @@ class SharedPeople:
 
 @dataclass(frozen=True)
 class PeopleComparison:
-    """What the people of earlier sources say of a run's source: by description, the people that both have; and the
-    descriptions that were compared."""
+    """The people that earlier sources and a run's source have in common, and the descriptions of compared sources."""
 
     shared: Mapping[str, SharedPeople]
     compared: frozenset[str]
@@ -150,8 +158,14 @@ def compare_people(
 ) -> PeopleComparison:
     """Compare the people of a run's source with those of earlier runs in the catalog at a path.
 
-    All are hashed with the ``secret`` of the catalog. ``sources`` has the description of the source of each earlier
-    run, and ``people`` is the people of the run's source.
+    Parameters
+    ----------
+    people:
+        The people of the run's source.
+    secret:
+        The secret of the catalog, with which all are hashed.
+    sources:
+        The description of the source of each earlier run.
     """
     shared = dict[str, SharedPeople]()
     if not sources or not (samples := people.samples(secret)):
@@ -180,15 +194,15 @@ def read_most_rows_per_person(engine: DuckDBEngine, path: Path) -> dict[str, int
 
 
 def count_shared_people(engine: DuckDBEngine, earlier: exp.Table, sample: PeopleSample) -> list[tuple[Any, ...]]:
-    """For each earlier run and column: whether it numbers people, the most rows of a person, and the share of running
-    numbers; then the people of the smaller source that both samples could have, and those that both have."""
+    """For each earlier run and column: whether it numbers people, the most rows of a person, the share of running
+    numbers, the people of the smaller source that both samples could contain, and those that both contain."""
     return engine.rows(_SHARED(earlier=earlier, sample=sample.table, people=sample.people))
 
 
 def _shared_people(
     engine: DuckDBEngine, earlier: exp.Table, samples: Sequence[PeopleSample]
 ) -> Iterator[tuple[str, SharedPeople]]:
-    """The earlier runs whose sources have the same people, with what is shared."""
+    """The earlier runs whose sources have the same people, with the shared people."""
     for sample in samples:
         counts = count_shared_people(engine, earlier, sample)
         for run_id, column, is_personal, most_rows, running, people, shared in counts:
@@ -203,10 +217,10 @@ def _shared_people(
 
 
 def is_more_than_chance(shared: int, people: int, running: Iterable[float | None]) -> bool:
-    """Whether keys are shared that two tables do not share by chance; no, where they are names, or running numbers.
+    """Whether more keys are shared than chance explains; False for names and running numbers.
 
-    ``running`` has, of either table, the share of the keys that have a neighbour: as many as there would be if its keys
-    were drawn at random from a range in which so many keys are taken.
+    ``running`` has the share of the keys of each table that have a neighbour: the share of taken numbers follows from
+    it, if keys are drawn at random from a range.
 
     >>> is_more_than_chance(400, 400, [0.0, 0.02]), is_more_than_chance(400, 400, [1.0, 0.02])
     (True, False)
@@ -223,8 +237,10 @@ def is_more_than_chance(shared: int, people: int, running: Iterable[float | None
 
 
 def estimate_agreement(figures: Iterable[tuple[int, int, float]]) -> float:
-    """The estimated share of the shared keys that are the same people, by the two columns that agree best; 0 where
-    chance explains it. Of each two columns: people compared, those that agree, and the chance that two people agree.
+    """Estimate the share of the shared keys that are the same people, by the two columns that agree best.
+
+    It is 0 where chance explains the agreement. ``figures`` has for each pair of columns the compared people, those
+    that agree, and the probability that two people agree.
 
     >>> estimate_agreement([(400, 390, 0.02)]) > 0.97, estimate_agreement([(400, 215, 0.5), (400, 9, 0.02)])
     (True, 0.0)

@@ -1,17 +1,17 @@
-"""Sources that have rows in common, whatever they are called: a table and a query of it, a copy, a subset.
+"""Recognize sources that have rows in common under other names: a table and a query of it, a copy, a subset.
 
-The catalog has a sample of the rows of each release's source, as hashes with its secret. In a later source under
-another description these rows are looked up. Rows with a frequent combination show nothing: two tables with the same
-few columns of few values have all combinations in common. So the sampled rows are counted whose combination exactly
-one row of the later source has. If all sampled rows are in it, their share is n1/N, n1 the rows of the later source
-that are alone in their combination. If the sample is of another table with the same distribution, it is about 2 n2/N,
-n2 the combinations of two rows (I. J. Good, The population frequencies of species and the estimation of population
+The catalog has a sample of the rows of each release's source, as hashes with its secret. These rows are searched for in
+a later source under another description. Rows with a frequent combination prove nothing: two tables with the same few
+columns of few values have all combinations in common. So only sampled rows count whose combination exactly one row of
+the later source has. If it contains all sampled rows, their share is n1/N, where n1 is the number of its rows with a
+unique combination. If the sample is from another table with the same distribution, it is about 2 n2/N, where n2 is the
+number of combinations of two rows (I. J. Good, The population frequencies of species and the estimation of population
 parameters, Biometrika 40, 1953). The share of rows in common is estimated from where the count lies between the two.
 
-Of tables with other distributions one thing is known, whatever these are: rows of the later source that have nothing
-to do with the sample come to a combination with some rate λ, so that none has it with probability e^-λ, one with λ
-e^-λ, and two with λ² e^-λ / 2. Of the sampled combinations let f0, f1, f2 be the shares that no row has, one, and
-two: by the inequality of Cauchy and Schwarz f1² is at most 2 f0 f2. Rows in common show as more.
+For tables with other distributions: rows of the later source that are unrelated to the sample have a combination with
+some rate λ, so that no row has it with probability e^-λ, one row with λ e^-λ, and two rows with λ² e^-λ / 2. Let f0,
+f1, f2 be the shares of the sampled combinations that no row, one row, and two rows have: by the inequality of Cauchy
+and Schwarz, f1² is at most 2 f0 f2. With rows in common, f1 is greater.
 """
 
 from __future__ import annotations
@@ -36,25 +36,25 @@ from sqlanon.sources.run import Run
 from sqlanon.support.expressions import create_table, drop_table, template, text
 
 SAMPLED = 2000
-"""The rows of a source that are kept: of two tables with a hundredth of the rows in common some 20 are found."""
+"""The sampled rows of a source: if two tables have 1 % of the rows in common, about 20 of them match."""
 
 MOST_COLUMNS = 30
 """The most columns that are compared: those that the policy declares first."""
 
 MOST_SOURCES = 500
-"""The most sources under other descriptions that are compared, the newest first; of more there is a warning."""
+"""The most sources under other descriptions that are compared, the newest first; a warning counts others."""
 
 LEAST_SHARE = 0.2
-"""Of the rows of the smaller of two sources: with fewer in common they are two."""
+"""The least share of rows in common, of the rows of the smaller source: with fewer, two sources are different."""
 
 LEAST_ALONE = 0.05
-"""Where fewer rows are alone in their combination, combinations do not decide whether they are the same rows."""
+"""The least share of rows with a unique combination: with fewer, combinations do not identify rows."""
 
 LIKE_ROWS = 0.1
-"""The numbers of rows of two sources that may be the same differ by at most this share of the larger one."""
+"""The greatest relative difference of the row counts of two sources that may be the same."""
 
 KNOWN = 0.5
-"""A column is another's if it has so many of its sampled values: the rest may have changed, or be gone."""
+"""The least share of the sampled values that a paired column contains: others may have changed, or be gone."""
 
 
 _SAMPLE = template("""
@@ -70,20 +70,22 @@ _ITS_SOURCE = template("SELECT source_rows, column_names FROM :sampled LIMIT 1")
 
 
 def sample_source(run: Run, policy: Policy, secret: str, run_id: str, rows: int) -> exp.Query | None:
-    """Rows for the table ``source_samples``; None where no rows can be taken from the source. Of PostgreSQL they are
-    taken now, of other sources when the query is run."""
+    """The rows of the table ``source_samples``; None if the source cannot be sampled.
+
+    PostgreSQL is sampled now, other sources when the query runs.
+    """
     if (source := _rows_of(run, policy, secret)) is None:
         return None
     try:
         sampled = source.sample(SAMPLED)
     except SourceError:
-        return None  # the next run says that there is none
+        return None  # the next run warns that there is no sample
     names = exp.array(*(text(name) for name in source.columns))
     return _SAMPLE(run_id=run_id, rows=rows, names=names, sampled=sampled)
 
 
 def _rows_of(run: Run, policy: Policy, secret: str) -> SampledRows | None:
-    """The rows of a source, wherever values can be hashed."""
+    """The rows of a source, if its engine can hash values."""
     sampled = run.source.sampling_relation(run.engine)
     if sampled is None or sampled.engine.dialect not in ("duckdb", "postgres"):
         return None
@@ -93,15 +95,25 @@ def _rows_of(run: Run, policy: Policy, secret: str) -> SampledRows | None:
 
 
 def _key_of(secret: str) -> str:
-    """What values are hashed with: statements in a server's log show it, and that is not the secret."""
+    """The key of the hashes: a server's log may show it, but never the secret."""
     return sha256(f"{secret}:source samples".encode()).hexdigest()
 
 
 @dataclass
 class RowComparison:
-    """Compares the source of a run with the samples of others in the catalog at ``path``, hashed with its ``secret``;
-    ``unknown`` are the descriptions of those that could not be compared, and ``why`` is the reason if none
-    could. ``undecided`` are those with the same columns and about as many rows, which may have the same rows."""
+    """Compares the rows of a run's source with the samples of other sources in a catalog.
+
+    Attributes
+    ----------
+    path, secret:
+        The catalog, and the secret with which its samples are hashed.
+    unknown:
+        The descriptions of the sources that could not be compared.
+    why:
+        The reason, if no source could be compared.
+    undecided:
+        The sources with the same columns and about as many rows, which may have the same rows.
+    """
 
     run: Run
     policy: Policy
@@ -112,7 +124,7 @@ class RowComparison:
     undecided: set[str] = field(default_factory=set)
 
     def shares(self, runs: Mapping[str, str]) -> dict[str, float]:
-        """By description, the share of rows in common with the sources that have any, of the rows of the smaller."""
+        """The share of rows in common, of the rows of the smaller source, by description."""
         if not runs:
             return {}
         newest = [*runs.items()][-MOST_SOURCES:]
@@ -137,7 +149,7 @@ class RowComparison:
         return shares
 
     def warn(self, compared: Collection[str]) -> list[str]:
-        """The warning about sources that could not be compared, but for those that were compared by their people."""
+        """The warning about sources that were compared neither by their rows nor by their people."""
         count = len(self.unknown - set(compared))
         if not count:
             return []
@@ -176,8 +188,8 @@ class RowComparison:
 
 
 def _paired(rows: SampledRows, sampled: exp.Table, names: Sequence[str]) -> Iterable[Mapping[int, str]]:
-    """By the place of a sampled column, the column that it is here: all that can be paired; and these without keys,
-    which a copy may have given anew."""
+    """The columns that correspond to sampled columns, by position in the sample: all pairs, then those without keys,
+    which a copy may have replaced."""
     columns_by_name = {name.lower(): name for name in rows.columns}
     pairs, distinct, unpaired = dict[int, str](), dict[int, int](), list[int]()
     for place, name in enumerate(names):
@@ -214,7 +226,7 @@ def _share_of(counts: Counts, source_rows: int) -> float:
 
 
 def may_be_same_rows(counts: Counts) -> bool:
-    """Whether as many sampled rows are alone in their combination as of the same rows, five deviations allowed.
+    """Whether as many sampled rows have a unique combination as if the rows were the same, within five deviations.
 
     >>> may_be_same_rows((1000, 20, 300, 1000, 18, 0, 18, 200)), may_be_same_rows((1000, 990, 5, 1000, 12, 900, 12, 2))
     (True, False)
@@ -225,14 +237,14 @@ def may_be_same_rows(counts: Counts) -> bool:
 
 
 def exceeds_chance(none: int, one: int, two: int) -> bool:
-    """Whether of some combinations more are in exactly one row than chance may explain, whatever the distributions:
-    one² > 2 none two, each as far from it as two deviations allow."""
+    """Whether more combinations are in exactly one row than chance explains, whatever the distributions:
+    one² > 2 none two, with two deviations of tolerance for each."""
     least, most = one - 2 * math.sqrt(one), two + 2 * math.sqrt(two) + 3
     return least > 0 and least**2 > 2 * none * most
 
 
 def estimate_shared_rows(source_rows: int, taken: int, alone: int, rows: int, once: int, twice: int) -> float:
-    """The estimated share of rows in common, of the rows of the smaller source; 0 where chance may explain them.
+    """Estimate the share of rows in common, of the rows of the smaller source; 0 where chance explains them.
 
     >>> estimate_shared_rows(1000, 1000, 990, 1000, 990, 5)
     1.0
@@ -251,18 +263,18 @@ def estimate_shared_rows(source_rows: int, taken: int, alone: int, rows: int, on
 
 @dataclass(frozen=True)
 class Recognition:
-    """The sources under other descriptions that have rows, or people, of the source of a run.
+    """The sources under other descriptions that have rows or people in common with the source of a run.
 
     Attributes
     ----------
     description:
-        That of the run's own source.
+        The description of the run's source.
     shares:
         The share of rows in common, by description.
     people:
         The people in common, by description.
     same_rows:
-        What the comparison of rows left open.
+        The comparison of rows, with the sources that it could not decide.
     """
 
     description: str
@@ -272,15 +284,15 @@ class Recognition:
 
     @property
     def undecided(self) -> set[str]:
-        """The sources that may have the same rows, and were not recognized by their people either."""
+        """The sources that may have the same rows, and were not recognized by their people."""
         return self.same_rows.undecided - set(self.people.shared)
 
     def has_rows_of(self, source: str | None) -> bool:
-        """Whether a source is the run's own, or has rows in common with it."""
+        """Whether a source is that of the run, or has rows in common with it."""
         return source is not None and (source == self.description or source in self.shares)
 
     def recognizes(self, source: str | None) -> bool:
-        """Whether a source is the run's own, or has rows or people in common with it."""
+        """Whether a source is that of the run, or has rows or people in common with it."""
         return self.has_rows_of(source) or (source is not None and source in self.people.shared)
 
 
@@ -292,7 +304,7 @@ def recognize(
     records: Sequence[Publication | SpentEpsilon],
     people: SourcePeople,
 ) -> Recognition:
-    """Compare the source of a run with those of other records of the ledger in the catalog at a path."""
+    """Compare the source of a run with the sources of other records in the ledger."""
     sources = {record.run_id: str(record.source) for record in records if record.source not in (None, run.identity)}
     same_rows = RowComparison(run, policy, path, history.secret)
     shares = same_rows.shares({source: run_id for run_id, source in sources.items()})

@@ -1,7 +1,7 @@
-"""A sample of the rows of a source: each value as a hash with a secret; and what another source has of it.
+"""Samples of the rows of a source, each value as a hash with a secret, and the matches of a sample in another source.
 
-Values decide, in their text form, not names or types: columns are paired by name, or where that fails by the values of
-the sample that they have.
+Values are compared in a text form, whatever their types. Columns are paired by name, or else by the sampled values that
+they contain.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ from sqlanon.support.expressions import (
 HASHES = "hashes"
 
 HEX_FROM = 17
-"""From here on the digits of MD5 are the 64 bits that are kept."""
+"""The position of the first MD5 digit of the 64 bits that are kept."""
 
-# The same whatever type a column has got: of 1, 1.0 and '1'; of a date and its first moment; of a word in other case or
-# between spaces. (In other case of ASCII: engines do not agree on other letters.)
+# Independent of the type of a column: equal for 1, 1.0 and '1', a date and its midnight, a word in upper or lower ASCII
+# case, or between spaces. Engines differ on the case of other letters.
 _TEXT = fragment("""
     coalesce(
         TRY_CAST(:value AS DOUBLE)::VARCHAR,
@@ -48,7 +48,7 @@ _TEXT = fragment("""
         CASE WHEN strlen(:value) = length(:value) THEN lower(:trimmed) ELSE translate(:trimmed, :upper, :lower) END
     )
 """)
-# NULL is a value.
+# NULL counts as a value.
 _HASH = fragment("('0x' || substr(md5(:secret || coalesce(':' || :value, 'NULL')), :hex_from))::UBIGINT")
 
 _SAMPLE = template("SELECT :hashes AS hashes FROM :taken AS s")
@@ -61,7 +61,7 @@ count_known_values = template("""
     FROM (SELECT DISTINCT :value AS h FROM :sampled) AS s
     LEFT JOIN :values AS o ON s.h = o.h
 """)
-"""One row: the hashes of a column of a sample, and how many of them a column has."""
+"""One row: the hashes of a sampled column, and the number of them that a column contains."""
 _COMBINATIONS = template("""
     SELECT :columns, count(*) AS n
     FROM (SELECT :texts FROM :relation) AS t
@@ -83,13 +83,13 @@ _FOUND = template("""
 
 
 Counts: TypeAlias = "tuple[int, int, int, int, int, int, int, int]"
-"""The rows of a source, its combinations of one row, and of two; the rows of a sample, and those whose combination one
-row of the source has; of the sample's combinations those that no row has, one, and two."""
+"""The rows of a source, its combinations with one row and with two rows; the rows of a sample, and those whose
+combination one row of the source has; the combinations of the sample that no row, one row, and two rows have."""
 
 
 @dataclass
 class SampledRows(ABC):
-    """The rows of a source, wherever values are hashed."""
+    """The rows of a source, with an engine that hashes their values."""
 
     run: Run
     columns: Sequence[str]
@@ -99,23 +99,23 @@ class SampledRows(ABC):
 
     @abstractmethod
     def sample(self, rows: int) -> exp.Query:
-        """Rows taken at random, as `HASHES`: one a column."""
+        """Random rows as `HASHES`, one for each column."""
 
     @abstractmethod
     def known(self, sampled: exp.Table, place: int, column: str) -> tuple[float, int]:
-        """The share of the sampled values of a column that another has, and how many that has."""
+        """The share of the values of a sampled column that a column contains, and the number of its values."""
 
     @abstractmethod
     def rows(self, columns: Sequence[str]) -> int:
-        """How many rows there are, to be counted by some columns."""
+        """The number of rows; they are counted by these columns."""
 
     @abstractmethod
     def counts(self, sampled: exp.Table, pairs: Mapping[int, str]) -> Counts:
-        """What a sample has of these rows, by the places of its columns."""
+        """Count the matches of a sample in these rows; columns are paired by their position in the sample."""
 
     @abstractmethod
     def hash_values(self, target: exp.Table, column: str) -> int:
-        """Make a table of the hashes, ``h``, of the values of a column, or of few of them; how many values it has."""
+        """Make a table of the hashes, ``h``, of all or some values of a column; returns the number of its values."""
 
     def values_of(self, column: str) -> tuple[exp.Table, int]:
         if column not in self._values:
@@ -168,7 +168,7 @@ class DuckDBRows(SampledRows):
             self.run.engine.execute(drop_table(target))
 
     def _combined(self, columns: Sequence[str]) -> tuple[exp.Table, tuple[int, int, int]]:
-        """What rows have in some columns, in text form, ``c0`` .., and in how many rows; and `Counts` of these."""
+        """The combinations of values of some columns, ``c0`` .., with their row counts ``n``; and their `Counts`."""
         key = tuple(columns)
         if key not in self._counts:
             engine, target = self.run.engine, self.run.work(f"source_combinations_{len(self._counts)}")
@@ -204,8 +204,8 @@ def sampled_hash(place: int) -> exp.Expr:
 
 
 def _found(sampled: exp.Expr, places: Sequence[int], values: Sequence[exp.Expr], combined: exp.Expr) -> exp.Select:
-    """One row: the rows of a sample, and those whose combination exactly one row has; of the sample's combinations
-    those that no row has, one, and two.
+    """One row: the rows of a sample, and those whose combination exactly one row has; the combinations of the sample
+    that no row, one row, and two rows have.
     """
     hashes = [sampled_hash(place) for place in places]
     query = _FOUND(hashes=[named(hashed, f"h{i}") for i, hashed in enumerate(hashes)], sampled=sampled, by=hashes)
@@ -213,6 +213,6 @@ def _found(sampled: exp.Expr, places: Sequence[int], values: Sequence[exp.Expr],
         on = col(f"h{i}", "s").eq(col("h", f"v{i}"))
         query = query.join(aliased(column_values, f"v{i}"), on=on, join_type="left", copy=False)
     paired = [same(col("v", f"v{i}"), col(f"c{i}", "x")) for i in range(len(places))]
-    # What has no value here would read as NULL.
+    # A sampled value that the source lacks would compare as NULL.
     is_known = [is_there(col("h", f"v{i}")) for i in range(len(places))]
     return query.join(aliased(combined, "x"), on=all_of([*paired, *is_known]), join_type="left", copy=False)

@@ -20,7 +20,7 @@ from sqlglot import exp
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import NotComparedError, PolicyError, ReleaseError
 from sqlanon.ledger import earlier
-from sqlanon.ledger.earlier import _refuse_others, _search_policy, _too_fine, find_base_publications
+from sqlanon.ledger.earlier import _max_level_problems, _refuse_changed_release, _search_policy, find_base_publications
 from sqlanon.ledger.growth import source_change
 from sqlanon.ledger.growth.extend import _CLASS_FIGURES, _OF_UNRELEASED, _PERSONS, _UNRELEASED
 from sqlanon.ledger.growth.marks import select_released_rows
@@ -114,21 +114,21 @@ def test_labels_are_no_finer_than_in_earlier_releases() -> None:
     assert "name" not in levels[1]
     fixed = _search_policy(policy, {"zip": 1, "age": 2}, [2], True).attributes
     assert [(fixed[name].min_level, fixed[name].max_level) for name in ("zip", "age")] == [(1, 1), (2, 2)]
-    assert [len(_too_fine(policy, {"zip": floor, "age": 2})) for floor in (2, 3, 4)] == [0, 0, 1]
+    assert [len(_max_level_problems(policy, {"zip": floor, "age": 2})) for floor in (2, 3, 4)] == [0, 0, 1]
 
 
 def test_an_earlier_release_is_the_one_that_was_recorded() -> None:
     publication: Any = SimpleNamespace(path=Path("r.duckdb"), manifest_hash="h", digest="d")
     manifest: Any = SimpleNamespace(fingerprint=lambda: "h")
-    _refuse_others(publication, manifest, "d", [])
+    _refuse_changed_release(publication, manifest, "d", [])
     without = SimpleNamespace(path=Path("r.duckdb"), manifest_hash=None, digest="d")
-    _refuse_others(without, manifest, "d", [])
+    _refuse_changed_release(without, manifest, "d", [])
     with pytest.raises(ReleaseError, match="its manifest was changed"):
-        _refuse_others(publication, SimpleNamespace(fingerprint=lambda: "i"), "d", [])
+        _refuse_changed_release(publication, SimpleNamespace(fingerprint=lambda: "i"), "d", [])
     with pytest.raises(ReleaseError, match="its rows were changed"):
-        _refuse_others(publication, manifest, "e", [])
+        _refuse_changed_release(publication, manifest, "e", [])
     with pytest.raises(ReleaseError, match="was changed since it was published: macros"):
-        _refuse_others(publication, manifest, "d", ["macros"])
+        _refuse_changed_release(publication, manifest, "d", ["macros"])
 
 
 # --- growing tables
@@ -507,8 +507,8 @@ def test_releases_are_named_with_those_that_they_are_based_on() -> None:
 def test_as_many_earlier_releases_as_a_mark_has_bits_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:
     found = [published("a"), published("b")]
     run: Any = None
-    monkeypatch.setattr(earlier, "MOST", 2)
-    monkeypatch.setattr(earlier, "_publications", lambda *_: found)
+    monkeypatch.setattr(earlier, "MOST_EARLIER_RELEASES", 2)
+    monkeypatch.setattr(earlier, "_base_publications", lambda *_: found)
     assert find_base_publications(run, make_policy({"zip": "mask"})) == found
     found.append(published("c"))
     with pytest.raises(PolicyError, match="3 earlier releases are more than 2"):

@@ -1,8 +1,8 @@
-"""Growing tables: a release is extended by rows that its source has got since.
+"""Extend a release by new rows of its source.
 
-Released rows keep their values: they are copied from the release itself. New rows are generalized as these are. Those
-of a class are added where they meet the policy by themselves: then nobody who has the release from before finds fewer
-new rows in it than the policy asks for, and what two sets of rows meet, both together meet. Others wait.
+Released rows keep their values: they are copied from the release itself. New rows are generalized in the same way. The
+new rows of a class are added if they meet the policy by themselves: then readers of the earlier release find no fewer
+new rows than the policy requires, and a requirement that two sets of rows meet is met by their union. Other rows wait.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ from sqlanon.support.names import EARLIER
 from sqlanon.support.notices import sort_messages
 from sqlanon.support.resources import RELEASE_MACROS, __version__
 
-# The mark of the release that is extended is the first: the bit 1.
+# The release that is extended has the first mark: bit 1.
 _UNRELEASED = template("SELECT * FROM :rows WHERE (:mark & 1) = 0")
 _OF_UNRELEASED = template("SELECT * FROM :relation WHERE :code IN (SELECT code_0 FROM :marks WHERE (value & 1) = 0)")
 _EXTENDED = template("""
@@ -118,7 +118,7 @@ def _extended(released: exp.Expr, added: exp.Expr, manifest: Manifest) -> exp.Se
 
 @dataclass(frozen=True)
 class ReleaseToExtend:
-    """The release that is extended: its publication and manifest, and the earlier releases that it is based on."""
+    """The release that is extended: its publication, its manifest, and the releases on which it is based."""
 
     publication: Publication
     manifest: Manifest
@@ -126,7 +126,7 @@ class ReleaseToExtend:
 
 
 def release_to_extend(run: Run, policy: Policy) -> ReleaseToExtend:
-    """The release of a policy, if it can be extended."""
+    """Find the release of a policy, and refuse one that cannot be extended."""
     if problems := list(find_conflicts(EXTENSIONS, collect_sections(dict(policy)))):
         raise PolicyError(problems)
     assert policy.catalog is not None
@@ -147,7 +147,7 @@ def release_to_extend(run: Run, policy: Policy) -> ReleaseToExtend:
 def extend(
     runner: StatementRunner, run: Run, search_input: SearchInput, extended: ReleaseToExtend, started: float
 ) -> Extension:
-    """What can be added to a release of the rows that its source has got since.
+    """Find the new rows of a source that can be added to a release.
 
     Makes in the work schema ``candidates``, ``waiting`` and ``added``.
     """
@@ -191,24 +191,24 @@ def extend(
 
 
 def _refuse_unknown_persons(release: EarlierRelease, change: SourceChange, policy: Policy) -> None:
-    """Whose rows a release has is known by the source alone: refuse where rows have left it, or have changed."""
+    """Refuse where released rows were deleted or changed: only the source has the persons of rows."""
     if change.missing_rows:
         raise ReleaseError(
             f"{release.path}: {change.missing_rows:,} of its rows are not in the source as they were released "
-            f"({change.losses}). Which persons they are of is not known, so the persons of a class with new rows "
+            f"({change.losses}). Their persons are unknown, so the persons of a class with new rows "
             f"cannot be counted: run `sqlanon withdraw {policy.file_name or 'POLICY.toml'}` first, which publishes the "
             "release again from the rows that the source still has"
         )
 
 
 def _with_persons(run: Run, columns: Sequence[str], person: str) -> exp.Select:
-    """Columns of the released rows and of those that are added, with their persons."""
+    """Columns of the released and added rows, with their persons."""
     views = {name: run.work_names.view(f"{name}_persons") for name in ("released", "added")}
     return _EXTENDED(columns=[col(name) for name in (*columns, person)], **views)
 
 
 def _person_figures(run: Run, search_input: SearchInput, recoding: FullDomainRecoding) -> PersonFigures:
-    """The persons of the source, and of the release with what is added: all of its rows are in the source.
+    """Count the persons of the source, and of the extended release: all of its rows are in the source.
 
     Makes the views ``released_persons`` and ``added_persons``.
     """
@@ -234,7 +234,7 @@ def _person_figures(run: Run, search_input: SearchInput, recoding: FullDomainRec
 
 
 def _refuse_other_columns(search_input: SearchInput, manifest: Manifest, levels: Mapping[str, int]) -> None:
-    """New rows must have the columns of the release, of the same types."""
+    """Refuse a source whose columns, or their types, differ from those of the release."""
     source = search_input.source
     recoding = FullDomainRecoding(
         source.relation, search_input.released_columns, search_input.attributes, (), (*levels.values(), 0)
@@ -253,7 +253,7 @@ def _refuse_other_columns(search_input: SearchInput, manifest: Manifest, levels:
 def _recoding(
     run: Run, search_input: SearchInput, generalization: Mapping[str, int]
 ) -> tuple[FullDomainRecoding, Figures]:
-    """How the rows are made that are added, and what is lost by those that wait.
+    """The recoding of the added rows, and the figures of the waiting rows.
 
     Makes ``candidates``, ``waiting`` and ``added``.
     """
@@ -278,7 +278,7 @@ def _recoding(
 
 
 def _of_unreleased(space: ClassSpace, marks: Coded) -> ClassSpace:
-    """The same classes, of the rows alone that the release does not have."""
+    """The same classes with only the rows that the release does not contain."""
     code = col(code_name(len(space.heights) - 1, 0))
 
     def of_unreleased(relation: exp.Expr) -> exp.Expr:
@@ -289,7 +289,7 @@ def _of_unreleased(space: ClassSpace, marks: Coded) -> ClassSpace:
 
 
 def _figures(search_input: SearchInput, space: ClassSpace, levels: Levels) -> Figures:
-    """What is lost by the rows that wait, by the policy's measure."""
+    """The figures of the waiting rows for the policy's measure."""
     runner, measure = search_input.frequency_sets.steps, policy_measure(search_input)
     suppressed = runner.figures(candidate_query(space, levels))["suppressed_rows"]
     leaves: dict[int, float] = {}
@@ -300,7 +300,7 @@ def _figures(search_input: SearchInput, space: ClassSpace, levels: Levels) -> Fi
 
 @dataclass(frozen=True)
 class _Origin:
-    """What an extension was found by, and is published from."""
+    """The objects from which an extension is published."""
 
     run: Run
     prepared: SearchInput
@@ -313,29 +313,28 @@ class _Origin:
 
 @dataclass(frozen=True)
 class Extension:
-    """What can be added to a release; nothing is published yet.
+    """New rows that can be added to a release; nothing is published yet.
 
     Attributes
     ----------
     released_before:
         Rows of the release.
     new_rows:
-        Rows of the source that it does not have: those that came since, and those that could not be released before.
+        Rows of the source that it does not contain: rows that are new, and rows that could not be released before.
     added_rows, waiting_rows:
-        Of these, those that are released now, and those that have to wait.
+        The new rows that are released now, and those that have to wait.
     classes, smallest_class, smallest_class_rows:
-        Of the release, with what is added. Where persons are counted, ``smallest_class`` counts persons.
+        The classes of the extended release. Where persons are counted, ``smallest_class`` counts persons.
     persons:
-        Where persons are counted, those of the source: with a waiting row (``suppressed``), and all others.
+        The persons of the source, where persons are counted: with a waiting row (``suppressed``), and all others.
     generalization, measure, score:
-        Level by quasi-identifier, as before; and what is lost by it in the source as it is now, with
-        the rows that wait.
+        The unchanged level of each quasi-identifier, and its score for the current source with the waiting rows.
     dependencies:
         The released columns that narrow a generalized quasi-identifier: see docs/explanation/dependencies.md.
     source_change:
-        What has become of the rows that the release has: those that left the source stay in the release.
+        Changes of the source since the release: rows that left the source stay in the release.
     warnings:
-        What the data holder should know; of other releases, once it is published.
+        Messages for the data holder; those about other releases follow once it is published.
     """
 
     released_before: int
@@ -356,7 +355,7 @@ class Extension:
 
     @property
     def path(self) -> Path:
-        """The release that is extended."""
+        """The path of the release that is extended."""
         return self._origin.publication.path
 
     @property
@@ -366,25 +365,25 @@ class Extension:
 
     @property
     def released_rows(self) -> int:
-        """Rows of the release, with what is added."""
+        """Rows of the extended release."""
         return self.released_before + self.added_rows
 
     def sql(self, dialect: str = "duckdb") -> str:
-        """The statement that makes the rows that are added, on the connection of the `Database` that gave this."""
+        """The statement that makes the added rows, on the connection of the `Database` that found the extension."""
         return self._origin.recoding.select(shuffled=False).sql(dialect=dialect, pretty=True)
 
     def publish(self, force: bool = False) -> Release:
-        """Put the extended release in the place of the release.
+        """Replace the release by the extended release.
 
         Parameters
         ----------
         force:
-            Whether it is published even where it breaks another release of the ledger; the ledger says so then.
+            Whether to publish it even if it breaks another release of the ledger, which then records it.
 
         Raises
         ------
         ReleaseError
-            The place cannot be written, or the release is not there any more.
+            The release cannot be written, or does not exist any more.
         AuditError
             The audit refused it; nothing was changed.
         """
@@ -403,12 +402,12 @@ class Extension:
                 run, search_input, origin.run_id, publication.path, rows, force, keyed, extended, peopled=people
             )
             target = FileTarget(publication.path, publication.table_name)
-            published = publish(target, draft, entry, attempts=1)  # what is there then would be another release
+            published = publish(target, draft, entry, attempts=1)  # a second attempt would meet another release
         self.warnings.extend(note for note in entry.notes(publication.digest) if note not in self.warnings)
         return published
 
     def _trees(self) -> list[Hierarchy]:
-        """Values may have gone that are still released: their labels are those of the release."""
+        """The current hierarchies, with the labels of released values that left the source."""
         run, search_input = self._origin.run, self._origin.prepared
         then = copy_released_hierarchies(run, search_input.policy, self._origin.publication.run_id)
         return [
@@ -460,7 +459,7 @@ class ExtensionDraft:
 
     @property
     def expected_figures(self) -> ExpectedFigures:
-        """The digest is a sum over rows, and so those of the release and of what is added make that of both."""
+        """The digest of a release is a sum over rows: those of the release and of the added rows add up."""
         engine, macros, before = self.run.engine, self.run.install_macros(RELEASE_MACROS), self.release.manifest.digest
         added = engine.rows(call_digest(self._added_rows.sql(engine.dialect), macros))[0][1]
         figures = (self.extension.released_rows, self.extension.classes, self.extension.smallest_class_rows)
@@ -468,7 +467,7 @@ class ExtensionDraft:
 
     @cached_property
     def _added_rows(self) -> exp.Table:
-        """What is added, without the keys."""
+        """The added rows without their keys."""
         view = self.run.work_names.view("added_rows")
         columns: list[exp.Expr] = [col(column.name) for column in self.columns()]
         self.run.engine.execute(create_temporary_view(view.copy(), select(columns, self.run.work("added"))))
@@ -489,7 +488,7 @@ class ExtensionDraft:
         return self.release.manifest.columns
 
     def repeating_columns(self) -> Sequence[str]:
-        """The columns of text that has few values: not counted again."""
+        """No columns: text with few values is not counted again."""
         return ()
 
     def rows(self) -> AbstractContextManager[exp.Select]:
@@ -497,7 +496,7 @@ class ExtensionDraft:
         return nullcontext(query.order_by(*release_order(self.release.manifest.quasi_identifiers), copy=False))
 
     def remote_rows(self) -> NoReturn:
-        """A release on a server is not extended."""
+        """Releases on a server cannot be extended."""
         raise NotImplementedError
 
     def checks(self, released: exp.Table) -> list[Check]:
@@ -513,13 +512,13 @@ class ExtensionDraft:
         added_persons = added_rows if person is None else run.work_names.view("added_persons").sql(run.engine.dialect)
         checks += (replace(check, name=f"new rows: {check.name}") for check in audit.checks_of_classes(added_persons))
         k = guaranteed_k(self.search_input.policy.privacy, self.search_input.policy.quasi_identifiers)
-        if k != self.search_input.policy.privacy.k:  # no check of k-anonymity has looked at that
+        if k != self.search_input.policy.privacy.k:  # no check of k-anonymity has counted that
             smallest = run.engine.rows(call_k_anonymity(added_rows, self.quasi_identifiers, macros))[0][0]
             checks.append(Check("new rows", smallest >= k, f"in the smallest class: {smallest:,} (required: {k})"))
         return checks
 
     def suppressed_by_label(self, released: exp.Table) -> SuppressedRows:
-        """Rows that wait are added later: nothing is told of them."""
+        """Nothing: waiting rows are added later."""
         return ()
 
     def manifest(self, table_name: str, facts: Facts) -> Manifest:
@@ -540,6 +539,6 @@ class ExtensionDraft:
             digest=facts.digest,
             version=facts.version,
         )
-        # Of the rows that were released before, the source may have others now: the release's own figure counts.
+        # The source may have changed since rows were released: scores that need class sizes keep their figure.
         needs_sizes = MEASURES[claims.measure].needs_squares
         return claims if needs_sizes else replace(claims, score=recompute_score(claims, {}))

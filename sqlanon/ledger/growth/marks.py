@@ -1,9 +1,9 @@
-"""Which rows of a source an earlier release has: marks, one bit a release.
+"""Mark the rows of a source that earlier releases contain: one bit for each release.
 
-Rows of a release do not say which rows of the source they are, and nobody who reads it knows. So rows of the source are
-held to be in it as far as they read the same: of five rows of the source that read alike in what both have, where the
-release has three, three are in it: those that other releases have, too, then by their values, so that it is the same
-whenever it is asked. With a key it is known.
+Without a key, a release does not identify the rows of the source, neither for readers nor for sqlanon. So rows are
+matched by the columns that both have: if the source has five equal rows, and the release three, three of the five are
+marked. Rows that other releases contain come first, then the order of their values, so that the result is repeatable.
+With a key, the hashes in the ledger identify the rows.
 """
 
 from __future__ import annotations
@@ -64,26 +64,36 @@ _HAS_MARK = fragment('count(*) FILTER (WHERE ("sqlanon earlier releases" & :bit)
 
 @dataclass(frozen=True)
 class EarlierAttribute:
-    """A quasi-identifier as an earlier release shows it."""
+    """A quasi-identifier in an earlier release.
 
-    attribute: Coded  # how the source gives its labels: its coded values, the level, and the label of the top
+    Attributes
+    ----------
+    attribute:
+        Its coded values in the source.
+    top:
+        The label of the top.
+    column:
+        Its column in the release.
+    """
+
+    attribute: Coded
     level: int
     top: str | None
-    column: str  # its column in the release
+    column: str
 
     @property
     def is_looked_up(self) -> bool:
         return self.attribute.between_ends(self.level)
 
     def label(self, i: int) -> exp.Expr:
-        """What the release shows of a row of the source."""
+        """The label of a row of the source in the release."""
         if self.is_looked_up:
             return col(f"label_{self.level}", f"h{i}")
         return text(self.top or "") if self.level else col(self.attribute.column, "s")
 
 
 def add_empty_marks(source: exp.Expr, columns: Sequence[str]) -> exp.Select:
-    """The source with no marks: its columns, and `EARLIER`, 0."""
+    """The source without marks: its columns, and `EARLIER`, 0."""
     return _UNMARKED(columns=[col(name) for name in columns], source=source)
 
 
@@ -95,7 +105,7 @@ def mark_rows_by_values(
     release: exp.Expr,
     bit: int,
 ) -> exp.Select:
-    """The rows with one bit more in `EARLIER` where the release has them."""
+    """Set a bit in `EARLIER` for the rows that the release contains."""
     prefix = _own_names(columns)
     labels = _labels(prefix, attributes)
     keys = [*labels.values(), *(col(keys_now, "s") for keys_now, _ in shared)]
@@ -116,7 +126,7 @@ def mark_rows_by_values(
 def count_rows_in_both(
     rows: exp.Table, attributes: Sequence[EarlierAttribute], shared: Sequence[tuple[str, str]], release: exp.Expr
 ) -> exp.Select:
-    """One number: the rows that `marked` would mark."""
+    """One number: the rows that `mark_rows_by_values` would mark."""
     labels = [*_labels("", attributes).values(), *(col(name, "s") for name, _ in shared)] or [number(1)]
     names = [f"k{i}" for i in range(len(labels))]
     counts = _released(attributes, shared, release)
@@ -136,7 +146,7 @@ def _labels(prefix: str, attributes: Sequence[EarlierAttribute]) -> dict[str, ex
 
 
 def _labelled(values: list[exp.Expr], rows: exp.Table, attributes: Sequence[EarlierAttribute]) -> exp.Select:
-    """Values of the rows ``s``, beside the coded values of each attribute that is looked up."""
+    """Values of the rows ``s``, joined to the coded values of attributes whose labels are looked up."""
     labelled = _LABELLED(values=values, rows=aliased(rows, "s"))
     for i, attribute in enumerate(attributes):
         if attribute.is_looked_up:
@@ -148,7 +158,7 @@ def _labelled(values: list[exp.Expr], rows: exp.Table, attributes: Sequence[Earl
 def _released(
     attributes: Sequence[EarlierAttribute], shared: Sequence[tuple[str, str]], release: exp.Expr
 ) -> exp.Subquery:
-    """The rows of a release by what it has in common with the source: ``k0`` .., and ``n``."""
+    """The rows of a release, counted by the columns in common with the source: ``k0`` .., and ``n``."""
     columns = [col(attribute.column) for attribute in attributes] + [col(column) for _, column in shared]
     keys = [named(key.copy(), f"k{i}") for i, key in enumerate(columns)]
     return subquery(_COUNTS(named=keys, release=release, columns=columns))
@@ -157,7 +167,7 @@ def _released(
 def mark_rows_by_key(
     rows: exp.Table, columns: Sequence[str], key: Sequence[str], secret: str, hashes: exp.Expr, bit: int
 ) -> exp.Select:
-    """The rows with one bit more in `EARLIER` where the hash of their key is among those of a release."""
+    """Set a bit in `EARLIER` for the rows whose key hash is among those of a release."""
     return _MARKED(
         columns=[col(name, "r") for name in columns],
         there=is_there(col(KEY_HASH, "e")),
@@ -171,7 +181,7 @@ def mark_rows_by_key(
 def mark_rows_by_person(
     rows: exp.Table, columns: Sequence[str], person: exp.Expr, people: exp.Expr, bit: int
 ) -> exp.Select:
-    """The rows ``r`` with one bit more in `EARLIER` where the hash of their person is among those of a release."""
+    """Set a bit in `EARLIER` for the rows ``r`` whose person is among those of a release."""
     return _MARKED(
         columns=[col(name, "r") for name in columns],
         there=is_there(col("person", "e")),
@@ -185,7 +195,7 @@ def mark_rows_by_person(
 def key_hash(key: Sequence[str], secret: str, alias: str | None = None) -> exp.Expr:
     """The hash of a key: 128 bits of a SHA-256 with a secret, and of the SHA-256 of the key with it.
 
-    Values are told apart by their lengths: ``('a', 'bc')`` is not ``('ab', 'c')``.
+    The lengths of values are hashed as well: ``('a', 'bc')`` differs from ``('ab', 'c')``.
     """
     parts: list[exp.Expr] = [text(secret)]
     for name in key:
@@ -198,19 +208,19 @@ def key_hash(key: Sequence[str], secret: str, alias: str | None = None) -> exp.E
 
 
 def count_marked_rows(rows: exp.Expr, releases: int) -> exp.Select:
-    """One row: how many rows there are, and how many have the mark of each release."""
+    """One row: the number of rows, and of rows with the mark of each release."""
     return _MARKS(counts=[_HAS_MARK(bit=1 << i) for i in range(releases)], rows=rows)
 
 
 def _own_names(columns: Sequence[str]) -> str:
-    """What names of our own begin with, and none of these columns does."""
+    """A prefix for added columns that no given column has."""
     prefix = "sqlanon "
     while any(name.lower().startswith(prefix) for name in columns):
         prefix += "_"
     return prefix
 
 
-# The mark of the release is the first: the bit 1.
+# The first earlier release has bit 1.
 _RELEASED = template("SELECT * FROM :rows WHERE NOT (:mark & 1) = 0")
 
 
@@ -219,7 +229,7 @@ def select_released_rows(marked: exp.Table) -> exp.Select:
 
 
 def recode_released_rows(run: Run, search_input: SearchInput, levels: Mapping[str, int]) -> FullDomainRecoding:
-    """The recoding of the source's rows that the first earlier release has.
+    """The recoding of the source's rows that the first earlier release contains.
 
     Makes ``released_rows``.
     """
@@ -230,7 +240,7 @@ def recode_released_rows(run: Run, search_input: SearchInput, levels: Mapping[st
 
 
 def refuse_changed_labels(run: Run, search_input: SearchInput, manifest: Manifest, run_id: str) -> None:
-    """The source's values must have the labels that a release at one level an attribute gave them."""
+    """Refuse a source whose values would get other labels than in a full-domain release."""
     released_hierarchies = copy_released_hierarchies(run, search_input.policy, run_id)
     levels_then = manifest.levels({name: hierarchy.height for name, hierarchy in released_hierarchies.items()})
     levels_now = manifest.levels(search_input.heights)

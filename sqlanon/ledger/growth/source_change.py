@@ -1,7 +1,7 @@
-"""Measuring what has become of a source since one of its releases was published.
+"""Measure the changes of a source since one of its releases was published.
 
-The ledger has hashes of the keys and persons of a release. Those that the source does not have any more have left it.
-Of a source whose rows are elsewhere, the ledger has a sample of the people: those with the least hashes.
+The ledger has hashes of the keys and persons of a release: those that the source lacks have left it. For a source whose
+rows are on a server, the ledger has a sample of the people: those with the least hashes.
 """
 
 from __future__ import annotations
@@ -86,13 +86,12 @@ _PERSONS = fragment("count(DISTINCT :person) + coalesce(max((:person IS NULL)::I
 def recorded_publication(
     engine: DuckDBEngine, policy: Policy, release: Verification, sha256: str | None
 ) -> Publication | None:
-    """The publication of a release that is as the ledger recorded it: its manifest, its digest, and the SHA-256 of its
-    file, or of its rows on a server. None otherwise."""
+    """The publication of a release that has the recorded manifest, digest and SHA-256, else None."""
     if policy.catalog is None or sha256 is None:
         return None
     try:
         ledger = read_ledger(engine, policy.catalog.database, Reach(policy))
-    except SourceError:  # it cannot be read now
+    except SourceError:  # the catalog cannot be read now
         return None
     claims = release.manifest.fingerprint()
     for publication in reversed([*ledger.drafts, *ledger.publications]):
@@ -103,7 +102,7 @@ def recorded_publication(
 
 
 def can_mark_rows(policy: Policy, source: Source, manifest: Manifest) -> bool:
-    """Whether the source's rows can be compared one by one with a release: at one level each, and read here."""
+    """Whether rows can be compared one by one with a release: DuckDB reads them, and each attribute has one level."""
     release = (policy.release or ReleaseSection()).model_copy(update={"after": ("all",)})
     parts = dict(policy) | {"release": release}
     refused = any(find_conflicts((*WITH_EARLIER, *ROWS_ELSEWHERE), collect_sections(parts)))
@@ -114,7 +113,7 @@ def can_mark_rows(policy: Policy, source: Source, manifest: Manifest) -> bool:
 def count_changes(
     run: Run, policy: Policy, publication: Publication, manifest: Manifest, rows_now: int
 ) -> SourceChange:
-    """What keys, persons and counts of rows show, without the rows of the release."""
+    """Count the changes that keys, persons and row counts show, without the rows of the release."""
     change = SourceChange(publication.published_at, manifest.rows, rows_now)
     if policy.catalog is None:
         return change
@@ -140,7 +139,7 @@ def measure_released_rows(
     released: exp.Expr,
     change: SourceChange,
 ) -> SourceChange:
-    """Add what the rows of the release show, where the source's rows are marked by it.
+    """Add the changes that the rows of the release show, where the rows of the source are marked.
 
     Makes ``released_rows`` and the view ``recoded``.
     """
@@ -181,14 +180,14 @@ def measure_released_rows(
 
 @dataclass(frozen=True)
 class _PublishedRelease:
-    """A release in the ledger, and the run that has its source as it is now."""
+    """A release in the ledger, and a run with its current source."""
 
     run: Run
     policy: Policy
     publication: Publication
 
     def count_deleted_rows(self) -> tuple[int, int] | None:
-        """The released rows whose key has left the source, and those whose key is still in it; None without keys."""
+        """The released rows whose key left the source, and those whose key is still in it; None without keys."""
         run, source, key = self.run, self.run.source, self.policy.source.key
         if not key or source.access != "rows":
             return None
@@ -216,7 +215,7 @@ class _PublishedRelease:
         return run.engine.rows(_GONE(before=before, now=now, same=same_person))[0][0], False
 
     def _count_withdrawn_of_sample(self) -> tuple[int | None, bool]:
-        """The same, by the sampled people of a source whose rows are elsewhere."""
+        """The withdrawn persons of a source whose rows are on a server, by its sampled people."""
         before, secret = self._copy_hashes("sample_before", _SAMPLE)
         people = SourcePeople(self.run, self.policy)
         try:
@@ -230,7 +229,7 @@ class _PublishedRelease:
             people.drop()
 
     def _copy_hashes(self, name: str, query: Callable[..., exp.Select]) -> tuple[exp.Table, str]:
-        """A copy of hashes that the ledger has of the release, and the secret that they are made with."""
+        """Copy hashes of the release from the ledger; returns the table and the secret of the hashes."""
         assert self.policy.catalog is not None
         run_id, target = self.publication.run_id, self.run.work(name)
         with catalog.open_catalog(self.run.engine, self.policy.catalog.database):
@@ -239,5 +238,5 @@ class _PublishedRelease:
 
 
 def _spelled(source: Source, name: str) -> str:
-    """A column as the source spells it."""
+    """The name of a column in the spelling of the source."""
     return next((column for column in source.columns if column.lower() == name.lower()), name)

@@ -1,18 +1,18 @@
-"""How many rows two overlapping classes of two releases can have in common, given the counts of all classes.
+"""Bound the rows that two overlapping classes of two releases have in common, given the counts of all classes.
 
-Where classes overlap without containment, counts alone can tell it: of the ages 0-14 in one release and 0-9 and 10-19
-in the other, those of 10 to 14 are what 0-14 has more than 0-9. Which rows of a class of the first release are in which
-class of the second is a flow in a bipartite graph. Tables hardly change between two releases, so a reader considers
-only worlds with as few rows new or gone as the counts allow: the greatest flows.
+Where classes overlap without containment, counts alone can reveal them: with the ages 0-14 in one release and 0-9 and
+10-19 in the other, the rows of ages 10 to 14 are those that 0-14 has in excess of 0-9. The assignment of rows of the
+first release to classes of the second is a flow in a bipartite graph. Tables hardly change between two releases, so
+readers assume as few new or gone rows as the counts allow: the greatest flows.
 
 The flow of an edge can change only along a cycle of the residual graph, and so is the same in all greatest flows where
 the ends of the edge are in different strongly connected components of that graph.
 
-This is the one place where Python goes over classes: flows are no SQL, and few components need them
+Only this module iterates over classes in Python: SQL cannot compute flows, and few components need them
 (`overlaps.MOST_OVERLAPS`).
 
-Source: R. K. Ahuja, T. L. Magnanti, J. B. Orlin, Network Flows, Prentice Hall 1993, sections 2.4 and 6.3. Where a class
-has one edge left, all that it can be goes there: R. M. Karp, M. Sipser, Maximum matchings in sparse random graphs, FOCS
+Source: R. K. Ahuja, T. L. Magnanti, J. B. Orlin, Network Flows, Prentice Hall 1993, sections 2.4 and 6.3. A class with
+one remaining edge is matched along it first: R. M. Karp, M. Sipser, Maximum matchings in sparse random graphs, FOCS
 1981.
 """
 
@@ -29,11 +29,11 @@ MOST_STEPS = 15_000_000
 """The most arcs of residual graphs that are followed for two releases: five to ten seconds."""
 
 FEW_STEPS = 1_000_000
-"""The most that are followed to find more in two releases that are refused already."""
+"""The most arcs that are followed to find more attacks on releases that are refused already."""
 
 
 class TooManyStepsError(Exception):
-    """The flows of two releases take more than `MOST_STEPS`."""
+    """The flows of two releases take more than `MOST_STEPS` steps."""
 
 
 class StepBudget:
@@ -53,8 +53,15 @@ class StepBudget:
 
 @dataclass(frozen=True)
 class Unmatched:
-    """A group of a release: the most of its rows that no row of the other release can be, in any greatest flow; and
-    ``rows``, those in one of these flows, which of all groups are as many in each flow."""
+    """A group of a release with rows that no row of the other release can be.
+
+    Attributes
+    ----------
+    most:
+        The most such rows in any greatest flow.
+    rows:
+        The rows in one greatest flow: their sum over all groups is the same in each flow.
+    """
 
     is_first: bool
     group: int
@@ -64,10 +71,12 @@ class Unmatched:
 
 @dataclass(frozen=True)
 class Bound:
-    """Why a pair of classes can have no more rows: these classes of the second release have the rows of these classes
-    of the first, of the pair, and no others, but for rows that are new or gone.
+    """Why a pair of classes can have no more rows.
 
-    The rows of the pair are those of ``seconds`` less those of ``firsts``, plus ``changed``.
+    The classes ``seconds`` of the second release contain only the rows of the classes ``firsts`` of the first, the rows
+    of the pair, and rows that are new or gone.
+
+    The rows of the pair are those of ``seconds`` minus those of ``firsts``, plus ``changed``.
     """
 
     firsts: Set[int]
@@ -76,7 +85,7 @@ class Bound:
 
 
 class OverlapFlows:
-    """A greatest flow between overlapping classes, and how much of it an edge can have.
+    """A greatest flow between overlapping classes, and the most rows of an edge.
 
     Parameters
     ----------
@@ -157,7 +166,7 @@ class OverlapFlows:
         """
         pairs = {(self._places[True, a], self._places[False, b]) for a, b in edges}
         closed = {(b, a) for a, b in pairs}
-        for a, b in pairs:  # first without taking rows from any of them: that is often enough
+        for a, b in pairs:  # first without taking rows from other pairs: that is often enough
             if self._components[a] == self._components[b]:
                 while (rows := self._rows_of(pairs)) < enough and (path := self._path(b, a, closed)):
                     self._push([*path, (a, b)], min(enough - rows, *(self._room(*arc) for arc in path)))
@@ -170,8 +179,8 @@ class OverlapFlows:
         return sum(self._flow.get(pair, 0) for pair in pairs)
 
     def _gaining_cycle(self, pairs: Set[Edge]) -> list[Edge]:
-        """The arcs of a cycle of the residual graph along which these pairs get more rows in all; none, if they have
-        the most (M. Klein 1967). It is the cycle that closes where R. Bellman and L. Ford look for longest paths.
+        """The arcs of a cycle of the residual graph along which these pairs gain rows; none if they have the most
+        (M. Klein 1967). The search for longest paths of R. Bellman and L. Ford finds it.
         """
         queue = deque(a for a, b in pairs if self._components[a] == self._components[b])
         starts, queued = {*queue}, {*queue}
@@ -193,7 +202,7 @@ class OverlapFlows:
         return []
 
     def unmatched(self, is_first: bool, number: int) -> int:
-        """The rows of a class that are new or gone, in the flow as it is now."""
+        """The rows of a class that are new or gone in the current flow."""
         return self._unmatched[self._places[is_first, number]]
 
     def most_unmatched(self, is_first: bool, number: int) -> int:
@@ -210,9 +219,9 @@ class OverlapFlows:
     def bound(self, edge: Edge) -> Bound:
         """Why a pair of classes can have no more rows than `most` says.
 
-        From the second class of the pair, once it has its most rows, more can flow to no other class than those that
-        are reached. So all matched rows of the reached classes of the second release come from the reached ones of the
-        first, or are those of the pair.
+        Once the pair has its most rows, more can flow from its second class only to the classes that are reached. So
+        all matched rows of the reached classes of the second release come from the reached classes of the first, or are
+        those of the pair.
         """
         self.most(edge, sum(self._rows))
         reached = self._reached(self._places[False, edge[1]], self._places[True, edge[0]])
@@ -225,7 +234,7 @@ class OverlapFlows:
         )
 
     def _match_leaves_first(self) -> None:
-        """Match what can be matched without taking anything back; classes with one edge left come first."""
+        """Match rows greedily; classes with one remaining edge come first."""
         left = [{*nodes} for nodes in self._neighbours]
         leaves = deque(i for i, nodes in enumerate(left) if len(nodes) == 1)
         for node in range(len(left)):
@@ -244,7 +253,7 @@ class OverlapFlows:
                         leaves.append(i)
 
     def _fill_shortest_paths(self) -> bool:
-        """Match along all shortest ways of the residual graph, as E. Dinic does (1970); whether there was one."""
+        """Match along all shortest paths of the residual graph (E. Dinic 1970); returns whether there was one."""
         levels, nodes, level = {self._source: 0}, [self._source], 0
         while nodes and self._sink not in levels:
             nodes, level = [end for node in nodes for end in self._open_arcs(node) if end not in levels], level + 1
@@ -271,7 +280,7 @@ class OverlapFlows:
         return True
 
     def _room(self, start: int, end: int) -> int:
-        """How much more can flow from one node to another."""
+        """The residual capacity of an arc."""
         firsts = len(self._firsts)
         if start == self._source or end == self._sink:
             return self._unmatched[end if start == self._source else start]
@@ -281,7 +290,7 @@ class OverlapFlows:
         return self._rows[start] + self._rows[end] if start < firsts else self._flow.get((end, start), 0)
 
     def _neighbours_of(self, node: int) -> Sequence[int]:
-        """The nodes that arcs lead to, and from."""
+        """The nodes that share an arc with a node."""
         firsts = len(self._firsts)
         if node == self._source:
             ends: Sequence[int] = range(firsts)
@@ -293,13 +302,13 @@ class OverlapFlows:
         return ends
 
     def _open_arcs(self, node: int) -> Iterator[int]:
-        """Where more can flow to from a node."""
+        """The ends of the arcs of a node with residual capacity."""
         return (end for end in self._neighbours_of(node) if self._room(node, end))
 
     def _path(self, start: int, goal: int, closed: Set[Edge]) -> list[Edge]:
-        """The arcs of a shortest path along which more can flow, without those that are closed; none, if there is none.
+        """The arcs of a shortest path with residual capacity, without closed arcs; none if there is no path.
 
-        It is searched for from both ends, each time from the one where fewer nodes were reached last.
+        The search proceeds from both ends, each time from the one whose last step reached fewer nodes.
         """
         before, after = {start: start}, {goal: goal}
         forward, backward = [start], [goal]
@@ -323,7 +332,7 @@ class OverlapFlows:
         return []
 
     def _reached(self, start: int, goal: int) -> set[int]:
-        """The nodes that more can flow to, by no arc between the two."""
+        """The nodes that more can flow to from a start, except along the arc from start to goal."""
         reached, queue = {start}, [start]
         while queue:
             node = queue.pop()
@@ -355,7 +364,7 @@ class OverlapFlows:
             index = {root: order}
             stack, open_nodes = [(root, self._open_arcs(root))], [root]
             low[root], order = order, order + 1
-            # Nodes of earlier roots have a component: no way leads from them to here.
+            # Nodes of earlier roots have a component: no path leads from them to this root.
             while stack:
                 node, ends = stack[-1]
                 for end in ends:
@@ -378,8 +387,9 @@ class OverlapFlows:
 
 
 def _join_paths(before: Mapping[int, int], after: Mapping[int, int], middle: int) -> list[Edge]:
-    """The arcs of a path from a start to a goal: both are next to themselves, and others have the node before them, or
-    after them.
+    """The arcs of a path from a start to a goal through a node in the middle.
+
+    ``before`` and ``after`` map nodes to their neighbours on the path; the start and the goal map to themselves.
 
     >>> _join_paths({1: 1, 2: 1}, {4: 4, 3: 4, 2: 3}, 2)
     [(1, 2), (2, 3), (3, 4)]
@@ -397,7 +407,7 @@ def _join_paths(before: Mapping[int, int], after: Mapping[int, int], middle: int
 
 
 def _close_cycle(before: Mapping[int, int], node: int) -> list[Edge]:
-    """The arcs of a cycle through a node, where nodes have one before them; none, if there is none.
+    """The arcs of a cycle through a node, given the node before each; none if there is no cycle.
 
     >>> _close_cycle({2: 1, 3: 2, 1: 3, 4: 3}, 1)
     [(3, 1), (2, 3), (1, 2)]
@@ -414,7 +424,7 @@ def _close_cycle(before: Mapping[int, int], node: int) -> list[Edge]:
 
 
 class ComponentFlows:
-    """The flows of connected components, made when they are asked for.
+    """The flows of connected components, computed on demand.
 
     Parameters
     ----------
@@ -446,8 +456,7 @@ class ComponentFlows:
         return self._flows[component]
 
     def most_rows(self, values: int, known_rows: int, enough: int) -> int:
-        """The most rows that all pairs of these finest values share, with those of ``others``; ``enough``, where they
-        can share as many."""
+        """The most rows that all pairs of these finest labels share, including ``known_rows``; at most ``enough``."""
         total = known_rows
         for component, edges in self.by_values[values].items():
             if total >= enough:
@@ -456,7 +465,7 @@ class ComponentFlows:
         return min(total, enough)
 
     def bounds(self) -> dict[Edge, int]:
-        """The most rows of the pairs that share fewer than the smaller of the two has."""
+        """The most rows of the pairs that share fewer rows than the smaller class has."""
         bounds = dict[Edge, int]()
         for component, edges in self._edges.items():
             for a, b in edges:
@@ -466,7 +475,7 @@ class ComponentFlows:
         return bounds
 
     def unmatched(self) -> Iterator[Unmatched]:
-        """The groups that can have rows that are new or gone."""
+        """The groups that can have new or gone rows."""
         for component in self._edges:
             flows = self.of(component)
             for is_first, groups in ((True, self._firsts[component]), (False, self._seconds[component])):

@@ -1,4 +1,4 @@
-"""Two releases side by side: what each shows, and how their rows can be linked."""
+"""Compared releases with their hierarchies and labels, and the link of their rows."""
 
 from __future__ import annotations
 
@@ -55,15 +55,15 @@ _FLOATING = ("FLOAT", "DOUBLE")  # the coarser first
 _MOMENT = re.compile(r"DATE|TIMESTAMP.*")
 
 MOST_RANGES = 4000
-"""The most ranges, or sets, of an attribute that are compared with other labels: each meets many."""
+"""The most ranges, or sets, of an attribute that are compared with other labels: each matches many."""
 
 UNCOMPARED = f"medians, more than {MOST_RANGES:,} ranges or sets, or labels that its hierarchy does not have"
-"""The labels that cannot be compared with others."""
+"""The labels that cannot be compared."""
 
 _TOP = -1
-"""Stands for the top of a hierarchy that is not known."""
+"""The level of the top of an unknown hierarchy."""
 
-# A list has the values of a set, or the one label of another class.
+# A list has the values of a set, or the single label of a class without a set.
 _SET_TEXT = fragment(r"""
     CASE
         WHEN length(:members) = 1 THEN :members[1]
@@ -102,7 +102,7 @@ _KNOWN_LABELS = template("""
 """)
 _NODE = template("SELECT :label::VARCHAR AS node FROM :hierarchy")
 _DISTINCT_NODES = template("SELECT DISTINCT node AS label FROM :nodes AS e")
-# A label that begins as a set does, and is a node, could be read as either: then none is a set.
+# A node whose label begins with a brace could be read as a set: then no label is.
 _SET_LABELS = template("""
     SELECT
         count(*) FILTER (WHERE unknown = 0) AS sets,
@@ -125,7 +125,7 @@ Subject = TypeVar("Subject", bound="ComparedRelease")
 
 @dataclass(frozen=True)
 class ComparedRelease:
-    """A release, its claims and its rows, as it is compared with others."""
+    """A release that is compared with others: its manifest and its rows."""
 
     path: Path
     manifest: Manifest
@@ -138,25 +138,25 @@ class ComparedRelease:
 
     @property
     def promised_k(self) -> int:
-        """The rows that a class has at least, by its policy."""
-        # What a later version asks for is not known here, but its k is.
+        """The fewest rows of a class that its policy guarantees."""
+        # The requirements of a later version may be unknown, but its k is not.
         if self.privacy is None:
             return int(self.manifest.policy["privacy"].get("k") or 2)
         return guaranteed_k(self.privacy, self.manifest.quasi_identifiers)
 
     @property
     def privacy(self) -> PrivacySection | None:
-        """The requirements of its policy; None where this version does not know some of them."""
+        """The requirements of its policy; None if this version does not know some of them."""
         return read_part(PrivacySection, self.manifest.policy["privacy"], "privacy", {})[0]
 
     @property
     def k(self) -> int:
-        """The k of its policy; where that has none, the rows of its smallest class."""
+        """The k of its policy; the rows of its smallest class if there is none."""
         return int(self.manifest.policy["privacy"].get("k") or self.manifest.fewest_rows)
 
     @property
     def columns(self) -> dict[str, str]:
-        """Name and type, by name in lower case, of what has no noise."""
+        """The types of columns without noise, by name in lower case."""
         noisy = {name.lower() for name in self.manifest.noise or ()}
         types = {
             column.name.lower(): column.type for column in self.manifest.columns if column.name.lower() not in noisy
@@ -165,7 +165,7 @@ class ComparedRelease:
 
     @property
     def _lists(self) -> frozenset[str]:
-        """The columns with sets as lists."""
+        """The columns with sets as lists, in lower case."""
         if self.manifest.policy["search"].get("sets") != "list":
             return frozenset()
         lists = {column.name.lower() for column in self.manifest.columns if column.type == "VARCHAR[]"}
@@ -173,7 +173,7 @@ class ComparedRelease:
 
     @property
     def with_sets_as_text(self: Subject) -> Subject:
-        """The same release, with sets as texts where it has them as lists."""
+        """The release with lists of set members as texts."""
         if not self._lists:
             return self
         output: list[exp.Expr] = [
@@ -185,7 +185,7 @@ class ComparedRelease:
         return replace(self, relation=subquery(select(output, self.relation.copy()), "release"))
 
     def rename_columns(self: Subject, names: Mapping[str, str]) -> Subject:
-        """The same release, with other names of columns that it shows unchanged."""
+        """The release with other names of unchanged columns."""
         if not names:
             return self
         output: list[exp.Expr] = [
@@ -200,19 +200,19 @@ class ComparedRelease:
         )
 
     def without_masked_rows(self: Subject, trees: Mapping[str, ComparedHierarchy]) -> Subject:
-        """The same release without its masked rows: those with the top label of every quasi-identifier."""
+        """The release without its masked rows: those with the top label of every quasi-identifier."""
         if not self.masks:
             return self
         tops = []
         for name in self.manifest.quasi_identifiers:
             tree = trees.get(name.lower())
-            # Of a NULL the labels below the top are NULL, and no masked row is.
+            # The labels of a NULL are NULL below the top: such rows are not masked.
             tops.append(same(cast(col(name), "VARCHAR"), text(TOP) if tree is None else tree.top))
         query = select([exp.Star()], self.relation.copy()).where(exp.not_(all_of(tops)), copy=False)
         return replace(self, relation=subquery(query, "release"), excludes_masked_rows=True)
 
     def column(self, name: str) -> str | None:
-        """Its column of a name in lower case, whatever the role, without noise."""
+        """The spelling of a column without noise, by name in lower case."""
         if name not in self.columns:
             return None
         return next(column.name for column in self.manifest.columns if column.name.lower() == name)
@@ -221,7 +221,7 @@ class ComparedRelease:
         return name in {column.lower() for column in self.manifest.quasi_identifiers}
 
     def level(self, name: str, height: int) -> int | None:
-        """The one level of a column's labels in a hierarchy; None where there are several, of masked rows too."""
+        """The level of a column's labels in a hierarchy; None if there are several, also because of masked rows."""
         if not self.is_quasi(name):
             return 0
         if self.masks:
@@ -229,7 +229,7 @@ class ComparedRelease:
         return _lower(self.manifest.levels({name: height})).get(name)
 
     def levels(self, name: str, height: int) -> tuple[int, ...]:
-        """The levels that a column's labels can be of."""
+        """The possible levels of a column's labels."""
         if not self.is_quasi(name):
             return (0,)
         level = _lower(self.manifest.levels({name: height})).get(name)
@@ -239,7 +239,7 @@ class ComparedRelease:
 
     @property
     def masks(self) -> bool:
-        """Whether it may have rows that are masked."""
+        """Whether it may show masked rows."""
         return not self.excludes_masked_rows and self.has_masked_rows
 
     @property
@@ -254,18 +254,18 @@ class ComparedRelease:
 
     @property
     def shows_medians(self) -> bool:
-        """Whether classes show a middle value of theirs: it does not tell what others they have."""
+        """Whether classes show their median, which does not reveal their other values."""
         return bool(self.manifest.policy["search"].get("summary") == "median")
 
     def set_member_level(self, name: str) -> int | None:
-        """The lowest level of the members of a column's sets; None where its policy makes no sets."""
+        """The lowest level of the members of a column's sets; None if its policy makes no sets."""
         attribute = _lower(self.manifest.policy["attributes"]).get(name)
         if attribute is None or self.manifest.policy["search"].get("summary") != "set" or not self.is_quasi(name):
             return None
         return int(attribute.get("min_level", 0))
 
     def rule(self, name: str) -> Any:
-        """What the manifest shows of a column's hierarchy; None where it is not generalized."""
+        """The hierarchy rule of a column in the manifest; None if it is not generalized."""
         attribute = _lower(self.manifest.policy["attributes"]).get(name)
         return None if attribute is None or not self.is_quasi(name) else attribute.get("hierarchy")
 
@@ -274,7 +274,7 @@ class ComparedRelease:
 class ComparedHierarchy:
     """A hierarchy: one row per ground value, ``level_0`` to the top.
 
-    Where releases show open ends at their level 0, the values are one level below it: ``below`` is 1 then.
+    ``below`` is 1 where releases show open ends at their level 0: values are then one level below it.
     """
 
     table: exp.Expr
@@ -283,7 +283,7 @@ class ComparedHierarchy:
 
     @classmethod
     def of(cls, table: exp.Expr, height: int, open_ends: bool) -> ComparedHierarchy:
-        """Of a hierarchy's table, which has ``label_0`` where it has open ends."""
+        """The hierarchy of a table, which has ``label_0`` with open ends."""
         if not open_ends:
             return cls(table, height)
         labels = [released_column(level, open_ends) for level in range(height + 1)]
@@ -292,29 +292,31 @@ class ComparedHierarchy:
 
     @property
     def top(self) -> exp.Expr:
-        """Its one label at the top."""
+        """The label of its top."""
         return subquery(_TOP_LABEL(label=col(f"level_{self.height}"), hierarchy=self.table.copy()))
 
     def level(self, release: ComparedRelease, name: str) -> int | None:
-        """The one level of a column's labels in a release; None where there are several, of masked rows too."""
+        """The level of a column's labels in a release; None if there are several, also because of masked rows."""
         level = release.level(name, self.height - self.below)
         return level if level is None or not release.is_quasi(name) else level + self.below
 
     def levels(self, release: ComparedRelease, name: str) -> tuple[int, ...]:
-        """The levels that a column's labels in a release can be of."""
+        """The possible levels of a column's labels in a release."""
         below = self.below if release.is_quasi(name) else 0
         return tuple(level + below for level in release.levels(name, self.height - self.below))
 
     def set_member_level(self, release: ComparedRelease, name: str) -> int | None:
-        """The level of the members of a column's sets; None where a release has no sets."""
+        """The level of the members of a column's sets; None if a release has no sets."""
         level = release.set_member_level(name)
         return None if level is None else min(level + self.below, self.height)
 
 
 @dataclass(frozen=True)
 class CrossedHierarchies:
-    """Two hierarchies of one attribute: ``first`` and ``second`` of the releases, and both as one table, a row for each
-    ground value that both have: the levels of the first, then those of the second."""
+    """The two hierarchies of an attribute in two releases.
+
+    ``table`` has a row for each common ground value: the levels of the first hierarchy, then those of the second.
+    """
 
     first: ComparedHierarchy
     second: ComparedHierarchy
@@ -325,7 +327,7 @@ class CrossedHierarchies:
         return self.first.height + self.second.height + 1
 
     def second_level(self, level: int) -> int:
-        """The level in the table of a level of the second."""
+        """The level in the table of a level of the second hierarchy."""
         return self.first.height + 1 + level
 
 
@@ -348,15 +350,22 @@ def cross_hierarchies(first: ComparedHierarchy, second: ComparedHierarchy, types
 
 @dataclass(frozen=True)
 class ComparedHierarchies:
-    """The hierarchies that are known, by attribute in lower case, with what manifests show of them; and the attributes
-    of which the releases have two different ones."""
+    """The known hierarchies of two releases, by attribute in lower case.
+
+    Attributes
+    ----------
+    rules:
+        Their rules in the manifests.
+    crossing:
+        The attributes with two different hierarchies.
+    """
 
     hierarchies: Mapping[str, ComparedHierarchy]
     rules: Mapping[str, Sequence[Any]]
     crossing: Mapping[str, CrossedHierarchies] = field(default_factory=dict)
 
     def find(self, name: str, rules: Sequence[Any]) -> ComparedHierarchy | None:
-        """The hierarchy of a column whose manifests show some rules."""
+        """The hierarchy of a column with these rules in manifests."""
         known_rules = self.rules.get(name, ())
         is_known = all(any(_same(rule, known_rule) for known_rule in known_rules) for rule in rules)
         return self.hierarchies.get(name) if is_known else None
@@ -379,7 +388,7 @@ def _same(one: Any, other: Any) -> bool:
 
 
 def link_releases(first: ComparedRelease, second: ComparedRelease, trees: ComparedHierarchies) -> ReleaseLink:
-    """How to link two releases: labels at different levels meet through the hierarchies of a policy."""
+    """Link two releases: labels at different levels match by the hierarchies of a policy."""
     names = [name for name in first.columns if first.is_quasi(name)]
     names += [name for name in second.columns if second.is_quasi(name) and name not in names]
     attributes: list[LinkedAttribute] = []
@@ -402,7 +411,7 @@ def link_releases(first: ComparedRelease, second: ComparedRelease, trees: Compar
             levels = tree.level(first, name), tree.level(second, name)
         else:
             levels = first.level(name, _TOP), second.level(name, _TOP)
-        shows_values = len(rules) == 1 and has_open_ends(rules[0])  # one release, and the other an open end
+        shows_values = len(rules) == 1 and has_open_ends(rules[0])  # while the other release shows open ends
         if None not in levels and levels[0] == levels[1] and (not shows_values if tree is None else levels[0] == 0):
             attributes.append(LinkedAttribute(first_column, first_column, second_column))
         elif tree is None:
@@ -435,7 +444,7 @@ def link_releases(first: ComparedRelease, second: ComparedRelease, trees: Compar
 def _crossing(
     first_column: str, second_column: str, trees: CrossedHierarchies, first: ComparedRelease, second: ComparedRelease
 ) -> LinkedAttribute:
-    """An attribute whose labels are of two hierarchies: they meet where they have values in common."""
+    """An attribute with labels of two hierarchies: labels match if they have values in common."""
     name = first_column.lower()
     members = trees.first.set_member_level(first, name), trees.second.set_member_level(second, name)
     return LinkedAttribute(
@@ -453,15 +462,15 @@ def _crossing(
 
 
 def _levels_of_sets(first: int | None, second: int | None) -> tuple[int, int] | None:
-    """The lowest levels of the members of sets in both releases, where one of them has sets."""
+    """The lowest levels of the members of sets in both releases, if one of them has sets."""
     return None if first is None and second is None else (first or 0, second or 0)
 
 
 def prepare_comparison(
     engine: Engine, linked: ReleaseLink, ranges: Set[int], sets: Set[int] = frozenset()
 ) -> ReleaseLink:
-    """The same link, quicker to look at: attributes of few labels are compared first, and ranges and sets looked for
-    only where a release has any."""
+    """Make a link cheaper to compare: attributes with few labels come first, and ranges and sets are only compared if a
+    release has any."""
     multilevel = [i for i, _ in linked.multilevel_attributes]
     if not multilevel:
         return linked
@@ -482,8 +491,8 @@ def prepare_comparison(
 
 
 def count_unknown_labels(release: exp.Expr, column: str, hierarchy: exp.Expr, height: int) -> exp.Select:
-    """One row: of the labels of a column, but NULL, the ``ranges``; and the ``others`` that are no nodes of its
-    hierarchy: sets, and values that the hierarchy does not have.
+    """One row: the number of ``ranges`` among the labels of a column, and of ``others`` that are not nodes of its
+    hierarchy: sets, and unknown values.
     """
     label = col(column, "r")
     labels = _LABELS(label=label, release=release)
@@ -496,14 +505,14 @@ def count_unknown_labels(release: exp.Expr, column: str, hierarchy: exp.Expr, he
 
 
 def _known_labels(release: exp.Expr, column: str, hierarchy: exp.Expr, levels: Sequence[int]) -> exp.Select:
-    """One row: the labels of a column, but NULL, and how many of them the hierarchy has at some levels."""
+    """One row: the number of labels of a column, and of those that the hierarchy has at some levels."""
     nodes = union_all(*(_NODE(label=col(f"level_{level}"), hierarchy=hierarchy) for level in levels))
     return _KNOWN_LABELS(label=col(column, "r"), release=release, nodes=nodes)
 
 
 def count_set_labels(release: exp.Expr, column: str, hierarchy: exp.Expr, height: int, level: int) -> exp.Select:
-    """One row: of the labels of a column the ``sets`` of nodes of its hierarchy, from a level on; and how many nodes
-    begin as sets do, ``braces``."""
+    """One row: the number of ``sets`` of nodes from a level on among the labels of a column, and of nodes that begin
+    with ``braces``."""
     labels = _LABELS(label=col(column, "r"), release=release)
     nodes = [_NODE(label=col(f"level_{level}"), hierarchy=hierarchy) for level in range(height + 1)]
     return _SET_LABELS(
@@ -515,8 +524,15 @@ def count_set_labels(release: exp.Expr, column: str, hierarchy: exp.Expr, height
 
 @dataclass(frozen=True)
 class LabelKinds:
-    """Which columns of a release have labels that cannot be compared (`UNCOMPARED`), and the numbers of the attributes
-    that have ranges, and sets."""
+    """The kinds of labels of a release.
+
+    Attributes
+    ----------
+    incomparable:
+        The columns with labels that cannot be compared (`UNCOMPARED`).
+    ranges, sets:
+        The numbers of the attributes with ranges, and with sets.
+    """
 
     incomparable: list[str]
     ranges: frozenset[int]
@@ -524,7 +540,7 @@ class LabelKinds:
 
 
 def classify_labels(engine: Engine, subject: ComparedRelease, attributes: Sequence[LinkedAttribute]) -> LabelKinds:
-    """The kinds of labels of a release, the first of a link."""
+    """Find the kinds of labels of a release, the first of a link."""
     incomparable, with_ranges, with_sets = list[str](), set[int](), set[int]()
     for i, attribute in enumerate(attributes):
         if attribute.first is None or attribute.hierarchy is None:
@@ -533,7 +549,7 @@ def classify_labels(engine: Engine, subject: ComparedRelease, attributes: Sequen
             level = attribute.first_levels[0]
             query = _known_labels(subject.relation, attribute.first, attribute.hierarchy, [level])
             labels, known = engine.rows(query)[0]
-            # Values may have gone that it still shows; but if it shows no other, the labels are made in another way.
+            # Released values may have left the source; but if no label is known, the labels have another origin.
             is_strange = 0 < level < attribute.height and labels > 0 and not known
         else:
             is_strange = subject.shows_medians
@@ -564,7 +580,7 @@ def classify_labels(engine: Engine, subject: ComparedRelease, attributes: Sequen
 def classify_labels_of_both(
     engine: Engine, linked: ReleaseLink, first: ComparedRelease, second: ComparedRelease
 ) -> LabelKinds | str:
-    """The kinds of labels of two releases; or why these cannot be compared."""
+    """Find the kinds of labels of two releases, or the reason why these cannot be compared."""
     kinds = (
         classify_labels(engine, first, linked.attributes),
         classify_labels(engine, second, linked.swapped.attributes),
@@ -582,7 +598,7 @@ def classify_labels_of_both(
 
 
 def _comparable(first: ComparedRelease, second: ComparedRelease, names: Sequence[str]) -> tuple[exp.Expr, exp.Expr]:
-    """The rows of both; columns of different types as values of one."""
+    """The rows of both releases, with columns of different types cast to a common type."""
     both = [name for name in names if name in first.columns and name in second.columns]
     different = {name for name in both if first.columns[name] != second.columns[name]}
     if not different:
@@ -591,10 +607,10 @@ def _comparable(first: ComparedRelease, second: ComparedRelease, names: Sequence
 
 
 def common_type(first: str, second: str) -> str:
-    """The type in which values of two are compared: 1 is 1.0, and a day its midnight; else their texts.
+    """The type in which values of two types are compared: 1 equals 1.0, and a day its midnight; else their texts.
 
-    Whole numbers and decimals are compared exactly. A floating column shows other numbers rounded, and so a reader of
-    both compares them as it rounds them; of a time without nanoseconds, likewise.
+    Whole numbers and decimals are compared exactly. A floating column rounds other numbers, so readers of both compare
+    rounded values; likewise for a time without nanoseconds.
 
     >>> [common_type("BIGINT", other) for other in ("INTEGER", "UBIGINT", "DECIMAL(6,2)", "FLOAT", "VARCHAR")]
     ['HUGEINT', 'HUGEINT', 'DECIMAL(21,2)', 'FLOAT', 'VARCHAR']
@@ -614,7 +630,7 @@ def common_type(first: str, second: str) -> str:
 
 
 def _digits_of(type_: str) -> tuple[int, int] | None:
-    """The digits before and after the point of an exact type; None of others."""
+    """The digits before and after the point of an exact type; None for other types."""
     if decimal := _DECIMAL.fullmatch(type_):
         width, scale = map(int, decimal.groups())
         return width - scale, scale
@@ -622,7 +638,7 @@ def _digits_of(type_: str) -> tuple[int, int] | None:
 
 
 def _exact_type(first: str, second: str, digits: Sequence[tuple[int, int]]) -> str:
-    """A type that holds the values of two exact ones; where none does, that of their texts."""
+    """A type that holds the values of two exact types; VARCHAR if there is none."""
     whole, scale = (max(counts) for counts in zip(*digits, strict=True))
     if not scale and not {"UHUGEINT", "BIGNUM"} & {first, second}:
         return "HUGEINT"
@@ -630,11 +646,11 @@ def _exact_type(first: str, second: str, digits: Sequence[tuple[int, int]]) -> s
 
 
 def comparable_value(value: exp.Expr, type_: str, other_type: str) -> exp.Expr:
-    """A value of one type in the type in which it is compared with those of another."""
+    """A value in the type in which it is compared with values of another type."""
     if type_ == other_type:
         return value
     if (shared_type := common_type(type_, other_type)) == "FLOAT":
-        return exp.TryCast(this=value, to=exp.DataType.build("FLOAT", dialect="duckdb"))  # of 1e300: NULL
+        return exp.TryCast(this=value, to=exp.DataType.build("FLOAT", dialect="duckdb"))  # 1e300 becomes NULL
     compared = cast(value, shared_type)
     digits = [_digits_of(compared_type) for compared_type in (type_, other_type)]
     if shared_type == "VARCHAR" and None not in digits and digits[0] is not None and digits[0][1]:
@@ -643,7 +659,7 @@ def comparable_value(value: exp.Expr, type_: str, other_type: str) -> exp.Expr:
 
 
 def _cast(subject: ComparedRelease, names: Set[str], types: Mapping[str, str]) -> exp.Subquery:
-    """The rows, with some columns as they are compared with those of another release, which has ``types``."""
+    """The rows with some columns cast for the comparison with another release, which has ``types``."""
     output: list[exp.Expr] = []
     for column in subject.manifest.columns:
         name, value = column.name.lower(), col(column.name)

@@ -1,4 +1,4 @@
-"""Columns that two releases show unchanged under different names: a reader recognizes them by their values."""
+"""Columns that two releases show unchanged under different names: readers recognize them by their values."""
 
 from __future__ import annotations
 
