@@ -36,7 +36,7 @@ from sqlanon.support.expressions import table
 MANIFEST_SUFFIX = "_manifest"
 """The end of the name of a manifest table."""
 
-_REDACTED = "*********(redact)"
+_REDACTED = "*********(redacted)"
 """Spark's text for a property whose value looks like a secret: a release may be called ``tokens``."""
 
 _HIVE_PROPERTIES = frozenset(
