@@ -17,7 +17,7 @@ from sqlanon import pipeline
 from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.errors import PolicyError, Problem, ReleaseError, SourceError
 from sqlanon.policy import Policy, is_server
-from sqlanon.policy.csv_keys import read_csv_keys
+from sqlanon.policy.settings import read_csv_keys
 from sqlanon.release.targets.base import Verification, release_location
 from sqlanon.result import Comparison, Result
 from sqlanon.sources import source_errors

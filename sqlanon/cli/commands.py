@@ -599,7 +599,7 @@ def suggest(
     from sqlanon.cli.files import SCHEMA, refuse_existing, write_private, write_schema
     from sqlanon.cli.progress import shown_progress
     from sqlanon.database import connect, suggest_policy
-    from sqlanon.policy.csv_keys import parse_csv_settings
+    from sqlanon.policy.settings import parse_csv_settings
     from sqlanon.sources.formats import file_kind
 
     if output is not None:
@@ -652,7 +652,7 @@ def inspect(
     from sqlanon.cli.progress import shown_progress
     from sqlanon.database import connect
     from sqlanon.errors import SourceError
-    from sqlanon.policy.csv_keys import parse_csv_settings
+    from sqlanon.policy.settings import parse_csv_settings
     from sqlanon.sources.formats import file_kind
 
     keys = parse_csv_settings(csv or ())

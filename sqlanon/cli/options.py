@@ -142,6 +142,6 @@ def load(
     path: Path, settings: Sequence[str] | None = None, strategy: str | None = None, output: Path | None = None
 ) -> Policy:
     """Read a policy, with what the options override in it."""
-    from sqlanon.policy.overrides import Overrides, load_overridden
+    from sqlanon.policy.settings import Overrides, load_overridden
 
     return load_overridden(path, Overrides(settings or (), strategy, output))

@@ -1,4 +1,4 @@
-"""A policy at a prompt and in a notebook."""
+"""Descriptions of a policy for a prompt and a notebook."""
 
 from __future__ import annotations
 
@@ -13,40 +13,41 @@ from sqlanon.support.markup import html_table
 
 
 def describe_policy(attributes: Mapping[str, Attribute], privacy: PrivacySection, search: SearchSection) -> str:
-    names = {
-        role: ", ".join(name for name, one in attributes.items() if one.role == role) for role in ("quasi", "sensitive")
-    }
-    parts = [_requirements(privacy), *(f"{role}: {listed}" for role, listed in names.items() if listed)]
+    parts = [_list_requirements(privacy)]
+    for role in ("quasi", "sensitive"):
+        names = [name for name, attribute in attributes.items() if attribute.role == role]
+        if names:
+            parts.append(f"{role}: {', '.join(names)}")
     return f"Policy({'; '.join([*parts, f'strategy: {search.strategy}'])})"
 
 
 def policy_table(
     attributes: Mapping[str, Attribute], privacy: PrivacySection, search: SearchSection, persons: bool
 ) -> str:
-    who = "persons with suppressed rows" if persons else "rows suppressed"
-    limit = f"at most {100 * float(search.suppression_limit):g} % of the {who}"
-    caption = f"{_requirements(privacy)}; strategy {search.strategy}, {limit}"
-    rows = [(name, one.role, "; ".join(_done(one))) for name, one in attributes.items()]
+    unit = "persons with suppressed rows" if persons else "rows suppressed"
+    limit = f"at most {100 * float(search.suppression_limit):g} % of the {unit}"
+    caption = f"{_list_requirements(privacy)}; strategy {search.strategy}, {limit}"
+    rows = [(name, attribute.role, "; ".join(_describe_treatment(attribute))) for name, attribute in attributes.items()]
     return html_table(caption, ["attribute", "role", "hierarchy"], rows)
 
 
-def _requirements(privacy: PrivacySection) -> str:
-    return ", ".join(one.name for one in list_requirements(privacy))
+def _list_requirements(privacy: PrivacySection) -> str:
+    return ", ".join(requirement.name for requirement in list_requirements(privacy))
 
 
-def _done(attribute: Attribute) -> Iterator[str]:
+def _describe_treatment(attribute: Attribute) -> Iterator[str]:
     if attribute.noise is not None:
         yield "noise"
     for rule in attribute.hierarchy or ():
-        yield _in_words(rule)
+        yield _describe_rule(rule)
 
 
-def _in_words(rule: Rule) -> str:
-    """A rule without the values in it."""
+def _describe_rule(rule: Rule) -> str:
+    """Describe a rule without ground values."""
     key = {"intervals": "widths", "categories": "", "suppress": ""}.get(rule.kind, rule.kind)
-    given = getattr(rule, key) if key else ""
-    if isinstance(given, Path):
-        given = given.name
-    elif isinstance(given, tuple):
-        given = ", ".join(map(str, given))
-    return f"{rule.kind} {given}".strip()
+    parameter = getattr(rule, key) if key else ""
+    if isinstance(parameter, Path):
+        parameter = parameter.name
+    elif isinstance(parameter, tuple):
+        parameter = ", ".join(map(str, parameter))
+    return f"{rule.kind} {parameter}".strip()

@@ -1,6 +1,6 @@
-"""The policy: what the data holder asks for, as a frozen tree, from TOML or from Python.
+"""The policy of a data holder: a frozen tree of sections, read from TOML or from Python.
 
-It is read section by section and attribute by attribute, so that all mistakes show at once.
+Sections and attributes are validated one by one, so that all mistakes are reported at once.
 """
 
 from __future__ import annotations
@@ -53,36 +53,48 @@ SECTIONS: Mapping[str, type[Section]] = {
     "catalog": CatalogSection,
     "about": AboutSection,
 }
-_NEEDED = ("attributes", "privacy")
-_DATA = (".csv", ".tsv", ".parquet", ".json", ".xlsx", ".sav", ".dta", ".sas7bdat", ".xpt", ".duckdb", ".db", ".sqlite")
+_DATA_SUFFIXES = (
+    ".csv",
+    ".tsv",
+    ".parquet",
+    ".json",
+    ".xlsx",
+    ".sav",
+    ".dta",
+    ".sas7bdat",
+    ".xpt",
+    ".duckdb",
+    ".db",
+    ".sqlite",
+)
 
 
 def read_tree(
     tree: Mapping[str, Any], folder: Path | None = None, known_problems: Sequence[Problem] = ()
 ) -> dict[str, Any]:
-    """Read a whole policy; relative paths start in the folder. A `PolicyError` has every mistake."""
+    """Read a whole policy; relative paths start in the folder. A `PolicyError` lists every mistake."""
     context = {"folder": folder}
     known = ["source", "population", "attributes", "privacy", "risk", "search", "release", "catalog", "about"]
     unknown = [key for key in tree if key not in known]
     problems = [*known_problems, *(Problem(join_key("", key), unknown_key(key, known, "section")) for key in unknown)]
-    # Whatever is misspelled is not missing, too.
-    meant = {nearest(key, known) for key in unknown}
-    given = {key: tree[key] for key in known if tree.get(key) is not None}
-    given |= {key: {} for key in _NEEDED if key not in given and key not in meant}
+    # A misspelled section is not reported as missing.
+    misspelled = {nearest(key, known) for key in unknown}
+    written = {key: tree[key] for key in known if tree.get(key) is not None}
+    written |= {key: {} for key in ("attributes", "privacy") if key not in written and key not in misspelled}
 
     parts: dict[str, Any] = {}
-    for key, value in given.items():
+    for key, value in written.items():
         part: object
         if key == "attributes":
-            part, found = _read_attributes(value, context)
+            part, part_problems = _read_attributes(value, context)
         else:
-            part, found = read_part(SECTIONS[key], value, key, context)
-        problems += found
+            part, part_problems = read_part(SECTIONS[key], value, key, context)
+        problems += part_problems
         if part is not None:
             parts[key] = part
-    declared = given.get("attributes")
-    names = [name for name in declared if isinstance(name, str)] if isinstance(declared, Mapping) else []
-    problems += cross_check(parts, names, {key: {} for key in meant if key} | given)
+    attributes = written.get("attributes")
+    names = [name for name in attributes if isinstance(name, str)] if isinstance(attributes, Mapping) else []
+    problems += cross_check(parts, names, {key: {} for key in misspelled if key} | written)
     if problems:
         raise PolicyError(problems)
     return _with_release_table(parts)
@@ -93,66 +105,68 @@ def _read_attributes(value: object, context: Mapping[str, Any]) -> tuple[dict[st
         return {}, [Problem("attributes", f"must be a table of columns, not {in_words(value)}")]
     if not value:
         return {}, [Problem("attributes", "no column has a role: add zip = { role = ... } and so on")]
-    sound: dict[str, Attribute] = {}
+    attributes: dict[str, Attribute] = {}
     problems: list[Problem] = []
-    for name, given in value.items():
+    for name, keys in value.items():
         if not isinstance(name, str):
-            problems.append(Problem("attributes", f"the name of a column is a text, not {in_words(name)}"))
+            problems.append(Problem("attributes", f"the name of a column must be a text, not {in_words(name)}"))
             continue
-        attribute, found = read_part(Attribute, given, join_key("attributes", name), context)
-        problems += found
+        attribute, attribute_problems = read_part(Attribute, keys, join_key("attributes", name), context)
+        problems += attribute_problems
         if attribute is not None:
-            sound[name] = attribute
-    return sound, problems
+            attributes[name] = attribute
+    return attributes, problems
 
 
 def _with_release_table(parts: dict[str, Any]) -> dict[str, Any]:
+    """Name the release after the source table, unless it needs a schema as well."""
     source, release = parts.get("source"), parts.get("release")
     if not source or not source.table or not release or "table" in release.model_fields_set:
         return parts
-    if release.postgres or release.spark:  # there it has a schema, too
-        return parts
-    if source.frequency_set:  # in a warehouse it stands beside its source
+    if release.postgres or release.spark or source.frequency_set:
         return parts
     name = table_parts(source.table)[-1] if table_parts(source.table) else source.table
     return {**parts, "release": release.model_copy(update={"table": name})}
 
 
+def toml_parser() -> Any:
+    """The TOML parser of this Python. It is imported by name: a type checker has only one of the two modules."""
+    return importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
+
+
 def parse_toml(file: Path) -> dict[str, Any]:
     """The tree of a policy file."""
-    # By name and here: a type checker needs neither of the two, and a policy from Python no parser.
-    toml = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
     place = str(file)
     try:
         content = file.read_bytes()
     except FileNotFoundError:
-        others = {other.stem.lower(): other.name for other in file.parent.glob("*.toml")}
-        guess = nearest(file.stem, others)
-        advice = f"; did you mean {others[guess]}?" if guess else ""
+        candidates = {path.stem.lower(): path.name for path in file.parent.glob("*.toml")}
+        guess = nearest(file.stem, candidates)
+        advice = f"; did you mean {candidates[guess]}?" if guess else ""
         raise PolicyError([Problem(place, f"there is no such file{advice}")], "the command") from None
     except IsADirectoryError:
         raise PolicyError([Problem(place, "this is a folder: give the path to a policy file")], "the command") from None
     except OSError as error:
         raise PolicyError([Problem(place, f"cannot be read: {error.strerror or error}")]) from None
     try:
-        tree: dict[str, Any] = toml.loads(content.decode("utf-8-sig"))
+        tree: dict[str, Any] = toml_parser().loads(content.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         raise PolicyError([Problem(place, f"line {line} is not UTF-8: save the file as UTF-8")]) from None
     except (ValueError, RecursionError) as error:  # a number too long, brackets too deep
-        raise PolicyError([Problem(place, _not_toml(file, content, str(error)))]) from None
+        raise PolicyError([Problem(place, _describe_syntax_error(file, content, str(error)))]) from None
     return tree
 
 
 def read_file(path: str | os.PathLike[str]) -> tuple[dict[str, Any], Path]:
-    """The tree of a policy file, with the catalog that it has by default, and its folder."""
+    """The tree of a policy file, with its default catalog, and its folder."""
     file = Path(path).absolute()
     return {"catalog": {"database": SHARED_CATALOG}, **parse_toml(file)}, file.parent
 
 
-def _not_toml(file: Path, content: bytes, error: str) -> str:
-    """What is wrong with a file that is not TOML. The line itself is shown, but of a policy only: data is private."""
-    if file.suffix.lower() in _DATA:
+def _describe_syntax_error(file: Path, content: bytes, error: str) -> str:
+    """Describe why a file is not TOML. The line is quoted for policies only, because data is private."""
+    if file.suffix.lower() in _DATA_SUFFIXES:
         return f"this is data, not a policy; `sqlanon suggest {shlex.quote(file.name)}` writes a policy for it"
     message = f"this is not TOML: {error}"
     position = re.search(r"\(at line (\d+), column \d+\)$", error)
@@ -177,18 +191,18 @@ def _without_folders(tree: Any, key: str = "") -> Any:
 
 
 class Policy(Section):
-    """What the data holder asks for: the source, the attributes' roles, the requirements, the release.
+    """The policy of a data holder: source, roles of attributes, requirements, search and release.
 
     Parameters
     ----------
     source, population, attributes, privacy, risk, search, release, catalog, about:
-        The sections, as tables (``dict``) like in TOML, or as their classes. Only ``attributes`` and
-        ``privacy`` are needed. Attributes keep their order.
+        The sections, as dictionaries like in TOML, or as instances of their classes. Only ``attributes`` and
+        ``privacy`` are required. Attributes keep their order.
 
     Raises
     ------
     PolicyError
-        With every mistake of the policy, each with its place.
+        Lists every mistake of the policy with its place.
 
     >>> policy = Policy(
     ...     attributes={"zip": {"role": "quasi", "hierarchy": {"mask": "right"}}},
@@ -209,8 +223,8 @@ class Policy(Section):
     about: AboutSection | None = None
     _stem: str | None = PrivateAttr(default=None)
 
-    def __init__(self, /, *wrong: object, **tree: Any) -> None:
-        if wrong:
+    def __init__(self, /, *positional: object, **tree: Any) -> None:
+        if positional:
             raise TypeError(
                 "Policy takes sections, as in Policy(attributes=..., privacy=...); Policy.load reads a file"
             )
@@ -220,28 +234,28 @@ class Policy(Section):
     def load(cls, path: str | os.PathLike[str]) -> Policy:
         """Read a policy from a TOML file.
 
-        Relative paths are relative to the file's folder, and become absolute. The catalog is by default
+        Relative paths start in the file's folder, and become absolute. The default catalog is
         ``sqlanon.catalog.duckdb`` in that folder.
 
         Raises
         ------
         PolicyError
-            When the file cannot be read, is not TOML, or the policy has mistakes: all of them.
+            If the file cannot be read, is not TOML, or the policy has mistakes; it lists all of them.
         """
         tree, folder = read_file(path)
         return cls.from_file(path, read_tree(tree, folder))
 
     @classmethod
     def from_file(cls, path: str | os.PathLike[str], parts: Mapping[str, Any]) -> Policy:
-        """Return the policy of a file that was read: it knows the catalogs that the file has by default."""
+        """Return the policy of a file with these sections; it keeps the name of the file."""
         policy = cls(**parts)
         policy._stem = Path(path).stem
         return policy
 
-    def __eq__(self, other: object) -> bool:  # wherever they were read from
+    def __eq__(self, other: object) -> bool:  # independent of the file name
         return isinstance(other, Policy) and dict(self) == dict(other)
 
-    __hash__ = None  # type: ignore[assignment]  # it has dictionaries
+    __hash__ = None  # type: ignore[assignment]  # it contains dictionaries
 
     def _repr_html_(self) -> str:
         return policy_table(self.attributes, self.privacy, self.search, self.source.person_column is not None)
@@ -253,27 +267,27 @@ class Policy(Section):
 
     @property
     def quasi_identifiers(self) -> tuple[str, ...]:
-        """The quasi-identifiers, as the policy orders them."""
+        """The quasi-identifiers, in the order of the policy."""
         return self.attributes_with_role("quasi")
 
     @property
     def generalized_attributes(self) -> tuple[str, ...]:
-        """The quasi-identifiers with a hierarchy: those that make the classes."""
+        """The quasi-identifiers with a hierarchy, which form the classes."""
         return tuple(name for name in self.quasi_identifiers if self.attributes[name].noise is None)
 
     @property
     def noisy_attributes(self) -> tuple[str, ...]:
-        """The quasi-identifiers with noise inside their classes."""
+        """The quasi-identifiers with noise."""
         return tuple(name for name in self.quasi_identifiers if self.attributes[name].noise is not None)
 
     @property
     def masks_suppressed_rows(self) -> bool:
-        """Whether suppressed rows stay in the release, masked."""
+        """Whether suppressed rows stay in the release with masked quasi-identifiers."""
         return self.release is not None and self.release.suppressed == "mask"
 
     @property
     def retained_versions(self) -> int:
-        """How many versions of the release stay in its place."""
+        """The number of release versions that are retained."""
         return 1 if self.release is None else self.release.keep
 
     @property
@@ -283,48 +297,46 @@ class Policy(Section):
 
     @property
     def suppresses_after_noise(self) -> bool:
-        """Whether rows may be suppressed after noise was drawn: for confidence, or because they have no value."""
+        """Whether rows may be suppressed after noise is drawn: for confidence, or because they have no value."""
         unknown = any(self.attributes[name].on_unknown == "suppress" for name in self.noisy_attributes)
         return self.privacy.confidence is not None or unknown
 
     @property
     def epsilons(self) -> dict[str, float]:
         """The ε of each attribute with noise."""
-        asked = {
-            name: noise.epsilon for name in self.quasi_identifiers if (noise := self.attributes[name].noise) is not None
-        }
-        return share_epsilon(asked, self.privacy.epsilon)
+        noise = {name: self.attributes[name].noise for name in self.noisy_attributes}
+        return share_epsilon({name: part.epsilon for name, part in noise.items() if part}, self.privacy.epsilon)
 
     @property
     def epsilon(self) -> float | None:
-        """The ε of a record: of all attributes with noise together; None where there are none."""
+        """The ε of a record: the sum over all attributes with noise; None without noise."""
         return math.fsum(self.epsilons.values()) if self.noisy_attributes else None
 
     @property
     def has_decoys(self) -> bool:
-        """Whether classes that stay too small are filled with decoys."""
+        """Whether classes that remain too small are filled with decoys."""
         return self.release is not None and self.release.decoys
 
     @property
     def is_draft(self) -> bool:
-        """Whether its releases are drafts."""
+        """Whether releases are drafts."""
         return self.release is not None and self.release.draft
 
     @property
     def requirements(self) -> dict[str, Any]:
-        """The privacy requirements that are asked for, with their parameters, by name."""
+        """The privacy requirements with their parameters, by key."""
         return self.privacy.requirements
 
     def attributes_with_role(self, role: Role) -> tuple[str, ...]:
-        """Return the attributes with a role, as the policy orders them."""
+        """Return the attributes with a role, in the order of the policy."""
         return tuple(name for name, attribute in self.attributes.items() if attribute.role == role)
 
     def fingerprint(self) -> str:
-        """Return the SHA-256 of the policy, the same for the same policy however it was written.
+        """Return the SHA-256 of the policy, which is independent of how it is written.
 
-        The order of the attributes counts, because ties between generalizations are broken by it.
-        What is left out does not count, so that sections of later versions change no fingerprint; nor do the
-        folders of files, so that a project can move, whether it is a draft, and ``about``, which is for people.
+        The order of the attributes counts, because it breaks ties between generalizations. Unset keys do not count, so
+        that new sections change no fingerprint. Folders of files, ``draft`` and ``about`` do not count either, so that
+        a project can move and a policy can be approved.
         """
         tree = self.model_dump(mode="json", exclude_none=True, exclude={"about": True, "release": {"draft"}})
         if tree["privacy"].get("dependencies") == "warn":  # it changes no release
@@ -334,31 +346,28 @@ class Policy(Section):
 
     @property
     def file_name(self) -> str | None:
-        """The name of the file that it was read from."""
+        """The name of the policy file, if there is one."""
         return None if self._stem is None else f"{self._stem}.toml"
 
     def matches_fingerprint(self, policy_hash: str) -> bool:
-        """Return whether a release with this hash was made by the policy."""
+        """Return whether the policy has this fingerprint."""
         return policy_hash == self.fingerprint()
 
     def with_output_file(self, path: Path) -> Policy:
-        """Return the policy with a file as the place of its release, as if it named this file."""
+        """Return the policy with another file as the location of its release."""
         section = self.release or ReleaseSection()
-        places: dict[str, Any] = dict.fromkeys(("database", "file", "postgres", "spark"))
+        location: dict[str, Any] = dict.fromkeys(("database", "file", "postgres", "spark"))
         if section.postgres or section.spark:
-            places["table"] = None  # it has a schema there
-        places["file" if path.suffix.lower() == ".parquet" else "database"] = path
-        return self.model_copy(update={"release": section.model_copy(update=places)})
+            location["table"] = None  # its schema is on the server
+        location["file" if path.suffix.lower() == ".parquet" else "database"] = path
+        return self.model_copy(update={"release": section.model_copy(update=location)})
 
     def redact(self) -> dict[str, Any]:
-        """Return what the manifest of a release may show of the policy, ready for JSON.
+        """Return the part of the policy that a release manifest may show, ready for JSON.
 
-        It has roles, kinds of rules and parameters; no ground value, query, path or name of a source.
-
-        Of attributes and rules, what may be shown is listed, not what must be hidden: a field that a later
-        version adds stays hidden until somebody decides otherwise. Of forbidden labels only the number is shown: they
-        are values, or stand for some. Requirements and search are parameters. Whether persons are counted, and that
-        there is a population, says how to read the figures; their names say more.
+        It has roles, kinds of rules and parameters, but no ground value, query, path or name of a source. The public
+        fields of attributes and rules are listed, so a new field is hidden by default. Forbidden labels can be values,
+        so only their number is shown. Persons and population are shown as flags, without the names of their columns.
         """
         return {
             "undeclared": self.source.undeclared,

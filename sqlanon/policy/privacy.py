@@ -1,6 +1,6 @@
-"""What a release must meet: ``[privacy]``, with a key for each requirement that there is, and what asks for noise.
+"""The section ``[privacy]``: a key for each registered requirement, and the keys of noise.
 
-What the requirements are is in ``sqlanon.requirements``; ``checks`` holds them against the attributes.
+``sqlanon.requirements`` defines the requirements; ``checks`` compares them with the attributes.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class PrivacySection(Section):
     k-map: L. Sweeney, "Computational disclosure control" (2001), the definition of k-map protection.
     Average risk and sample uniqueness: K. El Emam, "Guide to the De-Identification of Personal Health Information"
     (2013), its measures of average risk and of uniqueness.
-    The other requirements name their sources themselves.
+    The classes of the other requirements name their sources.
     """
 
     epsilon: Epsilon | None = Field(
@@ -66,14 +66,14 @@ class PrivacySection(Section):
         examples=["error"],
     )
 
-    if TYPE_CHECKING:  # each requirement's key
+    if TYPE_CHECKING:  # the keys of requirements
 
         def __getattr__(self, name: str) -> Any: ...
 
     @property
     def requirements(self) -> dict[str, Any]:
-        """The requirements that are asked for of classes, with their parameters, by name."""
-        return self.model_dump(exclude_none=True, exclude=set(_OWN))
+        """The requirements with their parameters, by key."""
+        return self.model_dump(exclude_none=True, exclude=set(_NOISE_FIELDS))
 
     def _flaws(self) -> Iterator[Flaw]:
         if not self.requirements:
@@ -81,7 +81,7 @@ class PrivacySection(Section):
 
     @model_serializer(mode="wrap")
     def _without_empty_lists(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Leave out what is not asked for, so that requirements of later versions change no fingerprint."""
+        """Leave out unset keys, so that new requirements change no fingerprint."""
         fields: dict[str, Any] = handler(self)
         if self.dependencies is None:
             fields.pop("dependencies", None)
@@ -91,27 +91,27 @@ class PrivacySection(Section):
         return {name: value for name, value in fields.items() if value not in ((), [])}
 
 
-_OWN: Mapping[str, FieldInfo] = dict(PrivacySection.model_fields)
+_NOISE_FIELDS: Mapping[str, FieldInfo] = dict(PrivacySection.model_fields)
 
 
-class _OfEach:
-    """Reads a requirement of one sensitive attribute that is written for several, as one of each."""
+class _PerAttribute:
+    """Reads a requirement that is written for several sensitive attributes as one requirement for each."""
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        return no_info_wrap_validator_function(_of_each, handler(source))
+        return no_info_wrap_validator_function(_split_attributes, handler(source))
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        shown = handler(schema)
-        part = handler.resolve_ref_schema(shown)
+        reference = handler(schema)
+        part = handler.resolve_ref_schema(reference)
         keys = dict(part["properties"])
-        part["properties"] = {"attribute": keys.pop("attribute"), "attributes": _SEVERAL, **keys}
+        part["properties"] = {"attribute": keys.pop("attribute"), "attributes": _ATTRIBUTES_SCHEMA, **keys}
         part["required"] = [name for name in part["required"] if name != "attribute"]
         part["oneOf"] = [{"required": [name]} for name in ("attribute", "attributes")]
-        return shown
+        return reference
 
 
 _NO_ATTRIBUTE = Missing("attribute", "name a sensitive attribute, or several with attributes = [...]")
-_SEVERAL: Mapping[str, Any] = {
+_ATTRIBUTES_SCHEMA: Mapping[str, Any] = {
     "description": "in place of attribute, several: the same is required of each",
     "examples": [["diagnosis", "drug"]],
     "items": {"minLength": 1, "type": "string"},
@@ -122,21 +122,21 @@ _SEVERAL: Mapping[str, Any] = {
 }
 
 
-def _of_each(written: object, read: Callable[[Any], Any]) -> tuple[Any, ...]:
-    """A requirement, or those of the attributes that it names."""
+def _split_attributes(written: object, read: Callable[[Any], Any]) -> tuple[Any, ...]:
+    """The requirement for each attribute that it names."""
     if not isinstance(written, Mapping):
         return (read(written),)
     if isinstance(written.get("attribute"), list | tuple):
         raise Flaws([(("attribute",), "must be one name: for several, write attributes = [...]")])
     if "attributes" not in written:
         return (read(written),)
-    if flaws := list(_flaws_of_several(written)):
+    if flaws := list(_find_attributes_flaws(written)):
         raise Flaws(flaws)
-    other = {key: value for key, value in written.items() if key != "attributes"}
-    return tuple(read({"attribute": name, **other}) for name in written["attributes"])
+    parameters = {key: value for key, value in written.items() if key != "attributes"}
+    return tuple(read({"attribute": name, **parameters}) for name in written["attributes"])
 
 
-def _flaws_of_several(written: Mapping[str, Any]) -> Iterator[Flaw]:
+def _find_attributes_flaws(written: Mapping[str, Any]) -> Iterator[Flaw]:
     names = written["attributes"]
     if "attribute" in written:
         yield ("attributes",), "give attribute = ... or attributes = [...], not both"
@@ -152,36 +152,36 @@ def _flaws_of_several(written: Mapping[str, Any]) -> Iterator[Flaw]:
                 yield ("attributes", i), f"{name!r} is listed twice"
 
 
-def _all_of_them(read: tuple[tuple[Any, ...], ...]) -> tuple[Any, ...]:
-    return tuple(chain.from_iterable(read))
+def _flatten(items: tuple[tuple[Any, ...], ...]) -> tuple[Any, ...]:
+    return tuple(chain.from_iterable(items))
 
 
-def _field(kind: RequirementType) -> tuple[Any, Any]:
-    entry = kind.entry
-    if entry.form == "list" and "attribute" in getattr(kind, "model_fields", ()):
-        each = tuple[Annotated[kind, _OfEach()], ...]  # type: ignore[valid-type]  # known at run time
-        every = Annotated[each, AfterValidator(_all_of_them), as_list, one_or_more, _NO_ATTRIBUTE]
-        return every, Field(default=(), description=entry.description)
+def _field(requirement_type: RequirementType) -> tuple[Any, Any]:
+    entry = requirement_type.entry
+    if entry.form == "list" and "attribute" in getattr(requirement_type, "model_fields", ()):
+        nested = tuple[Annotated[requirement_type, _PerAttribute()], ...]  # type: ignore[valid-type]
+        flat = Annotated[nested, AfterValidator(_flatten), as_list, one_or_more, _NO_ATTRIBUTE]
+        return flat, Field(default=(), description=entry.description)
     if entry.form == "list":
-        several = tuple[kind, ...]  # type: ignore[valid-type]
-        return Annotated[several, as_list, one_or_more], Field(default=(), description=entry.description)
-    type_ = entry.number if entry.form == "number" else kind
+        items = tuple[requirement_type, ...]  # type: ignore[valid-type]
+        return Annotated[items, as_list, one_or_more], Field(default=(), description=entry.description)
+    type_ = entry.number if entry.form == "number" else requirement_type
     examples = None if entry.example is None else [entry.example]
     return type_ | None, Field(default=None, description=entry.description, examples=examples)
 
 
 def _assemble() -> None:
-    """Give the section the keys of all requirements, before its own."""
-    wanted: dict[str, Any] = {key: _field(kind) for key, kind in requirement_types_by_key().items()}
-    fields = create_model("Requirements", __base__=Section, **wanted).model_fields
+    """Add the keys of all requirements before those of noise."""
+    definitions: dict[str, Any] = {key: _field(type_) for key, type_ in requirement_types_by_key().items()}
+    fields = create_model("Requirements", __base__=Section, **definitions).model_fields
     PrivacySection.model_fields.clear()
-    PrivacySection.model_fields.update({**fields, **_OWN})
+    PrivacySection.model_fields.update({**fields, **_NOISE_FIELDS})
 
 
-def _again() -> None:
+def _reassemble() -> None:
     _assemble()
     PrivacySection.model_rebuild(force=True)
 
 
 _assemble()
-on_change(_again)
+on_change(_reassemble)

@@ -1,4 +1,4 @@
-"""What the manifest of a release may show of its policy."""
+"""The part of a policy that the manifest of a release may show."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sqlanon.policy.sections import Attribute, Identification, Role, SearchSecti
 
 
 def redact_attribute(attribute: Attribute) -> dict[str, Any]:
-    """An attribute for the eyes of readers of a release."""
+    """The public fields of an attribute."""
     redacted: dict[str, Any] = {"role": attribute.role}
     if attribute.hierarchy is not None:
         redacted["hierarchy"] = [rule.redact() for rule in attribute.hierarchy]
@@ -38,9 +38,9 @@ def redact_attribute(attribute: Attribute) -> dict[str, Any]:
 
 
 def find_unknown_parts(redacted: Mapping[str, Any]) -> Iterator[str]:
-    """The parts of a redacted policy, as somebody may have written it, that `Policy.redact` makes of none; as places.
+    """The places in an untrusted redacted policy that `Policy.redact` cannot have written.
 
-    A key may be missing: older versions knew fewer. Names of attributes are the holder's own.
+    Keys may be missing, and names of attributes are arbitrary.
 
     >>> sorted(find_unknown_parts({"persons": "John", "attributes": {"zip": {"role": "quasi", "note": 1}}}))
     ['attributes.zip.note', 'persons']
@@ -48,30 +48,31 @@ def find_unknown_parts(redacted: Mapping[str, Any]) -> Iterator[str]:
     for name, value in redacted.items():
         if name == "attributes":
             for attribute, spec in value.items():
-                yield from (f"attributes.{attribute}.{key}" for key in _strange_keys(spec, _OF_ATTRIBUTE))
+                yield from (f"attributes.{attribute}.{key}" for key in _unknown_keys(spec, _ATTRIBUTE_KEYS))
         elif name in ("privacy", "search"):
             section: type[PrivacySection] | type[SearchSection] = PrivacySection if name == "privacy" else SearchSection
-            if not _is_written_by(section, value):
+            if not _matches_section(section, value):
                 yield name
-    yield from _strange_keys({name: redacted[name] for name in redacted if name not in _PARTS}, _OF_POLICY)
+    flags = {name: value for name, value in redacted.items() if name not in ("attributes", "privacy", "search")}
+    yield from _unknown_keys(flags, _POLICY_KEYS)
 
 
-def _strange_keys(redacted: Mapping[str, Any], known: Mapping[str, Callable[[Any], bool]]) -> Iterator[str]:
+def _unknown_keys(redacted: Mapping[str, Any], known: Mapping[str, Callable[[Any], bool]]) -> Iterator[str]:
     return (name for name, value in redacted.items() if name not in known or not known[name](value))
 
 
-def _is_written_by(section: type[PrivacySection] | type[SearchSection] | type[Noise], redacted: Any) -> bool:
-    """Whether a section that is asked for is written like this, but for what is left out."""
-    read, _ = read_part(section, _with_dates(redacted), "", {})
-    return read is not None and _is_within(redacted, read.model_dump(mode="json", exclude_none=True))
+def _matches_section(section: type[PrivacySection] | type[SearchSection] | type[Noise], redacted: Any) -> bool:
+    """Whether a section could have been redacted to this, with keys left out."""
+    part, _ = read_part(section, _parse_dates(redacted), "", {})
+    return part is not None and _is_within(redacted, part.model_dump(mode="json", exclude_none=True))
 
 
-def _is_within(redacted: Any, written: Any) -> bool:
-    if isinstance(redacted, dict) and isinstance(written, dict):
-        return all(name in written and _is_within(value, written[name]) for name, value in redacted.items())
-    if isinstance(redacted, list) and isinstance(written, list):
-        return len(redacted) == len(written) and all(map(_is_within, redacted, written))
-    return json.dumps(redacted) == json.dumps(written)
+def _is_within(redacted: Any, full: Any) -> bool:
+    if isinstance(redacted, dict) and isinstance(full, dict):
+        return all(name in full and _is_within(value, full[name]) for name, value in redacted.items())
+    if isinstance(redacted, list) and isinstance(full, list):
+        return len(redacted) == len(full) and all(map(_is_within, redacted, full))
+    return json.dumps(redacted) == json.dumps(full)
 
 
 def _is_rules(redacted: Any) -> bool:
@@ -80,19 +81,19 @@ def _is_rules(redacted: Any) -> bool:
 
 def _is_rule(redacted: Mapping[str, Any]) -> bool:
     kind = str(redacted.get("rule"))
-    rest = {name: value for name, value in redacted.items() if name != "rule"}
-    if kind in _WITH_PARAMETERS:
-        read, _ = read_part(_WITH_PARAMETERS[kind], _with_dates(rest), "", {})
-        return read is not None and _is_within(redacted, json.loads(json.dumps(read.redact())))
-    own = {"categories": {"levels", "depth"}, "file": {"levels"}, "table": {"levels"}, "suppress": set[str]()}
-    return kind in own and rest.keys() <= own[kind] and all(map(_is_count, rest.values()))
+    parameters = {name: value for name, value in redacted.items() if name != "rule"}
+    if kind in _PUBLIC_RULES:
+        rule, _ = read_part(_PUBLIC_RULES[kind], _parse_dates(parameters), "", {})
+        return rule is not None and _is_within(redacted, json.loads(json.dumps(rule.redact())))
+    counts = {"categories": {"levels", "depth"}, "file": {"levels"}, "table": {"levels"}, "suppress": set[str]()}
+    return kind in counts and parameters.keys() <= counts[kind] and all(map(_is_count, parameters.values()))
 
 
-def _with_dates(redacted: Any) -> Any:
+def _parse_dates(redacted: Any) -> Any:
     if isinstance(redacted, dict):
-        return {name: _with_dates(value) if name in _OF_DATES else value for name, value in redacted.items()}
+        return {name: _parse_dates(value) if name in _DATE_KEYS else value for name, value in redacted.items()}
     if isinstance(redacted, list):
-        return [_with_dates(value) for value in redacted]
+        return [_parse_dates(value) for value in redacted]
     try:
         return date.fromisoformat(redacted) if isinstance(redacted, str) else redacted
     except ValueError:
@@ -115,14 +116,13 @@ def _one_of(*values: str) -> Callable[[Any], bool]:
     return lambda redacted: isinstance(redacted, str) and redacted in values
 
 
-_OF_DATES = ("origin", "below", "above", "bounds")
-_PARTS = ("attributes", "privacy", "search")
-_WITH_PARAMETERS: Mapping[str, type[MaskRule] | type[IntervalsRule] | type[DatesRule]] = {
+_DATE_KEYS = ("origin", "below", "above", "bounds")
+_PUBLIC_RULES: Mapping[str, type[MaskRule] | type[IntervalsRule] | type[DatesRule]] = {
     "mask": MaskRule,
     "intervals": IntervalsRule,
     "dates": DatesRule,
 }
-_OF_POLICY: Mapping[str, Callable[[Any], bool]] = {
+_POLICY_KEYS: Mapping[str, Callable[[Any], bool]] = {
     "undeclared": _one_of("error", "drop"),
     "persons": _is_switch,
     "population": _is_switch,
@@ -130,10 +130,10 @@ _OF_POLICY: Mapping[str, Callable[[Any], bool]] = {
     "decoys": _is_switch,
     "draft": _is_switch,
 }
-_OF_ATTRIBUTE: Mapping[str, Callable[[Any], bool]] = {
+_ATTRIBUTE_KEYS: Mapping[str, Callable[[Any], bool]] = {
     "role": _one_of(*get_args(Role)),
     "hierarchy": _is_rules,
-    "noise": lambda redacted: _is_written_by(Noise, redacted),
+    "noise": lambda redacted: _matches_section(Noise, redacted),
     "weight": _is_number,
     "on_unknown": _one_of("error", "suppress"),
     "min_level": _is_count,

@@ -10,7 +10,7 @@ from support import HOSPITAL_POLICY
 
 from sqlanon.errors import PolicyError
 from sqlanon.policy import Policy
-from sqlanon.policy.overrides import Overrides, load_overridden
+from sqlanon.policy.settings import Overrides, load_overridden
 
 
 def overridden(folder: Path, *settings: str, text: str = HOSPITAL_POLICY, **options: object) -> Policy:

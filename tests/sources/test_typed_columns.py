@@ -291,7 +291,7 @@ WRONG_POLICIES = {
     "a day twice": ({"type": "date", "format": "%d.%m.%Y %d"}, "format: has %d twice"),
     "a time of a date": ({"type": "date", "format": "%d.%m.%Y %H:%M"}, 'set type = "timestamp"'),
     "a timestamp without a time": ({"type": "timestamp", "format": "%d.%m.%Y"}, 'set type = "date"'),
-    "a zone": ({"type": "timestamp", "format": "%d.%m.%Y %H:%M %z"}, "format: %z is not among the parts"),
+    "a zone": ({"type": "timestamp", "format": "%d.%m.%Y %H:%M %z"}, "format: %z is not supported"),
     "an unknown type": ({"type": "int"}, "did you mean 'integer'?"),
     "a number as a code": ({"missing": [-9]}, "attributes.value.missing[0]: must be a text"),
 }
