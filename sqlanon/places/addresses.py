@@ -1,8 +1,8 @@
-"""Addresses of servers and places of releases, as policies write them.
+"""Addresses of servers and locations of releases in a policy.
 
-A password or a token stands in no policy: many read one, and it is kept in catalogs and in version control. libpq finds
-a password by itself (``PGPASSWORD``, ``~/.pgpass``, ``PGSERVICE``); or the policy names an environment variable that
-has the whole address.
+A policy holds no password and no token, because many people read it, and catalogs and version control keep it. libpq
+finds passwords itself (``PGPASSWORD``, ``~/.pgpass``, ``PGSERVICE``); otherwise ``env:NAME`` names an environment
+variable with the whole address.
 """
 
 from __future__ import annotations
@@ -33,23 +33,23 @@ def is_variable(place: str) -> bool:
 
 
 def resolve_variable(place: str) -> str:
-    """What the environment has for ``env:NAME``, if anything; any other text itself."""
+    """Replace ``env:NAME`` by the value of the variable (empty if it is unset); any other text stays."""
     return os.environ.get(place[len(_VARIABLE) :], "") if is_variable(place) else place
 
 
-def resolve_address(place: str, is_right: Callable[[str], bool], which: str) -> str:
-    """The address itself: of ``env:NAME``, what the environment says. No error says what a variable holds."""
+def resolve_address(place: str, is_valid: Callable[[str], bool], expected: str) -> str:
+    """Resolve and validate an address. Errors do not quote the variable, which may hold a password."""
     address = resolve_variable(place)
-    if is_variable(place) and not is_right(address):
-        wrong = f"holds no address {which}" if address else "is not set"
-        raise SourceError(f"the environment variable {place[len(_VARIABLE) :]} {wrong}")
+    if is_variable(place) and not is_valid(address):
+        flaw = f"holds no address {expected}" if address else "is not set"
+        raise SourceError(f"the environment variable {place[len(_VARIABLE) :]} {flaw}")
     return address
 
 
-def require_address_text(value: object, such_as: str) -> str:
-    """What is written for an address, if it can be one: a text that has something in it."""
+def require_address_text(value: object, example: str) -> str:
+    """Refuse an address that is not a text or is empty."""
     if not isinstance(value, str) or not value:
-        raise ValueError(f"must be an address in quotes, such as {such_as}, not {in_words(value)}")
+        raise ValueError(f"must be an address in quotes, such as {example}, not {in_words(value)}")
     if is_variable(value) and not value[len(_VARIABLE) :].strip():
         raise ValueError('names no environment variable: write "env:NAME"')
     return value
@@ -60,7 +60,7 @@ _POSTGRES_SECRETS = (
     *("password", "passwd", "sslpassword", "oauth_client_secret"),
     *("scram_client_key", "scram_server_key"),
 )
-"""Options of libpq that hold a secret themselves; a ``passfile`` only says where one stands."""
+"""Options of libpq that hold a secret. A ``passfile`` only names a file."""
 
 _ENCODED = r"(?:[^\s\x00-\x20\x7f%:/?#@&=,\[\]]|%[0-9a-fA-F]{2})"
 _HOST = rf"(?:\[[0-9a-fA-F:.%]+\]|{_ENCODED}*)(?::[0-9]*)?"
@@ -68,22 +68,22 @@ _WELL_FORMED = re.compile(
     rf"postgres(?:ql)?://(?:{_ENCODED}*@)?{_HOST}(?:,{_HOST})*(?:/{_ENCODED}*)?"
     rf"(?:\?[A-Za-z_]+=(?:{_ENCODED}|[:/?@,])*(?:&[A-Za-z_]+=(?:{_ENCODED}|[:/?@,])*)*)?"
 )
-"""An address that can be read in one way only. libpq is laxer: it passes over blanks, and names may be encoded."""
+"""An unambiguous address. libpq accepts more: it ignores blanks, and option names may be encoded."""
 
 MANIFEST = "sqlanon_manifest"
-"""The table, in the schema of releases, that has one row for each of them: what it claims."""
+"""The table in the schema of releases with the manifest of each release."""
 
 VERSION_DIGITS = 6
-"""The most digits of the number of a version."""
+"""The greatest number of digits of a version."""
 
-_OF_VERSION = len("_v") + VERSION_DIGITS
+_VERSION_BYTES = len("_v") + VERSION_DIGITS
 
 LONGEST_NAME = 63
-"""The bytes that PostgreSQL keeps of a name; the rest is cut off in silence."""
+"""The number of bytes to which PostgreSQL truncates names."""
 
 
 def is_postgres(place: str) -> bool:
-    """Whether a text is the address of a PostgreSQL server, or says where it stands.
+    """Whether a text is the address of a PostgreSQL server, or an environment variable.
 
     >>> is_postgres("postgresql://analyst@db/hospital"), is_postgres("env:HOSPITAL"), is_postgres("release.duckdb")
     (True, True, False)
@@ -96,18 +96,19 @@ def resolve_postgres_address(place: str) -> str:
 
 
 def server_address(address: str) -> str:
-    """Host and database of an address, and neither user nor options: the same for the same place.
+    """Reduce an address to host and database, without user and options.
 
     >>> server_address("postgresql://me:secret@db.example:5433/hospital?sslmode=require")
     'postgresql://db.example:5433/hospital'
     """
     _, host, options, name = _parts(address)
-    by_options = ":".join(quote(options[key], safe="") for key in ("host", "port") if key in options)  # or a folder
-    return f"postgresql://{host or by_options}/{name or options.get('dbname', '')}"
+    # The host option may be the folder of a socket.
+    option_host = ":".join(quote(options[key], safe="") for key in ("host", "port") if key in options)
+    return f"postgresql://{host or option_host}/{name or options.get('dbname', '')}"
 
 
 def is_postgres_location(path: Path) -> bool:
-    """Whether a path is the place of a release in PostgreSQL, as the ledger has it: `server_address`, schema and name.
+    """Whether a path in the ledger is a release in PostgreSQL: `server_address`, schema and name.
 
     >>> is_postgres_location(Path("postgresql://db/hospital/public.patients")), is_postgres_location(Path("r.duckdb"))
     (True, False)
@@ -116,18 +117,18 @@ def is_postgres_location(path: Path) -> bool:
 
 
 def _parts(address: str) -> tuple[str, str, dict[str, str], str]:
-    """User (with a password, if there is one), hosts, options and database, taken apart as libpq does.
+    """Split an address into user (with password), hosts, options and database, as libpq does.
 
     >>> _parts("postgresql://me:a?b@db/hospital? password =x&sslm%6Fde=require")
     ('me:a?b', 'db', {'password': 'x', 'sslmode': 'require'}, 'hospital')
     """
-    rest = address.partition("://")[2]
+    location = address.partition("://")[2]
     user = ""
-    if "@" in rest.partition("/")[0]:  # a question mark may stand before it
-        user, _, rest = rest.partition("@")
-    rest, _, options = rest.partition("?")
-    host, _, name = rest.partition("/")
-    pairs = (one.partition("=")[::2] for one in options.split("&") if one)
+    if "@" in location.partition("/")[0]:  # the user may contain a question mark
+        user, _, location = location.partition("@")
+    location, _, options = location.partition("?")
+    host, _, name = location.partition("/")
+    pairs = (option.partition("=")[::2] for option in options.split("&") if option)
     return user, host, {unquote(key).strip(): unquote(value).strip() for key, value in pairs}, name
 
 
@@ -135,19 +136,19 @@ def _postgres_address(value: object) -> str:
     value = require_address_text(value, "postgresql://user@host/database")
     if is_variable(value):
         return value
-    # What was written is not quoted: it may hold a password.
+    # Messages do not quote the address, which may hold a password.
     if not value.startswith(_SCHEMES):
         raise ValueError("must begin with postgresql://, or be env:NAME for an address in an environment variable")
     user, _, options, _ = _parts(value)
-    if ":" in unquote(user) or {one.lower() for one in options} & set(_POSTGRES_SECRETS):
+    if ":" in unquote(user) or {option.lower() for option in options} & set(_POSTGRES_SECRETS):
         raise ValueError(
             "contains a password, which does not belong in a policy: leave it out, and set PGPASSWORD or keep it in "
             '~/.pgpass; or put the whole address in an environment variable and write "env:NAME"'
         )
     if not _WELL_FORMED.fullmatch(value):
         raise ValueError(
-            "is not well formed: postgresql://user@host:port/database?option=value, with everything else than letters "
-            'and digits as %20 in it (no blanks); or put it in an environment variable and write "env:NAME"'
+            "is not well formed: write postgresql://user@host:port/database?option=value, with characters other than "
+            'letters and digits as %20 (no blanks); or put it in an environment variable and write "env:NAME"'
         )
     return value
 
@@ -160,25 +161,25 @@ PostgresAddress: TypeAlias = Annotated[
 
 
 def postgres_name_flaws(table: str) -> Iterator[Flaw]:
-    """What is wrong with the name of a release in PostgreSQL: it needs a schema, and room for its version."""
+    """Find flaws in the name of a release in PostgreSQL: it needs a schema, and room for a version."""
     parts = table_parts(table)
     if len(parts) != 2:
         yield (
             ("table",),
-            'must be "schema.name": a release in PostgreSQL has a schema of its own, which readers may use',
+            'must be "schema.name": a release in PostgreSQL is in a separate schema, which readers may use',
         )
     elif parts[1] == MANIFEST:
         yield ("table",), "is the name of the table of manifests: choose another"
-    elif len(parts[1].encode()) > LONGEST_NAME - _OF_VERSION:
+    elif len(parts[1].encode()) > LONGEST_NAME - _VERSION_BYTES:
         yield (
             ("table",),
-            f"is too long: PostgreSQL keeps {LONGEST_NAME} bytes of a name, its version needs {_OF_VERSION} of them",
+            f"is too long: PostgreSQL keeps {LONGEST_NAME} bytes of a name, and a version needs {_VERSION_BYTES}",
         )
 
 
 CONNECT = "sc://"
 SESSION = "session"
-"""Stands for the address of a session that was given."""
+"""The address of a connected session."""
 
 _IN_SPARK = "spark:"
 _SPARK_NAME = re.compile("[A-Za-z0-9_]+")
@@ -195,16 +196,16 @@ _CONNECT_SECRETS = ("token", "x-databricks-session-token", "authorization")
 
 
 def is_spark(place: str) -> bool:
-    """Whether a text is the address of Spark: of a Connect server, or of a master.
+    """Whether a text is the address of Spark: a Connect server or a master.
 
-    >>> [is_spark(one) for one in ("sc://host:15002", "local[2]", "spark://host:7077", "hospital.duckdb", "locals")]
+    >>> [is_spark(text) for text in ("sc://host:15002", "local[2]", "spark://host:7077", "hospital.duckdb", "locals")]
     [True, True, True, False, False]
     """
     return place.startswith(CONNECT) or bool(_SPARK_MASTER.fullmatch(place))
 
 
 def is_session(source: Any) -> bool:
-    """Whether it is a Spark session, classic or Connect: nothing is imported to find that out."""
+    """Whether an object is a Spark session, classic or Connect. Nothing is imported for the check."""
     return type(source).__name__ == "SparkSession" and type(source).__module__.startswith("pyspark.sql")
 
 
@@ -213,7 +214,7 @@ def resolve_spark_address(place: str) -> str:
 
 
 def format_spark_address(address: str) -> str:
-    """An address for people, and for the ledger: without options, which may hold a token.
+    """Format an address for messages and the ledger: without options, which may hold a token.
 
     >>> format_spark_address("sc://host:15002/;token=secret;user_id=me"), format_spark_address("local[2]")
     ('sc://host:15002', 'local[2]')
@@ -225,7 +226,7 @@ def _spark_address(value: object) -> str:
     value = require_address_text(value, '"sc://host:port" or "local[2]"')
     if is_variable(value):
         return value
-    # What was written is not quoted: it may hold a token.
+    # Messages do not quote the address, which may hold a token.
     if not is_spark(value):
         raise ValueError(
             "must be sc://host:port of a Spark Connect server, or a master: spark://host:port, local[N], "
@@ -233,8 +234,8 @@ def _spark_address(value: object) -> str:
         )
     if value.startswith(CONNECT):
         if not _CONNECT_ADDRESS.fullmatch(value):
-            raise ValueError("is not well formed: sc://host:port, or sc://host:port/;option=value")
-        options = [one.partition("=")[0].strip().lower() for one in value.split(";")[1:]]
+            raise ValueError("is not well formed: write sc://host:port, or sc://host:port/;option=value")
+        options = [option.partition("=")[0].strip().lower() for option in value.split(";")[1:]]
         if set(options) & set(_CONNECT_SECRETS):
             raise ValueError(
                 "contains a token, which does not belong in a policy: put the whole address in an environment variable "
@@ -255,12 +256,12 @@ def resolves_to_spark(place: str) -> bool:
 
 
 def spark_location(address: str, schema: str, name: str) -> Path:
-    """The place of a release in Spark for the ledger, which knows paths: no token is in it."""
+    """The location of a release in Spark, as a path for the ledger, without a token."""
     return Path(_IN_SPARK, quote(format_spark_address(address), safe=":[]*,"), f"{schema}.{name}")
 
 
 def is_spark_location(path: Path) -> bool:
-    """Whether a path is the place of a release in Spark.
+    """Whether a path in the ledger is a release in Spark.
 
     >>> is_spark_location(spark_location("sc://host:15002", "shared", "r")), is_spark_location(Path("r.duckdb"))
     (True, False)
@@ -268,12 +269,12 @@ def is_spark_location(path: Path) -> bool:
     return path.parts[:1] == (_IN_SPARK,)
 
 
-_OF_VIEWS = frozenset({"session", "global_temp"})
-"""What stands before the names of temporary views, which a session finds first."""
+_VIEW_SCHEMAS = frozenset({"session", "global_temp"})
+"""The schemas of temporary views, which a session finds first."""
 
 
 def spark_name_flaw(table: str) -> str | None:
-    """What is wrong with the name of a release in Spark, if anything is: its catalog takes letters, digits and ``_``.
+    """Find a flaw in the name of a release in Spark, whose catalog allows letters, digits and ``_``.
 
     >>> spark_name_flaw("shared.patients"), spark_name_flaw('shared."my table"') is None
     (None, False)
@@ -281,15 +282,15 @@ def spark_name_flaw(table: str) -> str | None:
     parts = table_parts(table)
     if len(parts) != 2:
         return 'must be "schema.name": a release in Spark has a schema, which readers may use'
-    if parts[0].lower() in _OF_VIEWS:
+    if parts[0].lower() in _VIEW_SCHEMAS:
         return f"is in {parts[0]!r}, which is Spark's name for temporary views: name another schema"
     if not all(_SPARK_NAME.fullmatch(part) for part in parts):
-        return "has more than letters, digits and _ in it, which is all that the catalog of Spark takes"
+        return "has other characters than letters, digits and _, which the catalog of Spark does not allow"
     return None
 
 
 def is_server(place: str) -> bool:
-    """Whether a text is where a server is, of PostgreSQL or of Spark; else it is a file.
+    """Whether a text is the address of a PostgreSQL server or of Spark, and not a file.
 
     >>> is_server("postgresql://db/hospital"), is_server("sc://host:15002"), is_server("release.duckdb")
     (True, True, False)
@@ -298,7 +299,7 @@ def is_server(place: str) -> bool:
 
 
 def format_location(path: Path) -> str:
-    """The place of a release for people: a file, or an address without secrets, which a path shortens.
+    """Format the location of a release for messages: a file, or an address without secrets.
 
     >>> format_location(Path("postgresql://db/hospital/public.patients")), format_location(Path("r.duckdb"))
     ('postgresql://db/hospital/public.patients', 'r.duckdb')
@@ -306,40 +307,44 @@ def format_location(path: Path) -> str:
     'sc://host:15002/shared.r'
     """
     if is_spark_location(path):
-        _, address, *rest = path.parts
-        return "/".join((unquote(address), *rest))
+        _, address, *table = path.parts
+        return "/".join((unquote(address), *table))
     if not is_postgres_location(path):
         return str(path)
-    names_a_host = len(path.parts) > len(("postgresql:", "database", "schema.name"))
-    return "/".join(("postgresql:", "", *(() if names_a_host else ("",)), *path.parts[1:]))
+    has_host = len(path.parts) > len(("postgresql:", "database", "schema.name"))
+    return "/".join(("postgresql:", "", *(() if has_host else ("",)), *path.parts[1:]))  # a Path drops empty parts
 
 
 def database_path_flaw(path: Path) -> str | None:
-    """Why DuckDB cannot write a database at a path, or None.
+    """Find a reason why DuckDB cannot write a database at a path, or None.
 
-    It reads a question mark as the end of the path, and a backslash as a slash: its log of changes goes elsewhere.
+    DuckDB takes a question mark as the end of the path, and a backslash as a slash, so its write-ahead log would be
+    elsewhere.
 
     >>> database_path_flaw(Path("/data/what now?/release.duckdb"))
     "has '?' in its path, which DuckDB cannot write a database at: use another folder or name"
     """
-    wrong = next((one for one in ("?", *("\\" * (os.sep != "\\"))) if one in str(path)), None)
-    return wrong and f"has {wrong!r} in its path, which DuckDB cannot write a database at: use another folder or name"
+    characters = ("?",) if os.sep == "\\" else ("?", "\\")
+    character = next((character for character in characters if character in str(path)), None)
+    if character is None:
+        return None
+    return f"has {character!r} in its path, which DuckDB cannot write a database at: use another folder or name"
 
 
-_OTHER_FILES = (
+_OTHER_SUFFIXES = (
     *(".csv", ".tsv", ".txt", ".json", ".jsonl", ".xlsx", ".html", ".toml"),
     *(".sav", ".zsav", ".dta", ".sas7bdat", ".xpt"),
 )
 
 
 def release_file_flaw(path: Path) -> str | None:
-    """Why a release cannot have a name, or None: people open a file by what its name says.
+    """Find a reason why a release cannot have a file name, or None: programs open files by their suffix.
 
     >>> release_file_flaw(Path("people.csv"))
     'ends in .csv, and a release is a DuckDB or Parquet file: name it people.duckdb or people.parquet'
     """
-    ending = path.suffix.lower()
-    if ending not in _OTHER_FILES:
+    suffix = path.suffix.lower()
+    if suffix not in _OTHER_SUFFIXES:
         return None
     names = f"{path.stem}.duckdb or {path.stem}.parquet"
-    return f"ends in {ending}, and a release is a DuckDB or Parquet file: name it {names}"
+    return f"ends in {suffix}, and a release is a DuckDB or Parquet file: name it {names}"

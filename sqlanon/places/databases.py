@@ -1,6 +1,6 @@
-"""Databases and files that DuckDB reads through an extension, as policies name them.
+"""Addresses of databases and files that DuckDB reads through an extension.
 
-The names are those of DuckDB: ``mysql:...`` and ``ducklake:...`` as in ATTACH, ``https://...`` and ``s3://...`` as in
+They are written as in DuckDB: ``mysql:...`` and ``ducklake:...`` as in ATTACH, ``https://...`` and ``s3://...`` as in
 FROM. A policy holds no password and no signed address: ``env:NAME`` is an environment variable with the whole address.
 """
 
@@ -20,7 +20,7 @@ from sqlanon.places.addresses import is_variable, require_address_text, resolve_
 from sqlanon.support.fields import file_path, file_pattern, policy_folder
 
 _SECRET = re.compile(r"passw|pwd|secret|token|credential|signature|^sig$|api_?key|access_?key(_id)?$", re.IGNORECASE)
-"""Names of options that hold a secret, or a part of one."""
+"""Names of options that hold a secret or a part of one."""
 
 _SCHEME = re.compile(r"(?:[a-z][a-z0-9+]*)://", re.IGNORECASE)
 _MYSQL_PREFIXES = ("mysql://", "mysql:")
@@ -31,9 +31,9 @@ _POSTGRES_PREFIXES = ("postgres:", "postgresql:")
 _PAIR = re.compile(r"([A-Za-z_]+)\s*=\s*('(?:[^'\\]|\\.)*'|[^\s]*)")
 _SQLITE_HEADER = b"SQLite format 3\0"
 
-_AZURE = ("az://", "azure://", "abfss://")
+_AZURE_PREFIXES = ("az://", "azure://", "abfss://")
 
-_ELSEWHERE = 'put the whole address in an environment variable and write "env:NAME"'
+_VARIABLE_ADVICE = 'put the whole address in an environment variable and write "env:NAME"'
 
 
 def is_remote(place: str) -> bool:
@@ -46,30 +46,30 @@ def is_remote(place: str) -> bool:
 
 
 def strip_table_format(pattern: str) -> str:
-    """The place itself of ``delta:PLACE`` or ``iceberg:PLACE``."""
-    return next((pattern[len(one) :] for one in _TABLE_FORMATS if pattern.startswith(one)), pattern)
+    """Strip ``delta:`` or ``iceberg:`` from a pattern."""
+    return next((pattern[len(prefix) :] for prefix in _TABLE_FORMATS if pattern.startswith(prefix)), pattern)
 
 
 def table_format(pattern: str) -> str | None:
-    """The format of a table that is a folder, which stands before its name.
+    """The format of a table that is a folder, from the prefix of its address.
 
     >>> table_format("delta:lake/patients"), table_format("x.parquet")
     ('delta', None)
     """
-    return next((one.rstrip(":") for one in _TABLE_FORMATS if pattern.startswith(one)), None)
+    return next((prefix.rstrip(":") for prefix in _TABLE_FORMATS if pattern.startswith(prefix)), None)
 
 
 def format_address(address: str) -> str:
-    """An address for people, and for the ledger: without user, password and options.
+    """Format an address for messages and the ledger: without user, password and options.
 
     >>> format_address("https://me:secret@host/x.parquet?sig=secret"), format_address("data/x.parquet")
     ('https://host/x.parquet', 'data/x.parquet')
     """
     if not is_remote(address):
         return address
-    place, _, rest = address.partition("://")
-    host, slash, path = re.split(r"[?#]", rest, maxsplit=1)[0].partition("/")
-    return f"{place}://{host.rpartition('@')[2]}{slash}{path}"
+    scheme, _, location = address.partition("://")
+    host, slash, path = re.split(r"[?#]", location, maxsplit=1)[0].partition("/")
+    return f"{scheme}://{host.rpartition('@')[2]}{slash}{path}"
 
 
 def file_name(path: str) -> str:
@@ -78,7 +78,7 @@ def file_name(path: str) -> str:
 
 
 def format_database(database: Path | str) -> str:
-    """A database for people, and for the ledger: the same for the same one, without user and password.
+    """Format a database for messages and the ledger: a canonical name without user and password.
 
     >>> format_database("mysql:host=db user=me passwd=secret database=hospital"), format_database("mysql://me@db/hospital")
     ('mysql://db/hospital', 'mysql://db/hospital')
@@ -96,89 +96,90 @@ def format_database(database: Path | str) -> str:
         kind = "mysql" if database.startswith("mysql") else "postgres"
         options = _options(database)
         port = f":{options['port']}" if options.get("port", "") not in ("", "0", "3306", "5432") else ""
-        place = options.get("host") or options.get("socket") or "localhost"
-        return f"{kind}://{place}{port}/{options.get('database') or options.get('dbname') or options.get('db', '')}"
+        host = options.get("host") or options.get("socket") or "localhost"
+        return f"{kind}://{host}{port}/{options.get('database') or options.get('dbname') or options.get('db', '')}"
     return format_address(database)
 
 
 def local_database(database: Path | str | None) -> Path | None:
-    """The file of a database that is one: of a DuckLake, the file of its catalog."""
+    """The local file of a database, if it has one; for a DuckLake, the file of its catalog."""
     if isinstance(database, Path) or database is None:
         return database
     return _lake_file(database.removeprefix(_LAKE_PREFIX)) if database.startswith(_LAKE_PREFIX) else None
 
 
 def resolve_database(database: Path | str) -> Path | str:
-    """The database itself: of ``env:NAME``, what the environment says."""
+    """Replace ``env:NAME`` by the database that the variable names."""
     if isinstance(database, Path) or not is_variable(database):
         return database
-    found = resolve_address(database, bool, "of a database")
-    return found if is_address(found) else Path(found)
+    address = resolve_address(database, bool, "of a database")
+    return address if is_address(address) else Path(address)
 
 
 def is_address(place: str) -> bool:
-    """Whether a text is an address of a database that DuckDB attaches, and no path of a file.
+    """Whether a text is the address of a database that DuckDB attaches, and not the path of a file.
 
-    >>> [is_address(one) for one in ("mysql://db/hospital", "ducklake:lake.ducklake", "https://h/x.duckdb", "x.sqlite")]
+    >>> [is_address(text) for text in ("mysql://db/hospital", "ducklake:l.ducklake", "https://h/x.duckdb", "x.sqlite")]
     [True, True, True, False]
     """
     return place.startswith((*_MYSQL_PREFIXES, _LAKE_PREFIX)) or is_remote(place)
 
 
 def is_attached(database: Path | str | None) -> bool:
-    """Whether a database needs an extension of DuckDB: it is none of DuckDB's own files."""
+    """Whether DuckDB needs an extension for a database."""
     if database is None:
         return False
     return isinstance(database, str) or is_sqlite(database)
 
 
 def is_sqlite(path: Path) -> bool:
-    """Whether a file is a database of SQLite: by its content, as DuckDB does."""
+    """Whether a file is a SQLite database, judged by its content as in DuckDB."""
     try:
         with path.open("rb") as file:
             return file.read(len(_SQLITE_HEADER)) == _SQLITE_HEADER
-    except OSError:  # it is missing, or may not be read: DuckDB says so
+    except OSError:  # DuckDB reports missing and unreadable files
         return False
 
 
 @dataclass(frozen=True)
 class Attachment:
-    """How DuckDB attaches a database."""
+    """The parameters with which DuckDB attaches a database."""
 
     kind: str
-    address: str = field(repr=False)  # it may hold a password
+    address: str = field(repr=False)  # may hold a password
     type: str | None
     extensions: tuple[str, ...]
     secrets: tuple[str, ...] = field(default=(), repr=False)
 
 
 def choose_attachment(database: Path | str) -> Attachment:
-    """How a database is attached that is no DuckDB file on this machine."""
+    """Choose how to attach a database other than a local DuckDB file."""
     if isinstance(database, Path):
         return Attachment("SQLite databases", str(database), "sqlite", ("sqlite_scanner",))
-    written = [value for name, value in _options(database).items() if _SECRET.search(name) and value]
-    secrets = tuple(dict.fromkeys([*written, *map(unquote, written)]))
+    quoted = [value for name, value in _options(database).items() if _SECRET.search(name) and value]
+    secrets = tuple(dict.fromkeys([*quoted, *map(unquote, quoted)]))
     if database.startswith(_LAKE_PREFIX):
         catalog = database.removeprefix(_LAKE_PREFIX)
-        by_catalog = {"mysql:": "mysql_scanner", "postgres:": "postgres_scanner", "sqlite:": "sqlite_scanner"}
-        more = tuple(extension for kind, extension in by_catalog.items() if catalog.startswith(kind))
-        more += ("httpfs",) if is_remote(catalog) else ()
-        return Attachment("DuckLake", database, None, ("ducklake", *more), secrets)
+        scanners = {"mysql:": "mysql_scanner", "postgres:": "postgres_scanner", "sqlite:": "sqlite_scanner"}
+        extensions = ["ducklake", *(scanner for kind, scanner in scanners.items() if catalog.startswith(kind))]
+        if is_remote(catalog):
+            extensions.append("httpfs")
+        return Attachment("DuckLake", database, None, tuple(extensions), secrets)
     if database.startswith(_MYSQL_PREFIXES):
-        place = database if database.startswith("mysql://") else database.removeprefix("mysql:")
-        return Attachment("MySQL", place, "mysql", ("mysql_scanner",), secrets)
+        address = database if database.startswith("mysql://") else database.removeprefix("mysql:")
+        return Attachment("MySQL", address, "mysql", ("mysql_scanner",), secrets)
     return Attachment("databases over the network", database, None, extensions_for(database), secrets)
 
 
 def extensions_for(address: str) -> tuple[str, ...]:
-    """The extensions that DuckDB reads an address with."""
+    """The extensions that DuckDB needs for an address."""
     if not is_remote(address):
         return ()
-    return ("azure",) if strip_table_format(address).lower().startswith(_AZURE) else ("httpfs",)
+    return ("azure",) if strip_table_format(address).lower().startswith(_AZURE_PREFIXES) else ("httpfs",)
 
 
 def read_database(value: object, folder: Path | None = None) -> Path | str:
-    """A database as a policy or `sqlanon.connect` names it: the path of a file, or an address."""
+    """Read a database in a policy or in `sqlanon.connect`: the path of a file, or an address."""
     if not isinstance(value, str):
         return file_path(value, folder)
     if is_variable(value):
@@ -196,52 +197,52 @@ def read_database(value: object, folder: Path | None = None) -> Path | str:
 
 
 def read_data_files(value: object, folder: Path | None = None) -> str:
-    """Files as a policy names them: a path, a pattern, an address, ``delta:FOLDER`` or ``iceberg:FOLDER``."""
+    """Read files in a policy: a path, a pattern, an address, ``delta:FOLDER`` or ``iceberg:FOLDER``."""
     if isinstance(value, str) and is_variable(value):
         return require_address_text(value, "https://host/patients.parquet")
     if isinstance(value, str) and is_remote(value):
         refuse_secrets(value)
         return value
     if isinstance(value, str) and value.startswith(_TABLE_FORMATS):
-        prefix, _, place = value.partition(":")
-        return f"{prefix}:{file_path(place, folder)}"
+        prefix, _, table_folder = value.partition(":")
+        return f"{prefix}:{file_path(table_folder, folder)}"
     return file_pattern(value, folder)
 
 
 def refuse_secrets(address: str) -> None:
-    """What was written is not quoted: it may hold a password."""
+    """Refuse an address that holds a secret. The message does not quote it."""
     if any(_SECRET.search(name) for name in _options(strip_table_format(address))):
-        way = "set MYSQL_PWD; or " if "mysql:" in address else ""
+        advice = "set MYSQL_PWD; or " if "mysql:" in address else ""
         raise ValueError(
-            f"holds a password or a key, and policies are no place for one: leave it out and {way}{_ELSEWHERE}"
+            f"holds a password or a key, which does not belong in a policy: leave it out and {advice}{_VARIABLE_ADVICE}"
         )
 
 
 def resolve_data_files(pattern: str) -> str:
-    """The pattern itself: of ``env:NAME``, what the environment says."""
+    """Replace ``env:NAME`` by the pattern that the variable holds."""
     return resolve_address(pattern, bool, "of files") if is_variable(pattern) else pattern
 
 
 def _options(address: str) -> Mapping[str, str]:
-    """What an address says, by name: of its user, its host and path, and of its options."""
-    if not (found := _SCHEME.search(address)):
+    """The parts of an address by name: user, host, path and options."""
+    if not (scheme := _SCHEME.search(address)):
         return {name.lower(): value.strip("'") for name, value in _PAIR.findall(address)}
-    rest, _, options = address[found.end() :].partition("?")
-    place, _, path = rest.partition("/")
-    user, at, server = place.rpartition("@")
+    location, _, query = address[scheme.end() :].partition("?")
+    authority, _, path = location.partition("/")
+    user, at, server = authority.rpartition("@")
     host, _, port = server.partition(":")
-    pairs = (one.partition("=")[::2] for one in re.split("[&;]", options) if one)
-    said = {unquote(name).strip().lower(): unquote(value) for name, value in pairs}
-    said |= {"host": host, "port": port, "database": path}
+    pairs = (option.partition("=")[::2] for option in re.split("[&;]", query) if option)
+    options = {unquote(name).strip().lower(): unquote(value) for name, value in pairs}
+    options |= {"host": host, "port": port, "database": path}
     if at:
         name, colon, secret = user.partition(":")
-        said |= {"user": name, **({"password": secret} if colon else {})}
-    return said
+        options |= {"user": name, **({"password": secret} if colon else {})}
+    return options
 
 
 def _lake_file(catalog: str) -> Path | None:
-    """The file of a DuckLake's catalog; None where it is on a server."""
-    kind = next((one for one in _LAKE_CATALOGS if catalog.startswith(one)), "")
+    """The file of a DuckLake's catalog; None if it is on a server."""
+    kind = _lake_catalog_kind(catalog)
     on_server = kind in ("mysql:", "postgres:") or is_remote(catalog)
     return None if on_server else Path(catalog.removeprefix(kind))
 
@@ -249,8 +250,11 @@ def _lake_file(catalog: str) -> Path | None:
 def _lake_catalog(catalog: str, folder: Path | None) -> str:
     if (file := _lake_file(catalog)) is None:
         return catalog
-    kind = next((one for one in _LAKE_CATALOGS if catalog.startswith(one)), "")
-    return f"{kind}{file_path(str(file), folder)}"
+    return f"{_lake_catalog_kind(catalog)}{file_path(str(file), folder)}"
+
+
+def _lake_catalog_kind(catalog: str) -> str:
+    return next((prefix for prefix in _LAKE_CATALOGS if catalog.startswith(prefix)), "")
 
 
 def _database(value: object, info: ValidationInfo) -> Path | str:

@@ -1,7 +1,4 @@
-"""Hierarchy rules: how the levels of an attribute are made, as the policy writes them.
-
-A rule says what the levels are; ``sqlanon.hierarchies`` builds the tables and validates them.
-"""
+"""Hierarchy rules of a policy. ``sqlanon.hierarchies`` builds hierarchy tables from them and validates these."""
 
 from __future__ import annotations
 
@@ -44,7 +41,7 @@ from sqlanon.support.fields import (
 
 Granularity: TypeAlias = Literal["day", "week", "month", "quarter", "year", "decade"]
 
-# Each granularity, and those that contain it whole. A week lies in no month, quarter, year or decade.
+# Each granularity with those that contain it. A week is not contained in a month, quarter, year or decade.
 CONTAINERS: Mapping[str, tuple[str, ...]] = {
     "day": ("week", "month", "quarter", "year", "decade"),
     "week": (),
@@ -75,9 +72,9 @@ def width_flaws(widths: Sequence[Decimal], days: bool) -> Iterator[Flaw]:
 
 
 def bound_flaws(bounds: Mapping[str, Decimal | date]) -> Iterator[Flaw]:
-    """Check that ``origin``, ``below`` and ``above``, as far as given, are of one kind and in order."""
+    """Check that ``origin``, ``below`` and ``above`` are all numbers or all dates, and in order."""
     dates = [name for name, bound in bounds.items() if isinstance(bound, date)]
-    # An origin of 0 is the default: beside dates it means the default, too.
+    # An origin of 0 is the default, so beside dates it is ignored.
     numbers = [name for name in bounds if name not in dates and not (name == "origin" and bounds[name] == 0)]
     if dates and numbers:
         yield (numbers[0],), f"is a number and {dates[0]} is a date: give dates only, or numbers only"
@@ -98,7 +95,7 @@ def date_flaws(dates: Sequence[str]) -> Iterator[Flaw]:
 
 
 def branches(tree: Mapping[str, Any], outer: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """Yield each list of ground values under the labels that lead to it, outermost first."""
+    """Yield each list of ground values with the labels above it, outermost first."""
     for label, node in tree.items():
         labels = (*outer, label)
         if isinstance(node, Mapping) and node:
@@ -108,7 +105,7 @@ def branches(tree: Mapping[str, Any], outer: tuple[str, ...] = ()) -> Iterator[t
 
 
 def category_flaws(categories: Mapping[str, Any]) -> Iterator[Flaw]:
-    """Check that all lists of ground values lie equally deep, are not empty, and share no value."""
+    """Check that all lists of ground values have the same depth, are not empty, and share no value."""
     if not categories:
         yield (), "is empty: give at least one category, with its values"
     depth: int | None = None
@@ -126,25 +123,25 @@ def category_flaws(categories: Mapping[str, Any]) -> Iterator[Flaw]:
         if len(labels) != depth:
             yield (
                 labels,
-                f"lies {len(labels)} deep where the first lies {depth} deep: all lists need one depth",
+                f"is at depth {len(labels)}, and the first list at depth {depth}: all lists need the same depth",
             )
         for index, leaf in enumerate(leaves):
-            if problem := _leaf_problem(leaf, ".".join(labels), homes):
-                yield (*labels, index), problem
+            if flaw := _find_leaf_flaw(leaf, ".".join(labels), homes):
+                yield (*labels, index), flaw
 
 
-def _leaf_problem(leaf: Any, home: str, homes: dict[tuple[bool, Leaf], str]) -> str | None:
+def _find_leaf_flaw(leaf: Any, home: str, homes: dict[tuple[bool, Leaf], str]) -> str | None:
     if isinstance(leaf, datetime) or not isinstance(leaf, get_args(Leaf)):
         return f"a ground value is a text, a number, a boolean or a date, not {in_words(leaf)}"
-    key = (isinstance(leaf, bool), leaf)  # True == 1 in Python; in a column they are two values
+    key = (isinstance(leaf, bool), leaf)  # True == 1 in Python, but not in a column
     if key in homes:
-        return f"{in_words(leaf)} is in {homes[key]} already: a ground value has one place"
+        return f"{in_words(leaf)} is already in {homes[key]}: a ground value belongs to one category"
     homes[key] = home
     return None
 
 
 class _Rule(Section):
-    """What all rules share: a kind, and how they look in the manifest of a release."""
+    """Common base of rules: their kind, and the parameters that a manifest may show."""
 
     kind: ClassVar[str]
     public: ClassVar[frozenset[str]] = frozenset({"levels"})
@@ -164,7 +161,7 @@ class _LevelsRule(_Rule):
 
 
 class MaskRule(_LevelsRule):
-    """Hide one character after the other: 02139 > 0213* > 021** > ... > *.
+    """Mask one character after the other: 02139 > 0213* > 021** > ... > *.
 
     >>> MaskRule(mask="right").mask
     'right'
@@ -215,11 +212,11 @@ class IntervalsRule(_LevelsRule):
         """Read ``{intervals = [..]}`` and ``{intervals = {widths = [..]}}`` as ``{widths = [..]}``."""
         if not isinstance(data, dict) or "intervals" not in data:
             return data
-        given = data["intervals"]
-        inner = given if isinstance(given, dict) else {"widths": given}
+        intervals = data["intervals"]
+        inner = intervals if isinstance(intervals, dict) else {"widths": intervals}
         outer = {key: value for key, value in data.items() if key != "intervals"}
-        if twice := [key for key in inner if key in outer]:
-            raise ValueError(f"{' and '.join(twice)} is given twice: once is enough")
+        if repeated := [key for key in inner if key in outer]:
+            raise ValueError(f"{' and '.join(repeated)} is given twice: leave one out")
         return {**inner, **outer}
 
     @property
@@ -228,8 +225,8 @@ class IntervalsRule(_LevelsRule):
         return self.below is not None or self.above is not None
 
     def _flaws(self) -> Iterator[Flaw]:
-        given = {name: getattr(self, name) for name in ("origin", "below", "above")}
-        bounds = {name: bound for name, bound in given.items() if bound is not None}
+        keys = ("origin", "below", "above")
+        bounds = {key: bound for key in keys if (bound := getattr(self, key)) is not None}
         days = any(isinstance(bound, date) for bound in bounds.values())
         yield from width_flaws(self.widths, days)
         yield from bound_flaws(bounds)
@@ -247,8 +244,9 @@ class IntervalsRule(_LevelsRule):
 
 
 class DatesRule(_LevelsRule):
-    """Calendar levels: 1980-01-02 > 1980-01 > 1980-Q1 > 1980 > 1980s > *. Partial dates are texts, and keep their text
-    at finer levels: 1981 is 1981 at the level of months.
+    """Calendar levels: 1980-01-02 > 1980-01 > 1980-Q1 > 1980 > 1980s > *.
+
+    Partial dates are texts, and keep their text at finer levels: 1981 is 1981 at the level of months.
 
     >>> DatesRule(dates=("month", "year")).dates
     ('month', 'year')
@@ -262,33 +260,33 @@ class DatesRule(_LevelsRule):
 
     @field_validator("dates")
     @classmethod
-    def _sound(cls, dates: tuple[Granularity, ...]) -> tuple[Granularity, ...]:
+    def _refuse_flaws_of_dates(cls, dates: tuple[Granularity, ...]) -> tuple[Granularity, ...]:
         if flaws := list(date_flaws(dates)):
             raise Flaws(flaws)
         return dates
 
 
 class SuppressRule(_Rule):
-    """The value, or nothing: value > *. Spelled ``"suppress"``."""
+    """The value or nothing: value > *. Written ``"suppress"``."""
 
     kind: ClassVar[str] = "suppress"
 
     @model_validator(mode="before")
     @classmethod
-    def _word(cls, data: Any) -> Any:
+    def _read_word(cls, data: Any) -> Any:
         return {} if data == "suppress" else data
 
     @model_serializer
-    def _as_word(self) -> str:
+    def _write_word(self) -> str:
         return "suppress"
 
     def redact(self) -> dict[str, Any]:
-        """Return the kind: there is nothing else."""
+        """Return the kind."""
         return {"rule": self.kind}
 
     @classmethod
     def __get_pydantic_json_schema__(cls, schema: Any, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        return {"type": "string", "const": "suppress", "description": "The value, or nothing: value > *."}
+        return {"type": "string", "const": "suppress", "description": "The value or nothing: value > *."}
 
 
 class CategoriesRule(_LevelsRule):
@@ -309,14 +307,14 @@ class CategoriesRule(_LevelsRule):
 
     @field_validator("categories")
     @classmethod
-    def _sound(cls, categories: dict[str, Any]) -> dict[str, Any]:
+    def _refuse_flaws_of_categories(cls, categories: dict[str, Any]) -> dict[str, Any]:
         if flaws := list(category_flaws(categories)):
             raise Flaws(flaws)
         return categories
 
     @property
     def rows(self) -> tuple[tuple[Leaf, ...], ...]:
-        """One row per ground value: itself, its category, and so on outward. The top ``*`` is not in it."""
+        """One row per ground value, followed by its categories from the innermost outward, without the top ``*``."""
         lists = branches(self.categories)
         return tuple((leaf, *reversed(labels)) for labels, leaves in lists for leaf in leaves)
 
@@ -326,7 +324,7 @@ class CategoriesRule(_LevelsRule):
         return len(next(branches(self.categories))[0])
 
     def redact(self) -> dict[str, Any]:
-        """Return the number of levels of categories, and no category."""
+        """Return the number of levels of categories, without the categories."""
         return {**super().redact(), "depth": self.depth}
 
 
@@ -339,7 +337,7 @@ class FileRule(_LevelsRule):
     )
     encoding: Annotated[str, AfterValidator(check_encoding)] | None = Field(
         default=None,
-        description="the encoding of the file, as Python calls it; default: utf-8, or utf-16 with a byte order mark",
+        description="the encoding, by its Python name; default: utf-8, or utf-16 with a byte order mark",
         examples=["windows-1252"],
     )
 
@@ -353,7 +351,7 @@ class TableRule(_LevelsRule):
 
 Rule: TypeAlias = MaskRule | IntervalsRule | DatesRule | SuppressRule | CategoriesRule | FileRule | TableRule
 
-# The key that tells a rule, and the rule. An interval rule may be written without its short spelling.
+# The key that identifies a rule, and the rule. An interval rule may use its long form.
 _BY_KEY: dict[str, type[Rule]] = {
     "mask": MaskRule,
     "intervals": IntervalsRule,
@@ -370,37 +368,37 @@ def _rule_class(value: object) -> str | None:
         return type(value).__name__
     if value == "suppress":
         return SuppressRule.__name__
-    found = {rule.__name__ for key, rule in _BY_KEY.items() if isinstance(value, dict) and key in value}
-    return found.pop() if len(found) == 1 else None
+    names = {rule.__name__ for key, rule in _BY_KEY.items() if isinstance(value, dict) and key in value}
+    return names.pop() if len(names) == 1 else None
 
 
-_MEANT = {
+_SYNONYMS = {
     **dict.fromkeys(("ranges", "range", "bins", "buckets", "steps"), "intervals"),
     **dict.fromkeys(("groups", "sets", "values"), "categories"),
     **dict.fromkeys(("csv", "path"), "file"),
     **dict.fromkeys(("hide", "prefix", "digits"), "mask"),
 }
-"""Other words for rules, and the rule that they mean."""
+"""Common words for rules, and the key of the rule."""
 
 
-def _recognised(value: object) -> object:
+def _refuse_unknown_rule(value: object) -> object:
     if _rule_class(value) is not None:
         return value
     kinds = [key for key in _BY_KEY if key != "widths"]
-    known = f'a rule is "suppress" or a table with one of {", ".join(kinds)}'
+    expected = f'a rule is "suppress" or a table with one of {", ".join(kinds)}'
     if isinstance(value, dict):
-        if several := [key for key in _BY_KEY if key in value]:
-            raise ValueError(f"has {' and '.join(several)} in one rule: write a list of rules to compose them")
+        if keys := [key for key in _BY_KEY if key in value]:
+            raise ValueError(f"has {' and '.join(keys)} in one rule: write a list of rules to compose them")
         unknown = [key for key in value if isinstance(key, str)][:1]
-        guess = next((_MEANT.get(key) or nearest(key, kinds) for key in unknown), None)
-        raise ValueError("; ".join([*(f"unknown rule {key!r}" for key in unknown), _meant(guess) or known]))
+        guess = next((_SYNONYMS.get(key) or nearest(key, kinds) for key in unknown), None)
+        raise ValueError("; ".join([*(f"unknown rule {key!r}" for key in unknown), _suggest(guess) or expected]))
     if value in kinds:
         raise ValueError(f"{value!r} needs its parameter: {{ {value} = ... }}")
     guess = nearest(value, ["suppress", *kinds]) if isinstance(value, str) else None
-    raise ValueError(f"{known}, not {in_words(value)}" + (f"; {_meant(guess)}" if guess else ""))
+    raise ValueError(f"{expected}, not {in_words(value)}" + (f"; {_suggest(guess)}" if guess else ""))
 
 
-def _meant(guess: str | None) -> str:
+def _suggest(guess: str | None) -> str:
     return f"did you mean {guess!r}?" if guess else ""
 
 
@@ -413,8 +411,8 @@ _AnyRule: TypeAlias = Annotated[
     | Annotated[FileRule, Tag("FileRule")]
     | Annotated[TableRule, Tag("TableRule")],
     Discriminator(_rule_class),
-    BeforeValidator(_recognised),
+    BeforeValidator(_refuse_unknown_rule),
 ]
 
-# One rule, or a list of rules that compose: each gives the next levels of the same ground value.
+# One rule, or a list of composed rules: each adds the next levels of the same ground value.
 Hierarchy: TypeAlias = Annotated[tuple[_AnyRule, ...], Field(min_length=1), as_list, one_or_more]

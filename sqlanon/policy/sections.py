@@ -1,4 +1,4 @@
-"""The sections of a policy, each sound in itself; ``checks`` holds them against one another."""
+"""The sections of a policy, each validated on its own; ``checks`` compares them with one another."""
 
 from __future__ import annotations
 
@@ -59,15 +59,15 @@ def _day_as_text(value: object) -> object:
     return value.isoformat() if isinstance(value, date) else value
 
 
-_OF_HIERARCHIES = ("weight", "min_level", "max_level", "forbidden", "identification")
-"""What says how an attribute is generalized."""
+_HIERARCHY_KEYS = ("weight", "min_level", "max_level", "forbidden", "identification")
+"""The keys of an attribute that control its generalization."""
 
 READING_KEYS = ("type", "format", "pivot", "missing")
-"""What says how the values of a column are read."""
+"""The keys of an attribute that control how its values are read."""
 
 
 class Attribute(SparseSection):
-    """A column of the private table: its role, and for a quasi-identifier its hierarchy or its noise."""
+    """A column of the source table: its role, and for a quasi-identifier its hierarchy or noise."""
 
     _optional = ("forbidden", "identification", "noise", *READING_KEYS)
 
@@ -126,12 +126,12 @@ class Attribute(SparseSection):
 
     @property
     def has_reading_keys(self) -> bool:
-        """Whether a key says how the values of the column are read."""
+        """Whether a key controls how the values of the column are read."""
         return any(self._is_set(name) for name in READING_KEYS)
 
     @property
     def has_open_ends(self) -> bool:
-        """Whether a rule of the hierarchy has open ends: level 0 has labels then, and is text."""
+        """Whether a rule of the hierarchy has open ends, so that level 0 has labels and is text."""
         return any(isinstance(rule, IntervalsRule) and rule.has_open_ends for rule in self.hierarchy or ())
 
     def _flaws(self) -> Iterator[Flaw]:
@@ -139,10 +139,10 @@ class Attribute(SparseSection):
             yield (), 'a quasi-identifier needs a hierarchy or noise; the simplest is hierarchy = "suppress"'
         if self.max_level is not None and self.min_level > self.max_level:
             yield ("min_level",), f"{self.min_level} is more than max_level, {self.max_level}"
-        yield from self._of_reading()
+        yield from self._reading_flaws()
         if self.role == "quasi":
             if self.noise is not None:
-                yield from self._beside_noise()
+                yield from self._noise_flaws()
             return
         if self.hierarchy is not None and self.role != "sensitive":
             yield (
@@ -150,21 +150,24 @@ class Attribute(SparseSection):
                 f"only quasi-identifiers are generalized, and this attribute is {self.role}: "
                 'remove the hierarchy, or set role = "quasi"',
             )
-        for name in ("noise", "on_unknown", *_OF_HIERARCHIES):
+        for name in ("noise", "on_unknown", *_HIERARCHY_KEYS):
             if self._is_set(name):
                 yield (name,), f"applies to quasi-identifiers, and this attribute is {self.role}: leave it out"
 
-    def _of_reading(self) -> Iterator[Flaw]:
+    def _reading_flaws(self) -> Iterator[Flaw]:
         yield from reading_flaws(self.type, self.format, self.pivot)
         for name in READING_KEYS if self.role == "identifying" else ():
             if self._is_set(name):
-                yield (name,), "says how values are read, and those of identifying attributes are not: remove it"
+                yield (
+                    (name,),
+                    "controls how values are read, and identifying attributes are not read: remove it",
+                )
 
-    def _beside_noise(self) -> Iterator[Flaw]:
+    def _noise_flaws(self) -> Iterator[Flaw]:
         if self.hierarchy is not None:
             yield ("noise",), "an attribute has a hierarchy or noise, not both: remove one"
             return
-        for name in _OF_HIERARCHIES:
+        for name in _HIERARCHY_KEYS:
             if self._is_set(name):
                 yield (name,), "applies to attributes with a hierarchy, and this one has noise: remove it"
 
@@ -191,7 +194,7 @@ def _read_value_labels(value: object) -> object:
     names = (value,) if isinstance(value, str) else value
     if isinstance(names, list | tuple) and names and all(isinstance(name, str) and name for name in names):
         return tuple(sorted(set(names)))
-    raise ValueError("must be true, false, or a list of columns: those that are read as their labels")
+    raise ValueError("must be true, false, or a list of the columns that are read as their labels")
 
 
 ValueLabels: TypeAlias = Annotated[
@@ -209,24 +212,24 @@ ValueLabels: TypeAlias = Annotated[
 ]
 
 
-def _one_character(value: str) -> str:
+def _require_character(value: str) -> str:
     if len(value) != 1 or value in "\0\r\n":
-        raise ValueError(f"must be one character, and no line end, not {in_words(value)}")
+        raise ValueError(f"must be one character other than a line end, not {in_words(value)}")
     return value
 
 
-def _thousands(value: str) -> str:
+def _require_thousands_mark(value: str) -> str:
     if value not in THOUSANDS:
         raise ValueError(f"must be one of {' '.join(mark for mark in THOUSANDS if mark.strip())} or a space")
     return value
 
 
-def _quote(value: str) -> str:
-    return _one_character(value) if value else value
+def _require_quote(value: str) -> str:
+    return _require_character(value) if value else value
 
 
 class CsvSection(SparseSection):
-    """How CSV files are written. A key that is not given is detected, and a file that leaves doubts is refused."""
+    """The format of CSV files. Unset keys are detected, and an ambiguous file is refused."""
 
     _optional = (
         "encoding",
@@ -243,13 +246,13 @@ class CsvSection(SparseSection):
 
     encoding: Annotated[str, AfterValidator(check_encoding)] | None = Field(
         default=None,
-        description="the encoding of the text, as Python calls it; default: utf-8, or utf-16 with a byte order mark",
+        description="the encoding, by its Python name; default: utf-8, or utf-16 with a byte order mark",
         examples=["windows-1252"],
     )
-    delimiter: Annotated[str, AfterValidator(_one_character)] | None = Field(
+    delimiter: Annotated[str, AfterValidator(_require_character)] | None = Field(
         default=None, description="the character between fields", examples=[";"]
     )
-    quote: Annotated[str, AfterValidator(_quote)] | None = Field(
+    quote: Annotated[str, AfterValidator(_require_quote)] | None = Field(
         default=None,
         description='the character around values that have delimiters or line ends; "": there is none',
         examples=["'"],
@@ -266,7 +269,7 @@ class CsvSection(SparseSection):
     decimal: Literal[".", ","] | None = Field(
         default=None, description="the mark before the decimals of numbers; default: a point", examples=[","]
     )
-    thousands: Annotated[str, AfterValidator(_thousands)] | None = Field(
+    thousands: Annotated[str, AfterValidator(_require_thousands_mark)] | None = Field(
         default=None, description="the mark between groups of three digits; default: none", examples=["."]
     )
     missing: Annotated[tuple[str, ...], as_list, as_set, one_or_more] | None = Field(
@@ -283,7 +286,7 @@ class CsvSection(SparseSection):
 
     @property
     def has_number_marks(self) -> bool:
-        """Whether a key says how numbers are written."""
+        """Whether a key sets the marks of numbers."""
         return self.decimal is not None or self.thousands is not None
 
     @property
@@ -293,11 +296,11 @@ class CsvSection(SparseSection):
 
     def _flaws(self) -> Iterator[Flaw]:
         if self.delimiter is not None and self.delimiter == self.quote:
-            yield ("quote",), "is the delimiter, too: give another character"
+            yield ("quote",), "is also the delimiter: give another character"
         if self.thousands == (self.decimal or "."):
             yield (
                 ("thousands",),
-                "is the decimal mark, too: " + ("give another" if self.decimal else 'add decimal = ","'),
+                "is also the decimal mark: " + ("give another" if self.decimal else 'add decimal = ","'),
             )
 
 
@@ -309,7 +312,7 @@ Query: TypeAlias = Annotated[Name, AfterValidator(_read_query)]
 
 
 class _Relation(SparseSection):
-    """Where rows are: a table or a query of a DuckDB file, or data files."""
+    """The location of rows: a table or query of a database, or data files."""
 
     _optional: ClassVar[tuple[str, ...]] = ("value_labels", "user_missing", "csv")
 
@@ -375,7 +378,7 @@ class _Relation(SparseSection):
 
 
 class SourceSection(_Relation):
-    """Where the private table is: a table or query of a database, or data files.
+    """The location of the source table: a table or query of a database, or data files.
 
     It is opened read-only. Without this section, the source is the connection, file or data frame that
     `sqlanon.connect` opens.
@@ -383,9 +386,9 @@ class SourceSection(_Relation):
     Attributes
     ----------
     person:
-        A column that is never released. With it, a class counts its distinct persons: k, l and k-map are of
-        persons, and distributions of (person, value) pairs. False states that each row is a person; unset, `anonymize`
-        refuses a source whose classes hold too few values of a column that numbers people.
+        A column that is never released. With it, classes count distinct persons: k, l and k-map are in persons, and
+        distributions are of (person, value) pairs. False states that each row is a person; if unset, `anonymize`
+        refuses a source whose classes hold too few values of a column that appears to number people.
     """
 
     _optional = (*_Relation._optional, "key", "postgres", "frequency_set", "spark", "fetch_limit", "scratch")
@@ -431,24 +434,27 @@ class SourceSection(_Relation):
 
     @property
     def person_column(self) -> str | None:
-        """The column that identifies a person; None: none is named, or each row is a person."""
+        """The column that identifies a person; None if each row is a person or the key is unset."""
         return self.person or None
 
     def _flaws(self) -> Iterator[Flaw]:
         yield from super()._flaws()
         if self.frequency_set:
-            yield from self._beside_frequency_set()
+            yield from self._frequency_set_flaws()
         if self.postgres is not None:
             if self.database is not None or self.files:
                 yield ("postgres",), "give postgres = ..., database = ... or files = ...: only one"
             elif self.table is None and self.query is None:
                 yield (), 'has a PostgreSQL server and no table: add table = "schema.name" or query = ...'
-        yield from self._of_spark()
+        yield from self._spark_flaws()
 
-    def _of_spark(self) -> Iterator[Flaw]:
+    def _spark_flaws(self) -> Iterator[Flaw]:
         if self.database is not None or self.postgres is not None or self.frequency_set:
-            for name, is_idle in (("fetch_limit", self.fetch_limit == FETCH_LIMIT), ("scratch", self.scratch is None)):
-                if not is_idle:
+            for name, is_set in (
+                ("fetch_limit", self.fetch_limit != FETCH_LIMIT),
+                ("scratch", self.scratch is not None),
+            ):
+                if is_set:
                     yield (name,), "applies to a source in Spark: leave it out"
         if self.spark is None:
             return
@@ -456,10 +462,10 @@ class SourceSection(_Relation):
             yield ("spark",), "give spark = ..., database = ... or postgres = ...: only one"
         elif self.table is None and self.query is None and not self.files:
             yield (), 'has Spark and no table: add table = "schema.name", query = ... or files = "x/*.parquet"'
-        elif strange := [one for one in self.files if not one.lower().endswith((".parquet", "/"))]:
-            yield ("files",), f"Spark reads Parquet files here, and {strange[0]!r} does not end in .parquet"
+        elif unsupported := [pattern for pattern in self.files if not pattern.lower().endswith((".parquet", "/"))]:
+            yield ("files",), f"must be Parquet files for Spark, and {unsupported[0]!r} does not end in .parquet"
 
-    def _beside_frequency_set(self) -> Iterator[Flaw]:
+    def _frequency_set_flaws(self) -> Iterator[Flaw]:
         if self.database is not None or self.files or self.postgres is not None or self.spark is not None:
             yield ("frequency_set",), "give frequency_set = ..., or a database, files or a server: only one"
         elif self.table is None and self.query is None:
@@ -469,15 +475,15 @@ class SourceSection(_Relation):
 
 
 class PopulationSection(_Relation):
-    """Where the population is that the source is a part of, for k-map and δ-presence. It is opened read-only.
+    """The location of the population that contains the source, for k-map and δ-presence. It is opened read-only.
 
-    It needs a column of the same name for each quasi attribute. Without a database, the table or query is
-    read from the source's own.
+    It needs a column of the same name for each quasi-identifier. Without a database, the table or query is read from
+    the database of the source.
 
     Attributes
     ----------
     person:
-        With it, distinct persons are counted, else rows.
+        With it, distinct persons are counted; otherwise rows.
     """
 
     person: Name | None = Field(
@@ -499,7 +505,7 @@ class PopulationSection(_Relation):
 
 
 class SearchSection(SparseSection):
-    """How the best version is searched for, and which version is the best."""
+    """The search for the best generalization, and the measure of quality."""
 
     strategy: Annotated[str, RegistryName(STRATEGIES)] = Field(
         default="optimal",
@@ -560,39 +566,39 @@ class SearchSection(SparseSection):
             yield (problem.place.removeprefix("search."),), problem.message
 
     def _idle(self) -> set[str]:
-        found = {"aggregate"} if not MEASURES[self.measure].aggregates else set[str]()
+        idle = {"aggregate"} if not MEASURES[self.measure].aggregates else set[str]()
         if self.suppression == "rows":
-            found.add("suppression")
+            idle.add("suppression")
         if self.sets == "text":
-            found.add("sets")
-        return found.union(self.traits.ignored_keys)
+            idle.add("sets")
+        return idle.union(self.traits.ignored_keys)
 
     @property
     def traits(self) -> Traits:
-        """What the strategy is to the rest."""
+        """The traits of the strategy."""
         return STRATEGIES[self.strategy].traits
 
     @property
     def is_local(self) -> bool:
-        """Whether it recodes below the full domain."""
+        """Whether the search recodes below the full domain."""
         return self.traits.is_local or self.suppression == "cells"
 
 
 STORAGE_VERSION = "v1.4.0"
-"""Known to every DuckDB that sqlanon runs on."""
+"""The default; every DuckDB that sqlanon supports knows it."""
 _DUCKDB_VERSION = re.compile(r"^v[1-9]\d*\.\d+\.\d+$")
 
 
-def _storage_version(value: str) -> str:
+def _require_duckdb_version(value: str) -> str:
     if not _DUCKDB_VERSION.match(value):
         raise ValueError(f"must be a version of DuckDB from v1.0.0 on, such as 'v1.4.0', not {in_words(value)}")
     return value
 
 
 class ReleaseSection(SparseSection):
-    """Where the release goes, and what happens to suppressed rows.
+    """The location of the release, and the treatment of suppressed rows.
 
-    In Python, `publish` can name the place instead.
+    In Python, `publish` can name the location instead.
     """
 
     _optional = ("after", "decoys", "draft", "ledger", "keep", "postgres", "spark", "storage_version")
@@ -614,7 +620,7 @@ class ReleaseSection(SparseSection):
     table: Name = Field(
         default="release", description="the table; default: the source's name, else release", examples=["patients"]
     )
-    storage_version: Annotated[str, AfterValidator(_storage_version)] = Field(
+    storage_version: Annotated[str, AfterValidator(_require_duckdb_version)] = Field(
         default=STORAGE_VERSION,
         description="of a DuckDB file: the oldest DuckDB that reads it",
         examples=["v1.0.0"],
@@ -622,7 +628,7 @@ class ReleaseSection(SparseSection):
     )
     suppressed: Literal["drop", "mask"] = Field(
         default="drop",
-        description="leave suppressed rows out, or keep them with every quasi-identifier masked",
+        description="omit suppressed rows, or keep them with every quasi-identifier masked",
         examples=["mask"],
     )
     after: Annotated[tuple[Name, ...], as_list, one_or_more] = Field(
@@ -632,7 +638,7 @@ class ReleaseSection(SparseSection):
     )
     decoys: StrictBoolean = Field(
         default=False,
-        description="fill classes that stay too small with decoys, rows that belong to nobody",
+        description="fill classes that remain too small with decoys: invented rows",
         examples=[True],
     )
     ledger: StrictBoolean = Field(
@@ -647,45 +653,45 @@ class ReleaseSection(SparseSection):
 
     @property
     def name(self) -> str:
-        """The name of the released table, without the schema that it has in a database of others."""
+        """The name of the released table, without its schema on a server."""
         return table_parts(self.table)[-1] if self.postgres is not None or self.spark else self.table
 
     @property
     def has_location(self) -> bool:
-        """Whether it says where the release goes."""
-        return self.spark or any(one is not None for one in (self.database, self.file, self.postgres))
+        """Whether a key names the location of the release."""
+        return self.spark or any(key is not None for key in (self.database, self.file, self.postgres))
 
     def _flaws(self) -> Iterator[Flaw]:
         if self.database is not None and self.file is not None:
             yield ("file",), "give database = ... or file = ..., not both"
-        yield from self._in_postgres()
-        yield from self._in_spark()
+        yield from self._postgres_flaws()
+        yield from self._spark_flaws()
         if self.file is not None and self.file.suffix.lower() != ".parquet":
             yield ("file",), f"must end in .parquet, and {self.file.name!r} does not"
         for problem in find_conflicts(OF_RELEASE, PolicySections(release=self)):
             yield (problem.place.removeprefix("release."),), problem.message
 
-    def _in_postgres(self) -> Iterator[Flaw]:
+    def _postgres_flaws(self) -> Iterator[Flaw]:
         if self.postgres is None:
             return
         if self.database is not None or self.file is not None:
             yield ("postgres",), "give postgres = ..., database = ... or file = ...: only one"
         yield from postgres_name_flaws(self.table)
 
-    def _in_spark(self) -> Iterator[Flaw]:
+    def _spark_flaws(self) -> Iterator[Flaw]:
         if not self.spark:
             return
         if self.database is not None or self.file is not None or self.postgres is not None:
-            yield ("spark",), "the release goes to one place: give spark = true, or another place"
+            yield ("spark",), "give spark = true, or another location of the release: only one"
         if flaw := spark_name_flaw(self.table):
             yield ("table",), flaw
 
 
 class AboutSection(Section):
-    """What people should know about a release, in the holder's words. The report page shows it as written.
+    """Notes on a release for people, in the words of the data holder. The report page shows them as written.
 
-    It is in no release, because a manifest holds no free text, and it is not part of the policy's fingerprint: a
-    policy can be approved and stay the same policy.
+    They are in no release, because a manifest holds no free text, and they do not change the policy's fingerprint, so
+    that an approved policy stays the same policy.
 
     >>> AboutSection(purpose="planning of beds", approved_on=date(2026, 11, 23)).approved_on
     '2026-11-23'
@@ -713,12 +719,12 @@ _Fraction = Annotated[float, Field(ge=1e-12, le=1, allow_inf_nan=False), as_real
 _Threshold = Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False), as_real]
 
 
-def _ascending(values: tuple[float, ...]) -> tuple[float, ...]:
+def _sort_unique(values: tuple[float, ...]) -> tuple[float, ...]:
     return tuple(sorted(set(values)))
 
 
 class Prior(Section):
-    """What an attacker believes of an attribute's values before anything leaks: a share for each value.
+    """An attacker's prior belief about the values of an attribute: a share for each value.
 
     Each key of ``[risk.priors]`` is a quasi-identifier, and its value is a table with one of these keys.
 
@@ -737,11 +743,11 @@ class Prior(Section):
 
     def _flaws(self) -> Iterator[Flaw]:
         if (self.file is None) == (self.table is None):
-            yield (), "give file = ... or table = ..., one of them"
+            yield (), "give file = ... or table = ..., and only one of them"
 
 
 class RiskSection(Section):
-    """What `sqlanon risk` needs to know beside the table. It changes no release and appears in none.
+    """Parameters of `sqlanon risk`. They change no release and appear in none.
 
     Attributes
     ----------
@@ -749,14 +755,15 @@ class RiskSection(Section):
         At most one of them: the rows (or persons) of the population that the source is a sample of, or the source's
         share of it.
     weights:
-        A column of sampling weights: how many of the population a row stands for. Never a quasi-identifier.
+        A column of sampling weights: the number of people of the population that a row stands for. Never a
+        quasi-identifier.
     household:
-        A column that tells households apart. Never released.
+        A column that identifies a household. Never released.
     threshold:
         The risks above which rows are counted; ascending.
     priors:
-        By quasi-identifier, a share for each value: how likely it is for the person that an attacker looks for. It
-        counts in the leakage alone. Without priors all rows are equally likely.
+        By quasi-identifier, the probability of each value for the person that an attacker looks for. Only the leakage
+        uses them. Without priors all rows are equally likely.
 
     >>> RiskSection(population=1000, threshold=0.5).threshold
     (0.5,)
@@ -775,7 +782,7 @@ class RiskSection(Section):
         default=None, description="the column that identifies a household", examples=["household_id"]
     )
     threshold: Annotated[
-        tuple[_Threshold, ...], Field(min_length=1), AfterValidator(_ascending), as_list, one_or_more
+        tuple[_Threshold, ...], Field(min_length=1), AfterValidator(_sort_unique), as_list, one_or_more
     ] = Field(
         default=(0.2,), description="rows with a greater risk are counted; one number or several", examples=[[0.1, 0.2]]
     )
@@ -787,9 +794,9 @@ class RiskSection(Section):
 
     @property
     def columns(self) -> dict[str, str]:
-        """The columns that only `risk` looks at, by what they are."""
-        asked = {"weights": self.weights, "household": self.household}
-        return {what: name for what, name in asked.items() if name is not None}
+        """The columns that only `risk` reads, by key."""
+        columns = {"weights": self.weights, "household": self.household}
+        return {key: name for key, name in columns.items() if name is not None}
 
     def _flaws(self) -> Iterator[Flaw]:
         if self.population is not None and self.sampling_fraction is not None:

@@ -67,7 +67,7 @@ def test_all_wrong_settings_are_told_at_once(folder: Path) -> None:
         "  - --csv encodin: unknown key 'encodin'; did you mean 'encoding'?\n"
         "  - --csv header: must be KEY=VALUE, as in --csv 'delimiter=;'\n"
         "  - --csv quote: is given twice: leave one out\n"
-        "  - --csv delimiter: must be one character, and no line end, not 'ab'\n"
+        "  - --csv delimiter: must be one character other than a line end, not 'ab'\n"
         "  - --csv skip: must be a whole number, not the text 'x'\n"
         "  - --csv footer: must be at least 0, not -1\n"
         "  - --csv on_bad_line: must be one of refuse, drop, not 'ignore'\n"

@@ -52,7 +52,7 @@ def problem(**source: object) -> str:
 )
 def test_a_secret_is_refused_and_never_quoted(source: dict[str, object]) -> None:
     said = problem(**source)
-    assert "policies are no place for one" in said
+    assert "does not belong in a policy" in said
     assert "env:NAME" in said
     assert "hush" not in said and "hu sh" not in said
 

@@ -220,7 +220,7 @@ def test_a_release_and_its_verbs_read_a_file_alike(tmp_path: Path) -> None:
         ({"delimiter": ""}, "must be one character"),
         ({"delimiter": "||"}, "must be one character"),
         ({"delimiter": "\n"}, "must be one character"),
-        ({"delimiter": ";", "quote": ";"}, "is the delimiter, too"),
+        ({"delimiter": ";", "quote": ";"}, "is also the delimiter"),
         ({"quote": "ab"}, "must be one character"),
         ({"skip": -1}, "0"),
         ({"footer": True}, "whole number"),

@@ -309,8 +309,8 @@ def test_keys_that_do_not_go_together_are_policy_errors(case: str) -> None:
 @pytest.mark.parametrize(
     ("csv", "message"),
     [
-        ({"thousands": "."}, 'source.csv.thousands: is the decimal mark, too: add decimal = ","'),
-        ({"thousands": ",", "decimal": ","}, "source.csv.thousands: is the decimal mark, too: give another"),
+        ({"thousands": "."}, 'source.csv.thousands: is also the decimal mark: add decimal = ","'),
+        ({"thousands": ",", "decimal": ","}, "source.csv.thousands: is also the decimal mark: give another"),
         ({"thousands": "x"}, "source.csv.thousands: must be one of"),
         ({"decimal": ";"}, "source.csv.decimal: must be one of"),
     ],
@@ -322,7 +322,7 @@ def test_marks_that_do_not_go_together_are_policy_errors(csv: dict[str, str], me
 
 
 def test_identifying_attributes_are_not_read() -> None:
-    with pytest.raises(PolicyError, match=r"attributes\.name\.missing: says how values are read"):
+    with pytest.raises(PolicyError, match=r"attributes\.name\.missing: controls how values are read"):
         make_policy({"value": "mask", "name": {"role": "identifying", "missing": ["x"]}})
 
 
