@@ -33,9 +33,9 @@ from sqlanon.sources.run import Run
 from sqlanon.support.expressions import all_of, col, fragment, named, same, subquery, template
 
 NEAR = 1e-3
-"""Where so little of a class is missing in the sample, the formulas are series."""
+"""Missing share of a class in the sample below which the formulas are series."""
 
-_BAD_WEIGHTS = template("""
+_INVALID_WEIGHTS = template("""
     SELECT count(*) FILTER (WHERE NOT coalesce((:weight > 0 AND isfinite(:weight)), FALSE))
     FROM :source
 """)
@@ -45,7 +45,7 @@ _WEIGHED_CLASSES = template("""
     FROM :source
     GROUP BY :columns
 """)
-_WEIGHED_CLASSES_OF_PERSONS = template("""
+_WEIGHED_PERSON_CLASSES = template("""
     SELECT :labels, sum(n)::BIGINT AS class_size, count(*) AS class_count, :total AS class_weight
     FROM (
         SELECT :keys, count(*) AS n, max(:weight) AS weight
@@ -54,10 +54,10 @@ _WEIGHED_CLASSES_OF_PERSONS = template("""
     ) AS m
     GROUP BY :labels
 """)
-_TOTAL = fragment("sum(:weight)::DOUBLE")
-_EXPECTED = fragment("count(*)::DOUBLE / :share::DOUBLE")
+_TOTAL_WEIGHT = fragment("sum(:weight)::DOUBLE")
+_EXPECTED_WEIGHT = fragment("count(*)::DOUBLE / :share::DOUBLE")
 
-# Near 1, two large numbers would leave few digits of their difference: there it is a series.
+# Near 1, the difference of two large numbers would lose digits: a series replaces it.
 _WITH_RISK = template("""
     SELECT
         *,
@@ -78,9 +78,18 @@ _WITH_RISK = template("""
         FROM :classes AS c
     ) AS c
 """)
-_PARTS = {"half": 2, "third": 3, "fourth": 4, "fifth": 5, "sixth": 6, "twelfth": 12, "twentieth": 20, "thirtieth": 30}
+_SERIES_DIVISORS = {
+    "half": 2,
+    "third": 3,
+    "fourth": 4,
+    "fifth": 5,
+    "sixth": 6,
+    "twelfth": 12,
+    "twentieth": 20,
+    "thirtieth": 30,
+}
 
-# Sums of risks as decimals: they do not depend on the order of rows.
+# Risks are added up as decimals: the sum does not depend on the order of rows.
 _INDIVIDUAL_FIGURES = template("""
     SELECT
         coalesce(max(risk), 0) AS highest,
@@ -90,14 +99,14 @@ _INDIVIDUAL_FIGURES = template("""
         :above
     FROM :classes AS c
 """)
-_ABOVE = fragment("coalesce(sum(class_size) FILTER (WHERE risk > :threshold::DOUBLE)::BIGINT, 0)")
+_ROWS_ABOVE = fragment("coalesce(sum(class_size) FILTER (WHERE risk > :threshold::DOUBLE)::BIGINT, 0)")
 
 _MEMBERS = template("""
     SELECT :household AS household, c.risk, :person
     FROM :source AS r
     JOIN :classes AS c ON :same
 """)
-_MEMBERS_OF_PERSONS = template("""
+_PERSON_MEMBERS = template("""
     SELECT household, person, max(risk) AS risk
     FROM :members AS m
     GROUP BY household, person
@@ -133,42 +142,44 @@ _HOUSEHOLD_RISKS = template("""
 _HOUSEHOLD_RISK = fragment("coalesce(h.risk, c.risk)")
 
 
-def _weight_of(column: str) -> exp.Expr:
-    """A weight as a number; NULL where it is none."""
+def _parse_weight(column: str) -> exp.Expr:
+    """A weight as a number; NULL if it is not one."""
     return exp.TryCast(this=col(column), to=exp.DataType.build("DOUBLE"))
 
 
-def _quasi(columns: Columns) -> list[str]:
+def _quasi_columns(columns: Columns) -> list[str]:
     return [*columns.generalized, *columns.noisy]
 
 
 def _weighed_classes(source: exp.Table, columns: Columns, share: float | None) -> exp.Select:
-    """The classes with their weights, and the ``risk`` of each of their rows; of a person, the greatest weight in a
-    class counts."""
-    weights, quasi = columns.weights, _quasi(columns)
+    """The query for the classes with their weights, and the ``risk`` of each of their rows.
+
+    A person counts in a class with its greatest weight there.
+    """
+    weights, quasi = columns.weights, _quasi_columns(columns)
     grouping = {
         "keys": [named(col(name), f"q{i}") for i, name in enumerate(quasi)],
         "columns": [col(name) for name in quasi],
         "source": source,
     }
-    expected = _EXPECTED(share=1.0 if share is None else share)
+    expected = _EXPECTED_WEIGHT(share=1.0 if share is None else share)
     if columns.person is None:
-        weight = expected if weights is None else _TOTAL(weight=_weight_of(weights))
+        weight = expected if weights is None else _TOTAL_WEIGHT(weight=_parse_weight(weights))
         classes = _WEIGHED_CLASSES(**grouping, weight=weight)
     else:
-        classes = _WEIGHED_CLASSES_OF_PERSONS(
+        classes = _WEIGHED_PERSON_CLASSES(
             **grouping,
             labels=[col(f"q{i}") for i in range(len(quasi))],
-            total=expected if weights is None else _TOTAL(weight=col("weight")),
-            weight=fragment("1::DOUBLE")() if weights is None else _weight_of(weights),
+            total=expected if weights is None else _TOTAL_WEIGHT(weight=col("weight")),
+            weight=fragment("1::DOUBLE")() if weights is None else _parse_weight(weights),
             person=col(columns.person),
         )
-    parts = {name: fragment(f"{1 / part!r}::DOUBLE")() for name, part in _PARTS.items()}
+    parts = {name: fragment(f"{1 / part!r}::DOUBLE")() for name, part in _SERIES_DIVISORS.items()}
     return _WITH_RISK(classes=classes, near=NEAR, **parts)
 
 
 def _household_members(source: exp.Table, columns: Columns, classes: exp.Expr) -> exp.Select:
-    """Who is in which household, at what ``risk``: each row, or each person in each household (at the greatest)."""
+    """The query for each row, or each person, of each household with its (greatest) ``risk``."""
     query = _MEMBERS(
         household=col(columns.household or "", "r"),
         person=[] if columns.person is None else [named(col(columns.person, "r"), "person")],
@@ -176,11 +187,11 @@ def _household_members(source: exp.Table, columns: Columns, classes: exp.Expr) -
         classes=classes,
         same=_same_class(columns),
     )
-    return query if columns.person is None else _MEMBERS_OF_PERSONS(members=query)
+    return query if columns.person is None else _PERSON_MEMBERS(members=query)
 
 
 def _same_class(columns: Columns) -> exp.Expr:
-    return all_of(same(col(name, "r"), col(f"q{i}", "c")) for i, name in enumerate(_quasi(columns)))
+    return all_of(same(col(name, "r"), col(f"q{i}", "c")) for i, name in enumerate(_quasi_columns(columns)))
 
 
 @dataclass(frozen=True)
@@ -192,7 +203,7 @@ class IndividualRisk:
     highest, average:
         The greatest risk of a row, and the mean. (Of persons, where these are counted.)
     expected:
-        The sum: how many re-identifications an attacker who tries all is expected to make.
+        The sum: the expected number of re-identifications of an attacker who tries all rows.
     rows_above:
         By threshold, as text: the rows with a greater risk.
     population:
@@ -210,12 +221,12 @@ class IndividualRisk:
 class HouseholdRisk:
     """The risk that somebody of a row's household is re-identified: 1 − Π (1 − r) over the household's rows.
 
-    Source: as in sdcMicro (the hierarchical risk). Who finds one member knows the others.
+    Source: the hierarchical risk in sdcMicro. Re-identifying one member reveals the others.
 
     Attributes
     ----------
     households:
-        Those that the source has; a row without one is by itself.
+        The households in the source; a row without one forms its own.
     highest, average:
         The greatest risk of a row by its household, and the mean over rows. (Of persons, where these are counted.)
     expected:
@@ -236,32 +247,33 @@ def individual_risk(size: int, share: float) -> float:
     >>> individual_risk(4, 1.0)
     0.25
     """
-    p, rest = share, 1 - share
-    if rest <= 0:
+    p, missing = share, 1 - share
+    if missing <= 0:
         return 1 / size
     if size > 2:
-        return p / (size - rest)
-    if rest < NEAR:  # two large numbers would leave few digits of their difference: as a series
+        return p / (size - missing)
+    if missing < NEAR:  # the difference of two large numbers would lose digits
         if size == 1:
-            return p * (1 + rest / 2 + rest**2 / 3 + rest**3 / 4 + rest**4 / 5)
-        return p * (1 / 2 + rest / 6 + rest**2 / 12 + rest**3 / 20 + rest**4 / 30)
-    odds, log = p / rest, -math.log(p)
+            return p * (1 + missing / 2 + missing**2 / 3 + missing**3 / 4 + missing**4 / 5)
+        return p * (1 / 2 + missing / 6 + missing**2 / 12 + missing**3 / 20 + missing**4 / 30)
+    odds, log = p / missing, -math.log(p)
     return odds * log if size == 1 else odds - odds**2 * log
 
 
 def format_threshold(threshold: float) -> str:
-    """A threshold as a policy spells it.
+    """Format a threshold as a policy spells it.
 
-    >>> threshold_text(0.2), threshold_text(0.0)
+    >>> format_threshold(0.2), format_threshold(0.0)
     ('0.2', '0')
     """
     return str(int(threshold)) if threshold == int(threshold) else repr(threshold)
 
 
 def row_risks(run: Run, policy: Policy) -> exp.Select:
-    """The rows of the source with ``class_size`` (rows), ``prosecutor``, and where there are weights or a sampling
-    fraction ``individual``; with households ``household_risk``. None is read here. (But they are counted, where the
-    policy tells the size of the population, and the share of it is what counts.)
+    """The query for the rows of the source with ``class_size`` (rows) and ``prosecutor``; with weights or a sampling
+    fraction ``individual``; with households ``household_risk``.
+
+    If the policy has the size of the population, this counts the rows of the source.
     """
     columns, source = match_columns(policy, run.source), run.source.relation
     share = None
@@ -277,42 +289,42 @@ def row_risks(run: Run, policy: Policy) -> exp.Select:
     if columns.household is None:
         return query
     households = subquery(_HOUSEHOLD_RISKS(members=_household_members(source, columns, classes)), "h")
-    on = col(columns.household, "r").eq(col("household", "h"))  # NULL is nobody's household
+    on = col(columns.household, "r").eq(col("household", "h"))  # NULL is not a household
     return query.join(households, on=on, join_type="left", copy=False)
 
 
 def measure_individual_risk(
-    run: Run, steps: StatementRunner, columns: Columns, section: RiskSection, share: float | None
+    run: Run, runner: StatementRunner, columns: Columns, section: RiskSection, share: float | None
 ) -> Mapping[str, Any]:
-    """The figures of `Risk` that follow from the policy's columns of weights and households, by name."""
+    """The figures of `Risk` that depend on the columns of weights and households, by name."""
     source, weights = run.source.relation, columns.weights
     if weights is not None:
-        ((bad,),) = steps.ask(_BAD_WEIGHTS(weight=_weight_of(weights), source=source), [(0,)])
-        if bad:
+        ((invalid,),) = runner.ask(_INVALID_WEIGHTS(weight=_parse_weight(weights), source=source), [(0,)])
+        if invalid:
             raise SourceError(
-                f"risk.weights: {bad} rows have no weight above 0 in {weights!r}: say for how many of the population "
-                "each row stands"
+                f"risk.weights: {invalid} rows have no weight above 0 in {weights!r}: set the number of members of the "
+                "population that each row stands for"
             )
     elif columns.household is None:
         return {}
     query = _weighed_classes(source, columns, share)
     if columns.household is None:
-        return _individual(steps, query, section)
-    classes = steps.make(run.work("weighed_classes"), query)
-    found = _individual(steps, classes, section) if weights is not None else {}
-    figures = steps.figures(_HOUSEHOLD_FIGURES(people=_household_members(source, columns, classes)))
+        return _measure_rows(runner, query, section)
+    classes = runner.make(run.work("weighed_classes"), query)
+    figures_of_rows = _measure_rows(runner, classes, section) if weights is not None else {}
+    figures = runner.figures(_HOUSEHOLD_FIGURES(people=_household_members(source, columns, classes)))
     household = HouseholdRisk(
         households=figures["households"],
         highest=figures["highest"],
         average=figures["expected"] / figures["count"] if figures["count"] else 0.0,
         expected=figures["expected"],
     )
-    return {**found, "household": household}
+    return {**figures_of_rows, "household": household}
 
 
-def _individual(steps: StatementRunner, classes: exp.Expr, section: RiskSection) -> Mapping[str, Any]:
-    above = [named(_ABOVE(threshold=threshold), f"above_{i}") for i, threshold in enumerate(section.threshold)]
-    figures = steps.figures(_INDIVIDUAL_FIGURES(above=above, classes=classes))
+def _measure_rows(runner: StatementRunner, classes: exp.Expr, section: RiskSection) -> Mapping[str, Any]:
+    above = [named(_ROWS_ABOVE(threshold=threshold), f"above_{i}") for i, threshold in enumerate(section.threshold)]
+    figures = runner.figures(_INDIVIDUAL_FIGURES(above=above, classes=classes))
     individual = IndividualRisk(
         highest=figures["highest"],
         average=figures["expected"] / figures["count"] if figures["count"] else 0.0,
