@@ -1,4 +1,4 @@
-"""All figures about the risk of a table."""
+"""The figures of the risk of a table."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ Table = tuple[Columns, Sequence[Sequence[Any]]]
 
 @dataclass(frozen=True)
 class RequirementRisk:
-    """What a requirement of the policy says of the source as it stands.
+    """Whether the source, as it stands, meets a requirement of the policy.
 
     Attributes
     ----------
     requirement:
         Its name.
     holds:
-        Whether nothing breaks it.
+        Whether nothing violates it.
     classes, rows:
-        The classes that break it, and the rows in them; of a shield, classes over its own quasi-identifiers. None
-        where it is about the table as a whole.
+        The violating classes, and the rows in them; for a shield, classes over its own quasi-identifiers. None for a
+        requirement on the table as a whole.
     figure, limit:
-        Of a requirement on the whole table: what was found (0 in an empty table; None where there is no estimate),
-        and the most that it may be.
+        For a requirement on the whole table: the figure (0 in an empty table; None without an estimate), and its
+        greatest allowed value.
     population_classes:
-        Where each class of the population has to be kept: those of the population that have no row in the source.
+        If each class of the population has to be released: the classes of the population without a row in the source.
     """
 
     requirement: str
@@ -47,72 +47,71 @@ class RequirementRisk:
     population_classes: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Ready for JSON: ``classes`` and ``rows`` always, the rest where it means something.
+        """Ready for JSON: ``classes`` and ``rows`` always, further figures only if they apply.
 
         >>> RequirementRisk("5-anonymity", holds=False, classes=2, rows=7).to_dict()
         {'requirement': '5-anonymity', 'holds': False, 'classes': 2, 'rows': 7}
         """
-        found = asdict(self)
+        figures = asdict(self)
         if self.limit is None:
-            del found["figure"], found["limit"]
+            del figures["figure"], figures["limit"]
         if self.population_classes is None:
-            del found["population_classes"]
-        return found
+            del figures["population_classes"]
+        return figures
 
 
 @dataclass(frozen=True, kw_only=True)
 class Risk:
-    """The risk of a table, and what the policy's requirements say of it.
+    """The risk of a table, and whether it meets the policy's requirements.
 
     Attributes
     ----------
     rows, classes, smallest_class:
-        Rows, equivalence classes, and the rows of the smallest class (0 in an empty table); where the policy counts
+        Rows, equivalence classes, and the rows of the smallest class (0 in an empty table); if the policy counts
         persons, the fewest persons in a class.
     uniques:
-        The classes of one row, or of one person where the policy counts persons.
+        The classes of one row, or of one person if the policy counts persons.
     k, rows_below_k:
-        The policy's k (None without one), and the rows in classes of fewer rows, or of fewer persons where the
-        policy counts persons. As all requirements, k is on the classes that the quasi-identifiers without noise make;
-        all other figures are of those that all quasi-identifiers make.
+        The policy's k (None without one), and the rows in classes of fewer rows, or of fewer persons if the policy
+        counts persons. Like all requirements, k applies to the classes of the quasi-identifiers without noise; all
+        other figures are of the classes of all quasi-identifiers.
     highest_risk, average_risk:
-        The greatest risk of a row, and the mean over rows (= classes / rows), 0 to 1. Where the policy counts persons:
-        of a person, and the mean over the persons of each class.
+        The greatest risk of a row, and the mean over rows (= classes / rows), 0 to 1. If the policy counts persons: of
+        a person, and the mean over the persons of each class.
     persons, smallest_class_rows:
-        Distinct persons (all rows without one are one), and the fewest rows in a class; None where rows are counted.
+        Distinct persons (all rows without one count as one), and the fewest rows in a class; None if rows are counted.
     requirements:
         Each requirement of the policy, ordered as `Requirements.names`.
     noise:
-        By attribute with noise, for several ε: ``epsilon`` (the attribute's own), ``expected_relative_error`` and
-        ``expected_error``, in the classes of the version that the policy's search finds. None without noise, and where
-        nothing meets the policy.
+        By attribute with noise, for several ε: ``epsilon`` (of this attribute), ``expected_relative_error`` and
+        ``expected_error``, in the classes of the generalization that the policy's search finds. None without noise, and
+        if no generalization meets the policy.
     counts:
-        What the size of a class counts in all figures: ``rows`` or ``persons``. (In the leakage with priors, rows.)
+        The unit of class sizes in all figures: ``rows`` or ``persons``. (In the leakage with priors, rows.)
     prosecutor, journalist, marketer:
-        The risk by attacker. (With a population table, of the classes that the quasi-identifiers without noise make.)
+        The risk by attacker. (With a population table, of the classes of the quasi-identifiers without noise.)
     population:
-        Estimates of population uniqueness; None where nothing says how large the population is.
+        Estimates of population uniqueness; None if the size of the population is unknown.
     class_sizes:
         The classes by size.
     individual, household:
         None without the columns that the policy's ``[risk]`` names for them.
     expected_reidentifications:
-        How many an attacker who tries all rows is expected to make: by the weights, where there are any, else the
+        The expected number of re-identifications of an attacker who tries all rows: by the weights if any, else the
         marketer's.
     leakage:
-        Of all sets of quasi-identifiers of up to the size that was asked for (by default three), and of the larger ones
-        that were measured within a time limit; highest leakage first.
+        Of all sets of quasi-identifiers of up to the requested size (by default three), and of the larger ones measured
+        within a time limit; highest leakage first.
     leakage_search:
-        How many sets were measured.
+        The extent of the search for sets.
     dependencies:
-        The columns to be released as they are that narrow a quasi-identifier, where all of its values have one label.
+        The columns to be released unchanged that narrow a quasi-identifier, if all of its values get one label.
     undecided_person:
-        Where the policy does not say who a person is, and a column numbers people of several rows: what there is to
-        decide. All figures count rows then.
+        The decision that is due if the policy does not say who a person is, and a column numbers people with several
+        rows. All figures count rows then.
     warnings:
-        What is left out of the files of the source: the bad lines that the policy drops; and columns that are released
-        unchanged and that nothing protects: nearly unique ones, and insensitive ones named like health, belief,
-        politics, sexual life or crime.
+        Bad lines in the files of the source that the policy drops; and unprotected columns that are released unchanged:
+        nearly unique ones, and insensitive ones named like health, belief, politics, sexual life or crime.
     """
 
     rows: int
@@ -146,25 +145,36 @@ class Risk:
     @property
     def violations(self) -> tuple[RequirementRisk, ...]:
         """The requirements that do not hold."""
-        return tuple(one for one in self.requirements if not one.holds)
+        return tuple(requirement for requirement in self.requirements if not requirement.holds)
 
     def to_dict(self) -> dict[str, Any]:
-        """Ready for JSON; figures of persons are there where persons are counted."""
-        found = {one.name: _plain(getattr(self, one.name)) for one in fields(self) if not one.name.startswith("_")}
+        """Ready for JSON; figures of persons only if persons are counted."""
+        figures = {
+            field_.name: _plain(getattr(self, field_.name))
+            for field_ in fields(self)
+            if not field_.name.startswith("_")
+        }
         if self.persons is None:
-            del found["persons"], found["smallest_class_rows"]
+            del figures["persons"], figures["smallest_class_rows"]
         if self.noise is None:
-            del found["noise"]
-        broken = [{"requirement": one.requirement, "classes": one.classes, "rows": one.rows} for one in self.violations]
-        return found | {"violations": broken}
+            del figures["noise"]
+        violations = [
+            {"requirement": violation.requirement, "classes": violation.classes, "rows": violation.rows}
+            for violation in self.violations
+        ]
+        return figures | {"violations": violations}
 
     @property
     def tables(self) -> dict[str, Table]:
         """All figures as tables: ``result`` (name, value), ``class_sizes``, ``leakage``, ``requirements``."""
-        figures = [(name, float(value)) for name, value in _flat(self.to_dict()) if isinstance(value, (int, float))]
-        leaks = [(list(one.attributes), one.gain, one.normalized, one.classes, one.uniques) for one in self.leakage]
+        figures = [(name, float(value)) for name, value in _flatten(self.to_dict()) if isinstance(value, (int, float))]
+        leakages = [
+            (list(leakage.attributes), leakage.gain, leakage.normalized, leakage.classes, leakage.uniques)
+            for leakage in self.leakage
+        ]
         requirements = [
-            (one.requirement, one.holds, one.classes, one.rows, one.figure, one.limit) for one in self.requirements
+            (risk.requirement, risk.holds, risk.classes, risk.rows, risk.figure, risk.limit)
+            for risk in self.requirements
         ]
         return {
             "figures": ({"figure": "VARCHAR", "value": "DOUBLE"}, figures),
@@ -172,7 +182,7 @@ class Risk:
             "leakage": (
                 {"attributes": "VARCHAR[]", "gain": "DOUBLE", "normalized": "DOUBLE", "classes": "BIGINT",
                  "uniques": "BIGINT"},
-                leaks,
+                leakages,
             ),
             "requirements": (
                 {"requirement": "VARCHAR", "holds": "BOOLEAN", "classes": "BIGINT", "rows": "BIGINT",
@@ -182,33 +192,33 @@ class Risk:
         }  # fmt: skip
 
     def relation(self, name: str) -> Any:
-        """One of the `tables` as a relation of the `Database` that found this; it is gone when that is closed.
+        """One of the `tables` as a relation of the `Database` of this assessment, until that is closed.
 
         Raises
         ------
         KeyError
-            There is no table of that name.
+            No table has this name.
         """
         if self._relate is None:
-            raise ValueError("this was not found by a database: use .tables")
+            raise ValueError("relation: this risk does not come from a Database; use .tables")
         return self._relate(self.tables[name])
 
 
 def _plain(value: Any) -> Any:
-    """A figure, ready for JSON."""
+    """A figure ready for JSON."""
     if hasattr(value, "to_dict"):
         return value.to_dict()
     if isinstance(value, tuple):
-        return [_plain(one) for one in value]
+        return [_plain(element) for element in value]
     return asdict(value) if hasattr(value, "__dataclass_fields__") else value
 
 
-def _flat(tree: Mapping[str, Any], above: str = "") -> list[tuple[str, Any]]:
-    """The figures of a tree, with names such as ``prosecutor.highest``; lists have tables of their own."""
-    found: list[tuple[str, Any]] = []
+def _flatten(tree: Mapping[str, Any], above: str = "") -> list[tuple[str, Any]]:
+    """Flatten a tree of figures to names such as ``prosecutor.highest``, without lists, which have their own tables."""
+    figures: list[tuple[str, Any]] = []
     for name, value in tree.items():
         if isinstance(value, Mapping):
-            found += _flat(value, f"{above}{name}.")
+            figures += _flatten(value, f"{above}{name}.")
         elif not isinstance(value, (bool, str, list)):
-            found.append((above + name, value))
-    return found
+            figures.append((above + name, value))
+    return figures

@@ -1,19 +1,19 @@
-"""SUDA: which rows are alone with few of their attributes, and how much each attribute has to do with it.
+"""SUDA: rows that are unique in few of their attributes, and the contribution of each attribute.
 
 Sources: M. J. Elliot, A. M. Manning, K. Mayes, J. Gurd, M. Bane, "SUDA: A program for detecting special uniques"
 (2005); A. M. Manning, D. J. Haglin, J. A. Keane, "A recursive search algorithm for statistical disclosure assessment"
 (2008); C. J. Skinner, M. J. Elliot, "A measure of disclosure risk for microdata" (2002), for DIS. The figures are those
-of ``suda2`` in sdcMicro, but for two things: NULL is a value, and all uniques count in DIS (sdcMicro misses those whose
-hash meets another's).
+of ``suda2`` in sdcMicro, except that NULL is a value, and that all uniques count in DIS (sdcMicro misses those with a
+hash collision).
 
-A set of attributes is a *minimal sample unique* (MSU) of a row if the row is alone with its values of them, and is not
-with those of any part of the set. In a set that has an MSU of the row as its part, the row is alone too: so a row that
-is found alone at some size has a new MSU, if none of its smaller ones is part of the set.
+A set of attributes is a *minimal sample unique* (MSU) of a row if the row is unique in these attributes, and not in any
+part of the set. A row is also unique in every set that contains one of its MSUs: so a row that is unique in a set has a
+new MSU if none of its smaller ones is part of the set.
 
-Where the policy counts persons, the rows are each person's distinct combinations: several equal rows of one person hide
-nobody. (Two different combinations of one person still do, for the attributes in which they agree.)
+If the policy counts persons, the rows are the distinct combinations of each person: equal rows of one person do not
+protect the person. (Two different combinations of one person still do, in the attributes in which they agree.)
 
-Names of columns as in `frequency.packing`. In the MSUs: ``id``, ``subset``, ``size``. In the scores: ``id``, ``msus``,
+Names of columns are those of `frequency.packing`. MSUs have ``id``, ``subset``, ``size``; scores have ``id``, ``msus``,
 ``smallest``, ``score``, ``ihsn_score``.
 """
 
@@ -49,7 +49,7 @@ from sqlanon.support.expressions import anonymous, cast, col, fragment, named, s
 if TYPE_CHECKING:
     import duckdb
 
-_OF_PERSONS = template("SELECT DISTINCT :columns FROM :source")
+_PERSON_COMBINATIONS = template("SELECT DISTINCT :columns FROM :source")
 _SINGLE_VALUES = template("""
     SELECT r.id, :subset::BIGINT AS subset, 1 AS size
     FROM :combinations AS r
@@ -68,7 +68,7 @@ count_uniques_and_pairs = template("""
         coalesce(sum(n) FILTER (WHERE n = 2)::BIGINT, 0) AS in_pairs
     FROM :combinations
 """)
-"""One row: ``rows``, ``uniques`` (rows that are alone), ``in_pairs`` (rows that are two and two)."""
+"""One row: ``rows``, ``uniques`` (unique rows), ``in_pairs`` (rows in classes of two)."""
 _ROW_SCORES = template("""
     SELECT
         id,
@@ -81,7 +81,7 @@ _ROW_SCORES = template("""
 """)
 _BY_SIZE = template("SELECT size, count(*), count(DISTINCT id) FROM :msus GROUP BY size")
 _BY_SMALLEST = template("SELECT smallest, count(*) FROM :scored GROUP BY smallest")
-# By convention, 0 or 1.
+# Suffixes: 0 for the convention of Elliot et al., 1 for that of the IHSN.
 _SCORE_FIGURES = template("""
     SELECT
         count(*) AS rows,
@@ -94,7 +94,7 @@ _SCORE_FIGURES = template("""
     FROM :scored
 """)
 _ATTRIBUTE_TOTALS = template("SELECT :totals FROM :msus")
-_TOTAL = fragment("coalesce(sum(:weight) FILTER (WHERE (subset & :bit::BIGINT) <> 0)::DOUBLE, 0)")
+_CONTRIBUTION = fragment("coalesce(sum(:weight) FILTER (WHERE (subset & :bit::BIGINT) <> 0)::DOUBLE, 0)")
 _RECORDS = template("""
     SELECT
         :class_,
@@ -132,10 +132,10 @@ _VALUE_CONTRIBUTIONS = template("""
 
 
 def product_weights(attributes: int, size: int) -> list[float]:
-    """What an MSU of 1, 2, ... attributes adds to a score: Π_{i = its size}^{M} (attributes − i).
+    """The addend to a score for an MSU of 1, 2, ... attributes: Π_{i = its size}^{M} (attributes − i).
 
-    M is the greatest size that is looked for, and less than all attributes: else all would be 0. (Elliot et al. 2005;
-    sdcMicro's ``original_scores = TRUE``, which always looks for all sizes: there it is (attributes − size)!)
+    M is the greatest searched size, and less than all attributes: else all would be 0. (Elliot et al. 2005; sdcMicro's
+    ``original_scores = TRUE``, which always searches all sizes: then it is (attributes − size)!)
 
     >>> product_weights(4, 4), product_weights(4, 2)
     ([6.0, 2.0, 1.0, 1.0], [6.0, 2.0])
@@ -145,9 +145,9 @@ def product_weights(attributes: int, size: int) -> list[float]:
 
 
 def ihsn_weights(attributes: int, size: int) -> list[float]:
-    """What an MSU of 1, 2, ... attributes adds to a score: the sets above it, by the sets of its size.
+    """The addend to a score for an MSU of 1, 2, ... attributes: the sets above it, divided by the sets of its size.
 
-    (2^(attributes − size) − 1) / (attributes over size), as the IHSN's program has it, and sdcMicro with
+    (2^(attributes − size) − 1) / (attributes over size), as in the IHSN's program, and in sdcMicro with
     ``original_scores = FALSE``.
 
     >>> ihsn_weights(4, 4)
@@ -157,32 +157,32 @@ def ihsn_weights(attributes: int, size: int) -> list[float]:
 
 
 def _larger_uniques(keys: exp.Table, packing: Packing, subsets: Sequence[Sequence[int]], msus: exp.Table) -> exp.Select:
-    """The MSUs among some sets of attributes of one size, given all smaller MSUs."""
-    listed = {subset_number(one): one for one in subsets}
-    groups = subset_groups(keys, packing, listed, [named(fragment("min(k.id)")(), "id")])
+    """The query for the MSUs among some sets of attributes of one size, given all smaller MSUs."""
+    numbered = {subset_number(subset): subset for subset in subsets}
+    groups = subset_groups(keys, packing, numbered, [named(fragment("min(k.id)")(), "id")])
     return _LARGER_UNIQUES(size=len(subsets[0]), groups=groups.having(sum_group_rows().eq(1), copy=False), msus=msus)
 
 
-def _weight(weights: Sequence[float]) -> exp.Expr:
+def _weight_by_size(weights: Sequence[float]) -> exp.Expr:
     case = exp.case()
     for size, weight in enumerate(weights, 1):
-        case = case.when(col("size").eq(size), _exact(weight))
+        case = case.when(col("size").eq(size), _exact_double(weight))
     return case
 
 
-def _exact(value: float) -> exp.Expr:
-    """A number with all of its digits."""
+def _exact_double(value: float) -> exp.Expr:
+    """A number with all its digits."""
     return cast(text(repr(value)), "DOUBLE")
 
 
-def _class(names: Sequence[str]) -> exp.Expr:
-    """A row's quasi-identifiers as a STRUCT, so that their names meet none of ours."""
+def _class_struct(names: Sequence[str]) -> exp.Expr:
+    """A row's quasi-identifiers as a STRUCT, so that their names cannot collide with other columns."""
     fields = [exp.PropertyEQ(this=col(name).this, expression=col(f"q{i}", "r")) for i, name in enumerate(names)]
     return named(exp.Struct(expressions=fields), "class")
 
 
 FRACTION = 0.01
-"""The sampling fraction that DIS takes where neither the call nor the policy has one: sdcMicro's."""
+"""The default sampling fraction of DIS: that of sdcMicro."""
 
 
 @dataclass(frozen=True)
@@ -194,10 +194,10 @@ class Scores:
     highest, average:
         The greatest score of a row, and the mean over all rows (those without an MSU score 0).
     highest_dis:
-        The greatest DIS-SUDA score of a row: how likely a match with it is right.
+        The greatest DIS-SUDA score of a row: the probability that a match with it is correct.
     contributions:
-        By attribute, in percent: the share of all scores that comes from MSUs that have it. An MSU has several
-        attributes, so that these add up to more than 100.
+        By attribute, in percent: the share of all scores from MSUs with this attribute. MSUs have several attributes,
+        so these add up to more than 100.
     """
 
     highest: float
@@ -210,23 +210,23 @@ class Scores:
 class Suda:
     """Minimal sample uniques (MSUs) of a table, and scores of the rows that have them.
 
-    Where the policy counts persons, a row is one combination of one person, however often the person has it.
+    If the policy counts persons, a row is one combination of one person, however often the person has it.
 
     Attributes
     ----------
     rows, uniques:
-        Rows, and rows that are alone with all their quasi-identifiers together.
+        Rows, and rows that are unique in all quasi-identifiers together.
     attributes, size:
-        The quasi-identifiers, and the greatest number of attributes of an MSU that was looked for.
+        The quasi-identifiers, and the greatest searched number of attributes of an MSU.
     rows_with_msus, msus:
         Rows that have an MSU, and the MSUs of all rows.
     msus_by_size, rows_by_smallest:
         MSUs by their number of attributes; rows by that of their smallest one.
     fraction, dis:
-        The sampling fraction, and DIS: the chance that a match with a unique row is right, over the whole table
-        (None where no row is alone).
+        The sampling fraction, and DIS: the probability that a match with a unique row is correct, over the whole table
+        (None without unique rows).
     fraction_by:
-        Where the fraction comes from: the ``call``, the ``policy``, or the ``default`` of 0.01.
+        The origin of the fraction: the ``call``, the ``policy``, or the ``default`` of 0.01.
     scores:
         In the convention of Elliot et al.: an MSU of k attributes adds Π_{i = k}^{size} (attributes − i) to its row.
     ihsn_scores:
@@ -246,77 +246,77 @@ class Suda:
     dis: float | None
     scores: Scores
     ihsn_scores: Scores
-    _found: _Found = field(repr=False, compare=False)
+    _tables: _Tables = field(repr=False, compare=False)
 
     @property
     def records(self) -> duckdb.DuckDBPyRelation:
-        """The rows that have MSUs: a relation, for the holder's eyes.
+        """The rows with MSUs as a relation, for the data holder only.
 
-        Columns: ``class`` (a STRUCT of the row's quasi-identifiers: the row is alone with them), ``msus``,
+        Columns: ``class`` (a STRUCT of the row's quasi-identifiers, in which it is unique), ``msus``,
         ``smallest`` (the attributes of its smallest MSU), ``score``, ``dis_score``, ``ihsn_score``, ``dis_ihsn_score``.
         """
-        spread, ihsn_spread = map(repr, self._found.spread)
+        spread, ihsn_spread = map(repr, self._tables.spread)
         return self._relation(
             _RECORDS(
-                class_=_class(self.attributes),
+                class_=_class_struct(self.attributes),
                 spread=spread,
                 ihsn_spread=ihsn_spread,
-                exponent=repr(self._found.exponent),
-                scored=self._found.scored,
-                combinations=self._found.packed.combinations,
+                exponent=repr(self._tables.exponent),
+                scored=self._tables.scored,
+                combinations=self._tables.packed.combinations,
             )
         )
 
     @property
     def minimal_uniques(self) -> duckdb.DuckDBPyRelation:
-        """All MSUs: a relation with the columns ``class``, ``attributes`` (a list of names) and ``size``."""
+        """All MSUs as a relation with the columns ``class``, ``attributes`` (a list of names) and ``size``."""
         attributes = reduce(
-            lambda listed, one: anonymous("LIST_CONCAT", listed, one),
+            lambda names, name: anonymous("LIST_CONCAT", names, name),
             (_NAME_IF_IN(bit=1 << i, name=name) for i, name in enumerate(self.attributes)),
         )
-        combinations, msus = self._found.packed.combinations, self._found.msus
-        class_ = _class(self.attributes)
+        combinations, msus = self._tables.packed.combinations, self._tables.msus
+        class_ = _class_struct(self.attributes)
         return self._relation(
             _MINIMAL_UNIQUES(class_=class_, attributes=attributes, msus=msus, combinations=combinations)
         )
 
     @property
     def value_contributions(self) -> duckdb.DuckDBPyRelation:
-        """What each value contributes to the scores of its attribute, in percent: a relation.
+        """The contribution of each value to the scores of its attribute, in percent, as a relation.
 
         Columns: ``attribute``, ``value`` (as text), ``contribution``. By the scores of Elliot et al.
         """
-        each = (
+        contributions = (
             _VALUE_CONTRIBUTIONS(
                 attribute=name,
                 value=col(f"q{i}", "r"),
-                weight=_weight(self._found.weights[0]),
-                msus=self._found.msus,
-                combinations=self._found.packed.combinations,
+                weight=_weight_by_size(self._tables.weights[0]),
+                msus=self._tables.msus,
+                combinations=self._tables.packed.combinations,
                 bit=1 << i,
             )
             for i, name in enumerate(self.attributes)
         )
-        return self._relation(union_all(*each))
+        return self._relation(union_all(*contributions))
 
     def _relation(self, query: exp.Query) -> duckdb.DuckDBPyRelation:
-        return self._found.run.engine.relation(query)
+        return self._tables.run.engine.relation(query)
 
     def to_dict(self) -> dict[str, Any]:
-        """Ready for JSON: figures alone."""
-        parts = {name: value for name, value in vars(self).items() if not name.startswith("_")}
-        shown = {name: asdict(value) if isinstance(value, Scores) else value for name, value in parts.items()}
-        by_size = ("msus_by_size", "rows_by_smallest")
-        return (
-            shown
-            | {name: {str(size): n for size, n in shown[name].items()} for name in by_size}
-            | {"attributes": list(self.attributes)}
-        )
+        """Ready for JSON: the figures without the relations."""
+        figures = {
+            name: asdict(value) if isinstance(value, Scores) else value
+            for name, value in vars(self).items()
+            if not name.startswith("_")
+        }
+        for name in ("msus_by_size", "rows_by_smallest"):
+            figures[name] = {str(size): count for size, count in figures[name].items()}
+        return figures | {"attributes": list(self.attributes)}
 
 
 @dataclass(frozen=True)
-class _Found:
-    """What the relations of a `Suda` are made of; the tables go with the run."""
+class _Tables:
+    """Tables and parameters of the relations of a `Suda`; the tables exist as long as the run."""
 
     run: Run
     packed: PackedCombinations
@@ -328,7 +328,7 @@ class _Found:
 
 
 def refuse_suda_settings(policy: Policy, size: int | None, fraction: float | None) -> None:
-    """Refuse a size or a fraction that is none."""
+    """Refuse invalid sizes and fractions."""
     problems = []
     if size is not None and size < 1:
         problems.append(Problem("suda size", f"must be at least 1, and {size} is not"))
@@ -346,66 +346,66 @@ def refuse_suda_settings(policy: Policy, size: int | None, fraction: float | Non
 
 
 def find_special_uniques(run: Run, policy: Policy, size: int | None, fraction: float | None) -> Suda:
-    """All MSUs of up to a size, and the scores."""
+    """Find all MSUs of up to a size, and score their rows."""
     return _Search(run, policy, size, fraction, StatementRunner(run.engine)).suda()
 
 
 def suda_statements(run: Run, policy: Policy, size: int | None, fraction: float | None) -> str:
-    """The statements behind `find_special_uniques`, in their order; no row is read.
+    """The statements of `find_special_uniques`, in their order, without reading a row.
 
-    What one of them needs of the answers before it is shown with an example: attributes of three values.
+    Figures that depend on query results are replaced by an example: attributes of three values.
     """
-    shown: list[str] = []
-    _Search(run, policy, size, fraction, StatementRunner(run.engine, shown)).suda()
-    return "\n\n".join(f"{statement};" for statement in shown)
+    statements: list[str] = []
+    _Search(run, policy, size, fraction, StatementRunner(run.engine, statements)).suda()
+    return "\n\n".join(f"{statement};" for statement in statements)
 
 
 class _Search:
-    """One search. Makes tables in the work schema of the run."""
+    """A search for MSUs. Creates tables in the work schema of the run."""
 
     def __init__(
-        self, run: Run, policy: Policy, size: int | None, fraction: float | None, steps: StatementRunner
+        self, run: Run, policy: Policy, size: int | None, fraction: float | None, runner: StatementRunner
     ) -> None:
-        self.run, self.policy, self.steps, self.given = run, policy, steps, fraction
+        self.run, self.policy, self.runner, self.requested_fraction = run, policy, runner, fraction
         columns = match_columns(policy, run.source)
-        matched, self.person = columns.by_attribute, columns.person
+        self.person = columns.person
         self.names = policy.quasi_identifiers
-        self.columns = [matched[name] for name in self.names]
+        self.columns = [columns.by_attribute[name] for name in self.names]
         self.size = min(size or len(self.names), len(self.names))
         self.weights = tuple(tuple(weights(len(self.names), self.size)) for weights in (product_weights, ihsn_weights))
         self.exponent = 1 + (8 - len(self.names)) / 20
 
     def suda(self) -> Suda:
-        """All figures."""
-        source = self.run.source.relation
+        """Find the MSUs, and compute all figures."""
+        source, work = self.run.source.relation, self.run.work
         if self.person is not None:
             columns = [col(name) for name in dict.fromkeys((*self.columns, self.person))]
-            source = self.steps.make(self.run.work("suda_persons"), _OF_PERSONS(columns=columns, source=source))
-        packed = pack_combinations(self.steps, self.run.work, source, self.columns, singles_apart=True)
-        msus = self._msus(packed)
-        weight, ihsn_weight = map(_weight, self.weights)
+            source = self.runner.make(work("suda_persons"), _PERSON_COMBINATIONS(columns=columns, source=source))
+        packed = pack_combinations(self.runner, work, source, self.columns, singles_apart=True)
+        msus = self._find_msus(packed)
+        weight, ihsn_weight = map(_weight_by_size, self.weights)
         query = _ROW_SCORES(weight=weight, ihsn_weight=ihsn_weight, msus=msus)
-        scored = self.steps.make(self.run.work("suda_scores"), query)
-        table = self.steps.figures(count_uniques_and_pairs(combinations=packed.combinations))
-        found = self.steps.figures(_SCORE_FIGURES(exponent=repr(-self.exponent), scored=scored))
-        each = [
-            named(_TOTAL(weight=one, bit=1 << j), f"c_{i}_{j}")
-            for i, one in enumerate((weight, ihsn_weight))
+        scored = self.runner.make(work("suda_scores"), query)
+        row_counts = self.runner.figures(count_uniques_and_pairs(combinations=packed.combinations))
+        figures = self.runner.figures(_SCORE_FIGURES(exponent=repr(-self.exponent), scored=scored))
+        contributions = [
+            named(_CONTRIBUTION(weight=size_weight, bit=1 << j), f"c_{i}_{j}")
+            for i, size_weight in enumerate((weight, ihsn_weight))
             for j in range(len(self.names))
         ]
-        totals = self.steps.figures(_ATTRIBUTE_TOTALS(totals=each, msus=msus))
-        by_size = {size: n for size, n, _ in sorted(self.steps.ask(_BY_SIZE(msus=msus), []))}
-        by_smallest = dict(sorted(self.steps.ask(_BY_SMALLEST(scored=scored), [])))
-        uniques, rows = table["uniques"], table["rows"]
+        totals = self.runner.figures(_ATTRIBUTE_TOTALS(totals=contributions, msus=msus))
+        by_size = {size: count for size, count, _ in sorted(self.runner.ask(_BY_SIZE(msus=msus), []))}
+        by_smallest = dict(sorted(self.runner.ask(_BY_SMALLEST(scored=scored), [])))
+        uniques, rows = row_counts["uniques"], row_counts["rows"]
         fraction, fraction_by = self._fraction(rows)
-        dis = compute_dis(uniques, table["in_pairs"], fraction)
+        dis = compute_dis(uniques, row_counts["in_pairs"], fraction)
+        adjustments = [figures[f"adjustment_{i}"] for i in range(len(self.weights))]
         spread = tuple(
-            uniques * (1 - dis) / dis / found[f"adjustment_{i}"] if dis and found[f"adjustment_{i}"] else 0.0
-            for i in range(len(self.weights))
+            uniques * (1 - dis) / dis / adjustment if dis and adjustment else 0.0 for adjustment in adjustments
         )
 
         def scores(i: int) -> Scores:
-            highest, total = found[f"highest_{i}"], found[f"total_{i}"]
+            highest, total = figures[f"highest_{i}"], figures[f"total_{i}"]
             return Scores(
                 highest=float(highest),
                 average=total / rows if rows else 0.0,
@@ -415,13 +415,12 @@ class _Search:
                 },
             )
 
-        relations = _Found(self.run, packed, msus, scored, self.exponent, spread, self.weights)
         return Suda(
             rows=rows,
             uniques=uniques,
             attributes=self.names,
             size=self.size,
-            rows_with_msus=found["rows"],
+            rows_with_msus=figures["rows"],
             msus=sum(by_size.values()),
             msus_by_size=by_size,
             rows_by_smallest=by_smallest,
@@ -430,44 +429,44 @@ class _Search:
             dis=dis,
             scores=scores(0),
             ihsn_scores=scores(1),
-            _found=relations,
+            _tables=_Tables(self.run, packed, msus, scored, self.exponent, spread, self.weights),
         )
 
     def _fraction(self, rows: int) -> tuple[float, Literal["call", "policy", "default"]]:
-        """The sampling fraction: of persons, where the policy counts persons."""
-        if self.given is not None:
-            return self.given, "call"
+        """The sampling fraction; of persons, if the policy counts persons."""
+        if self.requested_fraction is not None:
+            return self.requested_fraction, "call"
 
         def count() -> int:
-            return rows if self.person is None else count_people(self.steps, self.run.source.relation, self.person)
+            return rows if self.person is None else count_people(self.runner, self.run.source.relation, self.person)
 
-        of_policy = sampling_fraction(self.policy, count)
-        return (FRACTION, "default") if of_policy is None else (of_policy, "policy")
+        fraction = sampling_fraction(self.policy, count)
+        return (FRACTION, "default") if fraction is None else (fraction, "policy")
 
-    def _msus(self, packed: PackedCombinations) -> exp.Table:
-        """The MSUs, the smallest first."""
+    def _find_msus(self, packed: PackedCombinations) -> exp.Table:
+        """Find the MSUs, the smallest first."""
         singles = (
             _SINGLE_VALUES(
                 subset=1 << i,
                 combinations=packed.combinations,
-                numbers=one,
+                numbers=numbers,
                 same=same(col(f"q{i}", "r"), col("value", "v")),
             )
-            for i, one in enumerate(packed.numbers)
+            for i, numbers in enumerate(packed.numbers)
         )
-        msus = self.steps.make(self.run.work("suda_msus"), union_all(*singles))
+        msus = self.runner.make(self.run.work("suda_msus"), union_all(*singles))
         for size in range(2, self.size + 1):
             for subsets in packed.batches(subsets_of_size(len(self.names), size)):
                 query = _larger_uniques(packed.keys, packed.packing, subsets, msus)
-                self.steps.add(msus, query)
+                self.runner.add(msus, query)
         return msus
 
 
 def compute_dis(uniques: int, in_pairs: int, fraction: float) -> float | None:
-    """DIS, the chance that a match with a unique row is right: U·π / (U·π + P·(1 − π)); None without uniques.
+    """DIS, the probability that a match with a unique row is correct: U·π / (U·π + P·(1 − π)); None without uniques.
 
-    >>> round(dis_of(4, 6, 0.01), 6)
+    >>> round(compute_dis(4, 6, 0.01), 6)
     0.006689
     """
-    right = uniques * fraction
-    return right / math.fsum((right, in_pairs * (1 - fraction))) if uniques else None
+    correct = uniques * fraction
+    return correct / math.fsum((correct, in_pairs * (1 - fraction))) if uniques else None

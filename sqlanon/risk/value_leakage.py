@@ -1,11 +1,11 @@
-"""What a value of an attribute leaks by itself, at each level of the attribute's hierarchy.
+"""The leakage of single values of an attribute, at each level of its hierarchy.
 
-An attacker who learns that the person has a value, of share P among all, gains −log2 P bits: with equally likely rows,
-that is log2 n − log2 |E|, what it takes to find one of n rows less what it takes to find one of the value's |E| rows.
-Where the policy counts persons, P is the share of the persons who have the value, and a person with several values
-counts for the mean as much as one with a single one (`person_sets`).
-With priors P is the probability of the value, and −log2 P the relative entropy between what is believed after and
-before. The mean over the values of a level, each by its share, is what the attribute leaks at that level.
+An attacker who learns that the person has a value with the share P gains −log2 P bits: with equally likely rows, that
+is log2 n − log2 |E|, the bits that it takes to find one of n rows minus those to find one of the value's |E| rows. If
+the policy counts persons, P is the share of the persons with the value, and a person with several values counts for the
+mean as much as one with a single value (`person_sets`). With priors, P is the probability of the value, and −log2 P the
+relative entropy between the beliefs after and before. The mean over the values of a level, weighted by their shares, is
+the leakage of the attribute at that level.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     import duckdb
 
 MOST_LEAKING = 10
-"""At most this many values of each level are shown by themselves."""
+"""Greatest number of values of each level that are shown by themselves."""
 
 _VALUES = template("""
     SELECT d.value, sum(c.n)::BIGINT AS rows, sum(:weight) AS weight
@@ -49,7 +49,7 @@ _ROWS = fragment("sum(v.rows)::BIGINT")
 _SHARE_OF_ROWS = fragment("sum(v.weight)::DOUBLE / (SELECT sum(weight)::DOUBLE FROM :values)")
 _PERSONS = fragment("count(DISTINCT v.who)")
 _SHARE_OF_PERSONS = fragment("count(DISTINCT v.who)::DOUBLE / (SELECT count(DISTINCT who) FROM :values)")
-# ``weight`` is what a value counts for in the mean: another than the share where persons have several values.
+# ``weight`` is the weight of a value in the mean; it is not the share if persons have several values.
 _LEVEL = template("""
     SELECT
         :level AS level,
@@ -76,14 +76,14 @@ _LEVELS = template("""
     GROUP BY level
     ORDER BY level
 """)
-_FIRST = template("""
+_MOST_LEAKING = template("""
     SELECT level, value, count, share, gain
     FROM :leakage
     WHERE gain IS NOT NULL
     QUALIFY row_number() OVER (PARTITION BY level ORDER BY gain DESC, count, value NULLS FIRST) <= :most
     ORDER BY level, gain DESC, count, value NULLS FIRST
 """)
-_ORDERED = template("""
+_ALL_VALUES = template("""
     SELECT level, value, count, share, gain
     FROM :leakage AS l
     ORDER BY level, gain DESC NULLS LAST, count, value NULLS FIRST
@@ -92,17 +92,17 @@ _ORDERED = template("""
 
 @dataclass(frozen=True)
 class ValueFigures:
-    """What a value leaks.
+    """The leakage of a value.
 
     Attributes
     ----------
     value:
         As text; None is NULL.
     count, share:
-        Its rows, or the persons who have it, and how likely it is for the person that an attacker looks for: by the
+        Its rows, or the persons who have it, and its probability for the person that an attacker searches: by the
         priors, or else its share of the rows or persons.
     gain:
-        What an attacker learns who learns it, in bits.
+        The gain of an attacker who learns it, in bits.
     """
 
     value: str | None
@@ -113,21 +113,21 @@ class ValueFigures:
 
 @dataclass(frozen=True)
 class LevelLeakage:
-    """What the values of a level leak.
+    """The leakage of the values of a level.
 
     Attributes
     ----------
     level:
         The level: 0 is the value itself.
     values:
-        The values that the table has there.
+        The number of values of the table at this level.
     gain, normalized:
-        What the attribute leaks at this level, in bits: the mean over its values, each by its share (with persons, over
-        the persons); and the share of the bits that it takes to find a row, or a person.
+        The leakage of the attribute at this level, in bits: the mean over its values, weighted by their shares (with
+        persons, over the persons); and the share of the bits that it takes to find a row, or a person.
     highest:
-        The gain of the value that leaks most.
+        The gain of the most leaking value.
     most_leaking:
-        The ten values that leak most. They are values of the table: private.
+        The ten most leaking values. They are private values of the table.
     """
 
     level: int
@@ -140,18 +140,18 @@ class LevelLeakage:
 
 @dataclass(frozen=True)
 class ValueLeakage:
-    """What each value of an attribute leaks, at each level of its hierarchy.
+    """The leakage of each value of an attribute, at each level of its hierarchy.
 
     Attributes
     ----------
     attribute:
         Its name in the policy.
     bits:
-        What it takes to find a row, or a person: log2 n, or less with priors.
+        The bits that it takes to find a row, or a person: log2 n, or less with priors.
     levels:
         From level 0 to the top.
     counts:
-        What values are counted in: persons where the policy counts them, except with priors.
+        The unit of counts: persons if the policy counts them, except with priors.
     """
 
     attribute: str
@@ -163,50 +163,54 @@ class ValueLeakage:
 
     @property
     def values(self) -> duckdb.DuckDBPyRelation:
-        """All values: a relation, for the holder's eyes, highest leakage first at each level.
+        """All values as a relation, for the data holder only: highest leakage first at each level.
 
         Columns: ``level``, ``value`` (as text), ``count``, ``share``, ``gain`` (NULL where the share is 0).
         """
-        return self._run.engine.relation(_ORDERED(leakage=self._leakage))
+        return self._run.engine.relation(_ALL_VALUES(leakage=self._leakage))
 
     def to_dict(self) -> dict[str, Any]:
-        """Ready for JSON: of each level the values that leak most."""
+        """Ready for JSON, with the most leaking values of each level."""
         levels = [
-            {**vars(one), "most_leaking": [dict(vars(value)) for value in one.most_leaking]} for one in self.levels
+            {**vars(level), "most_leaking": [dict(vars(value)) for value in level.most_leaking]}
+            for level in self.levels
         ]
         return {"attribute": self.attribute, "counts": self.counts, "bits": self.bits, "levels": levels}
 
 
-def measure_value_leakage(run: Run, policy: Policy, attribute: str, shown: list[str] | None = None) -> ValueLeakage:
+def measure_value_leakage(
+    run: Run, policy: Policy, attribute: str, statements: list[str] | None = None
+) -> ValueLeakage:
     """Measure what the values of an attribute leak, at each level."""
     (attribute,) = resolve_attributes(policy, "--values", attribute)
-    steps, work, columns = StatementRunner(run.engine, shown), run.work, match_columns(policy, run.source)
+    runner, work, columns = StatementRunner(run.engine, statements), run.work, match_columns(policy, run.source)
     names = [attribute, *(name for name in read_priors(policy) if name != attribute)]
     person = None if read_priors(policy) else columns.person
     quasi = [columns.by_attribute[name] for name in names]
     types = [run.source.columns[column] for column in quasi]
-    raw = steps.make(work("raw"), raw_frequency(run.source.relation, quasi, person=person))
-    sets = AttributeSets(steps, work, raw, len(names), counted=True)
+    raw = runner.make(work("raw"), raw_frequency(run.source.relation, quasi, person=person))
+    sets = AttributeSets(runner, work, raw, len(names), counted=True)
     (coded, _), weight, whole = sets.base, "n", sets.whole
-    if shares := read_shares(steps, work, policy, names, types, sets.dictionaries):
-        weighted = WeightedSets(steps, work, sets, names, shares)
+    if shares := read_shares(runner, work, policy, names, types, sets.dictionaries):
+        weighted = WeightedSets(runner, work, sets, names, shares)
         coded, weight, whole = weighted.table, "weight", weighted.whole
     query = _VALUES(weight=col(weight, "c"), coded=coded, dictionary=sets.dictionaries[0])
-    values = steps.make(work("values"), query)
-    counted = values
+    values = runner.make(work("values"), query)
+    counted_values = values
     if person is not None:
-        of_persons = PersonSets(steps, work, sets, len(names), raw)
-        members = _MEMBERS(coded=of_persons.coded, dictionary=sets.dictionaries[0])
-        counted, whole = steps.make(work("members"), members), of_persons.whole
-    labels, top = code_levels(steps, work, policy, {attribute: AttributeValues(values, types[0])})[attribute]
+        person_sets = PersonSets(runner, work, sets, len(names), raw)
+        members = _MEMBERS(coded=person_sets.coded, dictionary=sets.dictionaries[0])
+        counted_values, whole = runner.make(work("members"), members), person_sets.whole
+    labels, top = code_levels(runner, work, policy, {attribute: AttributeValues(values, types[0])})[attribute]
     lowest = 0 if policy.attributes[attribute].has_open_ends else 1
-    each = union_all(*(_level(counted, labels, level, top, lowest, person is not None) for level in range(top + 1)))
-    leakage = steps.make(work("leakage"), _LEAKAGE(log2=anonymous("log2", col("share")), levels=each))
+    levels = (_level_query(counted_values, labels, level, top, lowest, person is not None) for level in range(top + 1))
+    query = _LEAKAGE(log2=anonymous("log2", col("share")), levels=union_all(*levels))
+    leakage = runner.make(work("leakage"), query)
     counts: Literal["rows", "persons"] = "rows" if person is None else "persons"
-    return ValueLeakage(attribute, whole, _figures(steps, leakage, whole), counts, run, leakage)
+    return ValueLeakage(attribute, whole, _read_levels(runner, leakage, whole), counts, run, leakage)
 
 
-def _level(
+def _level_query(
     values: exp.Table, labels: exp.Table, level: int, top: int, lowest_labelled: int, persons: bool
 ) -> exp.Select:
     value: exp.Expr = cast(col("value", "l"), "VARCHAR")
@@ -215,7 +219,6 @@ def _level(
     else:
         label = _LABEL(label=col(f"label_{level}", "l")) if level >= lowest_labelled else value
         key = col(f"code_{level}", "l")
-    on = same(col("value", "v"), col("value", "l"))
     count, share = (_PERSONS, _SHARE_OF_PERSONS) if persons else (_ROWS, _SHARE_OF_ROWS)
     return _LEVEL(
         level=level,
@@ -224,16 +227,15 @@ def _level(
         share=share(values=values),
         values=values,
         labels=labels,
-        same=on,
+        same=same(col("value", "v"), col("value", "l")),
         key=key,
     )
 
 
-def _figures(steps: StatementRunner, leakage: exp.Table, whole: float) -> tuple[LevelLeakage, ...]:
-    first: dict[int, list[ValueFigures]] = {}
-    for level, *figures in steps.ask(_FIRST(leakage=leakage, most=MOST_LEAKING), []):
-        first.setdefault(level, []).append(ValueFigures(*figures))
-    found = steps.ask(_LEVELS(leakage=leakage), [])
+def _read_levels(runner: StatementRunner, leakage: exp.Table, whole: float) -> tuple[LevelLeakage, ...]:
+    most_leaking: dict[int, list[ValueFigures]] = {}
+    for level, *figures in runner.ask(_MOST_LEAKING(leakage=leakage, most=MOST_LEAKING), []):
+        most_leaking.setdefault(level, []).append(ValueFigures(*figures))
     return tuple(
         LevelLeakage(
             level,
@@ -241,7 +243,7 @@ def _figures(steps: StatementRunner, leakage: exp.Table, whole: float) -> tuple[
             max(gain, 0.0) + 0.0,
             max(gain, 0.0) / whole if whole else 0.0,
             highest or 0.0,
-            tuple(first.get(level, ())),
+            tuple(most_leaking.get(level, ())),
         )
-        for level, values, gain, highest in found
+        for level, values, gain, highest in runner.ask(_LEVELS(leakage=leakage), [])
     )
