@@ -164,9 +164,7 @@ STORAGE_VERSION = _when(
 NO_LEDGER = _when("`release.ledger = false`", "release.ledger", lambda policy: policy.get("release.ledger") is False)
 CONFIDENCE = _given("privacy.confidence")
 SMALL_K = _when(
-    "no `privacy.k`, or `k = 1`",
-    "privacy.k",
-    lambda policy: policy.privacy is not None and (policy.privacy.k or 1) < 2,
+    "no `privacy.k`, or `k = 1`", "privacy.k", lambda policy: policy.privacy is not None and (policy.privacy.k or 1) < 2
 )
 LIVE = _operation("a live view")
 EXTENDED = _operation("a release that grows")
@@ -350,8 +348,7 @@ def _requirements(label: str, find_keys: Callable[[PolicySections], Iterable[str
 def _written_requirements(label: str, list_keys: Callable[[], list[str]]) -> Feature:
     """Requirements as written: an invalid number does not hide a missing population."""
     return _requirements(
-        _list_names(label, list_keys()),
-        lambda policy: [key for key in list_keys() if policy.writes(f"privacy.{key}")],
+        _list_names(label, list_keys()), lambda policy: [key for key in list_keys() if policy.writes(f"privacy.{key}")]
     )
 
 
@@ -402,8 +399,7 @@ OF_TABLE = _requirements(
 UNKNOWN_REQUIREMENT = _requirements("a requirement that the strategy does not support", _find_unsupported)
 MORE_THAN_K = _requirements("a requirement other than `k`", lambda policy: sorted(policy.requirements - {"k"}))
 ESTIMATE = _requirements(
-    "an estimate of the population",
-    lambda policy: estimated_requirements(policy.privacy) if policy.privacy else (),
+    "an estimate of the population", lambda policy: estimated_requirements(policy.privacy) if policy.privacy else ()
 )
 NOISY_SHIELD = Feature("a shield over an attribute with noise", _find_noisy_shields)
 DECIDED = Feature(_list_names("a requirement on the whole source", _whole_source_keys()), _find_decided)
@@ -417,9 +413,7 @@ COMPARES_PERSONS = _written_requirements("a requirement that compares persons wi
 NO_POPULATION = _when("no `[population]`", "population", lambda policy: not policy.writes("population"))
 WRITTEN_POPULATION = _when("`[population]`", "population", lambda policy: policy.writes("population"))
 WRITTEN_MASK = _when(
-    MASK.label,
-    "release.suppressed",
-    lambda policy: policy.written.get("release", {}).get("suppressed") == "mask",
+    MASK.label, "release.suppressed", lambda policy: policy.written.get("release", {}).get("suppressed") == "mask"
 )
 
 
@@ -532,9 +526,7 @@ OF_SEARCH = (
     Row(SUMMARY, NO_SUMMARY, "applies to strategy {able}, not to {strategy}: leave it out"),
     Row(ENDS, NO_SUMMARY, "applies to strategy {able}, not to {strategy}: leave it out"),
     Row(
-        LISTS,
-        NO_SETS,
-        'there are no sets to release as lists: use strategy = "mondrian" with summary = "set", or leave it out',
+        LISTS, NO_SETS, 'no sets are released as lists: use strategy = "mondrian" with summary = "set", or leave it out'
     ),
     Row(CUTS, NO_CUTS, "applies to strategy {able}, not to {strategy}: leave it out"),
     Row(CELLS, LOCAL_STRATEGY, "strategy {strategy} already recodes below the full domain: leave it out"),
@@ -645,11 +637,7 @@ AFTER_NOISE = (
 )
 WITH_EARLIER = (
     Row(AFTER, LOCAL, "{local} has no levels to compare with an earlier release: use a full-domain strategy"),
-    Row(
-        AFTER,
-        OF_CLASSES,
-        "measure {measure} counts classes, and `after` splits them: use loss, for example",
-    ),
+    Row(AFTER, OF_CLASSES, "measure {measure} counts classes, and `after` splits them: use loss, for example"),
     Row(AFTER, MASK, 'masked rows would reveal rows that no release has shown: use suppressed = "drop"'),
     Row(AFTER, POPULATION, "requirements with a population cannot be checked across releases: " + WITHOUT_AFTER),
     Row(AFTER, ESTIMATE, "population uniqueness is estimated from whole classes: " + WITHOUT_AFTER),
@@ -677,16 +665,8 @@ WITH_DECOYS = (
         MORE_THAN_K,
         "work with k alone: decoys, which are not persons, would decide whether {requirement} holds; " + WITHOUT_DECOYS,
     ),
-    Row(
-        DECOYS,
-        LOCAL,
-        "{local} has no levels above a class to take values from: use a full-domain strategy",
-    ),
-    Row(
-        DECOYS,
-        NOISE,
-        "noise hides a record among real records, and decoys are not real: " + WITHOUT_DECOYS,
-    ),
+    Row(DECOYS, LOCAL, "{local} has no levels above a class to take values from: use a full-domain strategy"),
+    Row(DECOYS, NOISE, "noise hides a record among real records, and decoys are not real: " + WITHOUT_DECOYS),
     Row(DECOYS, PERSON, "are not persons, and source.person counts persons: " + WITHOUT_DECOYS),
     Row(DECOYS, POPULATION, "are not in the population that classes are compared with: " + WITHOUT_DECOYS),
     Row(DECOYS, MASK, 'fill the classes whose rows would be masked: use suppressed = "drop"'),
@@ -755,9 +735,7 @@ LIVE_VIEWS = (
     Row(AFTER, LIVE, "a view changes with its table, and cannot be compared with earlier releases"),
     Row(DECOYS, LIVE, "are drawn once, and a view is computed on each read: " + WITHOUT_DECOYS),
     Row(
-        NOISE_OF_EACH,
-        LIVE,
-        "noise that a view draws on each read can be averaged away: give the attribute a hierarchy",
+        NOISE_OF_EACH, LIVE, "noise that a view draws on each read can be averaged away: give the attribute a hierarchy"
     ),
 )
 EXTENSIONS = (

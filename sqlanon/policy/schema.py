@@ -1,6 +1,6 @@
-"""The JSON Schema of a policy as editors read it: ``schema.json`` beside this module, which ``sqlanon schema`` prints.
+"""The JSON Schema of a policy for editors: ``schema.json`` beside this module, which ``sqlanon schema`` prints.
 
-TOML has no null, so keys that may be left out show only what they may hold.
+TOML has no null, so the schema of an optional key has only its other types.
 """
 
 from __future__ import annotations
@@ -13,23 +13,23 @@ _NULL = {"type": "null"}
 
 
 def editor_schema() -> dict[str, Any]:
-    """Work the schema out of the models; ``tests/docs/reference.py`` writes the file."""
+    """Derive the schema from the models; ``tests/docs/reference.py`` writes the file."""
     schema = _without_null(Policy.model_json_schema())
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema, "title": "sqlanon policy"}
 
 
 def _without_null(node: Any, names: bool = False) -> Any:
-    """``names``: the keys of this table are names of a policy, not words of JSON Schema."""
+    """Remove null types, titles and null defaults. ``names``: the keys of this table are keys of a policy."""
     if isinstance(node, list):
-        return [_without_null(one) for one in node]
+        return [_without_null(item) for item in node]
     if not isinstance(node, dict):
         return node
-    found = {
+    schema = {
         key: _without_null(value, not names and key in ("properties", "$defs"))
         for key, value in node.items()
         if names or not (key == "title" or (key == "default" and value is None))
     }
-    if names or _NULL not in found.get("anyOf", ()):
-        return found
-    kept = [one for one in found.pop("anyOf") if one != _NULL]
-    return (kept[0] if len(kept) == 1 else {"anyOf": kept}) | found
+    if names or _NULL not in schema.get("anyOf", ()):
+        return schema
+    types = [type_ for type_ in schema.pop("anyOf") if type_ != _NULL]
+    return (types[0] if len(types) == 1 else {"anyOf": types}) | schema

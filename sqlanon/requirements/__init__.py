@@ -166,7 +166,7 @@ def check_requirements(section: Any, audited: AuditedRelease) -> list[Check]:
 
 
 def find_unknown_names(section: Any, audited: AuditedRelease) -> str:
-    """The names in requirements that are no sensitive column, or no quasi-identifier, of the audited release."""
+    """The names in requirements that the audited release lacks among its sensitive columns or quasi-identifiers."""
     sensitive = {name.lower() for name in audited.sensitive}
     quasi = {name.lower() for name in audited.quasi_identifiers}
     unknown = [name for name in sensitive_attributes(section) if name.lower() not in sensitive]

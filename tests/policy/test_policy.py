@@ -407,7 +407,7 @@ def test_calendar_levels_that_nest(dates: list[str]) -> None:
         ({"categories": {"a": {}}}, ".categories.a", "must be a list"),
         ({"categories": {"a": "x"}}, ".categories.a", "must be a list"),
         ({"categories": {"a": ["x"], "b c": {"d": ["y"]}}}, '.categories."b c".d', "is at depth 2"),
-        ({"categories": {"a": ["x"], "b": ["x"]}}, ".categories.b[0]", "'x' is in a already"),
+        ({"categories": {"a": ["x"], "b": ["x"]}}, ".categories.b[0]", "'x' is already in a"),
         ({"categories": {"a": ["x", ["y"]]}}, ".categories.a[1]", "not a list"),
         ({"file": ""}, ".file", "path of a file"),
         ({"file": 3}, ".file", "path of a file"),

@@ -328,8 +328,8 @@ def test_whole_numbers_stay_whole() -> None:
         ("k_anonymity", {"quasi": "zip"}, ".quasi", "must be a list"),
         ("k_anonymity", {"quasi": ["zip", ""]}, ".quasi[1]", "must not be empty"),
         ("k_anonymity", {"quasi": ["zip", 3]}, ".quasi[1]", "must be a text"),
-        ("k_anonymity", {"quasi": ["zip", "aeg"]}, ".quasi[1]", "no attribute 'aeg'; did you mean 'age'?"),
-        ("k_anonymity", {"quasi": ["Zip"]}, ".quasi[0]", "no attribute 'Zip'; did you mean 'zip'?"),
+        ("k_anonymity", {"quasi": ["zip", "aeg"]}, ".quasi[1]", "unknown attribute 'aeg'; did you mean 'age'?"),
+        ("k_anonymity", {"quasi": ["Zip"]}, ".quasi[0]", "unknown attribute 'Zip'; did you mean 'zip'?"),
         ("k_anonymity", {"quasi": ["zip", "income"]}, ".quasi[1]", "'income' is sensitive"),
         ("k_anonymity", {"quasi": ["zip", "age", "zip"]}, ".quasi[2]", "'zip' is listed twice"),
         ("k_anonymity", {"k": 0}, ".k", "at least 1, not 0"),
@@ -338,8 +338,18 @@ def test_whole_numbers_stay_whole() -> None:
         ("k_anonymity", {"quazi": ["zip"]}, ".quazi", "did you mean 'quasi'?"),
         ("l_diversity", {"attribute": "diagnosys"}, ".attribute", "did you mean 'diagnosis'?"),
         ("l_diversity", {"attribute": "Diagnosis"}, ".attribute", "did you mean 'diagnosis'?"),
-        ("l_diversity", {"attribute": "qqq"}, ".attribute", "no attribute 'qqq'; sensitive here: diagnosis, income"),
-        ("l_diversity", {"attribute": "zap"}, ".attribute", "no attribute 'zap'; sensitive here: diagnosis, income"),
+        (
+            "l_diversity",
+            {"attribute": "qqq"},
+            ".attribute",
+            "unknown attribute 'qqq'; the sensitive attributes are diagnosis, income",
+        ),
+        (
+            "l_diversity",
+            {"attribute": "zap"},
+            ".attribute",
+            "unknown attribute 'zap'; the sensitive attributes are diagnosis, income",
+        ),
         ("l_diversity", {"attribute": ""}, ".attribute", "must not be empty"),
         ("l_diversity", {"attribute": 5}, ".attribute", "must be a text"),
         ("l_diversity", {"attribute": "zip"}, ".attribute", "'zip' is quasi"),
@@ -447,7 +457,7 @@ def test_what_the_section_says_of_a_mistake(privacy: dict[str, Any], place: str,
 @pytest.mark.parametrize(
     ("names", "changes", "place", "words"),
     [
-        (["diagnosis", "incom"], {}, ".attributes[1]", "no attribute 'incom'; did you mean 'income'?"),
+        (["diagnosis", "incom"], {}, ".attributes[1]", "unknown attribute 'incom'; did you mean 'income'?"),
         (["zip", "income"], {}, ".attributes[0]", "'zip' is quasi"),
         (["income", "diagnosis", "income"], {}, ".attributes[2]", "'income' is listed twice"),
         (["income", 3], {}, ".attributes[1]", "must be the name of an attribute, not 3"),
@@ -471,7 +481,7 @@ def test_an_attribute_where_none_is_sensitive() -> None:
     attributes = {"zip": ATTRIBUTES["zip"]}
     place, message = only_problem(**tree({"alpha_k": ONE_OF_EACH["alpha_k"]}, attributes=attributes))
     assert place == "privacy.alpha_k.attribute"
-    assert "no attribute 'diagnosis'; declare it under [attributes]" in message
+    assert "unknown attribute 'diagnosis'; declare it under [attributes]" in message
 
 
 def test_joint_diversity_needs_another_sensitive_attribute() -> None:

@@ -95,7 +95,7 @@ def test_all_that_needs_rows_is_refused_at_once() -> None:
         ({"source": {"files": "a.csv"}, "release": {"spark": True, "table": "a.r"}}, "release.spark", "elsewhere"),
         ({"release": {"spark": True}}, "release.table", "schema.name"),
         ({"release": {"spark": True, "table": "r"}}, "release.table", "schema.name"),
-        ({"release": {"spark": True, "table": "a.r", "file": "r.parquet"}}, "release.spark", "one place"),
+        ({"release": {"spark": True, "table": "a.r", "file": "r.parquet"}}, "release.spark", "only one"),
         ({"release": {"spark": True, "table": "a.r", "keep": 2}}, "release.keep", "one version"),
     ],
 )  # fmt: skip
