@@ -1,11 +1,11 @@
-"""The codes of a large table's rows: what its frequency sets are counted from, as often as need be.
+"""The codes of a large table's rows, from which its frequency sets are counted.
 
-One pass over the source looks its values up, and writes small integers for them. Attributes of few values share a
-column, a *pack*: its code is a number of several digits, one for each of them. So a frequency set reads few and narrow
-columns, and joins small tables by integers.
+One pass over the source replaces its values by small integers. Attributes with few values share a column, a *pack*,
+whose code has one digit for each of them. So counting a frequency set reads few, narrow columns and joins small tables
+by integers.
 
-Names of columns, all ours. In the codes: ``p0, p1, ...``, one a pack, and ``s0, s1, ...`` for the sensitive values that
-requirements look at. In the table of a pack: ``code``, and the codes of its attributes at all levels.
+Columns of the codes: ``p0, p1, ...``, one per pack, and ``s0, s1, ...`` for the sensitive values that requirements
+refer to. Columns of a pack's table: ``code``, and the codes of its attributes at all levels.
 """
 
 from __future__ import annotations
@@ -38,51 +38,53 @@ from sqlanon.support.expressions import (
 )
 
 ROOM = 2**15
-"""A pack has at most so many codes: they fit a SMALLINT."""
+"""Maximum number of codes of a pack: they fit a SMALLINT."""
 
 ROWS_PER_CODE = 64
-"""And at most one for so many rows of the table, as each frequency set reads them all."""
+"""Minimum number of rows of the table per code of a pack, since each frequency set reads all codes."""
 
-_HALF = template("SELECT :codes FROM :coded AS c WHERE :code % 2 = :rest")
+_HALF = template("SELECT :codes FROM :coded AS c WHERE :code % 2 = :remainder")
 
 PACK_CODE = "code"
 EXAMPLE_COUNT = 100
-"""In a dry run, the values of an attribute."""
+"""The number of values of an attribute in a dry run."""
 
 
 @dataclass(frozen=True)
 class Pack:
-    """Attributes by their numbers, each with what its code is multiplied by; and the table of the pack's codes, which
-    an attribute by itself has no need of."""
+    """Attributes that share a column: factors of their codes by attribute, and the table of the pack's codes.
+
+    A pack of a single attribute has no table.
+    """
 
     factors: Mapping[int, int]
     table: exp.Table | None = None
 
     def code(self, codes: Mapping[int, exp.Expr]) -> exp.Expr:
-        """The pack's code, of codes of its attributes; for those that are left out it has zeros."""
+        """The pack's code from codes of its attributes; the digits of missing attributes are 0."""
         parts = [cast(code, "INTEGER") * number(self.factors[i]) for i, code in codes.items()]
         return cast(reduce(add, parts), "SMALLINT")
 
 
 def assign_packs(attributes: Sequence[Coded], counts: Sequence[int], rows: int) -> list[Pack]:
-    """Put attributes together, each into the first pack that has room, those of many values first."""
+    """Assign attributes to packs, each to the first one with room, attributes with many values first."""
     room = min(ROOM, rows // ROWS_PER_CODE)
     packs: list[dict[int, int]] = []
     sizes: list[int] = []
-    for i in sorted(range(len(attributes)), key=lambda one: -counts[one]):
+    for i in sorted(range(len(attributes)), key=lambda attribute: -counts[attribute]):
         alone = attributes[i].unknown or not attributes[i].height
-        place = next((j for j, size in enumerate(sizes) if size * counts[i] <= room and not alone), len(packs))
-        if place == len(packs):
+        p = next((p for p, size in enumerate(sizes) if size * counts[i] <= room and not alone), len(packs))
+        if p == len(packs):
             packs.append({})
             sizes.append(1)
-        packs[place][i] = sizes[place]
-        sizes[place] = room + 1 if alone else sizes[place] * counts[i]
-    return [Pack(one) for one in packs]
+        packs[p][i] = sizes[p]
+        sizes[p] = room + 1 if alone else sizes[p] * counts[i]
+    return [Pack(factors) for factors in packs]
 
 
 @dataclass(frozen=True)
 class Half:
-    """Half of the codes of an attribute, as `RowCodes.half` makes it."""
+    """A table with half of the codes of an attribute, from `RowCodes.half`."""
 
     attribute: int
     codes: exp.Table
@@ -95,49 +97,55 @@ class RowCodes:
     table: exp.Table
     packs: tuple[Pack, ...]
     attributes: tuple[Coded, ...]
-    sensitive: int  # how many sensitive attributes there are
+    sensitive: int  # number of sensitive attributes
 
     def frequency(self, levels: Levels) -> exp.Select:
-        """The frequency set at some levels: the combinations of codes there, with the codes above them."""
+        """The frequency set at some levels: combinations of codes, with the codes of all levels above."""
         query, keys = self._at(self.table, levels)
-        return self._expanded(group_and_sum(query, keys, {ROWS: exp.Count(this=exp.Star())}), levels, {*keys, ROWS})
+        return self._add_upper_codes(
+            group_and_sum(query, keys, {ROWS: exp.Count(this=exp.Star())}), levels, {*keys, ROWS}
+        )
 
     def class_sizes(self, levels: Levels, half: Half | None = None) -> exp.Select:
-        """The rows of each class at some levels, and whether its values are known: no more than that. With a half, only
-        of the classes with these codes."""
+        """The number of rows of each class at some levels, and whether its values are known.
+
+        With ``half``, only of the classes with these codes.
+        """
         query, keys = self._at(self.table, levels, half)
         sizes = query.select(named(keys[KNOWN].copy(), KNOWN), named(exp.Count(this=exp.Star()), ROWS), copy=False)
         return sizes.group_by(*keys.values(), copy=False)
 
     def with_own_codes(self, levels: Levels) -> list[int]:
-        """The attributes below their top whose codes share no column: `half` can be made of these."""
+        """The attributes below their top with a column of their own, which `half` can split."""
         alone = (next(iter(pack.factors)) for pack in self.packs if pack.table is None)
         return [i for i in alone if levels[i] < self.attributes[i].height]
 
-    def half(self, attribute: int, level: int, rest: int) -> exp.Select:
-        """The codes of an attribute with an even code at a level, or with an odd one."""
+    def half(self, attribute: int, level: int, remainder: int) -> exp.Select:
+        """The codes of an attribute that are even (remainder 0) or odd (1) at a level."""
         coded = self.attributes[attribute]
         codes = [col(name) for name in dict.fromkeys(("code_0", f"code_{level}", KNOWN))]
-        return _HALF(codes=codes, coded=distinct_codes(coded), code=col(f"code_{level}"), rest=rest)
+        return _HALF(codes=codes, coded=distinct_codes(coded), code=col(f"code_{level}"), remainder=remainder)
 
     def distribution(self, pairs: ValuePairs, levels: Levels) -> exp.Select:
-        """The counts by combination of codes and sensitive value, with the codes above them."""
+        """Count sensitive values by combination of codes; rows have the codes of all levels above, too."""
         query, keys = self._at(pairs.rows, levels)
         on = col("value", "r").eq(col(VALUE if pairs.leaves is None else "leaf", "s"))
         query = query.join(aliased(pairs.values, "s"), on=on, copy=False)
         keys |= {f"o{i}": col(f"o{i}", "r") for i in range(pairs.inner)}
         keys |= {VALUE: col(VALUE, "s"), SHARE: col(SHARE, "s")}
-        return self._expanded(group_and_sum(query, keys, {ROWS: exp.Count(this=exp.Star())}), levels, {*keys, ROWS})
+        return self._add_upper_codes(
+            group_and_sum(query, keys, {ROWS: exp.Count(this=exp.Star())}), levels, {*keys, ROWS}
+        )
 
     def pairs(self, number: int, inner: Sequence[int] = ()) -> exp.Subquery:
-        """The rows with a sensitive value as ``value``, and others as ``o0, o1, ...``."""
+        """The coded rows with a sensitive value as ``value`` and others as ``o0, o1, ...``."""
         output: list[exp.Expr] = [col(f"p{j}") for j in range(len(self.packs))]
-        output += [named(col(f"s{other}"), f"o{i}") for i, other in enumerate(inner)]
+        output += [named(col(f"s{s}"), f"o{i}") for i, s in enumerate(inner)]
         return subquery(select([*output, named(col(f"s{number}"), "value")], self.table.copy()), "pairs")
 
     def _at(self, rows: exp.Expr, levels: Levels, half: Half | None = None) -> tuple[exp.Select, dict[str, exp.Expr]]:
-        """The rows of a relation ``r`` of codes; and by name what tells apart the classes of some levels: the codes of
-        attributes and packs, and ``known``."""
+        """A query over coded rows ``r``, and the keys of classes at some levels: codes of attributes and packs,
+        ``known``."""
         query, keys, known = exp.Select().from_(aliased(rows, "r"), copy=False), dict[str, exp.Expr](), list[exp.Expr]()
         for j, pack in enumerate(self.packs):
             below = {i: levels[i] for i in pack.factors if levels[i] < self.attributes[i].height}
@@ -156,15 +164,15 @@ class RowCodes:
             if below and not levels[i] and not attribute.unknown and (half is None or half.attribute != i):
                 keys[code_name(i, 0)] = code
             elif below or attribute.unknown:
-                own = col("code_0" if attribute.height else "value", coded)
-                on = same(code, own, attribute.nullable and not attribute.height)
+                row_code = col("code_0" if attribute.height else "value", coded)
+                on = same(code, row_code, attribute.nullable and not attribute.height)
                 query = query.join(aliased(codes, coded), on=on, copy=False)
                 keys |= {code_name(i, level): col(f"code_{level}", coded) for i, level in below.items()}
                 known += [col(KNOWN, coded)] if attribute.unknown else []
         return query, keys | {KNOWN: all_of(known)}
 
-    def _expanded(self, query: exp.Query, levels: Levels, names: set[str]) -> exp.Select:
-        """Rows with codes at some levels, to rows with the codes at the levels above, too; those of packs go."""
+    def _add_upper_codes(self, query: exp.Query, levels: Levels, names: set[str]) -> exp.Select:
+        """Add the codes of all levels above to rows with codes at some levels; replace codes of packs."""
         wide, packed = exp.Select().from_(subquery(query, "g"), copy=False), set[str]()
         output: list[exp.Expr] = []
         for j, pack in enumerate(self.packs):
@@ -175,7 +183,7 @@ class RowCodes:
                 codes = [code_name(i, k) for i, level in below.items() for k in range(level, self.attributes[i].height)]
                 table = select([named(code, PACK_CODE), *map(col, codes)], pack.table.copy()).distinct(copy=False)
                 wide = wide.join(subquery(table, upper), on=col(f"p{j}", "g").eq(col(PACK_CODE, upper)), copy=False)
-                output += [col(one, upper) for one in codes]
+                output += [col(name, upper) for name in codes]
                 packed.add(f"p{j}")
             elif pack.table is None and below:
                 ((i, level),) = below.items()
@@ -185,12 +193,12 @@ class RowCodes:
                     table = level_codes(self.attributes[i], level)
                     wide = wide.join(subquery(table, upper), on=on, copy=False)
                     output += [named(col(f"code_{k}", upper), code_name(i, k)) for k in range(level + 1, height)]
-        kept: list[exp.Expr] = [col(name, "g") for name in query.named_selects if name in names - packed]
-        return wide.select(*kept, *output, copy=False)
+        group_columns: list[exp.Expr] = [col(name, "g") for name in query.named_selects if name in names - packed]
+        return wide.select(*group_columns, *output, copy=False)
 
 
 def encode_rows(
-    steps: StatementRunner,
+    runner: StatementRunner,
     rows: exp.Expr,
     attributes: tuple[Coded, ...],
     counts: Sequence[int],
@@ -198,27 +206,27 @@ def encode_rows(
     size: int,
     work: Namer,
 ) -> RowCodes:
-    """Read a large table with ``q0, q1, ...`` and ``s0, s1, ...``, and write the codes of its rows.
+    """Replace the values ``q0, q1, ...`` and ``s0, s1, ...`` of a large table by codes.
 
-    Makes ``codes``, and ``pack_j`` for each pack of several attributes.
+    Creates ``codes``, and ``pack_j`` for each pack of several attributes.
     """
     packs = []
     for j, pack in enumerate(assign_packs(attributes, counts, size)):
         table = None
         if len(pack.factors) > 1:
-            table = steps.make(work(f"pack_{j}"), _pack_codes(pack, attributes))
+            table = runner.make(work(f"pack_{j}"), _pack_codes(pack, attributes))
         packs.append(Pack(pack.factors, table))
-    codes = steps.make(work("codes"), mark_repeatable(_row_codes(rows, packs, attributes, sensitive)))
+    codes = runner.make(work("codes"), mark_repeatable(_row_codes(rows, packs, attributes, sensitive)))
     return RowCodes(codes, tuple(packs), attributes, len(sensitive))
 
 
 def _pack_codes(pack: Pack, attributes: Sequence[Coded]) -> exp.Select:
-    """All combinations of the codes of a pack's attributes, with the pack's own."""
+    """All combinations of the codes of a pack's attributes, with the code of the pack."""
     query = exp.Select()
     output = [named(pack.code({i: col("code_0", f"c{i}") for i in pack.factors}), PACK_CODE)]
-    for place, i in enumerate(pack.factors):
+    for position, i in enumerate(pack.factors):
         coded = aliased(distinct_codes(attributes[i]), f"c{i}")
-        query = query.join(coded, join_type="cross", copy=False) if place else query.from_(coded, copy=False)
+        query = query.join(coded, join_type="cross", copy=False) if position else query.from_(coded, copy=False)
         output += [named(col(f"code_{k}", f"c{i}"), code_name(i, k)) for k in range(attributes[i].height)]
     return query.select(*output, copy=False)
 

@@ -1,4 +1,4 @@
-"""The stage frequency sets: labels become small integers, and combinations of values are counted."""
+"""The stage frequency sets: encode labels as small integers, and count combinations of codes."""
 
 from __future__ import annotations
 
@@ -36,8 +36,7 @@ from sqlanon.support.expressions import Namer, table
 
 @dataclass(frozen=True)
 class Frequencies:
-    """What was counted: the frequency sets that classes are made from, the attributes' own counts, the levels that a
-    release may have, and how much may be suppressed."""
+    """The results of the stage: frequency sets, marginals, permitted levels and the suppression limit."""
 
     sets: FrequencySets
     marginals: Marginals
@@ -46,23 +45,24 @@ class Frequencies:
 
 
 def count_frequencies(
-    steps: StatementRunner, policy: Policy, scanned: ScanResult, hierarchies: Hierarchies, work: Namer
+    runner: StatementRunner, policy: Policy, scanned: ScanResult, hierarchies: Hierarchies, work: Namer
 ) -> Frequencies:
-    """Write labels as small integers, and say how classes are counted.
+    """Encode labels as small integers, and prepare the frequency sets.
 
-    Of a source that is read in place frequency sets are made later, where they are needed; of what was scanned there is
-    one, and the scan is dropped. Makes ``coded_i`` and ``sensitive_coded_s``, and what `build_count_source` says.
+    Scanned combinations are counted into one set at once, and the scan is dropped. For a source that is used in place,
+    sets are created when they are needed. Creates ``coded_i`` and ``sensitive_coded_s``, and the tables of
+    `build_count_source`.
     """
     columns, values, facts, own = scanned.columns, scanned.values, hierarchies.facts, scanned.own
     if own.remote is not None and policy.noisy_attributes:
         raise SourceError(
-            "source.person: noise is drawn row by row, and persons are counted where the rows are: give the attributes "
-            f"{', '.join(map(repr, policy.noisy_attributes))} a hierarchy"
+            "source.person: noise is drawn row by row, but persons are counted in the source's engine: give the "
+            f"attributes {', '.join(map(repr, policy.noisy_attributes))} a hierarchy"
         )
-    # Each engine writes the text of a number in its own way: it is made here.
+    # Engines format numbers differently, so DuckDB creates their texts.
     texts = scanned.source.access != "rows" and policy.masks_suppressed_rows
     attributes = tuple(
-        _coded(steps, column, hierarchy, values[name].table, facts[name], work(f"coded_{i}"), texts)
+        _coded(runner, column, hierarchy, values[name].table, facts[name], work(f"coded_{i}"), texts)
         for i, (name, column, hierarchy) in enumerate(
             zip(policy.generalized_attributes, columns.generalized, hierarchies.quasi, strict=True)
         )
@@ -71,14 +71,14 @@ def count_frequencies(
     for s, name in enumerate(columns.sensitive_names):
         if (tree := hierarchies.sensitive.get(name)) is not None:
             column, target = columns.by_attribute[name], work(f"sensitive_coded_{s}")
-            tree = replace(tree, open_ends=False)  # its values are released unchanged
-            coded[name] = _coded(steps, column, tree, values[name].table, facts[name], target)
+            tree = replace(tree, open_ends=False)  # sensitive values are released unchanged
+            coded[name] = _coded(runner, column, tree, values[name].table, facts[name], target)
     domains = {
         name: Domain(_count(facts[name]), coded[name].height if name in coded else 0) for name in scanned.sensitive
     }
     requirements = bind_requirements(policy.privacy, policy.generalized_attributes, domains)
     rows, measure = facts[policy.generalized_attributes[0]].rows, MEASURES[policy.search.measure]
-    figures = _marginal_figures(steps, attributes, measure.needs_entropy)
+    figures = _marginal_figures(runner, attributes, measure.needs_entropy)
     marginals = _marginals(rows, hierarchies.quasi, figures, measure.needs_entropy)
     attributes = tuple(
         replace(attribute, unknown=bool(unknown))
@@ -88,23 +88,23 @@ def count_frequencies(
     ground = build_count_source(scanned, attributes, sizes, coded, requirements, rows, work)
     space = class_space(own, scanned.their_scan, marginals.heights, requirements, any(marginals.unknown))
     space = replace(space, moving_elsewhere=ground.movers is not None)
-    if space.moving_elsewhere and not steps.dry:
+    if space.moving_elsewhere and not runner.dry:
         _refuse_movers(policy, scanned, ground.movers)
-    permitted = find_permitted_levels(policy, marginals.heights, find_forbidden_levels(steps, policy, attributes))
-    # What was scanned is let go of once it is counted, at levels that serve whatever is asked about later.
+    permitted = find_permitted_levels(policy, marginals.heights, find_forbidden_levels(runner, policy, attributes))
+    # The scan is dropped after it is counted, so its set is at levels that serve all later generalizations.
     floor = (0,) * len(attributes) if own.counted else permitted.lowest
-    sets = FrequencySets(scanned.steps, work, ground, space, floor)
+    frequency_sets = FrequencySets(scanned.steps, work, ground, space, floor)
     reader, members = scanned.steps, own.members
     if own.remote is not None:
         reader, members = own.remote.steps, own.remote.members
     limit = count_suppression_limit(reader, policy.search.suppression_limit, rows, members)
-    if own.counted or steps.dry:
-        _drop_scan(scanned, sets, floor)
+    if own.counted or runner.dry:
+        _drop_scan(scanned, frequency_sets, floor)
     note = "small integers for labels, level by level, and the counts of sensitive values: one pass for each"
     if ground.codes is not None:
         note += f"; up to {SMALL_TABLE_ROWS:,} rows are counted without a table of codes"
-    steps.finish("frequency set", note)
-    return Frequencies(sets, marginals, permitted, limit)
+    runner.finish("frequency set", note)
+    return Frequencies(frequency_sets, marginals, permitted, limit)
 
 
 def build_count_source(
@@ -116,19 +116,19 @@ def build_count_source(
     rows: int,
     work: Namer,
 ) -> CountSource:
-    """What frequency sets and the counts of sensitive values are made from."""
-    steps, own, theirs = scanned.steps, scanned.own, scanned.their_scan
-    combined: exp.Expr = make_combinations(steps, own, work)
+    """The tables that frequency sets and the counts of sensitive values are computed from."""
+    runner, own, theirs = scanned.steps, scanned.own, scanned.their_scan
+    combined: exp.Expr = make_combinations(runner, own, work)
     codes = None
-    if not own.counted and (steps.dry or is_large(rows)):
-        values, size = [one.values for one in scanned.sensitive.values()], rows or ROOM * ROOM
-        codes = encode_rows(steps, combined, attributes, sizes, values, size, work)
+    if not own.counted and (runner.dry or is_large(rows)):
+        values, size = [pairs.values for pairs in scanned.sensitive.values()], rows or ROOM * ROOM
+        codes = encode_rows(runner, combined, attributes, sizes, values, size, work)
     if theirs is not None:
-        combined = combine_with_population(steps, combined, own, theirs, scanned.types, work)
-    pairs = distribution_pairs(steps, own, requirements.distributions, scanned.sensitive, coded, work, codes)
+        combined = combine_with_population(runner, combined, own, theirs, scanned.types, work)
+    pairs = distribution_pairs(runner, own, requirements.distributions, scanned.sensitive, coded, work, codes)
     movers = None
     if own.remote is not None:
-        tables = [one.values for one in scanned.sensitive.values()]
+        tables = [value_pairs.values for value_pairs in scanned.sensitive.values()]
         movers = encode_movers(own.remote, attributes, tables, work)
     names = tuple(scanned.sensitive)
     return CountSource(combined, count_columns(own, theirs), pairs, attributes, rows, names, codes, movers)
@@ -137,7 +137,7 @@ def build_count_source(
 def class_space(
     own: Scan, population: Scan | None, heights: Levels, requirements: Requirements, unknown: bool
 ) -> ClassSpace:
-    """What is to be known of classes, beside the tables that they are counted from."""
+    """The properties of classes; the tables are set later."""
     return ClassSpace(
         table("frequency"),
         heights,
@@ -151,7 +151,7 @@ def class_space(
 
 
 def _refuse_movers(policy: Policy, scanned: ScanResult, movers: RemoteMovers | None) -> None:
-    """Refuse what needs to know which rows a person has, of a source whose rows stay elsewhere."""
+    """Refuse features that need the rows of each person if the rows stay remote."""
     assert movers is not None
     place = scanned.source.location
     if policy.search.is_local:
@@ -167,12 +167,14 @@ def _refuse_movers(policy: Policy, scanned: ScanResult, movers: RemoteMovers | N
     )
 
 
-def _drop_scan(scanned: ScanResult, sets: FrequencySets, floor: Levels) -> None:
-    """Drop what was made on the way to a frequency set: memory is for what is still needed."""
-    space = sets.settled_at(floor)
-    sensitive = [table for one in space.sensitive.values() for table in (one.table, one.domain)]
-    sensitive += [one.values for one in sets.ground.sensitive.values()]  # for rows that are suppressed after noise
-    if (movers := sets.ground.movers) is not None:
+def _drop_scan(scanned: ScanResult, frequency_sets: FrequencySets, floor: Levels) -> None:
+    """Drop the tables that are not needed after the frequency set is created."""
+    space = frequency_sets.settled_at(floor)
+    sensitive = [table for counts in space.sensitive.values() for table in (counts.table, counts.domain)]
+    sensitive += [
+        pairs.values for pairs in frequency_sets.ground.sensitive.values()
+    ]  # for rows that are suppressed after noise
+    if (movers := frequency_sets.ground.movers) is not None:
         sensitive += movers.values
     if scanned.own.remote is not None:
         scanned.own.remote.steps.drop_all_but([] if movers is None else [movers.coded])
@@ -189,7 +191,7 @@ def _count(facts: ValueFacts) -> int:
 
 
 def _coded(
-    steps: StatementRunner,
+    runner: StatementRunner,
     column: str,
     hierarchy: Hierarchy,
     values: exp.Table,
@@ -197,18 +199,18 @@ def _coded(
     coded: exp.Table,
     texts: bool = False,
 ) -> Coded:
-    """Make an attribute's coded values. Whether it has unknown ones is seen in its marginals, later."""
+    """Create the coded values of an attribute. Its marginals show later whether it has unknown values."""
     top, nullable = hierarchy.top or "", facts.nullable
     height, open_ends = hierarchy.height, hierarchy.open_ends
     others = hierarchy.has_values_of_others
     query = cd.coded_values(values, hierarchy.table, height, top, nullable, facts.count, texts, open_ends, others)
-    steps.make(coded, query)
+    runner.make(coded, query)
     return Coded(column, height, coded, nullable, True, cd.TEXT_COLUMN if texts else None, open_ends)
 
 
-def _marginal_figures(steps: StatementRunner, attributes: Sequence[Coded], entropy: bool) -> list[Sequence[float]]:
-    example = [(i, (0.0,) * (2 * one.height + 2)) for i, one in enumerate(attributes)]
-    return [figures for _, figures in sorted(steps.look_up(cd.marginals(attributes, entropy), example))]
+def _marginal_figures(runner: StatementRunner, attributes: Sequence[Coded], entropy: bool) -> list[Sequence[float]]:
+    example = [(i, (0.0,) * (2 * attribute.height + 2)) for i, attribute in enumerate(attributes)]
+    return [figures for _, figures in sorted(runner.look_up(cd.marginals(attributes, entropy), example))]
 
 
 def _marginals(

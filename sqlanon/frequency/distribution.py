@@ -1,8 +1,8 @@
-"""Sensitive values beside the frequency set: how often each occurs in each combination of quasi-identifiers.
+"""Distributions: the counts of sensitive values in each combination of quasi-identifiers.
 
-Names of columns: the codes of the quasi-identifiers and ``known`` as in the frequency set; ``o0, o1, ...`` (other
-sensitive attributes that count as quasi-identifiers); ``v`` (a small integer for the value), ``share`` (of the whole
-source) and ``n``: rows, or distinct pairs of person and value; with movers, ``mover`` tells their pairs apart.
+Columns: the codes of the quasi-identifiers and ``known`` as in the frequency set; ``o0, o1, ...`` (other
+sensitive attributes that count as quasi-identifiers); ``v`` (the number of the value), ``share`` (of the whole
+source) and ``n``: rows, or distinct pairs of person and value. With movers, ``mover`` distinguishes their pairs.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ from sqlanon.support.expressions import (
 
 
 def row_pairs(rows: exp.Expr, quasi: int, sensitive: int, inner: Sequence[int] = ()) -> exp.Select:
-    """The source's rows under the names of `count_value_pairs`, each by itself."""
-    return select(_renamed(quasi, sensitive, inner), rows.copy())
+    """The rows of the source with the column names of `count_value_pairs`, without grouping."""
+    return select(_rename_columns(quasi, sensitive, inner), rows.copy())
 
 
-def _renamed(quasi: int, sensitive: int, inner: Sequence[int]) -> list[exp.Expr]:
+def _rename_columns(quasi: int, sensitive: int, inner: Sequence[int]) -> list[exp.Expr]:
     names = [(f"q{i}", f"q{i}") for i in range(quasi)]
     names += [(f"s{other}", f"o{i}") for i, other in enumerate(inner)] + [(f"s{sensitive}", "value")]
     return [named(col(name), alias) for name, alias in names]
@@ -68,10 +68,8 @@ def count_value_pairs(
     persons: bool = False,
     moving: exp.Table | None = None,
 ) -> exp.Select:
-    """The rows, or the distinct pairs of person and value, by combination and value: ``q0`` .., ``o0`` ..,
-    ``value``.
-    """
-    renamed = _renamed(quasi, sensitive, inner)
+    """Count rows, or distinct pairs of person and value, by combination and value (``q0`` .., ``o0`` .., ``value``)."""
+    renamed = _rename_columns(quasi, sensitive, inner)
     if not persons:
         return _PAIRS_OF_ROWS(keys=renamed, raw=raw, values=[key.this for key in renamed])
     keys = [col(key.alias, "r") for key in renamed]
@@ -97,16 +95,16 @@ _DOMAIN = template("""
 
 
 def number_sensitive_values(pairs: exp.Expr, moving: bool, is_counted: bool = True) -> exp.Select:
-    """A sensitive attribute's values in the source: ``value``, ``v`` (in order, NULL first), ``rows``, ``share``."""
+    """Number the values of a sensitive attribute: ``value``, ``v`` (in order, NULL first), ``rows``, ``share``."""
     rows = class_count(ROWS, MOVER if moving else None) if is_counted else exp.Count(this=exp.Star())
     return _SENSITIVE_VALUES(rank=dense_rank([col("value")]), rows=rows, pairs=pairs)
 
 
 def ordered_domain(values: exp.Table) -> exp.Select:
-    """One row of lists over a sensitive attribute's values in their order, for the ordered distance.
+    """One row with lists over a sensitive attribute's ordered values, for the ordered distance.
 
-    ``cumulated``: the share of a value and of all before it; ``sums``: the sums of these, from 0; ``widest``: the mean
-    over all values but the last of the share of what is on that side of it which is the larger.
+    ``cumulated``: cumulative shares; ``sums``: prefix sums of these, beginning with 0; ``widest``: the mean of the
+    larger of both sides' shares, over all values but the last.
     """
     return _DOMAIN(values=values)
 
@@ -118,30 +116,30 @@ _NODES_OF_LEVEL = template("""
 """)
 _NODES = template("""
     SELECT value, leaf, :rank AS v, sum(share) OVER (PARTITION BY level, code) AS share
-    FROM :every AS n
+    FROM :nodes_by_level AS n
 """)
 
 
 def hierarchy_nodes(values: exp.Table, coded: exp.Table, height: int) -> exp.Select:
-    """Every value of a sensitive attribute beside the nodes above it in its hierarchy, itself first, without the root.
+    """Each value of a sensitive attribute with its ancestors in the hierarchy, from itself up, without the root.
 
-    Makes ``value``, ``leaf`` (the value's own small integer), ``v`` (the node's) and ``share`` (the node's).
+    Columns: ``value``, ``leaf`` (the number of the value), ``v`` and ``share`` (number and share of the node).
     """
     levels = []
-    for level in range(max(height, 1)):  # one level alone: all values are one node
+    for level in range(max(height, 1)):  # without levels, all values are one node
         code = col(f"code_{level}", "c") if height else number(0)
         levels.append(_NODES_OF_LEVEL(level=level, code=code, values=values, coded=coded))
-    return _NODES(rank=dense_rank([col("level"), col("code")]), every=union_all(*levels))
+    return _NODES(rank=dense_rank([col("level"), col("code")]), nodes_by_level=union_all(*levels))
 
 
 @dataclass(frozen=True)
 class ValuePairs:
-    """What the counts of a sensitive attribute's values are made from."""
+    """The tables that a distribution is counted from."""
 
-    rows: exp.Expr  # made by `count_value_pairs`; or the source itself, with the columns of that
-    values: exp.Table  # made by `number_sensitive_values` or `hierarchy_nodes`
-    inner: int = 0  # how many other sensitive attributes count as quasi-identifiers
-    counted: bool = True  # whether ``n`` counts the rows
+    rows: exp.Expr  # from `count_value_pairs`, or the source with the same columns
+    values: exp.Table  # from `number_sensitive_values` or `hierarchy_nodes`
+    inner: int = 0  # number of other sensitive attributes that count as quasi-identifiers
+    counted: bool = True  # whether ``n`` counts rows
     moving: bool = False  # whether there are movers
     leaves: int | None = (
         None  # for `hierarchy_nodes`, the number of values: a mover with two under one node counts twice there
@@ -150,7 +148,7 @@ class ValuePairs:
 
 
 def count_distribution(pairs: ValuePairs, attributes: Sequence[Coded], levels: Levels) -> exp.Select:
-    """The counts by combination of codes and value, with the codes above them."""
+    """Count values by combination of codes; rows have the codes of all levels above, too."""
     query, keys = encode_combinations(pairs.rows, attributes, levels)
     query = query.join(aliased(pairs.values, "s"), on=same(col("value", "r"), col("value", "s")), copy=False)
     keys |= {f"o{i}": col(f"o{i}", "r") for i in range(pairs.inner)}
@@ -166,8 +164,8 @@ def count_distribution(pairs: ValuePairs, attributes: Sequence[Coded], levels: L
 
 
 def count_by_class_and_value(table: exp.Expr, keys: Sequence[str], moving: bool) -> exp.Select:
-    """The values within each class: ``keys``, ``v``, ``share`` and ``n``."""
-    own: list[exp.Expr] = [*(col(key) for key in keys), col(VALUE)]
+    """Count the values in each class: ``keys``, ``v``, ``share`` and ``n``."""
+    columns: list[exp.Expr] = [*(col(key) for key in keys), col(VALUE)]
     share = named(exp.AnyValue(this=col(SHARE)), SHARE)
     count = named(class_count(ROWS, MOVER if moving else None), ROWS)
-    return select([*own, share, count], table.copy(), [key.copy() for key in own])
+    return select([*columns, share, count], table.copy(), [column.copy() for column in columns])

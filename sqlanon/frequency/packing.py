@@ -1,11 +1,10 @@
-"""Combinations of values in packed keys: made once, then grouped by many sets of attributes.
+"""Combinations of values as packed keys, which can be grouped by many sets of attributes.
 
-A value is a number, and several numbers are in one word. Then the combinations of any set of attributes are groups of
-``word & mask``, and one statement counts those of many sets. A word has 63 bits; what does not fit into one goes into
-the next.
+Each value has a number, and several numbers share a word of 63 bits. The combinations of a set of attributes are then
+the groups of ``word & mask``, and one statement counts the combinations of many sets.
 
-Names of columns, all ours. In the combinations: ``id``, ``q0, q1, ...`` (values) and ``n`` (rows). In the numbers of an
-attribute's values: ``value``, ``code``. In the packed keys: ``id``, ``w0, w1, ...`` and ``n``.
+Columns of the combinations: ``id``, ``q0, q1, ...`` (values) and ``n`` (rows); of an attribute's value numbers:
+``value``, ``code``; of the packed keys: ``id``, ``w0, w1, ...`` and ``n``.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ from sqlanon.support.expressions import (
 )
 
 WORD_BITS = 63
-"""Of a word: the highest one of a BIGINT is its sign."""
+"""Bits of a word: the highest bit of a BIGINT is its sign."""
 
 ID = "id"
 CODE = "code"
@@ -49,18 +48,18 @@ SIZE = "size"
 
 @dataclass(frozen=True)
 class Packing:
-    """Where the numbers of each attribute's values are.
+    """The positions of each attribute's value numbers in the words.
 
     >>> packing = assign_words([100, 1, 7])
     >>> packing.places, packing.masks([0, 2])
     (((0, 0, 7), (0, 7, 1), (0, 8, 3)), (1919,))
     """
 
-    places: tuple[tuple[int, int, int], ...]  # of each attribute: the word, the first bit, and how many bits
+    places: tuple[tuple[int, int, int], ...]  # by attribute: the word, the first bit, and the number of bits
     words: int
 
     def masks(self, subset: Iterable[int]) -> tuple[int, ...]:
-        """The mask of each word that leaves these attributes."""
+        """The mask of each word that selects these attributes."""
         masks = [0] * self.words
         for i in subset:
             word, first, bits = self.places[i]
@@ -69,7 +68,7 @@ class Packing:
 
 
 def assign_words(highest: Sequence[int]) -> Packing:
-    """Put attributes into words, each into the first that has room."""
+    """Assign attributes to words, each to the first one with room."""
     used: list[int] = []
     places = []
     for most in highest:
@@ -99,7 +98,7 @@ _HIGHEST = fragment("(SELECT max(code) FROM :numbers)")
 
 
 def _value_numbers(combinations: exp.Table, attribute: int, singles_apart: bool) -> exp.Select:
-    """A number for each value of an attribute, from 1 on; 0 of those of one row, where these are apart."""
+    """Number the values of an attribute from 1; with ``singles_apart``, values of a single row have number 0."""
     code = _CODE_OF_SEVERAL() if singles_apart else _ANY_CODE()
     return _CODES(value=col(f"q{attribute}"), code=code, combinations=combinations)
 
@@ -108,26 +107,26 @@ _KEYS = template("SELECT r.id, :words, r.n FROM :combinations AS r")
 
 
 def _packed_keys(combinations: exp.Table, numbers: Sequence[exp.Table], packing: Packing) -> exp.Select:
-    """The combinations as words."""
+    """The combinations with their values packed into words."""
     bits: list[list[exp.Expr]] = [[] for _ in range(packing.words)]
     for i, (word, first, _) in enumerate(packing.places):
         bits[word].append(col(CODE, f"v{i}") * number(1 << first))
     words = [reduce(add, parts) if parts else number(0) for parts in bits]
     query = _KEYS(words=[named(word, f"w{j}") for j, word in enumerate(words)], combinations=combinations)
-    for i, one in enumerate(numbers):
+    for i, value_numbers in enumerate(numbers):
         on = same(col(f"q{i}", "r"), col(VALUE, f"v{i}"))
-        query = query.join(aliased(one, f"v{i}"), on=on, copy=False)
+        query = query.join(aliased(value_numbers, f"v{i}"), on=on, copy=False)
     return query
 
 
 def subset_groups(
     keys: exp.Table, packing: Packing, subsets: Mapping[int, Sequence[int]], output: Sequence[exp.Expr]
 ) -> exp.Select:
-    """The groups of rows that agree in a set of attributes, for several sets at once."""
+    """Group rows by the values of a set of attributes, for several sets in one statement."""
     rows = []
-    for name, one in subsets.items():
+    for name, subset in subsets.items():
         values = [cast(number(name), "BIGINT")]
-        values += [cast(number(mask), "BIGINT") for mask in packing.masks(one)]
+        values += [cast(number(mask), "BIGINT") for mask in packing.masks(subset)]
         rows.append(exp.Tuple(expressions=values))
     names = [SUBSET, *(f"m{j}" for j in range(packing.words))]
     alias = exp.TableAlias(this=exp.to_identifier("s", quoted=True), columns=[col(name).this for name in names])
@@ -139,60 +138,63 @@ def subset_groups(
 
 
 def sum_group_rows() -> exp.Expr:
-    """The rows of a group of `subset_groups`."""
+    """The number of rows of a group of `subset_groups`."""
     return total(col(ROWS, "k"))
 
 
-_AT_ONCE = 2_000_000
-"""So many rows are grouped in one statement: sets of attributes times combinations."""
+_ROWS_PER_STATEMENT = 2_000_000
+"""Maximum number of rows grouped in one statement: sets of attributes times combinations."""
 
-_MOST = 1_000_000
-"""So many sets of attributes are looked at."""
+_MAX_SUBSETS = 1_000_000
+"""Maximum number of sets of attributes."""
 
-_EXAMPLE = 3
-"""Where statements are only shown: so many values each attribute has."""
+_EXAMPLE_COUNT = 3
+"""The number of values of each attribute in a dry run."""
 
 
 @dataclass(frozen=True)
 class PackedCombinations:
-    """A table's combinations."""
+    """The combinations of a table, packed into words."""
 
     combinations: exp.Table
     numbers: tuple[exp.Table, ...]
     keys: exp.Table
     packing: Packing
-    count: int  # how many combinations there are
+    count: int  # number of combinations
 
     def batches(self, subsets: Sequence[tuple[int, ...]]) -> Iterator[Sequence[tuple[int, ...]]]:
-        """Sets of attributes, as many together as one statement may group."""
-        step = max(1, _AT_ONCE // max(1, self.count))
+        """Split sets of attributes into batches that one statement may group."""
+        step = max(1, _ROWS_PER_STATEMENT // max(1, self.count))
         for i in range(0, len(subsets), step):
             yield subsets[i : i + step]
 
 
 def refuse_too_many(attributes: int, size: int, place: str) -> None:
-    """Refuse to look at more sets of attributes than can be looked at."""
+    """Refuse a request for too many sets of attributes."""
     number = sum(comb(attributes, k) for k in range(1, min(size, attributes) + 1))
-    if number > _MOST:
-        message = f"there are {number:,} sets of up to {size} of {attributes} attributes, and {_MOST:,} is the most"
-        raise PolicyError([Problem(place, f"{message}: ask for a smaller size")])
+    if number > _MAX_SUBSETS:
+        message = f"there are {number:,} sets of up to {size} of {attributes} attributes, but at most {_MAX_SUBSETS:,}"
+        raise PolicyError([Problem(place, f"{message} are allowed: give a smaller size")])
 
 
 def subsets_of_size(attributes: int, size: int) -> list[tuple[int, ...]]:
-    """The sets of so many of the attributes."""
+    """The sets of attributes of this size."""
     return list(combinations(range(attributes), size))
 
 
 def pack_combinations(
-    steps: StatementRunner, work: Namer, source: exp.Table, columns: Sequence[str], singles_apart: bool
+    runner: StatementRunner, work: Namer, source: exp.Table, columns: Sequence[str], singles_apart: bool
 ) -> PackedCombinations:
-    """Make the tables: one scan of the source."""
+    """Create the tables of a source with one scan."""
     grouped = _NUMBERED(values=quasi_columns(len(columns)), grouped=raw_frequency(source, columns))
-    found = steps.make(work("packed_combinations"), grouped)
+    combination_rows = runner.make(work("packed_combinations"), grouped)
     numbers = tuple(
-        steps.make(work(f"packed_values_{i}"), _value_numbers(found, i, singles_apart)) for i in range(len(columns))
+        runner.make(work(f"packed_values_{i}"), _value_numbers(combination_rows, i, singles_apart))
+        for i in range(len(columns))
     )
-    highest = exp.Select(expressions=[named(_HIGHEST(numbers=one), f"c{i}") for i, one in enumerate(numbers)])
-    packing = assign_words([most or 0 for most in steps.ask(highest, [(_EXAMPLE,) * len(columns)])[0]])
-    keys = steps.make(work("packed_keys"), _packed_keys(found, numbers, packing))
-    return PackedCombinations(found, numbers, keys, packing, steps.count(keys, 1))
+    highest = exp.Select(expressions=[named(_HIGHEST(numbers=codes), f"c{i}") for i, codes in enumerate(numbers)])
+    packing = assign_words(
+        [highest_code or 0 for highest_code in runner.ask(highest, [(_EXAMPLE_COUNT,) * len(columns)])[0]]
+    )
+    keys = runner.make(work("packed_keys"), _packed_keys(combination_rows, numbers, packing))
+    return PackedCombinations(combination_rows, numbers, keys, packing, runner.count(keys, 1))

@@ -1,4 +1,4 @@
-"""How large the population is that a source is a sample of, as the policy tells it."""
+"""The size of the population that the source is a sample of, as specified in the policy."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from sqlanon.support.expressions import col, named, select, subquery
 
 
 def population_size(policy: Policy, counted: int) -> float | None:
-    """The rows, or persons, of the population; None where the policy does not tell.
+    """The rows or persons of the population; None if the policy does not specify it.
 
-    By its ``[risk]``, else by its limit on population uniqueness.
+    From its ``[risk]`` section, or else from its limit on population uniqueness.
 
     >>> attributes = {"zip": {"role": "quasi", "hierarchy": "suppress"}}
     >>> population_size(Policy(attributes=attributes, privacy={"k": 2}, risk={"sampling_fraction": 0.5}), 10)
@@ -26,13 +26,13 @@ def population_size(policy: Policy, counted: int) -> float | None:
     place, size, fraction = _population_setting(policy)
     if size is not None and size < counted:
         raise SourceError(
-            f"{place}.population: is {size}, and the source alone has {counted}: say how many the whole population has"
+            f"{place}.population: is {size}, but the source alone has {counted}: give the size of the whole population"
         )
     return size if fraction is None else counted / fraction
 
 
 def sampling_fraction(policy: Policy, count: Callable[[], int]) -> float | None:
-    """The source's share of the population; None where the policy does not tell."""
+    """The source's share of the population; None if the policy does not specify it."""
     _, size, fraction = _population_setting(policy)
     if size is None:
         return fraction
@@ -41,17 +41,18 @@ def sampling_fraction(policy: Policy, count: Callable[[], int]) -> float | None:
     return counted / size
 
 
-def count_people(steps: StatementRunner, source: exp.Table, person: str | None) -> int:
-    """The rows of a source; where a column tells persons apart, its persons: all rows without one are one."""
+def count_people(runner: StatementRunner, source: exp.Table, person: str | None) -> int:
+    """Count the persons of a source, or its rows without a person column; rows without an id are one person."""
     if person is None:
-        return steps.count(source)
+        return runner.count(source)
     persons = select([named(col(person), PERSON)], source.copy())
-    return int(steps.ask(count_persons(subquery(persons, "p")), [(0,)])[0][0])
+    return int(runner.ask(count_persons(subquery(persons, "p")), [(0,)])[0][0])
 
 
 def _population_setting(policy: Policy) -> tuple[str, int | None, float | None]:
-    """The section that says so, and the size of the population, or the sampling fraction, or neither."""
-    found = [("risk", policy.risk.population, policy.risk.sampling_fraction)] if policy.risk else []
-    found += [(f"privacy.{one.entry.key}", *one.sampling) for one in list_requirements(policy.privacy)]
-    said = (one for one in found if one[1:] != (None, None))
-    return next(said, ("risk", None, None))
+    """The policy section, and the population size or the sampling fraction that it specifies, if any."""
+    settings = [("risk", policy.risk.population, policy.risk.sampling_fraction)] if policy.risk else []
+    for requirement in list_requirements(policy.privacy):
+        settings.append((f"privacy.{requirement.entry.key}", *requirement.sampling))
+    specified = (setting for setting in settings if setting[1:] != (None, None))
+    return next(specified, ("risk", None, None))

@@ -1,12 +1,12 @@
-"""Persons of a source whose rows stay elsewhere: they are counted there, and no person id leaves.
+"""Count the persons of a source in the remote engine that holds it; person ids never leave it.
 
-A person whose rows have one combination of quasi-identifiers adds up, in whatever class the combination ends: such
-persons are counted once, by combination. The others, the *movers*, are kept on the server by the codes of their
-combinations, and counted there for each generalization that is checked: how many distinct movers each class has, and
-each sensitive value in it. Which rows a mover has would link these rows, so no number stands for one locally.
+Persons whose rows all have one combination of quasi-identifiers are counted once, by combination, since their counts
+add up in any class. The other persons, the *movers*, stay in a remote table with the codes of their combinations. For
+each generalization that is checked, the remote engine counts the distinct movers of each class and of each sensitive
+value in it. Numbers for movers would link rows of a person, so local tables have none.
 
-Names of columns on the server: ``q0, q1, ...``, ``s0, s1, ...`` and ``person`` as in `frequency.statements`; in the
-coded table the codes of `coding` at all levels, ``known``, ``s0, s1, ...`` (codes of sensitive values) and ``person``.
+Columns of the remote tables: ``q0, q1, ...``, ``s0, s1, ...`` and ``person`` as in `frequency.statements`; in the coded
+table the codes of `coding` at all levels, ``known``, ``s0, s1, ...`` (codes of sensitive values) and ``person``.
 """
 
 from __future__ import annotations
@@ -56,13 +56,13 @@ _MOVERS = template("""
 """)
 _COMBINATIONS = template("""
     SELECT :keys, sum(r.n)::BIGINT AS n, count(*) FILTER (WHERE m.moves IS NULL) AS persons
-    FROM (SELECT :own_keys, person, sum(n)::BIGINT AS n FROM :members GROUP BY :own_keys, person) AS r
+    FROM (SELECT :source_keys, person, sum(n)::BIGINT AS n FROM :members GROUP BY :source_keys, person) AS r
     LEFT JOIN (SELECT person, true AS moves FROM :movers GROUP BY person) AS m ON r.person IS NOT DISTINCT FROM m.person
     GROUP BY :keys
 """)
 _COMBINATIONS_WITHOUT_MOVERS = template("""
     SELECT :keys, sum(r.n)::BIGINT AS n, count(*) AS persons
-    FROM (SELECT :own_keys, person, sum(n)::BIGINT AS n FROM :members GROUP BY :own_keys, person) AS r
+    FROM (SELECT :source_keys, person, sum(n)::BIGINT AS n FROM :members GROUP BY :source_keys, person) AS r
     GROUP BY :keys
 """)
 _PAIRS = template("""
@@ -86,28 +86,28 @@ _DISTINCT_PERSONS = template("SELECT :keys, count(*) AS :count FROM (SELECT DIST
 
 @dataclass(frozen=True)
 class RemoteMembers:
-    """On the server, which persons are in which combinations with which sensitive values; of the movers again."""
+    """Remote tables with the persons of each combination and sensitive value, and with the rows of the movers."""
 
-    steps: StatementRunner  # runs statements there
+    steps: StatementRunner  # of the remote engine
     members: exp.Table
     movers: exp.Table | None
     quasi: int
 
     def combinations(self, target: exp.Table) -> exp.Table:
-        """Make the combinations with their rows, and the persons that are in no other: these counts come here."""
+        """Create a local table of combinations with their rows, and their persons that are in no other combination."""
         keys = [col(f"q{i}", "r") for i in range(self.quasi)]
-        own_keys = quasi_columns(self.quasi)
+        source_keys = quasi_columns(self.quasi)
         if self.movers is None:
             return self.steps.make(
-                target, _COMBINATIONS_WITHOUT_MOVERS(keys=keys, own_keys=own_keys, members=self.members)
+                target, _COMBINATIONS_WITHOUT_MOVERS(keys=keys, source_keys=source_keys, members=self.members)
             )
-        query = _COMBINATIONS(keys=keys, own_keys=own_keys, members=self.members, movers=self.movers)
+        query = _COMBINATIONS(keys=keys, source_keys=source_keys, members=self.members, movers=self.movers)
         return self.steps.make(target, query)
 
     def pairs(self, target: exp.Table, sensitive: int, inner: Sequence[int] = ()) -> exp.Table:
-        """Make the combinations with a sensitive value, and how many persons who are no movers have it there."""
+        """Create a local table of combinations and sensitive values with the number of persons who are no movers."""
         names = [(f"q{i}", f"q{i}") for i in range(self.quasi)]
-        names += [(f"s{other}", f"o{i}") for i, other in enumerate(inner)] + [(f"s{sensitive}", "value")]
+        names += [(f"s{s}", f"o{i}") for i, s in enumerate(inner)] + [(f"s{sensitive}", "value")]
         renamed = [named(col(name), alias) for name, alias in names]
         keys = [col(alias, "r") for _, alias in names]
         if self.movers is None:
@@ -116,27 +116,29 @@ class RemoteMembers:
         return self.steps.make(target, query)
 
     def movers_by_value(self, target: exp.Table, sensitive: int) -> exp.Table | None:
-        """Make the distinct movers of each value of a sensitive attribute; None without movers."""
+        """Create a local table with the distinct movers of each sensitive value; None without movers."""
         if self.movers is None:
             return None
         return self.steps.make(target, _MOVERS_BY_VALUE(value=col(f"s{sensitive}"), movers=self.movers))
 
 
 def scan_members(
-    steps: StatementRunner,
+    runner: StatementRunner,
     persons: RemotePersons,
     quasi: Sequence[str],
     sensitive: Sequence[str],
     person: str,
     work: Namer,
 ) -> RemoteMembers:
-    """Read the source once, where it is. Makes ``members`` and ``movers`` there."""
-    there = steps if steps.dry and steps.engine is persons.engine else steps.on(persons.engine)
-    members = there.make(work("members"), raw_frequency(persons.relation, quasi, sensitive, person))
+    """Scan the source once in its engine. Creates the remote tables ``members`` and ``movers``."""
+    remote_runner = runner if runner.dry and runner.engine is persons.engine else runner.on(persons.engine)
+    members = remote_runner.make(work("members"), raw_frequency(persons.relation, quasi, sensitive, person))
     columns = [col(name, "r") for name in (*_numbered("q", quasi), *_numbered("s", sensitive))]
-    movers = there.make(work("movers"), _MOVERS(columns=columns, keys=quasi_columns(len(quasi)), members=members))
-    moving = there.ask(count_persons(movers), [(1,)])[0][0]
-    return RemoteMembers(there, members, movers if moving else None, len(quasi))
+    movers = remote_runner.make(
+        work("movers"), _MOVERS(columns=columns, keys=quasi_columns(len(quasi)), members=members)
+    )
+    moving = remote_runner.ask(count_persons(movers), [(1,)])[0][0]
+    return RemoteMembers(remote_runner, members, movers if moving else None, len(quasi))
 
 
 def _numbered(prefix: str, names: Sequence[str]) -> list[str]:
@@ -144,37 +146,39 @@ def _numbered(prefix: str, names: Sequence[str]) -> list[str]:
 
 
 class RemoteMovers:
-    """The movers by the codes of their combinations, on the server; what is counted of them there comes here."""
+    """The remote table of movers with the codes of their combinations, and counts of it."""
 
-    def __init__(self, steps: StatementRunner, work: Namer, coded: exp.Table, values: Sequence[exp.Table]) -> None:
-        self.steps, self.work, self.coded = steps, work, coded
-        self.values = tuple(values)  # of the sensitive attributes, made by `frequency.distribution.sensitive_values`
+    def __init__(self, runner: StatementRunner, work: Namer, coded: exp.Table, values: Sequence[exp.Table]) -> None:
+        self.steps, self.work, self.coded = runner, work, coded
+        self.values = tuple(
+            values
+        )  # of the sensitive attributes, from `frequency.distribution.number_sensitive_values`
         self._numbers = count()
 
     def distinct(self, keys: Sequence[str], counted: str = PERSONS, within: exp.Expr | None = None) -> exp.Table:
-        """Make the distinct movers by some columns of the coded table, and of no finer ones."""
+        """Create a local table with the number of distinct movers by some columns of the coded table."""
         columns = [col(key) for key in keys]
         query = _DISTINCT_PERSONS(keys=columns, count=exp.to_identifier(counted), coded=within or self.coded)
         query = query.group_by(*(column.copy() for column in columns), copy=False)
         return self.steps.make(self.work(f"movers_of_classes_{next(self._numbers)}"), query)
 
     def of_classes(self, classes: exp.Table, pairs: Sequence[tuple[str, str]]) -> exp.Subquery:
-        """The movers of some classes: by pairs of a column of the coded table, and one of the classes."""
+        """The movers of some classes; ``pairs`` are columns of the coded table and of the classes to join on."""
         query = select(
             [col(PERSON, "f"), *(col(f"s{j}", "f") for j in range(len(self.values)))], aliased(self.coded, "f")
         )
-        same_class = all_of(col(own, "f").eq(col(other, "x")) for own, other in pairs)
+        same_class = all_of(col(code, "f").eq(col(class_code, "x")) for code, class_code in pairs)
         return subquery(query.join(aliased(classes, "x"), on=same_class, copy=False), "f")
 
     def count(self, within: exp.Expr | None = None) -> int:
-        """The movers, or those of some classes."""
+        """Count the movers, or those of some classes."""
         return int(self.steps.look_up(count_persons(within or self.coded), [(0,)])[0][0])
 
 
 def encode_movers(
     remote: RemoteMembers, attributes: Sequence[Coded], values: Sequence[exp.Table], work: Namer
 ) -> RemoteMovers | None:
-    """Write the codes of the movers' combinations and sensitive values, on the server. Makes ``movers_coded`` there."""
+    """Create the remote table ``movers_coded``: the codes of the movers' combinations and sensitive values."""
     if remote.movers is None:
         return None
     query, output = exp.Select().from_(aliased(remote.movers, "r"), copy=False), list[exp.Expr]()
@@ -184,7 +188,9 @@ def encode_movers(
         on = same(col(f"q{i}", "r"), col("value", f"c{i}"), attribute.nullable)
         query = query.join(aliased(attribute.table, f"c{i}"), on=on, copy=False)
         output += [named(col(f"code_{j}", f"c{i}"), code_name(i, j)) for j in range(attribute.height)]
-    output.append(named(all_of(col(KNOWN, f"c{i}") for i, one in enumerate(attributes) if one.unknown), KNOWN))
+    output.append(
+        named(all_of(col(KNOWN, f"c{i}") for i, attribute in enumerate(attributes) if attribute.unknown), KNOWN)
+    )
     for j, table in enumerate(values):
         query = query.join(aliased(table, f"v{j}"), on=same(col(f"s{j}", "r"), col("value", f"v{j}")), copy=False)
         output.append(named(col(VALUE, f"v{j}"), f"s{j}"))
@@ -194,12 +200,13 @@ def encode_movers(
 
 
 def add_movers(settled: exp.Expr, keys: Sequence[str], counts: Sequence[str], movers: exp.Table) -> exp.Subquery:
-    """A frequency set that serves one generalization: the classes of persons who are no movers, and those of movers."""
+    """Add the counts of movers to a frequency set, which then serves a single generalization."""
     columns = [col(key) for key in keys]
-    own = select([*columns, *map(col, counts)], settled.copy())
-    none = {POPULATION_MOVER: exp.null(), PERSONS: col(PERSONS)}
-    theirs = [named(none.get(name, number(0)).copy(), name) for name in counts]
-    return subquery(union_all(own, select([*(key.copy() for key in columns), *theirs], movers.copy())), "frequency")
+    settled_rows = select([*columns, *map(col, counts)], settled.copy())
+    mover_counts = {POPULATION_MOVER: exp.null(), PERSONS: col(PERSONS)}
+    mover_columns = [named(mover_counts.get(name, number(0)).copy(), name) for name in counts]
+    mover_rows = select([*(key.copy() for key in columns), *mover_columns], movers.copy())
+    return subquery(union_all(settled_rows, mover_rows), "frequency")
 
 
 def add_movers_to_distribution(
@@ -210,18 +217,20 @@ def add_movers_to_distribution(
     values: Sequence[exp.Table],
     movers: exp.Table,
 ) -> exp.Subquery:
-    """The counts of a sensitive attribute's values in the classes of one generalization, likewise; ``movers`` are
-    counted by the codes of the attribute's values, and for joint ones of the others, too."""
-    others = [i for i in range(len(values)) if i != sensitive] if pairs.inner else []
+    """Add the counts of movers to a distribution, which then serves a single generalization.
+
+    ``movers`` are counted by the codes of the attribute's values, and of the other attributes for joint distributions.
+    """
+    inner_attributes = [i for i in range(len(values)) if i != sensitive] if pairs.inner else []
     inner = [f"o{i}" for i in range(pairs.inner)]
-    own = select([col(name) for name in (*keys, *inner, VALUE, SHARE, ROWS)], settled.copy())
+    settled_rows = select([col(name) for name in (*keys, *inner, VALUE, SHARE, ROWS)], settled.copy())
     output: list[exp.Expr] = [col(key, "m") for key in keys]
     output += [named(col("value", f"x{i}"), name) for i, name in enumerate(inner)]
     query = exp.Select().from_(aliased(movers, "m"), copy=False)
     leaf = VALUE if pairs.leaves is None else "leaf"
     query = query.join(aliased(pairs.values, "s"), on=col(f"s{sensitive}", "m").eq(col(leaf, "s")), copy=False)
-    for i, other in enumerate(others):
-        on = col(f"s{other}", "m").eq(col(VALUE, f"x{i}"))
-        query = query.join(aliased(values[other], f"x{i}"), on=on, copy=False)
+    for i, inner_attribute in enumerate(inner_attributes):
+        on = col(f"s{inner_attribute}", "m").eq(col(VALUE, f"x{i}"))
+        query = query.join(aliased(values[inner_attribute], f"x{i}"), on=on, copy=False)
     query = query.select(*output, col(VALUE, "s"), col(SHARE, "s"), named(col(ROWS, "m"), ROWS), copy=False)
-    return subquery(union_all(own, query), "distribution")
+    return subquery(union_all(settled_rows, query), "distribution")

@@ -1,5 +1,5 @@
-"""The stage scan: each column of the source is read once, and of a population. Then what is counted of that:
-combinations, persons, sensitive values.
+"""The stage scan: read each column of the source and of a population once, then count combinations, persons and
+sensitive values.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from sqlanon.support.expressions import Namer, col, named, select, subquery, tot
 
 @dataclass(frozen=True)
 class Scan:
-    """What was scanned of a table."""
+    """A scanned table."""
 
-    raw: exp.Table | exp.Subquery  # made by `frequency.statements.raw_frequency`; or the source, under the same names
-    quasi: int  # how many quasi-identifiers it has
-    counted: bool = True  # whether ``n`` counts the rows; else each counts as one
-    members: exp.Table | None = None  # where persons are counted: which are in which combinations
-    moving: exp.Table | None = None  # and those that are in several, if there are any
-    remote: RemoteMembers | None = None  # the same where the rows stay elsewhere
+    raw: exp.Table | exp.Subquery  # from `frequency.statements.raw_frequency`, or the source with the same column names
+    quasi: int  # number of quasi-identifiers
+    counted: bool = True  # whether ``n`` counts rows; otherwise each row counts once
+    members: exp.Table | None = None  # if persons are counted: the persons of each combination
+    moving: exp.Table | None = None  # persons in several combinations, if there are any
+    remote: RemoteMembers | None = None  # the same for a source whose rows stay remote
 
     @property
     def persons(self) -> bool:
@@ -43,23 +43,23 @@ class Scan:
         return self.members is not None or self.remote is not None
 
     def column(self, name: str) -> exp.Expr:
-        """What was scanned, for statements that read one column: of a source, that column alone."""
+        """The scanned relation for a statement that reads one column; of a source, only that column."""
         if not isinstance(self.raw, exp.Subquery):
             return self.raw
-        column = next(one for one in self.raw.this.expressions if one.alias == name)
+        column = next(output for output in self.raw.this.expressions if output.alias == name)
         relation = self.raw.this.args["from_"].this
         return subquery(select([column.copy()], relation.copy()), self.raw.alias)
 
 
 def scan_in_place(relation: exp.Table, quasi: Sequence[str], sensitive: Sequence[str]) -> Scan:
-    """A table that is read where it stands, as often as need be."""
+    """Use a table in place: statements read it whenever they need it."""
     names = [(name, f"q{i}") for i, name in enumerate(quasi)] + [(name, f"s{i}") for i, name in enumerate(sensitive)]
     rows = select([named(col(name), alias) for name, alias in names], relation.copy())
     return Scan(subquery(rows, "source"), len(quasi), counted=False)
 
 
 def scan_table(
-    steps: StatementRunner,
+    runner: StatementRunner,
     relation: exp.Table,
     quasi: Sequence[str],
     sensitive: Sequence[str],
@@ -68,153 +68,153 @@ def scan_table(
     prefix: str = "",
     counted: str | None = None,
 ) -> Scan:
-    """Read a table once. With ``counted``, that column says how many rows each of its rows stands for.
+    """Read a table once. The column ``counted``, if given, has the number of rows that each row stands for.
 
-    Makes ``frequency_raw``, and where persons are counted ``members`` and ``movers``, all with the prefix.
+    Creates ``frequency_raw``, and ``members`` and ``movers`` if persons are counted, all with the prefix.
     """
     raw = work(f"{prefix}frequency_raw")
-    steps.make(raw, fq.raw_frequency(relation, quasi, sensitive, person, counted))
-    return scan_members_of(steps, raw, len(quasi), person is not None, work, prefix)
+    runner.make(raw, fq.raw_frequency(relation, quasi, sensitive, person, counted))
+    return scan_members_of(runner, raw, len(quasi), person is not None, work, prefix)
 
 
 def scan_members_of(
-    steps: StatementRunner, raw: exp.Table, quasi: int, persons: bool, work: Namer, prefix: str = ""
+    runner: StatementRunner, raw: exp.Table, quasi: int, persons: bool, work: Namer, prefix: str = ""
 ) -> Scan:
-    """What is counted of combinations that were scanned. Makes ``members`` and ``movers`` where persons are counted."""
+    """Count the persons of scanned combinations. Creates ``members`` and ``movers`` if persons are counted."""
     if not persons:
         return Scan(raw, quasi)
     members, moving = work(f"{prefix}members"), work(f"{prefix}movers")
-    steps.make(members, fq.person_memberships(raw, quasi))
-    steps.make(moving, fq.number_movers(members))
-    return Scan(raw, quasi, True, members, moving if steps.count(moving) else None)
+    runner.make(members, fq.person_memberships(raw, quasi))
+    runner.make(moving, fq.number_movers(members))
+    return Scan(raw, quasi, True, members, moving if runner.count(moving) else None)
 
 
-def make_combinations(steps: StatementRunner, own: Scan, work: Namer, prefix: str = "") -> exp.Table | exp.Subquery:
-    """Make the distinct combinations of quasi-identifiers where persons are counted; else what was scanned will do."""
+def make_combinations(runner: StatementRunner, own: Scan, work: Namer, prefix: str = "") -> exp.Table | exp.Subquery:
+    """Create the distinct combinations of quasi-identifiers if persons are counted; otherwise use the scanned table."""
     if own.remote is not None:
         return own.remote.combinations(work(f"{prefix}combinations"))
     if own.members is None:
         return own.raw
-    return steps.make(work(f"{prefix}combinations"), fq.person_combinations(own.members, own.moving, own.quasi))
+    return runner.make(work(f"{prefix}combinations"), fq.person_combinations(own.members, own.moving, own.quasi))
 
 
 def combine_with_population(
-    steps: StatementRunner, combined: exp.Expr, own: Scan, population: Scan, types: Sequence[str], work: Namer
+    runner: StatementRunner, combined: exp.Expr, own: Scan, population: Scan, types: Sequence[str], work: Namer
 ) -> exp.Table:
-    """Make the combinations of the source and of the population in one table."""
-    theirs = make_combinations(steps, population, work, "population_")
-    if not population.persons:  # its rows are its persons
+    """Create one table with the combinations of the source and of the population."""
+    theirs = make_combinations(runner, population, work, "population_")
+    if not population.persons:  # each row is a person
         keys = fq.quasi_columns(population.quasi)
         counted = work("population_counted")
         rows = named(col(ROWS), fq.PERSONS)
-        steps.make(counted, select([*keys, rows], theirs.copy()))
+        runner.make(counted, select([*keys, rows], theirs.copy()))
         theirs = counted
     target = work("combinations_of_both")
     moving = population.moving is not None
     query = fq.union_population(combined, theirs, types, count_columns(own), moving)
-    steps.make(target, query)
+    runner.make(target, query)
     return target
 
 
 def count_columns(own: Scan, population: Scan | None = None) -> tuple[str, ...]:
-    """The columns of the combinations that count."""
-    found = [ROWS] if own.counted else []
-    found += [fq.PERSONS] if own.persons else []
-    found += [fq.MOVER] if own.moving is not None else []
+    """The count columns of the combinations."""
+    names = [ROWS] if own.counted else []
+    names += [fq.PERSONS] if own.persons else []
+    names += [fq.MOVER] if own.moving is not None else []
     if population is not None:
-        found += [fq.POPULATION]
-        found += [fq.POPULATION_MOVER] if population.moving is not None else []
-    return tuple(found)
+        names += [fq.POPULATION]
+        names += [fq.POPULATION_MOVER] if population.moving is not None else []
+    return tuple(names)
 
 
-def sensitive_pairs(steps: StatementRunner, own: Scan, number: int, work: Namer) -> ValuePairs:
-    """A sensitive attribute's counts by combination, and its values with their shares of the source.
+def sensitive_pairs(runner: StatementRunner, own: Scan, number: int, work: Namer) -> ValuePairs:
+    """Count the values of a sensitive attribute by combination, and number its values.
 
-    Makes ``sensitive_s`` and, unless the source is read in place, ``pairs_s``.
+    Creates ``sensitive_s``, and ``pairs_s`` unless the source is read in place.
     """
     moving = own.moving is not None
     if own.remote is not None:
-        return _remote_pairs(steps, own.remote, number, work)
+        return _remote_pairs(runner, own.remote, number, work)
     if own.counted:
         query = ds.count_value_pairs(own.raw, own.quasi, number, (), own.persons, own.moving)
-        pairs: exp.Expr = steps.make(work(f"pairs_{number}"), query)
+        pairs: exp.Expr = runner.make(work(f"pairs_{number}"), query)
     else:
         pairs = subquery(ds.row_pairs(own.raw, own.quasi, number), "pairs")
-    values = steps.make(work(f"sensitive_{number}"), ds.number_sensitive_values(pairs, moving, own.counted))
+    values = runner.make(work(f"sensitive_{number}"), ds.number_sensitive_values(pairs, moving, own.counted))
     return ValuePairs(pairs, values, counted=own.counted, moving=moving)
 
 
-def _remote_pairs(steps: StatementRunner, remote: RemoteMembers, number: int, work: Namer) -> ValuePairs:
-    """The same of a source whose persons are counted elsewhere; makes ``movers_by_value_s``, too."""
+def _remote_pairs(runner: StatementRunner, remote: RemoteMembers, number: int, work: Namer) -> ValuePairs:
+    """Count the values of a source whose persons are counted remotely; also creates ``movers_by_value_s``."""
     pairs = remote.pairs(work(f"pairs_{number}"), number)
     movers = remote.movers_by_value(work(f"movers_by_value_{number}"), number)
     columns: list[exp.Expr] = [col("value"), col(ROWS)]
     counted: exp.Expr = pairs
     if movers is not None:
         counted = subquery(union_all(select(columns, pairs.copy()), select(columns, movers.copy())), "counted")
-    values = steps.make(work(f"sensitive_{number}"), ds.number_sensitive_values(counted, moving=False))
+    values = runner.make(work(f"sensitive_{number}"), ds.number_sensitive_values(counted, moving=False))
     return ValuePairs(pairs, values)
 
 
 EXAMPLE_VALUES = 2
-"""How many values a sensitive attribute has, where statements are only shown."""
+"""The number of values of a sensitive attribute in a dry run."""
 
 
-def sensitive_domain(steps: StatementRunner, values: exp.Table, height: int) -> Domain:
-    """What the source tells of a sensitive attribute."""
-    return Domain(steps.count(values, EXAMPLE_VALUES), height)
+def sensitive_domain(runner: StatementRunner, values: exp.Table, height: int) -> Domain:
+    """The size of a sensitive attribute's domain, and the height of its hierarchy."""
+    return Domain(runner.count(values, EXAMPLE_VALUES), height)
 
 
 def distribution_pairs(
-    steps: StatementRunner,
+    runner: StatementRunner,
     own: Scan,
-    asked: Sequence[Distribution],
+    distributions: Sequence[Distribution],
     sensitive: Mapping[str, ValuePairs],
     coded: Mapping[str, Coded],
     work: Namer,
     codes: RowCodes | None = None,
 ) -> dict[Distribution, ValuePairs]:
-    """What the distributions that requirements look at are counted from.
+    """The value pairs of each distribution that requirements need.
 
-    Makes ``nodes_s``, ``joint_pairs_s`` and ``domain_s``, as they are needed.
+    Creates ``nodes_s``, ``joint_pairs_s`` and ``domain_s`` as needed.
     """
-    found = {}
+    pairs_by_distribution = {}
     names = list(sensitive)
-    for one in asked:
-        pairs, index = sensitive[one.attribute], names.index(one.attribute)
+    for distribution in distributions:
+        pairs, index = sensitive[distribution.attribute], names.index(distribution.attribute)
         if codes is not None:
             pairs = replace(pairs, rows=codes.pairs(index))
-        if one.kind == "nodes":
-            tree = coded[one.attribute]
-            nodes = steps.make(work(f"nodes_{index}"), ds.hierarchy_nodes(pairs.values, tree.table, tree.height))
-            leaves = sensitive_domain(steps, pairs.values, tree.height).values
+        if distribution.kind == "nodes":
+            tree = coded[distribution.attribute]
+            nodes = runner.make(work(f"nodes_{index}"), ds.hierarchy_nodes(pairs.values, tree.table, tree.height))
+            leaves = sensitive_domain(runner, pairs.values, tree.height).values
             pairs = replace(pairs, values=nodes, leaves=leaves)
-        elif one.kind == "joint":
+        elif distribution.kind == "joint":
             others = tuple(i for i in range(len(names)) if i != index)
             if own.remote is not None:
                 rows: exp.Expr = own.remote.pairs(work(f"joint_pairs_{index}"), index, others)
             elif own.counted:
                 query = ds.count_value_pairs(own.raw, own.quasi, index, others, own.persons, own.moving)
-                rows = steps.make(work(f"joint_pairs_{index}"), query)
+                rows = runner.make(work(f"joint_pairs_{index}"), query)
             elif codes is not None:
                 rows = codes.pairs(index, others)
             else:
                 rows = subquery(ds.row_pairs(own.raw, own.quasi, index, others), "pairs")
             pairs = replace(pairs, rows=rows, inner=len(others))
         else:
-            pairs = replace(pairs, domain=steps.make(work(f"domain_{index}"), ds.ordered_domain(pairs.values)))
-        found[one] = pairs
-    return found
+            pairs = replace(pairs, domain=runner.make(work(f"domain_{index}"), ds.ordered_domain(pairs.values)))
+        pairs_by_distribution[distribution] = pairs
+    return pairs_by_distribution
 
 
 def refuse_lost_values(
-    steps: StatementRunner, raw: exp.Expr, names: Sequence[str], theirs: Mapping[str, str], types: Sequence[str]
+    runner: StatementRunner, raw: exp.Expr, names: Sequence[str], theirs: Mapping[str, str], types: Sequence[str]
 ) -> None:
-    """Refuse a population with values that the source's columns cannot have."""
+    """Refuse a population whose values cannot be cast to the types of the source."""
     for i, (name, type_) in enumerate(zip(names, types, strict=True)):
         if theirs[name] == type_:
             continue
-        lost = steps.ask(cd.count_lost_by_cast(raw, i, type_, theirs[name]), [(0,)])[0][0]
+        lost = runner.ask(cd.count_lost_by_cast(raw, i, type_, theirs[name]), [(0,)])[0][0]
         if lost:
             raise SourceError(
                 f"population: column {name!r} is {theirs[name]} and the source's is {type_}: {lost} values cannot be "
@@ -224,7 +224,7 @@ def refuse_lost_values(
 
 @dataclass(frozen=True)
 class ScannedPopulation:
-    """What was scanned of a population: its columns of the quasi-identifiers, and of its persons."""
+    """A scanned population, with the names of its quasi-identifier columns and its person column."""
 
     scan: Scan
     columns: tuple[str, ...]
@@ -233,9 +233,9 @@ class ScannedPopulation:
 
 @dataclass(frozen=True)
 class ScanResult:
-    """The values of each attribute, with counts; and what combinations are counted from.
+    """The values of each attribute with counts, and the scanned tables that combinations are counted from.
 
-    The two runners know the tables that are dropped once the combinations are counted.
+    Both runners know the tables that are dropped after the combinations are counted.
     """
 
     source: Source
@@ -254,18 +254,15 @@ class ScanResult:
 
     @property
     def their_scan(self) -> Scan | None:
-        """What was scanned of the population."""
+        """The scan of the population, if there is one."""
         return None if self.population is None else self.population.scan
 
 
 def scan_tables(
-    steps: StatementRunner, policy: Policy, source: Source, work: Namer, population: Population | None = None
+    runner: StatementRunner, policy: Policy, source: Source, work: Namer, population: Population | None = None
 ) -> ScanResult:
-    """Read each column once.
-
-    Makes in the work schema what `scan_source`, `scan_population`, `attribute_values` and `sensitive_pairs` say.
-    """
-    columns, scanning = match_columns(policy, source), steps.on(steps.engine)
+    """Read each column of the source and the population once, into tables of the work schema."""
+    columns, scanning = match_columns(policy, source), runner.on(runner.engine)
     types = [source.columns[column] for column in columns.generalized]
     own = scan_source(scanning, source, columns, work, population is not None)
     reader = scanning if population is None else population_runner(scanning, population)
@@ -274,89 +271,90 @@ def scan_tables(
     pairs = {name: sensitive_pairs(scanning, own, s, work) for s, name in enumerate(columns.sensitive_names)}
     quasi = zip(policy.generalized_attributes, tables, types, strict=True)
     values = {name: AttributeValues(table, type_, theirs is not None) for name, table, type_ in quasi}
-    for name, one in pairs.items():
-        values[name] = AttributeValues(one.values, source.columns[columns.by_attribute[name]])
-    steps.finish("scan", "the values of each attribute, with counts: each column is read once")
+    for name, value_pairs in pairs.items():
+        values[name] = AttributeValues(value_pairs.values, source.columns[columns.by_attribute[name]])
+    runner.finish("scan", "the values of each attribute, with counts: each column is read once")
     return ScanResult(source, columns, scanning, reader, own, theirs, values, pairs)
 
 
-def scan_source(steps: StatementRunner, source: Source, columns: Columns, work: Namer, population: bool) -> Scan:
-    """What is to be counted of the source.
+def scan_source(runner: StatementRunner, source: Source, columns: Columns, work: Namer, population: bool) -> Scan:
+    """Scan the source, or use it in place.
 
-    A table is read in place. What is dear to read again (a query, a view), and what persons or a population are counted
-    beside, is scanned once for its distinct combinations. What another engine has was counted there.
+    A plain table is used in place. A query or view is expensive to read again, so its distinct combinations are scanned
+    once; so are sources with persons or a population. A remote engine has counted its combinations itself.
     """
     if columns.person is not None and source.persons is None and source.access != "rows":
         raise SourceError(
             f"source.person: persons cannot be counted in {source.location}, and their ids never leave it"
         )
     if source.persons is not None:
-        return _scan_remote_persons(steps, source, source.persons, columns, work)
+        return _scan_remote_persons(runner, source, source.persons, columns, work)
     if source.combinations is not None:
         own, count = source.combinations.table, source.combinations.count
-        return scan_table(steps, own, columns.generalized, columns.sensitive, None, work, counted=count)
+        return scan_table(runner, own, columns.generalized, columns.sensitive, None, work, counted=count)
     if source.in_place and columns.person is None and not population:
         return scan_in_place(source.relation, columns.generalized, columns.sensitive)
-    return scan_table(steps, source.relation, columns.generalized, columns.sensitive, columns.person, work)
+    return scan_table(runner, source.relation, columns.generalized, columns.sensitive, columns.person, work)
 
 
 def _scan_remote_persons(
-    steps: StatementRunner, source: Source, persons: RemotePersons, columns: Columns, work: Namer
+    runner: StatementRunner, source: Source, persons: RemotePersons, columns: Columns, work: Namer
 ) -> Scan:
-    """Scan a source whose rows stay elsewhere, and whose persons are counted there."""
+    """Scan a source whose rows stay remote and whose persons are counted remotely."""
     quasi, sensitive, person = columns.generalized, columns.sensitive, columns.person
     assert person is not None
-    if not steps.dry:
+    if not runner.dry:
         persons.open()
-    remote = scan_members(steps, persons, quasi, sensitive, person, work)
+    remote = scan_members(runner, persons, quasi, sensitive, person, work)
     if source.combinations is not None:
         table, count = source.combinations.table, source.combinations.count
-        return replace(scan_table(steps, table, quasi, sensitive, None, work, counted=count), remote=remote)
+        return replace(scan_table(runner, table, quasi, sensitive, None, work, counted=count), remote=remote)
     names = [*(f"q{i}" for i in range(len(quasi))), *(f"s{i}" for i in range(len(sensitive)))]
     rows = select([*map(col, names), named(total(col(ROWS)), ROWS)], remote.members.copy(), [*map(col, names)])
-    return Scan(steps.make(work("frequency_raw"), rows), len(quasi), remote=remote)
+    return Scan(runner.make(work("frequency_raw"), rows), len(quasi), remote=remote)
 
 
 def scan_population(
-    steps: StatementRunner, policy: Policy, population: Population, types: Sequence[str], work: Namer
+    runner: StatementRunner, policy: Policy, population: Population, types: Sequence[str], work: Namer
 ) -> ScannedPopulation:
-    """Scan the population table, by the engine that reads it, into the work schema."""
+    """Scan the population table into the work schema, with the engine that reads it."""
     names, person = match_population_columns(policy, population.source)
-    raw = scan_raw_population(steps, policy, population, types, work)
-    found = scan_members_of(steps, raw, len(names), person is not None, work, "population_")
-    return ScannedPopulation(found, names, person)
+    raw = scan_raw_population(runner, policy, population, types, work)
+    population_scan = scan_members_of(runner, raw, len(names), person is not None, work, "population_")
+    return ScannedPopulation(population_scan, names, person)
 
 
-def population_runner(steps: StatementRunner, population: Population) -> StatementRunner:
-    """The runner of the engine that reads a population; in a dry run all is recorded in one place."""
-    return steps if steps.dry else steps.on(population.engine)
+def population_runner(runner: StatementRunner, population: Population) -> StatementRunner:
+    """The runner of the engine that reads the population; a dry run has only one."""
+    return runner if runner.dry else runner.on(population.engine)
 
 
 def scan_raw_population(
-    steps: StatementRunner, policy: Policy, population: Population, types: Sequence[str], work: Namer
+    runner: StatementRunner, policy: Policy, population: Population, types: Sequence[str], work: Namer
 ) -> exp.Table:
-    """Make the population by combination and person, ``population_frequency_raw``. Its values can be cast to the types
-    of the source's quasi-identifiers.
+    """Create ``population_frequency_raw``: the population by combination and person.
+
+    Refuses values that cannot be cast to the types of the source's quasi-identifiers.
     """
     names, person = match_population_columns(policy, population.source)
     query = fq.raw_frequency(population.source.relation, names, (), person)
-    raw = steps.make(work("population_frequency_raw"), query)
-    refuse_lost_values(steps, raw, names, population.source.columns, types)
+    raw = runner.make(work("population_frequency_raw"), query)
+    refuse_lost_values(runner, raw, names, population.source.columns, types)
     return raw
 
 
 def attribute_values(
-    steps: StatementRunner, own: Scan, population: Scan | None, types: Sequence[str], work: Namer
+    runner: StatementRunner, own: Scan, population: Scan | None, types: Sequence[str], work: Namer
 ) -> list[exp.Table]:
-    """The values of each quasi-identifier with their rows; those that only the population has, too.
+    """Create tables of each quasi-identifier's values with their rows, including those that only the population has.
 
-    Makes ``values_i``, and with a population ``own_values_i``.
+    The tables are ``values_i``, and with a population ``own_values_i``.
     """
-    made = []
+    tables = []
     for i, type_ in enumerate(types):
         query: exp.Query = cd.value_counts(own.column(f"q{i}"), f"q{i}", own.counted)
         if population is not None:
-            mine = steps.make(work(f"own_values_{i}"), query)
-            query = cd.combined_values(mine, population.raw, i, type_)
-        made.append(steps.make(work(f"values_{i}"), query))
-    return made
+            source_values = runner.make(work(f"own_values_{i}"), query)
+            query = cd.combined_values(source_values, population.raw, i, type_)
+        tables.append(runner.make(work(f"values_{i}"), query))
+    return tables

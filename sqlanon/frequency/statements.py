@@ -1,12 +1,12 @@
-"""From the source to the frequency set: the private table as the search sees it.
+"""Queries from the source table to the frequency set.
 
-Names of columns, all ours. In what is scanned: ``q0, q1, ...`` (values, one a quasi-identifier), ``s0, s1, ...``
-(sensitive ones, where a requirement looks at them), ``person`` (where persons are counted) and ``n`` (rows). In the
-combinations: ``q0, q1, ...``, ``n``, and with persons ``persons`` and ``mover``; with a population ``population`` and
-``population_mover``. In the frequency set: the codes of `coding` for values, ``known``, and the same counts.
+Columns of scanned tables: ``q0, q1, ...`` (values of the quasi-identifiers), ``s0, s1, ...`` (sensitive values that
+requirements refer to), ``person`` (if persons are counted) and ``n`` (rows). Columns of combinations: ``q0, q1, ...``,
+``n``, with persons ``persons`` and ``mover``, with a population ``population`` and ``population_mover``. The frequency
+set has the codes of `coding` instead of values, ``known``, and the same counts.
 
-A person is counted where all of its rows have the same quasi-identifiers by adding up, in whatever classes they end.
-The others, the *movers*, are kept apart by a number, and counted as distinct numbers.
+Persons whose rows all have the same quasi-identifiers are counted by addition, in any class. The other persons, the
+*movers*, have a number, and are counted as distinct numbers.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ PERSONS = "persons"
 MOVER = "mover"
 POPULATION = "population"
 POPULATION_MOVER = "population_mover"
-_OF_MOVERS = (MOVER, POPULATION_MOVER)
+_MOVER_COLUMNS = (MOVER, POPULATION_MOVER)
 
 
 def raw_frequency(
@@ -47,7 +47,7 @@ def raw_frequency(
     person: str | None = None,
     counted: str | None = None,
 ) -> exp.Select:
-    """One scan of the source: its distinct combinations of values, with counts.
+    """Scan the source once for its distinct combinations of values, with counts.
 
     >>> from sqlanon.support.expressions import table
     >>> raw_frequency(table("patients"), ["zip", "age"]).sql("duckdb")
@@ -92,27 +92,27 @@ _COMBINATIONS_AND_MOVERS = template("""
 
 
 def person_memberships(raw: exp.Expr, quasi: int) -> exp.Select:
-    """Which persons are in which combinations, with their rows there."""
+    """The persons of each combination, with their rows in it."""
     return _MEMBERSHIPS(keys=quasi_columns(quasi), raw=raw)
 
 
 def count_persons(rows: exp.Expr, person: str = PERSON) -> exp.Select:
-    """The distinct persons, as ``persons``; all rows without one are one person."""
+    """The number of distinct persons, as ``persons``; all rows without a person id are one person."""
     return _PERSON_COUNT(person=col(person), rows=rows)
 
 
 def sum_rows_of_largest_persons(members: exp.Table, persons: int) -> exp.Select:
-    """The rows of the persons with most rows, together, as ``n``."""
+    """The total rows of the persons with the most rows, as ``n``."""
     return _LARGEST_PERSONS(members=members, persons=persons)
 
 
 def number_movers(members: exp.Table) -> exp.Select:
-    """The persons that are in several combinations, each with a number. (Rows without a person are one person.)"""
+    """Number the persons that are in several combinations. (Rows without a person id are one person.)"""
     return _MOVERS(members=members)
 
 
 def person_combinations(members: exp.Table, moving: exp.Table | None, quasi: int) -> exp.Select:
-    """The distinct combinations, and with movers one more row for each of them in each of its combinations."""
+    """The distinct combinations; each mover has a row of its own in each of its combinations."""
     keys = [col(f"q{i}", "r") for i in range(quasi)]
     if moving is None:
         return _COMBINATIONS(keys=keys, members=members)
@@ -122,14 +122,16 @@ def person_combinations(members: exp.Table, moving: exp.Table | None, quasi: int
 def union_population(
     own: exp.Expr, population: exp.Expr, quasi: Sequence[str], columns: Sequence[str], moving: bool
 ) -> exp.Query:
-    """The combinations of the source and those of the population in one: each has no rows of the other."""
+    """The combinations of the source and of the population; each has zero counts for the other."""
     keys = quasi_columns(len(quasi))
     none = [named(number(0), POPULATION), *([named(exp.null(), POPULATION_MOVER)] if moving else [])]
-    ours = select([*keys, *(col(name) for name in columns), *none], own.copy())
-    theirs: list[exp.Expr] = [named(cast(key.copy(), type_), key.name) for key, type_ in zip(keys, quasi, strict=True)]
-    theirs += [named(exp.null() if name == MOVER else number(0), name) for name in columns]
-    theirs += [named(col(PERSONS), POPULATION), *([named(col(MOVER), POPULATION_MOVER)] if moving else [])]
-    return union_all(ours, select(theirs, population.copy()))
+    source_rows = select([*keys, *(col(name) for name in columns), *none], own.copy())
+    population_columns: list[exp.Expr] = [
+        named(cast(key.copy(), type_), key.name) for key, type_ in zip(keys, quasi, strict=True)
+    ]
+    population_columns += [named(exp.null() if name == MOVER else number(0), name) for name in columns]
+    population_columns += [named(col(PERSONS), POPULATION), *([named(col(MOVER), POPULATION_MOVER)] if moving else [])]
+    return union_all(source_rows, select(population_columns, population.copy()))
 
 
 def encode_combinations(
@@ -139,7 +141,7 @@ def encode_combinations(
     population: bool = False,
     types: Sequence[str] | None = None,
 ) -> tuple[exp.Select, dict[str, exp.Expr]]:
-    """The rows of a relation ``r`` with ``q0, q1, ...``; and by name the codes of their values, and ``known``."""
+    """Join the codes of values to a relation ``r``; return the query, and the codes and ``known`` by name."""
     codes: dict[str, exp.Expr] = {}
     query = exp.Select().from_(aliased(rows, "r"), copy=False)
     for i, (attribute, level) in enumerate(zip(attributes, levels, strict=True)):
@@ -153,8 +155,8 @@ def encode_combinations(
         query = query.join(aliased(attribute.table, coded), on=on, copy=False)
     known = all_of(col(KNOWN, f"c{i}") for i, attribute in enumerate(attributes) if attribute.unknown)
     if population:
-        nobody = col(ROWS, "r").eq(0)
-        known = exp.Paren(this=known) | nobody
+        has_no_rows = col(ROWS, "r").eq(0)
+        known = exp.Paren(this=known) | has_no_rows
     return query, {**codes, KNOWN: known}
 
 
@@ -164,23 +166,23 @@ def count_frequency_set(
     levels: Levels,
     counts: Sequence[str],
 ) -> exp.Select:
-    """The frequency set at some levels: the combinations of codes there, with the codes above them."""
+    """The frequency set at some levels: combinations of codes, with the codes of all levels above."""
     query, codes = encode_combinations(combinations, attributes, levels, POPULATION in counts)
-    number_movers: dict[str, exp.Expr] = {name: col(name, "r") for name in counts if name in _OF_MOVERS}
+    number_movers: dict[str, exp.Expr] = {name: col(name, "r") for name in counts if name in _MOVER_COLUMNS}
     keys = codes | number_movers
-    sums: dict[str, exp.Expr] = {name: total(col(name, "r")) for name in counts if name not in _OF_MOVERS}
+    sums: dict[str, exp.Expr] = {name: total(col(name, "r")) for name in counts if name not in _MOVER_COLUMNS}
     sums = sums or {ROWS: exp.Count(this=exp.Star())}
     return add_upper_codes(group_and_sum(query, keys, sums), attributes, levels)
 
 
 def group_and_sum(query: exp.Select, keys: Mapping[str, exp.Expr], sums: Mapping[str, exp.Expr]) -> exp.Select:
-    """A query with output columns: ``keys``, by which it is grouped, and ``sums``."""
+    """Group a query by ``keys``, and select these and ``sums``."""
     query = query.select(*(named(value, name) for name, value in {**keys, **sums}.items()), copy=False)
     return query.group_by(*(value.copy() for value in keys.values()), copy=False)
 
 
 def add_upper_codes(query: exp.Query, attributes: Sequence[Coded], levels: Levels) -> exp.Select:
-    """Rows with codes at some levels, to rows with the codes at the levels above too."""
+    """Add the codes of all levels above to rows with codes at some levels."""
     output: list[exp.Expr] = [all_columns("g")]
     wide = exp.Select().from_(subquery(query, "g"), copy=False)
     for i, (attribute, level) in enumerate(zip(attributes, levels, strict=True)):
@@ -193,7 +195,7 @@ def add_upper_codes(query: exp.Query, attributes: Sequence[Coded], levels: Level
 
 
 def class_count(fixed: str, moving: str | None) -> exp.Cast:
-    """A count of a class: what adds up, and the distinct movers."""
+    """The count of a class: the sum of fixed counts, and the distinct movers."""
     if moving is None:
         return total(col(fixed))
     distinct = exp.Count(this=exp.Distinct(expressions=[col(moving)]))

@@ -1,4 +1,4 @@
-"""How much of a source may be suppressed: rows, or persons where persons are counted."""
+"""The number of rows or persons of a source that may be suppressed."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from sqlanon.frequency.statements import count_persons, sum_rows_of_largest_pers
 
 @dataclass(frozen=True)
 class SuppressionLimit:
-    """The most rows that may be suppressed; where persons are counted, the most persons who may lose a row.
+    """The maximum number of suppressed rows; if persons are counted, of persons with suppressed rows.
 
-    A person loses a row where at least one of its rows is suppressed. Then ``rows`` are those of the persons with most
-    rows, as many persons as may lose one: whoever suppresses more rows takes one from more persons.
+    Then ``rows`` is the total of the persons with the most rows, for the allowed number of persons: suppressing more
+    rows always affects more persons.
     """
 
     rows: int
@@ -26,11 +26,11 @@ class SuppressionLimit:
     all_persons: int | None = None  # of the source
 
     def allows(self, rows: int, persons: int | None) -> bool:
-        """Whether so many rows may be suppressed, of so many persons; None: rows are counted."""
+        """Whether the suppression of these rows, of this number of persons, is within the limit."""
         return rows <= self.rows and (self.persons is None or (persons or 0) <= self.persons)
 
     def sentence(self, suppressed: int, rows: int, persons: int | None) -> str:
-        """What is suppressed of so many rows, and what may be, as the end of a sentence.
+        """The end of a sentence with the suppressed and the allowed numbers.
 
         >>> print(SuppressionLimit(5).sentence(12, 100, None))
         12 of 100 rows; the suppression limit allows 5
@@ -46,7 +46,7 @@ class SuppressionLimit:
         return f"{text}; the suppression limit allows {allowed} to lose rows"
 
     def share(self, suppressed: int, rows: int, persons: int | None) -> float:
-        """The least limit, of four digits, that allows so many of the rows, or persons, to be suppressed."""
+        """The smallest limit with four digits that allows these suppressed rows or persons."""
         part, whole = (suppressed, rows) if self.persons is None else (persons or 0, self.all_persons or 1)
         return math.ceil(10_000 * part / whole) / 10_000
 
@@ -61,16 +61,17 @@ def floor_share(limit: Decimal, count: int) -> int:
 
 
 def count_suppression_limit(
-    steps: StatementRunner, limit: Decimal, rows: int, members: exp.Table | None
+    runner: StatementRunner, limit: Decimal, rows: int, members: exp.Table | None
 ) -> SuppressionLimit:
-    """The limit on a source of so many rows; with ``members``, which persons are in which combinations. The runner is
-    of the engine that has these."""
+    """The suppression limit of a source. With ``members``, the persons of each combination, it counts persons.
+
+    The runner must be of the engine that has ``members``.
+    """
     if members is None:
         return SuppressionLimit(floor_share(limit, rows))
-    every = int(steps.look_up(count_persons(members), [(0,)])[0][0])
-    persons = floor_share(limit, every)
+    all_persons = int(runner.look_up(count_persons(members), [(0,)])[0][0])
+    persons = floor_share(limit, all_persons)
     if not persons:
-        return SuppressionLimit(0, 0, every)
-    return SuppressionLimit(
-        int(steps.look_up(sum_rows_of_largest_persons(members, persons), [(0,)])[0][0]), persons, every
-    )
+        return SuppressionLimit(0, 0, all_persons)
+    limit_rows = int(runner.look_up(sum_rows_of_largest_persons(members, persons), [(0,)])[0][0])
+    return SuppressionLimit(limit_rows, persons, all_persons)

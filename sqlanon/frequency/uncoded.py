@@ -1,6 +1,6 @@
-"""Rows as the classes of one generalization, without hierarchies: values stand for codes.
+"""Frequency sets of rows without hierarchies, in which values take the place of codes, for one generalization.
 
-No person is in two rows of such a frequency set that end in one class: persons add up.
+A person has no two rows in a class of such a set, so counts of persons add up.
 """
 
 from __future__ import annotations
@@ -16,31 +16,33 @@ from sqlanon.support.expressions import col, named, number, subquery, template, 
 _ROWS = template("SELECT :codes, n, :more FROM :rows")
 _MEMBERS = template("SELECT :keys, person, sum(n)::BIGINT AS n FROM :rows GROUP BY :keys, person")
 _VALUES = template("""
-    SELECT :codes, :others, s.v, s.share, r.n
+    SELECT :codes, :inner, s.v, s.share, r.n
     FROM :pairs AS r
     JOIN :values AS s ON r.value IS NOT DISTINCT FROM s.value
 """)
-_POPULATION = template("SELECT :codes, :none, population FROM :rows")
+_POPULATION = template("SELECT :codes, :zero_counts, population FROM :rows")
 
 
 def uncoded_frequency_set(
     rows: exp.Expr, attributes: Sequence[int], persons: bool, population: exp.Expr | None = None
 ) -> exp.Subquery:
-    """The frequency set of the level 0, over some of the quasi-identifiers."""
+    """The frequency set at level 0, over some of the quasi-identifiers."""
     keys = [col(f"q{i}") for i in attributes]
     source = subquery(_MEMBERS(keys=keys, rows=rows), "members") if persons else rows
     codes = [named(key, code_name(i, 0)) for i, key in enumerate(keys)]
     more = [named(number(1), PERSONS)] if persons else []
     more += [named(number(0), POPULATION)] if population is not None else []
-    own = _ROWS(codes=codes, more=more, rows=source)
+    source_rows = _ROWS(codes=codes, more=more, rows=source)
     if population is None:
-        return subquery(own, "frequency")
-    none = [named(number(0), name) for name in (ROWS, *([PERSONS] if persons else []))]
-    return subquery(union_all(own, _POPULATION(codes=codes, none=none, rows=population)), "frequency")
+        return subquery(source_rows, "frequency")
+    zero_counts = [named(number(0), name) for name in (ROWS, *([PERSONS] if persons else []))]
+    return subquery(
+        union_all(source_rows, _POPULATION(codes=codes, zero_counts=zero_counts, rows=population)), "frequency"
+    )
 
 
 def uncoded_distribution(pairs: exp.Query, values: exp.Table, quasi: int, inner: int) -> exp.Subquery:
     """The counts of a sensitive attribute's values by combination."""
     codes = [named(col(f"q{i}", "r"), code_name(i, 0)) for i in range(quasi)]
-    others = [col(f"o{i}", "r") for i in range(inner)]
-    return subquery(_VALUES(codes=codes, others=others, pairs=pairs, values=values), "values")
+    inner_columns = [col(f"o{i}", "r") for i in range(inner)]
+    return subquery(_VALUES(codes=codes, inner=inner_columns, pairs=pairs, values=values), "values")

@@ -111,12 +111,12 @@ class Hierarchies:
 
 
 def build_hierarchies(
-    steps: StatementRunner, policy: Policy, values: Mapping[str, AttributeValues], work: Namer
+    runner: StatementRunner, policy: Policy, values: Mapping[str, AttributeValues], work: Namer
 ) -> Hierarchies:
     """Build and validate the hierarchies over the values of quasi-identifiers, and of the sensitive attributes that
     requirements look at, in this order. Makes ``hierarchy_i`` and ``sensitive_hierarchy_s``."""
-    facts = summarize_values(steps, values)
-    if not facts[policy.generalized_attributes[0]].rows and not steps.dry:
+    facts = summarize_values(runner, values)
+    if not facts[policy.generalized_attributes[0]].rows and not runner.dry:
         raise InfeasibleError("the source has no rows: there is nothing to release", None, 0, 0)
     built: dict[str, Hierarchy] = {}
     problems: list[Problem] = []
@@ -131,23 +131,23 @@ def build_hierarchies(
         spec, of = policy.attributes[name], values[name]
         rules, nullable = spec.hierarchy or (), facts[name].nullable
         hierarchy, found = build_hierarchy(
-            steps, name, rules, of.table, of.type, target, spec.on_unknown, nullable, of.has_population
+            runner, name, rules, of.table, of.type, target, spec.on_unknown, nullable, of.has_population
         )
         problems.extend(found)
         if hierarchy is not None:
             names = [hierarchy.released_column(level) for level in range(hierarchy.height + 1)]
-            problems.extend(() if steps.dry else find_level_problems(steps, name, spec, target, names))
+            problems.extend(() if runner.dry else find_level_problems(runner, name, spec, target, names))
             built[name] = hierarchy
     if problems:
         raise HierarchyError(problems)
-    steps.finish("hierarchies", "one table an attribute, leaf to root, then validated")
+    runner.finish("hierarchies", "one table an attribute, leaf to root, then validated")
     quasi = tuple(built[name] for name in policy.generalized_attributes)
     return Hierarchies(quasi, {name: built[name] for name in built if name not in policy.generalized_attributes}, facts)
 
 
-def summarize_values(steps: StatementRunner, values: Mapping[str, AttributeValues]) -> dict[str, ValueFacts]:
+def summarize_values(runner: StatementRunner, values: Mapping[str, AttributeValues]) -> dict[str, ValueFacts]:
     tables = [one.table for one in values.values()]
-    rows = steps.look_up(cd.value_summaries(tables), [(i, None, True, 0) for i in range(len(tables))])
+    rows = runner.look_up(cd.value_summaries(tables), [(i, None, True, 0) for i in range(len(tables))])
     return {name: ValueFacts(*row[1:]) for name, row in zip(values, rows, strict=True)}
 
 
@@ -155,7 +155,7 @@ _LEAVES_OF_COLUMN = template("SELECT count(*) FROM :hierarchy AS h JOIN :values 
 
 
 def build_hierarchy(
-    steps: StatementRunner,
+    runner: StatementRunner,
     attribute: str,
     rules: tuple[Rule, ...],
     values: exp.Table,
@@ -166,14 +166,14 @@ def build_hierarchy(
     has_population: bool = False,
 ) -> tuple[Hierarchy | None, list[Problem]]:
     """Build a hierarchy as a table and validate it; a dry run has nothing to validate."""
-    place, engine = f"attributes.{attribute}.hierarchy", steps.engine
-    parts, flaws = resolve_rules(rules, column_type, engine, _longest(steps, rules, values))
+    place, engine = f"attributes.{attribute}.hierarchy", runner.engine
+    parts, flaws = resolve_rules(rules, column_type, engine, _longest(runner, rules, values))
     if flaws:
         return None, [Problem(place, flaw) for flaw in flaws]
     draft = HierarchyDraft(tuple(parts), values, column_type, nullable)
     open_ends = any(isinstance(rule, IntervalsRule) and rule.has_open_ends for rule in rules)
     try:
-        steps.make(target, _query(draft))
+        runner.make(target, _query(draft))
     except Exception as error:  # each engine has errors of its own
         if not draft.listed:
             raise
@@ -182,7 +182,7 @@ def build_hierarchy(
         is_shown = type(error).__name__ in ("CatalogException", "BinderException", "ParserException", "IOException")
         reason = str(error).partition("\n")[0] if is_shown else type(error).__name__
         return None, [Problem(place, f"the engine cannot read {names}: {reason}")]
-    if steps.dry:
+    if runner.dry:
         top = TOP if draft.height else None
         return Hierarchy(attribute, target, draft.height, EXAMPLE_LEAVES, top, open_ends), []
     usual = usual_checks(draft, target, on_unknown)
@@ -220,10 +220,10 @@ def hierarchy_query(
     return _query(HierarchyDraft(tuple(parts), values, column_type))
 
 
-def _longest(steps: StatementRunner, rules: Sequence[Rule], values: exp.Table) -> int:
+def _longest(runner: StatementRunner, rules: Sequence[Rule], values: exp.Table) -> int:
     if not any(isinstance(rule, MaskRule) for rule in rules):
         return 1
-    return max(1, steps.look_up(longest_text(values=values), [(EXAMPLE_TEXT_LENGTH,)])[0][0] or 1)
+    return max(1, runner.look_up(longest_text(values=values), [(EXAMPLE_TEXT_LENGTH,)])[0][0] or 1)
 
 
 def _messages(engine: Engine, draft: HierarchyDraft, found: Sequence[HierarchyCheck]) -> list[str]:

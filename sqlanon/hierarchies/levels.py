@@ -23,7 +23,7 @@ ABOVE_ANY_MASK = 1_000_000_000
 
 
 def find_level_problems(
-    steps: StatementRunner, name: str, spec: Attribute, hierarchy: exp.Table, columns: Sequence[str]
+    runner: StatementRunner, name: str, spec: Attribute, hierarchy: exp.Table, columns: Sequence[str]
 ) -> Iterator[Problem]:
     """What the policy asks of an attribute's levels and labels that its hierarchy does not have; by level, ``columns``
     has what a release shows."""
@@ -36,7 +36,7 @@ def find_level_problems(
             yield Problem(f"attributes.{name}.{key}", message)
     if not spec.forbidden:
         return
-    found = steps.ask(cd.matching_labels(hierarchy, columns, spec.forbidden), [])
+    found = runner.ask(cd.matching_labels(hierarchy, columns, spec.forbidden), [])
     known = {label for (label,) in found}
     for label in spec.forbidden:
         if label not in known:
@@ -62,7 +62,7 @@ def has_mask(spec: Attribute) -> bool:
 
 
 def find_forbidden_levels(
-    steps: StatementRunner, policy: Policy, attributes: Sequence[Coded]
+    runner: StatementRunner, policy: Policy, attributes: Sequence[Coded]
 ) -> tuple[frozenset[int], ...]:
     """By quasi-identifier, the levels at which some value of the source has a label that the policy forbids.
 
@@ -71,7 +71,7 @@ def find_forbidden_levels(
     found = []
     for name, attribute in zip(policy.generalized_attributes, attributes, strict=True):
         labels = policy.attributes[name].forbidden
-        row = steps.ask(cd.levels_showing(attribute, labels), [(False,) * (attribute.height + 1)])[0] if labels else ()
+        row = runner.ask(cd.levels_showing(attribute, labels), [(False,) * (attribute.height + 1)])[0] if labels else ()
         found.append(frozenset(level for level, there in enumerate(row) if there))
     return tuple(found)
 

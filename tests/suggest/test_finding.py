@@ -139,7 +139,7 @@ def test_too_many_sets_are_refused() -> None:
     with table_of([], names) as connection, sqlanon.connect(connection) as db:
         with pytest.raises(PolicyError, match=r"there are .* sets of up to 8 of 40 attributes"):
             db.distinction("t", 8)
-        with pytest.raises(PolicyError, match="ask for a smaller size"):
+        with pytest.raises(PolicyError, match="give a smaller size"):
             db.suda(make_policy(dict.fromkeys(names, "suppress")))
         assert db.suda(make_policy(dict.fromkeys(names, "suppress")), 1).msus == 0
 
