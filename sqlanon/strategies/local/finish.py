@@ -184,7 +184,7 @@ class LocalResult:
             attributes=search_input.attributes,
             tops=tuple(hierarchy.top for hierarchy in search_input.hierarchies),
             trees=self.trees,
-            kept=self.table,
+            kept_combinations=self.table,
             labels=self.labels,
             ground=frozenset(ground),
             types=tuple(type_ if i in self.typed else None for i, type_ in enumerate(search_input.types)),

@@ -21,6 +21,7 @@ from sqlanon.strategies.local.nodes import (
     NODE,
     Tree,
     equal_columns,
+    join_ancestors,
     level_column,
     node_column,
     node_columns,
@@ -81,12 +82,11 @@ def _priced_nodes(tree: Tree, attribute: int, share: float) -> exp.Select:
     query = template("SELECT :released FROM :nodes WHERE :level = :floor")(
         released=col("released", first), nodes=aliased(tree.nodes, first), level=col("level", first), floor=tree.floor
     )
+    query = join_ancestors(query, tree, tree.levels[1:])
     for level in tree.levels:
         alias = f"n{level}"
         node: exp.Expr = col(NODE, alias)
         if level > tree.floor:
-            on = col("parent", f"n{level - 1}").eq(col(NODE, alias))
-            query = query.join(aliased(tree.nodes, alias), on=on, copy=False)
             node = _SIGNED_NODE(released=col("released", alias), node=node)
         price = fragment("round(:leaves * :share)::BIGINT")(leaves=col("leaves", alias), share=share)
         query = query.select(

@@ -129,28 +129,6 @@ def tuples_by_combination(
     """)(values=[col(alias) for alias in aliases], rows=rows)
 
 
-def generalized_tables(combinations: exp.Table, maps: exp.Table, attributes: int, states: Sequence[int]) -> exp.Select:
-    """The generalized tables of states: ``state``, ``combination``, ``n``, ``node_i``.
-
-    Every combination has a node in each state. The joins are outer ones, which are made in the order in which they are
-    written: the engine may begin inner ones with the product of all attributes' maps.
-    """
-    nodes = [named(col("node", f"m{i}"), node_column(i)) for i in range(attributes)]
-    query = template("""
-        SELECT t.state, c.combination, c.n, :nodes
-        FROM :combinations AS c
-        CROSS JOIN :states AS t(state)
-    """)(nodes=nodes, combinations=combinations, states=exp.values([(state,) for state in states]))
-    for i in range(attributes):
-        alias = f"m{i}"
-        on = col(f"ground_{i}", "c").eq(col("ground", alias)) & col(STATE, alias).eq(col(STATE, "t"))
-        attribute_map = template(
-            "SELECT state, ground, node FROM :maps WHERE state IN (:states) AND attribute = :attribute"
-        )(maps=maps, states=[number(state) for state in states], attribute=i)
-        query = query.join(subquery(attribute_map, alias), on=on, join_type="left", copy=False)
-    return query
-
-
 def flag_violations(rows: exp.Table, small_classes: Sequence[tuple[exp.Query, Sequence[str]]]) -> exp.Select:
     """Rows with ``violates``: whether one of their classes is too small."""
     are_small = [is_there(col(keys[0], f"g{j}")) for j, (_, keys) in enumerate(small_classes)]
@@ -403,8 +381,29 @@ class StateTables:
         self.task.runner.drop(table)
 
     def generalized_tables(self, numbers: Sequence[int]) -> exp.Select:
-        """The generalized tables of states."""
-        return generalized_tables(self._combinations, self._maps, len(self.task.trees), numbers)
+        """The generalized tables of states: ``state``, ``combination``, ``n``, ``node_i``.
+
+        Every combination has a node in each state. The joins are outer ones, which are made in the order in which they
+        are written: the engine may begin inner ones with the product of all attributes' maps.
+        """
+        attributes = range(len(self.task.trees))
+        query = template("""
+            SELECT t.state, c.combination, c.n, :nodes
+            FROM :combinations AS c
+            CROSS JOIN :states AS t(state)
+        """)(
+            nodes=[named(col("node", f"m{i}"), node_column(i)) for i in attributes],
+            combinations=self._combinations,
+            states=exp.values([(number_,) for number_ in numbers]),
+        )
+        states = [number(number_) for number_ in numbers]
+        for i in attributes:
+            attribute_map = template("""
+                SELECT state, ground, node FROM :maps WHERE state IN (:states) AND attribute = :attribute
+            """)(maps=self._maps, states=states, attribute=i)
+            on = col(f"ground_{i}", "c").eq(col("ground", f"m{i}")) & col(STATE, f"m{i}").eq(col(STATE, "t"))
+            query = query.join(subquery(attribute_map, f"m{i}"), on=on, join_type="left", copy=False)
+        return query
 
     def figures(self, rows: exp.Table) -> list[tuple[Any, ...]]:
         """The figures of flagged states, one row each."""

@@ -103,6 +103,14 @@ def equal_columns(names: Iterable[str], left: str, right: str) -> exp.Expr:
     return all_of(col(name, left).eq(col(name, right)) for name in names)
 
 
+def join_ancestors(query: exp.Select, tree: Tree, levels: range, join_type: str = "") -> exp.Select:
+    """Join ``n{level}``, the parents of the nodes ``n{level - 1}``, level by level."""
+    for level in levels:
+        on = col("parent", f"n{level - 1}").eq(col(NODE, f"n{level}"))
+        query = query.join(aliased(tree.nodes, f"n{level}"), on=on, join_type=join_type, copy=False)
+    return query
+
+
 NODE_OF_CODE = fragment("(:code::INTEGER + :offset)::INTEGER")
 
 
@@ -265,25 +273,26 @@ def set_labels(tree: Tree, frequent: exp.Expr, exact: bool) -> exp.Select:
     the source as the smallest class must have. Otherwise a set would reveal which near-unique values exist. ``exact``
     sets list all values.
     """
-    is_rare = exp.Not(this=_IS_FREQUENT(node=col(NODE, "n"), frequent=frequent))
-    query = template("SELECT n.node, :is_rare AS is_rare FROM :nodes AS n WHERE n.level = :floor")(
-        is_rare=is_rare, nodes=tree.nodes, floor=tree.floor
+    ground = f"n{tree.floor}"
+    query = template("SELECT :node, NOT :is_frequent AS is_rare FROM :nodes WHERE :level = :floor")(
+        node=col(NODE, ground),
+        is_frequent=_IS_FREQUENT(node=col(NODE, ground), frequent=frequent),
+        nodes=aliased(tree.nodes, ground),
+        level=col("level", ground),
+        floor=tree.floor,
     )
-    below = "n"
+    query = join_ancestors(query, tree, range(tree.floor + 1, tree.height))
     for level in range(tree.floor, tree.height):
-        alias = "n" if level == tree.floor else f"n{level}"
-        if level > tree.floor:
-            query = query.join(aliased(tree.nodes, alias), on=col("parent", below).eq(col(NODE, alias)), copy=False)
+        node = f"n{level}"
         if exact:
             may_list: exp.Expr = exp.true() if level == tree.floor else exp.false()
         else:
-            may_list = _IS_FREQUENT(node=col(NODE, alias), frequent=frequent)
-        label = col("label", alias)
+            may_list = _IS_FREQUENT(node=col(NODE, node), frequent=frequent)
+        label = col("label", node)
         query = query.select(
             named(label, f"label_{level}"),
-            named(cast(col("leaves", alias) + 1, "BIGINT"), f"size_{level}"),
-            named(all_of([is_there(label), col("released", alias), may_list]), f"is_member_{level}"),
+            named(cast(col("leaves", node) + 1, "BIGINT"), f"size_{level}"),
+            named(all_of([is_there(label), col("released", node), may_list]), f"is_member_{level}"),
             copy=False,
         )
-        below = alias
     return query

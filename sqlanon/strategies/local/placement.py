@@ -262,14 +262,15 @@ class LocalRecoding:
     trees: tuple[Tree, ...]
     # The released combinations, with their ground nodes ``ground_i`` and the codes of their labels ``code_i``. Rows of
     # other combinations are suppressed.
-    kept: exp.Table
+    kept_combinations: exp.Table
     labels: tuple[exp.Table, ...]  # by attribute ``code`` and ``label``; NULL is a label
     ground: frozenset[int]  # attributes released at level 0 alone, with the source's values
     types: tuple[str | None, ...]  # by attribute the type to which its labels are cast; None: VARCHAR
     mask: bool = False  # suppressed rows stay, with every quasi-identifier at its top
     lists: frozenset[int] = frozenset()  # attributes whose labels are lists
     # The key that divides equal rows among shares of a combination, which have ``first_row`` and ``last_row`` in
-    # ``kept``. Rows are ordered by a hash of it: an order by released values would let readers repeat the division.
+    # ``kept_combinations``. Rows are ordered by a hash of it: an order by released values would let readers repeat the
+    # division.
     division_key: tuple[str, ...] = ()
 
     def released_type(self, column: Column, own: str) -> str:
@@ -306,7 +307,7 @@ class LocalRecoding:
             else fragment("min(:code) = max(:code) AND min(:level) > 0")(code=col(f"code_{i}"), level=col(f"level_{i}"))
             for i in range(len(self.attributes))
         ]
-        return _SELECT_FROM(figures=flags, relation=self.kept)
+        return _SELECT_FROM(figures=flags, relation=self.kept_combinations)
 
     def select(self, shuffled: bool = True) -> exp.Select:
         return order_by_class(self, self.rows()) if shuffled else self.with_labels(subquery(self.rows(), "r"))
@@ -360,7 +361,7 @@ class LocalRecoding:
         keys += [combination[f"known_{i}"] for i, attribute in enumerate(self.attributes) if attribute.unknown]
         keys += [fragment("s.position BETWEEN k.first_row AND k.last_row")()] if self.division_key else []
         kind = "left" if self.mask else "inner"
-        query = query.join(aliased(self.kept, "k"), on=all_of(keys), join_type=kind, copy=False)
+        query = query.join(aliased(self.kept_combinations, "k"), on=all_of(keys), join_type=kind, copy=False)
         output = [named(col(f"code_{i}", "k"), f"code_{i}") for i in self._coded_attributes()]
         output += [named(value, name) for name, value in values.items()]
         if self.mask:

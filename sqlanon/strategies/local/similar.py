@@ -84,9 +84,9 @@ divisible_blocks = template("""
     WHERE size <= :max_block
 """)
 # For each infeasible class the ``partner`` of its block that it should join; whether both together are ``large``; and
-# their ``added_price``. Pairs that are not large come first, then the cheapest.
-# The minimum is of one whole number for each pair, the partner last. Ties of a class are so in the order of the pairs'
-# lesser and greater classes, which is the same for both classes of a pair.
+# their ``added_price``. Pairs that are not large come first, then the cheapest. The minimum is of one whole number for
+# each pair, the partner last. This breaks ties by the lesser and then the greater class of a pair, an order that both
+# classes of a pair share.
 _PROPOSALS = template("""
     WITH
         block_classes AS (

@@ -18,7 +18,16 @@ from typing import TypeAlias
 from sqlglot import exp
 
 from sqlanon.hierarchies.parts import ColumnKind, column_kind
-from sqlanon.strategies.local.nodes import CELL_COLUMNS, NODE, Grid, Tree, is_allowed, level_column, node_column
+from sqlanon.strategies.local.nodes import (
+    CELL_COLUMNS,
+    NODE,
+    Grid,
+    Tree,
+    is_allowed,
+    join_ancestors,
+    level_column,
+    node_column,
+)
 from sqlanon.strategies.local.task import LocalOutcome, LocalTask
 from sqlanon.support.expressions import aliased, all_of, col, fragment, named, number, template, union_all
 
@@ -374,17 +383,21 @@ def make_allowed_nodes(task: LocalTask, prefix: str) -> tuple[exp.Table, ...]:
     ``released_node``; and the highest one, ``highest_released``. Both are NULL without such a node."""
     tables = []
     for i, tree in enumerate(task.trees):
-        steps = range(len(tree.levels))
         released = [
-            fragment("CASE WHEN :released THEN :node END")(released=col("released", f"n{j}"), node=col(NODE, f"n{j}"))
-            for j in steps
+            fragment("CASE WHEN :released THEN :node END")(
+                released=col("released", f"n{level}"), node=col(NODE, f"n{level}")
+            )
+            for level in tree.levels
         ]
         query = template("""
-            SELECT n0.node, coalesce(:upwards) AS released_node, coalesce(:downwards) AS highest_released
-            FROM :nodes AS n0
-        """)(upwards=released, downwards=released[::-1], nodes=tree.nodes)
-        for j in steps[1:]:
-            on = col("parent", f"n{j - 1}").eq(col(NODE, f"n{j}"))
-            query = query.join(aliased(tree.nodes, f"n{j}"), on=on, join_type="left", copy=False)
+            SELECT :node, coalesce(:upwards) AS released_node, coalesce(:downwards) AS highest_released
+            FROM :nodes
+        """)(
+            node=col(NODE, f"n{tree.floor}"),
+            upwards=released,
+            downwards=released[::-1],
+            nodes=aliased(tree.nodes, f"n{tree.floor}"),
+        )
+        query = join_ancestors(query, tree, tree.levels[1:], "left")
         tables.append(task.make(f"{prefix}_allowed_{i}", query))
     return tuple(tables)
