@@ -257,7 +257,7 @@ class Plain:
         inside = tuple(combination for combination in part if test(paths[combination]))
         return inside, tuple(combination for combination in part if combination not in inside)
 
-    def shown(self, part: Part) -> tuple[tuple[str | None, float], ...]:
+    def render(self, part: Part) -> tuple[tuple[str | None, float], ...]:
         """The labels, and the leaves that they lose."""
         return tuple(self.released(column, part) for column in self.columns)
 
