@@ -31,7 +31,6 @@ FORMAT = 11
 _HELD_HERE = "Unique file handle conflict"
 """DuckDB's error where two runs of one process open the same file."""
 
-_MANIFEST = template("SELECT 1 FROM sqlanon_catalog.sqlanon.manifest LIMIT 0")
 _FORMAT = template("SELECT format FROM sqlanon_catalog.sqlanon.catalog_format")
 _HAS_TABLES = template("""
     SELECT count(*) > 0
@@ -39,7 +38,6 @@ _HAS_TABLES = template("""
     WHERE database_name = 'sqlanon_catalog' AND schema_name = 'sqlanon'
         AND table_name IN ('catalog_format', 'runs', 'releases')
 """)
-_FORGET_HIERARCHIES = fragment("DELETE FROM sqlanon_catalog.sqlanon.hierarchies WHERE policy_hash = :policy")
 _KEEP_LATTICE = fragment("""
     INSERT INTO sqlanon_catalog.sqlanon.lattice BY NAME
     SELECT :run AS run_id, :columns FROM :lattice
@@ -176,7 +174,7 @@ def _has_tables(engine: DuckDBEngine, path: Path) -> bool:
 def _refuse_release(engine: DuckDBEngine, path: Path) -> None:
     """Refuse to use a release as the catalog: the catalog has private values."""
     with suppress(duckdb.CatalogException):
-        engine.rows(_MANIFEST())
+        engine.rows(template("SELECT 1 FROM sqlanon_catalog.sqlanon.manifest LIMIT 0")())
         raise SourceError(
             f"{path} is a release, and the catalog is private: let [catalog] database name another file, or leave "
             "[catalog] out"
@@ -266,7 +264,9 @@ def store_hierarchies(
     now: Any,
 ) -> None:
     """Copy a run's hierarchy tables to the open catalog, and replace those of an earlier run of the same policy."""
-    engine.execute(_FORGET_HIERARCHIES(policy=policy_hash))
+    engine.execute(
+        fragment("DELETE FROM sqlanon_catalog.sqlanon.hierarchies WHERE policy_hash = :policy")(policy=policy_hash)
+    )
     rows = []
     for hierarchy in hierarchies:
         name = hierarchy_name(policy_hash, hierarchy.attribute)

@@ -70,9 +70,7 @@ from sqlanon.support.names import EARLIER
 MOST_EARLIER_RELEASES = 60
 """The bits of a mark."""
 
-_KEYS = template("SELECT key_hash FROM sqlanon_catalog.sqlanon.released_keys WHERE run_id = :run_id")
 
-_PEOPLE = template("SELECT person FROM sqlanon_catalog.sqlanon.released_people WHERE run_id = :run_id")
 _HAS_PEOPLE = template("""
     SELECT count(*) > 0
     FROM (SELECT :person AS person FROM :source) AS s
@@ -116,7 +114,7 @@ def open_earlier_release(
 
 def _refuse_changed_release(publication: Publication, manifest: Manifest, digest: str, failures: Sequence[str]) -> None:
     place = format_location(publication.path)
-    if publication.manifest_hash not in (None, manifest.fingerprint()):
+    if publication.manifest_hash != manifest.fingerprint():
         raise ReleaseError(f"{place} is not the release that the ledger recorded: its manifest was changed")
     if digest != publication.digest:
         raise ReleaseError(f"{place} is not the release that the ledger recorded: its rows were changed")
@@ -340,7 +338,14 @@ def _released_people(
         return None
     with catalog.open_catalog(run.engine, catalog_section.database):
         secret = read_history(run.engine).secret
-        run.engine.execute(create_table(target.copy(), _PEOPLE(run_id=publication.run_id)))
+        run.engine.execute(
+            create_table(
+                target.copy(),
+                template("SELECT person FROM sqlanon_catalog.sqlanon.released_people WHERE run_id = :run_id")(
+                    run_id=publication.run_id
+                ),
+            )
+        )
     person_hashes = person_hash(col(person, "r"), search_input.source.columns[person], secret)
     if not run.engine.rows(_HAS_PEOPLE(source=aliased(run.source.relation, "r"), person=person_hashes, people=target))[
         0
@@ -401,7 +406,14 @@ def _key_hashes(
         return None
     with catalog.open_catalog(run.engine, catalog_section.database):
         secret = read_history(run.engine).secret
-        run.engine.execute(create_table(target.copy(), _KEYS(run_id=release.publication.run_id)))
+        run.engine.execute(
+            create_table(
+                target.copy(),
+                template("SELECT key_hash FROM sqlanon_catalog.sqlanon.released_keys WHERE run_id = :run_id")(
+                    run_id=release.publication.run_id
+                ),
+            )
+        )
     if not run.engine.rows(row_count(rows=target))[0][0]:
         return None
     return secret, target

@@ -79,7 +79,6 @@ _HAS_DIGIT = "^.*[0-9].*$"
 
 _BYTES = {"duckdb": "strlen", "spark": "octet_length"}
 _LOWER = fragment("CASE WHEN :bytes = :length THEN :lower ELSE :translated END")  # translating takes ten times as long
-_NUMBER_TEXT = fragment("CASE WHEN :value = floor(:value) AND abs(:value) < :largest THEN :whole ELSE :plain END")
 
 _SAMPLE = """
     WITH spellings AS (
@@ -183,7 +182,9 @@ def canonical_text(value: exp.Expr, type_: str, dialect: str) -> exp.Expr:
         return plain
     if type_ in _FLOATING:
         whole = cast(cast(value.copy(), "BIGINT"), _TEXT_TYPES[dialect])
-        return _NUMBER_TEXT(value=value, largest=_LARGEST_EXACT, whole=whole, plain=plain)
+        return fragment("CASE WHEN :value = floor(:value) AND abs(:value) < :largest THEN :whole ELSE :plain END")(
+            value=value, largest=_LARGEST_EXACT, whole=whole, plain=plain
+        )
     word = _in_lower_case(strip_white_space(collate_bytewise(plain) if dialect == "postgres" else plain), dialect)
     for pattern, groups in _REWRITES:
         replacement = "".join(_GROUPS[dialect].format(group) for group in groups)

@@ -29,8 +29,6 @@ from sqlanon.support.expressions import (
     text,
 )
 
-_ROW_COUNT = template("SELECT pg_catalog.count(*) FROM :relation", "postgres")
-
 _KEY = 1
 
 _IS_NUMBER = "^[+-]?([0-9]{1,100}([.][0-9]{0,100})?|[.][0-9]{1,100})([eE][+-]?[0-9]{1,2})?$"
@@ -100,10 +98,8 @@ _FOUND = template(
 
 # --- Fetched hashes, in DuckDB
 
-_OF_DIGITS = fragment("('0x' || :digits)::UBIGINT")
 _ARRIVED_VALUES = template("SELECT ('0x' || h)::UBIGINT AS h, d FROM :arrow")
 _ALL_VALUES = template("SELECT max(d) FROM :values")
-_NO_GREATER = fragment("s.h <= (SELECT max(h) FROM :values)")
 _SAMPLED_COMBINATIONS = template("SELECT string_agg(substr(md5(:message), :hex_from), ',') FROM :sampled")
 
 LEAST_HASHES = 10_000
@@ -180,7 +176,9 @@ class PostgresRows(SampledRows):
         """Random rows, fetched at once."""
         target = self.run.work("source_sample_there")
         self.run.engine.execute(drop_table(target.copy(), exists=True))  # a result can be published twice
-        hashes = exp.array(*(_OF_DIGITS(digits=col(f"h{i}")) for i in range(len(self.columns))))
+        hashes = exp.array(
+            *(fragment("('0x' || :digits)::UBIGINT")(digits=col(f"h{i}")) for i in range(len(self.columns)))
+        )
         query = _sample(self.sampled.relation, self._types(self.columns), rows)
         self._bring(target, query, lambda arrow: select([named(hashes, HASHES)], arrow))
         return select([col(HASHES)], target.copy())
@@ -189,14 +187,20 @@ class PostgresRows(SampledRows):
         values, value_count = self.values_of(column)
         query = count_known_values(value=sampled_hash(place), sampled=sampled, values=values)
         if value_count > LEAST_HASHES:  # only the least hashes were fetched: greater sampled hashes do not count
-            query = query.where(_NO_GREATER(values=values), copy=False)
+            query = query.where(fragment("s.h <= (SELECT max(h) FROM :values)")(values=values), copy=False)
         hashes, known_hashes = self.run.engine.rows(query)[0]
         return (known_hashes / hashes if hashes else 0.0), value_count
 
     def rows(self, columns: Sequence[str]) -> int:
         if self._all_rows is None:
             with self.sampled.engine.read_only():
-                self._all_rows = int(self.sampled.engine.rows(_ROW_COUNT(relation=self.sampled.relation))[0][0])
+                self._all_rows = int(
+                    self.sampled.engine.rows(
+                        template("SELECT pg_catalog.count(*) FROM :relation", "postgres")(
+                            relation=self.sampled.relation
+                        )
+                    )[0][0]
+                )
         return self._all_rows
 
     def counts(self, sampled: exp.Table, pairs: Mapping[int, str]) -> Counts:

@@ -34,7 +34,7 @@ from sqlanon.ledger.records import (
 from sqlanon.ledger.released_hierarchies import drop_replaced_hierarchies, is_replaced, store_released_hierarchies
 from sqlanon.policy import Policy, format_location
 from sqlanon.release.targets.base import Reach, Verification, recorded_location
-from sqlanon.support.expressions import fragment, number, template, text
+from sqlanon.support.expressions import all_of, col, fragment, number, template, text
 from sqlanon.support.workdir import BusyError, exclusive_lock
 
 _INTENTS = template("""
@@ -43,57 +43,31 @@ _INTENTS = template("""
     WHERE NOT intended_at IS NULL
     ORDER BY intended_at
 """)
-_OUT = fragment("""
+_COMPLETE = fragment("""
     UPDATE sqlanon_catalog.sqlanon.releases SET intended_at = NULL
     WHERE run_id = :run AND path = :place AND NOT intended_at IS NULL
 """)
-_DROP = fragment("""
-    DELETE FROM sqlanon_catalog.sqlanon.releases
-    WHERE run_id = :run AND path = :place AND NOT intended_at IS NULL
-""")
-_DROP_ALL = fragment("DELETE FROM sqlanon_catalog.sqlanon.releases WHERE path = :place AND NOT intended_at IS NULL")
 _REPLACE = fragment("""
     UPDATE sqlanon_catalog.sqlanon.releases SET replaced_at = :at::TIMESTAMP
     WHERE path = :place AND replaced_at IS NULL AND intended_at IS NULL
         AND (draft OR NOT coalesce(version, 1) IN (:kept)) -- a file without versions has version 1
 """)
-_FORGET_KEYS = fragment("DELETE FROM sqlanon_catalog.sqlanon.released_keys WHERE :gone")
-_FORGET_SAMPLES = fragment("""
-    DELETE FROM sqlanon_catalog.sqlanon.source_samples
-    WHERE :gone AND NOT run_id IN (
-        SELECT run_id FROM sqlanon_catalog.sqlanon.releases WHERE NOT epsilon IS NULL -- never forgotten
-    )
-""")
-_FORGET_PEOPLE = fragment("DELETE FROM sqlanon_catalog.sqlanon.source_people WHERE :gone")
-_FORGET_RELEASED_PEOPLE = fragment("DELETE FROM sqlanon_catalog.sqlanon.released_people WHERE :gone")
-_FORGET_NOISE = fragment("DELETE FROM sqlanon_catalog.sqlanon.released_noise WHERE :gone")
-_KEEP_KEYS = fragment("""
-    INSERT INTO sqlanon_catalog.sqlanon.released_keys
-    SELECT :run AS run_id, key_hash FROM :keys
-""")
-_KEEP_SAMPLE = fragment("INSERT INTO sqlanon_catalog.sqlanon.source_samples SELECT * FROM :sample")
-_KEEP_PEOPLE = fragment("INSERT INTO sqlanon_catalog.sqlanon.source_people SELECT * FROM :people")
 _SHARED_PEOPLE = template("""
     SELECT count(*)
     FROM sqlanon_catalog.sqlanon.source_people AS s
     SEMI JOIN :people AS p ON s.person = p.person
     WHERE s.run_id IN (:runs)
 """)
-_KEEP_RELEASED_PEOPLE = fragment("""
-    INSERT INTO sqlanon_catalog.sqlanon.released_people
-    SELECT :run AS run_id, person FROM :people
+
+_DROP_INTENTS = fragment("""
+    DELETE FROM sqlanon_catalog.sqlanon.releases
+    WHERE :condition AND NOT intended_at IS NULL
 """)
-_KEEP_NOISE = fragment("""
-    INSERT INTO sqlanon_catalog.sqlanon.released_noise
-    SELECT :run AS run_id, attribute, labels, low, high, step FROM :ranges
+_OF_RUN = template("SELECT :run AS run_id, :columns FROM :rows")
+_DELETE = fragment("DELETE FROM :rows WHERE :condition")
+_HAS_NO_NOISE = fragment("""
+    NOT run_id IN (SELECT run_id FROM sqlanon_catalog.sqlanon.releases WHERE NOT epsilon IS NULL)
 """)
-_FORGET_RUN = fragment("DELETE FROM sqlanon_catalog.sqlanon.runs WHERE run_id = :run")
-_FORGET_KEYS_OF = fragment("DELETE FROM sqlanon_catalog.sqlanon.released_keys WHERE run_id = :run")
-_FORGET_SAMPLE_OF = fragment("DELETE FROM sqlanon_catalog.sqlanon.source_samples WHERE run_id = :run")
-_FORGET_PEOPLE_OF = fragment("DELETE FROM sqlanon_catalog.sqlanon.source_people WHERE run_id = :run")
-_FORGET_RELEASED_PEOPLE_OF = fragment("DELETE FROM sqlanon_catalog.sqlanon.released_people WHERE run_id = :run")
-_FORGET_NOISE_OF = fragment("DELETE FROM sqlanon_catalog.sqlanon.released_noise WHERE run_id = :run")
-_DROP_EXPORT = fragment("DELETE FROM sqlanon_catalog.sqlanon.exports WHERE run_id = :run AND path = :folder")
 
 UNRECORDED = ""
 """The run ID of a release that the ledger does not record: its intent is dropped once it is published."""
@@ -144,7 +118,8 @@ def settle_intents(engine: DuckDBEngine, path: Path, reach: Reach) -> None:
                     engine, intent, [version for _, version in claims if version not in (None, intent.version)]
                 )
             elif claims is not None:
-                engine.execute(_DROP(run=intent.run_id, place=str(intent.path)))
+                condition = all_of([col("run_id").eq(text(intent.run_id)), col("path").eq(text(str(intent.path)))])
+                engine.execute(_DROP_INTENTS(condition=condition))
                 delete_replaced_details(engine)
 
 
@@ -155,19 +130,19 @@ def complete_intent(engine: DuckDBEngine, intent: Intent, kept_versions: Collect
     versions = [version or 1 for version in kept_versions] or [0]
     engine.execute(_REPLACE(place=place, at=str(intent.published_at), kept=[number(version) for version in versions]))
     if intent.run_id != UNRECORDED:
-        engine.execute(_OUT(run=intent.run_id, place=place))
-    engine.execute(_DROP_ALL(place=place))  # earlier intents for this location
+        engine.execute(_COMPLETE(run=intent.run_id, place=place))
+    engine.execute(_DROP_INTENTS(condition=col("path").eq(text(place))))  # earlier intents for this location
     delete_replaced_details(engine)
 
 
 def delete_replaced_details(engine: DuckDBEngine) -> None:
     """Delete hierarchies, keys, samples and ranges of noise of replaced releases."""
     drop_replaced_hierarchies(engine)
-    engine.execute(_FORGET_KEYS(gone=is_replaced()))
-    engine.execute(_FORGET_SAMPLES(gone=is_replaced()))
-    engine.execute(_FORGET_PEOPLE(gone=is_replaced()))
-    engine.execute(_FORGET_RELEASED_PEOPLE(gone=is_replaced()))
-    engine.execute(_FORGET_NOISE(gone=is_replaced()))
+    for name in ("released_keys", "source_people", "released_people", "released_noise"):
+        engine.execute(_DELETE(rows=catalog.catalog_table(name), condition=is_replaced()))
+    # Spent epsilon adds up over all releases of a source, so their samples stay.
+    condition = all_of([is_replaced(), _HAS_NO_NOISE()])
+    engine.execute(_DELETE(rows=catalog.catalog_table("source_samples"), condition=condition))
 
 
 def _claims_at(intent: Intent, reach: Reach, engine: DuckDBEngine) -> frozenset[tuple[str, int | None]] | None:
@@ -294,24 +269,31 @@ class RecordedDetails:
     def write(self, engine: DuckDBEngine, run_id: str) -> None:
         """Write the details to the open catalog, and replace those of an earlier attempt of the run."""
         if self.run is not None:
-            engine.execute(_FORGET_RUN(run=run_id))
+            _replace_rows(engine, run_id, "runs")
             catalog.insert_records(engine, "runs", self.run)
         if self.keys is not None:
-            engine.execute(_FORGET_KEYS_OF(run=run_id))
-            engine.execute(_KEEP_KEYS(run=run_id, keys=self.keys))
+            _replace_rows(
+                engine, run_id, "released_keys", _OF_RUN(run=run_id, columns=[col("key_hash")], rows=self.keys)
+            )
         if self.sample is not None:
-            engine.execute(_FORGET_SAMPLE_OF(run=run_id))
-            engine.execute(_KEEP_SAMPLE(sample=self.sample))
-        engine.execute(_FORGET_PEOPLE_OF(run=run_id))
-        for people in self.people:
-            engine.execute(_KEEP_PEOPLE(people=people))
+            _replace_rows(engine, run_id, "source_samples", self.sample)
+        _replace_rows(engine, run_id, "source_people", *self.people)
         if self.released_people is not None:
-            engine.execute(_FORGET_RELEASED_PEOPLE_OF(run=run_id))
-            engine.execute(_KEEP_RELEASED_PEOPLE(run=run_id, people=self.released_people))
+            people = _OF_RUN(run=run_id, columns=[col("person")], rows=self.released_people)
+            _replace_rows(engine, run_id, "released_people", people)
         if self.noise_ranges is not None:
-            engine.execute(_FORGET_NOISE_OF(run=run_id))
-            engine.execute(_KEEP_NOISE(run=run_id, ranges=self.noise_ranges.copy()))
+            columns = [col(name) for name in ("attribute", "labels", "low", "high", "step")]
+            ranges = _OF_RUN(run=run_id, columns=columns, rows=self.noise_ranges.copy())
+            _replace_rows(engine, run_id, "released_noise", ranges)
         store_released_hierarchies(engine, run_id, self.hierarchies)
+
+
+def _replace_rows(engine: DuckDBEngine, run_id: str, name: str, *queries: exp.Query) -> None:
+    """Replace the rows of a run in a table of the open catalog."""
+    target = catalog.catalog_table(name)
+    engine.execute(_DELETE(rows=target, condition=col("run_id").eq(text(run_id))))
+    for query in queries:
+        engine.execute(exp.Insert(this=target.copy(), expression=query))
 
 
 @contextmanager
@@ -421,5 +403,6 @@ def recording_export(engine: DuckDBEngine, path: Path, export: Export) -> Iterat
         yield
     except BaseException:
         with suppress(SqlanonError), lock_publications(path), catalog.open_catalog(engine, path):
-            engine.execute(_DROP_EXPORT(run=export.run_id, folder=export.path))
+            is_export = all_of([col("run_id").eq(text(export.run_id)), col("path").eq(text(export.path))])
+            engine.execute(_DELETE(rows=catalog.catalog_table("exports"), condition=is_export))
         raise

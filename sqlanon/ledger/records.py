@@ -115,9 +115,6 @@ class Export:
     draft: bool = False
 
 
-_SECRET = template("SELECT secret FROM sqlanon_catalog.sqlanon.secret")
-
-
 @dataclass(frozen=True)
 class History:
     """The contents of the ledger.
@@ -152,7 +149,7 @@ def read_history(engine: DuckDBEngine) -> History:
 
 def read_or_create_secret(engine: DuckDBEngine) -> str:
     """The secret of the open catalog; created if there is none."""
-    rows = engine.rows(_SECRET())
+    rows = engine.rows(template("SELECT secret FROM sqlanon_catalog.sqlanon.secret")())
     if not rows:
         rows = [(secrets.token_hex(32),)]
         catalog.insert_records(engine, "secret", {"secret": rows[0][0]})

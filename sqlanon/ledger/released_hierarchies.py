@@ -47,7 +47,6 @@ _NOW_AND_GONE = fragment("""
     FROM :then AS t
     ANTI JOIN :now AS n ON t.level_0 IS NOT DISTINCT FROM n.level_0
 """)
-_BOTH = fragment("SELECT :levels FROM :then UNION SELECT :levels FROM :now")
 _KNOWN = template("""
     SELECT attribute, height, table_name
     FROM sqlanon_catalog.sqlanon.released_hierarchies
@@ -58,7 +57,6 @@ _RECORDED = template("""
     FROM sqlanon_catalog.sqlanon.released_hierarchies AS h
     SEMI JOIN sqlanon_catalog.sqlanon.releases AS r ON r.run_id = h.run_id AND r.manifest_hash = :manifest_hash
 """)
-_GONE = template("SELECT table_name FROM sqlanon_catalog.sqlanon.released_hierarchies WHERE :gone")
 _FORGET = fragment("DELETE FROM sqlanon_catalog.sqlanon.released_hierarchies WHERE :condition")
 is_replaced = fragment("NOT run_id IN (SELECT run_id FROM sqlanon_catalog.sqlanon.releases WHERE replaced_at IS NULL)")
 """Whether all releases of a ``run_id`` in the open catalog were replaced."""
@@ -86,7 +84,9 @@ def store_released_hierarchies(engine: DuckDBEngine, run_id: str, hierarchies: S
 
 def drop_replaced_hierarchies(engine: DuckDBEngine) -> None:
     """Drop the hierarchies of replaced releases."""
-    for (name,) in engine.rows(_GONE(gone=is_replaced())):
+    for (name,) in engine.rows(
+        template("SELECT table_name FROM sqlanon_catalog.sqlanon.released_hierarchies WHERE :gone")(gone=is_replaced())
+    ):
         engine.execute(drop_table(catalog.catalog_table(name)))
     engine.execute(_FORGET(condition=is_replaced()))
 
@@ -229,7 +229,9 @@ def _levels_up_to(height: int, hierarchy: Hierarchy) -> list[exp.Expr]:
 def union_hierarchy_rows(then: exp.Expr, now: exp.Expr, height: int, open_ends: bool) -> exp.Query:
     """The rows of two tables of one hierarchy."""
     names = dict.fromkeys(["level_0", *(released_column(level, open_ends) for level in range(height + 1))])
-    query = _BOTH(levels=[col(name) for name in names], then=then, now=now)
+    query = fragment("SELECT :levels FROM :then UNION SELECT :levels FROM :now")(
+        levels=[col(name) for name in names], then=then, now=now
+    )
     assert isinstance(query, exp.Query)
     return query
 

@@ -40,14 +40,12 @@ NEIGHBOURS = 10
 DEVIATIONS = 5
 """The standard deviations beyond chance that are not explained by chance."""
 
-_EARLIER = template("SELECT * FROM sqlanon_catalog.sqlanon.source_people WHERE run_id IN (:runs)")
 _ROWS_OF_A_PERSON = template("""
     SELECT run_id, max(most_rows)
     FROM sqlanon_catalog.sqlanon.source_people
     WHERE is_person
     GROUP BY run_id
 """)
-_RUNS = template("SELECT DISTINCT run_id FROM :earlier")
 # A sample of all people covers all hashes; another one covers those up to its greatest.
 _SHARED = template("""
     WITH samples AS (
@@ -172,10 +170,15 @@ def compare_people(
         return PeopleComparison(shared, frozenset())
     earlier = run.work("earlier people")
     with catalog.open_catalog(run.engine, path):
-        query = _EARLIER(runs=[text(run_id) for run_id in sources])
+        query = template("SELECT * FROM sqlanon_catalog.sqlanon.source_people WHERE run_id IN (:runs)")(
+            runs=[text(run_id) for run_id in sources]
+        )
         run.engine.execute(create_table(earlier.copy(), query))
     try:
-        compared = frozenset(sources[run_id] for (run_id,) in run.engine.rows(_RUNS(earlier=earlier)))
+        compared = frozenset(
+            sources[run_id]
+            for (run_id,) in run.engine.rows(template("SELECT DISTINCT run_id FROM :earlier")(earlier=earlier))
+        )
         for run_id, shared_people in _shared_people(run.engine, earlier, samples):
             best = shared.get(sources[run_id])
             if best is None or shared_people.share > best.share:

@@ -66,7 +66,6 @@ _KEPT = template("""
     FROM sqlanon_catalog.sqlanon.source_samples
     WHERE run_id = :run_id
 """)
-_ITS_SOURCE = template("SELECT source_rows, column_names FROM :sampled LIMIT 1")
 
 
 def sample_source(run: Run, policy: Policy, secret: str, run_id: str, rows: int) -> exp.Query | None:
@@ -165,7 +164,7 @@ class RowComparison:
         with catalog.open_catalog(engine, self.path):
             engine.execute(create_table(sampled.copy(), _KEPT(run_id=run_id)))
         try:
-            stored = engine.rows(_ITS_SOURCE(sampled=sampled))
+            stored = engine.rows(template("SELECT source_rows, column_names FROM :sampled LIMIT 1")(sampled=sampled))
             if not stored:
                 self.unknown.add(description)
                 return 0.0

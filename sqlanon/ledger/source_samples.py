@@ -51,7 +51,6 @@ _TEXT = fragment("""
 # NULL counts as a value.
 _HASH = fragment("('0x' || substr(md5(:secret || coalesce(':' || :value, 'NULL')), :hex_from))::UBIGINT")
 
-_SAMPLE = template("SELECT :hashes AS hashes FROM :taken AS s")
 _VALUES = template("""
     SELECT v, :hash AS h
     FROM (SELECT DISTINCT :value AS v FROM :relation) AS d
@@ -140,7 +139,7 @@ class DuckDBRows(SampledRows):
         taken = select([*texts], self.run.source.relation.copy())
         taken.set("sample", exp.TableSample(method=exp.Var(this="RESERVOIR"), size=number(rows)))
         hashes = exp.array(*(_hash(col(f"c{i}"), self.key) for i in range(len(self.columns))))
-        return _SAMPLE(hashes=hashes, taken=taken)
+        return template("SELECT :hashes AS hashes FROM :taken AS s")(hashes=hashes, taken=taken)
 
     def known(self, sampled: exp.Table, place: int, column: str) -> tuple[float, int]:
         values, value_count = self.values_of(column)

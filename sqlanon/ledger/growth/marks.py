@@ -44,7 +44,6 @@ KEY_HASH = "key_hash"
 _UNMARKED = template('SELECT :columns, 0::BIGINT AS "sqlanon earlier releases" FROM :source')
 _LABELLED = template("SELECT :values FROM :rows")
 _RANK = fragment('row_number() OVER (PARTITION BY :keys ORDER BY s."sqlanon earlier releases" DESC, :order)')
-_COUNTS = template("SELECT :named, count(*) AS n FROM :release GROUP BY :columns")
 _MARKED = template("""
     SELECT
         :columns,
@@ -58,7 +57,6 @@ _IN_BOTH = template("""
     FROM (SELECT :keys, count(*) AS n FROM :labelled GROUP BY :names) AS r
     JOIN :release AS e ON :same
 """)
-_MARKS = template("SELECT count(*), :counts FROM :rows")
 _HAS_MARK = fragment('count(*) FILTER (WHERE ("sqlanon earlier releases" & :bit) > 0)')
 
 
@@ -161,7 +159,11 @@ def _released(
     """The rows of a release, counted by the columns in common with the source: ``k0`` .., and ``n``."""
     columns = [col(attribute.column) for attribute in attributes] + [col(column) for _, column in shared]
     keys = [named(key.copy(), f"k{i}") for i, key in enumerate(columns)]
-    return subquery(_COUNTS(named=keys, release=release, columns=columns))
+    return subquery(
+        template("SELECT :named, count(*) AS n FROM :release GROUP BY :columns")(
+            named=keys, release=release, columns=columns
+        )
+    )
 
 
 def mark_rows_by_key(
@@ -209,7 +211,9 @@ def key_hash(key: Sequence[str], secret: str, alias: str | None = None) -> exp.E
 
 def count_marked_rows(rows: exp.Expr, releases: int) -> exp.Select:
     """One row: the number of rows, and of rows with the mark of each release."""
-    return _MARKS(counts=[_HAS_MARK(bit=1 << i) for i in range(releases)], rows=rows)
+    return template("SELECT count(*), :counts FROM :rows")(
+        counts=[_HAS_MARK(bit=1 << i) for i in range(releases)], rows=rows
+    )
 
 
 def _own_names(columns: Sequence[str]) -> str:

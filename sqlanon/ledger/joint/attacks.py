@@ -69,7 +69,6 @@ _COMPLEMENTARY_VICTIMS = template("""
     SELECT count(*) AS combinations, :rows AS victims
     FROM "sqlanon found" AS f
 """)
-_PAIR = template("SELECT a.i AS a, b.i AS b, a.n AS n_a, b.n AS n_b, least(a.n, b.n) AS n")
 # A group has at most its rows in a combination, however many groups of the other release it matches there. No group is
 # in two parts, so their bounds add up.
 _MOST_ROWS = template("""
@@ -122,7 +121,10 @@ def complementary_release(linked: ReleaseLink, k: int) -> exp.Select:
 def _pair_columns(linked: ReleaseLink) -> list[exp.Expr]:
     """The columns of a pair of groups; ``part`` numbers the shared values of the two."""
     part = col("prefix_0", "a") if linked.multilevel_attributes else number(1)
-    return [*_PAIR().expressions, named(part, "part")]
+    return [
+        *template("SELECT a.i AS a, b.i AS b, a.n AS n_a, b.n AS n_b, least(a.n, b.n) AS n")().expressions,
+        named(part, "part"),
+    ]
 
 
 def _combinations(linked: ReleaseLink) -> exp.Subquery:

@@ -96,7 +96,6 @@ _REGIONS = template("""
     FROM :classes AS c
     JOIN :components AS r ON r.node = c.region
 """)
-_NODES = template("SELECT region AS node FROM :classes AS c")
 # Regions within one statement: it makes all pairs of classes of a region.
 _REACHED_FIRST = template('SELECT region AS node, region AS component FROM "sqlanon classes" AS c')
 _REACHED_NEXT = template("""
@@ -104,7 +103,6 @@ _REACHED_NEXT = template("""
     FROM "sqlanon reached" AS r
     JOIN "sqlanon edges" AS e ON e.a = r.node
 """)
-_REVERSED_EDGES = template("SELECT b AS a, a AS b FROM :edges AS e")
 _LEAST_NODES = template('SELECT node, min(component) AS component FROM "sqlanon reached" AS r GROUP BY node')
 _SWAPPED = template("SELECT * REPLACE (NOT is_first AS is_first) FROM :rows AS r")
 
@@ -185,7 +183,13 @@ def make_regions(
     classes, edges, regions = (work(f"joint {name}") for name in ("classes", "edges", "regions"))
     engine.execute(create_table(classes.copy(), with_tables(_classes(linked))))
     engine.execute(create_table(edges.copy(), with_tables(_edges(linked, classes))))
-    components = connect(engine, work, "joint components", subquery(_NODES(classes=classes)), edges)
+    components = connect(
+        engine,
+        work,
+        "joint components",
+        subquery(template("SELECT region AS node FROM :classes AS c")(classes=classes)),
+        edges,
+    )
     engine.execute(create_table(regions.copy(), _REGIONS(classes=classes, components=components)))
     for target in (classes, edges, components):
         engine.execute(drop_table(target))
@@ -214,7 +218,10 @@ def add_regions(query: exp.Select, linked: ReleaseLink) -> exp.Select:
     classes, edges = table("sqlanon classes"), table("sqlanon edges")
     parts: dict[str, exp.Query] = {
         classes.name: _classes(linked),
-        edges.name: union_all(_edges(linked, classes), _REVERSED_EDGES(edges=subquery(_edges(linked, classes)))),
+        edges.name: union_all(
+            _edges(linked, classes),
+            template("SELECT b AS a, a AS b FROM :edges AS e")(edges=subquery(_edges(linked, classes))),
+        ),
         "sqlanon reached": exp.union(_REACHED_FIRST(), _REACHED_NEXT()),
         REGIONS: _REGIONS(classes=classes, components=subquery(_LEAST_NODES())),
     }

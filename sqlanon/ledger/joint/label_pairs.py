@@ -49,7 +49,6 @@ _NODES_WITH_COMMON_VALUES = template("""
     FROM :first AS a
     JOIN :second AS b ON a.value IS NOT DISTINCT FROM b.value
 """)
-_LABELS_AT_LEVEL = template("SELECT level_0 AS value, :level AS level, :label::VARCHAR AS label FROM :hierarchy")
 _RELEASED_LABELS = template("""
     SELECT h.value, h.level, h.label
     FROM :labels AS h
@@ -210,7 +209,6 @@ _OVERLAPPING_LABELS = template("""
     JOIN :second AS b
         ON a.low <= b.high AND b.low <= a.high AND (a.is_range OR b.is_range) AND a.label <> b.label
 """)
-_BOTH_TEXTS = fragment("a.label || ' & ' || b.label")
 _BOTH_NUMBERS = fragment("(a.id * :more) + b.id")
 _MORE_THAN_LABELS = 2**32
 
@@ -219,7 +217,6 @@ _PLACED_NODES = template("""
     FROM :labels AS l
     JOIN :nodes AS n ON l.label = n.label
 """)
-_PLACED_RANGES = template("SELECT label, low, high, FALSE AS has_null, TRUE AS is_range FROM :ranges AS x")
 _WITH_NUMBERS = template("SELECT e.*, x.id FROM :labels AS e JOIN :numbers AS x ON e.label = x.label")
 
 # --- Sets
@@ -412,7 +409,12 @@ def _add_finer_label(pairs: exp.Query, attribute: LinkedAttribute, i: int, fines
 
 def _released_labels(hierarchy: exp.Expr, levels: Sequence[int], i: int, release: str) -> exp.Select:
     """The labels of each ground value that a release has: ``value``, ``level`` and ``label``."""
-    labels = [_LABELS_AT_LEVEL(level=level, label=col(f"level_{level}"), hierarchy=hierarchy) for level in levels]
+    labels = [
+        template("SELECT level_0 AS value, :level AS level, :label::VARCHAR AS label FROM :hierarchy")(
+            level=level, label=col(f"level_{level}"), hierarchy=hierarchy
+        )
+        for level in levels
+    ]
     return _RELEASED_LABELS(labels=union_all(*labels), label=col(f"label_{i}"), groups=table(release))
 
 
@@ -424,7 +426,12 @@ def _place_labels(attribute: LinkedAttribute, i: int, release: str, finest: Fine
     placed: exp.Query = _PLACED_NODES(labels=labels, nodes=nodes)
     # Labels of one level are nodes.
     if len(attribute.first_levels if release == FIRST else attribute.second_levels) > 1:
-        placed = union_all(placed, _PLACED_RANGES(ranges=find_ranges(labels, nodes, attribute.hierarchy)))
+        placed = union_all(
+            placed,
+            template("SELECT label, low, high, FALSE AS has_null, TRUE AS is_range FROM :ranges AS x")(
+                ranges=find_ranges(labels, nodes, attribute.hierarchy)
+            ),
+        )
     return _WITH_NUMBERS(labels=placed, numbers=table(_labels_name(i))) if finest == "numbers" else placed
 
 
@@ -486,7 +493,7 @@ def _match_ranges(first: exp.Expr, second: exp.Expr, finest: FinestForm) -> exp.
 
 
 def _name_of_both(finest: FinestForm) -> exp.Expr:
-    return _BOTH_NUMBERS(more=_MORE_THAN_LABELS) if finest == "numbers" else _BOTH_TEXTS()
+    return _BOTH_NUMBERS(more=_MORE_THAN_LABELS) if finest == "numbers" else fragment("a.label || ' & ' || b.label")()
 
 
 def find_sets(labels: exp.Query) -> exp.Select:

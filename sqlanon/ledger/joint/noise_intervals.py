@@ -99,7 +99,6 @@ _STORED_RANGES = template("""
     FROM sqlanon_catalog.sqlanon.released_noise
     WHERE run_id = :run_id
 """)
-_RANGES_OF_ATTRIBUTE = template("SELECT labels, low, high, step FROM :ranges AS r WHERE attribute = :attribute")
 
 _INTERVALS_OF_LABELS = template("""
     SELECT
@@ -118,19 +117,14 @@ _NODES = template("""
     WHERE NOT label IS NULL
     GROUP BY label
 """)
-_VALUES_AT_LEVEL = template("SELECT :label::VARCHAR AS label, :value AS value FROM :hierarchy AS h")
 _VALUE_OF_TEXT = fragment("TRY_CAST(level_0::VARCHAR AS DOUBLE)")
 _DAYS_OF_TEXT = fragment("(TRY_CAST(level_0::VARCHAR AS DATE) - '1970-01-01'::DATE)::DOUBLE")
-_AS_DAYS = fragment("(:day - '1970-01-01'::DATE)::DOUBLE")
 _WITHOUT_BOUNDS = template("SELECT count(*) FROM :intervals AS i WHERE low IS NULL OR high IS NULL")
 
-_RECORDS = template('SELECT :columns, count(*)::BIGINT AS "sqlanon rows" FROM :release AS r GROUP BY ALL')
 _NUMBERED = template('SELECT *, row_number() OVER () AS "sqlanon record" FROM :records AS r')
 _MOVED = fragment("least(greatest(:y, :low), :high)")
-_WIDTH = fragment("(((:high - :low) * :factor) + (coalesce(:step, 0.0) / 2.0))")
 # A value at a bound may have been anything beyond it.
 _LOWER_END = fragment("CASE WHEN :y <= :bound THEN least(:low, :moved - :width) ELSE :moved - :width END")
-_UPPER_END = fragment("CASE WHEN :y >= :bound THEN greatest(:high, :moved + :width) ELSE :moved + :width END")
 _WITHOUT_INTERVAL = template("SELECT count(*) FROM :records AS r WHERE :low IS NULL")
 
 _PLACED = template("""
@@ -138,7 +132,6 @@ _PLACED = template("""
     FROM :records AS e
     JOIN :groups AS g ON :same
 """)
-_MATCH = template("SELECT a.i AS a, b.i AS b")
 _COMBINATIONS = template("SELECT a, b, dense_rank() OVER (ORDER BY :values) AS combination FROM :matches AS m")
 _PAIR_COUNT = template("""
     SELECT coalesce(sum(a.records * b.records), 0)::BIGINT
@@ -156,7 +149,6 @@ _PAIRS = template("""
     JOIN :first AS a ON a.i = m.a
     JOIN :second AS b ON b.i = m.b
 """)
-_OVERLAP = fragment("(:low_a <= :high_b AND :low_b <= :high_a)")
 _DISTINGUISHED = template("""
     SELECT
         coalesce(sum(n) FILTER (WHERE left_over > 0 AND left_over < least(:k, candidates)), 0)::BIGINT AS linked,
@@ -359,7 +351,11 @@ class IntervalAudit:
         try:
             a = self._make_side("first", first, second, make_table)
             b = self._make_side("second", second, first, make_table)
-            query = join_groups([*_MATCH().expressions, *finest_values(self.linked, numbers=True)], self.linked, True)
+            query = join_groups(
+                [*template("SELECT a.i AS a, b.i AS b")().expressions, *finest_values(self.linked, numbers=True)],
+                self.linked,
+                True,
+            )
             matches = make_table("met", self.with_tables(query).limit(MOST_MEETING + 1, copy=False))
             self._refuse_too_many(engine.rows(row_count(rows=matches))[0][0])
             if values := self.linked.values:
@@ -412,7 +408,9 @@ class IntervalAudit:
             if column in epsilons_by_column(release):
                 if side.ranges is None:
                     raise _unknown_ranges(release, column)
-                ranges = _RANGES_OF_ATTRIBUTE(ranges=side.ranges.copy(), attribute=column)
+                ranges = template("SELECT labels, low, high, step FROM :ranges AS r WHERE attribute = :attribute")(
+                    ranges=side.ranges.copy(), attribute=column
+                )
                 labels = [cast(col(quasi, "r"), "VARCHAR") for quasi in release.manifest.quasi_identifiers]
                 class_labels = anonymous("list_value", *labels)
                 joins.append((subquery(ranges, f"c{j}"), same(col("labels", f"c{j}"), class_labels)))
@@ -433,7 +431,9 @@ class IntervalAudit:
                 low = _exact_value(release, released)
                 high = low.copy()
             columns += [named(low, _low(j)), named(high, _high(j))]
-        query = _RECORDS(columns=columns, release=side.relation)
+        query = template('SELECT :columns, count(*)::BIGINT AS "sqlanon rows" FROM :release AS r GROUP BY ALL')(
+            columns=columns, release=side.relation
+        )
         for relation, on in joins:
             query = query.join(relation, on=on, join_type="left", copy=False)
         return subquery(query)
@@ -445,11 +445,13 @@ class IntervalAudit:
             raise NotComparedError(f"the catalog no longer has the hierarchies of {column.name}")
         value = (_DAYS_OF_TEXT if is_date else _VALUE_OF_TEXT)()
         levels = [
-            _VALUES_AT_LEVEL(label=col(f"level_{level}"), value=value.copy(), hierarchy=hierarchy.table.copy())
+            template("SELECT :label::VARCHAR AS label, :value AS value FROM :hierarchy AS h")(
+                label=col(f"level_{level}"), value=value.copy(), hierarchy=hierarchy.table.copy()
+            )
             for level in range(hierarchy.height + 1)
         ]
         ends = bounds(col("label", "d"), "date" if is_date else "number")
-        first, last = (_AS_DAYS(day=end) if is_date else end for end in ends)
+        first, last = (fragment("(:day - '1970-01-01'::DATE)::DOUBLE")(day=end) if is_date else end for end in ends)
         return _INTERVALS_OF_LABELS(
             least=number(-EVERYTHING),
             most=number(EVERYTHING),
@@ -462,7 +464,7 @@ class IntervalAudit:
 
     def _overlap(self) -> exp.Expr:
         return all_of(
-            _OVERLAP(
+            fragment("(:low_a <= :high_b AND :low_b <= :high_a)")(
                 low_a=col(_low(j), "a"), high_a=col(_high(j), "a"), low_b=col(_low(j), "b"), high_b=col(_high(j), "b")
             )
             for j in range(len(self.names))
@@ -507,12 +509,16 @@ def _interval_of_noise(release: ComparedRelease, column: ReleasedColumn, ranges:
     y = as_number(col(column.name, "r"), column.type)
     factor = NEVER_EXCLUDES / float(noise["epsilon"]) + 0.5 / STEPS  # a value is at most half a step of the grid away
     moved = _MOVED(y=y, low=low, high=high)
-    width = _WIDTH(low=low, high=high, factor=factor, step=step)
+    width = fragment("(((:high - :low) * :factor) + (coalesce(:step, 0.0) / 2.0))")(
+        low=low, high=high, factor=factor, step=step
+    )
     least, most = noise.get("bounds") or (-EVERYTHING, EVERYTHING)
     ends = {"y": y, "moved": moved, "width": width}
     return (
         _LOWER_END(bound=number(_as_double(least)), low=low, **ends),
-        _UPPER_END(bound=number(_as_double(most)), high=high, **ends),
+        fragment("CASE WHEN :y >= :bound THEN greatest(:high, :moved + :width) ELSE :moved + :width END")(
+            bound=number(_as_double(most)), high=high, **ends
+        ),
     )
 
 

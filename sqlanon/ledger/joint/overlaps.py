@@ -65,7 +65,6 @@ _NODES = fragment("""
     UNION ALL
     SELECT DISTINCT 2 * b + 1 AS node FROM :edges AS e
 """)
-_ARCS = template("SELECT 2 * a AS a, 2 * b + 1 AS b FROM :edges AS e")
 _IRREGULAR_EDGES = template("""
     SELECT c.component, e.a, e.b, e.n_a, e.n_b, e.v
     FROM :edges AS e
@@ -296,7 +295,13 @@ def make_graph(engine: Engine, work: Namer, linked: ReleaseLink, meeting: exp.Ex
     """
     edges, irregular = work("overlaps"), work("overlaps irregular")
     engine.execute(create_table(edges.copy(), _EDGES(values=linked.values, meeting=meeting)))
-    components = connect(engine, work, "overlap components", _NODES(edges=edges), _ARCS(edges=edges))
+    components = connect(
+        engine,
+        work,
+        "overlap components",
+        _NODES(edges=edges),
+        template("SELECT 2 * a AS a, 2 * b + 1 AS b FROM :edges AS e")(edges=edges),
+    )
     query = _IRREGULAR_EDGES(edges=edges, components=components, irregular=_IRREGULAR(edges=edges))
     engine.execute(create_table(irregular.copy(), query))
     rows = engine.rows(_ROWS(rows=irregular).limit(MOST_OVERLAPS + 1))
@@ -515,7 +520,6 @@ def subtraction(linked: ReleaseLink, k: int, shared_rows: Sequence[SharedRows]) 
 # --- Connected components, by pointer jumping: Y. Shiloach, U. Vishkin, An O(log n) parallel connectivity algorithm,
 # Journal of Algorithms 3(1), 1982.
 
-_ROOTS = template("SELECT node, node AS component FROM :nodes AS n")
 # The least component of a node and its neighbours; then the component of that one.
 _NEXT_COMPONENTS = template("""
     WITH nearest AS MATERIALIZED (
@@ -553,7 +557,9 @@ def connect(engine: Engine, work: Namer, name: str, nodes: exp.Expr, edges: exp.
         Pairs of nodes, ``a`` and ``b``, each in at least one direction.
     """
     before, steps = work(f"{name} 0"), 0
-    engine.execute(create_table(before.copy(), _ROOTS(nodes=nodes)))
+    engine.execute(
+        create_table(before.copy(), template("SELECT node, node AS component FROM :nodes AS n")(nodes=nodes))
+    )
     while True:
         steps += 1
         after = work(f"{name} {steps}")

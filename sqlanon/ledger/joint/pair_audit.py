@@ -58,8 +58,6 @@ MOST_MEETING = 20_000_000
 MOST_LISTED = 20_000
 """The most groups with new rows that a readable statement lists."""
 
-_COUNT_FEW = template("SELECT count(*), sum(n)::BIGINT FROM :few AS few")
-
 
 @dataclass(frozen=True)
 class PairAudit:
@@ -168,7 +166,7 @@ class PairAudit:
     def _count_few(self, query: exp.Select) -> tuple[int, int]:
         """The number of rows of a query, and the sum of their ``n``."""
         with_ = query.args.pop("with_", None)
-        counted = _COUNT_FEW(few=query)
+        counted = template("SELECT count(*), sum(n)::BIGINT FROM :few AS few")(few=query)
         counted.set("with_", with_)
         parts, rows = self._rows(counted)[0]
         return parts, rows or 0

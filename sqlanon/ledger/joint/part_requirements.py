@@ -38,7 +38,6 @@ new rows."""
 SHARED_ROWS = "sqlanon shared rows"
 """The table of `shared_rows`, within a statement."""
 
-_PAIR = template("SELECT :shared, a.i AS a, b.i AS b, a.n AS n_a, b.n AS n_b, least(a.n, b.n) AS n")
 _WITH_SHARED_ROWS = template("""
     SELECT p.* REPLACE (coalesce(x.n, p.n) AS n)
     FROM :pairs AS p
@@ -58,7 +57,6 @@ _SHARED_ROWS_BY_LABELS = template("""
     JOIN "sqlanon first" AS a ON :same_first
     JOIN "sqlanon second" AS b ON :same_second
 """)
-_NEW_ROWS = template("SELECT :columns, n FROM :rows AS r WHERE n > 0")
 _WITH_ROWS = template("""
     SELECT :columns, p.n
     FROM :violating_parts AS f
@@ -225,7 +223,9 @@ def _part_rows(linked: ReleaseLink, part: Part, shared: list[str], numbers: bool
     values = [col(name) for name in shared]
     match part:
         case "joined" | "joined by counts":
-            pair = _PAIR(shared=[col(name, "a") for name in shared])
+            pair = template("SELECT :shared, a.i AS a, b.i AS b, a.n AS n_a, b.n AS n_b, least(a.n, b.n) AS n")(
+                shared=[col(name, "a") for name in shared]
+            )
             pairs = join_groups([*finest_values(linked, numbers), *pair.expressions], linked, numbers)
             if part == "joined by counts":
                 pairs = _WITH_SHARED_ROWS(pairs=subquery(pairs))
@@ -243,4 +243,6 @@ def _part_rows(linked: ReleaseLink, part: Part, shared: list[str], numbers: bool
             renamed = {name: name.replace("label_", "finest_") for name in union_columns(linked, part)}
             columns = [*(named(col(name), key) for name, key in renamed.items()), *values]
             rows = subquery(new_rows_in_unions(linked, part))
-            return _NEW_ROWS(columns=columns, rows=rows), [*renamed.values()]
+            return template("SELECT :columns, n FROM :rows AS r WHERE n > 0")(columns=columns, rows=rows), [
+                *renamed.values()
+            ]

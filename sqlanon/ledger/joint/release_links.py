@@ -83,7 +83,6 @@ _SET_TEXT = fragment(r"""
 _WITHOUT_ZEROS = fragment("rtrim(rtrim(:text, '0'), '.')")
 _TOP_LABEL = template("SELECT any_value(:label)::VARCHAR FROM :hierarchy")
 _LABEL_COUNTS = template("SELECT :counts FROM :release AS r")
-_LABEL_COUNT = fragment("count(DISTINCT :label)")
 _LABELS = template("SELECT DISTINCT :label::VARCHAR AS label FROM :release AS r")
 _STRANGE_LABELS = template("""
     WITH "sqlanon nodes 0" AS (:nodes)
@@ -478,7 +477,7 @@ def prepare_comparison(
     columns = [[attributes[i].first or "" for i in multilevel], [attributes[i].second or "" for i in multilevel]]
     counts = []
     for release, names in zip((linked.first, linked.second), columns, strict=True):
-        label_counts = [_LABEL_COUNT(label=col(name, "r")) for name in names]
+        label_counts = [fragment("count(DISTINCT :label)")(label=col(name, "r")) for name in names]
         counts.append(engine.rows(_LABEL_COUNTS(counts=label_counts, release=release))[0])
     for i, first, second in zip(multilevel, *counts, strict=True):
         attributes[i] = replace(

@@ -61,14 +61,11 @@ _GROUPED_TABLE = template("""
 _ONE_GROUP = template("SELECT n FROM (SELECT :rows AS n FROM :release AS r HAVING count(*) > 0) AS c")
 _NUMBERED = template("SELECT *, row_number() OVER () AS i FROM :groups AS g")
 
-_KEYED = template("SELECT :labels, :shared, g.n FROM :groups AS g")
 _COARSER_LABELS = template("""
     SELECT DISTINCT :level::VARCHAR AS label, :coarser_level::VARCHAR AS coarser
     FROM :hierarchy
 """)
-_COARSER = fragment("CASE WHEN NOT :known IS NULL THEN :coarser ELSE :label END")
 
-_WITH_PREFIXES = template("SELECT *, :prefixes FROM :groups AS g")
 _PREFIX = fragment("dense_rank() OVER (ORDER BY :columns)")
 
 _MATCHING_KEYS = template("""
@@ -85,7 +82,6 @@ _MATCHING_PREFIXES = template("""
     JOIN (SELECT DISTINCT :shorter AS shorter, :label AS label, :prefix AS prefix FROM "sqlanon second") AS b
         ON b.shorter = m.b AND b.label IS NOT DISTINCT FROM c.second_label
 """)
-_SWAPPED_PREFIXES = template("SELECT b AS a, a AS b FROM :prefixes")
 _FINER_LABELS = template("SELECT DISTINCT f, finer FROM :pairs")
 _TITLED = template("SELECT :figures, :values FROM :rows AS found")
 
@@ -208,10 +204,12 @@ def add_keys(groups: exp.Select, linked: ReleaseLink, is_first: bool) -> exp.Sel
             level=col(f"level_{level}"), coarser_level=col(f"level_{other_level}"), hierarchy=attribute.hierarchy
         )
         joins.append((coarser_labels, alias, label.eq(col("label", alias))))
-        key = _COARSER(known=col("label", alias), coarser=col("coarser", alias), label=label)
+        key = fragment("CASE WHEN NOT :known IS NULL THEN :coarser ELSE :label END")(
+            known=col("label", alias), coarser=col("coarser", alias), label=label
+        )
         labels.append(named(key, f"key_{i}"))
     shared = [col(f"shared_{j}", "g") for j in range(len(linked.shared))]
-    query = _KEYED(labels=labels, shared=shared, groups=groups)
+    query = template("SELECT :labels, :shared, g.n FROM :groups AS g")(labels=labels, shared=shared, groups=groups)
     for coarser_labels, alias, on in joins:
         query = query.join(subquery(coarser_labels, alias), on=on, join_type="left", copy=False)
     return query
@@ -256,7 +254,7 @@ def _add_prefixes(groups: exp.Select, linked: ReleaseLink) -> exp.Select:
     for length in range(len(labels) + 1):
         columns = [col(name) for name in (*linked.key, *labels[:length])]
         prefixes.append(named(_PREFIX(columns=columns) if columns else number(1), f"prefix_{length}"))
-    return _WITH_PREFIXES(prefixes=prefixes, groups=groups)
+    return template("SELECT *, :prefixes FROM :groups AS g")(prefixes=prefixes, groups=groups)
 
 
 def _match_prefixes(linked: ReleaseLink, length: int, finest: FinestForm) -> exp.Select:
@@ -290,7 +288,7 @@ def is_matching_prefixes(name: str) -> bool:
 
 def swap_matching_prefixes(prefixes: exp.Expr) -> exp.Select:
     """The matching prefixes of the releases in reverse order."""
-    return _SWAPPED_PREFIXES(prefixes=prefixes)
+    return template("SELECT b AS a, a AS b FROM :prefixes")(prefixes=prefixes)
 
 
 def join_groups(output: Sequence[exp.Expr], linked: ReleaseLink, numbers: bool = False) -> exp.Select:
