@@ -104,9 +104,9 @@ def open_earlier_release(
     with place.open_version(engine.limits, publication.version, publication.sha256, verified) as release:
         _refuse_changed_release(publication, release.manifest, release.digest, release.failures)
         if release.is_changed:
-            what = "file was" if kind_for_path(path).in_files else "rows were"
+            subject = "file was" if kind_for_path(path).in_files else "rows were"
             raise ReleaseError(
-                f"{format_location(path)} is not the release that the ledger recorded: its {what} changed"
+                f"{format_location(path)} is not the release that the ledger recorded: its {subject} changed"
             )
         with release.rows(engine, name) as relation:
             yield EarlierRelease(path, release.manifest, relation, publication)
@@ -154,7 +154,9 @@ def mark_released_rows(
                 runs_by_person.add(publication.run_id)
                 continue
             # The rows of a release that is extended stay in it, even if they were deleted from the source.
-            rows, is_complete = _mark_rows(run, search_input, release, rows, columns, i, counted=fixed is None or i > 0)
+            rows, is_complete = _mark_rows(
+                run, search_input, release, rows, columns, i, should_count=fixed is None or i > 0
+            )
             changed_runs |= set() if is_complete else {publication.run_id}
     problems += _max_level_problems(policy, min_levels) if fixed is None else []
     if problems:
@@ -296,10 +298,10 @@ def _mark_rows(
     rows: exp.Table,
     columns: Sequence[str],
     i: int,
-    counted: bool,
+    should_count: bool,
 ) -> tuple[exp.Table, bool]:
     """Mark the rows that an earlier release contains; returns the marked table, and whether the source has all rows of
-    the release, which is ``counted`` on request. The table of earlier marks is dropped."""
+    the release (True unless ``should_count``). The table of earlier marks is dropped."""
     engine, target, bit = run.engine, run.work(f"marked_{i + 1}"), 1 << i
 
     def count(relation: exp.Expr) -> int:
@@ -312,7 +314,7 @@ def _mark_rows(
         present_rows = marked_rows = count(target)
     else:
         present_rows = release.manifest.released_rows
-        if counted:
+        if should_count:
             present_rows = int(engine.rows(count_rows_in_both(rows, *shared_columns, release.relation))[0][0])
         secret, hashed = hashes
         engine.execute(

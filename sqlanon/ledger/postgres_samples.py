@@ -154,16 +154,18 @@ def values_of(relation: exp.Expr, column: str, type_: str, most: int) -> exp.Sel
     return _DISTINCT(hash=_hash(col("v")), value=_text_of(col(column), type_), relation=relation, most=number(most))
 
 
-def _found(relation: exp.Expr, types: Sequence[tuple[str, str]]) -> exp.Select:
+def _matches_query(relation: exp.Expr, types: Sequence[tuple[str, str]]) -> exp.Select:
     """One row: the `Counts` of a sample in the source."""
     by = [col(f"c{i}") for i in range(len(types))]
     texts = subquery(_texts(relation.copy(), types), "t")
-    counted = select([*by, named(catalog_function("count", exp.Star()), ROWS)], texts, [hashed.copy() for hashed in by])
+    combinations = select(
+        [*by, named(catalog_function("count", exp.Star()), ROWS)], texts, [hashed.copy() for hashed in by]
+    )
     hashes = [_hash(hashed.copy()) for hashed in by]
     message = hashes[0]
     for hashed in hashes[1:]:
         message = exp.DPipe(this=message, expression=hashed)
-    return _FOUND(counted=subquery(counted), combination=_digits(message))
+    return _FOUND(counted=subquery(combinations), combination=_digits(message))
 
 
 @dataclass
@@ -183,7 +185,7 @@ class PostgresRows(SampledRows):
         self._bring(target, query, lambda arrow: select([named(hashes, HASHES)], arrow))
         return select([col(HASHES)], target.copy())
 
-    def known(self, sampled: exp.Table, place: int, column: str) -> tuple[float, int]:
+    def match_values(self, sampled: exp.Table, place: int, column: str) -> tuple[float, int]:
         values, value_count = self.values_of(column)
         query = count_known_values(value=sampled_hash(place), sampled=sampled, values=values)
         if value_count > LEAST_HASHES:  # only the least hashes were fetched: greater sampled hashes do not count
@@ -191,7 +193,7 @@ class PostgresRows(SampledRows):
         hashes, known_hashes = self.run.engine.rows(query)[0]
         return (known_hashes / hashes if hashes else 0.0), value_count
 
-    def rows(self, columns: Sequence[str]) -> int:
+    def count_rows(self, columns: Sequence[str]) -> int:
         if self._all_rows is None:
             with self.sampled.engine.read_only():
                 self._all_rows = int(
@@ -203,13 +205,13 @@ class PostgresRows(SampledRows):
                 )
         return self._all_rows
 
-    def counts(self, sampled: exp.Table, pairs: Mapping[int, str]) -> Counts:
+    def count_matches(self, sampled: exp.Table, pairs: Mapping[int, str]) -> Counts:
         # Hashes of whole combinations, as digits with commas: a single value cannot be guessed from them.
         digits = [anonymous("format", text("{:016x}"), sampled_hash(place)) for place in pairs]
         message = anonymous("concat", text(self.key), *digits)
         query = _SAMPLED_COMBINATIONS(message=message, hex_from=HEX_FROM, sampled=sampled)
         looked_up = self.run.engine.rows(query)[0][0]
-        query = _found(self.sampled.relation, self._types([*pairs.values()]))
+        query = _matches_query(self.sampled.relation, self._types([*pairs.values()]))
         with self.sampled.engine.read_only():
             rows, once, twice, taken, alone, *by_rows = self.sampled.engine.rows(query, [self.key, looked_up])[0]
         in_none, in_one, in_two = by_rows

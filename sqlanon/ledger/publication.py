@@ -139,9 +139,9 @@ class LedgerEntry:
         trees = self.prepared.policy_hierarchies if extended is None else extended.trees
         row_of_run = None if extended is None else extended.row_of_run
         samples = [publication.rows_for(self.run_id) for publication in people.samples(history.secret)]
-        kept = RecordedDetails(trees, self._key_hashes(history.secret), sample, row_of_run)
+        details = RecordedDetails(trees, self._key_hashes(history.secret), sample, row_of_run)
         hashes = self._person_hashes(history.secret)
-        self._kept = replace(kept, people=samples, released_people=hashes, noise_ranges=ranges)
+        self._kept = replace(details, people=samples, released_people=hashes, noise_ranges=ranges)
 
     def refuse_unknown_versions(self, manifests: Sequence[Manifest]) -> None:
         """Refuse to keep versions that are not in the ledger: they were not compared with the release."""
@@ -342,7 +342,7 @@ def read_source_history(
         ),
         notes=[
             *recognition.same_rows.warn(recognition.people.compared),
-            *_undecided([record for record in publications if record.source in recognition.undecided]),
+            *_warn_of_undecided([record for record in publications if record.source in recognition.undecided]),
             *([] if people.why is None else [f"people of the source cannot be compared with others: {people.why}"]),
             *warn_of_uncompared_exports(ledger.exports),
         ],
@@ -350,12 +350,12 @@ def read_source_history(
     )
 
 
-def _undecided(publications: Sequence[Publication]) -> list[str]:
+def _warn_of_undecided(publications: Sequence[Publication]) -> list[str]:
     """The warning about releases whose sources may have the same rows."""
     if not publications:
         return []
-    newest, others = publications[-1], len(publications) - 1
-    and_others = f" (and {others} more)" if others else ""
+    newest, others_count = publications[-1], len(publications) - 1
+    and_others = f" (and {others_count} more)" if others_count else ""
     return [
         f"{format_location(newest.path)}{and_others} may be a release of the same people: its source has the same "
         "columns and about as many rows. The two were not compared, because too few rows are unique to recognize them. "

@@ -66,8 +66,8 @@ def find_published_release(run: Run, policy: Policy) -> PublishedRelease:
             f"{format_location(publication.path)} was made by another policy: withdraw from it with that policy, or "
             "run anonymize"
         )
-    others = [earlier for earlier in ledger.publications if earlier.run_id in publication.after]
-    return PublishedRelease(policy, publication, manifest, others)
+    bases = [earlier for earlier in ledger.publications if earlier.run_id in publication.after]
+    return PublishedRelease(policy, publication, manifest, bases)
 
 
 def find_newest_publication(ledger: History, run: Run, policy: Policy) -> Publication:

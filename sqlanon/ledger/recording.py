@@ -315,7 +315,7 @@ def recording(
     retained_versions = range(version - keep + 1, version)
     now = datetime.now(timezone.utc).replace(tzinfo=None)
     with lock_publications(path):
-        with _settled(engine, path, reach):
+        with _open_settled_catalog(engine, path, reach):
             if details is not None:
                 _refuse_overtaken(engine, row, compared, retained_versions, details.people)
             catalog.insert_records(engine, "releases", row | {"intended_at": now})
@@ -329,7 +329,7 @@ def recording(
 
 
 @contextmanager
-def _settled(engine: DuckDBEngine, path: Path, reach: Reach) -> Iterator[None]:
+def _open_settled_catalog(engine: DuckDBEngine, path: Path, reach: Reach) -> Iterator[None]:
     """Open the catalog after settling its intents."""
     with catalog.open_catalog(engine, path):
         if not read_intents(engine):

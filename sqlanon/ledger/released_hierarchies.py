@@ -98,7 +98,9 @@ def copy_released_hierarchies(run: Run, policy: Policy, run_id: str) -> dict[str
     """
     assert policy.catalog is not None
     with catalog.open_catalog(run.engine, policy.catalog.database):
-        return {hierarchy.attribute.lower(): hierarchy for hierarchy, _ in _copied(run, _KNOWN(run_id=run_id))}
+        return {
+            hierarchy.attribute.lower(): hierarchy for hierarchy, _ in _copy_hierarchies(run, _KNOWN(run_id=run_id))
+        }
 
 
 def copy_recorded_hierarchies(run: Run, path: Path, manifest: Manifest) -> list[tuple[Hierarchy, exp.Table]]:
@@ -109,10 +111,10 @@ def copy_recorded_hierarchies(run: Run, path: Path, manifest: Manifest) -> list[
     Makes a table for each in the work schema.
     """
     with catalog.open_read_only(run.engine, path) as is_there:
-        return _copied(run, _RECORDED(manifest_hash=manifest.fingerprint())) if is_there else []
+        return _copy_hierarchies(run, _RECORDED(manifest_hash=manifest.fingerprint())) if is_there else []
 
 
-def _copied(run: Run, query: exp.Select) -> list[tuple[Hierarchy, exp.Table]]:
+def _copy_hierarchies(run: Run, query: exp.Select) -> list[tuple[Hierarchy, exp.Table]]:
     """Copy hierarchies of the open catalog to the work schema."""
     copies = []
     for attribute, height, name in run.engine.rows(query):

@@ -99,7 +99,7 @@ _AGREEMENT = template("""
     ),
     pairs AS (
         SELECT
-            e.place AS one, l.place AS two,
+            e.place AS earlier_place, l.place AS later_place,
             count(*) AS compared, count(*) FILTER (WHERE e.value = l.value) AS agreeing
         FROM earlier AS e
         JOIN later AS l ON e.person = l.person
@@ -107,14 +107,14 @@ _AGREEMENT = template("""
         GROUP BY e.place, l.place
     ),
     chance AS (
-        SELECT e.place AS one, l.place AS two, sum(e.n * l.n)::DOUBLE AS meetings
-        FROM (SELECT place, value, count(*) AS n FROM earlier GROUP BY place, value) AS e
-        JOIN (SELECT place, value, count(*) AS n FROM later GROUP BY place, value) AS l ON e.value = l.value
+        SELECT e.place AS earlier_place, l.place AS later_place, sum(e.people * l.people)::DOUBLE AS meetings
+        FROM (SELECT place, value, count(*) AS people FROM earlier GROUP BY place, value) AS e
+        JOIN (SELECT place, value, count(*) AS people FROM later GROUP BY place, value) AS l ON e.value = l.value
         GROUP BY e.place, l.place
     )
     SELECT p.compared, p.agreeing, coalesce(c.meetings, 0) / (p.compared * p.compared)
     FROM pairs AS p
-    LEFT JOIN chance AS c ON p.one = c.one AND p.two = c.two
+    LEFT JOIN chance AS c ON p.earlier_place = c.earlier_place AND p.later_place = c.later_place
 """)
 
 

@@ -73,7 +73,7 @@ def sample_source(run: Run, policy: Policy, secret: str, run_id: str, rows: int)
 
     PostgreSQL is sampled now, other sources when the query runs.
     """
-    if (source := _rows_of(run, policy, secret)) is None:
+    if (source := _sampled_rows(run, policy, secret)) is None:
         return None
     try:
         sampled = source.sample(SAMPLED)
@@ -83,7 +83,7 @@ def sample_source(run: Run, policy: Policy, secret: str, run_id: str, rows: int)
     return _SAMPLE(run_id=run_id, rows=rows, names=names, sampled=sampled)
 
 
-def _rows_of(run: Run, policy: Policy, secret: str) -> SampledRows | None:
+def _sampled_rows(run: Run, policy: Policy, secret: str) -> SampledRows | None:
     """The rows of a source, if its engine can hash values."""
     sampled = run.source.sampling_relation(run.engine)
     if sampled is None or sampled.engine.dialect not in ("duckdb", "postgres"):
@@ -127,7 +127,7 @@ class RowComparison:
         if not runs:
             return {}
         newest = [*runs.items()][-MOST_SOURCES:]
-        rows = _rows_of(self.run, self.policy, self.secret)
+        rows = _sampled_rows(self.run, self.policy, self.secret)
         if rows is None:
             self.unknown = set(runs)
             self.why = "rows of sources in Spark, and of frequency sets, are not sampled"
@@ -169,9 +169,9 @@ class RowComparison:
                 self.unknown.add(description)
                 return 0.0
             source_rows, names = stored[0]
-            pairs = [*_paired(rows, sampled, names)]
-            counts = [rows.counts(sampled, pair) for pair in pairs]
-            share = max((_share_of(pair_counts, source_rows) for pair_counts in counts), default=0.0)
+            pairs = [*_pair_columns(rows, sampled, names)]
+            counts = [rows.count_matches(sampled, pair) for pair in pairs]
+            share = max((_estimate_share(pair_counts, source_rows) for pair_counts in counts), default=0.0)
             if share < LEAST_SHARE and pairs and len(pairs[0]) in (len(names), len(rows.columns)):
                 row_total = counts[0][0]
                 alike = abs(row_total - source_rows) <= LIKE_ROWS * max(row_total, source_rows)
@@ -186,27 +186,27 @@ class RowComparison:
             engine.execute(drop_table(sampled))
 
 
-def _paired(rows: SampledRows, sampled: exp.Table, names: Sequence[str]) -> Iterable[Mapping[int, str]]:
+def _pair_columns(rows: SampledRows, sampled: exp.Table, names: Sequence[str]) -> Iterable[Mapping[int, str]]:
     """The columns that correspond to sampled columns, by position in the sample: all pairs, then those without keys,
     which a copy may have replaced."""
     columns_by_name = {name.lower(): name for name in rows.columns}
     pairs, distinct, unpaired = dict[int, str](), dict[int, int](), list[int]()
     for place, name in enumerate(names):
         column = columns_by_name.get(name.lower())
-        share, values = (0.0, 0) if column is None else rows.known(sampled, place, column)
+        share, values = (0.0, 0) if column is None else rows.match_values(sampled, place, column)
         if share >= KNOWN:
             pairs[place], distinct[place] = columns_by_name.pop(name.lower()), values
         else:
             unpaired.append(place)
     for place in unpaired:
-        matches = [(*rows.known(sampled, place, column), column) for column in columns_by_name.values()]
+        matches = [(*rows.match_values(sampled, place, column), column) for column in columns_by_name.values()]
         best = max(((share, -values, column) for share, values, column in matches if share >= KNOWN), default=None)
         if best is not None:
             pairs[place], distinct[place] = columns_by_name.pop(best[2].lower()), -best[1]
     if not pairs:
         return
     yield pairs
-    all_rows = rows.rows([*pairs.values()])
+    all_rows = rows.count_rows([*pairs.values()])
     without_keys = {place: column for place, column in pairs.items() if 2 * distinct[place] <= all_rows}
     if without_keys and len(without_keys) < len(pairs):
         yield without_keys
@@ -217,7 +217,7 @@ def _has_names(pairs: Mapping[int, str], names: Sequence[str]) -> bool:
     return all(names[place].lower() == column.lower() for place, column in pairs.items())
 
 
-def _share_of(counts: Counts, source_rows: int) -> float:
+def _estimate_share(counts: Counts, source_rows: int) -> float:
     rows, once, twice, taken, alone, *sampled_by = counts
     if not taken or not exceeds_chance(*sampled_by):
         return 0.0
@@ -235,11 +235,11 @@ def may_be_same_rows(counts: Counts) -> bool:
     return alone >= expected - 5 * math.sqrt(expected)
 
 
-def exceeds_chance(none: int, one: int, two: int) -> bool:
+def exceeds_chance(in_none: int, in_one: int, in_two: int) -> bool:
     """Whether more combinations are in exactly one row than chance explains, whatever the distributions:
-    one² > 2 none two, with two deviations of tolerance for each."""
-    least, most = one - 2 * math.sqrt(one), two + 2 * math.sqrt(two) + 3
-    return least > 0 and least**2 > 2 * none * most
+    in_one² > 2 in_none in_two, with two deviations of tolerance for each."""
+    least, most = in_one - 2 * math.sqrt(in_one), in_two + 2 * math.sqrt(in_two) + 3
+    return least > 0 and least**2 > 2 * in_none * most
 
 
 def estimate_shared_rows(source_rows: int, taken: int, alone: int, rows: int, once: int, twice: int) -> float:

@@ -101,15 +101,15 @@ class SampledRows(ABC):
         """Random rows as `HASHES`, one for each column."""
 
     @abstractmethod
-    def known(self, sampled: exp.Table, place: int, column: str) -> tuple[float, int]:
+    def match_values(self, sampled: exp.Table, place: int, column: str) -> tuple[float, int]:
         """The share of the values of a sampled column that a column contains, and the number of its values."""
 
     @abstractmethod
-    def rows(self, columns: Sequence[str]) -> int:
+    def count_rows(self, columns: Sequence[str]) -> int:
         """The number of rows; they are counted by these columns."""
 
     @abstractmethod
-    def counts(self, sampled: exp.Table, pairs: Mapping[int, str]) -> Counts:
+    def count_matches(self, sampled: exp.Table, pairs: Mapping[int, str]) -> Counts:
         """Count the matches of a sample in these rows; columns are paired by their position in the sample."""
 
     @abstractmethod
@@ -141,20 +141,22 @@ class DuckDBRows(SampledRows):
         hashes = exp.array(*(_hash(col(f"c{i}"), self.key) for i in range(len(self.columns))))
         return template("SELECT :hashes AS hashes FROM :taken AS s")(hashes=hashes, taken=taken)
 
-    def known(self, sampled: exp.Table, place: int, column: str) -> tuple[float, int]:
+    def match_values(self, sampled: exp.Table, place: int, column: str) -> tuple[float, int]:
         values, value_count = self.values_of(column)
         hashes, known_hashes = self.run.engine.rows(
             count_known_values(value=sampled_hash(place), sampled=sampled, values=values)
         )[0]
         return (known_hashes / hashes if hashes else 0.0), value_count
 
-    def rows(self, columns: Sequence[str]) -> int:
-        return self._combined(columns)[1][0]
+    def count_rows(self, columns: Sequence[str]) -> int:
+        return self._count_combinations(columns)[1][0]
 
-    def counts(self, sampled: exp.Table, pairs: Mapping[int, str]) -> Counts:
-        combined, frequencies = self._combined([*pairs.values()])
+    def count_matches(self, sampled: exp.Table, pairs: Mapping[int, str]) -> Counts:
+        combined, frequencies = self._count_combinations([*pairs.values()])
         values = [self.values_of(column)[0] for column in pairs.values()]
-        taken, alone, in_none, in_one, in_two = self.run.engine.rows(_found(sampled, [*pairs], values, combined))[0]
+        taken, alone, in_none, in_one, in_two = self.run.engine.rows(
+            _matches_query(sampled, [*pairs], values, combined)
+        )[0]
         return *frequencies, taken or 0, alone, in_none, in_one, in_two
 
     def hash_values(self, target: exp.Table, column: str) -> int:
@@ -166,7 +168,7 @@ class DuckDBRows(SampledRows):
         for target, _ in self._counts.values():
             self.run.engine.execute(drop_table(target))
 
-    def _combined(self, columns: Sequence[str]) -> tuple[exp.Table, tuple[int, int, int]]:
+    def _count_combinations(self, columns: Sequence[str]) -> tuple[exp.Table, tuple[int, int, int]]:
         """The combinations of values of some columns, ``c0`` .., with their row counts ``n``; and their `Counts`."""
         key = tuple(columns)
         if key not in self._counts:
@@ -202,7 +204,9 @@ def sampled_hash(place: int) -> exp.Expr:
     return exp.Bracket(this=col(HASHES), expressions=[number(place)], offset=0)
 
 
-def _found(sampled: exp.Expr, places: Sequence[int], values: Sequence[exp.Expr], combined: exp.Expr) -> exp.Select:
+def _matches_query(
+    sampled: exp.Expr, places: Sequence[int], values: Sequence[exp.Expr], combined: exp.Expr
+) -> exp.Select:
     """One row: the rows of a sample, and those whose combination exactly one row has; the combinations of the sample
     that no row, one row, and two rows have.
     """

@@ -210,7 +210,7 @@ def test_an_extension_with_other_values_in_released_rows_is_refused(
     hospital: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     insert(hospital, *((100 + i, 21, "m", "02131", f"new {i}") for i in range(3)))
-    before, right = released(hospital), extending._extended
+    before, right = released(hospital), extending._union_rows
 
     def with_two_swapped(rows: exp.Expr, added: exp.Expr, manifest: Any) -> exp.Select:
         swapped = parse_one(
@@ -218,7 +218,7 @@ def test_an_extension_with_other_values_in_released_rows_is_refused(
         )
         return right(subquery(swapped.from_(rows), "swapped"), added, manifest)
 
-    monkeypatch.setattr(extending, "_extended", with_two_swapped)
+    monkeypatch.setattr(extending, "_union_rows", with_two_swapped)
     with pytest.raises(AuditError, match="not those of the release that is extended, with the new ones"):
         extend(hospital)
     assert released(hospital) == before

@@ -112,7 +112,7 @@ _PERSONS = template("""
 """)
 
 
-def _extended(released: exp.Expr, added: exp.Expr, manifest: Manifest) -> exp.Select:
+def _union_rows(released: exp.Expr, added: exp.Expr, manifest: Manifest) -> exp.Select:
     return _EXTENDED(columns=[col(column.name) for column in manifest.columns], released=released, added=added)
 
 
@@ -163,7 +163,7 @@ def extend(
         if search_input.columns.person is not None:
             _refuse_unknown_persons(release, change, policy)
             persons = _person_figures(run, search_input, recoding)
-        rows = _extended(release.relation, run.work("added"), manifest)
+        rows = _union_rows(release.relation, run.work("added"), manifest)
         quasi = [col(name) for name in manifest.quasi_identifiers]
         figures = runner.figures(_CLASS_FIGURES(rows=subquery(rows, "r"), quasi=quasi))
     everything = replace(recoding, source=search_input.source.relation)
@@ -492,7 +492,7 @@ class ExtensionDraft:
         return ()
 
     def rows(self) -> AbstractContextManager[exp.Select]:
-        query = _extended(self.release.relation, self.run.work("added"), self.release.manifest)
+        query = _union_rows(self.release.relation, self.run.work("added"), self.release.manifest)
         return nullcontext(query.order_by(*release_order(self.release.manifest.quasi_identifiers), copy=False))
 
     def remote_rows(self) -> NoReturn:

@@ -104,7 +104,7 @@ def mark_rows_by_values(
     bit: int,
 ) -> exp.Select:
     """Set a bit in `EARLIER` for the rows that the release contains."""
-    prefix = _own_names(columns)
+    prefix = _free_prefix(columns)
     labels = _labels(prefix, attributes)
     keys = [*labels.values(), *(col(keys_now, "s") for keys_now, _ in shared)]
     rank = _RANK(keys=keys or [number(1)], order=[col(name, "s") for name in columns])
@@ -115,8 +115,8 @@ def mark_rows_by_values(
         columns=[col(name, "r") for name in columns],
         there=col(f"{prefix}rank", "r") <= col(ROWS, "e"),
         bit=bit,
-        rows=subquery(_labelled(values, rows, attributes)),
-        release=_released(attributes, shared, release),
+        rows=subquery(_select_labels(values, rows, attributes)),
+        release=_count_released_rows(attributes, shared, release),
         same=all_of(same(key, col(f"k{i}", "e")) for i, key in enumerate(keys_now)),
     )
 
@@ -127,12 +127,12 @@ def count_rows_in_both(
     """One number: the rows that `mark_rows_by_values` would mark."""
     labels = [*_labels("", attributes).values(), *(col(name, "s") for name, _ in shared)] or [number(1)]
     names = [f"k{i}" for i in range(len(labels))]
-    counts = _released(attributes, shared, release)
+    counts = _count_released_rows(attributes, shared, release)
     return _IN_BOTH(
         keys=[col(name) for name in names],
         names=[col(name) for name in names],
         labelled=subquery(
-            _labelled([named(label, name) for name, label in zip(names, labels, strict=True)], rows, attributes)
+            _select_labels([named(label, name) for name, label in zip(names, labels, strict=True)], rows, attributes)
         ),
         release=counts,
         same=all_of(same(col(name, "r"), col(name, "e")) for name in names[: len(attributes) + len(shared)]),
@@ -143,7 +143,7 @@ def _labels(prefix: str, attributes: Sequence[EarlierAttribute]) -> dict[str, ex
     return {f"{prefix}label {i}": attribute.label(i) for i, attribute in enumerate(attributes)}
 
 
-def _labelled(values: list[exp.Expr], rows: exp.Table, attributes: Sequence[EarlierAttribute]) -> exp.Select:
+def _select_labels(values: list[exp.Expr], rows: exp.Table, attributes: Sequence[EarlierAttribute]) -> exp.Select:
     """Values of the rows ``s``, joined to the coded values of attributes whose labels are looked up."""
     labelled = _LABELLED(values=values, rows=aliased(rows, "s"))
     for i, attribute in enumerate(attributes):
@@ -153,7 +153,7 @@ def _labelled(values: list[exp.Expr], rows: exp.Table, attributes: Sequence[Earl
     return labelled
 
 
-def _released(
+def _count_released_rows(
     attributes: Sequence[EarlierAttribute], shared: Sequence[tuple[str, str]], release: exp.Expr
 ) -> exp.Subquery:
     """The rows of a release, counted by the columns in common with the source: ``k0`` .., and ``n``."""
@@ -216,7 +216,7 @@ def count_marked_rows(rows: exp.Expr, releases: int) -> exp.Select:
     )
 
 
-def _own_names(columns: Sequence[str]) -> str:
+def _free_prefix(columns: Sequence[str]) -> str:
     """A prefix for added columns that no given column has."""
     prefix = "sqlanon "
     while any(name.lower().startswith(prefix) for name in columns):

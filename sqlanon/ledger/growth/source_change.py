@@ -195,7 +195,7 @@ class _PublishedRelease:
         keys = run.engine.rows(row_count(rows=before))[0][0]
         if not keys:
             return None
-        hashed = key_hash([_spelled(source, name) for name in key], secret)
+        hashed = key_hash([_find_spelling(source, name) for name in key], secret)
         now = subquery(select([named(hashed, KEY_HASH)], source.relation), "n")
         gone = run.engine.rows(_GONE(before=before, now=now, same=col(KEY_HASH, "b").eq(col(KEY_HASH, "n"))))[0][0]
         return gone, keys - gone
@@ -208,7 +208,7 @@ class _PublishedRelease:
         before, secret = self._copy_hashes("people_before", _PEOPLE)
         if not run.engine.rows(row_count(rows=before))[0][0]:
             return None, False
-        name = _spelled(source, person)
+        name = _find_spelling(source, person)
         hashed = person_hash(col(name), source.columns[name], secret)
         now = subquery(select([named(hashed, "person")], source.relation), "n")
         same_person = col("person", "b").eq(col("person", "n"))
@@ -237,6 +237,6 @@ class _PublishedRelease:
             return target, read_history(self.run.engine).secret
 
 
-def _spelled(source: Source, name: str) -> str:
+def _find_spelling(source: Source, name: str) -> str:
     """The name of a column in the spelling of the source."""
     return next((column for column in source.columns if column.lower() == name.lower()), name)

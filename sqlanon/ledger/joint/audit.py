@@ -325,7 +325,7 @@ class JointAudit:
         self.breaks.append(str(publication.path))
         if self.force:
             return Check(name, None, f"not safe, and published by force: {message}")
-        self.queries += [self._script(publication, attack) for attack in attacks if attack.build is not None]
+        self.queries += [self._write_script(publication, attack) for attack in attacks if attack.build is not None]
         self.refusals.append(Refusal(publication, can_be_base and remedy is None, breaks=True, remedy=remedy))
         return Check(name, False, message)
 
@@ -643,7 +643,7 @@ class JointAudit:
             most += [people.most_rows, people.earlier_most_rows]
         return max(most)
 
-    def _script(self, publication: Publication, attack: _Attack) -> str:
+    def _write_script(self, publication: Publication, attack: _Attack) -> str:
         """The query of an attack, after the statements that open the files."""
         section = self.search_input.policy.catalog
         assert section is not None

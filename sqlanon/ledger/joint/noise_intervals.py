@@ -362,8 +362,8 @@ class IntervalAudit:
                 matches = make_table("combinations", _COMBINATIONS(values=values, matches=matches))
             self._refuse_too_many(engine.rows(_PAIR_COUNT(matches=matches, first=a, second=b))[0][0])
             pairs = make_table("pairs", _PAIRS(overlap=self._overlap(), matches=matches, first=a, second=b))
-            first_linked, gone = engine.rows(_distinguished(pairs, "a", "b", k))[0]
-            second_linked, new = engine.rows(_distinguished(pairs, "b", "a", k))[0]
+            first_linked, gone = engine.rows(_count_distinguished(pairs, "a", "b", k))[0]
+            second_linked, new = engine.rows(_count_distinguished(pairs, "b", "a", k))[0]
             combinations = int(engine.rows(_FEW_COMBINATIONS(pairs=pairs, k=k))[0][0])
         finally:
             for target in tables:
@@ -471,7 +471,7 @@ class IntervalAudit:
         )
 
 
-def _distinguished(pairs: exp.Table, side: str, other_side: str, k: int) -> exp.Select:
+def _count_distinguished(pairs: exp.Table, side: str, other_side: str, k: int) -> exp.Select:
     return _DISTINGUISHED(
         k=k,
         group=col(f"class_{side}"),

@@ -120,8 +120,8 @@ class OverlapFlows:
         budget: StepBudget | None = None,
     ) -> None:
         self._firsts, self._seconds = list(first), list(second)
-        self._places = {(True, one): i for i, one in enumerate(self._firsts)}
-        self._places |= {(False, one): i for i, one in enumerate(self._seconds, len(first))}
+        self._places = {(True, class_id): i for i, class_id in enumerate(self._firsts)}
+        self._places |= {(False, class_id): i for i, class_id in enumerate(self._seconds, len(first))}
         self._source, self._sink = len(self._places), len(self._places) + 1
         self._rows = [*first.values(), *second.values()]
         self._unmatched = [*self._rows]
@@ -224,7 +224,7 @@ class OverlapFlows:
         those of the pair.
         """
         self.most(edge, sum(self._rows))
-        reached = self._reached(self._places[False, edge[1]], self._places[True, edge[0]])
+        reached = self._find_reached(self._places[False, edge[1]], self._places[True, edge[0]])
         firsts = [i for i in reached if i < len(self._firsts)]
         seconds = [i for i in reached if len(self._firsts) <= i < self._source]
         return Bound(
@@ -331,7 +331,7 @@ class OverlapFlows:
                 backward = following
         return []
 
-    def _reached(self, start: int, goal: int) -> set[int]:
+    def _find_reached(self, start: int, goal: int) -> set[int]:
         """The nodes that more can flow to from a start, except along the arc from start to goal."""
         reached, queue = {start}, [start]
         while queue:

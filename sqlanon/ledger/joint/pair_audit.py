@@ -166,9 +166,9 @@ class PairAudit:
     def _count_few(self, query: exp.Select) -> tuple[int, int]:
         """The number of rows of a query, and the sum of their ``n``."""
         with_ = query.args.pop("with_", None)
-        counted = template("SELECT count(*), sum(n)::BIGINT FROM :few AS few")(few=query)
-        counted.set("with_", with_)
-        parts, rows = self._rows(counted)[0]
+        count_query = template("SELECT count(*), sum(n)::BIGINT FROM :few AS few")(few=query)
+        count_query.set("with_", with_)
+        parts, rows = self._rows(count_query)[0]
         return parts, rows or 0
 
     def _graph(self) -> OverlapGraph:

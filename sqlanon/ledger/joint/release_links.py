@@ -382,8 +382,8 @@ def _lower(by_name: Mapping[str, Any]) -> dict[str, Any]:
     return {name.lower(): value for name, value in by_name.items()}
 
 
-def _same(one: Any, other: Any) -> bool:
-    return bool(json.loads(json.dumps(one)) == json.loads(json.dumps(other)))
+def _same(rule: Any, other_rule: Any) -> bool:
+    return bool(json.loads(json.dumps(rule)) == json.loads(json.dumps(other_rule)))
 
 
 def link_releases(first: ComparedRelease, second: ComparedRelease, trees: ComparedHierarchies) -> ReleaseLink:
@@ -547,25 +547,25 @@ def classify_labels(engine: Engine, subject: ComparedRelease, attributes: Sequen
         if len(attribute.first_levels) == 1:
             level = attribute.first_levels[0]
             query = _known_labels(subject.relation, attribute.first, attribute.hierarchy, [level])
-            labels, known = engine.rows(query)[0]
+            labels, known_labels = engine.rows(query)[0]
             # Released values may have left the source; but if no label is known, the labels have another origin.
-            is_strange = 0 < level < attribute.height and labels > 0 and not known
+            is_strange = 0 < level < attribute.height and labels > 0 and not known_labels
         else:
             is_strange = subject.shows_medians
-            labels, known = engine.rows(
+            labels, known_labels = engine.rows(
                 _known_labels(subject.relation, attribute.first, attribute.hierarchy, range(attribute.height + 1))
             )[0]
-            if labels > known:
+            if labels > known_labels:
                 query = count_unknown_labels(subject.relation, attribute.first, attribute.hierarchy, attribute.height)
-                ranges, others = engine.rows(query)[0]
+                ranges, unknown_labels = engine.rows(query)[0]
                 set_labels_count = braces = 0
-                if others and attribute.sets and subject.set_member_level(attribute.first.lower()) is not None:
+                if unknown_labels and attribute.sets and subject.set_member_level(attribute.first.lower()) is not None:
                     query = count_set_labels(
                         subject.relation, attribute.first, attribute.hierarchy, attribute.height, attribute.sets[0]
                     )
                     set_labels_count, braces = engine.rows(query)[0]
                 is_strange |= (
-                    others > set_labels_count
+                    unknown_labels > set_labels_count
                     or bool(set_labels_count and (ranges or braces))
                     or max(ranges, set_labels_count) > MOST_RANGES
                 )
