@@ -127,7 +127,7 @@ CREATE TABLE IF NOT EXISTS sqlanon.released_people (
 CREATE TABLE IF NOT EXISTS sqlanon.released_noise (
     run_id VARCHAR NOT NULL,
     attribute VARCHAR NOT NULL,           -- the column with noise
-    labels VARCHAR[] NOT NULL,            -- the labels of its class, in the order of the generalized columns of the release
+    labels VARCHAR[] NOT NULL,            -- the labels of its class, in the order of the release's columns
     low DOUBLE NOT NULL,                  -- the least true value of the class; for dates the days since 1970-01-01
     high DOUBLE NOT NULL,                 -- the greatest
     step DOUBLE                           -- released values are multiples of it; NULL: they have no noise
