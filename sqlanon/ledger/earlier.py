@@ -100,8 +100,8 @@ def open_earlier_release(
 ) -> Iterator[EarlierRelease]:
     """Open an earlier release after checking, by the hash of its file or by verification, that it is unchanged."""
     path, name = publication.path, f"{EARLIER_FILE}_{publication.run_id[:12]}"
-    place = recorded_location(path, publication.table_name, reach)
-    with place.open_version(engine.limits, publication.version, publication.sha256, verified) as release:
+    location = recorded_location(path, publication.table_name, reach)
+    with location.open_version(engine.limits, publication.version, publication.sha256, verified) as release:
         _refuse_changed_release(publication, release.manifest, release.digest, release.failures)
         if release.is_changed:
             subject = "file was" if kind_for_path(path).in_files else "rows were"
@@ -113,13 +113,13 @@ def open_earlier_release(
 
 
 def _refuse_changed_release(publication: Publication, manifest: Manifest, digest: str, failures: Sequence[str]) -> None:
-    place = format_location(publication.path)
+    location = format_location(publication.path)
     if publication.manifest_hash != manifest.fingerprint():
-        raise ReleaseError(f"{place} is not the release that the ledger recorded: its manifest was changed")
+        raise ReleaseError(f"{location} is not the release that the ledger recorded: its manifest was changed")
     if digest != publication.digest:
-        raise ReleaseError(f"{place} is not the release that the ledger recorded: its rows were changed")
+        raise ReleaseError(f"{location} is not the release that the ledger recorded: its rows were changed")
     if failures:
-        raise BrokenReleaseError(f"{place} was changed since it was published: {'; '.join(failures)}")
+        raise BrokenReleaseError(f"{location} was changed since it was published: {'; '.join(failures)}")
 
 
 def mark_released_rows(
@@ -236,19 +236,17 @@ def _find_obstacles(run: Run, search_input: SearchInput, release: EarlierRelease
     key_path, policy, problems = "release.after", search_input.policy, []
     name = release.path.name
     quasi = {column for column in release.columns if release.is_quasi(column)}
-    if release.masks:
+    if release.shows_masked_rows:
         problems.append(Problem(key_path, f"{name} has masked rows, which cannot be recognized: name other releases"))
-    elif several_level_columns := sorted(column for column in quasi if release.level(column, 0) is None):
-        message = f"{name} shows {', '.join(several_level_columns)} at several levels"
+    elif multilevel_columns := sorted(column for column in quasi if release.level(column, 0) is None):
+        message = f"{name} shows {', '.join(multilevel_columns)} at several levels"
         problems.append(Problem(key_path, f"{message}: a release can be based on a full-domain release only"))
     if release.manifest.decoys:
         problems.append(
             Problem(key_path, f"{name} has decoys, which a release based on it would reveal: name other releases")
         )
-    hierarchies, hierarchies_now = (
-        copy_released_hierarchies(run, policy, release.publication.run_id),
-        {hierarchy.attribute: hierarchy for hierarchy in search_input.hierarchies},
-    )
+    hierarchies = copy_released_hierarchies(run, policy, release.publication.run_id)
+    hierarchies_now = {hierarchy.attribute: hierarchy for hierarchy in search_input.hierarchies}
     for attribute, spec in policy.attributes.items():
         key = attribute.lower()
         if key not in quasi or spec.role == "identifying":
@@ -340,18 +338,11 @@ def _released_people(
         return None
     with catalog.open_catalog(run.engine, catalog_section.database):
         secret = read_history(run.engine).secret
-        run.engine.execute(
-            create_table(
-                target.copy(),
-                template("SELECT person FROM sqlanon_catalog.sqlanon.released_people WHERE run_id = :run_id")(
-                    run_id=publication.run_id
-                ),
-            )
-        )
+        query = template("SELECT person FROM sqlanon_catalog.sqlanon.released_people WHERE run_id = :run_id")
+        run.engine.execute(create_table(target.copy(), query(run_id=publication.run_id)))
     person_hashes = person_hash(col(person, "r"), search_input.source.columns[person], secret)
-    if not run.engine.rows(_HAS_PEOPLE(source=aliased(run.source.relation, "r"), person=person_hashes, people=target))[
-        0
-    ][0]:
+    is_shared = _HAS_PEOPLE(source=aliased(run.source.relation, "r"), person=person_hashes, people=target)
+    if not run.engine.rows(is_shared)[0][0]:
         return None
     return person_hashes, target
 
@@ -408,14 +399,8 @@ def _key_hashes(
         return None
     with catalog.open_catalog(run.engine, catalog_section.database):
         secret = read_history(run.engine).secret
-        run.engine.execute(
-            create_table(
-                target.copy(),
-                template("SELECT key_hash FROM sqlanon_catalog.sqlanon.released_keys WHERE run_id = :run_id")(
-                    run_id=release.publication.run_id
-                ),
-            )
-        )
+        query = template("SELECT key_hash FROM sqlanon_catalog.sqlanon.released_keys WHERE run_id = :run_id")
+        run.engine.execute(create_table(target.copy(), query(run_id=release.publication.run_id)))
     if not run.engine.rows(row_count(rows=target))[0][0]:
         return None
     return secret, target

@@ -44,7 +44,7 @@ class ExtensionRecord:
 
     Attributes
     ----------
-    trees:
+    hierarchies:
         Its hierarchies, merged with the current ones.
     hashed:
         The key hashes of its rows in the ledger.
@@ -53,7 +53,7 @@ class ExtensionRecord:
     """
 
     run_id: str
-    trees: Sequence[Hierarchy]
+    hierarchies: Sequence[Hierarchy]
     hashed: exp.Query
     row_of_run: dict[str, Any]
 
@@ -76,7 +76,7 @@ class LedgerEntry:
     """
 
     run: Run
-    prepared: SearchInput
+    search_input: SearchInput
     run_id: str
     place: Path
     source_rows: int
@@ -101,13 +101,13 @@ class LedgerEntry:
 
     def begin(self) -> None:
         """Read the published releases, and sample the source before a server is busy with the release."""
-        policy, extended = self.prepared.policy, self.extended
+        policy, extended = self.search_input.policy, self.extended
         assert policy.catalog is not None  # otherwise the ledger is `NoLedger`
         if not policy.catalog.database.exists():  # it was deleted after the run was recorded
             with open_catalog(self.run.engine, policy.catalog.database):
                 read_or_create_secret(self.run.engine)
         people = SourcePeople(self.run, policy)
-        history = read_source_history(self.run, self.prepared, self.place, self.run_id, people)
+        history = read_source_history(self.run, self.search_input, self.place, self.run_id, people)
         if extended is not None:
             # An extension has the rows of that release unchanged, and at least k new rows in a class
             # (`ExtensionDraft.checks` counts both): readers of the two cannot single out fewer.
@@ -125,7 +125,7 @@ class LedgerEntry:
         is_extension, ranges = extended is not None, self._make_noise_ranges()
         self.joint_audit = JointAudit(
             self.run,
-            self.prepared,
+            self.search_input,
             self.place,
             history,
             self.force,
@@ -136,10 +136,10 @@ class LedgerEntry:
         if policy.release is not None and not policy.release.ledger:
             return
         sample = sample_source(self.run, policy, history.secret, self.run_id, self.source_rows)
-        trees = self.prepared.policy_hierarchies if extended is None else extended.trees
+        hierarchies = self.search_input.policy_hierarchies if extended is None else extended.hierarchies
         row_of_run = None if extended is None else extended.row_of_run
         samples = [publication.rows_for(self.run_id) for publication in people.samples(history.secret)]
-        details = RecordedDetails(trees, self._key_hashes(history.secret), sample, row_of_run)
+        details = RecordedDetails(hierarchies, self._key_hashes(history.secret), sample, row_of_run)
         hashes = self._person_hashes(history.secret)
         self._kept = replace(details, people=samples, released_people=hashes, noise_ranges=ranges)
 
@@ -147,9 +147,9 @@ class LedgerEntry:
         """Refuse to keep versions that are not in the ledger: they were not compared with the release."""
         if not manifests:
             return
-        policy = self.prepared.policy
+        policy = self.search_input.policy
         assert policy.catalog is not None
-        ledger = read_ledger(self.run.engine, policy.catalog.database, Reach(policy, self.prepared.source))
+        ledger = read_ledger(self.run.engine, policy.catalog.database, Reach(policy, self.search_input.source))
         recorded = {
             (manifest.version, manifest.manifest_hash)
             for manifest in ledger.publications
@@ -176,7 +176,7 @@ class LedgerEntry:
 
         Where release.ledger is false, the ledger still records that another release was replaced.
         """
-        policy, audit = self.prepared.policy, self.joint_audit
+        policy, audit = self.search_input.policy, self.joint_audit
         assert policy.catalog is not None  # otherwise the ledger is `NoLedger`
         assert audit is not None  # made by `begin`
         row = _row(self.run_id if self._kept is not None else UNRECORDED, self.place, manifest)
@@ -191,14 +191,14 @@ class LedgerEntry:
                 "noise": manifest.noise
                 and json.dumps({name: noise["epsilon"] for name, noise in manifest.noise.items()}),
                 "same_source": audit.history.same_source,
-                "after": [run_id for run_id in self.prepared.earlier.run_ids if run_id != extends],
+                "after": [run_id for run_id in self.search_input.earlier.run_ids if run_id != extends],
                 "breaks": audit.breaks,
                 "extends": extends,
                 "withdraws": withdrawn,
                 "only_rows_of": withdrawn if self.replaces is not None and self.replaces.only_its_rows else None,
             }
         keep = 1 if self._kept is None or self.replaces is not None else policy.retained_versions
-        path, reach = policy.catalog.database, Reach(policy, self.prepared.source)
+        path, reach = policy.catalog.database, Reach(policy, self.search_input.source)
         return recording(self.run.engine, path, reach, row, keep, audit.history.known, self._kept)
 
     def notes(self, digest: str) -> Sequence[str]:
@@ -208,20 +208,20 @@ class LedgerEntry:
     def _make_noise_ranges(self) -> exp.Table | None:
         if self.noise_ranges is None:
             return None
-        return make_noise_ranges(self.run, self.noise_ranges, self.prepared)
+        return make_noise_ranges(self.run, self.noise_ranges, self.search_input)
 
     def _person_hashes(self, secret: str) -> exp.Query | None:
-        person = self.prepared.columns.person
+        person = self.search_input.columns.person
         if self.peopled is None or person is None:
             return None
-        hashed = person_hash(col(person), self.prepared.source.columns[person], secret)
+        hashed = person_hash(col(person), self.search_input.source.columns[person], secret)
         people = select([named(hashed, "person")], subquery(self.peopled, "released"))
         return people.where(is_there(col(person)), copy=False).distinct()
 
     def _key_hashes(self, secret: str) -> exp.Query | None:
         if self.keyed is None:
             return None
-        hashed = named(key_hash(self.prepared.columns.key, secret), KEY_HASH)
+        hashed = named(key_hash(self.search_input.columns.key, secret), KEY_HASH)
         new = select([hashed], subquery(self.keyed, "released"))
         return new if self.extended is None else union_all(new, self.extended.hashed)
 
@@ -234,7 +234,7 @@ class DraftEntry:
     """
 
     run: Run
-    prepared: SearchInput
+    search_input: SearchInput
     run_id: str
     place: Path
     held_against: Sequence[Path] = ()
@@ -242,9 +242,9 @@ class DraftEntry:
 
     def begin(self) -> None:
         """Refuse to replace a release, in whatever state it is."""
-        policy = self.prepared.policy
+        policy = self.search_input.policy
         assert policy.catalog is not None  # otherwise the ledger is `NoLedger`
-        ledger = read_ledger(self.run.engine, policy.catalog.database, Reach(policy, self.prepared.source))
+        ledger = read_ledger(self.run.engine, policy.catalog.database, Reach(policy, self.search_input.source))
         if published := [publication for publication in ledger.publications if publication.path == self.place]:
             raise ReleaseError(
                 f"the ledger has a release at {published[-1]}, which a draft does not replace: {ANOTHER_PLACE}"
@@ -259,7 +259,7 @@ class DraftEntry:
 
     def recording(self, manifest: Manifest, sha256: str | None) -> AbstractContextManager[None]:
         """Record the draft, unless release.ledger is false."""
-        policy = self.prepared.policy
+        policy = self.search_input.policy
         assert policy.catalog is not None
         row = _row(self.run_id, self.place, manifest) | {
             "draft": True,
@@ -267,11 +267,11 @@ class DraftEntry:
             "source": self.run.identity,
             "policy_hash": manifest.policy_hash,
             "epsilon": manifest.epsilon,
-            "after": list(self.prepared.earlier.run_ids),
+            "after": list(self.search_input.earlier.run_ids),
         }
         if policy.release is not None and not policy.release.ledger:
             row["run_id"] = UNRECORDED
-        reach = Reach(policy, self.prepared.source)
+        reach = Reach(policy, self.search_input.source)
         return recording(self.run.engine, policy.catalog.database, reach, row, 1, (), None)
 
     def notes(self, digest: str) -> Sequence[str]:
@@ -328,9 +328,8 @@ def read_source_history(
                 *((record.run_id, record.path) for record in ledger.spent),
             ]
         ),
-        spent=[
-            record for record in noise_records if record.run_id != run_id
-        ],  # a result that is published twice has the same noise
+        # A result that is published twice has the same noise.
+        spent=[record for record in noise_records if record.run_id != run_id],
         other_catalogs=find_other_catalogs(run.engine, path, run.identity, target, folders),
         shares=recognition.shares,
         people=recognition.people.shared,

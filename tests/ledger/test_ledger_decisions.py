@@ -454,7 +454,7 @@ def test_a_release_that_breaks_another_is_refused(
     tmp_path: Path,
 ) -> None:
     (path := tmp_path / "old.duckdb").touch()
-    one: Any = SimpleNamespace(can_be_base=True, masks=False)
+    one: Any = SimpleNamespace(can_be_base=True, shows_masked_rows=False)
     monkeypatch.setattr(joint_audit, "open_earlier_release", lambda *_: nullcontext(one))
     monkeypatch.setattr(JointAudit, "_hierarchies", lambda *_: (SimpleNamespace(crossing=()), None))
 

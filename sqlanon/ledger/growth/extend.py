@@ -303,7 +303,7 @@ class _Origin:
     """The objects from which an extension is published."""
 
     run: Run
-    prepared: SearchInput
+    search_input: SearchInput
     publication: Publication
     recoding: FullDomainRecoding
     refusals: Sequence[str]
@@ -390,11 +390,11 @@ class Extension:
         if self._origin.refusals:
             raise AuditError(list(self._origin.refusals))
         origin = self._origin
-        run, search_input, publication = origin.run, origin.prepared, origin.publication
+        run, search_input, publication = origin.run, origin.search_input, origin.publication
         with open_earlier_release(run.engine, publication, Reach(), verified=True) as release:
             draft = ExtensionDraft(run, search_input, self, release, origin.recoding)
             hashed = select([col(KEY_HASH)], run.work("keys_0"))
-            extended = ExtensionRecord(publication.run_id, self._trees(), hashed, self._to_catalog())
+            extended = ExtensionRecord(publication.run_id, self._hierarchies(), hashed, self._run_record())
             rows, keyed = self.released_before + self.new_rows, star(run.work("added"))
             person = search_input.columns.person
             people = None if person is None else _with_persons(run, [], person)
@@ -406,18 +406,18 @@ class Extension:
         self.warnings.extend(note for note in entry.notes(publication.digest) if note not in self.warnings)
         return published
 
-    def _trees(self) -> list[Hierarchy]:
+    def _hierarchies(self) -> list[Hierarchy]:
         """The current hierarchies, with the labels of released values that left the source."""
-        run, search_input = self._origin.run, self._origin.prepared
+        run, search_input = self._origin.run, self._origin.search_input
         then = copy_released_hierarchies(run, search_input.policy, self._origin.publication.run_id)
         return [
             merge_hierarchies(run, then[now.attribute.lower()], now) if now.attribute.lower() in then else now
             for now in search_input.policy_hierarchies
         ]
 
-    def _to_catalog(self) -> dict[str, Any]:
+    def _run_record(self) -> dict[str, Any]:
         return build_run_record(
-            self._origin.prepared.policy,
+            self._origin.search_input.policy,
             self.generalization,
             run_id=self._origin.run_id,
             started_at=utc_now(),

@@ -410,7 +410,7 @@ class JointAudit:
             self._link(earlier, new, hierarchies, names, *pair) as (linked, public),
             self._open_audit(earlier, linked) as audit,
         ):
-            masked: MaskedRows = "own class" if earlier.masks or new.masks else "none"
+            masked: MaskedRows = "own class" if earlier.shows_masked_rows or new.shows_masked_rows else "none"
             attacks = self._attacks(earlier, audit, public, masked)
             attacks += self._noise_attacks(earlier, pair, hierarchies[0], audit, public)
             different = find_columns_without_common_values(self.run.engine, linked.first, linked.second, linked.shared)

@@ -198,15 +198,15 @@ class ComparedRelease:
             relation=subquery(select(output, self.relation.copy()), "release"),
         )
 
-    def without_masked_rows(self: Subject, trees: Mapping[str, ComparedHierarchy]) -> Subject:
+    def without_masked_rows(self: Subject, hierarchies: Mapping[str, ComparedHierarchy]) -> Subject:
         """The release without its masked rows: those with the top label of every quasi-identifier."""
-        if not self.masks:
+        if not self.shows_masked_rows:
             return self
         tops = []
         for name in self.manifest.quasi_identifiers:
-            tree = trees.get(name.lower())
+            hierarchy = hierarchies.get(name.lower())
             # The labels of a NULL are NULL below the top: such rows are not masked.
-            tops.append(same(cast(col(name), "VARCHAR"), text(TOP) if tree is None else tree.top))
+            tops.append(same(cast(col(name), "VARCHAR"), text(TOP) if hierarchy is None else hierarchy.top))
         query = select([exp.Star()], self.relation.copy()).where(exp.not_(all_of(tops)), copy=False)
         return replace(self, relation=subquery(query, "release"), excludes_masked_rows=True)
 
@@ -223,7 +223,7 @@ class ComparedRelease:
         """The level of a column's labels in a hierarchy; None if there are several, also because of masked rows."""
         if not self.is_quasi(name):
             return 0
-        if self.masks:
+        if self.shows_masked_rows:
             return None
         return _lower(self.manifest.levels({name: height})).get(name)
 
@@ -234,10 +234,10 @@ class ComparedRelease:
         level = _lower(self.manifest.levels({name: height})).get(name)
         if level is None:
             return tuple(range(height + 1))
-        return (level, height) if self.masks and level < height else (level,)
+        return (level, height) if self.shows_masked_rows and level < height else (level,)
 
     @property
-    def masks(self) -> bool:
+    def shows_masked_rows(self) -> bool:
         """Whether it may show masked rows."""
         return not self.excludes_masked_rows and self.has_masked_rows
 
@@ -249,7 +249,7 @@ class ComparedRelease:
     def can_be_base(self) -> bool:
         """Whether a release can be based on it: each of its quasi-identifiers has one level, and all rows are real."""
         levels = [self.level(name, 0) for name in self.columns if self.is_quasi(name)]
-        return None not in levels and not self.masks and not self.manifest.decoys
+        return None not in levels and not self.shows_masked_rows and not self.manifest.decoys
 
     @property
     def shows_medians(self) -> bool:
@@ -386,7 +386,7 @@ def _same(rule: Any, other_rule: Any) -> bool:
     return bool(json.loads(json.dumps(rule)) == json.loads(json.dumps(other_rule)))
 
 
-def link_releases(first: ComparedRelease, second: ComparedRelease, trees: ComparedHierarchies) -> ReleaseLink:
+def link_releases(first: ComparedRelease, second: ComparedRelease, hierarchies: ComparedHierarchies) -> ReleaseLink:
     """Link two releases: labels at different levels match by the hierarchies of a policy."""
     names = [name for name in first.columns if first.is_quasi(name)]
     names += [name for name in second.columns if second.is_quasi(name) and name not in names]
@@ -397,23 +397,27 @@ def link_releases(first: ComparedRelease, second: ComparedRelease, trees: Compar
         if first_column is None or second_column is None:
             attributes.append(LinkedAttribute(first_column or second_column or name, first_column, second_column))
             continue
-        rules = [release.rule(name) for release in (first, second) if release.is_quasi(name)]
-        crossed_pair = trees.crossing.get(name) if len(rules) == 2 else None
+        rules = [first_rows.rule(name) for first_rows in (first, second) if first_rows.is_quasi(name)]
+        crossed_pair = hierarchies.crossing.get(name) if len(rules) == 2 else None
         if crossed_pair is not None:
             attributes.append(_crossing(first_column, second_column, crossed_pair, first, second))
             continue
-        tree = trees.find(name, rules)
-        if tree is None and len(rules) == 2 and not _same(*rules):
+        hierarchy = hierarchies.find(name, rules)
+        if hierarchy is None and len(rules) == 2 and not _same(*rules):
             missing.append(first_column)
             continue
-        if tree is not None:
-            levels = tree.level(first, name), tree.level(second, name)
+        if hierarchy is not None:
+            levels = hierarchy.level(first, name), hierarchy.level(second, name)
         else:
             levels = first.level(name, _TOP), second.level(name, _TOP)
         shows_values = len(rules) == 1 and has_open_ends(rules[0])  # while the other release shows open ends
-        if None not in levels and levels[0] == levels[1] and (not shows_values if tree is None else levels[0] == 0):
+        if (
+            None not in levels
+            and levels[0] == levels[1]
+            and (not shows_values if hierarchy is None else levels[0] == 0)
+        ):
             attributes.append(LinkedAttribute(first_column, first_column, second_column))
-        elif tree is None:
+        elif hierarchy is None:
             missing.append(first_column)
         else:
             attributes.append(
@@ -421,12 +425,14 @@ def link_releases(first: ComparedRelease, second: ComparedRelease, trees: Compar
                     first_column,
                     first_column,
                     second_column,
-                    tree.levels(first, name),
-                    tree.levels(second, name),
-                    tree.table,
-                    tree.height,
+                    hierarchy.levels(first, name),
+                    hierarchy.levels(second, name),
+                    hierarchy.table,
+                    hierarchy.height,
                     ranges=True,
-                    sets=_levels_of_sets(tree.set_member_level(first, name), tree.set_member_level(second, name)),
+                    sets=_levels_of_sets(
+                        hierarchy.set_member_level(first, name), hierarchy.set_member_level(second, name)
+                    ),
                 )
             )
     shared = [
@@ -434,28 +440,32 @@ def link_releases(first: ComparedRelease, second: ComparedRelease, trees: Compar
         for name in first.columns
         if name in second.columns and not first.is_quasi(name) and not second.is_quasi(name)
     ]
-    release, second_rows = _comparable(first, second, [*names, *shared])
+    first_rows, second_rows = _comparable(first, second, [*names, *shared])
     return ReleaseLink(
-        release, second_rows, tuple(first.column(name) or name for name in shared), tuple(attributes), tuple(missing)
+        first_rows, second_rows, tuple(first.column(name) or name for name in shared), tuple(attributes), tuple(missing)
     )
 
 
 def _crossing(
-    first_column: str, second_column: str, trees: CrossedHierarchies, first: ComparedRelease, second: ComparedRelease
+    first_column: str,
+    second_column: str,
+    hierarchies: CrossedHierarchies,
+    first: ComparedRelease,
+    second: ComparedRelease,
 ) -> LinkedAttribute:
     """An attribute with labels of two hierarchies: labels match if they have values in common."""
     name = first_column.lower()
-    members = trees.first.set_member_level(first, name), trees.second.set_member_level(second, name)
+    members = hierarchies.first.set_member_level(first, name), hierarchies.second.set_member_level(second, name)
     return LinkedAttribute(
         first_column,
         first_column,
         second_column,
-        trees.first.levels(first, name),
-        tuple(trees.second_level(level) for level in trees.second.levels(second, name)),
-        trees.table,
-        trees.height,
+        hierarchies.first.levels(first, name),
+        tuple(hierarchies.second_level(level) for level in hierarchies.second.levels(second, name)),
+        hierarchies.table,
+        hierarchies.height,
         ranges=True,
-        sets=_levels_of_sets(members[0], None if members[1] is None else trees.second_level(members[1])),
+        sets=_levels_of_sets(members[0], None if members[1] is None else hierarchies.second_level(members[1])),
         is_nested=False,
     )
 
