@@ -588,7 +588,7 @@ def _beside_values(one: ComparedRelease, trees: ComparedHierarchies, name: str, 
     tree = trees.find(name.lower(), [one.rule(name.lower())])
     if tree is None:
         return None
-    levels, members = tree.levels(one, name.lower()), tree.set_member_level(one, name.lower())
+    levels, members = tree.levels(one, name.lower()), tree.member_level(one, name.lower())
     sets = None if members is None else (members, 0)
     return LinkedAttribute(name, name, column, levels, (0,), tree.table, tree.height, ranges=True, sets=sets)
 

@@ -506,7 +506,7 @@ def number_values(hierarchy: exp.Expr, levels: Iterable[int]) -> exp.Query:
     return union_all(*(_NUMBERED_VALUES(label=col(f"level_{level}"), hierarchy=hierarchy) for level in levels))
 
 
-def set_member_levels(level: int, height: int) -> range:
+def member_levels(level: int, height: int) -> range:
     """The levels of members of sets: those below the top, if there are any."""
     return range(level, max(height, level + 1))
 
@@ -515,10 +515,10 @@ def _expand_labels(attribute: LinkedAttribute, i: int, release: str, finest: Fin
     """The labels of a release with each of their ground values."""
     assert attribute.hierarchy is not None and attribute.sets is not None
     labels = _DISTINCT_LABELS(label=col(f"label_{i}"), groups=table(release))
-    member_levels = set_member_levels(attribute.sets[release == SECOND], attribute.height)
+    levels = member_levels(attribute.sets[release == SECOND], attribute.height)
     values = _VALUES_OF_LABELS(
         sets=subquery(find_sets(labels)),
-        members=subquery(number_values(attribute.hierarchy, member_levels)),
+        members=subquery(number_values(attribute.hierarchy, levels)),
         labels=subquery(labels),
         nodes=subquery(number_values(attribute.hierarchy, range(attribute.height + 1))),
     )

@@ -18,9 +18,9 @@ from sqlanon.ledger.joint.label_pairs import (
     LinkedAttribute,
     find_ranges,
     find_sets,
+    member_levels,
     number_values,
     order_nodes,
-    set_member_levels,
 )
 from sqlanon.ledger.joint.row_matching import ReleaseLink
 from sqlanon.policy import PrivacySection
@@ -168,7 +168,7 @@ class ComparedRelease:
         if self.manifest.policy["search"].get("sets") != "list":
             return frozenset()
         lists = {column.name.lower() for column in self.manifest.columns if column.type == "VARCHAR[]"}
-        return frozenset(name for name in lists if self.set_member_level(name) is not None)
+        return frozenset(name for name in lists if self.member_level(name) is not None)
 
     @property
     def with_sets_as_text(self: Subject) -> Subject:
@@ -256,7 +256,7 @@ class ComparedRelease:
         """Whether classes show their median, which does not reveal their other values."""
         return bool(self.manifest.policy["search"].get("summary") == "median")
 
-    def set_member_level(self, name: str) -> int | None:
+    def member_level(self, name: str) -> int | None:
         """The lowest level of the members of a column's sets; None if its policy makes no sets."""
         attribute = _lower(self.manifest.policy["attributes"]).get(name)
         if attribute is None or self.manifest.policy["search"].get("summary") != "set" or not self.is_quasi(name):
@@ -304,9 +304,9 @@ class ComparedHierarchy:
         below = self.below if release.is_quasi(name) else 0
         return tuple(level + below for level in release.levels(name, self.height - self.below))
 
-    def set_member_level(self, release: ComparedRelease, name: str) -> int | None:
+    def member_level(self, release: ComparedRelease, name: str) -> int | None:
         """The level of the members of a column's sets; None if a release has no sets."""
-        level = release.set_member_level(name)
+        level = release.member_level(name)
         return None if level is None else min(level + self.below, self.height)
 
 
@@ -430,9 +430,7 @@ def link_releases(first: ComparedRelease, second: ComparedRelease, hierarchies: 
                     hierarchy.table,
                     hierarchy.height,
                     ranges=True,
-                    sets=_levels_of_sets(
-                        hierarchy.set_member_level(first, name), hierarchy.set_member_level(second, name)
-                    ),
+                    sets=_levels_of_sets(hierarchy.member_level(first, name), hierarchy.member_level(second, name)),
                 )
             )
     shared = [
@@ -455,7 +453,7 @@ def _crossing(
 ) -> LinkedAttribute:
     """An attribute with labels of two hierarchies: labels match if they have values in common."""
     name = first_column.lower()
-    members = hierarchies.first.set_member_level(first, name), hierarchies.second.set_member_level(second, name)
+    members = hierarchies.first.member_level(first, name), hierarchies.second.member_level(second, name)
     return LinkedAttribute(
         first_column,
         first_column,
@@ -527,7 +525,7 @@ def count_set_labels(release: exp.Expr, column: str, hierarchy: exp.Expr, height
     return _SET_LABELS(
         nodes=subquery(_DISTINCT_NODES(nodes=union_all(*nodes))),
         sets=subquery(find_sets(labels)),
-        members=subquery(number_values(hierarchy, set_member_levels(level, height))),
+        members=subquery(number_values(hierarchy, member_levels(level, height))),
     )
 
 
@@ -569,7 +567,7 @@ def classify_labels(engine: Engine, subject: ComparedRelease, attributes: Sequen
                 query = count_unknown_labels(subject.relation, attribute.first, attribute.hierarchy, attribute.height)
                 ranges, unknown_labels = engine.rows(query)[0]
                 set_labels_count = braces = 0
-                if unknown_labels and attribute.sets and subject.set_member_level(attribute.first.lower()) is not None:
+                if unknown_labels and attribute.sets and subject.member_level(attribute.first.lower()) is not None:
                     query = count_set_labels(
                         subject.relation, attribute.first, attribute.hierarchy, attribute.height, attribute.sets[0]
                     )
