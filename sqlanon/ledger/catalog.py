@@ -23,12 +23,12 @@ from sqlanon.support.resources import __version__, macro_script, read_sql_file
 from sqlanon.support.workdir import private_files
 
 ATTACHED = CATALOG
-BESIDE = "sqlanon_catalog_beside"
+OTHER_CATALOG = "sqlanon_catalog_beside"
 SCHEMA = "sqlanon"
 FORMAT = 11
 """The format of the catalog's tables. Catalogs of other formats are refused."""
 
-_HELD_HERE = "Unique file handle conflict"
+_OPEN_IN_PROCESS = "Unique file handle conflict"
 """DuckDB's error where two runs of one process open the same file."""
 
 _FORMAT = template("SELECT format FROM sqlanon_catalog.sqlanon.catalog_format")
@@ -67,12 +67,12 @@ _WITHDRAWALS = template("""
     LIMIT 1
 """)
 # Only tables: a view could run any query.
-_LEDGERS_BESIDE = template("""
+_COUNT_LEDGERS = template("""
     SELECT count(*)
     FROM duckdb_tables()
     WHERE database_name = 'sqlanon_catalog_beside' AND schema_name = 'sqlanon' AND table_name = 'releases'
 """)
-_RELEASES_BESIDE = template("""
+_COUNT_RELEASES = template("""
     SELECT count(*)
     FROM sqlanon_catalog_beside.sqlanon.releases
     WHERE source = :source AND path <> :place AND replaced_at IS NULL AND NOT draft
@@ -84,14 +84,13 @@ PATIENCE = 10.0
 
 def init_database(path: Path) -> None:
     """Install the catalog and the macro library in a new or existing DuckDB file."""
-    _refuse_others(path)
+    _refuse_other_files(path)
     with closing(duckdb.connect()) as connection:
         engine = DuckDBEngine(connection)
         try:
             with private_files():
-                engine.attach(
-                    path, ATTACHED
-                )  # under the name of its file, a schema of the same name would be ambiguous
+                # Under the name of its file, a schema of the same name would be ambiguous.
+                engine.attach(path, ATTACHED)
         except (duckdb.Error, OSError) as error:
             raise SourceError(f"{path} cannot be opened for writing: {str(error).splitlines()[0]}") from error
         with private_files():
@@ -100,7 +99,7 @@ def init_database(path: Path) -> None:
                 engine.script(macro_script())
 
 
-def _refuse_others(path: Path) -> None:
+def _refuse_other_files(path: Path) -> None:
     """Refuse files that are not databases: the engine would open a Parquet file as a database of views."""
     if reason := database_path_flaw(path):
         raise SourceError(f"{path} {reason}")
@@ -133,7 +132,7 @@ def open_catalog(engine: DuckDBEngine, path: Path) -> Iterator[None]:
     writes a release. A run that is published opens it five times: for the record of the run, the history of releases,
     the samples of people, the intent to publish, and its completion; and once for each earlier release.
     """
-    _refuse_others(path)
+    _refuse_other_files(path)
     with private_files():
         _attach(engine, path)
         try:
@@ -190,13 +189,13 @@ def _attach(engine: DuckDBEngine, path: Path) -> None:
                 return engine.attach(path, ATTACHED, read_write=True)
             except duckdb.Error as error:
                 locked = isinstance(error, duckdb.IOException) and "lock" in str(error)
-                if not (locked or _HELD_HERE in str(error)) or time.monotonic() > give_up:
+                if not (locked or _OPEN_IN_PROCESS in str(error)) or time.monotonic() > give_up:
                     raise
                 time.sleep(0.02)
     except duckdb.Error as error:
         reason = str(error).splitlines()[0]
         version = read_duckdb_version(path)
-        if _HELD_HERE in reason:
+        if _OPEN_IN_PROCESS in reason:
             reason = "another run in this process holds it: let that end first"
         elif version is not None and "version number" in reason:
             reason = f"written by DuckDB {version}, and this is DuckDB {duckdb.__version__}: use {version} or newer"
@@ -238,16 +237,16 @@ def open_read_only(engine: DuckDBEngine, path: Path, name: str = ATTACHED) -> It
         engine.detach(name)
 
 
-def has_releases(engine: DuckDBEngine, path: Path, source: str, but: Path) -> bool:
+def has_releases(engine: DuckDBEngine, path: Path, source: str, target: Path) -> bool:
     """Whether another catalog has releases of a source, except at one location; False if it cannot be read."""
-    with open_read_only(engine, path, BESIDE) as is_there:
+    with open_read_only(engine, path, OTHER_CATALOG) as is_readable:
         try:
-            if not is_there or not engine.rows(_LEDGERS_BESIDE())[0][0]:
+            if not is_readable or not engine.rows(_COUNT_LEDGERS())[0][0]:
                 return False
         except duckdb.Error:
             return False
         with suppress(duckdb.Error):  # a catalog of another format
-            return bool(engine.rows(_RELEASES_BESIDE(source=source, place=str(but)))[0][0])
+            return bool(engine.rows(_COUNT_RELEASES(source=source, place=str(target)))[0][0])
         return False
 
 
@@ -280,8 +279,8 @@ def store_hierarchies(
 @contextmanager
 def open_recorded_decoys(engine: DuckDBEngine, path: Path, digest: str) -> Iterator[exp.Table | None]:
     """Open the decoys of the release with a digest; None if the catalog has none, or cannot be read."""
-    with open_read_only(engine, path) as is_there:
-        rows = engine.rows(_DECOYS(digest=digest)) if is_there else []
+    with open_read_only(engine, path) as is_readable:
+        rows = engine.rows(_DECOYS(digest=digest)) if is_readable else []
         yield catalog_table(rows[0][0]) if rows else None
 
 
@@ -290,23 +289,23 @@ def read_recorded_sha256(engine: DuckDBEngine, path: Path, place: str) -> str | 
 
     None if the catalog has none or cannot be read, or if an interrupted run may have published there.
     """
-    with open_read_only(engine, path) as is_there:
-        rows = engine.rows(_SHA256(place=place)) if is_there else []
+    with open_read_only(engine, path) as is_readable:
+        rows = engine.rows(_SHA256(place=place)) if is_readable else []
     return rows[0][0] if rows and all(is_out for _, is_out in rows) else None
 
 
 def is_recorded_draft(engine: DuckDBEngine, path: Path, digest: str) -> bool:
     """Whether the catalog has drafts with a digest, and no release; False if it cannot be read."""
-    with open_read_only(engine, path) as is_there:
-        rows = engine.rows(_DRAFTS(digest=digest)) if is_there else []
+    with open_read_only(engine, path) as is_readable:
+        rows = engine.rows(_DRAFTS(digest=digest)) if is_readable else []
     return any(is_draft for (is_draft,) in rows)
 
 
 def is_recorded_withdrawal(engine: DuckDBEngine, path: Path, digest: str) -> bool:
     """Whether a release with a digest replaced another without rows that left the source; False if the catalog cannot
     be read."""
-    with open_read_only(engine, path) as is_there:
-        return bool(engine.rows(_WITHDRAWALS(digest=digest))) if is_there else False
+    with open_read_only(engine, path) as is_readable:
+        return bool(engine.rows(_WITHDRAWALS(digest=digest))) if is_readable else False
 
 
 def build_run_record(policy: Policy, generalization: Mapping[str, int | None], **figures: Any) -> dict[str, Any]:

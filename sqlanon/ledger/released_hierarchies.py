@@ -110,8 +110,8 @@ def copy_recorded_hierarchies(run: Run, path: Path, manifest: Manifest) -> list[
 
     Makes a table for each in the work schema.
     """
-    with catalog.open_read_only(run.engine, path) as is_there:
-        return _copy_hierarchies(run, _RECORDED(manifest_hash=manifest.fingerprint())) if is_there else []
+    with catalog.open_read_only(run.engine, path) as is_readable:
+        return _copy_hierarchies(run, _RECORDED(manifest_hash=manifest.fingerprint())) if is_readable else []
 
 
 def _copy_hierarchies(run: Run, query: exp.Select) -> list[tuple[Hierarchy, exp.Table]]:
