@@ -38,7 +38,7 @@ _HAS_TABLES = template("""
     WHERE database_name = 'sqlanon_catalog' AND schema_name = 'sqlanon'
         AND table_name IN ('catalog_format', 'runs', 'releases')
 """)
-_KEEP_LATTICE = fragment("""
+_INSERT_LATTICE = fragment("""
     INSERT INTO sqlanon_catalog.sqlanon.lattice BY NAME
     SELECT :run AS run_id, :columns FROM :lattice
 """)
@@ -284,28 +284,30 @@ def open_recorded_decoys(engine: DuckDBEngine, path: Path, digest: str) -> Itera
         yield catalog_table(rows[0][0]) if rows else None
 
 
+def _read_rows(engine: DuckDBEngine, path: Path, query: exp.Select) -> list[tuple[Any, ...]]:
+    """The rows of a query of a catalog; none if it cannot be read."""
+    with open_read_only(engine, path) as is_readable:
+        return engine.rows(query) if is_readable else []
+
+
 def read_recorded_sha256(engine: DuckDBEngine, path: Path, place: str) -> str | None:
     """The hash of the newest file published at a location.
 
     None if the catalog has none or cannot be read, or if an interrupted run may have published there.
     """
-    with open_read_only(engine, path) as is_readable:
-        rows = engine.rows(_SHA256(place=place)) if is_readable else []
-    return rows[0][0] if rows and all(is_out for _, is_out in rows) else None
+    rows = _read_rows(engine, path, _SHA256(place=place))
+    return rows[0][0] if rows and all(is_published for _, is_published in rows) else None
 
 
 def is_recorded_draft(engine: DuckDBEngine, path: Path, digest: str) -> bool:
     """Whether the catalog has drafts with a digest, and no release; False if it cannot be read."""
-    with open_read_only(engine, path) as is_readable:
-        rows = engine.rows(_DRAFTS(digest=digest)) if is_readable else []
-    return any(is_draft for (is_draft,) in rows)
+    return any(is_draft for (is_draft,) in _read_rows(engine, path, _DRAFTS(digest=digest)))
 
 
 def is_recorded_withdrawal(engine: DuckDBEngine, path: Path, digest: str) -> bool:
     """Whether a release with a digest replaced another without rows that left the source; False if the catalog cannot
     be read."""
-    with open_read_only(engine, path) as is_readable:
-        return bool(engine.rows(_WITHDRAWALS(digest=digest))) if is_readable else False
+    return bool(_read_rows(engine, path, _WITHDRAWALS(digest=digest)))
 
 
 def build_run_record(policy: Policy, generalization: Mapping[str, int | None], **figures: Any) -> dict[str, Any]:
@@ -336,7 +338,7 @@ def record_run(
     rules = {name: attribute["hierarchy"] for name, attribute in settings["attributes"].items()}
     with open_catalog(engine, policy.catalog.database):
         insert_records(engine, "runs", run)
-        engine.execute(_KEEP_LATTICE(run=run_id, columns=list(map(col, engine.columns(lattice))), lattice=lattice))
+        engine.execute(_INSERT_LATTICE(run=run_id, columns=list(map(col, engine.columns(lattice))), lattice=lattice))
         released_hierarchies = [hierarchy for hierarchy in hierarchies if hierarchy.attribute in rules]
         store_hierarchies(engine, policy.fingerprint(), rules, released_hierarchies, now)
         if decoys is not None:

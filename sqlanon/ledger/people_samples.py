@@ -133,12 +133,12 @@ _SAMPLE = """
 """
 _SAMPLES = {dialect: template(_SAMPLE, dialect) for dialect in _TEXT_TYPES}
 
-_OF_DIGITS = fragment("('0x' || :digits)::UBIGINT")
-_ARRIVED = template("""
+_PARSE_HASH = fragment("('0x' || :digits)::UBIGINT")
+_FETCHED_SAMPLE = template("""
     SELECT
         ('0x' || hash)::UBIGINT AS person, row_count, people, source_rows, most_rows, numbered, running,
         :least AS hashes, :constant AS constant
-    FROM :arrived
+    FROM :fetched
 """)
 _FIGURES = template("""
     SELECT max(people), max(source_rows), max(most_rows), max(numbered), max(running)
@@ -149,7 +149,7 @@ _IS_CONSTANT = template("""
     FROM :sample
     WHERE row_count > 1 AND NOT list_extract(hashes, :place) IS NULL
 """)
-_KEPT = template("""
+_STORED_SAMPLE = template("""
     SELECT
         :run_id AS run_id, :column_name AS column_name, :is_person AS is_person, :is_personal AS is_personal,
         :people AS people, :most_rows AS most_rows, :running AS running, :names AS column_names, person, hashes
@@ -159,19 +159,19 @@ _KEPT = template("""
 
 def person_hash(value: exp.Expr, type_: str, secret: str) -> exp.Expr:
     """The hash of a person of a relation of DuckDB, as samples have it."""
-    return _OF_DIGITS(digits=_hash(canonical_text(value, type_, "duckdb"), text(_key_of(secret)), "duckdb"))
+    return _PARSE_HASH(digits=_hash(canonical_text(value, type_, "duckdb"), text(_hash_key(secret)), "duckdb"))
 
 
-def _key_of(secret: str) -> str:
+def _hash_key(secret: str) -> str:
     """The key of the hashes on a server: its logs may have the key, but never the secret."""
     return sha256(f"{secret}:source people".encode()).hexdigest()
 
 
-def _call(dialect: str, function: str, *arguments: exp.Expr) -> exp.Expr:
+def _call_function(dialect: str, function: str, *arguments: exp.Expr) -> exp.Expr:
     return catalog_function(function, *arguments) if dialect == "postgres" else anonymous(function, *arguments)
 
 
-def _is_text_known(type_: str) -> bool:
+def _has_text_form(type_: str) -> bool:
     return not (is_nested(type_) or type_.startswith(("BLOB", "BIT", "GEOMETRY", "VARIANT", "UNKNOWN")))
 
 
@@ -188,7 +188,7 @@ def canonical_text(value: exp.Expr, type_: str, dialect: str) -> exp.Expr:
     word = _in_lower_case(strip_white_space(collate_bytewise(plain) if dialect == "postgres" else plain), dialect)
     for pattern, groups in _REWRITES:
         replacement = "".join(_GROUPS[dialect].format(group) for group in groups)
-        word = _call(dialect, "regexp_replace", word, text(pattern), text(replacement))
+        word = _call_function(dialect, "regexp_replace", word, text(pattern), text(replacement))
     return collate_bytewise(word) if dialect == "postgres" else word
 
 
@@ -202,8 +202,10 @@ def _in_lower_case(word: exp.Expr, dialect: str) -> exp.Expr:
 
 
 def _hash(value: exp.Expr, key: exp.Expr, dialect: str) -> exp.Expr:
-    whole = _call(dialect, "md5", exp.DPipe(this=key.copy(), expression=exp.DPipe(this=text(":"), expression=value)))
-    digits = _call(dialect, "substr", whole, number(HEX_FROM))
+    whole = _call_function(
+        dialect, "md5", exp.DPipe(this=key.copy(), expression=exp.DPipe(this=text(":"), expression=value))
+    )
+    digits = _call_function(dialect, "substr", whole, number(HEX_FROM))
     return collate_bytewise(digits) if dialect == "postgres" else digits
 
 
@@ -234,7 +236,7 @@ class PeopleSample:
 
     def rows_for(self, run_id: str) -> exp.Select:
         """The rows of the table ``source_people``."""
-        return _KEPT(
+        return _STORED_SAMPLE(
             run_id=run_id,
             column_name=self.column,
             is_person=exp.convert(self.is_person),
@@ -262,7 +264,7 @@ class SourcePeople:
     def samples(self, secret: str) -> Sequence[PeopleSample]:
         """A sample for each column that can number people, hashed with a secret; none if rows cannot be hashed."""
         if secret not in self._samples:
-            self._samples[secret] = self._take(secret)
+            self._samples[secret] = self._take_samples(secret)
         return self._samples[secret]
 
     def drop(self) -> None:
@@ -272,11 +274,11 @@ class SourcePeople:
                 self.run.engine.execute(drop_table(sample.table.copy()))
         self._samples.clear()
 
-    def _take(self, secret: str) -> list[PeopleSample]:
+    def _take_samples(self, secret: str) -> list[PeopleSample]:
         all_columns = self.run.source.all_columns(self.run.engine)
         if all_columns is None or all_columns.engine.dialect not in _SAMPLES:
             return []
-        types = {name: type_ for name, type_ in all_columns.types.items() if _is_text_known(type_)}
+        types = {name: type_ for name, type_ in all_columns.types.items() if _has_text_form(type_)}
         declared = {name.lower(): i for i, name in enumerate(self.policy.attributes)}
         described = sorted(types, key=lambda name: declared.get(name.lower(), len(declared)))
         other_columns = {key: [name for name in described if name != key][:MOST_COLUMNS] for key in self._keys(types)}
@@ -307,7 +309,7 @@ class SourcePeople:
         for i, (key, names) in enumerate(other_columns.items()):
             target = self.run.work(f"people {len(self._samples)} {i}")
             self.run.engine.execute(drop_table(target.copy(), exists=True))  # a result can be published twice
-            self._bring(all_columns, key, names, secret, target)
+            self._fetch(all_columns, key, names, secret, target)
             people, rows, most_rows, numbered, running = self.run.engine.rows(_FIGURES(sample=target))[0]
             if (people or 0) < MIN_PERSONS:
                 self.run.engine.execute(drop_table(target))
@@ -335,25 +337,27 @@ class SourcePeople:
         keys = [by_lower[name.lower()] for name in candidates if name.lower() in by_lower]
         return list(dict.fromkeys(keys))[:MOST_KEYS]
 
-    def _bring(
+    def _fetch(
         self, all_columns: AllColumns, key: str, other_columns: Sequence[str], secret: str, target: exp.Table
     ) -> None:
         """Make the table of a sample."""
-        query = _sample_query(all_columns, key, other_columns, _key_of(secret))
+        query = _sample_query(all_columns, key, other_columns, _hash_key(secret))
         positions = range(len(other_columns))
-        least = exp.array(*(_OF_DIGITS(digits=col(f"least_{i}")) for i in positions))
+        least = exp.array(*(_PARSE_HASH(digits=col(f"least_{i}")) for i in positions))
         constant = exp.array(*(col(f"least_{i}").eq(col(f"greatest_{i}")) for i in positions))
         engine, server = self.run.engine, all_columns.engine
         if server.dialect == "duckdb":
             if server is not engine:  # this engine cannot read the relations of another DuckDB
                 raise UnreadableColumnsError("its engine is none whose people are sampled")
             with source_errors():
-                engine.execute(create_table(target.copy(), _ARRIVED(arrived=query, least=least, constant=constant)))
+                engine.execute(
+                    create_table(target.copy(), _FETCHED_SAMPLE(fetched=query, least=least, constant=constant))
+                )
             return
-        parameters = [[_key_of(secret)]] if server.dialect == "postgres" else []
+        parameters = [[_hash_key(secret)]] if server.dialect == "postgres" else []
         with source_errors(), server.read_only(), server.stream(query, *parameters) as reader:
             engine.copy_arrow(
-                target.copy(), reader, lambda arrow: _ARRIVED(arrived=arrow, least=least, constant=constant)
+                target.copy(), reader, lambda arrow: _FETCHED_SAMPLE(fetched=arrow, least=least, constant=constant)
             )
 
     def _describes(self, sample: exp.Table, other_columns: Sequence[str]) -> bool:
@@ -381,9 +385,12 @@ def _sample_query(all_columns: AllColumns, key: str, other_columns: Sequence[str
         key=col(key, "source"),
         relation=source,
         hash=_hash(person, hash_key, dialect),
-        bucket=_call(dialect, "regexp_replace", person.copy(), text(_LAST_DIGIT), text(_GROUPS[dialect].format(1))),
+        bucket=_call_function(
+            dialect, "regexp_replace", person.copy(), text(_LAST_DIGIT), text(_GROUPS[dialect].format(1))
+        ),
         is_numbered=exp.NEQ(
-            this=_call(dialect, "regexp_replace", person.copy(), text(_HAS_DIGIT), text("")), expression=person.copy()
+            this=_call_function(dialect, "regexp_replace", person.copy(), text(_HAS_DIGIT), text("")),
+            expression=person.copy(),
         ),
         most=SAMPLED_PEOPLE,
         most_rows=SAMPLED_ROWS,

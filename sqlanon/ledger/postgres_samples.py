@@ -71,7 +71,7 @@ _DISTINCT = template(
     "postgres",
 )
 
-_FOUND = template(
+_MATCHES = template(
     """
     WITH counted AS MATERIALIZED (:counted),
     sampled AS (
@@ -98,7 +98,7 @@ _FOUND = template(
 
 # --- Fetched hashes, in DuckDB
 
-_ARRIVED_VALUES = template("SELECT ('0x' || h)::UBIGINT AS h, d FROM :arrow")
+_FETCHED_VALUES = template("SELECT ('0x' || h)::UBIGINT AS h, d FROM :arrow")
 _ALL_VALUES = template("SELECT max(d) FROM :values")
 _SAMPLED_COMBINATIONS = template("SELECT string_agg(substr(md5(:message), :hex_from), ',') FROM :sampled")
 
@@ -165,7 +165,7 @@ def _matches_query(relation: exp.Expr, types: Sequence[tuple[str, str]]) -> exp.
     message = hashes[0]
     for hashed in hashes[1:]:
         message = exp.DPipe(this=message, expression=hashed)
-    return _FOUND(counted=subquery(combinations), combination=_digits(message))
+    return _MATCHES(counted=subquery(combinations), combination=_digits(message))
 
 
 @dataclass
@@ -182,7 +182,7 @@ class PostgresRows(SampledRows):
             *(fragment("('0x' || :digits)::UBIGINT")(digits=col(f"h{i}")) for i in range(len(self.columns)))
         )
         query = _sample(self.sampled.relation, self._types(self.columns), rows)
-        self._bring(target, query, lambda arrow: select([named(hashes, HASHES)], arrow))
+        self._fetch(target, query, lambda arrow: select([named(hashes, HASHES)], arrow))
         return select([col(HASHES)], target.copy())
 
     def match_values(self, sampled: exp.Table, place: int, column: str) -> tuple[float, int]:
@@ -219,13 +219,13 @@ class PostgresRows(SampledRows):
 
     def hash_values(self, target: exp.Table, column: str) -> int:
         query = values_of(self.sampled.relation, *self._types([column])[0], LEAST_HASHES)
-        self._bring(target, query, lambda arrow: _ARRIVED_VALUES(arrow=arrow))
+        self._fetch(target, query, lambda arrow: _FETCHED_VALUES(arrow=arrow))
         return self.run.engine.rows(_ALL_VALUES(values=target))[0][0] or 0
 
     def _types(self, columns: Sequence[str]) -> list[tuple[str, str]]:
         return [(name, self.run.source.columns[name]) for name in columns]
 
-    def _bring(self, target: exp.Table, query: exp.Select, arrive: Callable[[exp.Expr], exp.Select]) -> None:
+    def _fetch(self, target: exp.Table, query: exp.Select, convert: Callable[[exp.Expr], exp.Select]) -> None:
         server = self.sampled.engine
         with source_errors(), server.read_only(), server.stream(query, [self.key]) as reader:
-            self.run.engine.copy_arrow(target, reader, arrive)
+            self.run.engine.copy_arrow(target, reader, convert)

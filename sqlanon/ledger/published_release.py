@@ -118,7 +118,7 @@ def _is_at(publication: Publication, place: Path, policy: Policy) -> bool:
     return publication.path == place
 
 
-_GONE = template("""
+_COUNT_WITHDRAWN = template("""
     WITH published AS (SELECT :keys, count(*) AS n FROM :released AS r GROUP BY :columns),
     drafted AS (SELECT :keys, count(*) AS n FROM (:rows) AS r GROUP BY :columns)
     SELECT
@@ -163,7 +163,7 @@ def count_withdrawn_rows(published: PublishedRelease, draft: ReleaseDraft) -> Wi
     with open_earlier_release(
         run.engine, published.publication, Reach(published.policy, run.source), verified=True
     ) as release:
-        query = _GONE(
+        query = _COUNT_WITHDRAWN(
             keys=keys,
             columns=columns,
             released=release.relation,

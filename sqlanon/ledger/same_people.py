@@ -40,14 +40,14 @@ NEIGHBOURS = 10
 DEVIATIONS = 5
 """The standard deviations beyond chance that are not explained by chance."""
 
-_ROWS_OF_A_PERSON = template("""
+_MOST_ROWS_PER_PERSON = template("""
     SELECT run_id, max(most_rows)
     FROM sqlanon_catalog.sqlanon.source_people
     WHERE is_person
     GROUP BY run_id
 """)
 # A sample of all people covers all hashes; another one covers those up to its greatest.
-_SHARED = template("""
+_SHARED_PEOPLE = template("""
     WITH samples AS (
         SELECT
             run_id, column_name, bool_or(is_personal) AS is_personal, max(people) AS people,
@@ -193,13 +193,13 @@ def read_most_rows_per_person(engine: DuckDBEngine, path: Path) -> dict[str, int
     if not path.exists():
         return {}
     with catalog.open_catalog(engine, path):
-        return dict(engine.rows(_ROWS_OF_A_PERSON()))
+        return dict(engine.rows(_MOST_ROWS_PER_PERSON()))
 
 
 def count_shared_people(engine: DuckDBEngine, earlier: exp.Table, sample: PeopleSample) -> list[tuple[Any, ...]]:
     """For each earlier run and column: whether it numbers people, the most rows of a person, the share of running
     numbers, the people of the smaller source that both samples could contain, and those that both contain."""
-    return engine.rows(_SHARED(earlier=earlier, sample=sample.table, people=sample.people))
+    return engine.rows(_SHARED_PEOPLE(earlier=earlier, sample=sample.table, people=sample.people))
 
 
 def _shared_people(

@@ -61,7 +61,7 @@ _SAMPLE = template("""
     SELECT :run_id AS run_id, :rows AS source_rows, :names AS column_names, hashes
     FROM :sampled
 """)
-_KEPT = template("""
+_STORED_SAMPLE = template("""
     SELECT source_rows, column_names, hashes
     FROM sqlanon_catalog.sqlanon.source_samples
     WHERE run_id = :run_id
@@ -90,10 +90,12 @@ def _sampled_rows(run: Run, policy: Policy, secret: str) -> SampledRows | None:
         return None
     declared = {name.lower() for name in (*policy.attributes, *policy.source.key)}
     columns = sorted(sampled.columns, key=lambda name: name.lower() not in declared)[:MOST_COLUMNS]
-    return (DuckDBRows if sampled.engine.dialect == "duckdb" else PostgresRows)(run, columns, _key_of(secret), sampled)
+    return (DuckDBRows if sampled.engine.dialect == "duckdb" else PostgresRows)(
+        run, columns, _hash_key(secret), sampled
+    )
 
 
-def _key_of(secret: str) -> str:
+def _hash_key(secret: str) -> str:
     """The key of the hashes: a server's log may show it, but never the secret."""
     return sha256(f"{secret}:source samples".encode()).hexdigest()
 
@@ -162,7 +164,7 @@ class RowComparison:
     def _share(self, rows: SampledRows, run_id: str, description: str) -> float:
         engine, sampled = self.run.engine, self.run.work("source_sample")
         with catalog.open_catalog(engine, self.path):
-            engine.execute(create_table(sampled.copy(), _KEPT(run_id=run_id)))
+            engine.execute(create_table(sampled.copy(), _STORED_SAMPLE(run_id=run_id)))
         try:
             stored = engine.rows(template("SELECT source_rows, column_names FROM :sampled LIMIT 1")(sampled=sampled))
             if not stored:

@@ -70,7 +70,7 @@ _FREQUENCIES = template("""
     SELECT sum(n)::BIGINT, count(*) FILTER (WHERE n = 1), count(*) FILTER (WHERE n = 2)
     FROM :combined
 """)
-_FOUND = template("""
+_MATCHES = template("""
     SELECT
         sum(s.m)::BIGINT,
         coalesce(sum(s.m) FILTER (WHERE x.n = 1)::BIGINT, 0),
@@ -211,7 +211,7 @@ def _matches_query(
     that no row, one row, and two rows have.
     """
     hashes = [sampled_hash(place) for place in places]
-    query = _FOUND(hashes=[named(hashed, f"h{i}") for i, hashed in enumerate(hashes)], sampled=sampled, by=hashes)
+    query = _MATCHES(hashes=[named(hashed, f"h{i}") for i, hashed in enumerate(hashes)], sampled=sampled, by=hashes)
     for i, column_values in enumerate(values):
         on = col(f"h{i}", "s").eq(col("h", f"v{i}"))
         query = query.join(aliased(column_values, f"v{i}"), on=on, join_type="left", copy=False)

@@ -22,13 +22,18 @@ from sqlanon.errors import NotComparedError, PolicyError, ReleaseError
 from sqlanon.ledger import earlier
 from sqlanon.ledger.earlier import _max_level_problems, _refuse_changed_release, _search_policy, find_base_publications
 from sqlanon.ledger.growth import source_change
-from sqlanon.ledger.growth.extend import _CLASS_FIGURES, _OF_UNRELEASED, _PERSONS, _UNRELEASED
+from sqlanon.ledger.growth.extend import _CLASS_FIGURES, _PERSONS, _UNRELEASED, _UNRELEASED_COUNTS
 from sqlanon.ledger.growth.marks import select_released_rows
-from sqlanon.ledger.growth.source_change import _CLASSES, _OF_SAMPLES, can_mark_rows, count_changes
+from sqlanon.ledger.growth.source_change import (
+    _COUNT_GONE_PEOPLE,
+    _COUNT_REMAINING_CLASSES,
+    can_mark_rows,
+    count_changes,
+)
 from sqlanon.ledger.growth.source_change import _PERSONS as PERSONS_OF_CLASS
 from sqlanon.ledger.joint import audit as joint_audit
 from sqlanon.ledger.joint.audit import JointAudit, _parts_with_new_rows
-from sqlanon.ledger.published_release import _GONE
+from sqlanon.ledger.published_release import _COUNT_WITHDRAWN
 from sqlanon.ledger.records import (
     History,
     Publication,
@@ -69,7 +74,7 @@ def test_rows_of_other_releases_alone_are_candidates(connection: duckdb.DuckDBPy
     assert rows_of(connection, select_released_rows(rows)) == [(1,), (3,), (5,), (7,)]
     coded = create_table(connection, "coded", "value BIGINT, code_0 INT", [(mark, 10 + mark) for mark in marks])
     counted = create_table(connection, "counted", "mark INT, n INT", [(10 + mark, mark) for mark in marks])
-    query = _OF_UNRELEASED(relation=counted, code=col("mark"), marks=coded)
+    query = _UNRELEASED_COUNTS(relation=counted, code=col("mark"), marks=coded)
     assert rows_of(connection, query) == [(10, 0), (12, 2), (14, 4), (16, 6)]
 
 
@@ -175,7 +180,7 @@ def test_classes_of_which_too_few_rows_are_left(
     """Also a class without remaining rows, and the class of NULL; classes that are not in the release do not count."""
     released = create_table(connection, "released", "zip VARCHAR", [("a",)] * 4 + [(None,)] * 6)
     recoded = create_table(connection, "recoded", "zip VARCHAR", [("a",)] * left + [(None,)] * 6 + [("c",)])
-    query = _CLASSES(
+    query = _COUNT_REMAINING_CLASSES(
         keys=[named(col("zip"), "k0")],
         columns=[col("zip")],
         size=exp.Count(this=exp.Star()),
@@ -220,7 +225,7 @@ def test_people_are_compared_as_far_as_both_samples_reach(
 ) -> None:
     create_table(connection, "sample_before", "person INT, people INT", [(one, people_before) for one in before])
     create_table(connection, "sample_now", "person INT", [(one,) for one in now])
-    query = _OF_SAMPLES(before=table("sample_before"), now=table("sample_now"), people_now=people_now)
+    query = _COUNT_GONE_PEOPLE(before=table("sample_before"), now=table("sample_now"), people_now=people_now)
     assert rows_of(connection, query) == [(compared, gone, people_before)]
 
 
@@ -229,7 +234,7 @@ def test_rows_that_a_new_version_lacks_are_counted_by_class(connection: duckdb.D
     drafted = [("a",)] * 3 + [(None,)] * 4 + [("c",)] * 3 + [("d",)]
     create_table(connection, "published_rows", "zip VARCHAR", published)
     create_table(connection, "drafted_rows", "zip VARCHAR", drafted)
-    query = _GONE(
+    query = _COUNT_WITHDRAWN(
         keys=[named(col("zip"), "k0")],
         columns=[col("zip")],
         released=table("published_rows"),

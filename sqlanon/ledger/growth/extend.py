@@ -78,7 +78,9 @@ from sqlanon.support.resources import RELEASE_MACROS, __version__
 
 # The release that is extended has the first mark: bit 1.
 _UNRELEASED = template("SELECT * FROM :rows WHERE (:mark & 1) = 0")
-_OF_UNRELEASED = template("SELECT * FROM :relation WHERE :code IN (SELECT code_0 FROM :marks WHERE (value & 1) = 0)")
+_UNRELEASED_COUNTS = template(
+    "SELECT * FROM :relation WHERE :code IN (SELECT code_0 FROM :marks WHERE (value & 1) = 0)"
+)
 _EXTENDED = template("""
     SELECT :columns
     FROM (
@@ -261,7 +263,7 @@ def _recoding(
     candidates, waiting = run.work("candidates"), run.work("waiting")
     unreleased = _UNRELEASED(rows=search_input.source.relation, mark=col(EARLIER))
     engine.execute(create_table(candidates.copy(), unreleased))
-    space = _of_unreleased(search_input.frequency_sets.at(levels), search_input.attributes[-1])
+    space = _select_unreleased(search_input.frequency_sets.at(levels), search_input.attributes[-1])
     figures = _figures(search_input, space, levels)
     engine.execute(create_table(waiting.copy(), suppressed_classes(space, levels)))
     recoding = FullDomainRecoding(
@@ -277,15 +279,15 @@ def _recoding(
     return recoding, figures
 
 
-def _of_unreleased(space: ClassSpace, marks: Coded) -> ClassSpace:
+def _select_unreleased(space: ClassSpace, marks: Coded) -> ClassSpace:
     """The same classes with only the rows that the release does not contain."""
     code = col(code_name(len(space.heights) - 1, 0))
 
-    def of_unreleased(relation: exp.Expr) -> exp.Expr:
-        return subquery(_OF_UNRELEASED(relation=relation, code=code, marks=marks.table), "f")
+    def select_unreleased(relation: exp.Expr) -> exp.Expr:
+        return subquery(_UNRELEASED_COUNTS(relation=relation, code=code, marks=marks.table), "f")
 
-    sensitive = {key: replace(counts, table=of_unreleased(counts.table)) for key, counts in space.sensitive.items()}
-    return replace(space, frequency=of_unreleased(space.frequency), sensitive=sensitive)
+    sensitive = {key: replace(counts, table=select_unreleased(counts.table)) for key, counts in space.sensitive.items()}
+    return replace(space, frequency=select_unreleased(space.frequency), sensitive=sensitive)
 
 
 def _figures(search_input: SearchInput, space: ClassSpace, levels: Levels) -> Figures:

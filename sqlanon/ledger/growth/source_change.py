@@ -50,8 +50,8 @@ _SAMPLE = template("""
     FROM sqlanon_catalog.sqlanon.source_people
     WHERE run_id = :run_id AND is_person
 """)
-_GONE = template("SELECT count(*) FROM :before AS b ANTI JOIN :now AS n ON :same")
-_OF_SAMPLES = template("""
+_COUNT_GONE = template("SELECT count(*) FROM :before AS b ANTI JOIN :now AS n ON :same")
+_COUNT_GONE_PEOPLE = template("""
     WITH range AS (
         SELECT least(
             (SELECT CASE WHEN count(*) < any_value(people) THEN max(person) END FROM :before),
@@ -66,7 +66,7 @@ _OF_SAMPLES = template("""
         (SELECT count(*) FROM compared AS c ANTI JOIN :now AS n ON c.person = n.person) AS gone,
         (SELECT any_value(people) FROM :before) AS people
 """)
-_CLASSES = template("""
+_COUNT_REMAINING_CLASSES = template("""
     WITH still AS (
         SELECT :keys, :size AS size
         FROM :recoded AS r
@@ -156,7 +156,7 @@ def measure_released_rows(
     columns = [col(name) for name in manifest.quasi_identifiers]
     keys: list[exp.Expr] = [named(column.copy(), f"k{i}") for i, column in enumerate(columns)]
     size = exp.Count(this=exp.Star()) if person is None else _PERSONS(person=col(person))
-    query = _CLASSES(
+    query = _COUNT_REMAINING_CLASSES(
         keys=keys or [named(exp.true(), "every")],
         columns=columns or [exp.true()],
         size=size,
@@ -197,7 +197,9 @@ class _PublishedRelease:
             return None
         hashed = key_hash([_find_spelling(source, name) for name in key], secret)
         now = subquery(select([named(hashed, KEY_HASH)], source.relation), "n")
-        gone = run.engine.rows(_GONE(before=before, now=now, same=col(KEY_HASH, "b").eq(col(KEY_HASH, "n"))))[0][0]
+        gone = run.engine.rows(_COUNT_GONE(before=before, now=now, same=col(KEY_HASH, "b").eq(col(KEY_HASH, "n"))))[0][
+            0
+        ]
         return gone, keys - gone
 
     def count_withdrawn_persons(self, person: str) -> tuple[int | None, bool]:
@@ -212,7 +214,7 @@ class _PublishedRelease:
         hashed = person_hash(col(name), source.columns[name], secret)
         now = subquery(select([named(hashed, "person")], source.relation), "n")
         same_person = col("person", "b").eq(col("person", "n"))
-        return run.engine.rows(_GONE(before=before, now=now, same=same_person))[0][0], False
+        return run.engine.rows(_COUNT_GONE(before=before, now=now, same=same_person))[0][0], False
 
     def _count_withdrawn_of_sample(self) -> tuple[int | None, bool]:
         """The withdrawn persons of a source whose rows are on a server, by its sampled people."""
@@ -222,7 +224,7 @@ class _PublishedRelease:
             now = next((sample for sample in people.samples(secret) if sample.is_person), None)
             if now is None:
                 return None, False
-            query = _OF_SAMPLES(before=before, now=now.table, people_now=now.people)
+            query = _COUNT_GONE_PEOPLE(before=before, now=now.table, people_now=now.people)
             compared, gone, count = self.run.engine.rows(query)[0]
             return (round(gone / compared * count), compared < count) if compared else (None, False)
         finally:
