@@ -263,7 +263,7 @@ def verify(space: Workspace, policy: Policy, place: ReleaseLocation, sha256: str
         check_against_ledger,
         count_changes,
         find_publication,
-        recorded_publication,
+        find_recorded_publication,
     )
     from sqlanon.source_verification import (  # noqa: PLC0415  (needed to verify with a policy only)
         check_against_source,
@@ -297,7 +297,7 @@ def verify(space: Workspace, policy: Policy, place: ReleaseLocation, sha256: str
                     checks.append(source_check("recoded source", False, "", str(error)))
             alone = replace(found, checks=(*found.checks, *of_policy, *recorded))
             everything = replace(found, checks=(*found.checks, *of_policy, *checks, *recorded))
-            publication = recorded_publication(run.engine, policy, found, sha256_now) if alone.verified else None
+            publication = find_recorded_publication(run.engine, policy, found, sha256_now) if alone.verified else None
             if publication is None:
                 return everything
             if everything.verified:  # others may have come with the rows of those who left

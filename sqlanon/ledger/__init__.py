@@ -1,18 +1,12 @@
-"""The ledger: the releases that were published, and checks of later ones against them. It is in the catalog."""
+"""The ledger: the record of published releases in the catalog, and the checks of later releases against them."""
 
-from sqlanon.ledger.earlier import (
-    EarlierRelease,
-    find_base_publications,
-    mark_released_rows,
-    open_earlier_release,
-    plan_marking,
-)
+from sqlanon.ledger.earlier import find_base_publications, mark_released_rows, plan_marking
 from sqlanon.ledger.growth.marks import select_released_rows
 from sqlanon.ledger.growth.source_change import (
     can_mark_rows,
     count_changes,
+    find_recorded_publication,
     measure_released_rows,
-    recorded_publication,
 )
 from sqlanon.ledger.joint.audit import JointAudit
 from sqlanon.ledger.publication import DraftEntry, LedgerEntry
@@ -25,11 +19,9 @@ from sqlanon.ledger.recording import (
     recording_export,
 )
 from sqlanon.ledger.records import Export, Publication, warn_of_uncompared_export
-from sqlanon.ledger.released_hierarchies import copy_released_hierarchies, have_same_labels, merge_hierarchies
 
 __all__ = [
     "DraftEntry",
-    "EarlierRelease",
     "Export",
     "JointAudit",
     "LedgerEntry",
@@ -37,20 +29,16 @@ __all__ = [
     "PublishedRelease",
     "can_mark_rows",
     "check_against_ledger",
-    "copy_released_hierarchies",
     "count_changes",
     "find_base_publications",
     "find_publication",
     "find_published_release",
-    "have_same_labels",
+    "find_recorded_publication",
     "list_publications",
     "mark_released_rows",
     "measure_released_rows",
-    "merge_hierarchies",
-    "open_earlier_release",
     "plan_marking",
     "read_ledger",
-    "recorded_publication",
     "recording_export",
     "select_released_rows",
     "warn_of_uncompared_export",

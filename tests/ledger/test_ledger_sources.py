@@ -316,6 +316,8 @@ def test_a_column_of_more_values_than_half_of_the_rows_may_be_a_key() -> None:
     """A copy may have other keys: its rows are looked up without them, too, but with all that is no key."""
     distinct = {"visit": 11, "age": 10}
     rows: Any = SimpleNamespace(
-        columns=[*distinct], known=lambda _, place, column: (1.0, distinct[column]), rows=lambda columns: 20
+        columns=[*distinct],
+        match_values=lambda _, place, column: (1.0, distinct[column]),
+        count_rows=lambda columns: 20,
     )
-    assert [*source_match._paired(rows, table("sampled"), [*distinct])] == [{0: "visit", 1: "age"}, {1: "age"}]
+    assert [*source_match._pair_columns(rows, table("sampled"), [*distinct])] == [{0: "visit", 1: "age"}, {1: "age"}]

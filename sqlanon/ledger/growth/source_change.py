@@ -83,7 +83,7 @@ _COUNT_REMAINING_CLASSES = template("""
 _PERSONS = fragment("count(DISTINCT :person) + coalesce(max((:person IS NULL)::INTEGER), 0)")
 
 
-def recorded_publication(
+def find_recorded_publication(
     engine: DuckDBEngine, policy: Policy, release: Verification, sha256: str | None
 ) -> Publication | None:
     """The publication of a release that has the recorded manifest, digest and SHA-256, else None."""
