@@ -19,7 +19,7 @@ from pathlib import Path
 import duckdb
 from people import QUASI, RELEASED
 
-from sqlanon.policy import STORAGE_VERSION
+from sqlanon.policy.sections import STORAGE_VERSION
 
 
 def floor(database: Path, fresh: Path, memory_limit: str | None, threads: int | None) -> dict[str, float]:

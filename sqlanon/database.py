@@ -16,7 +16,8 @@ import duckdb
 from sqlanon import pipeline
 from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.errors import PolicyError, Problem, ReleaseError, SourceError
-from sqlanon.policy import Policy, is_server
+from sqlanon.places.addresses import is_server
+from sqlanon.policy import Policy
 from sqlanon.policy.settings import read_csv_keys
 from sqlanon.release.targets.base import Verification, release_location
 from sqlanon.result import Comparison, Result

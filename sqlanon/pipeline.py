@@ -44,8 +44,9 @@ from sqlanon.frequency.scan import scan_tables
 from sqlanon.frequency.unmatched import drop_unmatched_population
 from sqlanon.hierarchies.build import Hierarchies, build_hierarchies, summarize_values
 from sqlanon.hierarchies.levels import warn_of_levels_above_top
-from sqlanon.policy import Policy, format_location
-from sqlanon.policy.compatibility import IN_LEDGER, collect_sections, find_conflicts
+from sqlanon.places.addresses import format_location
+from sqlanon.policy import Policy
+from sqlanon.policy.compatibility import LEDGER_FEATURES, collect_sections, find_conflicts
 from sqlanon.recode.stage import Recoding, recode
 from sqlanon.release.draft import ReleaseDraft, ReplacedRelease, show_audit, show_rows
 from sqlanon.release.publish import Ledger, NoLedger, copy_audited_rows
@@ -334,7 +335,7 @@ def measure_source_change(
 
 def draft(steps: StatementRunner, run: Run, policy: Policy, progress: StageProgress, laps: Laps) -> ReleaseDraft:
     """From a bound source to all that a release is made of: the stages in their order."""
-    if wrong := list(find_conflicts(IN_LEDGER, collect_sections(dict(policy)))):
+    if wrong := list(find_conflicts(LEDGER_FEATURES, collect_sections(dict(policy)))):
         raise PolicyError(wrong)
     kind_for_target(None, policy).refuse(policy, run.source)
     with source_errors():

@@ -20,7 +20,8 @@ from sqlanon import pipeline
 from sqlanon.engines.dialects.translation import DIALECTS, translate_query
 from sqlanon.engines.dialects.variables import without_variables
 from sqlanon.errors import ReleaseError, SourceError
-from sqlanon.policy import Policy, format_location
+from sqlanon.places.addresses import format_location
+from sqlanon.policy import Policy
 from sqlanon.release.draft import ReleaseDraft
 from sqlanon.release.frames import pandas_frame, polars_frame
 from sqlanon.release.manifest import utc_now

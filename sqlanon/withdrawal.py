@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sqlanon.errors import ReleaseError
-from sqlanon.policy import format_location
+from sqlanon.places.addresses import format_location
 from sqlanon.release.source_change import SourceChange
 from sqlanon.result import Result
 from sqlanon.support.notices import with_noun

@@ -52,8 +52,9 @@ from sqlanon.ledger.released_hierarchies import (
     have_same_labels,
     pair_hierarchies,
 )
+from sqlanon.places.addresses import is_server
 from sqlanon.places.databases import read_data_files
-from sqlanon.policy import MaskRule, Policy, SourceSection, is_server
+from sqlanon.policy import MaskRule, Policy, SourceSection
 from sqlanon.release.reader import attach_release, detach_release, lock_down, read_manifest
 from sqlanon.sources import Source, bind_source, file_kind, source_errors
 from sqlanon.sources.columns import Columns, match_columns

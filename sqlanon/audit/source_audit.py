@@ -22,7 +22,7 @@ from sqlanon.recode.full_domain import FullDomainRecoding
 from sqlanon.release.reader import CachedQueries
 from sqlanon.requirements import check_requirements, list_requirements
 from sqlanon.requirements.audit import AuditedRelease, PrivateRelations
-from sqlanon.requirements.base import ClassCondition, SourceFacts, SubsetCondition
+from sqlanon.requirements.base import ClassCondition, SourceDomains, SubsetCondition
 from sqlanon.requirements.macros import call_digest
 from sqlanon.sources.source import Population
 from sqlanon.strategies.lattice.input import SearchInput
@@ -82,7 +82,7 @@ class SourceAudit:
         """The checks, on some of the rows, of requirements that each class or each group of a shield must meet by
         itself, where rows are counted."""
         policy = self.search_input.policy
-        facts = SourceFacts(policy.generalized_attributes)
+        facts = SourceDomains(policy.generalized_attributes)
         requirements = [
             requirement
             for requirement in list_requirements(policy.privacy)

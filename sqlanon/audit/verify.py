@@ -37,10 +37,11 @@ from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.errors import BrokenReleaseError, ReleaseError
 from sqlanon.measures import MEASURES
-from sqlanon.policy import PrivacySection, find_unknown_parts
+from sqlanon.policy import PrivacySection
 from sqlanon.policy.guarantee import guaranteed_combinations, strategy_guarantee
 from sqlanon.policy.noise import noise_claims
 from sqlanon.policy.problems import read_part
+from sqlanon.policy.redact import find_unknown_parts
 from sqlanon.release.contents import (
     ATTACHED,
     count_free_blocks,

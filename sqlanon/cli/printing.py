@@ -235,7 +235,7 @@ def print_lost_rows(change: SourceChange, policy: Path) -> None:
 
 def print_withdrawal(found: Withdrawal, published: Release | PostgresRelease | SparkRelease | None) -> None:
     """What leaves a release, what stays in it, and what readers of both versions learn."""
-    from sqlanon.policy import format_location
+    from sqlanon.places.addresses import format_location
 
     change, result = found.source_change, found.result
     if result is None:

@@ -16,7 +16,8 @@ from sqlglot import exp
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import SourceError
 from sqlanon.hierarchies import Hierarchy
-from sqlanon.policy import Policy, database_path_flaw
+from sqlanon.places.addresses import database_path_flaw
+from sqlanon.policy import Policy
 from sqlanon.support.expressions import col, create_table, fragment, insert_rows, row_count, star, table, template
 from sqlanon.support.names import CATALOG
 from sqlanon.support.resources import __version__, macro_script, read_sql_file

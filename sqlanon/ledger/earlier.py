@@ -43,8 +43,9 @@ from sqlanon.ledger.recording import read_ledger
 from sqlanon.ledger.records import History, Publication, find_named_publications, read_history
 from sqlanon.ledger.released_hierarchies import copy_released_hierarchies, have_same_labels
 from sqlanon.ledger.source_match import recognize
-from sqlanon.policy import Attribute, Policy, format_location
-from sqlanon.policy.compatibility import IN_LEDGER, collect_sections, find_conflicts
+from sqlanon.places.addresses import format_location
+from sqlanon.policy import Attribute, Policy
+from sqlanon.policy.compatibility import LEDGER_FEATURES, collect_sections, find_conflicts
 from sqlanon.policy.problems import join_key
 from sqlanon.release.manifest import Manifest
 from sqlanon.release.targets.base import Reach, kind_for_path, recorded_location
@@ -182,7 +183,7 @@ def _base_publications(run: Run, policy: Policy, runs: Sequence[str] | None) -> 
     after = policy.release.after if policy.release else ()
     if not after:
         return []
-    if problems := list(find_conflicts(IN_LEDGER, collect_sections(dict(policy)))):
+    if problems := list(find_conflicts(LEDGER_FEATURES, collect_sections(dict(policy)))):
         raise PolicyError(problems)
     assert policy.catalog is not None
     path = policy.catalog.database

@@ -29,7 +29,7 @@ from sqlanon.ledger.records import (
 )
 from sqlanon.ledger.same_people import read_most_rows_per_person
 from sqlanon.ledger.source_match import recognize, sample_source
-from sqlanon.policy import format_location
+from sqlanon.places.addresses import format_location
 from sqlanon.release.draft import ReplacedRelease
 from sqlanon.release.manifest import Manifest
 from sqlanon.release.targets.base import ANOTHER_PLACE, Reach, kind_for_path

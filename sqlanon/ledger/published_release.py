@@ -15,7 +15,8 @@ from sqlanon.ledger.earlier import open_earlier_release
 from sqlanon.ledger.growth.source_change import can_mark_rows
 from sqlanon.ledger.recording import read_ledger
 from sqlanon.ledger.records import History, Publication
-from sqlanon.policy import Policy, format_location
+from sqlanon.places.addresses import format_location
+from sqlanon.policy import Policy
 from sqlanon.release.draft import ReleaseDraft
 from sqlanon.release.manifest import Manifest
 from sqlanon.release.targets.base import Reach, kind_for_path, recorded_location, release_location

@@ -32,7 +32,8 @@ from sqlanon.ledger.records import (
     read_spent_epsilon,
 )
 from sqlanon.ledger.released_hierarchies import drop_replaced_hierarchies, is_replaced, store_released_hierarchies
-from sqlanon.policy import Policy, format_location
+from sqlanon.places.addresses import format_location
+from sqlanon.policy import Policy
 from sqlanon.release.targets.base import Reach, Verification, recorded_location
 from sqlanon.support.expressions import all_of, col, fragment, number, template, text
 from sqlanon.support.workdir import BusyError, exclusive_lock

@@ -13,7 +13,8 @@ from pathlib import Path
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import PolicyError, Problem
 from sqlanon.ledger import catalog
-from sqlanon.policy import format_location, is_same_file
+from sqlanon.places.addresses import format_location
+from sqlanon.policy.checks import is_same_file
 from sqlanon.release.manifest import version_name
 from sqlanon.support.expressions import template
 from sqlanon.support.notices import with_noun

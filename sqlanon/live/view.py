@@ -31,7 +31,7 @@ from sqlanon.live.statements import (
     status_query,
 )
 from sqlanon.pipeline import prepare
-from sqlanon.policy import Policy, table_parts
+from sqlanon.policy import Policy
 from sqlanon.policy.compatibility import LIVE_VIEWS, collect_sections, find_conflicts
 from sqlanon.release.manifest import utc_now
 from sqlanon.requirements import warn_of_void_shields
@@ -43,6 +43,7 @@ from sqlanon.strategies.lattice.lattice import Progress, ignore_progress
 from sqlanon.strategies.stage import run_search
 from sqlanon.support.coding import Levels
 from sqlanon.support.expressions import col, fragment, subquery, table, template
+from sqlanon.support.names import table_parts
 from sqlanon.support.notices import Notice, sort_messages
 
 
@@ -223,7 +224,7 @@ def _broken(one: Known) -> str:
 
 
 def _refuse(space: Workspace, policy: Policy, name: str | None) -> None:
-    if found := list(find_conflicts(LIVE_VIEWS, collect_sections(dict(policy), given=space.connected_section))):
+    if found := list(find_conflicts(LIVE_VIEWS, collect_sections(dict(policy), connected=space.connected_section))):
         raise PolicyError(found)
     space.database_file(policy)
     if name is not None and not name.strip():

@@ -17,15 +17,15 @@ from sqlanon.errors import Problem
 from sqlanon.places.addresses import database_path_flaw, is_variable, release_file_flaw
 from sqlanon.places.databases import is_remote, local_database, strip_table_format
 from sqlanon.policy.compatibility import (
-    AFTER_NOISE,
     BUDGETS,
+    EARLIER_RELEASES,
     IDENTIFICATIONS,
-    OF_STRATEGIES,
+    LATE_SUPPRESSION,
     POPULATIONS,
-    ROWS_ELSEWHERE,
+    REMOTE_SOURCES,
+    STRATEGY_SUPPORT,
     WEIGHTS,
     WITH_DECOYS,
-    WITH_EARLIER,
     WITH_NOISE,
     PolicySections,
     collect_sections,
@@ -70,13 +70,13 @@ def cross_check(parts: Mapping[str, Any], names: list[str], written: Mapping[str
     policy = collect_sections(
         parts,
         written={name: _as_keys(part) for name, part in written.items() if part is not None},
-        known=set(privacy) <= set(PrivacySection.model_fields),
+        privacy_keys_known=set(privacy) <= set(PrivacySection.model_fields),
         complete=len(attributes) == len(names),
     )
     yield from _check_names(names)
     if names and policy.complete:
         yield from _check_quasi_identifiers(attributes)
-    yield from find_conflicts((*WEIGHTS, *OF_STRATEGIES), policy)
+    yield from find_conflicts((*WEIGHTS, *STRATEGY_SUPPORT), policy)
     if "search" not in written:
         policy = replace(policy, search=SearchSection())
     yield from find_conflicts(IDENTIFICATIONS, policy)
@@ -87,10 +87,10 @@ def cross_check(parts: Mapping[str, Any], names: list[str], written: Mapping[str
         yield from _check_person(section, _as_keys(written.get(section)), attributes)
     yield from _check_noise(policy)
     yield from _check_reserved_names(policy)
-    yield from find_conflicts((*WITH_EARLIER, *WITH_DECOYS), policy)
+    yield from find_conflicts((*EARLIER_RELEASES, *WITH_DECOYS), policy)
     if policy.risk is not None:
         yield from _check_risk(policy.risk, attributes, names)
-    yield from find_conflicts(ROWS_ELSEWHERE, policy)
+    yield from find_conflicts(REMOTE_SOURCES, policy)
     if policy.source is not None:
         yield from _check_reading(policy.source, attributes)
     yield from _check_files(policy)
@@ -316,7 +316,7 @@ def _check_noise(policy: PolicySections) -> Iterator[Problem]:
     noise = {name: attribute.noise for name, attribute in policy.attributes.items() if attribute.noise is not None}
     if noise:
         yield from _check_budget(noise, policy.privacy)
-        yield from find_conflicts((*WITH_NOISE, *AFTER_NOISE), policy)
+        yield from find_conflicts((*WITH_NOISE, *LATE_SUPPRESSION), policy)
 
 
 def _check_budget(noise: Mapping[str, Noise], privacy: PrivacySection) -> Iterator[Problem]:

@@ -37,11 +37,11 @@ class PolicySections:
     """The sections as written, valid or not."""
     complete: bool = True
     """All attributes are valid."""
-    known: bool = True
+    privacy_keys_known: bool = True
     """All keys of ``[privacy]`` are known."""
     exported: bool = False
     """Statements for a warehouse are exported, whatever the source is."""
-    given: Mapping[str, Any] = field(default_factory=dict)
+    connected: Mapping[str, Any] = field(default_factory=dict)
     """The connected source that replaces the policy's."""
 
     def get(self, path: str) -> Any:
@@ -114,7 +114,7 @@ def find_conflicts(rows: Sequence[Row], policy: PolicySections) -> Iterator[Prob
 # --- Features of keys and sections
 
 
-def _when(label: str, place: str, condition: Callable[[PolicySections], object]) -> Feature:
+def _feature_at(label: str, place: str, condition: Callable[[PolicySections], object]) -> Feature:
     """A feature with one place."""
     return Feature(label, lambda policy: [Use(place)] if condition(policy) else [])
 
@@ -124,7 +124,7 @@ def _setting(*paths: str) -> Feature:
     return Feature(_join_paths(paths), lambda policy: [Use(path) for path in paths if policy.get(path)])
 
 
-def _given(*paths: str) -> Feature:
+def _present(*paths: str) -> Feature:
     """Any of some keys or sections."""
     return Feature(_join_paths(paths), lambda policy: [Use(path) for path in paths if policy.get(path) is not None])
 
@@ -135,7 +135,7 @@ def _join_paths(paths: Sequence[str]) -> str:
 
 
 def _missing(path: str) -> Feature:
-    return _when(f"no `{path}`", path, lambda policy: not policy.get(path))
+    return _feature_at(f"no `{path}`", path, lambda policy: not policy.get(path))
 
 
 def _operation(label: str) -> Feature:
@@ -143,40 +143,44 @@ def _operation(label: str) -> Feature:
     return Feature(label, lambda policy: [Use("")])
 
 
-PERSON = _when("`source.person`", "source.person", lambda policy: isinstance(policy.get("source.person"), str))
+PERSON = _feature_at("`source.person`", "source.person", lambda policy: isinstance(policy.get("source.person"), str))
 KEY = _setting("source.key")
 QUERY = _setting("source.query")
-RISK = _given("risk")
-POPULATION = _given("population")
-MASK = _when(
+RISK = _present("risk")
+POPULATION = _present("population")
+MASK = _feature_at(
     '`release.suppressed = "mask"`', "release.suppressed", lambda policy: policy.get("release.suppressed") == "mask"
 )
 AFTER = _setting("release.after")
 DECOYS = _setting("release.decoys")
 EPSILON_TOTAL = _setting("privacy.epsilon_total")
 DRAFT = _setting("release.draft")
-KEEP = _when("`release.keep` of several versions", "release.keep", lambda policy: (policy.get("release.keep") or 1) > 1)
-STORAGE_VERSION = _when(
+KEEP = _feature_at(
+    "`release.keep` of several versions", "release.keep", lambda policy: (policy.get("release.keep") or 1) > 1
+)
+STORAGE_VERSION = _feature_at(
     "`release.storage_version`",
     "release.storage_version",
     lambda policy: policy.release is not None and "storage_version" in policy.release.model_fields_set,
 )
-NO_LEDGER = _when("`release.ledger = false`", "release.ledger", lambda policy: policy.get("release.ledger") is False)
-CONFIDENCE = _given("privacy.confidence")
-SMALL_K = _when(
+NO_LEDGER = _feature_at(
+    "`release.ledger = false`", "release.ledger", lambda policy: policy.get("release.ledger") is False
+)
+CONFIDENCE = _present("privacy.confidence")
+SMALL_K = _feature_at(
     "no `privacy.k`, or `k = 1`", "privacy.k", lambda policy: policy.privacy is not None and (policy.privacy.k or 1) < 2
 )
-LIVE = _operation("a live view")
-EXTENDED = _operation("a release that grows")
-NO_FILE = _when(
+LIVE_VIEW = _operation("a live view")
+EXTENSION = _operation("a release that grows")
+RELEASE_OUTSIDE_FILE = _feature_at(
     "a release outside a file",
     "release",
     lambda policy: not (policy.get("release.database") or policy.get("release.file")),
 )
-FILES = _when(
+FILES = _feature_at(
     "`source.files`",
     "source.files",
-    lambda policy: policy.given.get("files") or (policy.get("source.files") and "database" not in policy.given),
+    lambda policy: policy.connected.get("files") or (policy.get("source.files") and "database" not in policy.connected),
 )
 
 
@@ -246,14 +250,14 @@ def _find_local(policy: PolicySections) -> Iterator[Use]:
 
 LOCAL = Feature('a strategy below the full domain, or `search.suppression = "cells"`', _find_local)
 LOCAL_STRATEGY = _strategy("a strategy below the full domain", "is_local")
-DIVIDES = _strategy("a strategy that may split equal rows", "may_split_equal_rows")
-NO_SUMMARY = _strategy("a strategy other than those that summarize", "summarizes", has=False)
+SPLITS_EQUAL_ROWS = _strategy("a strategy that may split equal rows", "may_split_equal_rows")
+NO_SUMMARIES = _strategy("a strategy other than those that summarize", "summarizes", has=False)
 NO_CUTS = _strategy("a strategy other than those with cuts", "splits_classes", has=False)
-OF_COMBINATIONS = _strategy("a strategy that guarantees combinations", "protects_combinations_only")
-NO_COMBINATIONS = _strategy(
+COMBINATIONS_ONLY = _strategy("a strategy that guarantees combinations", "protects_combinations_only")
+NOT_COMBINATIONS = _strategy(
     "a strategy other than those for combinations", "protects_combinations_only", has=False, between=" or "
 )
-KNOWS_SOME = _strategy(
+LIMITED_STRATEGY = _strategy(
     "a strategy that supports some requirements only",
     "supported_requirements",
     local=_describe_local,
@@ -266,11 +270,11 @@ ENDS = _search_key("ends")
 CUTS = _search_key("cuts")
 LISTS = _search('`search.sets = "list"`', "sets", lambda search: search.sets == "list")
 NO_SETS = _search("no sets", "summary", lambda search: search.summary != "set" or not search.traits.summarizes)
-ONE_LEVEL = _measure("a measure of one level for all rows", "needs_levels")
-NO_FIGURES = _measure("a measure without a figure for each attribute", "aggregates", has=False)
-OF_CLASSES = _measure("a measure of classes", "counts_classes")
-OF_ONE_SOURCE = _measure("a measure of one source", "compares_with_source")
-NO_SUM = _search(
+LEVEL_MEASURE = _measure("a measure of one level for all rows", "needs_levels")
+MEASURE_WITHOUT_FIGURES = _measure("a measure without a figure for each attribute", "aggregates", has=False)
+CLASS_MEASURE = _measure("a measure of classes", "counts_classes")
+SOURCE_MEASURE = _measure("a measure of one source", "compares_with_source")
+OTHER_AGGREGATE = _search(
     "an aggregate other than mean and sum",
     "aggregate",
     lambda search: MEASURES[search.measure].aggregates and search.aggregate not in ("mean", "sum"),
@@ -292,7 +296,7 @@ def _attribute(key: str, condition: Callable[[Any], object]) -> Feature:
 
 WEIGHT = _attribute("weight", lambda attribute: attribute.weight != 1)
 IDENTIFICATION = _attribute("identification", lambda attribute: attribute.identification != "identifying")
-NOISE_OF_EACH = _attribute("noise", lambda attribute: attribute.noise is not None)
+ATTRIBUTE_NOISE = _attribute("noise", lambda attribute: attribute.noise is not None)
 TABLE_HIERARCHY = _attribute(
     "hierarchy", lambda attribute: any(isinstance(rule, TableRule) for rule in attribute.hierarchy or ())
 )
@@ -303,9 +307,9 @@ def _noisy_attributes(policy: PolicySections) -> list[str]:
     return [name for name, attribute in policy.attributes.items() if attribute.noise is not None]
 
 
-NOISE = _when("noise", "attributes", _noisy_attributes)
+NOISE = _feature_at("noise", "attributes", _noisy_attributes)
 # An invalid attribute may be meant to have noise.
-NO_NOISE = _when("no noise", "attributes", lambda policy: policy.complete and not _noisy_attributes(policy))
+NO_NOISE = _feature_at("no noise", "attributes", lambda policy: policy.complete and not _noisy_attributes(policy))
 
 
 # --- Features of [privacy]
@@ -388,42 +392,42 @@ def _find_decided_with_persons(policy: PolicySections) -> Iterator[Use]:
             yield Use(join_key("privacy", key), {"decided": "shields over persons were"})
 
 
-OF_POPULATION = _requirements(
+POPULATION_REQUIREMENT = _requirements(
     _list_names("a requirement on a population", _population_keys()),
     lambda policy: sorted(policy.requirements & {*_population_keys()}),
 )
-OF_TABLE = _requirements(
+TABLE_REQUIREMENT = _requirements(
     _list_names("a requirement on the whole table", _table_keys()),
     lambda policy: sorted(policy.requirements & {*_table_keys()}),
 )
-UNKNOWN_REQUIREMENT = _requirements("a requirement that the strategy does not support", _find_unsupported)
+UNSUPPORTED_REQUIREMENT = _requirements("a requirement that the strategy does not support", _find_unsupported)
 MORE_THAN_K = _requirements("a requirement other than `k`", lambda policy: sorted(policy.requirements - {"k"}))
 ESTIMATE = _requirements(
     "an estimate of the population", lambda policy: estimated_requirements(policy.privacy) if policy.privacy else ()
 )
 NOISY_SHIELD = Feature("a shield over an attribute with noise", _find_noisy_shields)
-DECIDED = Feature(_list_names("a requirement on the whole source", _whole_source_keys()), _find_decided)
-DECIDED_OF_PERSONS = Feature(
+DECIDED_BEFORE_NOISE = Feature(_list_names("a requirement on the whole source", _whole_source_keys()), _find_decided)
+DECIDED_WITH_PERSONS = Feature(
     _list_names("a requirement on the whole source, or shields over persons", _whole_source_keys()),
     _find_decided_with_persons,
 )
 NEEDS_POPULATION = _written_requirements("a requirement on a population", _population_keys)
-PRESENCE = _written_requirements("a requirement on a population as a whole", _covering_keys)
+COVERING_REQUIREMENT = _written_requirements("a requirement on a population as a whole", _covering_keys)
 COMPARES_PERSONS = _written_requirements("a requirement that compares persons with the population's", _person_keys)
-NO_POPULATION = _when("no `[population]`", "population", lambda policy: not policy.writes("population"))
-WRITTEN_POPULATION = _when("`[population]`", "population", lambda policy: policy.writes("population"))
-WRITTEN_MASK = _when(
+NO_POPULATION = _feature_at("no `[population]`", "population", lambda policy: not policy.writes("population"))
+WRITTEN_POPULATION = _feature_at("`[population]`", "population", lambda policy: policy.writes("population"))
+WRITTEN_MASK = _feature_at(
     MASK.label, "release.suppressed", lambda policy: policy.written.get("release", {}).get("suppressed") == "mask"
 )
 
 
 def _find_unused_population(policy: PolicySections) -> Iterator[Use]:
     is_used = policy.writes("risk") or any(policy.writes(f"privacy.{key}") for key in _population_keys())
-    if policy.written.get("privacy") and policy.known and not is_used:
+    if policy.written.get("privacy") and policy.privacy_keys_known and not is_used:
         yield Use("population", {"kinds": " and ".join(_population_keys())})
 
 
-NO_USE = Feature("no requirement on a population, and no `[risk]`", _find_unused_population)
+NO_POPULATION_USE = Feature("no requirement on a population, and no `[risk]`", _find_unused_population)
 
 
 # --- Features of the place of rows and releases
@@ -446,27 +450,27 @@ def _remote(label: str, *locations: str) -> Feature:
     return Feature(label, lambda policy: [use for use in _find_remote(policy) if use.words["where"] in locations])
 
 
-ELSEWHERE = Feature("a source in PostgreSQL, in Spark or in a warehouse", _find_remote)
-COUNTED = _remote("a source in PostgreSQL or in a warehouse", "in PostgreSQL", "in a warehouse")
+REMOTE_SOURCE = Feature("a source in PostgreSQL, in Spark or in a warehouse", _find_remote)
+POSTGRES_OR_WAREHOUSE = _remote("a source in PostgreSQL or in a warehouse", "in PostgreSQL", "in a warehouse")
 WAREHOUSE = _remote("a table in a warehouse", "in a warehouse")
-FROM_SPARK = _remote("a source in Spark", "in Spark")
+SPARK_SOURCE = _remote("a source in Spark", "in Spark")
 FREQUENCY_SET = _setting("source.frequency_set")
-NO_KEY = _when(
+NO_KEY = _feature_at(
     "no `source.key`, where there could be one",
     "source.key",
     lambda policy: not policy.get("source.key") and not [*_find_remote(policy)],
 )
-NO_PERSON = _when(
+NO_PERSON = _feature_at(
     "no `source.person`",
     "source",
     lambda policy: not policy.written.get("source", {}).get("person") and not [*_find_remote(policy)],
 )
-NO_PERSON_OF_POPULATION = _when(
+NO_PERSON_OF_POPULATION = _feature_at(
     "`[population]` without `person`",
     "population",
     lambda policy: policy.writes("population") and not policy.writes("population.person"),
 )
-POPULATION_OF_SOURCE = _when(
+POPULATION_OF_SOURCE = _feature_at(
     "`[population]` without a database or files",
     "population",
     lambda policy: policy.population is not None and policy.population.database is None and not policy.population.files,
@@ -501,80 +505,92 @@ def _is_outside_spark(policy: PolicySections) -> object:
     return source is not None and source.spark is None and (source.database or source.postgres or source.files)
 
 
-IN_SCHEMA_OF_SOURCE = (
+SOURCE_SCHEMA_MESSAGE = (
     "is in the source's schema {schema}: readers of the release would be let into that one; use another"
 )
-BESIDE_SOURCE = Feature("`release.table` in the schema of the source", _find_release_in_source_schema)
-IN_SPARK = _setting("release.spark")
-NOT_IN_SPARK = _when("a source that is not in Spark", "source", _is_outside_spark)
-UNNAMED = _when(
+RELEASE_IN_SOURCE_SCHEMA = Feature("`release.table` in the schema of the source", _find_release_in_source_schema)
+SPARK_RELEASE = _setting("release.spark")
+NON_SPARK_SOURCE = _feature_at("a source that is not in Spark", "source", _is_outside_spark)
+UNNAMED_RELEASE = _feature_at(
     "`release.table` that names no table",
     "release.table",
     lambda policy: policy.release and not table_parts(policy.release.table),
 )
-IS_SOURCE = _when("`release.table` that is the source", "release.table", _releases_to_source)
+RELEASE_IS_SOURCE = _feature_at("`release.table` that is the source", "release.table", _releases_to_source)
 
 
 # --- The table
 
-WIDE = "use a full-domain strategy, such as optimal"
-WITHOUT_AFTER = "leave `after` out: the ledger then refuses a release that is not safe beside the earlier ones"
-WITHOUT_DECOYS = "leave decoys out: the rows of the classes that they would fill are suppressed then"
+FULL_DOMAIN_ADVICE = "use a full-domain strategy, such as optimal"
+AFTER_ADVICE = "leave `after` out: the ledger then refuses a release that is not safe beside the earlier ones"
+DECOYS_ADVICE = "leave decoys out: the rows of the classes that they would fill are suppressed then"
 
-OF_SEARCH = (
-    Row(AGGREGATE, NO_FIGURES, "measure {measure} has no aggregate: leave it out, or use {able}"),
-    Row(SUMMARY, NO_SUMMARY, "applies to strategy {able}, not to {strategy}: leave it out"),
-    Row(ENDS, NO_SUMMARY, "applies to strategy {able}, not to {strategy}: leave it out"),
+SEARCH = (
+    Row(AGGREGATE, MEASURE_WITHOUT_FIGURES, "measure {measure} has no aggregate: leave it out, or use {able}"),
+    Row(SUMMARY, NO_SUMMARIES, "applies to strategy {able}, not to {strategy}: leave it out"),
+    Row(ENDS, NO_SUMMARIES, "applies to strategy {able}, not to {strategy}: leave it out"),
     Row(
         LISTS, NO_SETS, 'no sets are released as lists: use strategy = "mondrian" with summary = "set", or leave it out'
     ),
     Row(CUTS, NO_CUTS, "applies to strategy {able}, not to {strategy}: leave it out"),
     Row(CELLS, LOCAL_STRATEGY, "strategy {strategy} already recodes below the full domain: leave it out"),
     Row(
-        ONE_LEVEL,
+        LEVEL_MEASURE,
         LOCAL_STRATEGY,
         "measure {measure} needs one level per attribute, and strategy {strategy} mixes levels: use loss, or a "
         "full-domain strategy",
     ),
     Row(
-        ONE_LEVEL,
+        LEVEL_MEASURE,
         CELLS,
         "measure {measure} needs one level per attribute, and blank cells have another: use loss, for example",
     ),
 )
-OF_RELEASE = (
-    Row(KEEP, _given("release.file"), "a Parquet file holds one version: use database = ... instead of file = ..."),
-    Row(KEEP, _given("release.postgres"), "PostgreSQL keeps one version: leave it out"),
+VERSIONS = (
+    Row(KEEP, _present("release.file"), "a Parquet file holds one version: use database = ... instead of file = ..."),
+    Row(KEEP, _present("release.postgres"), "PostgreSQL keeps one version: leave it out"),
     Row(KEEP, _setting("release.spark"), "Spark keeps one version: leave it out"),
-    Row(STORAGE_VERSION, _given("release.file"), "a Parquet file has none: leave it out"),
-    Row(STORAGE_VERSION, _given("release.postgres"), "applies to a release in a DuckDB file: leave it out"),
+    Row(STORAGE_VERSION, _present("release.file"), "a Parquet file has none: leave it out"),
+    Row(STORAGE_VERSION, _present("release.postgres"), "applies to a release in a DuckDB file: leave it out"),
     Row(STORAGE_VERSION, _setting("release.spark"), "applies to a release in a DuckDB file: leave it out"),
     Row(KEEP, NO_LEDGER, "kept versions are compared through the ledger: leave ledger = false out"),
 )
 WEIGHTS = (
-    Row(WEIGHT, NO_FIGURES, "measure {measure} has no weights: leave it out, or use {able} with mean or sum"),
-    Row(WEIGHT, NO_SUM, "aggregate {aggregate} has no weights: leave it out, or use {able} with mean or sum"),
+    Row(
+        WEIGHT,
+        MEASURE_WITHOUT_FIGURES,
+        "measure {measure} has no weights: leave it out, or use {able} with mean or sum",
+    ),
+    Row(WEIGHT, OTHER_AGGREGATE, "aggregate {aggregate} has no weights: leave it out, or use {able} with mean or sum"),
 )
-OF_STRATEGIES = (
-    Row(LISTS, _given("release.postgres"), "a release in PostgreSQL has no lists: leave it out, or publish to a file"),
+STRATEGY_SUPPORT = (
+    Row(
+        LISTS, _present("release.postgres"), "a release in PostgreSQL has no lists: leave it out, or publish to a file"
+    ),
     Row(LISTS, _setting("release.spark"), "a release in Spark has no lists: leave it out, or publish to a file"),
-    Row(OF_POPULATION, LOCAL, "{local} does not use a population: " + WIDE),
-    Row(OF_TABLE, LOCAL, "{local} decides class by class, and this requirement is about the whole table: " + WIDE),
-    Row(UNKNOWN_REQUIREMENT, KNOWS_SOME, "{local} supports only {known}: " + WIDE),
+    Row(POPULATION_REQUIREMENT, LOCAL, "{local} does not use a population: " + FULL_DOMAIN_ADVICE),
+    Row(
+        TABLE_REQUIREMENT,
+        LOCAL,
+        "{local} decides class by class, and this requirement is about the whole table: " + FULL_DOMAIN_ADVICE,
+    ),
+    Row(UNSUPPORTED_REQUIREMENT, LIMITED_STRATEGY, "{local} supports only {known}: " + FULL_DOMAIN_ADVICE),
     Row(
         NO_KEY,
-        DIVIDES,
+        SPLITS_EQUAL_ROWS,
         "is missing: strategy {strategy} divides equal rows by it; add the columns that identify a row, such as "
         'key = "id"',
     ),
     Row(
         PERSON,
-        DIVIDES,
+        SPLITS_EQUAL_ROWS,
         "strategy {strategy} counts rows, so a class of k rows may be of one person: use another strategy, such as "
         "optimal, local or mondrian",
     ),
 )
-IDENTIFICATIONS = (Row(IDENTIFICATION, NO_COMBINATIONS, "applies to strategy {able}, not to {strategy}: leave it out"),)
+IDENTIFICATIONS = (
+    Row(IDENTIFICATION, NOT_COMBINATIONS, "applies to strategy {able}, not to {strategy}: leave it out"),
+)
 POPULATIONS = (
     Row(
         NEEDS_POPULATION,
@@ -585,19 +601,19 @@ POPULATIONS = (
     Row(COMPARES_PERSONS, NO_PERSON_OF_POPULATION, "compares persons: add person = ... to [population]"),
     Row(
         WRITTEN_POPULATION,
-        NO_USE,
+        NO_POPULATION_USE,
         "is not used: only {kinds} use it, and `risk` with a [risk] section; add one of them under [privacy], or leave "
         "the section out",
     ),
     Row(
         WRITTEN_MASK,
-        PRESENCE,
+        COVERING_REQUIREMENT,
         'a masked class cannot be compared with a class of the population: with {requirement}, use "drop"',
     ),
 )
 BUDGETS = (
     Row(
-        _given("privacy.epsilon", "privacy.epsilon_total", "privacy.linkable_noise", "privacy.confidence"),
+        _present("privacy.epsilon", "privacy.epsilon_total", "privacy.linkable_noise", "privacy.confidence"),
         NO_NOISE,
         "applies to attributes with noise, and no attribute has noise: add noise = {{}} to one, or leave it out",
     ),
@@ -611,12 +627,12 @@ WITH_NOISE = (
         "does not count who shares its values",
     ),
     Row(
-        OF_COMBINATIONS,
+        COMBINATIONS_ONLY,
         NOISE,
         "noise needs classes of k rows, which {strategy} does not guarantee: use optimal, for example",
     ),
 )
-AFTER_NOISE = (
+LATE_SUPPRESSION = (
     Row(
         CONFIDENCE,
         PERSON,
@@ -625,25 +641,25 @@ AFTER_NOISE = (
     ),
     Row(
         UNKNOWN_WITH_NOISE,
-        DECIDED_OF_PERSONS,
+        DECIDED_WITH_PERSONS,
         "suppresses rows after {decided} decided: exclude these rows with query = ... under [source]",
     ),
     Row(
         CONFIDENCE,
-        DECIDED,
+        DECIDED_BEFORE_NOISE,
         "suppresses rows after {decided} decided: give the attribute a hierarchy in place of noise; without "
         "confidence, the release does not promise that k records are near a noisy one",
     ),
 )
-WITH_EARLIER = (
+EARLIER_RELEASES = (
     Row(AFTER, LOCAL, "{local} has no levels to compare with an earlier release: use a full-domain strategy"),
-    Row(AFTER, OF_CLASSES, "measure {measure} counts classes, and `after` splits them: use loss, for example"),
+    Row(AFTER, CLASS_MEASURE, "measure {measure} counts classes, and `after` splits them: use loss, for example"),
     Row(AFTER, MASK, 'masked rows would reveal rows that no release has shown: use suppressed = "drop"'),
-    Row(AFTER, POPULATION, "requirements with a population cannot be checked across releases: " + WITHOUT_AFTER),
-    Row(AFTER, ESTIMATE, "population uniqueness is estimated from whole classes: " + WITHOUT_AFTER),
-    Row(AFTER, NOISE, "noise is drawn anew in each release: " + WITHOUT_AFTER),
+    Row(AFTER, POPULATION, "requirements with a population cannot be checked across releases: " + AFTER_ADVICE),
+    Row(AFTER, ESTIMATE, "population uniqueness is estimated from whole classes: " + AFTER_ADVICE),
+    Row(AFTER, NOISE, "noise is drawn anew in each release: " + AFTER_ADVICE),
 )
-IN_LEDGER = (
+LEDGER_FEATURES = (
     Row(AFTER, _missing("catalog"), "needs the ledger, which is in the catalog: add [catalog] database = ..."),
     Row(
         EPSILON_TOTAL,
@@ -663,16 +679,16 @@ WITH_DECOYS = (
     Row(
         DECOYS,
         MORE_THAN_K,
-        "work with k alone: decoys, which are not persons, would decide whether {requirement} holds; " + WITHOUT_DECOYS,
+        "work with k alone: decoys, which are not persons, would decide whether {requirement} holds; " + DECOYS_ADVICE,
     ),
     Row(DECOYS, LOCAL, "{local} has no levels above a class to take values from: use a full-domain strategy"),
-    Row(DECOYS, NOISE, "noise hides a record among real records, and decoys are not real: " + WITHOUT_DECOYS),
-    Row(DECOYS, PERSON, "are not persons, and source.person counts persons: " + WITHOUT_DECOYS),
-    Row(DECOYS, POPULATION, "are not in the population that classes are compared with: " + WITHOUT_DECOYS),
+    Row(DECOYS, NOISE, "noise hides a record among real records, and decoys are not real: " + DECOYS_ADVICE),
+    Row(DECOYS, PERSON, "are not persons, and source.person counts persons: " + DECOYS_ADVICE),
+    Row(DECOYS, POPULATION, "are not in the population that classes are compared with: " + DECOYS_ADVICE),
     Row(DECOYS, MASK, 'fill the classes whose rows would be masked: use suppressed = "drop"'),
-    Row(DECOYS, AFTER, "are missing from earlier releases, which would reveal them: " + WITHOUT_DECOYS),
+    Row(DECOYS, AFTER, "are missing from earlier releases, which would reveal them: " + DECOYS_ADVICE),
 )
-ROWS_ELSEWHERE = (
+REMOTE_SOURCES = (
     Row(
         PERSON,
         WAREHOUSE,
@@ -681,39 +697,43 @@ ROWS_ELSEWHERE = (
     ),
     Row(
         COMPARES_PERSONS,
-        ELSEWHERE,
+        REMOTE_SOURCE,
         "compares persons row by row, {rows}: anonymize a copy of the table in DuckDB; without it, released rows may "
         "be attributed to other people",
     ),
     Row(
         KEY,
-        ELSEWHERE,
+        REMOTE_SOURCE,
         "keys are recorded row by row, {rows}: leave it out; `extend` and `after`, which need it, read rows, too",
     ),
-    Row(NOISE_OF_EACH, COUNTED, "is drawn row by row, {rows}: give it a hierarchy"),
+    Row(ATTRIBUTE_NOISE, POSTGRES_OR_WAREHOUSE, "is drawn row by row, {rows}: give it a hierarchy"),
     Row(
         TABLE_HIERARCHY,
-        ELSEWHERE,
+        REMOTE_SOURCE,
         "names a table of a DuckDB source, and this one is {where}: export it, and use file = ...",
     ),
-    Row(RISK, ELSEWHERE, "needs single rows, {rows}: leave it out, and measure the risk of a release"),
-    Row(LISTS, ELSEWHERE, "lists are made where sqlanon runs, {rows}: leave it out"),
-    Row(LOCAL, COUNTED, "{local} places rows one by one, {rows}: " + WIDE, place="search"),
-    Row(DIVIDES, FROM_SPARK, "strategy {strategy} divides equal rows by their key, {rows}: " + WIDE),
+    Row(RISK, REMOTE_SOURCE, "needs single rows, {rows}: leave it out, and measure the risk of a release"),
+    Row(LISTS, REMOTE_SOURCE, "lists are made where sqlanon runs, {rows}: leave it out"),
+    Row(LOCAL, POSTGRES_OR_WAREHOUSE, "{local} places rows one by one, {rows}: " + FULL_DOMAIN_ADVICE, place="search"),
+    Row(
+        SPLITS_EQUAL_ROWS,
+        SPARK_SOURCE,
+        "strategy {strategy} divides equal rows by their key, {rows}: " + FULL_DOMAIN_ADVICE,
+    ),
     Row(
         POPULATION_OF_SOURCE,
-        ELSEWHERE,
+        REMOTE_SOURCE,
         "a table of a source {where} cannot be the population: give database = ... or files = ...",
     ),
-    Row(DECOYS, ELSEWHERE, "are drawn among the rows, {rows}: " + WITHOUT_DECOYS),
-    Row(AFTER, ELSEWHERE, "needs the rows of an earlier release, {rows}: " + WITHOUT_AFTER),
-    Row(BESIDE_SOURCE, ELSEWHERE, IN_SCHEMA_OF_SOURCE),
+    Row(DECOYS, REMOTE_SOURCE, "are drawn among the rows, {rows}: " + DECOYS_ADVICE),
+    Row(AFTER, REMOTE_SOURCE, "needs the rows of an earlier release, {rows}: " + AFTER_ADVICE),
+    Row(RELEASE_IN_SOURCE_SCHEMA, REMOTE_SOURCE, SOURCE_SCHEMA_MESSAGE),
     Row(
-        IN_SPARK,
-        NOT_IN_SPARK,
+        SPARK_RELEASE,
+        NON_SPARK_SOURCE,
         "applies to a source in Spark, and this source is elsewhere: give database = ... or file = ...",
     ),
-    Row(UNNAMED, WAREHOUSE, "must be table, schema.table or database.schema.table, as the warehouse has it"),
+    Row(UNNAMED_RELEASE, WAREHOUSE, "must be table, schema.table or database.schema.table, as the warehouse has it"),
     Row(
         _setting("release.database", "release.file", "release.postgres", "release.spark"),
         FREQUENCY_SET,
@@ -721,51 +741,57 @@ ROWS_ELSEWHERE = (
         'and name that with table = "schema.name"',
     ),
     Row(KEEP, FREQUENCY_SET, "applies to a release in a database of its own: leave it out"),
-    Row(IS_SOURCE, FREQUENCY_SET, "is the source: name another table of the warehouse"),
+    Row(RELEASE_IS_SOURCE, FREQUENCY_SET, "is the source: name another table of the warehouse"),
 )
-IN_A_RELEASE = "publish a release with anonymize, which keeps it"
+PUBLISH_ADVICE = "publish a release with anonymize, which keeps it"
 LIVE_VIEWS = (
-    Row(FILES, LIVE, "a view needs a database: load the files into a table"),
-    Row(QUERY, LIVE, "create a view with this query, and name it: table = ..."),
-    Row(POPULATION, LIVE, "may change while the view is read: " + IN_A_RELEASE),
-    Row(OF_POPULATION, LIVE, "needs a population, which a view does not read: " + IN_A_RELEASE),
-    Row(OF_TABLE, LIVE, "is about the whole table and suppresses nothing, so a view cannot keep it: " + IN_A_RELEASE),
-    Row(LOCAL, LIVE, "recodes below the full domain: a view shows one level of each attribute; use optimal"),
-    Row(MASK, LIVE, 'a view omits suppressed rows: use "drop"'),
-    Row(AFTER, LIVE, "a view changes with its table, and cannot be compared with earlier releases"),
-    Row(DECOYS, LIVE, "are drawn once, and a view is computed on each read: " + WITHOUT_DECOYS),
+    Row(FILES, LIVE_VIEW, "a view needs a database: load the files into a table"),
+    Row(QUERY, LIVE_VIEW, "create a view with this query, and name it: table = ..."),
+    Row(POPULATION, LIVE_VIEW, "may change while the view is read: " + PUBLISH_ADVICE),
+    Row(POPULATION_REQUIREMENT, LIVE_VIEW, "needs a population, which a view does not read: " + PUBLISH_ADVICE),
     Row(
-        NOISE_OF_EACH, LIVE, "noise that a view draws on each read can be averaged away: give the attribute a hierarchy"
+        TABLE_REQUIREMENT,
+        LIVE_VIEW,
+        "is about the whole table and suppresses nothing, so a view cannot keep it: " + PUBLISH_ADVICE,
+    ),
+    Row(LOCAL, LIVE_VIEW, "recodes below the full domain: a view shows one level of each attribute; use optimal"),
+    Row(MASK, LIVE_VIEW, 'a view omits suppressed rows: use "drop"'),
+    Row(AFTER, LIVE_VIEW, "a view changes with its table, and cannot be compared with earlier releases"),
+    Row(DECOYS, LIVE_VIEW, "are drawn once, and a view is computed on each read: " + DECOYS_ADVICE),
+    Row(
+        ATTRIBUTE_NOISE,
+        LIVE_VIEW,
+        "noise that a view draws on each read can be averaged away: give the attribute a hierarchy",
     ),
 )
 EXTENSIONS = (
-    Row(_missing("source.key"), EXTENDED, "is missing: name the columns that identify a row and never change"),
-    Row(POPULATION, EXTENDED, "does not grow with the release: run anonymize again"),
-    Row(LOCAL, EXTENDED, "recodes below the full domain: new rows have no level to be at", place="search.strategy"),
-    Row(OF_ONE_SOURCE, EXTENDED, "compares with one source, and an extended release has rows of several"),
-    Row(_missing("catalog"), EXTENDED, "is missing: its ledger records what was released"),
-    Row(NO_FILE, EXTENDED, "only a release in a file can be extended"),
-    Row(NOISE, EXTENDED, "noise is drawn once for all rows of a class: run anonymize again"),
+    Row(_missing("source.key"), EXTENSION, "is missing: name the columns that identify a row and never change"),
+    Row(POPULATION, EXTENSION, "does not grow with the release: run anonymize again"),
+    Row(LOCAL, EXTENSION, "recodes below the full domain: new rows have no level to be at", place="search.strategy"),
+    Row(SOURCE_MEASURE, EXTENSION, "compares with one source, and an extended release has rows of several"),
+    Row(_missing("catalog"), EXTENSION, "is missing: its ledger records what was released"),
+    Row(RELEASE_OUTSIDE_FILE, EXTENSION, "only a release in a file can be extended"),
+    Row(NOISE, EXTENSION, "noise is drawn once for all rows of a class: run anonymize again"),
     Row(
         ESTIMATE,
-        EXTENDED,
+        EXTENSION,
         "is estimated from one source, and an extended release has rows of several: run anonymize again",
     ),
-    Row(MASK, EXTENDED, 'masked rows cannot be taken back: use "drop"'),
-    Row(KEEP, EXTENDED, "an extended release contains the one before: leave it out"),
-    Row(DECOYS, EXTENDED, "decoys cannot be distinguished from rows: run anonymize again"),
-    Row(DRAFT, EXTENDED, "a draft cannot be extended: publish a release first"),
+    Row(MASK, EXTENSION, 'masked rows cannot be taken back: use "drop"'),
+    Row(KEEP, EXTENSION, "an extended release contains the one before: leave it out"),
+    Row(DECOYS, EXTENSION, "decoys cannot be distinguished from rows: run anonymize again"),
+    Row(DRAFT, EXTENSION, "a draft cannot be extended: publish a release first"),
 )
 
 TABLE: Mapping[str, Sequence[Row]] = {
-    "Strategies, measures and weights": (*OF_SEARCH, *WEIGHTS),
-    "Requirements and strategies": (*OF_STRATEGIES, *IDENTIFICATIONS),
+    "Strategies, measures and weights": (*SEARCH, *WEIGHTS),
+    "Requirements and strategies": (*STRATEGY_SUPPORT, *IDENTIFICATIONS),
     "Populations": POPULATIONS,
-    "Noise": (*BUDGETS, *WITH_NOISE, *AFTER_NOISE),
-    "Earlier releases": (*WITH_EARLIER, *IN_LEDGER),
-    "Versions": OF_RELEASE,
+    "Noise": (*BUDGETS, *WITH_NOISE, *LATE_SUPPRESSION),
+    "Earlier releases": (*EARLIER_RELEASES, *LEDGER_FEATURES),
+    "Versions": VERSIONS,
     "Decoys": WITH_DECOYS,
-    "Sources whose rows stay where they are": ROWS_ELSEWHERE,
+    "Sources whose rows stay where they are": REMOTE_SOURCES,
     "Live views": LIVE_VIEWS,
     "Releases that grow": EXTENSIONS,
 }

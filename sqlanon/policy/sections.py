@@ -20,7 +20,7 @@ from pydantic import (
 from sqlanon.measures import MEASURES
 from sqlanon.places.addresses import PostgresAddress, SparkAddress, postgres_name_flaws, spark_name_flaw
 from sqlanon.places.databases import DatabaseLocation, DataFiles
-from sqlanon.policy.compatibility import OF_RELEASE, OF_SEARCH, PolicySections, find_conflicts
+from sqlanon.policy.compatibility import SEARCH, VERSIONS, PolicySections, find_conflicts
 from sqlanon.policy.noise import Noise
 from sqlanon.policy.query_files import with_folder
 from sqlanon.policy.reading import THOUSANDS, ColumnType, reading_flaws
@@ -562,7 +562,7 @@ class SearchSection(SparseSection):
     )
 
     def _flaws(self) -> Iterator[Flaw]:
-        for problem in find_conflicts(OF_SEARCH, PolicySections(search=self)):
+        for problem in find_conflicts(SEARCH, PolicySections(search=self)):
             yield (problem.place.removeprefix("search."),), problem.message
 
     def _idle(self) -> set[str]:
@@ -668,7 +668,7 @@ class ReleaseSection(SparseSection):
         yield from self._spark_flaws()
         if self.file is not None and self.file.suffix.lower() != ".parquet":
             yield ("file",), f"must end in .parquet, and {self.file.name!r} does not"
-        for problem in find_conflicts(OF_RELEASE, PolicySections(release=self)):
+        for problem in find_conflicts(VERSIONS, PolicySections(release=self)):
             yield (problem.place.removeprefix("release."),), problem.message
 
     def _postgres_flaws(self) -> Iterator[Flaw]:

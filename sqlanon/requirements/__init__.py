@@ -16,7 +16,7 @@ from sqlanon.requirements.base import (
     Domain,
     Requirement,
     SeparateCondition,
-    SourceFacts,
+    SourceDomains,
     SubsetCondition,
     TableCondition,
 )
@@ -107,7 +107,7 @@ def bind_conditions(
     section: Any, quasi: Sequence[str] = (), domains: Mapping[str, Domain] | None = None
 ) -> list[tuple[Requirement, Condition]]:
     """The requirements of ``[privacy]`` with their conditions on a source, those on classes first."""
-    source = SourceFacts(quasi, domains or {})
+    source = SourceDomains(quasi, domains or {})
     bound = [(requirement, requirement.bind(source)) for requirement in list_requirements_in_policy_order(section)]
     kinds = (ClassCondition, SubsetCondition, TableCondition, SeparateCondition)
     return sorted(bound, key=lambda pair: next(i for i, kind in enumerate(kinds) if isinstance(pair[1], kind)))

@@ -96,7 +96,7 @@ class Domain:
 
 
 @dataclass(frozen=True)
-class SourceFacts:
+class SourceDomains:
     """The facts of a source that requirements need: quasi-identifiers in order, and domains of sensitive attributes."""
 
     quasi: Sequence[str] = ()
@@ -307,7 +307,7 @@ class Requirement(ABC):
 
     entry: ClassVar[Entry]
 
-    def bind(self, source: SourceFacts) -> Condition:
+    def bind(self, source: SourceDomains) -> Condition:
         """The condition for the search on a source. Most requirements are their own condition."""
         assert isinstance(self, ClassCondition | TableCondition | SeparateCondition)
         return self
@@ -315,7 +315,7 @@ class Requirement(ABC):
     @property
     def name(self) -> str:
         """The name with the parameters, such as ``5-anonymity``."""
-        return self.bind(SourceFacts()).name
+        return self.bind(SourceDomains()).name
 
     @property
     def sensitive_attributes(self) -> tuple[str, ...]:

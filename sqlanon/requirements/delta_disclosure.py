@@ -17,7 +17,7 @@ from sqlanon.requirements.base import (
     Distribution,
     Entry,
     Requirement,
-    SourceFacts,
+    SourceDomains,
     format_number,
 )
 from sqlanon.requirements.macros import Macro
@@ -50,7 +50,7 @@ class DeltaDisclosure(Section, Requirement):
         macros=(DELTA_DISCLOSURE,),
     )
 
-    def bind(self, source: SourceFacts) -> DisclosureCondition:
+    def bind(self, source: SourceDomains) -> DisclosureCondition:
         values = source.domains[self.attribute].values if source.domains else 1
         return DisclosureCondition(self.attribute, self.delta, values)
 

@@ -15,7 +15,7 @@ from pydantic import Field
 from sqlglot import exp
 
 from sqlanon.requirements.audit import AuditedRelease, Check
-from sqlanon.requirements.base import CLASS_COUNT, ClassCondition, Entry, Requirement, SourceFacts, SubsetCondition
+from sqlanon.requirements.base import CLASS_COUNT, ClassCondition, Entry, Requirement, SourceDomains, SubsetCondition
 from sqlanon.requirements.macros import Macro
 from sqlanon.requirements.plain_sql import WarehouseRelease
 from sqlanon.support.expressions import col, number
@@ -121,7 +121,7 @@ class Shield(Section, Requirement):
     def quasi_identifiers(self) -> tuple[str, ...]:
         return self.quasi
 
-    def bind(self, source: SourceFacts) -> SubsetCondition:
+    def bind(self, source: SourceDomains) -> SubsetCondition:
         positions = sorted(source.quasi.index(name) for name in self.quasi)
         return SubsetCondition(tuple(positions), tuple(source.quasi[i] for i in positions), self.k)
 

@@ -19,7 +19,7 @@ from sqlanon.requirements.base import (
     Entry,
     Requirement,
     SensitiveAttribute,
-    SourceFacts,
+    SourceDomains,
     format_number,
 )
 from sqlanon.requirements.macros import Macro
@@ -98,7 +98,7 @@ class LDiversity(Section, Requirement):
     def uses_all_sensitive(self) -> bool:
         return self.joint
 
-    def bind(self, source: SourceFacts) -> ClassCondition:
+    def bind(self, source: SourceDomains) -> ClassCondition:
         diversity = self._diversity()
         return JointDiversity(diversity) if self.joint else diversity
 

@@ -31,7 +31,7 @@ from sqlanon.requirements.base import (
     Entry,
     Requirement,
     SensitiveAttribute,
-    SourceFacts,
+    SourceDomains,
     format_number,
 )
 from sqlanon.requirements.macros import Macro
@@ -123,7 +123,7 @@ class TCloseness(Section, Requirement):
     def ordered_attributes(self) -> tuple[str, ...]:
         return (self.attribute,) if self.distance == "ordered" else ()
 
-    def bind(self, source: SourceFacts) -> ClassCondition:
+    def bind(self, source: SourceDomains) -> ClassCondition:
         domain = source.domains.get(self.attribute, Domain(2, 1))
         if self.distance == "ordered":
             return OrderedCloseness(self.attribute, self.t, domain.values)

@@ -17,7 +17,7 @@ from sqlglot import exp
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import SourceError
 from sqlanon.places.databases import choose_attachment, format_database, local_database, resolve_database
-from sqlanon.policy import PopulationSection, SourceSection, table_parts
+from sqlanon.policy import PopulationSection, SourceSection
 from sqlanon.sources.extensions import load_extension
 from sqlanon.sources.kinds import Binding, SourceKind, lower
 from sqlanon.sources.queries import read_by_holder, refuse_guessed_csv, require_one_select
@@ -25,6 +25,7 @@ from sqlanon.sources.relation import bind_relation, describe_engine_error
 from sqlanon.sources.source import Source, WorkNames
 from sqlanon.sources.tabular import refuse_ambiguous_names
 from sqlanon.support.expressions import col, create_table, ident, quote_name, select, table, template
+from sqlanon.support.names import table_parts
 
 _CURRENT_SCHEMA = template("SELECT system.main.current_schema()")
 _KNOWN_TABLES = template("""

@@ -10,7 +10,7 @@ from sqlglot import exp
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import SourceError
 from sqlanon.places.databases import is_attached
-from sqlanon.policy import PopulationSection, SourceSection, table_parts
+from sqlanon.policy import PopulationSection, SourceSection
 from sqlanon.sources.attached import bind_attached
 from sqlanon.sources.files import bind_files
 from sqlanon.sources.kinds import Binding, SourceKind
@@ -25,6 +25,7 @@ from sqlanon.sources.relation import bind_relation, source_errors
 from sqlanon.sources.source import Source, WorkNames
 from sqlanon.sources.typed_columns import ColumnReading
 from sqlanon.support.expressions import create_temporary_view, star, table, template
+from sqlanon.support.names import table_parts
 
 
 class _DuckDB(SourceKind):

@@ -22,6 +22,7 @@ from sqlglot.errors import SqlglotError
 
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import SourceError, SqlanonError
+from sqlanon.places.addresses import is_postgres, is_spark
 from sqlanon.places.databases import (
     format_address,
     is_attached,
@@ -32,12 +33,13 @@ from sqlanon.places.databases import (
     strip_table_format,
     table_format,
 )
-from sqlanon.policy import FileRule, MaskRule, Policy, SourceSection, is_postgres, is_spark, table_parts
+from sqlanon.policy import FileRule, MaskRule, Policy, SourceSection
 from sqlanon.requirements import examined_sensitive_attributes
 from sqlanon.sources.doubtful_columns import ColumnChecks, build_column_checks
 from sqlanon.sources.formats import file_kind
 from sqlanon.sources.source import Source, WorkNames
 from sqlanon.sources.typed_columns import ColumnReading, build_column_readings
+from sqlanon.support.names import table_parts
 
 
 class _Closeable(Protocol):

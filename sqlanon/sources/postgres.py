@@ -26,8 +26,9 @@ from sqlanon.engines.postgres.engine import PostgresEngine
 from sqlanon.engines.statement_runner import Stage
 from sqlanon.engines.travel import decode_columns, encode_columns, repeat_rows, row_count_column
 from sqlanon.errors import SourceError, SqlanonError
-from sqlanon.policy import SourceSection, resolve_postgres_address, server_address, table_parts
-from sqlanon.policy.compatibility import IN_SCHEMA_OF_SOURCE
+from sqlanon.places.addresses import resolve_postgres_address, server_address
+from sqlanon.policy import SourceSection
+from sqlanon.policy.compatibility import SOURCE_SCHEMA_MESSAGE
 from sqlanon.sources.kinds import Binding, SourceKind
 from sqlanon.sources.queries import refuse_unless_select, verbatim_query
 from sqlanon.sources.relation import find_local_types, source_errors
@@ -58,6 +59,7 @@ from sqlanon.support.expressions import (
     subquery,
     table,
 )
+from sqlanon.support.names import table_parts
 
 _NUMERIC = " (a numeric needs a precision of at most 38 and a scale: numeric(12,2))"
 
@@ -260,7 +262,7 @@ class PostgresSource(Source):
             ):
                 same = other.rows(pg.server_identity()) == self.engine.rows(pg.server_identity())
         if same:
-            raise SourceError(f"release.table: {IN_SCHEMA_OF_SOURCE.format(schema=repr(schema))}")
+            raise SourceError(f"release.table: {SOURCE_SCHEMA_MESSAGE.format(schema=repr(schema))}")
 
 
 class PostgresPersons(RemotePersons):

@@ -12,14 +12,15 @@ from sqlglot import exp
 from sqlanon.engines.federation import FederatedEngine, RemoteTables
 from sqlanon.engines.spark.engine import SparkEngine
 from sqlanon.errors import SourceError
-from sqlanon.places.addresses import SESSION
+from sqlanon.places.addresses import SESSION, resolve_spark_address
 from sqlanon.places.databases import file_name
-from sqlanon.policy import SourceSection, resolve_spark_address, table_parts
+from sqlanon.policy import SourceSection
 from sqlanon.sources.kinds import Binding, SourceKind
 from sqlanon.sources.queries import refuse_unless_select, verbatim_query
 from sqlanon.sources.remote import RemoteSource, bind_remote
 from sqlanon.sources.tabular import refuse_different_columns
 from sqlanon.support.expressions import col, select, subquery, table, union_all
+from sqlanon.support.names import table_parts
 
 
 class _Spark(SourceKind):

@@ -22,10 +22,10 @@ from sqlglot import exp
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.errors import PolicyError, SourceError
-from sqlanon.places.addresses import SESSION, is_session
+from sqlanon.places.addresses import SESSION, database_path_flaw, format_spark_address, is_session
 from sqlanon.places.databases import format_database, is_attached
-from sqlanon.policy import Policy, SourceSection, TableRule, database_path_flaw, format_spark_address, table_parts
-from sqlanon.policy.compatibility import ROWS_ELSEWHERE, collect_sections, find_conflicts
+from sqlanon.policy import Policy, SourceSection, TableRule
+from sqlanon.policy.compatibility import REMOTE_SOURCES, collect_sections, find_conflicts
 from sqlanon.sources.arrow import copy_arrow, shown_type
 from sqlanon.sources.duckdb import bind_source
 from sqlanon.sources.formats import KNOWN_ENDINGS, OTHER_WORKBOOKS, file_kind
@@ -43,7 +43,7 @@ from sqlanon.sources.relation import source_errors
 from sqlanon.sources.run import Copies, Run
 from sqlanon.sources.source import Population, WorkNames
 from sqlanon.support.expressions import Namer, create_schema, quote_name, table, template
-from sqlanon.support.names import CATALOG, STAGED, VERIFIED
+from sqlanon.support.names import CATALOG, STAGED, VERIFIED, table_parts
 from sqlanon.support.workdir import spill_directory
 
 _DATABASES = template("SELECT database_name FROM duckdb_databases()")
@@ -210,7 +210,7 @@ class Workspace:
         section = policy.source.model_copy(update={"postgres": None, "spark": None, "frequency_set": (), **given})
         # The policy may not have known that it is in Spark: what cannot be had there was not refused.
         if in_spark and (
-            found := list(find_conflicts(ROWS_ELSEWHERE, collect_sections({**dict(policy), "source": section})))
+            found := list(find_conflicts(REMOTE_SOURCES, collect_sections({**dict(policy), "source": section})))
         ):
             raise PolicyError(found)
         return section

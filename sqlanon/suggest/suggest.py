@@ -18,7 +18,7 @@ from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import HierarchyError, InfeasibleError, SourceError
 from sqlanon.frequency.scan import scan_tables
 from sqlanon.hierarchies.build import build_hierarchies
-from sqlanon.policy import Policy, SourceSection, table_parts
+from sqlanon.policy import Policy, SourceSection
 from sqlanon.sources.duckdb import list_tables
 from sqlanon.sources.persons import KeyColumn, PersonColumn, can_number_people, find_person_column
 from sqlanon.sources.run import Run
@@ -32,6 +32,7 @@ from sqlanon.suggest.propose import NEEDS_FILES, SUPPRESS, Proposal, is_measured
 from sqlanon.suggest.reading import AS_IT_STANDS, Reading, find_missing_codes, find_readings
 from sqlanon.suggest.trials import Diversity, Trial, try_with_diversity
 from sqlanon.support.expressions import col, fragment, named, table, template
+from sqlanon.support.names import table_parts
 from sqlanon.support.notices import sort_messages
 
 SIZE, MOST_SETS = 3, 1000

@@ -8,7 +8,7 @@ from sqlanon.engines.statement_runner import Plan, Stage, StatementRunner, one_l
 from sqlanon.errors import HierarchyError, PolicyError
 from sqlanon.hierarchies import build_hierarchy
 from sqlanon.policy import FileRule, Policy
-from sqlanon.policy.compatibility import ROWS_ELSEWHERE, collect_sections, find_conflicts
+from sqlanon.policy.compatibility import REMOTE_SOURCES, collect_sections, find_conflicts
 from sqlanon.recode.full_domain import FullDomainRecoding
 from sqlanon.strategies.examples import example_height, example_levels, find_lattice_size
 from sqlanon.support.coding import Coded, Column
@@ -30,7 +30,7 @@ def plan_for_warehouse(policy: Policy, dialect: str, engine: WorkEngine) -> Plan
     The release is shown at level 1, or the lowest that is allowed; with columns that may be NULL.
     """
     dialect = dialect_of(dialect)
-    if found := list(find_conflicts(ROWS_ELSEWHERE, collect_sections(dict(policy), exported=True))):
+    if found := list(find_conflicts(REMOTE_SOURCES, collect_sections(dict(policy), exported=True))):
         raise PolicyError(found)
     target, names = Target.of(policy), {name: name for name in policy.attributes}
     recoding = _example(policy, engine)

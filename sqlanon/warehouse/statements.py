@@ -18,7 +18,7 @@ from sqlanon.engines.dialects.variables import without_variables
 from sqlanon.engines.dialects.warehouses import WAREHOUSES
 from sqlanon.engines.values import FLOATING_TYPES, canonical_float, canonical_value
 from sqlanon.errors import PolicyError, Problem, SourceError
-from sqlanon.policy import Policy, table_parts
+from sqlanon.policy import Policy
 from sqlanon.recode.full_domain import FullDomainRecoding
 from sqlanon.release.draft import ReleaseDraft
 from sqlanon.requirements import bind_conditions, examined_sensitive_attributes
@@ -40,6 +40,7 @@ from sqlanon.support.expressions import (
     text,
     unused_name,
 )
+from sqlanon.support.names import table_parts
 
 TEXTS = "label_0"
 """The column of an uploaded table that has its values as text, or as the open ends that they lie beyond."""

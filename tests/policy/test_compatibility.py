@@ -14,7 +14,7 @@ import sqlanon
 from sqlanon.policy import compatibility
 from sqlanon.policy.compatibility import (
     EXTENSIONS,
-    IN_LEDGER,
+    LEDGER_FEATURES,
     LIVE_VIEWS,
     TABLE,
     Row,
@@ -120,7 +120,7 @@ def messages(tree: dict[str, Any]) -> set[str]:
     except sqlanon.PolicyError as error:
         return {one.message for one in error.problems}
     asked = collect_sections(dict(policy))
-    return {one.message for rows in (LIVE_VIEWS, EXTENSIONS, IN_LEDGER) for one in find_conflicts(rows, asked)}
+    return {one.message for rows in (LIVE_VIEWS, EXTENSIONS, LEDGER_FEATURES) for one in find_conflicts(rows, asked)}
 
 
 @pytest.mark.slow
@@ -148,18 +148,18 @@ def test_the_features_of_a_row_are_named(rows: list[Row]) -> None:
 
 GUARANTEES = (
     compatibility.PERSON,
-    compatibility.OF_POPULATION,
-    compatibility.OF_TABLE,
-    compatibility.UNKNOWN_REQUIREMENT,
+    compatibility.POPULATION_REQUIREMENT,
+    compatibility.TABLE_REQUIREMENT,
+    compatibility.UNSUPPORTED_REQUIREMENT,
     compatibility.MORE_THAN_K,
     compatibility.ESTIMATE,
     compatibility.COMPARES_PERSONS,
     compatibility.NOISY_SHIELD,
     compatibility.CONFIDENCE,
-    compatibility.DECIDED,
-    compatibility.DECIDED_OF_PERSONS,
+    compatibility.DECIDED_BEFORE_NOISE,
+    compatibility.DECIDED_WITH_PERSONS,
     compatibility.NOISE,
-    compatibility.NOISE_OF_EACH,
+    compatibility.ATTRIBUTE_NOISE,
     compatibility.POPULATION,
     compatibility.AFTER,
     compatibility.IDENTIFICATION,

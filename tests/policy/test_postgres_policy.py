@@ -12,7 +12,7 @@ from conftest import make_policy
 import sqlanon
 from sqlanon.engines.dialects import postgres as pg
 from sqlanon.errors import MissingLibraryError
-from sqlanon.policy import format_location, resolve_postgres_address, server_address
+from sqlanon.places.addresses import format_location, resolve_postgres_address, server_address
 from sqlanon.release.targets.base import release_location
 from sqlanon.support.expressions import col, same, select, table
 

@@ -9,7 +9,7 @@ from conftest import make_policy
 
 import sqlanon
 from sqlanon.errors import SourceError
-from sqlanon.policy import format_spark_address, is_spark, resolve_spark_address
+from sqlanon.places.addresses import format_spark_address, is_spark, resolve_spark_address
 
 HERE = "sc://cluster.example:15002"
 ZIP = {"zip": "suppress"}

@@ -20,7 +20,7 @@ from sqlanon.ledger.people_samples import SourcePeople, person_hash
 from sqlanon.ledger.recording import read_ledger
 from sqlanon.ledger.records import Publication, read_history
 from sqlanon.policy import Policy, ReleaseSection
-from sqlanon.policy.compatibility import ROWS_ELSEWHERE, WITH_EARLIER, collect_sections, find_conflicts
+from sqlanon.policy.compatibility import EARLIER_RELEASES, REMOTE_SOURCES, collect_sections, find_conflicts
 from sqlanon.release.manifest import Manifest
 from sqlanon.release.source_change import SourceChange
 from sqlanon.release.targets.base import Reach, Verification
@@ -105,7 +105,7 @@ def can_mark_rows(policy: Policy, source: Source, manifest: Manifest) -> bool:
     """Whether rows can be compared one by one with a release: DuckDB reads them, and each attribute has one level."""
     release = (policy.release or ReleaseSection()).model_copy(update={"after": ("all",)})
     parts = dict(policy) | {"release": release}
-    refused = any(find_conflicts((*WITH_EARLIER, *ROWS_ELSEWHERE), collect_sections(parts)))
+    refused = any(find_conflicts((*EARLIER_RELEASES, *REMOTE_SOURCES), collect_sections(parts)))
     at_one_level = None not in manifest.generalization.values()
     return source.access == "rows" and at_one_level and not refused and not manifest.decoys
 

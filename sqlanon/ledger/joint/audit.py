@@ -72,7 +72,7 @@ from sqlanon.ledger.released_hierarchies import (
     released_hierarchy_name,
 )
 from sqlanon.ledger.same_people import SharedPeople
-from sqlanon.policy import format_location
+from sqlanon.places.addresses import format_location
 from sqlanon.policy.noise import ROUNDING
 from sqlanon.release.manifest import Manifest
 from sqlanon.release.targets.base import Reach, kind_for_path

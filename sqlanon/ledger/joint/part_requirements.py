@@ -24,7 +24,7 @@ from sqlanon.ledger.joint.label_pairs import SECOND, FinestForm
 from sqlanon.ledger.joint.overlaps import group_columns
 from sqlanon.ledger.joint.row_matching import ReleaseLink, finest_values, join_groups, with_comparison_parts
 from sqlanon.requirements import list_requirements
-from sqlanon.requirements.base import ClassCondition, Requirement, SourceFacts
+from sqlanon.requirements.base import ClassCondition, Requirement, SourceDomains
 from sqlanon.requirements.plain_sql import WarehouseRelease
 from sqlanon.support.expressions import all_of, cast, col, ident, named, same, subquery, table, template, values_query
 
@@ -104,7 +104,7 @@ def shared_requirements(privacy: Any, sensitive: Collection[str], linked: Releas
     numbers = [columns[name.lower()] for name in sensitive if name.lower() in columns]
     for requirement in list_requirements(privacy):
         column = columns.get(requirement.sensitive_attributes[0].lower()) if requirement.sensitive_attributes else None
-        if column is None or not isinstance(requirement.bind(SourceFacts()), ClassCondition):
+        if column is None or not isinstance(requirement.bind(SourceDomains()), ClassCondition):
             continue
         shared_requirement = SharedRequirement(requirement, column, numbers)
         if shared_requirement.violations(table("rows"), table("whole"), []) is not None:

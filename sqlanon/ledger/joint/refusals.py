@@ -14,8 +14,9 @@ from sqlanon.ledger.joint.overlaps import MOST_COMBINATIONS, SharedRows, count_s
 from sqlanon.ledger.joint.part_requirements import NewRows, Part
 from sqlanon.ledger.records import Publication
 from sqlanon.ledger.same_people import SharedPeople
-from sqlanon.policy import Policy, ReleaseSection, format_location
-from sqlanon.policy.compatibility import ROWS_ELSEWHERE, WITH_EARLIER, collect_sections, find_conflicts
+from sqlanon.places.addresses import format_location
+from sqlanon.policy import Policy, ReleaseSection
+from sqlanon.policy.compatibility import EARLIER_RELEASES, REMOTE_SOURCES, collect_sections, find_conflicts
 from sqlanon.release.targets.base import kind_for_path
 from sqlanon.support.notices import with_noun
 
@@ -122,7 +123,7 @@ class Advice:
         full_domain = self.policy.search.model_copy(update={"strategy": "optimal"} if is_local else {})
         release = (self.policy.release or ReleaseSection()).model_copy(update={"after": ("all",)})
         sections = dict(self.policy) | {"search": full_domain, "release": release}
-        is_refused = any(find_conflicts((*WITH_EARLIER, *ROWS_ELSEWHERE), collect_sections(sections)))
+        is_refused = any(find_conflicts((*EARLIER_RELEASES, *REMOTE_SOURCES), collect_sections(sections)))
         if is_refused or not all(refusal.can_be_base for refusal in self.refusals):
             return
         first, several = self.refusals[0].publication, len(self.refusals) > 1

@@ -22,8 +22,15 @@ from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.errors import ReleaseError
 from sqlanon.hierarchies.bounds import RangeKind
-from sqlanon.places.addresses import is_session, is_spark_location, resolves_to_spark
-from sqlanon.policy import Policy, format_location, is_postgres, is_postgres_location
+from sqlanon.places.addresses import (
+    format_location,
+    is_postgres,
+    is_postgres_location,
+    is_session,
+    is_spark_location,
+    resolves_to_spark,
+)
+from sqlanon.policy import Policy
 from sqlanon.release.manifest import Facts, Manifest, ReleasedColumn
 from sqlanon.release.metadata import SuppressedRows
 from sqlanon.release.source_change import SourceChange

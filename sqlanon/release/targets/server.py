@@ -23,8 +23,8 @@ from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.engines.travel import decode_columns
 from sqlanon.errors import BrokenReleaseError, ReleaseError, SqlanonError
-from sqlanon.places.addresses import VERSION_DIGITS
-from sqlanon.policy import ReleaseSection, format_location
+from sqlanon.places.addresses import VERSION_DIGITS, format_location
+from sqlanon.policy import ReleaseSection
 from sqlanon.release.manifest import Manifest, ReleasedColumn, version_name
 from sqlanon.release.sentences import comment_on_column, render_manifest
 from sqlanon.release.targets.base import Draft, Verification

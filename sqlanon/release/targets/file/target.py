@@ -24,7 +24,10 @@ from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.errors import DiskError, OvertakenError, ReleaseError
 from sqlanon.hierarchies.bounds import RangeKind
-from sqlanon.policy import STORAGE_VERSION, Policy, database_path_flaw, is_same_file, release_file_flaw, table_parts
+from sqlanon.places.addresses import database_path_flaw, release_file_flaw
+from sqlanon.policy import Policy
+from sqlanon.policy.checks import is_same_file
+from sqlanon.policy.sections import STORAGE_VERSION
 from sqlanon.release import macro_library
 from sqlanon.release.contents import ATTACHED, expected_objects, library_files, list_objects
 from sqlanon.release.label_levels import LEVELS, LEVELS_COLUMNS
@@ -66,7 +69,7 @@ from sqlanon.support.expressions import (
     table,
     text,
 )
-from sqlanon.support.names import STAGED, VERIFIED
+from sqlanon.support.names import STAGED, VERIFIED, table_parts
 from sqlanon.support.resources import RELEASE_MACROS, macro_scripts, read_sql_file
 from sqlanon.support.workdir import (
     BusyError,

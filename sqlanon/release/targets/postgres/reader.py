@@ -24,8 +24,7 @@ from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.engines.postgres.engine import PostgresEngine
 from sqlanon.engines.travel import decode_columns, encode_columns
 from sqlanon.errors import BrokenReleaseError, ReleaseError, SourceError
-from sqlanon.places.addresses import MANIFEST
-from sqlanon.policy import format_location, resolve_postgres_address, server_address, table_parts
+from sqlanon.places.addresses import MANIFEST, format_location, resolve_postgres_address, server_address
 from sqlanon.release.digests import hash_rows
 from sqlanon.release.manifest import Manifest
 from sqlanon.release.reader import COPIED, SUBJECT, CachedQueries, OpenRelease
@@ -49,6 +48,7 @@ from sqlanon.release.targets.server import (
     types_in,
 )
 from sqlanon.support.expressions import create_table, create_temporary_view, create_view, star, table
+from sqlanon.support.names import table_parts
 from sqlanon.support.resources import RELEASE_MACROS, macro_scripts
 from sqlanon.support.workdir import spill_directory
 

@@ -16,8 +16,7 @@ from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.engines.spark.engine import SparkEngine, catalog_identity
 from sqlanon.errors import BrokenReleaseError, ReleaseError, SourceError
-from sqlanon.places.addresses import resolve_spark_address, spark_location, spark_name_flaw
-from sqlanon.policy import format_location, table_parts
+from sqlanon.places.addresses import format_location, resolve_spark_address, spark_location, spark_name_flaw
 from sqlanon.release.manifest import Manifest
 from sqlanon.release.targets.base import Reach, Verification
 from sqlanon.release.targets.server import (
@@ -38,6 +37,7 @@ from sqlanon.release.targets.spark.rows import (
     hash_rows_in_spark,
     pinned_rows,
 )
+from sqlanon.support.names import table_parts
 
 
 @dataclass(frozen=True)
