@@ -529,9 +529,7 @@ SEARCH = (
     Row(AGGREGATE, MEASURE_WITHOUT_FIGURES, "measure {measure} has no aggregate: leave it out, or use {able}"),
     Row(SUMMARY, NO_SUMMARIES, "applies to strategy {able}, not to {strategy}: leave it out"),
     Row(ENDS, NO_SUMMARIES, "applies to strategy {able}, not to {strategy}: leave it out"),
-    Row(
-        LISTS, NO_SETS, 'no sets are released as lists: use strategy = "mondrian" with summary = "set", or leave it out'
-    ),
+    Row(LISTS, NO_SETS, 'applies to released sets: use strategy = "mondrian" with summary = "set", or leave it out'),
     Row(CUTS, NO_CUTS, "applies to strategy {able}, not to {strategy}: leave it out"),
     Row(CELLS, LOCAL_STRATEGY, "strategy {strategy} already recodes below the full domain: leave it out"),
     Row(
@@ -704,7 +702,7 @@ REMOTE_SOURCES = (
     Row(
         KEY,
         REMOTE_SOURCE,
-        "keys are recorded row by row, {rows}: leave it out; `extend` and `after`, which need it, read rows, too",
+        "keys are recorded row by row, {rows}: leave it out; `extend` and `after`, which need it, read rows as well",
     ),
     Row(ATTRIBUTE_NOISE, POSTGRES_OR_WAREHOUSE, "is drawn row by row, {rows}: give it a hierarchy"),
     Row(
@@ -740,7 +738,7 @@ REMOTE_SOURCES = (
         "a frequency set has no rows to release: leave it out, export the statement that creates the release there, "
         'and name that with table = "schema.name"',
     ),
-    Row(KEEP, FREQUENCY_SET, "applies to a release in a database of its own: leave it out"),
+    Row(KEEP, FREQUENCY_SET, "applies to a release in a separate database: leave it out"),
     Row(RELEASE_IS_SOURCE, FREQUENCY_SET, "is the source: name another table of the warehouse"),
 )
 PUBLISH_ADVICE = "publish a release with anonymize, which keeps it"

@@ -344,7 +344,7 @@ class _Relation(SparseSection):
     )
     user_missing: Literal["missing", "keep"] | None = Field(
         default=None,
-        description="for files of SPSS, Stata and SAS: user-missing values are NULL, or kept as values like others",
+        description="for files of SPSS, Stata and SAS: user-missing values are NULL, or values like others",
         examples=["missing"],
     )
     person: Person = Field(
@@ -509,7 +509,7 @@ class SearchSection(SparseSection):
 
     strategy: Annotated[str, RegistryName(STRATEGIES)] = Field(
         default="optimal",
-        description="the algorithm; docs/reference/strategies.md says which to pick",
+        description="the algorithm; see docs/reference/strategies.md",
         examples=["mondrian"],
     )
     suppression: Literal["rows", "cells"] = Field(
@@ -712,7 +712,7 @@ class AboutSection(Section):
 class CatalogSection(Section):
     """The private database of hierarchies, runs and published releases."""
 
-    database: FilePath = Field(description="a DuckDB file of its own", examples=["private.duckdb"])
+    database: FilePath = Field(description="a separate DuckDB file", examples=["private.duckdb"])
 
 
 _Fraction = Annotated[float, Field(ge=1e-12, le=1, allow_inf_nan=False), as_real]

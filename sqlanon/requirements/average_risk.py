@@ -33,7 +33,7 @@ class AverageRisk(TableCondition, Requirement):
     entry: ClassVar[Entry] = Entry(
         "average_risk",
         "number",
-        "the greatest average risk: kept classes / kept rows, more than 0 and at most 1",
+        "the greatest average risk: retained classes / retained rows, more than 0 and at most 1",
         number=ShareAboveZero,
         example=0.05,
         scope="table",

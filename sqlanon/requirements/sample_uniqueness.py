@@ -28,7 +28,7 @@ class SampleUniqueness(TableCondition, Requirement):
     entry: ClassVar[Entry] = Entry(
         "sample_uniqueness",
         "number",
-        "the greatest share of the kept rows that are alone in their class, 0 to 1",
+        "the greatest share of the retained rows that are alone in their class, 0 to 1",
         number=Share,
         example=0.01,
         scope="table",
