@@ -383,7 +383,7 @@ def test_place_and_table_come_from_the_policy(hospital: Path, tmp_path: Path) ->
         release = db.anonymize(make_policy(ROLES, k=3, table="patients", release=section)).publish()
         assert (release.path, release.table) == (tmp_path / "r.duckdb", "open patients")
         result = db.anonymize(make_policy(ROLES, k=3, table="patients"))
-        with pytest.raises(ReleaseError, match="no place is given"):
+        with pytest.raises(ReleaseError, match="no target is given"):
             result.publish()
         parquet = result.publish(tmp_path / "x.parquet", "people")
         assert parquet.verify().verified

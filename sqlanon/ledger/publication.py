@@ -32,7 +32,7 @@ from sqlanon.ledger.source_match import recognize, sample_source
 from sqlanon.places.addresses import format_location
 from sqlanon.release.draft import ReplacedRelease
 from sqlanon.release.manifest import Manifest
-from sqlanon.release.targets.base import ANOTHER_PLACE, Reach, kind_for_path
+from sqlanon.release.targets.base import PUBLISH_ELSEWHERE, Reach, kind_for_path
 from sqlanon.sources.run import Run
 from sqlanon.strategies.lattice.input import SearchInput
 from sqlanon.support.expressions import col, is_there, named, select, subquery, union_all
@@ -247,7 +247,7 @@ class DraftEntry:
         ledger = read_ledger(self.run.engine, policy.catalog.database, Reach(policy, self.search_input.source))
         if published := [publication for publication in ledger.publications if publication.path == self.place]:
             raise ReleaseError(
-                f"the ledger has a release at {published[-1]}, which a draft does not replace: {ANOTHER_PLACE}"
+                f"the ledger has a release at {published[-1]}, which a draft does not replace: {PUBLISH_ELSEWHERE}"
             )
 
     def refuse_unknown_versions(self, kept: Sequence[Manifest]) -> None:

@@ -112,7 +112,7 @@ class ReleaseDraft:
     def rows(self, shuffled: bool = True) -> Iterator[exp.Select]:
         """The query of the released rows; for a remote source, a relation that can be read once.
 
-        Unless they are ``shuffled``, the rows are not ordered by class.
+        ``shuffled`` rows are ordered by class, and at random within a class; checks do not need an order.
         """
         types = {column.name: column.type for column in self.columns()}
         with self.search_input.source.release_rows(self.run.engine, self.statement, types, shuffled) as relation:

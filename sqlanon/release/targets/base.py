@@ -361,7 +361,7 @@ KINDS: dict[str, TargetKind] = {}
 
 def register(kind: TargetKind) -> None:
     if kind.name in KINDS:
-        raise ValueError(f"the kind of place {kind.name!r} is already registered")
+        raise ValueError(f"target kind {kind.name!r} is already registered")
     KINDS[kind.name] = kind
 
 
@@ -402,10 +402,10 @@ def recorded_location(path: Path, table_name: str, reach: Reach) -> ReleaseLocat
 def refuse_draft_over(manifests: Iterable[Manifest] | None, location: object) -> None:
     """Refuse a draft that would replace a published release, or one whose manifests cannot be read (None)."""
     if manifests is None or not all(manifest.draft for manifest in manifests):
-        raise ReleaseError(f"{location} is a published release, which a draft does not replace: {ANOTHER_PLACE}")
+        raise ReleaseError(f"{location} is a published release, which a draft does not replace: {PUBLISH_ELSEWHERE}")
 
 
-ANOTHER_PLACE = "publish the draft to another place"
+PUBLISH_ELSEWHERE = "publish the draft to another place"
 
 
 def _is_in_section(name: str) -> Callable[[Any, Policy], bool]:

@@ -252,7 +252,7 @@ def target_for(draft: Draft, target: str | Path | None, table_name: str | None) 
     policy = draft.search_input.policy
     chosen = target or (None if policy.release is None else policy.release.database or policy.release.file)
     if chosen is None:
-        raise ReleaseError('no place is given: publish("release.duckdb"), or [release] database = ... in the policy')
+        raise ReleaseError('no target is given: publish("release.duckdb"), or [release] database = ... in the policy')
     path = Path(os.path.realpath(chosen))  # a link stays a link
     if reason := release_file_flaw(Path(chosen)):
         raise ReleaseError(f"{chosen} {reason}")
