@@ -1,7 +1,7 @@
-"""The bounds of labels that are ranges: of ``20-24`` 20 and 24, of ``1980-Q1`` its first and its last day.
+"""The bounds of labels that are ranges: 20 and 24 of ``20-24``, the first and the last day of ``1980-Q1``.
 
-Labels are read by their form, and what has none of the forms that rules and ranges make has no bounds. So this may be
-asked of every label of a column of numbers or dates: ``*``, NULL, a masked value and most names have none.
+Labels are recognized by their form. Any label of a column of numbers or dates may be given: ``*``, NULL, masked values
+and most names have no bounds.
 
 ====================  ===================================================  =========================================
 form                  as in                                                its bounds
@@ -32,7 +32,8 @@ from sqlanon.hierarchies.numerals import NUMERAL, extract_part
 from sqlanon.support.expressions import fragment
 
 RangeKind: TypeAlias = Literal["integer", "number", "date", "time"]
-"""What the labels are made of: integers of up to 64 bits, any numbers, dates and timestamps, or times of day."""
+"""The values that labels are ranges of: integers of up to 64 bits, any numbers, dates and timestamps, or times of
+day."""
 
 _DAY = "[0-9]{4}-[0-9]{2}-[0-9]{2}"
 _TIME = r"(?:[ T][0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]+)?(?:[+-][0-9:]+)?)?"
@@ -53,12 +54,11 @@ _FIRST_KNOWN = fragment("coalesce(:values)")
 
 
 def bounds(label: exp.Expr, kind: RangeKind) -> tuple[exp.Expr, exp.Expr]:
-    """The least and the greatest value of a label: BIGINT, DOUBLE or DATE, as the kind says; of times the seconds since
+    """The least and the greatest value of a label: BIGINT, DOUBLE or DATE by kind; for times the seconds since
     midnight.
 
-    An integer or a date lies between its bounds, both included. So does another number or a time, but the upper bound
-    of ``[20, 25)`` and ``<20`` is the first one beyond. A bound is NULL where a label has none: at an open end, and
-    both where it is no range.
+    Integers and dates lie between their bounds, both inclusive. For other numbers and times, the upper bound of
+    ``[20, 25)`` and ``<20`` is exclusive. A bound is NULL at an open end; both are NULL if the label is no range.
 
     >>> import duckdb
     >>> from sqlanon.support.expressions import text
@@ -77,7 +77,7 @@ def bounds(label: exp.Expr, kind: RangeKind) -> tuple[exp.Expr, exp.Expr]:
     lows = [end(form, 1) for form in [*closed, half_open, f"≥{value}"]]
     highs = [end(form, min(2, form.count(value))) for form in closed]
     beyond = [end(half_open, 2), end(f"<{value}", 1)]
-    highs += beyond if kind in ("number", "time") else [_BEFORE(bound=one) for one in beyond]
+    highs += beyond if kind in ("number", "time") else [_BEFORE(bound=bound) for bound in beyond]
     if kind == "date":
         periods = _periods(label)
         lows += [first for first, _ in periods]
@@ -102,7 +102,7 @@ _SUNDAY = fragment(":monday + 6")
 
 
 def _periods(label: exp.Expr) -> list[tuple[exp.Expr, exp.Expr]]:
-    """The first and the last day of a calendar level's label; NULL of those that are none."""
+    """The first and the last day of the label of a calendar level; NULL for other labels."""
     month, year = extract_part(label, "([0-9]{4}-[0-9]{2})"), extract_part(label, "([0-9]{4})")
     decade, quarter, week = extract_part(label, "([0-9]{3})0s"), "([0-9]{4})-Q([1-4])", "([0-9]{4})-W([0-9]{2})"
     in_quarter = {

@@ -1,4 +1,4 @@
-"""The stage hierarchies: from the rules and values of each attribute to a validated table."""
+"""The stage hierarchies: build a validated table from the rules and values of each attribute."""
 
 from __future__ import annotations
 
@@ -49,17 +49,17 @@ class Hierarchy:
     """A validated hierarchy.
 
     Its table has one row per ground value: ``level_0`` (the column's type), ``level_1`` .. ``level_{height}`` (text). A
-    column with NULLs has one more row for them: NULL below the top. With ``open_ends``, ``label_0`` (text) is what a
-    release shows at level 0: the value, or the label of the open end that it lies beyond.
+    column with NULLs has another row for them: NULL below the top. With ``open_ends``, ``label_0`` (text) is the
+    released label at level 0: the value, or the label of the open end that it lies beyond.
     """
 
     attribute: str
     table: exp.Table
     height: int
-    leaves: int  # ground values, and one more if the column has NULLs; not if a population alone has
-    top: str | None  # the label of its top level; None for height 0 and where there are no ground values at all
+    leaves: int  # number of ground values, plus one if the column of the source has NULLs
+    top: str | None  # label of the top level; None for height 0 and without ground values
     open_ends: bool = False
-    has_values_of_others: bool = False  # rules made it, and it has values that a population alone has: no leaves
+    has_population_values: bool = False  # has values that only the population has, which are no leaves
 
     def released_column(self, level: int) -> str:
         """The column of its table that a release shows at a level."""
@@ -76,24 +76,24 @@ def released_column(level: int, open_ends: bool) -> str:
 
 
 EXAMPLE_TEXT_LENGTH = 5
-"""In a dry run, the longest text of a column: the levels of a mask depend on it."""
+"""Length of a column's longest text in a dry run; the levels of a mask depend on it."""
 
 EXAMPLE_LEAVES = 1000
-"""In a dry run, the values of a hierarchy, and of each of its levels."""
+"""Number of values of a hierarchy, and of each of its levels, in a dry run."""
 
 
 @dataclass(frozen=True)
 class AttributeValues:
-    """The values of an attribute, with counts, and the type of its column."""
+    """The values of an attribute with counts, and the type of its column."""
 
     table: exp.Table
     type: str
-    has_population: bool = False  # values that a population alone has are in the table, with 0 rows
+    has_population: bool = False  # the table has values that only the population has, with 0 rows
 
 
 @dataclass(frozen=True)
 class ValueFacts:
-    """How many values an attribute has (None in a dry run), whether NULL is one, and rows."""
+    """The number of values of an attribute (None in a dry run), whether NULL is one of them, and the rows."""
 
     count: int | None
     nullable: bool
@@ -102,8 +102,8 @@ class ValueFacts:
 
 @dataclass(frozen=True)
 class Hierarchies:
-    """The hierarchies of the quasi-identifiers, in the policy's order, and of sensitive attributes that need theirs;
-    and what is known of the values of all of these."""
+    """The hierarchies of the quasi-identifiers, in the policy's order, and of sensitive attributes that need one; and
+    the summaries of their values."""
 
     quasi: tuple[Hierarchy, ...]
     sensitive: Mapping[str, Hierarchy]
@@ -113,8 +113,10 @@ class Hierarchies:
 def build_hierarchies(
     runner: StatementRunner, policy: Policy, values: Mapping[str, AttributeValues], work: Namer
 ) -> Hierarchies:
-    """Build and validate the hierarchies over the values of quasi-identifiers, and of the sensitive attributes that
-    requirements look at, in this order. Makes ``hierarchy_i`` and ``sensitive_hierarchy_s``."""
+    """Build and validate the hierarchies of quasi-identifiers, then of the sensitive attributes that requirements need.
+
+    Creates ``hierarchy_i`` and ``sensitive_hierarchy_s``.
+    """
     facts = summarize_values(runner, values)
     if not facts[policy.generalized_attributes[0]].rows and not runner.dry:
         raise InfeasibleError("the source has no rows: there is nothing to release", None, 0, 0)
@@ -128,12 +130,20 @@ def build_hierarchies(
         if name in attributes_needing_hierarchies(policy.privacy)
     }
     for name, target in targets.items():
-        spec, of = policy.attributes[name], values[name]
+        spec, attribute_values = policy.attributes[name], values[name]
         rules, nullable = spec.hierarchy or (), facts[name].nullable
-        hierarchy, found = build_hierarchy(
-            runner, name, rules, of.table, of.type, target, spec.on_unknown, nullable, of.has_population
+        hierarchy, hierarchy_problems = build_hierarchy(
+            runner,
+            name,
+            rules,
+            attribute_values.table,
+            attribute_values.type,
+            target,
+            spec.on_unknown,
+            nullable,
+            attribute_values.has_population,
         )
-        problems.extend(found)
+        problems.extend(hierarchy_problems)
         if hierarchy is not None:
             names = [hierarchy.released_column(level) for level in range(hierarchy.height + 1)]
             problems.extend(() if runner.dry else find_level_problems(runner, name, spec, target, names))
@@ -146,7 +156,7 @@ def build_hierarchies(
 
 
 def summarize_values(runner: StatementRunner, values: Mapping[str, AttributeValues]) -> dict[str, ValueFacts]:
-    tables = [one.table for one in values.values()]
+    tables = [attribute_values.table for attribute_values in values.values()]
     rows = runner.look_up(cd.value_summaries(tables), [(i, None, True, 0) for i in range(len(tables))])
     return {name: ValueFacts(*row[1:]) for name, row in zip(values, rows, strict=True)}
 
@@ -165,7 +175,7 @@ def build_hierarchy(
     nullable: bool = True,
     has_population: bool = False,
 ) -> tuple[Hierarchy | None, list[Problem]]:
-    """Build a hierarchy as a table and validate it; a dry run has nothing to validate."""
+    """Build the table of a hierarchy and validate it; a dry run has nothing to validate."""
     place, engine = f"attributes.{attribute}.hierarchy", runner.engine
     parts, flaws = resolve_rules(rules, column_type, engine, _longest(runner, rules, values))
     if flaws:
@@ -177,10 +187,15 @@ def build_hierarchy(
     except Exception as error:  # each engine has errors of its own
         if not draft.listed:
             raise
-        names = " and ".join(part.what for part in draft.listed.values())
-        # Only errors about names and files are shown whole: others may quote values.
-        is_shown = type(error).__name__ in ("CatalogException", "BinderException", "ParserException", "IOException")
-        reason = str(error).partition("\n")[0] if is_shown else type(error).__name__
+        names = " and ".join(part.name for part in draft.listed.values())
+        # Only errors about names and files are reported in full: others may quote values.
+        quotes_no_values = type(error).__name__ in (
+            "CatalogException",
+            "BinderException",
+            "ParserException",
+            "IOException",
+        )
+        reason = str(error).partition("\n")[0] if quotes_no_values else type(error).__name__
         return None, [Problem(place, f"the engine cannot read {names}: {reason}")]
     if runner.dry:
         top = TOP if draft.height else None
@@ -192,11 +207,11 @@ def build_hierarchy(
         return None, [Problem(place, message) for message in messages]
     top = (TOP if parts[-1].top else facts.top) if draft.height else None
     leaves = min(facts.leaves, facts.ground + facts.nulls)
-    has_others = has_population and not draft.is_list
-    if has_others:
+    has_population_values = has_population and not draft.is_list
+    if has_population_values:
         on = same(col("level_0", "h"), col("value", "v"), nullable)
         leaves = int(engine.rows(_LEAVES_OF_COLUMN(hierarchy=target, values=values, same=on))[0][0])
-    return Hierarchy(attribute, target, draft.height, leaves, top, open_ends, has_others), []
+    return Hierarchy(attribute, target, draft.height, leaves, top, open_ends, has_population_values), []
 
 
 def hierarchy_query(
@@ -207,7 +222,7 @@ def hierarchy_query(
     engine: Engine | None = None,
     longest: int = 1,
 ) -> exp.Select:
-    """The query that makes a hierarchy's table; no rows are read, but hierarchy files are.
+    """The query that creates a hierarchy's table; reads hierarchy files, but no rows.
 
     >>> from sqlanon.policy.rules import SuppressRule
     >>> from sqlanon.support.expressions import table
@@ -226,12 +241,12 @@ def _longest(runner: StatementRunner, rules: Sequence[Rule], values: exp.Table) 
     return max(1, runner.look_up(longest_text(values=values), [(EXAMPLE_TEXT_LENGTH,)])[0][0] or 1)
 
 
-def _messages(engine: Engine, draft: HierarchyDraft, found: Sequence[HierarchyCheck]) -> list[str]:
-    """What is wrong: one message for each check that found something."""
+def _messages(engine: Engine, draft: HierarchyDraft, checks: Sequence[HierarchyCheck]) -> list[str]:
+    """One message for each check with findings."""
     messages = []
-    for index, total in sorted(engine.rows(totals(found, draft))) if found else ():
-        findings = [Finding(*row) for row in engine.rows(first_findings(found[index], draft))]
-        messages.append(found[index].message(findings, total))
+    for index, total in sorted(engine.rows(totals(checks, draft))) if checks else ():
+        findings = [Finding(*row) for row in engine.rows(first_findings(checks[index], draft))]
+        messages.append(checks[index].message(findings, total))
     return messages
 
 
@@ -250,19 +265,21 @@ _NULL_AT_TOP = fragment("CASE WHEN value IS NULL THEN :top ELSE :label END")
 
 
 def _composed_query(draft: HierarchyDraft) -> exp.Select:
-    """The column's values, with the labels that each part gives them."""
+    """The values of the column with the labels of each part."""
     query = _VALUES(values=draft.values)
     labels: list[exp.Expr] = []
-    known: list[exp.Expr] = []
+    conditions: list[exp.Expr] = []
     ground: exp.Expr | None = None
     for index, part in enumerate(draft.parts):
-        labelled = _joined(part, query, index) if isinstance(part, ListedLevels) else part.extend(query, f"p{index}_")
+        labelled = (
+            _join_keys(part, query, index) if isinstance(part, ListedLevels) else part.extend(query, f"p{index}_")
+        )
         query = labelled.query
-        if labelled.open_end is not None:  # an open end binds at every level below it, too
+        if labelled.open_end is not None:  # an open end also applies to all levels below
             lower = cast(col("value"), "VARCHAR") if ground is None else ground
-            ground, *labels = (_END_OR_LABEL(open_end=labelled.open_end, label=one) for one in (lower, *labels))
+            ground, *labels = (_END_OR_LABEL(open_end=labelled.open_end, label=label) for label in (lower, *labels))
         labels += labelled.labels
-        known += [labelled.known] if labelled.known is not None else []
+        conditions += [labelled.known] if labelled.known is not None else []
     last = draft.parts[-1]
     if last.top:
         labels.append(text(TOP))
@@ -270,8 +287,8 @@ def _composed_query(draft: HierarchyDraft) -> exp.Select:
         labels[-1] = _NULL_AT_TOP(top=_listed_top(last, len(draft.parts) - 1), label=labels[-1])
     columns: list[exp.Expr] = _level_columns(col("value"), labels)
     columns += [] if ground is None else [named(ground, released_column(0, open_ends=True))]
-    whole = _COMPOSED(levels=columns, query=query)
-    return whole.where(_IS_KNOWN(known=all_of(known)), copy=False) if known else whole
+    composed = _COMPOSED(levels=columns, query=query)
+    return composed.where(_IS_KNOWN(known=all_of(conditions)), copy=False) if conditions else composed
 
 
 def _level_columns(value: exp.Expr, labels: Sequence[exp.Expr]) -> list[exp.Expr]:
@@ -281,8 +298,8 @@ def _level_columns(value: exp.Expr, labels: Sequence[exp.Expr]) -> list[exp.Expr
 _JOINED = template("SELECT v.*, :columns FROM :query AS v LEFT JOIN :keys AS k ON v.value = k.key")
 
 
-def _joined(part: ListedLevels, query: exp.Select, index: int) -> LabelledQuery:
-    """Look the values up among a part's keys."""
+def _join_keys(part: ListedLevels, query: exp.Select, index: int) -> LabelledQuery:
+    """Join the labels of a listed part to the values."""
     key, names = col(f"p{index}_key"), [f"p{index}_c{level}" for level in range(1, part.levels + 1)]
     columns = [named(col("key", "k"), key.name)]
     columns += [named(col(f"c{level}", "k"), name) for level, name in enumerate(names, start=1)]
@@ -297,7 +314,7 @@ _TOP = fragment("(SELECT max(:label) FROM :keys)")
 
 
 def _listed_query(part: ListedLevels, draft: HierarchyDraft) -> exp.Select:
-    """All keys of a listed hierarchy, also those that the column lacks, and a row for its NULLs."""
+    """All keys of a listed hierarchy, including those that the column lacks, and a row for NULL."""
     labels: list[exp.Expr] = [col(f"c{level}") for level in range(1, part.levels + 1)]
     if part.top:
         labels.append(text(TOP))

@@ -1,8 +1,8 @@
-"""Labels that follow from the values: masks, calendar levels, and intervals of growing width.
+"""Labels computed from the values: masks, calendar levels, and intervals of growing width.
 
 Intervals are exact: the value becomes an integer or a DECIMAL x, and an interval of width w starts at
 ``x - ((x - origin) mod w)``. Since widths are multiples of each other and the arithmetic is exact, each interval lies
-in one of the next level.
+in one interval of the next level.
 """
 
 from __future__ import annotations
@@ -31,45 +31,45 @@ from sqlanon.hierarchies.parts import (
 from sqlanon.policy.rules import IntervalsRule
 from sqlanon.support.expressions import all_of, anonymous, cast, col, fragment, is_there, template, text
 
-_MOST_MASKED = 1000
+_MAX_MASK_LEVELS = 1000
 
 longest_text = template("SELECT max(length(value::VARCHAR)) FROM :values")
-"""The length of a column's longest text: one row, NULL if there is none."""
+"""One row: the length of a column's longest text, or NULL."""
 
 _MASKS = {
-    "right": fragment("rpad(left(value::VARCHAR, :kept), :longest, '*')"),
-    # Shorter texts are padded before anything is cut.
-    "left": fragment("lpad(right(lpad(value::VARCHAR, :longest, '*'), :kept), :longest, '*')"),
+    "right": fragment("rpad(left(value::VARCHAR, :visible), :longest, '*')"),
+    # Shorter texts are padded first.
+    "left": fragment("lpad(right(lpad(value::VARCHAR, :longest, '*'), :visible), :longest, '*')"),
 }
 
 
 def mask_part(side: str, levels: int, longest: int) -> GeneratedLevels:
     """Mask characters from one side: the label of level j keeps ``longest - j`` of them."""
-    if levels > _MOST_MASKED:
+    if levels > _MAX_MASK_LEVELS:
         raise RuleError(f"the longest text has {longest} characters: give a number of levels, as in levels = 5")
 
     def extend(query: exp.Select, _: str) -> LabelledQuery:
         return LabelledQuery(
-            query, tuple(_MASKS[side](kept=longest - j, longest=longest) for j in range(1, levels + 1))
+            query, tuple(_MASKS[side](visible=longest - j, longest=longest) for j in range(1, levels + 1))
         )
 
     return GeneratedLevels("mask", levels, extend, total=True)
 
 
 _DATE = fragment(":value::DATE")
-# Infinite dates are out of these bounds too.
+# This excludes infinite dates, too.
 _IN_YEARS = fragment("CASE WHEN :date BETWEEN '0001-01-01'::DATE AND '9999-12-31'::DATE THEN :date END")
 
 
-# A cast rounds: the last nanoseconds of a day would be of the next one.
-_OF_NANOSECONDS = fragment("make_timestamp((epoch_ns(:value) - (epoch_ns(:value) % 1000 + 1000) % 1000) // 1000)")
+# A cast would round the last nanoseconds of a day to the next one.
+_FLOOR_NANOSECONDS = fragment("make_timestamp((epoch_ns(:value) - (epoch_ns(:value) % 1000 + 1000) % 1000) // 1000)")
 
 
 def calendar_day(column_type: str) -> exp.Expr:
     """The day of a date or timestamp, in UTC if it has a time zone; NULL outside years 1 to 9999."""
     value: exp.Expr = col("value")
     if column_type in (NANOSECONDS, ZONED_NANOSECONDS):
-        value = _OF_NANOSECONDS(value=value)
+        value = _FLOOR_NANOSECONDS(value=value)
     elif column_kind(column_type) is ColumnKind.ZONED:
         # AT TIME ZONE needs an extension; these two do not.
         value = anonymous("MAKE_TIMESTAMP", anonymous("EPOCH_US", value))
@@ -87,8 +87,8 @@ _QUARTER = fragment("strftime(:day, '%Y') || '-Q' || :quarter::VARCHAR")
 
 
 def dates_part(granularities: tuple[str, ...], column_type: str) -> GeneratedLevels:
-    """A calendar level for each granularity: ``1980-W01`` (ISO year), ``1980-Q1``, ``1980s``, ...; of texts, see
-    `partial_dates`."""
+    """A calendar level for each granularity: ``1980-W01`` (ISO year), ``1980-Q1``, ``1980s``, .... For columns of
+    texts, see `partial_dates`."""
     if column_kind(column_type) is ColumnKind.TEXT:
         return partial_dates_part(granularities)
     if column_kind(column_type) not in (ColumnKind.DATE, ColumnKind.ZONED):
@@ -115,63 +115,63 @@ _LONGEST_DAYS = 3_652_059  # 9,999 years
 
 @dataclass(frozen=True)
 class _Scale:
-    """The numbers that intervals are made of, checked against their column; for dates, days since ``start``."""
+    """The numbers of an intervals rule, checked against the column; for dates, days since ``start``."""
 
     widths: tuple[Decimal, ...]
     origin: Decimal
     below: Decimal | None
     above: Decimal | None
     column_type: str
-    start: date | None = None  # the date from which days are counted; None for numbers
+    start: date | None = None  # the date of day 0; None for numbers
 
     @property
     def kind(self) -> ColumnKind:
         return column_kind(self.column_type)
 
     @property
-    def shown(self) -> int:
-        """The decimals that labels show."""
+    def label_decimals(self) -> int:
+        """Number of decimals in labels."""
         bounds = (self.origin, self.below, self.above, *self.widths)
         return max(_decimals(bound) for bound in bounds if bound is not None)
 
     @property
-    def computed(self) -> int:
-        """The decimals that are computed with."""
+    def decimals(self) -> int:
+        """Number of decimals in computations."""
         if self.kind is ColumnKind.DECIMAL:
-            return max(self.shown, decimal_size(self.column_type)[1])
-        return max(self.shown, _FLOATING_SCALE) if self.kind is ColumnKind.FLOATING else 0
+            return max(self.label_decimals, decimal_size(self.column_type)[1])
+        return max(self.label_decimals, _FLOATING_SCALE) if self.kind is ColumnKind.FLOATING else 0
 
     @property
-    def narrow(self) -> bool:
-        """Whether 64 bits hold all that is computed: for days, and integers of up to 32 bits. It is faster."""
+    def is_narrow(self) -> bool:
+        """Whether 64 bits suffice for all computations, which is faster: for days, and integers of up to 32 bits."""
         return self.start is not None or is_narrow_integer(self.column_type)
 
     @property
-    def exact(self) -> str:
-        """The type that is computed with."""
-        return "BIGINT" if self.narrow else f"DECIMAL(38, {self.computed})"
+    def exact_type(self) -> str:
+        """The type of computations."""
+        return "BIGINT" if self.is_narrow else f"DECIMAL(38, {self.decimals})"
 
     @property
     def limit(self) -> Decimal:
-        """What widths and bounds must stay below, so that no sum of them and a value can overflow."""
-        return Decimal(10) ** (15 if self.narrow else 36 - self.computed)
+        """The limit of widths and bounds, below which no sum with a value overflows."""
+        return Decimal(10) ** (15 if self.is_narrow else 36 - self.decimals)
 
     @property
-    def half_open(self) -> bool:
-        """Whether labels are ``[20, 25)``; otherwise ``20-24``."""
+    def is_half_open(self) -> bool:
+        """Whether labels have the form ``[20, 25)``; otherwise ``20-24``."""
         return self.kind is not ColumnKind.INTEGER
 
     def end_text(self, bound: Decimal) -> str:
-        """An open end's bound as the policy gives it."""
+        """The bound of an open end, as in the policy."""
         return _plain(bound) if self.start is None else (self.start + timedelta(days=int(bound))).isoformat()
 
     def literal(self, value: Decimal) -> exp.Cast:
-        """A number in the type that is computed with."""
-        return cast(exp.Literal.number(f"{value:f}"), self.exact)
+        """A number in the type of computations."""
+        return cast(exp.Literal.number(f"{value:f}"), self.exact_type)
 
 
 def _decimals(value: Decimal) -> int:
-    """How many decimals a number needs.
+    """The number of decimals that a number needs.
 
     >>> _decimals(Decimal("2.50")), _decimals(Decimal("100"))
     (1, 0)
@@ -180,7 +180,7 @@ def _decimals(value: Decimal) -> int:
 
 
 def _plain(value: Decimal) -> str:
-    """A number with no more digits than it needs. (Arithmetic on Decimal would round long ones.)
+    """A number without superfluous zeros. (Arithmetic on Decimal would round long numbers.)
 
     >>> _plain(Decimal("2.50")), _plain(Decimal("1E+2")), _plain(Decimal("-0"))
     ('2.5', '100', '0')
@@ -237,11 +237,11 @@ def intervals_part(rule: IntervalsRule, levels: int, column_type: str) -> Genera
 
 _IF_WITHIN = fragment("CASE WHEN :x BETWEEN :low AND :high THEN :x END")
 _IF_INSIDE = fragment("CASE WHEN :inside THEN :x END")
-# SQL's % has the sign of its dividend: hence twice.
+# SQL's % has the sign of its dividend, so it is applied twice.
 _START = fragment(":x - (((:distance % :width) + :width) % :width)")
 _FROM_END = fragment("CASE WHEN :bound < :end THEN :end ELSE :bound END")
 _TO_END = fragment("CASE WHEN :bound > :end THEN :end ELSE :bound END")
-# The length of the level's longest bound, without sign.
+# Length of the longest bound of a level, without sign.
 _DIGITS = fragment("""
     length((max(CASE WHEN abs(:low) > abs(:high) THEN abs(:low) ELSE abs(:high) END) OVER ())::VARCHAR)::INTEGER
 """)
@@ -252,17 +252,17 @@ _PADDED = fragment("CASE WHEN :bound < 0 THEN '-' ELSE '' END || lpad(abs(:bound
 
 
 def _intervals(scale: _Scale, query: exp.Select, prefix: str) -> LabelledQuery:
-    """Add the labels in stages: the value as x, starts of intervals, their bounds, and how long those are."""
+    """Add the labels in steps: the value as x, the starts of intervals, their bounds, and the lengths of these."""
     levels = range(len(scale.widths))
     x = inside = col(f"{prefix}x")
-    if scale.narrow:
+    if scale.is_narrow:
         query = add_columns(query, {x.name: _exact_number(scale)})
     else:
         number = col(f"{prefix}number")
         query = add_columns(query, {number.name: _exact_number(scale)})
-        # Beyond it arithmetic could overflow.
-        most = 9 * Decimal(10) ** (37 - scale.computed)
-        query = add_columns(query, {x.name: _IF_WITHIN(x=number, low=scale.literal(-most), high=scale.literal(most))})
+        # Arithmetic on larger numbers could overflow.
+        limit = 9 * Decimal(10) ** (37 - scale.decimals)
+        query = add_columns(query, {x.name: _IF_WITHIN(x=number, low=scale.literal(-limit), high=scale.literal(limit))})
     conditions: list[exp.Expr] = []
     if scale.below is not None:
         conditions.append(x >= scale.literal(scale.below))
@@ -291,50 +291,50 @@ def _intervals(scale: _Scale, query: exp.Select, prefix: str) -> LabelledQuery:
 
 
 _DAYS = fragment("date_diff('day', :start, :day)::BIGINT")
-# Only small numbers have more than 12 decimals in their text; they are rounded down.
+# Only small numbers have texts with more than 12 decimals; they are rounded down.
 _ROUNDED_DOWN = fragment("CASE WHEN abs(value) < 10000 AND :back > value THEN :rounded - :unit ELSE :rounded END")
 
 
 def _exact_number(scale: _Scale) -> exp.Expr:
-    """The value as an exact number, rounded down if need be; NULL for NaN, infinity and overflow."""
+    """The value as an exact number, rounded down if necessary; NULL for NaN, infinity and overflow."""
     if scale.start is not None:
         return _DAYS(start=_date(scale.start), day=calendar_day(scale.column_type))
     if scale.kind is not ColumnKind.FLOATING:
-        return try_cast(col("value"), scale.exact)
-    # By the number's text, which is what people see: 0.7 is 0.7, not 0.699999988 or 0.69999999999999996.
-    rounded = try_cast(cast(col("value"), "VARCHAR"), scale.exact)
-    unit = scale.literal(Decimal(1).scaleb(-scale.computed))
+        return try_cast(col("value"), scale.exact_type)
+    # From the number's text, as readers see it: 0.7 is 0.7, not 0.699999988 or 0.69999999999999996.
+    rounded = try_cast(cast(col("value"), "VARCHAR"), scale.exact_type)
+    unit = scale.literal(Decimal(1).scaleb(-scale.decimals))
     return _ROUNDED_DOWN(back=cast(rounded.copy(), scale.column_type), rounded=rounded, unit=unit)
 
 
 def _from(scale: _Scale, start: exp.Expr) -> exp.Expr:
-    """The lower bound, not below the open end."""
+    """The lower bound of an interval, not below the open end."""
     bound = start if scale.below is None else _FROM_END(bound=start, end=scale.literal(scale.below))
-    return _shown(scale, bound)
+    return _format_bound(scale, bound)
 
 
 def _to(scale: _Scale, start: exp.Expr, width: Decimal) -> exp.Expr:
-    """The upper bound, not above the open end: the last integer, or else the first number beyond."""
-    step = 0 if scale.half_open else 1
-    bound: exp.Expr = start + scale.literal(_less(width, step))
+    """The upper bound of an interval, not above the open end: the last integer, or the first number beyond."""
+    step = 0 if scale.is_half_open else 1
+    bound: exp.Expr = start + scale.literal(_subtract(width, step))
     if scale.above is not None:
-        bound = _TO_END(bound=bound, end=scale.literal(_less(scale.above, step)))
-    return _shown(scale, bound)
+        bound = _TO_END(bound=bound, end=scale.literal(_subtract(scale.above, step)))
+    return _format_bound(scale, bound)
 
 
-def _less(value: Decimal, step: int) -> Decimal:
-    """The value less the step, exactly: with a step, the value is a whole number."""
+def _subtract(value: Decimal, step: int) -> Decimal:
+    """The value minus the step, exactly; with a step, the value is a whole number."""
     return Decimal(int(value) - step) if step else value
 
 
 _DATE_AFTER = fragment(":start + :days::INTEGER")
 
 
-def _shown(scale: _Scale, bound: exp.Expr) -> exp.Expr:
-    """A bound as a date, or a number with the decimals that labels show."""
+def _format_bound(scale: _Scale, bound: exp.Expr) -> exp.Expr:
+    """A bound as a date, or as a number with the decimals of labels."""
     if scale.start is not None:
         return _DATE_AFTER(start=_date(scale.start), days=bound)
-    return bound if scale.shown == scale.computed else cast(bound, f"DECIMAL(38, {scale.shown})")
+    return bound if scale.label_decimals == scale.decimals else cast(bound, f"DECIMAL(38, {scale.label_decimals})")
 
 
 def _date(value: date) -> exp.Cast:
@@ -347,11 +347,11 @@ def _label(scale: _Scale, prefix: str, level: int, low: exp.Expr, high: exp.Expr
         _PADDED(bound=bound, digits=digits) if scale.start is None else _CALENDAR["day"](day=bound)
         for bound in (low, high)
     )
-    return (_HALF_OPEN if scale.half_open else _CLOSED)(low=low, high=high)
+    return (_HALF_OPEN if scale.is_half_open else _CLOSED)(low=low, high=high)
 
 
 def _open_end(scale: _Scale, x: exp.Column) -> exp.Expr | None:
-    """The label of a value beyond an open end; NULL for all others."""
+    """The label of a value beyond an open end; NULL for other values."""
     case = exp.Case()
     if scale.below is not None:
         case = case.when(x < scale.literal(scale.below), text(f"<{scale.end_text(scale.below)}"), copy=False)

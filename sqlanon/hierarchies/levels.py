@@ -1,4 +1,4 @@
-"""Which levels of an attribute a release may have: by the policy's limits, and by the labels that it forbids."""
+"""The levels of attributes that a release may have, by the limits and the forbidden labels of the policy."""
 
 from __future__ import annotations
 
@@ -19,14 +19,16 @@ from sqlanon.support.notices import Notice
 NO_LEVELS: frozenset[int] = frozenset()
 
 ABOVE_ANY_MASK = 1_000_000_000
-"""A level above those of any mask: its top stands for it."""
+"""A level above the top of any mask; the top is used instead."""
 
 
 def find_level_problems(
     runner: StatementRunner, name: str, spec: Attribute, hierarchy: exp.Table, columns: Sequence[str]
 ) -> Iterator[Problem]:
-    """What the policy asks of an attribute's levels and labels that its hierarchy does not have; by level, ``columns``
-    has what a release shows."""
+    """Problems of limits and forbidden labels in the policy that the hierarchy does not have.
+
+    ``columns`` are the columns with released labels, by level.
+    """
     height = len(columns) - 1
     # The height of a mask follows from the longest text, so the limits of a policy may lie above it.
     limits = {} if has_mask(spec) else {"min_level": spec.min_level, "max_level": spec.max_level}
@@ -36,16 +38,15 @@ def find_level_problems(
             yield Problem(f"attributes.{name}.{key}", message)
     if not spec.forbidden:
         return
-    found = runner.ask(cd.matching_labels(hierarchy, columns, spec.forbidden), [])
-    known = {label for (label,) in found}
+    labels = {label for (label,) in runner.ask(cd.matching_labels(hierarchy, columns, spec.forbidden), [])}
     for label in spec.forbidden:
-        if label not in known:
+        if label not in labels:
             message = f"{in_words(label)} is at no level of the hierarchy: write it as a release would show it"
             yield Problem(f"attributes.{name}.forbidden", message)
 
 
 def warn_of_levels_above_top(policy: Policy, heights: Mapping[str, int]) -> tuple[Notice, ...]:
-    """Warn of each mask that has no level as high as the policy asks for: its column is released at the top."""
+    """Warn of masks with fewer levels than ``min_level``: their columns are released at the top."""
     return tuple(
         Notice(
             f"attributes.{name}.min_level is {spec.min_level}, and the mask of the longest text has {height} levels: "
@@ -57,28 +58,30 @@ def warn_of_levels_above_top(policy: Policy, heights: Mapping[str, int]) -> tupl
 
 
 def has_mask(spec: Attribute) -> bool:
-    """Whether the height of an attribute's hierarchy depends on the longest text of its column."""
+    """Whether the height of an attribute's hierarchy depends on the longest text of its column (a mask)."""
     return any(isinstance(rule, MaskRule) for rule in spec.hierarchy or ())
 
 
 def find_forbidden_levels(
     runner: StatementRunner, policy: Policy, attributes: Sequence[Coded]
 ) -> tuple[frozenset[int], ...]:
-    """By quasi-identifier, the levels at which some value of the source has a label that the policy forbids.
+    """By quasi-identifier, the levels at which a value of the source has a label that the policy forbids.
 
-    Values that are missing from the hierarchy do not count: they are never released.
+    Unknown values do not count, since they are never released.
     """
-    found = []
+    forbidden = []
     for name, attribute in zip(policy.generalized_attributes, attributes, strict=True):
         labels = policy.attributes[name].forbidden
         row = runner.ask(cd.levels_showing(attribute, labels), [(False,) * (attribute.height + 1)])[0] if labels else ()
-        found.append(frozenset(level for level, there in enumerate(row) if there))
-    return tuple(found)
+        forbidden.append(frozenset(level for level, has_label in enumerate(row) if has_label))
+    return tuple(forbidden)
 
 
 class PermittedLevels(NamedTuple):
-    """Of each quasi-identifier the lowest and the highest level that a release may have, and those between them that it
-    may not have; no sets where there are none of these."""
+    """The lowest and the highest permitted level of each quasi-identifier, and the forbidden levels between them.
+
+    ``forbidden`` is empty if there are no forbidden levels.
+    """
 
     lowest: Levels
     highest: Levels
@@ -86,8 +89,10 @@ class PermittedLevels(NamedTuple):
 
 
 def find_permitted_levels(policy: Policy, heights: Levels, forbidden: Sequence[frozenset[int]] = ()) -> PermittedLevels:
-    """The levels within the attributes' limits, without the forbidden ones; where an attribute has none left, all of
-    those within its limits are forbidden."""
+    """The levels within the limits of each attribute, except forbidden ones.
+
+    If an attribute has no level left, all levels within its limits are forbidden.
+    """
     bottom, top, holes = [], [], []
     for name, height, not_allowed in zip(
         policy.generalized_attributes, heights, forbidden or (NO_LEVELS,) * len(heights), strict=True

@@ -1,4 +1,4 @@
-"""Numbers as texts: written out, padded with zeros so that they sort, and without the zeros that tell nothing."""
+"""Numbers as texts: without exponents, padded with zeros for sorting, or without insignificant zeros."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from sqlglot import exp
 from sqlanon.support.expressions import fragment
 
 NUMERAL = r"-?(?:[0-9]+(?:\.[0-9]+)?|\.[0-9]+)(?:e[+-]?[0-9]+)?"
-"""The form of a number as the engine writes it: DuckDB writes DECIMAL(2, 2) as ``.50``."""
+"""The form of a number as DuckDB formats it: DECIMAL(2, 2) may be ``.50``."""
 
 _SHORT = r"(-?)([0-9])(?:\.([0-9]+))?e([+-]?[0-9]+)"
 
 _PART = fragment("nullif(regexp_extract(:text, :form, :group), '')")
-# Floats have a negative zero, which is equal to zero.
-_WRITTEN_OUT = fragment(r"""
+# Negative zero becomes zero.
+_EXPANDED = fragment(r"""
     CASE
         WHEN TRY_CAST(:power AS INTEGER) < 0
             THEN coalesce(:sign, '') || '0.' || repeat('0', -TRY_CAST(:power AS INTEGER) - 1) || :first
@@ -36,27 +36,26 @@ _PLAIN = fragment(r"""
 
 
 def extract_part(label: exp.Expr, form: str, group: int = 1) -> exp.Expr:
-    """A part of a text that has this form; NULL of others, and where the part is empty."""
+    """A group of a text that matches this form; NULL if the text does not match or the group is empty."""
     return _PART(text=label, form=f"^{form}$", group=group)
 
 
 def expand_exponent(numeral: exp.Expr) -> exp.Expr:
-    """A number without an exponent: ``0.000015`` of ``1.5e-05``, ``0.50`` of ``.50``, ``0.0`` of ``-0.0``; others as
-    they are."""
+    """A number without an exponent: ``0.000015`` for ``1.5e-05``, ``0.50`` for ``.50``, ``0.0`` for ``-0.0``."""
     sign, first, rest, power = (extract_part(numeral, _SHORT, group) for group in range(1, 5))
-    return _WRITTEN_OUT(sign=sign, first=first, rest=rest, power=power, numeral=numeral)
+    return _EXPANDED(sign=sign, first=first, rest=rest, power=power, numeral=numeral)
 
 
 def count_whole_digits(numeral: exp.Expr) -> exp.Expr:
-    """How many digits there are before the point, of a number without an exponent."""
+    """Number of digits before the point, of a number without an exponent."""
     return _LENGTH(text=extract_part(numeral, r"-?([0-9]+)(?:\..*)?"))
 
 
 def pad_whole_digits(numeral: exp.Expr, digits: exp.Expr) -> exp.Expr:
-    """A number without an exponent, with at least so many digits before the point: ``-007.5``."""
+    """A number without an exponent, padded to a number of digits before the point: ``-007.5``."""
     return _PADDED(numeral=numeral, digits=digits, whole=count_whole_digits(numeral))
 
 
 def trim_zeros(numeral: exp.Expr) -> exp.Expr:
-    """A number without an exponent, and without zeros that tell nothing: ``7`` of ``007`` and of ``7.00``."""
+    """A number without an exponent or insignificant zeros: ``7`` for ``007`` and ``7.00``."""
     return _PLAIN(numeral=numeral)

@@ -1,7 +1,7 @@
 """Partial dates: the texts ``1981``, ``1980-05`` and ``1980-05-31`` in one column.
 
-A date that is coarser than a level keeps its text there: by months and years, ``1980-05-31`` becomes ``1980-05`` and
-``1980``, and ``1981`` is ``1981`` at both.
+A date that is coarser than a level keeps its text at that level: by months and years, ``1980-05-31`` becomes
+``1980-05`` and ``1980``, and ``1981`` is ``1981`` at both.
 """
 
 from __future__ import annotations
@@ -40,11 +40,9 @@ _LABELS = {
 
 
 def partial_dates_part(granularities: tuple[str, ...]) -> GeneratedLevels:
-    """A calendar level for each granularity, of texts."""
+    """A calendar level for each granularity, for columns of texts."""
     if "week" in granularities:
-        raise RuleError(
-            "weeks need a column of dates: of a text such as 1980-05 no week is known; use month, quarter or year"
-        )
+        raise RuleError("weeks need a column of dates: a text such as 1980-05 has no week; use month, quarter or year")
 
     def extend(query: exp.Select, prefix: str) -> LabelledQuery:
         date = col(f"{prefix}date")

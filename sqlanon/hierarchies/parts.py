@@ -1,5 +1,5 @@
-"""What a rule becomes: a part of a hierarchy, made of SQL expressions over the values of its column; and the types of
-columns, as rules see them."""
+"""The parts of a hierarchy that rules become, as SQL expressions over the values of a column; and kinds of column
+types."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ CAST_IT = "cast it in the source query, or declare its type if it is read from a
 
 
 class RuleError(Exception):
-    """Why a rule cannot be used on its column, in words for people."""
+    """A rule cannot be used on its column; the message says why."""
 
 
 class ColumnKind(Enum):
-    """The types of columns that rules tell apart."""
+    """The kinds of column types that rules distinguish."""
 
     TEXT = "text"
     INTEGER = "integer"
@@ -55,12 +55,12 @@ _NARROW = {_Type.TINYINT, _Type.SMALLINT, _Type.INT, _Type.UTINYINT, _Type.USMAL
 def _parsed_type(text: str) -> exp.DataType:
     try:
         return exp.DataType.build(text, dialect="duckdb", udt=True)
-    except ParseError:  # a type that no rule needs to know
+    except ParseError:  # a type that no rule supports
         return native_type(text)
 
 
 def column_kind(column_type: str) -> ColumnKind:
-    """How rules see a column's type.
+    """The kind of a column type.
 
     >>> column_kind("DECIMAL(18,3)"), column_kind("TIMESTAMP WITH TIME ZONE")
     (<ColumnKind.DECIMAL: 'decimal'>, <ColumnKind.ZONED: 'zoned'>)
@@ -81,7 +81,7 @@ def is_narrow_integer(column_type: str) -> bool:
 
 
 def label_range_kind(column_type: str) -> RangeKind | None:
-    """What the labels of a column are made of, as `hierarchies.bounds` asks; None: of no numbers or dates.
+    """The kind of ranges that the labels of a column can be; None unless they are of numbers or dates.
 
     >>> [label_range_kind(name) for name in ("SMALLINT", "UBIGINT", "TIMESTAMP", "VARCHAR")]
     ['integer', 'number', 'date', None]
@@ -107,7 +107,7 @@ def decimal_size(column_type: str) -> tuple[int, int]:
 
 
 def _exact_scale(column_type: str) -> int | None:
-    """The decimals that fit beside all digits of an integer or decimal type; None of another."""
+    """Number of decimals that a DECIMAL(38) can have beside all digits of an integer or decimal type, or None."""
     match column_kind(column_type):
         case ColumnKind.DECIMAL:
             precision, scale = decimal_size(column_type)
@@ -119,35 +119,35 @@ def _exact_scale(column_type: str) -> int | None:
 
 @dataclass(frozen=True)
 class LabelledQuery:
-    """A query over a column's values that has what labels are made from."""
+    """A query over a column's values, with expressions for their labels."""
 
     query: exp.Select  # one row a value, with a column ``value``
-    labels: tuple[exp.Expr, ...]  # of each level, finest first, over the query's columns; NULL for NULL
-    known: exp.Expr | None = None  # whether a value has labels; None where every value has
-    open_end: exp.Expr | None = None  # the label of a value beyond an open end, else NULL; None without open ends
+    labels: tuple[exp.Expr, ...]  # by level, finest first, over the query's columns; NULL for NULL
+    known: exp.Expr | None = None  # whether a value has labels; None if all values have
+    open_end: exp.Expr | None = None  # label of a value beyond an open end, or NULL; None without open ends
 
 
 @dataclass(frozen=True)
 class GeneratedLevels:
     """Levels that a rule computes from the values."""
 
-    what: str  # the rule, in words for people
-    levels: int  # how many; a top is not counted
-    extend: Callable[[exp.Select, str], LabelledQuery]  # adds the labels to a query; its columns begin with the prefix
+    name: str  # of the rule, for messages
+    levels: int  # number of levels, without a top
+    extend: Callable[[exp.Select, str], LabelledQuery]  # adds labels to a query, with this prefix for new columns
     total: bool  # whether every value has labels
-    top: bool = True  # ``*`` always stands above what is computed
+    top: bool = True  # ``*`` is always above computed levels
 
 
 @dataclass(frozen=True)
 class ListedLevels:
-    """Levels that a file, a table or categories list for their keys."""
+    """Levels that a file, a table or categories list by key."""
 
-    what: str  # where they are listed, in words for people
-    levels: int  # that are used
-    width: int  # that are listed
+    name: str  # of the list, for messages
+    levels: int  # number of used levels
+    width: int  # number of listed levels
     query: exp.Select  # columns ``c0`` (the key) and ``c1`` .. ``c{width}``, all text
-    top: bool  # whether ``*`` stands above the used levels; otherwise the last of them is the top
-    lines: int | None = None  # the keys that are listed; None where only the engine knows (a table)
+    top: bool  # whether ``*`` is above the used levels; otherwise the last of them is the top
+    lines: int | None = None  # number of listed keys; None for a table, whose rows only the engine can count
 
 
 Part: TypeAlias = GeneratedLevels | ListedLevels
@@ -160,12 +160,12 @@ def add_columns(query: exp.Select, columns: Mapping[str, exp.Expr]) -> exp.Selec
 
 @dataclass(frozen=True)
 class HierarchyDraft:
-    """A hierarchy that is not validated yet."""
+    """A hierarchy before its validation."""
 
-    parts: tuple[Part, ...]  # what its rules became, finest levels first
+    parts: tuple[Part, ...]  # from its rules, finest levels first
     values: exp.Table  # the column's values, NULL among them: columns ``value`` and ``rows``
     column_type: str
-    nullable: bool = True  # whether there may be a NULL among its values
+    nullable: bool = True  # whether its values may include NULL
 
     @property
     def height(self) -> int:
@@ -174,16 +174,16 @@ class HierarchyDraft:
 
     @property
     def listed(self) -> dict[int, ListedLevels]:
-        """The listed parts by their index."""
+        """The listed parts by index."""
         return {index: part for index, part in enumerate(self.parts) if isinstance(part, ListedLevels)}
 
     @property
     def is_list(self) -> bool:
-        """Whether its ground values are those that are listed, and not those of the column."""
+        """Whether its ground values are the listed keys instead of the column's values."""
         return len(self.parts) == 1 and isinstance(self.parts[0], ListedLevels)
 
     def with_keys(self, query: exp.Select, materialized: bool | None = None) -> exp.Select:
-        """A query that reads the keys of listed parts (see `keys_query`) as `keys_table`."""
+        """Add the keys of listed parts (see `keys_query`) to a query, as the CTEs named by `keys_table`."""
         for index, part in self.listed.items():
             keys = keys_query(part.query, part.width, self.column_type)
             query = query.with_(keys_table(index).this, as_=keys, materialized=materialized, copy=False)
@@ -191,7 +191,7 @@ class HierarchyDraft:
 
 
 def keys_table(index: int) -> exp.Table:
-    """The keys of a part, under a name that no table of a user has."""
+    """The name of a CTE with the keys of a part, which differs from user tables."""
     return exp.Table(this=ident(f"keys of rule {index + 1}"))
 
 
@@ -200,15 +200,17 @@ _IF_EXACT = fragment("CASE WHEN :exact = :key THEN :key END")
 
 
 def keys_query(listed: exp.Select, width: int, column_type: str) -> exp.Select:
-    """What is listed for keys: ``text`` (the key as it is listed), ``key`` (cast to the column's type; NULL where that
-    fails), ``c1`` .. ``c{width}``.
+    """The listed keys with their labels.
+
+    Columns: ``text`` (the key as listed), ``key`` (cast to the column's type; NULL if that fails), ``c1`` ..
+    ``c{width}``.
     """
     levels = [col(f"c{level}") for level in range(1, width + 1)]
     return _KEYS(key=_cast_key(column_type), levels=levels, listed=listed)
 
 
 def _cast_key(column_type: str) -> exp.Expr:
-    """A listed key of the column's type; NULL where the cast fails or would round it (1.5 to an integer)."""
+    """A listed key cast to the column's type; NULL if the cast fails or would round (1.5 to an integer)."""
     if column_kind(column_type) is ColumnKind.TEXT:
         return col("c0")
     key = canonical_value(try_cast(col("c0"), column_type), column_type)
@@ -217,5 +219,5 @@ def _cast_key(column_type: str) -> exp.Expr:
 
 
 def try_cast(expression: exp.Expr, type_: str) -> exp.TryCast:
-    """A cast to a type in the engine's own spelling; NULL where it fails."""
+    """A cast to a type in the engine's spelling; NULL if it fails."""
     return exp.TryCast(this=expression, to=native_type(type_))

@@ -1,4 +1,4 @@
-"""From the rules of a policy to the parts of a hierarchy; what files, tables and categories list is read here."""
+"""Resolve the rules of a policy to parts of a hierarchy; reads the lists in files, tables and categories."""
 
 from __future__ import annotations
 
@@ -33,55 +33,55 @@ from sqlanon.support.names import table_parts
 
 
 @dataclass(frozen=True)
-class _Offer:
-    """What a rule has to give."""
+class _RuleLevels:
+    """The levels that a rule has, and the part that it becomes."""
 
-    levels: int  # how many
-    make: Callable[[int, bool], Part]  # a part of the first so many of them; whether ``*`` stands above
-    own_top: bool = False  # whether the last of them is its own top
+    levels: int  # number of levels
+    make: Callable[[int, bool], Part]  # the part with the first levels, by their number and whether ``*`` is above
+    has_top: bool = False  # whether the last level is the top
 
     def used(self, levels: int | None, last: bool) -> tuple[int, bool]:
-        """How many levels are used, and whether ``*`` stands above them, if the rule is the last one.
+        """The number of used levels, and whether ``*`` is above them if the rule is the last one.
 
-        A rule before the last one gives its levels without its top, or as many as the policy says.
+        Of a rule before the last one, all levels except its top are used, or as many as the policy says.
         """
         used = self.levels if levels is None else min(levels, self.levels)
-        if not last and self.own_top and levels is None:
+        if not last and self.has_top and levels is None:
             used = max(0, used - 1)
-        return used, not self.own_top or used < self.levels
+        return used, not self.has_top or used < self.levels
 
 
 def resolve_rules(
     rules: Sequence[Rule], column_type: str, engine: Engine | None = None, longest: int = 1
 ) -> tuple[list[Part], list[str]]:
-    """The parts of a hierarchy, and what is wrong with its rules; no rows are read, but hierarchy files are."""
+    """The parts of a hierarchy, and the problems of its rules; reads hierarchy files, but no rows."""
     parts: list[Part] = []
-    flaws = list(_narrower_ends(rules))
+    flaws = list(_find_narrower_ends(rules))
     for index, rule in enumerate(rules):
         try:
-            offer = _offer(rule, column_type, engine, longest)
-            parts.append(offer.make(*offer.used(_levels(rule), index == len(rules) - 1)))
+            rule_levels = _rule_levels(rule, column_type, engine, longest)
+            parts.append(rule_levels.make(*rule_levels.used(_levels(rule), index == len(rules) - 1)))
         except RuleError as flaw:
             flaws.append(str(flaw))
     return parts, flaws
 
 
-def _narrower_ends(rules: Sequence[Rule]) -> Iterator[str]:
-    """Open ends that lie beyond those of a rule before: values that are one already cannot be told apart again."""
+def _find_narrower_ends(rules: Sequence[Rule]) -> Iterator[str]:
+    """Open ends beyond those of an earlier rule: merged values cannot be separated again."""
     intervals = [rule for rule in rules if isinstance(rule, IntervalsRule)]
     for before, after in combinations(intervals, 2):
         pairs: list[tuple[str, Any, Any]] = [
             ("above", before.above, after.above),
             ("below", after.below, before.below),
         ]
-        for name, least, most in pairs:
-            if type(least) is type(most) and least is not None and least < most:
+        for name, lower, upper in pairs:
+            if type(lower) is type(upper) and lower is not None and lower < upper:
                 ends = f"{name} = {getattr(after, name)} is beyond {name} = {getattr(before, name)}"
-                yield f"{ends} of a rule before it: values from there on are one already; give both the same bound"
+                yield f"{ends} of an earlier rule, which merges all values beyond its bound; give both the same bound"
 
 
 def find_static_height(rules: Sequence[Rule], engine: Engine | None = None, longest: int | None = None) -> int | None:
-    """A hierarchy's height as far as it is known without reading rows of data.
+    """The height of a hierarchy if it does not depend on rows of data, or None.
 
     >>> find_static_height([IntervalsRule(intervals=[5, 10])])
     3
@@ -95,7 +95,7 @@ def find_static_height(rules: Sequence[Rule], engine: Engine | None = None, long
             return None
         last = index == len(rules) - 1
         try:
-            used, top = _offer(rule, "", engine, longest or 1).used(_levels(rule), last)
+            used, top = _rule_levels(rule, "", engine, longest or 1).used(_levels(rule), last)
         except RuleError:
             return None
         height += used + (last and top)
@@ -106,63 +106,69 @@ def _levels(rule: Rule) -> int | None:
     return None if isinstance(rule, SuppressRule) else rule.levels
 
 
-def _offer(rule: Rule, column_type: str, engine: Engine | None, longest: int) -> _Offer:
-    """What a rule has to give. A file or the schema of a table is read here, once."""
-    offer: _Offer
+def _rule_levels(rule: Rule, column_type: str, engine: Engine | None, longest: int) -> _RuleLevels:
+    """The levels of a rule. Reads a file, or the columns of a table."""
+    levels: _RuleLevels
     match rule:
         case MaskRule():
-            offer = _Offer(longest - 1, lambda used, _: mask_part(rule.mask, used, longest))
+            levels = _RuleLevels(longest - 1, lambda used, _: mask_part(rule.mask, used, longest))
         case IntervalsRule():
-            offer = _Offer(len(rule.widths), lambda used, _: intervals_part(rule, used, column_type))
+            levels = _RuleLevels(len(rule.widths), lambda used, _: intervals_part(rule, used, column_type))
         case DatesRule():
-            offer = _Offer(len(rule.dates), lambda used, _: dates_part(rule.dates[:used], column_type))
+            levels = _RuleLevels(len(rule.dates), lambda used, _: dates_part(rule.dates[:used], column_type))
         case SuppressRule():
-            offer = _Offer(
+            levels = _RuleLevels(
                 0, lambda *_: GeneratedLevels("suppress", 0, lambda query, _: LabelledQuery(query, ()), total=True)
             )
         case CategoriesRule():
-            one_root = len(rule.categories) == 1
-            offer = _listed("categories", rule.depth, _categories_query(rule), own_top=one_root, lines=len(rule.rows))
+            has_one_root = len(rule.categories) == 1
+            levels = _list_levels(
+                "categories", rule.depth, _categories_query(rule), has_top=has_one_root, lines=len(rule.rows)
+            )
         case FileRule():
-            query, width, lines = _in_file(rule.file, rule.encoding, "encoding")
-            offer = _listed(f"file {rule.file}", width - 1, query, lines=lines)
+            query, width, lines = _read_file(rule.file, rule.encoding, "encoding")
+            levels = _list_levels(f"file {rule.file}", width - 1, query, lines=lines)
         case TableRule():
-            query, width = _in_table(rule.table, engine)
-            offer = _listed(f"table {rule.table}", width - 1, query)
-    return offer
+            query, width = _read_table(rule.table, engine)
+            levels = _list_levels(f"table {rule.table}", width - 1, query)
+    return levels
 
 
 def read_value_labels(
     file: Path | None, table: str | None, column_type: str, engine: Engine | None
 ) -> tuple[str, exp.Select]:
-    """A file or table of two columns, the values of a column and a text for each: its name for people, and a query with
-    the columns ``text``, ``key`` (see `keys_query`) and ``c1``. A `RuleError`, if it cannot be read.
+    """Read a file or table with two columns: the values of a column, and a text for each.
+
+    Returns its name for messages, and a query with the columns ``text``, ``key`` (see `keys_query`) and ``c1``. Raises
+    `RuleError` if it cannot be read.
     """
     if file is not None:
-        what, (query, width, _) = f"file {file}", _in_file(file)
+        name, (query, width, _) = f"file {file}", _read_file(file)
     else:
-        what, (query, width) = f"table {table}", _in_table(table or "", engine)
+        name, (query, width) = f"table {table}", _read_table(table or "", engine)
     if width != 2:
-        raise RuleError(f"{what} needs two columns, and has {width}")
-    return what, keys_query(query, 1, column_type)
+        raise RuleError(f"{name} has {width} columns: it needs two")
+    return name, keys_query(query, 1, column_type)
 
 
-def _in_file(path: Path, encoding: str | None = None, key: str | None = None) -> tuple[exp.Select, int, int]:
-    """A file's columns ``c0``, ``c1``, ..., all text; how many they are, and the lines. ``key`` names its encoding, if
-    any does."""
+def _read_file(path: Path, encoding: str | None = None, key: str | None = None) -> tuple[exp.Select, int, int]:
+    """A query of a file's columns ``c0``, ``c1``, ... as texts, their number, and the number of lines.
+
+    ``key`` is the policy key of its encoding, if there is one.
+    """
     raw = _read_bytes(path)
     try:
         content = decode(raw, encoding)
     except UnicodeError as error:
         raise RuleError(f"file {path}: {describe_bad_byte(raw, error, encoding, key)}") from None
-    separator, width, lines = _inspected(path, content)
+    separator, width, lines = _inspect(path, content)
     if is_utf_8(raw, encoding):
         return _file_query(path.absolute(), separator, width), width, lines
     return _content_query(content, separator, width), width, lines
 
 
 def _content_query(content: str, separator: str, width: int) -> exp.Select:
-    """The lines of a file that the engine does not read, as values."""
+    """The lines of a file as VALUES, for encodings that the engine cannot read."""
     records = csv.reader(io.StringIO(content, newline=""), delimiter=separator, strict=True)
     rows = [exp.Tuple(expressions=[text(field) for field in fields]) for fields in records if fields]
     names = [f"c{i}" for i in range(width)]
@@ -170,14 +176,16 @@ def _content_query(content: str, separator: str, width: int) -> exp.Select:
     return select([col(name) for name in names], exp.Values(expressions=rows, alias=alias))
 
 
-def _in_table(name: str, engine: Engine | None) -> tuple[exp.Select, int]:
-    """A table's columns ``c0``, ``c1``, ..., all text, and how many they are."""
+def _read_table(name: str, engine: Engine | None) -> tuple[exp.Select, int]:
+    """A query of a table's columns ``c0``, ``c1``, ... as texts, and their number."""
     names = _table_columns(name, engine)
     return _table_query(name, names), len(names)
 
 
-def _listed(what: str, width: int, query: exp.Select, *, own_top: bool = True, lines: int | None = None) -> _Offer:
-    return _Offer(width, lambda used, top: ListedLevels(what, used, width, query, top, lines), own_top)
+def _list_levels(
+    name: str, width: int, query: exp.Select, *, has_top: bool = True, lines: int | None = None
+) -> _RuleLevels:
+    return _RuleLevels(width, lambda used, top: ListedLevels(name, used, width, query, top, lines), has_top)
 
 
 def _categories_query(rule: CategoriesRule) -> exp.Select:
@@ -188,16 +196,16 @@ def _categories_query(rule: CategoriesRule) -> exp.Select:
 
 
 def _leaf_text(leaf: Any) -> str:
-    """A ground value as SQL writes it."""
+    """The text of a ground value in SQL."""
     if isinstance(leaf, bool):
         return str(leaf).lower()
     return leaf.isoformat() if isinstance(leaf, date) else str(leaf)
 
 
 def _named_table(name: str) -> exp.Table:
-    """The table of a name, ``table``, ``schema.table`` or ``database.schema.table``, in double quotes or not.
+    """The table with this name: ``table``, ``schema.table`` or ``database.schema.table``, optionally in double quotes.
 
-    It is taken apart here and never parsed as SQL.
+    The name is never parsed as SQL.
 
     >>> _named_table('geo."my table"').sql("duckdb")
     '"geo"."my table"'
@@ -214,7 +222,7 @@ def _named_table(name: str) -> exp.Table:
 
 def _table_columns(name: str, engine: Engine | None) -> list[str]:
     if engine is None:
-        raise RuleError(f"the columns of table {name} are not known")
+        raise RuleError(f"the columns of table {name} are unknown")
     table = _named_table(name)
     try:
         return list(engine.columns(table))
@@ -223,24 +231,24 @@ def _table_columns(name: str, engine: Engine | None) -> list[str]:
         raise RuleError(f"table {name} cannot be read: {reason}") from None
 
 
-# Readers see the case of a label, whatever the column's collation.
+# Readers see the case of a label, regardless of the column's collation.
 _LABEL = fragment(':column::VARCHAR COLLATE "binary"')
 
 
 def _table_query(name: str, names: Sequence[str]) -> exp.Select:
-    columns: list[exp.Expr] = [named(_LABEL(column=col(one, "t")), f"c{i}") for i, one in enumerate(names)]
+    columns: list[exp.Expr] = [named(_LABEL(column=col(name_, "t")), f"c{i}") for i, name_ in enumerate(names)]
     return select(columns, aliased(_named_table(name), "t"))
 
 
 _SEPARATORS = (";", ",")
 _SNIFFED_LINES = 100
-_SHOWN = 5
+_MAX_LISTED = 5
 
 
-def _inspected(path: Path, content: str) -> tuple[str, int, int]:
-    """How a hierarchy file is to be read: its separator, its fields per line, the key included, and its lines.
+def _inspect(path: Path, content: str) -> tuple[str, int, int]:
+    """The separator of a hierarchy file, its fields per line including the key, and its number of lines.
 
-    (Lines are records: a quoted field may go over several lines of text.)
+    (Lines are records: a quoted field may span several lines of text.)
     """
     separator = _separator(content)
     try:
@@ -254,10 +262,11 @@ def _inspected(path: Path, content: str) -> tuple[str, int, int]:
     width = Counter(fields for _, fields in counts).most_common(1)[0][0]
     ragged = [(line, fields) for line, fields in counts if fields != width]
     if ragged:
-        lines = ", ".join(f"line {line} has {fields} field{'s' * (fields != 1)}" for line, fields in ragged[:_SHOWN])
-        more = f" and {len(ragged) - _SHOWN} more lines differ" if len(ragged) > _SHOWN else ""
-        rest = f"most have {width}: each line needs one label per level"
-        raise RuleError(f"file {path}: {lines}{more}, {rest}")
+        lines = ", ".join(
+            f"line {line} has {fields} field{'s' * (fields != 1)}" for line, fields in ragged[:_MAX_LISTED]
+        )
+        more = f" and {len(ragged) - _MAX_LISTED} more lines differ" if len(ragged) > _MAX_LISTED else ""
+        raise RuleError(f"file {path}: {lines}{more}, most have {width}: each line needs one label per level")
     return separator, width, len(counts)
 
 
@@ -271,7 +280,7 @@ def _read_bytes(path: Path) -> bytes:
 
 
 def _field_counts(content: str, separator: str) -> Iterator[tuple[int, int]]:
-    """The number (of its last line of text) and the fields of each record. Empty lines are skipped."""
+    """The number of the last line and the number of fields of each record, except empty lines."""
     reader = csv.reader(io.StringIO(content, newline=""), delimiter=separator, strict=True)
     for fields in reader:
         if fields:
@@ -279,8 +288,8 @@ def _field_counts(content: str, separator: str) -> Iterator[tuple[int, int]]:
 
 
 def _separator(content: str) -> str:
-    """The separator that gives the same number of fields, more than one, in all of the first lines."""
-    most = []
+    """The separator that splits all of the first lines into the same number of fields, more than one."""
+    split_lines = []
     for separator in _SEPARATORS:
         try:
             first = islice(_field_counts(content, separator), _SNIFFED_LINES)
@@ -289,12 +298,12 @@ def _separator(content: str) -> str:
             counts = Counter()
         if len(counts) == 1 and 1 not in counts:
             return separator
-        most.append((sum(lines for fields, lines in counts.items() if fields > 1), separator))
-    # None is consistent: take the one that splits more lines, and `;` between equals.
-    return max(most, key=lambda pair: pair[0])[1]
+        split_lines.append((sum(lines for fields, lines in counts.items() if fields > 1), separator))
+    # No separator is consistent: use the one that splits more lines, and prefer `;`.
+    return max(split_lines, key=lambda pair: pair[0])[1]
 
 
-# Line ends may be mixed (strict_mode). What is not sound is refused, and the count of lines is compared.
+# Line ends may be mixed (strict_mode). The file was inspected before, and its number of lines is compared.
 _FILE = template("""
     SELECT *
     FROM read_csv(
@@ -306,7 +315,7 @@ _FILE = template("""
 
 
 def _file_query(path: Path, separator: str, width: int) -> exp.Select:
-    """A hierarchy file: columns ``c0`` (the key), ``c1``, ..., all text; the empty text stays empty."""
+    """The query of a hierarchy file: columns ``c0`` (the key), ``c1``, ... as texts; empty texts are not NULL."""
     names = [f"c{i}" for i in range(width)]
     types = [exp.PropertyEQ(this=ident(name), expression=text("VARCHAR")) for name in names]
     return _FILE(

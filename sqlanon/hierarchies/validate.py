@@ -1,5 +1,5 @@
-"""What can be wrong with a hierarchy: each check is a query that returns the violating rows, and a message for people
-that names values, counts and the remedy."""
+"""Validate hierarchies: each check is a query that returns violating rows, and a message with values, counts and the
+remedy."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from sqlanon.support.fields import in_words
 
 
 class Finding(NamedTuple):
-    """A violating row: what it is about, up to two texts more, and how many there are of it."""
+    """A violating row: its label, up to two more texts, and its count."""
 
     label: str | None
     first: str | None
@@ -37,96 +37,98 @@ class Finding(NamedTuple):
 
 @dataclass(frozen=True)
 class HierarchyCheck:
-    """Something that must not be."""
+    """A condition that no row may violate."""
 
     query: Callable[[], exp.Select]  # the violating rows, with the columns of `Finding`
-    message: Callable[[list[Finding], int], str]  # of the first findings, and the number of all
-    probe: Callable[[], exp.Select] | None = None  # a query of as many rows that is faster, if there is one
+    message: Callable[[list[Finding], int], str]  # from the first findings and the total
+    probe: Callable[[], exp.Select] | None = None  # a faster query with the same number of rows, if there is one
 
 
 class Summary(NamedTuple):
-    """What a hierarchy's table holds."""
+    """Figures of a hierarchy's table."""
 
     leaves: int  # rows
     ground: int  # ground values
-    distinct: int  # those of them that differ
+    distinct: int  # distinct ground values
     top: str | None
-    last_top: str | None  # the least and the greatest
-    wrong: int  # how much `usual_checks` found
-    nulls: int  # 1 where the column has NULLs itself, 0 where none has or a population alone
+    last_top: str | None  # the least and the greatest label of the top level
+    wrong: int  # findings of `usual_checks`
+    nulls: int  # 1 if the column of the source has NULLs
 
 
 _SUMMARY = template("""
     SELECT count(*), count(level_0), count(:distinct), min(:top::VARCHAR), max(:top::VARCHAR), :wrong, :nulls
     FROM :hierarchy
 """)
-_HOW_MANY = fragment("(SELECT count(*) FROM :findings AS f)")
-_OWN_NULLS = fragment("(SELECT count(*) FROM :values WHERE value IS NULL AND rows > 0)")
+_COUNT_FINDINGS = fragment("(SELECT count(*) FROM :findings AS f)")
+_COUNT_NULLS = fragment("(SELECT count(*) FROM :values WHERE value IS NULL AND rows > 0)")
 
 
 def summary(draft: HierarchyDraft, target: exp.Table, usual: Sequence[HierarchyCheck]) -> exp.Select:
-    """The query of a table's `Summary`: one statement tells that nothing is wrong, which is the usual case."""
+    """The query of a table's `Summary`, which suffices in the usual case without findings."""
     ground = col("level_0")
-    findings = [_HOW_MANY(findings=(check.probe or check.query)()) for check in usual]
+    findings = [_COUNT_FINDINGS(findings=(check.probe or check.query)()) for check in usual]
     return _SUMMARY(
-        # Values of a column differ; keys that are listed need not.
+        # Values of a column are distinct; listed keys may repeat.
         distinct=exp.Distinct(expressions=[ground]) if draft.listed else ground,
         top=col(f"level_{draft.height}"),
         wrong=reduce(add, findings) if findings else 0,
-        nulls=_OWN_NULLS(values=draft.values) if draft.nullable else 0,
+        nulls=_COUNT_NULLS(values=draft.values) if draft.nullable else 0,
         hierarchy=target,
     )
 
 
 def usual_checks(draft: HierarchyDraft, target: exp.Table, on_unknown: str) -> list[HierarchyCheck]:
-    """The checks that a hierarchy needs whatever its summary says."""
-    found = list(_tree_checks(draft.parts, target))
+    """The checks that a hierarchy needs regardless of its summary."""
+    checks = list(_tree_checks(draft.parts, target))
     is_text = column_kind(draft.column_type) is ColumnKind.TEXT
     if is_text and draft.nullable and draft.listed and draft.height > 1:
         labels = [col(f"level_{level}") for level in range(1, draft.height)]
-        found.append(
+        checks.append(
             HierarchyCheck(
                 partial(_OF_EMPTY_TEXT, labels=labels, hierarchy=target, values=draft.values), _empty_text_message
             )
         )
     if is_text and draft.parts[-1].top:
-        found.append(HierarchyCheck(partial(_LIKE_TOP, top=text(TOP), values=draft.values), _like_top_message))
+        checks.append(HierarchyCheck(partial(_LIKE_TOP, top=text(TOP), values=draft.values), _like_top_message))
     if draft.height == 0:
-        found.append(HierarchyCheck(partial(_NULLS, values=draft.values), _null_message))
+        checks.append(HierarchyCheck(partial(_NULLS, values=draft.values), _null_message))
     if on_unknown == "error" and not all(isinstance(part, GeneratedLevels) and part.total for part in draft.parts):
         unknown = partial(_UNKNOWN, values=draft.values, hierarchy=target)
-        found.append(HierarchyCheck(unknown, partial(_unknown_message, draft.parts)))
-    return found
+        checks.append(HierarchyCheck(unknown, partial(_unknown_message, draft.parts)))
+    return checks
 
 
 def checks(
     draft: HierarchyDraft, target: exp.Table, facts: Summary, usual: Sequence[HierarchyCheck]
 ) -> list[HierarchyCheck]:
-    """The checks that can find something, after what is known from a hierarchy's summary."""
-    found = [
+    """The checks that can have findings, according to a hierarchy's summary."""
+    needed = [
         check
         for index, part in draft.listed.items()
         if not (len(draft.parts) == 1 and facts.ground == facts.distinct == part.lines)
         for check in _listed_checks(part, keys_table(index), draft.column_type)
     ]
     if facts.top != facts.last_top:
-        found.append(HierarchyCheck(partial(_several, target, draft.height, None), partial(_top_message, draft.height)))
-    return [*found, *usual] if facts.wrong else found
+        needed.append(
+            HierarchyCheck(partial(_several, target, draft.height, None), partial(_top_message, draft.height))
+        )
+    return [*needed, *usual] if facts.wrong else needed
 
 
-_OF_CHECK = template('SELECT :number AS "check" FROM :findings AS f')
-_TOTALS = template('SELECT "check", count(*) FROM :each AS c GROUP BY "check"')
+_FINDINGS_OF_CHECK = template('SELECT :number AS "check" FROM :findings AS f')
+_TOTALS = template('SELECT "check", count(*) FROM :findings AS c GROUP BY "check"')
 _FIRST = template("SELECT * FROM :findings AS f ORDER BY n DESC, label NULLS FIRST LIMIT 5")
 
 
-def totals(found: Sequence[HierarchyCheck], draft: HierarchyDraft) -> exp.Select:
-    """One query over all checks: number of a check and of its findings. No row: nothing is wrong."""
-    each = [_OF_CHECK(number=index, findings=check.query()) for index, check in enumerate(found)]
-    return draft.with_keys(_TOTALS(each=union_all(*each)), materialized=True)
+def totals(checks: Sequence[HierarchyCheck], draft: HierarchyDraft) -> exp.Select:
+    """One query over all checks: the number of a check and of its findings, for checks with findings."""
+    findings = [_FINDINGS_OF_CHECK(number=index, findings=check.query()) for index, check in enumerate(checks)]
+    return draft.with_keys(_TOTALS(findings=union_all(*findings)), materialized=True)
 
 
 def first_findings(check: HierarchyCheck, draft: HierarchyDraft) -> exp.Select:
-    """A check's first findings, those with the highest counts."""
+    """The findings of a check with the highest counts."""
     return draft.with_keys(_FIRST(findings=check.query()), materialized=True)
 
 
@@ -156,7 +158,7 @@ _MISSING_LABELS = template("""
 
 
 def _listed_checks(part: ListedLevels, keys: exp.Table, column_type: str) -> Iterator[HierarchyCheck]:
-    """Check a file, table or categories as they are listed."""
+    """Checks of a listed file, table or categories."""
     rows = exp.Count(this=exp.Star())
     if part.lines is None:
         yield HierarchyCheck(partial(_WRONG_SIZE, keys=keys, is_wrong=rows.eq(0)), partial(_empty_message, part))
@@ -174,9 +176,9 @@ def _listed_checks(part: ListedLevels, keys: exp.Table, column_type: str) -> Ite
 
 
 def _tree_checks(parts: Sequence[Part], target: exp.Table) -> Iterator[HierarchyCheck]:
-    """Check that values equal at a level stay equal above it, below the top, which has one value.
+    """Checks that values equal at a level are equal at all levels above, except at the top, which has one value.
 
-    What one rule computes is a tree by itself.
+    The levels that one rule computes always form a tree.
     """
     owners = [part for part in parts for _ in range(part.levels)]
     if not parts[-1].top:
@@ -187,7 +189,7 @@ def _tree_checks(parts: Sequence[Part], target: exp.Table) -> Iterator[Hierarchy
             yield HierarchyCheck(broken, partial(_tree_message, level), partial(broken, counted=False))
 
 
-# To compare the ends is far faster than to count the distinct values.
+# Comparing minimum and maximum is far faster than counting distinct values.
 _SEVERAL = template("""
     SELECT :label AS label, min(:value::VARCHAR) AS first, max(:value::VARCHAR) AS last, count(:counted) AS n
     FROM :hierarchy
@@ -198,7 +200,7 @@ _SEVERAL = template("""
 
 
 def _several(target: exp.Table, level: int, label: exp.Column | None, counted: bool = True) -> exp.Select:
-    """The labels with more than one value at a level; without label, whether the whole table has."""
+    """The labels with several values at a level; without label, the whole table is one group."""
     value = col(f"level_{level}")
     return _SEVERAL(
         label=label or cast(exp.null(), "VARCHAR"),
@@ -214,7 +216,7 @@ _NULLS = template("""
     FROM :values
     WHERE value IS NULL
 """)
-# NULL has no label below the top: labels of the empty text may be meant for it.
+# Labels of the empty text may be intended for NULL, which has none below the top.
 _OF_EMPTY_TEXT = template("""
     SELECT level_0 AS label, NULL::VARCHAR AS first, NULL::VARCHAR AS last, v.n
     FROM :hierarchy AS h
@@ -228,7 +230,7 @@ _LIKE_TOP = template("""
     FROM :values
     WHERE value = :top AND rows > 0
 """)
-# A value that only a population has is nobody's here: it may stay without a label.
+# Values that only the population has need no label.
 _UNKNOWN = template("""
     SELECT v.value::VARCHAR AS label, NULL::VARCHAR AS first, NULL::VARCHAR AS last, v.rows AS n
     FROM :values AS v
@@ -238,7 +240,7 @@ _UNKNOWN = template("""
 
 
 def _listing(names: Sequence[str], total: int, separator: str = ", ") -> str:
-    """The first names, and how many more there are."""
+    """A list of the first names, with the number of further ones."""
     link = " and" if separator == ", " else "; and"
     return separator.join(names) + (f"{link} {total - len(names):,} more" if total > len(names) else "")
 
@@ -248,38 +250,38 @@ def _rows(n: int) -> str:
 
 
 def _empty_message(part: ListedLevels, findings: list[Finding], total: int) -> str:
-    return f"{part.what} is empty: it needs one row per ground value, leaf to root"
+    return f"{part.name} is empty: it needs one row per ground value, leaf to root"
 
 
 def _lines_message(part: ListedLevels, findings: list[Finding], total: int) -> str:
     read = findings[0].n
-    return f"{part.what} has {part.lines} lines, but the engine reads {read}: check its quotes and line ends"
+    return f"{part.name} has {part.lines} lines, but the engine reads {read}: check its quotes and line ends"
 
 
 def _odd_message(part: ListedLevels, column_type: str, findings: list[Finding], total: int) -> str:
     if findings[0].label is None and total == 1:
-        return f"{part.what} has a row without a key: leave it out; NULL stays NULL up to the top"
+        return f"{part.name} has a row without a key: leave it out; NULL stays NULL up to the top"
     names = _listing([in_words(finding.label) for finding in findings if finding.label is not None], total)
-    hint = "a hierarchy file has no header; " if part.what.startswith("file") else ""
+    hint = "a hierarchy file has no header; " if part.name.startswith("file") else ""
     return (
-        f"{part.what}: keys that are not of type {column_type}: {names}; "
+        f"{part.name}: keys that are not of type {column_type}: {names}; "
         f"{hint}each key must be a value that the column can hold"
     )
 
 
 def _twice_message(part: ListedLevels, findings: list[Finding], total: int) -> str:
-    def spelled(finding: Finding) -> str:
+    def spellings(finding: Finding) -> str:
         if finding.first == finding.last:
             return ""
         return f", spelled {in_words(finding.first)} and {in_words(finding.last)}"
 
-    names = [f"{in_words(finding.label)} ({finding.n:,} times{spelled(finding)})" for finding in findings]
-    return f"{part.what}: keys that are listed more than once: {_listing(names, total)}; keep one of each"
+    names = [f"{in_words(finding.label)} ({finding.n:,} times{spellings(finding)})" for finding in findings]
+    return f"{part.name}: keys that are listed more than once: {_listing(names, total)}; keep one of each"
 
 
 def _missing_message(part: ListedLevels, findings: list[Finding], total: int) -> str:
     names = _listing([f"{in_words(finding.label)} (level {finding.first})" for finding in findings], total)
-    return f"{part.what}: keys that lack a label: {names}; each needs one for each level"
+    return f"{part.name}: keys that lack a label: {names}; each needs one for each level"
 
 
 def _tree_message(level: int, findings: list[Finding], total: int) -> str:
@@ -291,8 +293,8 @@ def _tree_message(level: int, findings: list[Finding], total: int) -> str:
 
 
 def _parents(finding: Finding) -> str:
-    others = f", and {finding.n - 2:,} more" if finding.n > 2 else ""
-    return f"{in_words(finding.first)} and {in_words(finding.last)}{others}"
+    more = f", and {finding.n - 2:,} more" if finding.n > 2 else ""
+    return f"{in_words(finding.first)} and {in_words(finding.last)}{more}"
 
 
 def _top_message(height: int, findings: list[Finding], total: int) -> str:
@@ -320,7 +322,7 @@ def _empty_text_message(findings: list[Finding], total: int) -> str:
 def _like_top_message(findings: list[Finding], total: int) -> str:
     return (
         f"the column has the value {in_words(TOP)}{_rows(findings[0].n)}, which is the label of the top: a release "
-        f'could not tell them apart; if it means a missing value, add missing = ["{TOP}"] to the attribute (in a '
+        f'could not distinguish them; if it means a missing value, add missing = ["{TOP}"] to the attribute (in a '
         "database, make it NULL with query = ...), else write the value in another way"
     )
 
@@ -330,6 +332,6 @@ def _unknown_message(parts: Sequence[Part], findings: list[Finding], total: int)
     suppress = 'on a quasi attribute set on_unknown = "suppress" to leave their rows out'
     if any(isinstance(part, ListedLevels) for part in parts):
         return f"values missing from the hierarchy: {values}; add them to it, or {suppress}"
-    kinds = " and ".join(part.what for part in parts if isinstance(part, GeneratedLevels) and not part.total)
+    kinds = " and ".join(part.name for part in parts if isinstance(part, GeneratedLevels) and not part.total)
     remedy = f"make them NULL in the source query, or {suppress}"
     return f"values that {kinds} have no label for: {values}; {remedy}"

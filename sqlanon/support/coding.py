@@ -172,11 +172,11 @@ def coded_values(
     count: int | None = None,
     texts: bool = False,
     open_ends: bool = False,
-    has_values_of_others: bool = False,
+    has_population_values: bool = False,
 ) -> exp.Select:
     """The values of a column with their labels, codes and leaves, level by level.
 
-    With ``has_values_of_others``, values that a population alone has are no leaves.
+    With ``has_population_values``, values that a population alone has are no leaves.
 
     A value that is missing from the hierarchy (``known`` is false) stays itself below the top. With ``count``, the
     number of values, codes are as small integers as hold them: they are what every check groups by. With ``texts``, the
@@ -191,11 +191,11 @@ def coded_values(
     counted: list[exp.Expr] = [
         named(col(name, "h"), name) for name in dict.fromkeys(["level_0", *names.values(), f"level_{height}"])
     ]
-    leaves = _LEAVES_OF_COLUMN if has_values_of_others else _LEAVES
+    leaves = _LEAVES_OF_COLUMN if has_population_values else _LEAVES
     if not is_tall:
         counted += [named(leaves(label=col(name, "h")), f"leaves_{level}") for level, name in names.items()]
     with_leaves = select([*counted, named(exp.true(), KNOWN)], aliased(hierarchy, "h"))
-    if has_values_of_others and not is_tall:
+    if has_population_values and not is_tall:
         on_value = same(col("value", "w"), col("level_0", "h"), nullable)
         with_leaves = with_leaves.join(aliased(values, "w"), on=on_value, copy=False)
     known = exp.Coalesce(this=col(KNOWN, "l"), expressions=[exp.false()])
@@ -223,7 +223,7 @@ def coded_values(
     joined = exp.Join(this=subquery(with_leaves, "l"), side="LEFT")
     query = select(output, aliased(values, "v")).join(joined, on=on, copy=False)
     if is_tall:
-        by_value = _codes_by_value(values, hierarchy, names, has_values_of_others)
+        by_value = _codes_by_value(values, hierarchy, names, has_population_values)
         on = same(col("value", "c"), col("value", "v"), nullable)
         query = query.join(subquery(by_value, "c"), on=on, copy=False)
     return query
@@ -237,14 +237,14 @@ def _rank_of_label(label: exp.Expr, type_: str = "INTEGER", within: exp.Expr | N
 
 
 def _codes_by_value(
-    values: exp.Table, hierarchy: exp.Table, names: Mapping[int, str], has_values_of_others: bool
+    values: exp.Table, hierarchy: exp.Table, names: Mapping[int, str], has_population_values: bool
 ) -> exp.Select:
     """The codes and leaves of each value, ``code_1`` .., ``leaves_1`` .., counted level by level in a narrow table."""
     codes = _CODES_BY_LEVEL(
         labels=union_all(*(_LABEL_AT(level=i, label=col(name), hierarchy=hierarchy) for i, name in names.items())),
         levels=union_all(*(_NUMBER(level=i) for i in names)),
-        counted=subquery(_LABELS_WITH_ROWS(values=values)) if has_values_of_others else table("sqlanon labels"),
-        leaves=_LEAVES_OF_LABEL_IN_COLUMN() if has_values_of_others else _LEAVES_OF_LABEL(),
+        counted=subquery(_LABELS_WITH_ROWS(values=values)) if has_population_values else table("sqlanon labels"),
+        leaves=_LEAVES_OF_LABEL_IN_COLUMN() if has_population_values else _LEAVES_OF_LABEL(),
         values=values,
         rank=_rank_of_label(col("label", "l"), within=col("level", "e")),
     )

@@ -890,7 +890,7 @@ def test_the_query_is_made_without_data() -> None:
     assert sql.count("level_") == 4
     with pytest.raises(HierarchyError, match="cast it in the source query"):
         hierarchy_query([intervals(5)], VALUES, "VARCHAR")
-    with pytest.raises(HierarchyError, match="not known"):
+    with pytest.raises(HierarchyError, match="unknown"):
         hierarchy_query([TableRule(table="t")], VALUES, "VARCHAR")
 
 

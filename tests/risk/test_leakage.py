@@ -250,7 +250,7 @@ def test_priors_of_random_tables(
         ),
         ("1;0.5\n2;0.25\n2;0.25\n", ["listed more than once: '2'"]),
         ("1;1\n2;1e-300\n", ["shares below 1e-12, which must be 0 or more than that, of: '2'"]),
-        ("1;0.5;a\n2;0.5;b\n", ["needs two columns, and has 3"]),
+        ("1;0.5;a\n2;0.5;b\n", ["has 3 columns: it needs two"]),
         ("1;0\n2;0\n7;1\n", ["no value of the column has a share of more than 0"]),
         (None, ["does not exist"]),
     ],

@@ -19,7 +19,7 @@ def code(values: dict[str | None, int], paths: list[list[str | None]], tall: int
     """The columns and rows of coded values, and the figures of their marginals."""
     height = len(paths[0]) - 1 - options["open_ends"]
     names = ["level_0", *(["label_0"] if options["open_ends"] else []), *(f"level_{i + 1}" for i in range(height))]
-    with duckdb.connect() as connection, patch.object(coding, "TALL", tall):
+    with duckdb.connect() as connection, patch.object(coding, "TALL_HIERARCHY", tall):
         connection.execute("CREATE TABLE v (value TEXT, rows BIGINT)")
         connection.executemany("INSERT INTO v VALUES (?, ?)", [*values.items()])
         connection.execute(f"CREATE TABLE h ({', '.join(f'{name} TEXT' for name in names)})")
@@ -47,7 +47,7 @@ def test_tall_hierarchies_are_coded_like_others(data: st.DataObject) -> None:
     options = {
         "open_ends": open_ends,
         "texts": data.draw(st.booleans()),
-        "has_values_of_others": data.draw(st.booleans()),
+        "has_population_values": data.draw(st.booleans()),
     }
     names, coded, (number, figures) = code(values, paths, tall=1000, **options)
     names_of_tall, tall, (_, figures_of_tall) = code(values, paths, tall=1, **options)
