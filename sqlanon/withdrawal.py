@@ -1,4 +1,4 @@
-"""What `withdraw` gives back: a release without the rows that have left its source, which can be published."""
+"""The result of `withdraw`: a release without the rows that have left its source, ready to be published."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ if TYPE_CHECKING:
 
 @dataclass
 class Withdrawal:
-    """A release without the rows that have left its source; nothing is published yet.
+    """A release without the rows that have left its source, before it is published.
 
     Attributes
     ----------
     path:
         The release that it replaces.
     released_before:
-        Rows of that release.
+        The number of rows of that release.
     source_change:
-        What has become of the source since it was published.
+        The changes of the source since it was published.
     result:
-        The new version; None if no row has left the source.
+        The new version; None if all rows are still in the source.
     only_released_rows:
-        Whether the new version has rows of that release alone. Otherwise its rows cannot be told from others, and the
-        new version has all rows of the source.
+        Whether the new version has only rows of that release. Otherwise these cannot be distinguished, and the new
+        version has all rows of the source.
     same_generalization:
-        Whether it shows all attributes at the same levels as that release.
+        Whether the new version has the levels of that release.
     withdrawn_rows:
-        The rows that the new version lacks, the classes that lose them, and the fewest that one of these loses; None if
-        the generalization is another one, or where this cannot be counted.
+        The rows that the new version lacks, their classes, and the fewest that one of these classes loses; None if the
+        generalization is another one, or if they cannot be counted.
     """
 
     path: Path
@@ -54,12 +54,12 @@ class Withdrawal:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What to know before sharing the new version."""
+        """Warnings to read before the new version is shared."""
         return () if self.result is None else self.result.warnings
 
     @property
     def revealed(self) -> str | None:
-        """What readers of both versions learn, in words."""
+        """A sentence on what readers of both versions learn."""
         rows = self.withdrawn_rows
         if rows is None:
             return (
@@ -74,24 +74,24 @@ class Withdrawal:
         )
 
     def sql(self, dialect: str = "duckdb") -> str:
-        """The statement that makes the new version, as `Result.sql` gives it."""
+        """The statement that creates the new version (`Result.sql`)."""
         return self._result().sql(dialect)
 
     def publish(self, force: bool = False) -> Release | PostgresRelease | SparkRelease:
-        """Put the new version in the place of the release.
+        """Replace the release by the new version.
 
         Parameters
         ----------
         force:
-            Publish even if readers of the earlier version, or of another release of the ledger, can single out rows by
-            comparing the two; the ledger says so then.
+            Publish even if readers of the earlier version, or of another release in the ledger, can single out rows by
+            comparing the two; the ledger records this.
 
         Raises
         ------
         ReleaseError
-            No row has left the source, or the place cannot be written.
+            No row has left the source, or the location cannot be written.
         AuditError
-            The audit refused it, and nothing has changed.
+            The audit refused it, and nothing was published.
         """
         return self._result().publish(force=force)
 
