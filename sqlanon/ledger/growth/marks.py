@@ -106,18 +106,18 @@ def mark_rows_by_values(
     """Set a bit in `EARLIER` for the rows that the release contains."""
     prefix = _free_prefix(columns)
     labels = _labels(prefix, attributes)
-    keys = [*labels.values(), *(col(keys_now, "s") for keys_now, _ in shared)]
+    keys = [*labels.values(), *(col(name, "s") for name, _ in shared)]
     rank = _RANK(keys=keys or [number(1)], order=[col(name, "s") for name in columns])
     values: list[exp.Expr] = [col(name, "s") for name in (*columns, EARLIER)]
     values += [named(value, name) for name, value in {**labels, f"{prefix}rank": rank}.items()]
-    keys_now = [col(name, "r") for name in (*labels, *(name for name, _ in shared))]
+    marked_keys = [col(name, "r") for name in (*labels, *(name for name, _ in shared))]
     return _MARKED(
         columns=[col(name, "r") for name in columns],
         there=col(f"{prefix}rank", "r") <= col(ROWS, "e"),
         bit=bit,
         rows=subquery(_select_labels(values, rows, attributes)),
         release=_count_released_rows(attributes, shared, release),
-        same=all_of(same(key, col(f"k{i}", "e")) for i, key in enumerate(keys_now)),
+        same=all_of(same(key, col(f"k{i}", "e")) for i, key in enumerate(marked_keys)),
     )
 
 
@@ -127,14 +127,13 @@ def count_rows_in_both(
     """One number: the rows that `mark_rows_by_values` would mark."""
     labels = [*_labels("", attributes).values(), *(col(name, "s") for name, _ in shared)] or [number(1)]
     names = [f"k{i}" for i in range(len(labels))]
-    counts = _count_released_rows(attributes, shared, release)
     return _IN_BOTH(
         keys=[col(name) for name in names],
         names=[col(name) for name in names],
         labelled=subquery(
             _select_labels([named(label, name) for name, label in zip(names, labels, strict=True)], rows, attributes)
         ),
-        release=counts,
+        release=_count_released_rows(attributes, shared, release),
         same=all_of(same(col(name, "r"), col(name, "e")) for name in names[: len(attributes) + len(shared)]),
     )
 

@@ -45,7 +45,7 @@ from sqlanon.support.expressions import (
     values_query,
 )
 
-MEETING = "sqlanon meeting"
+MATCHING_GROUPS = "sqlanon matching groups"
 """The table of matching pairs of groups, within a statement."""
 
 UNMATCHED = "sqlanon unmatched"
@@ -54,20 +54,20 @@ UNMATCHED = "sqlanon unmatched"
 # --- Complementary release
 
 _COMPLEMENTARY = template("""
-    WITH "sqlanon meeting" AS MATERIALIZED (:pairs)
+    WITH "sqlanon matching groups" AS MATERIALIZED (:pairs)
     SELECT :values, n
     FROM :combinations AS c
     WHERE n < :k
 """)
 _COMPLEMENTARY_VICTIMS = template("""
-    WITH "sqlanon meeting" AS MATERIALIZED (:pairs),
-    "sqlanon found" AS MATERIALIZED (
+    WITH "sqlanon matching groups" AS MATERIALIZED (:pairs),
+    "sqlanon combinations" AS MATERIALIZED (
         SELECT :values
         FROM :combinations AS c
         WHERE n < :k
     )
     SELECT count(*) AS combinations, :rows AS victims
-    FROM "sqlanon found" AS f
+    FROM "sqlanon combinations" AS f
 """)
 # A group has at most its rows in a combination, however many groups of the other release it matches there. No group is
 # in two parts, so their bounds add up.
@@ -90,8 +90,8 @@ _MOST_ROWS = template("""
 """)
 _PAIRS_OF_COMBINATIONS = template("""
     SELECT m.*
-    FROM "sqlanon meeting" AS m
-    SEMI JOIN "sqlanon found" AS f ON :same_combination
+    FROM "sqlanon matching groups" AS m
+    SEMI JOIN "sqlanon combinations" AS f ON :same_combination
 """)
 _ROWS_IN_PAIRS = fragment("""
     least(
@@ -128,7 +128,7 @@ def _pair_columns(linked: ReleaseLink) -> list[exp.Expr]:
 
 
 def _combinations(linked: ReleaseLink) -> exp.Subquery:
-    return subquery(bound_rows_of_pairs(table(MEETING), linked.values, [col("part")]))
+    return subquery(bound_rows_of_pairs(table(MATCHING_GROUPS), linked.values, [col("part")]))
 
 
 def bound_rows_of_pairs(pairs: exp.Expr, values: Sequence[exp.Expr], parts: Sequence[exp.Expr] = ()) -> exp.Select:

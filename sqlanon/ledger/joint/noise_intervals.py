@@ -29,7 +29,7 @@ from sqlanon.errors import NotComparedError
 from sqlanon.hierarchies.bounds import bounds
 from sqlanon.ledger import catalog
 from sqlanon.ledger.joint.label_pairs import FIRST, SECOND
-from sqlanon.ledger.joint.pair_audit import MOST_MEETING
+from sqlanon.ledger.joint.pair_audit import MOST_MATCHING_PAIRS
 from sqlanon.ledger.joint.release_links import ComparedHierarchies, ComparedRelease
 from sqlanon.ledger.joint.row_matching import ReleaseLink, finest_values, join_groups
 from sqlanon.noise.columns import EPOCH
@@ -351,12 +351,9 @@ class IntervalAudit:
         try:
             a = self._make_side("first", first, second, make_table)
             b = self._make_side("second", second, first, make_table)
-            query = join_groups(
-                [*template("SELECT a.i AS a, b.i AS b")().expressions, *finest_values(self.linked, numbers=True)],
-                self.linked,
-                True,
-            )
-            matches = make_table("met", self.with_tables(query).limit(MOST_MEETING + 1, copy=False))
+            output = [*template("SELECT a.i AS a, b.i AS b")().expressions, *finest_values(self.linked, numbers=True)]
+            query = join_groups(output, self.linked, numbers=True)
+            matches = make_table("met", self.with_tables(query).limit(MOST_MATCHING_PAIRS + 1, copy=False))
             self._refuse_too_many(engine.rows(row_count(rows=matches))[0][0])
             if values := self.linked.values:
                 matches = make_table("combinations", _COMBINATIONS(values=values, matches=matches))
@@ -371,10 +368,10 @@ class IntervalAudit:
         return DistinguishedRows(tuple(self.names), first_linked, gone, second_linked, new, combinations)
 
     def _refuse_too_many(self, pairs: int) -> None:
-        if pairs > MOST_MEETING:
+        if pairs > MOST_MATCHING_PAIRS:
             raise NotComparedError(
-                f"more than {MOST_MEETING:,} pairs of their rows can be the same, too many to compare the values with "
-                f"noise of {', '.join(self.names)}",
+                f"more than {MOST_MATCHING_PAIRS:,} pairs of their rows can be the same, too many to compare the values "
+                f"with noise of {', '.join(self.names)}",
                 LOWER_EPSILON,
             )
 

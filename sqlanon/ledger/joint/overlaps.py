@@ -49,7 +49,7 @@ MOST_COMBINATIONS = 5
 
 _EDGES = template("""
     SELECT a, b, n_a, n_b, part, dense_rank() OVER (ORDER BY :values) AS v
-    FROM :meeting AS m
+    FROM :matching_groups AS m
 """)
 # Two groups of the first release that match one group of the second, but not the same groups.
 _IRREGULAR = template("""
@@ -278,12 +278,14 @@ class OverlapGraph:
         return [self.edges, self.components, self.irregular]
 
 
-def make_graph(engine: Engine, work: Namer, linked: ReleaseLink, meeting: exp.Expr, budget: StepBudget) -> OverlapGraph:
+def make_graph(
+    engine: Engine, work: Namer, linked: ReleaseLink, matching_groups: exp.Expr, budget: StepBudget
+) -> OverlapGraph:
     """Make the graph of groups; the caller drops its tables.
 
     Parameters
     ----------
-    meeting:
+    matching_groups:
         The pairs of groups that can have rows in common, with the numbers of their finest labels, ``finest_0`` ..
     budget:
         The steps that are left for flows of the two releases.
@@ -294,7 +296,7 @@ def make_graph(engine: Engine, work: Namer, linked: ReleaseLink, meeting: exp.Ex
         The classes overlap in too many ways to compare the releases.
     """
     edges, irregular = work("overlaps"), work("overlaps irregular")
-    engine.execute(create_table(edges.copy(), _EDGES(values=linked.values, meeting=meeting)))
+    engine.execute(create_table(edges.copy(), _EDGES(values=linked.values, matching_groups=matching_groups)))
     components = connect(
         engine,
         work,

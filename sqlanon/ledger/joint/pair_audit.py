@@ -16,7 +16,7 @@ from sqlglot import exp
 from sqlanon.engines.base import Engine
 from sqlanon.errors import NotComparedError
 from sqlanon.ledger.joint.attacks import (
-    MEETING,
+    MATCHING_GROUPS,
     UNMATCHED,
     bound_unmatched_rows,
     count_complementary_victims,
@@ -52,7 +52,7 @@ from sqlanon.ledger.joint.row_matching import (
 )
 from sqlanon.support.expressions import Namer, aliased, create_table, drop_table, row_count, subquery, template
 
-MOST_MEETING = 20_000_000
+MOST_MATCHING_PAIRS = 20_000_000
 """The most matching pairs of groups: they take some gigabytes."""
 
 MOST_LISTED = 20_000
@@ -175,7 +175,7 @@ class PairAudit:
         """The graph of groups, made once."""
         if not self._graphs:
             self.with_tables(count_complementary_victims(self.linked, self.k))
-            graph = make_graph(self.engine, self.work, self.linked, self._parts[MEETING], self._budget)
+            graph = make_graph(self.engine, self.work, self.linked, self._parts[MATCHING_GROUPS], self._budget)
             self._graphs.append(graph)
             self._tables.extend(graph.tables)
         return self._graphs[0]
@@ -219,14 +219,14 @@ class PairAudit:
 
     def _store(self, name: str, query: exp.Expr) -> None:
         assert isinstance(query, exp.Query)
-        is_large = is_matching_prefixes(name) or name == MEETING
+        is_large = is_matching_prefixes(name) or name == MATCHING_GROUPS
         if is_large:
-            query = query.limit(MOST_MEETING + 1, copy=False)
+            query = query.limit(MOST_MATCHING_PAIRS + 1, copy=False)
         target = self.work(f"joint {len(self._tables)}")
         self.engine.execute(create_table(target.copy(), query))
         self._tables.append(target)
         self._parts[name] = target
-        if is_large and self.engine.rows(row_count(rows=target))[0][0] > MOST_MEETING:
+        if is_large and self.engine.rows(row_count(rows=target))[0][0] > MOST_MATCHING_PAIRS:
             raise NotComparedError(
-                f"more than {MOST_MEETING:,} pairs of their groups can be the same rows: too many to compare"
+                f"more than {MOST_MATCHING_PAIRS:,} pairs of their groups can be the same rows: too many to compare"
             )

@@ -46,7 +46,7 @@ _WITH_SHARED_ROWS = template("""
 _LABELLED_SHARED_ROWS = template("""
     SELECT DISTINCT :labels, x.n
     FROM "sqlanon shared rows" AS x
-    JOIN "sqlanon meeting" AS m ON m.a = x.a AND m.b = x.b
+    JOIN "sqlanon matching groups" AS m ON m.a = x.a AND m.b = x.b
     JOIN "sqlanon first" AS a ON a.i = x.a
     JOIN "sqlanon second" AS b ON b.i = x.b
     SEMI JOIN :violating_parts AS f ON :same_class

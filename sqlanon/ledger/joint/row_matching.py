@@ -274,7 +274,7 @@ def _match_prefixes(linked: ReleaseLink, length: int, finest: FinestForm) -> exp
     )
 
 
-_PREFIXES = "sqlanon met "
+_PREFIXES = "sqlanon matching prefixes "
 
 
 def matching_prefixes_name(length: int) -> str:
