@@ -14,7 +14,6 @@ from sqlanon.ledger.published_release import PublishedRelease, find_published_re
 from sqlanon.ledger.recording import (
     check_against_ledger,
     find_publication,
-    list_publications,
     read_ledger,
     recording_export,
 )
@@ -34,7 +33,6 @@ __all__ = [
     "find_publication",
     "find_published_release",
     "find_recorded_publication",
-    "list_publications",
     "mark_released_rows",
     "measure_released_rows",
     "plan_marking",

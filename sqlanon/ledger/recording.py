@@ -171,11 +171,6 @@ def read_ledger(engine: DuckDBEngine, path: Path, reach: Reach) -> History:
         return read_history(engine)
 
 
-def list_publications(engine: DuckDBEngine, path: Path, reach: Reach) -> Sequence[Publication]:
-    """The publications that were not replaced, the oldest first."""
-    return read_ledger(engine, path, reach).publications
-
-
 def find_publication(engine: DuckDBEngine, policy: Policy, release: Verification) -> Publication | None:
     """The record of a release, if its policy has keys or `after`, or if it withdraws rows: these need it.
 

@@ -27,7 +27,7 @@ from test_ledger import policy as of_hospital
 
 import sqlanon
 import sqlanon.release.targets.file.target as publishing
-from sqlanon.ledger import Publication, list_publications, recording
+from sqlanon.ledger import Publication, read_ledger, recording
 from sqlanon.release.targets.base import Reach, release_location
 from sqlanon.release.targets.postgres.reader import PostgresLocation
 from sqlanon.support.workdir import BusyError, exclusive_lock, new_file_mode, private_files
@@ -164,7 +164,7 @@ def opened_ledger(path: Path) -> list[Publication]:
     asked = sqlanon.Policy.load(path)
     assert asked.catalog is not None
     with sqlanon.connect() as db:
-        return list_publications(db._space.engine, asked.catalog.database, Reach(asked))
+        return read_ledger(db._space.engine, asked.catalog.database, Reach(asked)).publications
 
 
 def check_each_step(folder: Path, target: Target, begin: str, names: tuple[str, ...] = ()) -> None:

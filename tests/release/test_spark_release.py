@@ -36,7 +36,7 @@ from test_readme import SPARK, blocks
 import sqlanon
 from sqlanon.engines.spark.engine import SparkEngine
 from sqlanon.engines.spark.session import java_home
-from sqlanon.ledger import list_publications, recording
+from sqlanon.ledger import read_ledger, recording
 from sqlanon.release.targets.base import Reach, release_location
 from sqlanon.release.targets.spark import rows as spark_rows
 from sqlanon.release.targets.spark.checks import ReleaseCatalog
@@ -571,7 +571,7 @@ def test_the_ledger_after_a_crash_at_any_statement(
         number += at is None
         with sqlanon.connect(place) as db:
             result = db.anonymize(newer)
-            list_publications(result._run.engine, tmp_path / "c.duckdb", Reach(newer, result._prepared.source))
+            read_ledger(result._run.engine, tmp_path / "c.duckdb", Reach(newer, result._prepared.source))
         found = release_location(place, "shared.r").verify()
         assert found.verified
         assert len(known()) == number

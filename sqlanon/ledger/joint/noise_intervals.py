@@ -370,8 +370,8 @@ class IntervalAudit:
     def _refuse_too_many(self, pairs: int) -> None:
         if pairs > MOST_MATCHING_PAIRS:
             raise NotComparedError(
-                f"more than {MOST_MATCHING_PAIRS:,} pairs of their rows can be the same, too many to compare the values "
-                f"with noise of {', '.join(self.names)}",
+                f"more than {MOST_MATCHING_PAIRS:,} pairs of their rows can be the same, too many to compare the "
+                f"values with noise of {', '.join(self.names)}",
                 LOWER_EPSILON,
             )
 
