@@ -1,4 +1,4 @@
-"""The hierarchies of published releases, as they were when each was made.
+"""The hierarchies of published releases at the time of publication.
 
 Under the same rule, a value can have other labels later: a file was edited, or a mask has longer texts to hide.
 """

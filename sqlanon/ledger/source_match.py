@@ -78,7 +78,7 @@ def sample_source(run: Run, policy: Policy, secret: str, run_id: str, rows: int)
     try:
         sampled = source.sample(SAMPLED)
     except SourceError:
-        return None  # the next run warns that there is no sample
+        return None  # the next run warns about the missing sample
     names = exp.array(*(text(name) for name in source.columns))
     return _SAMPLE(run_id=run_id, rows=rows, names=names, sampled=sampled)
 

@@ -221,7 +221,7 @@ _WITH_NUMBERS = template("SELECT e.*, x.id FROM :labels AS e JOIN :numbers AS x 
 
 # --- Sets
 
-# Labels that read as sets, but are not spelled as releases spell them, are no sets.
+# Labels that read as sets, but are not spelled as releases spell them, are not sets.
 _SETS = template(r"""
     SELECT label, member
     FROM (
@@ -484,7 +484,7 @@ def _strip_padding(label: exp.Expr) -> exp.Expr:
 
 
 def _match_ranges(first: exp.Expr, second: exp.Expr, finest: FinestForm) -> exp.Select:
-    """The pairs of labels with values in common of which at least one is a range: columns as of `_match_labels`."""
+    """The pairs of labels with values in common, at least one of them a range: columns as of `_match_labels`."""
     name = "id" if finest == "numbers" else "label"
     query = _OVERLAPPING_LABELS(
         first_name=col(name, "a"), second_name=col(name, "b"), both=_name_of_both(finest), first=first, second=second
@@ -526,7 +526,7 @@ def _expand_labels(attribute: LinkedAttribute, i: int, release: str, finest: Fin
 
 
 def _match_sets(first: exp.Expr, second: exp.Expr, finest: FinestForm) -> exp.Select:
-    """The pairs of labels with values in common of which at least one is a set: columns as of `_match_labels`."""
+    """The pairs of labels with values in common, at least one of them a set: columns as of `_match_labels`."""
     name = "id" if finest == "numbers" else "label"
     by = [col(column, side) for side in ("a", "b") for column in dict.fromkeys(["label", "size", name])]
     query = _LABELS_WITH_COMMON_VALUES(

@@ -4,9 +4,9 @@ New rows are checked in a class or in a union of classes. Parts are rows by thei
 classes the finest labels), and by their shared values, ``shared_0`` ..; requirements are checked in plain SQL, on rows.
 Shares of the whole table are those of the link's second release.
 
-Of a joined class only the most rows of each value are known. Where fewer than l values are possible, the class has
-fewer than l. Figures of shares describe one possible class, and are no bound: the entropy of two values with at most
-three rows each is that of 2 values, but the table may have one row of each, or three and none.
+Only the most rows of each value in a joined class are known. Where fewer than l values are possible, the class has
+fewer than l. Figures of shares describe one possible class, and do not bound others: the entropy of two values with at
+most three rows each is that of 2 values, but the table may have one row of each, or three and none.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class SharedRequirement:
     column:
         The number of its shared column.
     sensitive:
-        The numbers of all shared sensitive columns, of which joint diversity counts combinations of values.
+        The numbers of all shared sensitive columns: joint diversity counts combinations of their values.
     """
 
     requirement: Requirement

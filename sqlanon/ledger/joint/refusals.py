@@ -47,7 +47,7 @@ class Refusal:
 
 @dataclass(frozen=True)
 class Advice:
-    """What the data holder can do instead of publishing a release that is refused.
+    """Advice to the data holder about a release that is refused.
 
     Attributes
     ----------
