@@ -234,8 +234,7 @@ def _open_database(engine: DuckDBEngine, path: Path, scratch: Path) -> list[Mani
     engine.attach(path, ATTACHED, read_only=True)
     allowed = literal_path(str(scratch)).sql("duckdb")
     engine.connection.execute(f"SET allowed_directories = [{allowed}]")
-    engine.connection.execute("SET enable_external_access = false")
-    engine.connection.execute("SET lock_configuration = true")
+    lock_down(engine)
     objects = list_objects(engine)
     if not objects & {"table sqlanon.manifest", "view sqlanon.manifest"}:
         raise duckdb.CatalogException(_NO_MANIFEST)

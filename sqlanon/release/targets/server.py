@@ -258,9 +258,10 @@ def check_versions(unexpected: Sequence[str]) -> Check:
 
 @contextmanager
 def copy_stream(
-    engine: DuckDBEngine, target: exp.Table, types: Mapping[str, str], stream: AbstractContextManager[Any]
+    engine: DuckDBEngine, name: str, types: Mapping[str, str], stream: AbstractContextManager[Any]
 ) -> Iterator[exp.Table]:
-    """Copy the rows of a stream to a table of an engine; drop it on exit."""
+    """Copy the rows of a stream to a temporary table of an engine; drop it on exit."""
+    target = table(name, "main", "temp")
     with stream as reader, engine.register_arrow(reader) as arrow_table:
         engine.execute(create_temporary_table(target.copy(), decode_columns(arrow_table, types)))
     try:

@@ -113,7 +113,7 @@ class PostgresLocation(ServerLocation):
 
     def rows(self, engine: DuckDBEngine, manifest: Manifest) -> AbstractContextManager[exp.Table]:
         """Copy the rows that the view shows to the engine of the source."""
-        return _copy_rows(engine, COPIED, types_in(manifest.columns), self._stream(manifest))
+        return copy_stream(engine, COPIED, types_in(manifest.columns), self._stream(manifest))
 
     @contextmanager
     def open_version(
@@ -222,12 +222,6 @@ _COPY = "sqlanon_verified_copy"
 _COPIED_ROWS = table("rows_of_the_release", "main", _COPY)
 
 
-def _copy_rows(
-    engine: DuckDBEngine, name: str, types: Mapping[str, str], stream: AbstractContextManager[Any]
-) -> AbstractContextManager[exp.Table]:
-    return copy_stream(engine, table(name, "main", "temp"), types, stream)
-
-
 @dataclass(frozen=True)
 class VerifiedInPostgres:
     """A release that was verified, with a copy of its rows in a local file: they are not read again."""
@@ -239,7 +233,7 @@ class VerifiedInPostgres:
 
     def rows(self, engine: DuckDBEngine, manifest: Manifest) -> AbstractContextManager[exp.Table]:
         types = types_in(self.release.refuse_flaws().manifest.columns)
-        return _copy_rows(engine, COPIED, types, self._stream(types))
+        return copy_stream(engine, COPIED, types, self._stream(types))
 
     def sha256(self) -> str:
         with self._opened_copy() as engine:
@@ -273,7 +267,7 @@ class OpenedPostgres:
     def rows(self, engine: DuckDBEngine, alias: str) -> AbstractContextManager[exp.Table]:
         types = self.release.engine.columns(SUBJECT)
         stream = self.release.engine.stream(encode_columns(star(SUBJECT), types, "VARCHAR"))
-        return _copy_rows(engine, alias, types, stream)
+        return copy_stream(engine, alias, types, stream)
 
 
 class PostgresRelease(ServerRelease[PostgresLocation]):

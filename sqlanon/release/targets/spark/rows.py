@@ -172,11 +172,11 @@ class CountedRelease:
     def copied_rows(self, engine: DuckDBEngine) -> Iterator[exp.Table]:
         """Open the checked columns in another engine."""
         suffix, combinations = uuid4().hex[:12], self.combinations
-        target = table(f"sqlanon_counted_{suffix}", "main", "temp")
+        name = f"sqlanon_counted_{suffix}"
         query = encode_columns(star(combinations.relation.copy()), combinations.all_types, "VARCHAR")
-        copied = replace(combinations, engine=engine, relation=target)
+        copied = replace(combinations, engine=engine, relation=table(name, "main", "temp"))
         with (
-            copy_stream(engine, target, combinations.all_types, combinations.engine.stream(query)),
+            copy_stream(engine, name, combinations.all_types, combinations.engine.stream(query)),
             copied.each_row(table(f"sqlanon_released_{suffix}", "main", "temp")) as view,
         ):
             yield view
