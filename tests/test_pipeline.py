@@ -21,9 +21,9 @@ STAGES = (
     "noise_of",
     "prepare_with_earlier",
     "prepare",
-    "scan",
+    "scan_tables",
     "build_hierarchies",
-    "count_combinations",
+    "count_frequencies",
     "search_input",
     "warn_of_unprotected_columns",
     "search",
@@ -88,7 +88,7 @@ def test_a_plan_passes_through_the_stages_of_a_run(asked: sqlanon.Policy, passed
 
 @pytest.mark.thorough
 def test_compare_publish_verify_and_risk_pass_through_the_same_stages(passed: list[str], tmp_path: Path) -> None:
-    first = ["prepare", "scan", "build_hierarchies", "count_combinations", "search_input"]
+    first = ["prepare", "scan_tables", "build_hierarchies", "count_frequencies", "search_input"]
     noise = {"epsilon": 1.0, "bounds": [0, 100]}
     noisy = {"ward": {"role": "quasi", "hierarchy": "suppress"}, "age": {"role": "quasi", "noise": noise}}
     with sqlanon.connect(people()) as db:

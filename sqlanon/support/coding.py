@@ -1,7 +1,6 @@
-"""An attribute's values, coded: small integers for its labels, level by level, and the leaves under them.
+"""Coded values of attributes: small integers for labels at each level, and the number of leaves under each label.
 
-Names of columns, all ours: ``q0_l2`` is the code of attribute 0 at level 2. The top level has one value and needs no
-column.
+The column ``q0_l2`` is the code of attribute 0 at level 2. The top level has one value and needs no column.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ Levels: TypeAlias = tuple[int, ...]
 """A generalization: a level for each quasi-identifier, in the policy's order."""
 
 SOURCE_ALIAS = "s"
-"""What the private table is called in the statement that makes the release."""
+"""The alias of the source table in the statement that creates the release."""
 
 ROWS = "n"
 KNOWN = "known"
@@ -43,7 +42,7 @@ KNOWN = "known"
 
 @dataclass(frozen=True)
 class Column:
-    """A column of the release by its name, which is that of the source, and its number among the quasi-identifiers."""
+    """A column of the release with its name in the source, and its index among the quasi-identifiers."""
 
     name: str
     quasi: int | None = None
@@ -51,26 +50,23 @@ class Column:
 
 @dataclass(frozen=True)
 class Coded:
-    """A quasi-identifier as the queries need it: its ``column`` in the source, the top level of its hierarchy, and the
-    ``table`` of its coded values, from `coded_values`. ``nullable`` and ``unknown``: the source has NULLs, and values
-    that the hierarchy lacks. ``texts``: the column of the table with its values as text; None: they are cast.
-    ``open_ends``: the table has labels and leaves at level 0, too, where values beyond an open end are one."""
+    """A quasi-identifier with the table of its coded values."""
 
-    column: str
-    height: int
-    table: exp.Table
-    nullable: bool = False
-    unknown: bool = False
-    texts: str | None = None
-    open_ends: bool = False
+    column: str  # in the source
+    height: int  # the top level of its hierarchy
+    table: exp.Table  # from `coded_values`
+    nullable: bool = False  # the source has NULLs
+    unknown: bool = False  # the source has values that the hierarchy lacks
+    texts: str | None = None  # the column of the table with its values as texts; None: values are cast
+    open_ends: bool = False  # the table has labels and leaves at level 0: values beyond an open end share one
 
     @property
     def lowest_labelled(self) -> int:
-        """The lowest level with labels of its own: below it, a release shows the values."""
+        """The lowest level with labels; below it, a release shows values."""
         return 0 if self.open_ends else 1
 
     def between_ends(self, level: int) -> bool:
-        """Whether a release shows labels at a level that are not the top."""
+        """Whether a release shows labels below the top at a level."""
         return self.lowest_labelled <= level < self.height
 
 
@@ -89,44 +85,43 @@ _FACTS = template("""
 _VALUES_WITH_ROWS = template("SELECT :column AS value, :count AS rows FROM :rows GROUP BY :column")
 _VALUES_OF_BOTH = template("""
     SELECT value, sum(rows)::BIGINT AS rows
-    FROM (SELECT value, rows FROM :values UNION ALL SELECT :theirs AS value, 0 AS rows FROM :population) AS b
+    FROM (SELECT value, rows FROM :values UNION ALL SELECT :population_value AS value, 0 AS rows FROM :population) AS b
     GROUP BY value
 """)
 _LOST_BY_CAST = template("SELECT count(*) FROM :raw WHERE NOT (:back IS NOT DISTINCT FROM :value)")
-_LABELS_AMONG = template("SELECT label FROM :every AS e WHERE label IN (:labels) GROUP BY label")
+_LABELS_AMONG = template("SELECT label FROM :all_labels AS e WHERE label IN (:labels) GROUP BY label")
 
 
 def value_summaries(values: Sequence[exp.Table]) -> exp.Query:
-    """One row for each of some attributes' values: its number, how many there are, whether NULL is among them, rows."""
-    query: exp.Query = union_all(*(_FACTS(number=i, values=one) for i, one in enumerate(values)))
+    """One row per attribute: its number, its number of values, whether NULL is one of them, and its rows."""
+    query: exp.Query = union_all(*(_FACTS(number=i, values=table_) for i, table_ in enumerate(values)))
     return query.order_by(col("i"), copy=False)
 
 
 def value_counts(rows: exp.Expr, column: str, counted: bool) -> exp.Select:
-    """An attribute's values with their rows: columns ``value`` and ``rows``."""
+    """The values of an attribute with their rows: columns ``value`` and ``rows``."""
     count: exp.Expr = total(col(ROWS)) if counted else exp.Count(this=exp.Star())
     return _VALUES_WITH_ROWS(column=col(column), count=count, rows=rows)
 
 
 def combined_values(values: exp.Table, population: exp.Expr, attribute: int, type_: str) -> exp.Select:
-    """An attribute's values in the source, and those that only the population has, with 0 rows there."""
-    return _VALUES_OF_BOTH(values=values, theirs=cast(col(f"q{attribute}"), type_), population=population)
+    """The values of an attribute in the source, and those that only the population has, with 0 rows."""
+    return _VALUES_OF_BOTH(values=values, population_value=cast(col(f"q{attribute}"), type_), population=population)
 
 
-def count_lost_by_cast(raw: exp.Expr, attribute: int, type_: str, own: str) -> exp.Select:
-    """How many of an attribute's values another type does not hold."""
+def count_lost_by_cast(raw: exp.Expr, attribute: int, type_: str, own_type: str) -> exp.Select:
+    """Count the values of an attribute that a cast to another type would change."""
     value = col(f"q{attribute}")
-    back = cast(exp.TryCast(this=value, to=native_type(type_)), own)
+    back = cast(exp.TryCast(this=value, to=native_type(type_)), own_type)
     return _LOST_BY_CAST(raw=raw, back=back, value=value)
 
 
 TEXT_COLUMN = "text"
-"""The column of an attribute's values as text, where it has one."""
+"""The column with an attribute's values as texts, if there is one."""
 
 
 TALL_HIERARCHY = 40
-"""The height from which the levels of a hierarchy are coded as rows: a window for each column takes longer the more
-columns there are."""
+"""The height from which levels are coded as rows instead of columns, since windows over many columns are slow."""
 
 _LEAVES = fragment("count(*) OVER (PARTITION BY :label) - 1")
 _LEAVES_OF_COLUMN = fragment("greatest(count(CASE WHEN w.rows > 0 THEN 1 END) OVER (PARTITION BY :label), 1) - 1")
@@ -174,15 +169,14 @@ def coded_values(
     open_ends: bool = False,
     has_population_values: bool = False,
 ) -> exp.Select:
-    """The values of a column with their labels, codes and leaves, level by level.
+    """The values of a column with their labels, codes and leaves at each level.
 
-    With ``has_population_values``, values that a population alone has are no leaves.
+    An unknown value (``known`` is false) keeps its own code below the top. ``count``, the number of values, determines
+    the type of the codes, which every check groups by. With ``texts``, a column has the values as texts. With
+    ``open_ends``, the hierarchy has labels at level 0. With ``has_population_values``, values that only the population
+    has are no leaves.
 
-    A value that is missing from the hierarchy (``known`` is false) stays itself below the top. With ``count``, the
-    number of values, codes are as small integers as hold them: they are what every check groups by. With ``texts``, the
-    values are there as text, too. With ``open_ends``, the hierarchy has labels at level 0.
-
-    Makes the columns ``value``, ``rows``, ``known``, ``label_1`` .. ``label_h``, ``code_0`` .. ``code_{h-1}``,
+    Columns: ``value``, ``rows``, ``known``, ``label_1`` .. ``label_h``, ``code_0`` .. ``code_{h-1}``,
     ``leaves_1`` .. ``leaves_{h-1}``; with ``open_ends`` also ``label_0`` and ``leaves_0``.
     """
     between = range(0 if open_ends else 1, height)
@@ -219,7 +213,7 @@ def coded_values(
         *leaves_of_levels,
     ]
     on = same(col("value", "v"), col("level_0", "l"), nullable)
-    # To read a `join_type` takes half a millisecond, for each attribute of each run.
+    # Parsing a `join_type` would take half a millisecond for each attribute of each run.
     joined = exp.Join(this=subquery(with_leaves, "l"), side="LEFT")
     query = select(output, aliased(values, "v")).join(joined, on=on, copy=False)
     if is_tall:
@@ -230,16 +224,15 @@ def coded_values(
 
 
 def _rank_of_label(label: exp.Expr, type_: str = "INTEGER", within: exp.Expr | None = None) -> exp.Expr:
-    """The code of a label. The value itself keeps two unknown values apart; where they are known, the label alone
-    decides."""
-    own = exp.If(this=col(KNOWN, "l"), true=exp.null(), false=cast(col("value", "v"), "VARCHAR"))
-    return dense_rank([label, own], type_, within)
+    """The code of a label. Unknown values have no label and are distinguished by their text."""
+    unknown_value = exp.If(this=col(KNOWN, "l"), true=exp.null(), false=cast(col("value", "v"), "VARCHAR"))
+    return dense_rank([label, unknown_value], type_, within)
 
 
 def _codes_by_value(
     values: exp.Table, hierarchy: exp.Table, names: Mapping[int, str], has_population_values: bool
 ) -> exp.Select:
-    """The codes and leaves of each value, ``code_1`` .., ``leaves_1`` .., counted level by level in a narrow table."""
+    """The codes and leaves of each value (``code_1`` .., ``leaves_1`` ..), computed in a narrow table of levels."""
     codes = _CODES_BY_LEVEL(
         labels=union_all(*(_LABEL_AT(level=i, label=col(name), hierarchy=hierarchy) for i, name in names.items())),
         levels=union_all(*(_NUMBER(level=i) for i in names)),
@@ -263,8 +256,7 @@ def _code_type(count: int | None) -> str:
 
 
 def dense_rank(order: list[exp.Expr], type_: str = "INTEGER", within: exp.Expr | None = None) -> exp.Cast:
-    """Small integers from 0: the rank among the distinct values, of all or of those with the same value of ``within``;
-    NULL first."""
+    """The rank, from 0, among the distinct values, or among those with the same value of ``within``; NULL first."""
     window = exp.Window(
         this=exp.DenseRank(),
         partition_by=[] if within is None else [within],
@@ -274,13 +266,13 @@ def dense_rank(order: list[exp.Expr], type_: str = "INTEGER", within: exp.Expr |
 
 
 def level_codes(coded: Coded, level: int) -> exp.Select:
-    """The codes of an attribute at a level with those above it: ``code_l`` .. ``code_{h-1}``, each once."""
+    """The distinct codes of an attribute at a level and above: ``code_l`` .. ``code_{h-1}``."""
     codes: list[exp.Expr] = [col(f"code_{upper}") for upper in range(level, coded.height)]
     return exp.Select(expressions=codes, distinct=exp.Distinct()).from_(coded.table.copy(), copy=False)
 
 
 def distinct_codes(coded: Coded) -> exp.Table | exp.Subquery:
-    """A relation with each code of level 0 once, with those above it and ``known``."""
+    """A relation with each code of level 0 once, with the codes above and ``known``."""
     if not coded.open_ends:
         return coded.table
     codes: list[exp.Expr] = [col(f"code_{level}") for level in range(coded.height)]
@@ -289,40 +281,41 @@ def distinct_codes(coded: Coded) -> exp.Table | exp.Subquery:
 
 
 def group_counts(coded: Coded) -> exp.Select:
-    """One row: how many groups of values an attribute has at each level below its top."""
+    """One row: the number of groups of values at each level below the top."""
     codes = [exp.Count(this=exp.Distinct(expressions=[col(f"code_{level}")])) for level in range(coded.height)]
     return select([*codes], coded.table.copy())
 
 
 def levels_showing(coded: Coded, labels: Sequence[str]) -> exp.Select:
-    """One row: for each level of an attribute, whether a known value of the source has one of some labels there."""
-    there = all_of([col(KNOWN), col("rows") > 0])
+    """One row: for each level, whether a known value of the source has one of the labels."""
+    is_in_source = all_of([col(KNOWN), col("rows") > 0])
     ground = col("label_0") if coded.open_ends else cast(col("value"), "VARCHAR")
     released = [ground, *(col(f"label_{level}") for level in range(1, coded.height + 1))]
     counts = [
-        filter_where(exp.Count(this=exp.Star()), all_of([there.copy(), _is_one(one, labels)])) for one in released
+        filter_where(exp.Count(this=exp.Star()), all_of([is_in_source.copy(), _is_one_of(label, labels)]))
+        for label in released
     ]
     return select([(count > 0) for count in counts], coded.table.copy())
 
 
 def matching_labels(hierarchy: exp.Table, columns: Sequence[str], labels: Sequence[str]) -> exp.Select:
-    """Those of some labels that a hierarchy has in the columns of its levels; its ground values by their text."""
+    """The labels that occur in the columns of a hierarchy; its ground values are compared as texts."""
     released = [named(cast(col(name), "VARCHAR"), "label") for name in columns]
-    every = union_all(*(select([one], hierarchy.copy()) for one in released))
-    return _LABELS_AMONG(every=every, labels=[exp.Literal.string(one) for one in labels])
+    all_labels = union_all(*(select([label], hierarchy.copy()) for label in released))
+    return _LABELS_AMONG(all_labels=all_labels, labels=[exp.Literal.string(label) for label in labels])
 
 
-def _is_one(label: exp.Expr, labels: Sequence[str]) -> exp.In:
-    return exp.In(this=label, expressions=[exp.Literal.string(one) for one in labels])
+def _is_one_of(label: exp.Expr, labels: Sequence[str]) -> exp.In:
+    return exp.In(this=label, expressions=[exp.Literal.string(text) for text in labels])
 
 
 def group_sizes(coded: Coded, level: int) -> exp.Select:
-    """The rows in the source of each group of an attribute's values, at a level below the top."""
+    """The rows of each group of values of an attribute at a level below the top."""
     return select([total(col("rows"))], coded.table.copy(), [col(f"code_{level}")])
 
 
 def level_leaves(coded: Coded, level: int) -> exp.Select:
-    """The codes of an attribute at a level between bottom and top, with ``leaves``: those under them, less one."""
+    """The codes of an attribute at a level between bottom and top, with ``leaves``: the leaves under them minus one."""
     output: list[exp.Expr] = [named(col(f"code_{level}"), "code"), named(col(f"leaves_{level}"), "leaves")]
     return exp.Select(expressions=output, distinct=exp.Distinct()).from_(coded.table.copy(), copy=False)
 
@@ -339,13 +332,13 @@ _ENTROPY_BY_LEVEL = template("""
 
 
 def marginals(attributes: Sequence[Coded], entropy: bool) -> exp.Query:
-    """For each attribute its number and a list of figures, which give every generalization a bound without a GROUP BY.
+    """For each attribute its number and a list of figures, which bound the score of any generalization.
 
-    The figures: the rows of unknown values; then for each level below the top, level 0 included, the sum over rows of
-    the leaves less one; then, with ``entropy``, for each level the sum over rows of log2(count of the generalized
-    value / count of the value).
+    The figures are: the rows with unknown values; for each level below the top, from level 0, the sum over rows of the
+    leaves minus one; with ``entropy``, for each level the sum over rows of log2(count of the generalized value / count
+    of the value).
     """
-    return union_all(*(_marginals(i, one, entropy) for i, one in enumerate(attributes)))
+    return union_all(*(_marginals(i, attribute, entropy) for i, attribute in enumerate(attributes)))
 
 
 def _marginals(attribute: int, coded: Coded, entropy: bool) -> exp.Select:
@@ -371,14 +364,14 @@ def _marginals(attribute: int, coded: Coded, entropy: bool) -> exp.Select:
             exp.Sum(this=rows * _log2(col(f"group_{level}") / rows)) if level >= coded.lowest_labelled else number(0.0)
             for level in range(coded.height + 1)
         ]
-    # A value that only the population has is nobody's here.
-    there = col("rows") > 0
+    # Values that only the population has do not count.
+    is_in_source = col("rows") > 0
     output = [named(number(attribute), "i"), named(exp.Array(expressions=figures), "figures")]
-    return select([*output], source).where(there, copy=False)
+    return select([*output], source).where(is_in_source, copy=False)
 
 
 def _add_entropies(coded: Coded, levels: Sequence[int]) -> exp.Subquery:
-    """The coded values, each with ``entropy_1`` .., those of all levels, counted level by level in a narrow table."""
+    """The coded values with the entropies of all levels, ``entropy_1`` .., computed in a narrow table of levels."""
     codes = [col(f"code_{level}") if level < coded.height else number(0) for level in levels]
     rows = union_all(
         *(_ROWS_AT_LEVEL(level=level, code=code, coded=coded.table) for level, code in zip(levels, codes, strict=True))

@@ -1,4 +1,4 @@
-"""Encodings of text files: their names, and which ones some bytes may be in."""
+"""Encodings of text files: check their names, decode, and guess the encoding of bytes."""
 
 from __future__ import annotations
 
@@ -30,22 +30,22 @@ def check_encoding(value: str) -> str:
         codec = codecs.lookup(value)
     except LookupError:
         codec = None
-    # Python has codecs between bytes, or between texts, and says so in a private attribute.
+    # Only a private attribute says that a codec does not encode texts as bytes.
     if codec is None or codec.name in _NO_TEXT or not getattr(codec, "_is_text_encoding", True):
         raise ValueError(
-            f"{in_words(value)} is no encoding of text that Python knows: write utf-8, utf-16, windows-1252, latin-1, "
+            f"{in_words(value)} is not a text encoding of Python: give utf-8, utf-16, windows-1252, latin-1, "
             "shift-jis, gb18030, ..."
         )
     return value
 
 
 def decode(content: bytes, encoding: str | None = None) -> str:
-    """The text of a file in UTF-8, or in UTF-16 or UTF-32 with a byte order mark; or in the encoding that is given.
+    """Decode a file in this encoding; by default in UTF-8, or in UTF-16 or UTF-32 with a byte order mark.
 
     Raises
     ------
     UnicodeError
-        Some bytes are not of the encoding.
+        Some bytes are invalid in the encoding.
     """
     if encoding is None:
         encoding = "utf-32" if content.startswith(_UTF_32) else "utf-16" if content.startswith(_UTF_16) else UTF_8
@@ -53,17 +53,17 @@ def decode(content: bytes, encoding: str | None = None) -> str:
 
 
 def is_utf_8(content: bytes, encoding: str | None = None) -> bool:
-    """Whether a file is read as UTF-8."""
+    """Whether `decode` reads a file as UTF-8."""
     if encoding is not None:
         return codecs.lookup(encoding).name == UTF_8
     return not content.startswith((*_UTF_16, *_UTF_32))
 
 
 def probable_encodings(content: bytes) -> list[str]:
-    """The encodings that all bytes of a text may be in, the most probable one first.
+    """The encodings in which all bytes of a text are valid, the most probable one first.
 
-    Letters beyond ASCII stand alone among those of ASCII in Latin; in Cyrillic and Greek, words have no other ones; in
-    the languages of East Asia, they are the usual ones of their encoding.
+    In Latin texts, letters beyond ASCII stand alone among ASCII letters; Cyrillic and Greek words have only letters of
+    their alphabet; East Asian texts use the frequent characters of their encoding.
 
     >>> probable_encodings("Köln und Orléans".encode("latin-1"))[0], probable_encodings("北京".encode("gb18030"))[0]
     ('windows-1252', 'gb18030')
@@ -87,29 +87,29 @@ def probable_encodings(content: bytes) -> list[str]:
 
 
 def _share_of_letters(text: str) -> float:
-    """The share of letters, and of signs where texts have them, among the characters beyond ASCII."""
-    usual = sum(not found.isascii() for found in _USUAL.findall(text))
+    """The share of letters and usual signs among the characters beyond ASCII."""
+    usual = sum(not char.isascii() for char in _USUAL.findall(text))
     return usual / (sum(not letter.isascii() for letter in text) or 1)
 
 
 def _share_in_words(text: str, word: re.Pattern[str]) -> float:
-    """The share of the characters beyond ASCII that stand in words of one alphabet."""
-    fitting = sum(len(found) for found in _WORD.findall(text) if word.fullmatch(found))
+    """The share of the characters beyond ASCII that are in words of one alphabet."""
+    fitting = sum(len(match) for match in _WORD.findall(text) if word.fullmatch(match))
     return fitting / (sum(not letter.isascii() for letter in text) or 1)
 
 
 def is_mostly_utf_8(content: bytes) -> bool:
-    """Whether more characters beyond ASCII are UTF-8 than are not.
+    """Whether most characters beyond ASCII are valid UTF-8.
 
     >>> is_mostly_utf_8("Ärzte, Köln, ".encode() + b"M\\xfcnchen"), is_mostly_utf_8(b"M\\xfcnchen")
     (True, False)
     """
-    found = [letter for letter in content.decode(UTF_8, "replace") if not letter.isascii()]
-    return 2 * found.count("\ufffd") < len(found)
+    characters = [char for char in content.decode(UTF_8, "replace") if not char.isascii()]
+    return 2 * characters.count("\ufffd") < len(characters)
 
 
 def _share_of_usual_letters(text: str, encoding: str) -> float:
-    """The share of the letters beyond ASCII that texts in an Eastern encoding are mostly made of."""
+    """The share of letters beyond ASCII that are frequent in texts of an East Asian encoding."""
     letters = [letter for letter in text if not letter.isascii()]
     return sum(_is_usual(letter, encoding) for letter in letters) / (len(letters) or 1)
 
@@ -117,29 +117,29 @@ def _share_of_usual_letters(text: str, encoding: str) -> float:
 def _is_usual(letter: str, encoding: str) -> bool:
     match encoding:
         case "gb18030":
-            return b"" < letter.encode("gb2312", "ignore")[:1] <= b"\xd7"  # signs, and the level of frequent ones
+            return b"" < letter.encode("gb2312", "ignore")[:1] <= b"\xd7"  # signs and frequent characters
         case "shift-jis":
-            return not "\uff61" <= letter <= "\uff9f"  # kana of half the width
+            return not "\uff61" <= letter <= "\uff9f"  # half-width kana
         case "euc-kr":
             return "\uac00" <= letter <= "\ud7a3"
-        case _:  # the level of frequent characters
+        case _:  # frequent characters
             return b"\xa4" <= letter.encode("big5", "ignore")[:1] <= b"\xc6"
 
 
 def describe_bad_byte(content: bytes, error: UnicodeError, encoding: str | None, key: str | None) -> str:
-    """Where the first byte is that is not of an encoding, and what to do; ``key`` names the encoding, if any does."""
-    where = "it"
+    """Describe the first invalid byte and the remedy; ``key`` is the policy key of the encoding, if there is one."""
+    subject = "it"
     if isinstance(error, UnicodeDecodeError):
         line = content.count(b"\n", 0, error.start) + 1
-        where = f"line {line:,} has the byte 0x{content[error.start]:02X}, which"
+        subject = f"line {line:,} has the byte 0x{content[error.start]:02X}, which"
     if encoding is not None:
-        return f"{where} is no {encoding}; give another {key}"
+        return f"{subject} is not valid in {encoding}; give another {key}"
     if is_mostly_utf_8(content):
-        return f"{where} is no UTF-8, as its other letters are: correct the line"
+        return f"{subject} is not valid UTF-8, unlike most other characters: correct the line"
     remedy = "save it as UTF-8, or as UTF-16 with a byte order mark"
     likely = probable_encodings(content)
     if key is None or not likely:
-        return f"{where} is no UTF-8; {remedy}"
-    first, *others = likely
-    more = f" (or {', '.join(others)})" if others else ""
-    return f'{where} is no UTF-8; {remedy}, or name its encoding: {key} = "{first}"{more}'
+        return f"{subject} is not valid UTF-8; {remedy}"
+    first, *alternatives = likely
+    more = f" (or {', '.join(alternatives)})" if alternatives else ""
+    return f'{subject} is not valid UTF-8; {remedy}, or name its encoding: {key} = "{first}"{more}'

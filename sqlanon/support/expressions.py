@@ -1,5 +1,6 @@
-"""Small pieces that every query is made of, and templates: statements written as SQL, parsed once, and filled with
-expressions, never with text. Identifiers are always quoted: names come from strangers.
+"""Build SQL: expression helpers, and templates of statements that are parsed once and filled with expressions.
+
+SQL is never assembled from text. Identifiers are always quoted, since names are untrusted.
 """
 
 from __future__ import annotations
@@ -17,14 +18,15 @@ TemplateValue: TypeAlias = "exp.Expr | Sequence[exp.Expr] | str | int | float"
 
 @cache
 def template(sql: str, dialect: str = "duckdb") -> Callable[..., exp.Select]:
-    """A function that fills the placeholders (``:name``) of a SELECT with an expression, or a list of them.
+    """Parse a SELECT with placeholders (``:name``); return a function that fills them with expressions or lists of
+    them.
 
-    A placeholder that is not filled, that the statement does not have, or that stands inside a text, is an error. All
-    identifiers are quoted, and types go through unread, as in `cast`. A list may be empty: then ``GROUP BY :keys``
-    goes. A query fills the place of a table as a subquery, and an operation that of an operand in parentheses.
+    Unfilled or unknown placeholders, and placeholders inside a text, are errors. All identifiers are quoted, and types
+    are kept in their spelling, as in `cast`. A list may be empty: this removes ``GROUP BY :keys``. A query in place of
+    a table becomes a subquery, and an operation in place of an operand gets parentheses.
 
-    Where a usual run passes, write ``list_extract(a, i)`` and not ``a[i]``: to read that, sqlglot loads its optimizer,
-    which takes 11 ms.
+    In statements of usual runs, write ``list_extract(a, i)`` instead of ``a[i]``: to parse the latter, sqlglot loads
+    its optimizer, which takes 11 ms.
 
     >>> from sqlanon.support.expressions import col, table
     >>> sizes = template("SELECT :keys, count(*)::BIGINT AS n FROM :rows GROUP BY :keys")
@@ -43,7 +45,7 @@ def template(sql: str, dialect: str = "duckdb") -> Callable[..., exp.Select]:
 
 @cache
 def fragment(sql: str, dialect: str = "duckdb") -> Callable[..., exp.Expr]:
-    """The same of any other statement, or of an expression. A text is parsed once, also where a function calls this.
+    """Like `template`, for any other statement or an expression. Each text is parsed once, also inside a function.
 
     >>> from sqlanon.support.expressions import col
     >>> fragment("coalesce(sum(:n), 0) >= :k")(n=col("rows"), k=5).sql("duckdb")
@@ -64,8 +66,8 @@ def fragment(sql: str, dialect: str = "duckdb") -> Callable[..., exp.Expr]:
         statement = empty.copy()
         for name, node in [(name, _at(statement, path)) for name, path in places]:
             if node is statement:
-                return _one(filled[name])
-            _put(node, filled[name])
+                return _to_expression(filled[name])
+            _fill_placeholder(node, filled[name])
         return statement
 
     return fill
@@ -74,7 +76,7 @@ def fragment(sql: str, dialect: str = "duckdb") -> Callable[..., exp.Expr]:
 _TABLE = "sqlanon_table_"
 
 _Path: TypeAlias = "list[tuple[str, int | None]]"
-"""The way from a statement down to a part of it: arguments, and places in lists."""
+"""The path from a statement to a part of it: argument names, and indexes in lists."""
 
 
 def _placeholders(statement: exp.Expr) -> Iterator[tuple[str, exp.Expr]]:
@@ -102,11 +104,11 @@ def _at(statement: exp.Expr, path: _Path) -> exp.Expr:
 
 
 def _parsed(sql: str, dialect: str) -> exp.Expr:
-    # No placeholder stands for a table in SQL: there it is parsed as a table of that name. DuckDB's are $name.
+    # SQL has no placeholders for tables, so these are parsed as tables of that name. DuckDB's placeholders are $name.
     relations = re.sub(r"(?<!DISTINCT )\b(FROM|JOIN|INTO|UPDATE|TABLE|VIEW) :(?=\w)", rf"\1 {_TABLE}", sql)
     statement: exp.Expr = parse_one(re.sub(r"(?<!:):(?=[a-z])", "$", relations), dialect=dialect)
     for node in statement.walk():
-        node._meta = None  # places in the text: they would be copied with each filling
+        node._meta = None  # positions in the text, which every copy would copy
         if isinstance(node, exp.Literal) and node.is_string and re.search(r"\$[a-z]", node.this):
             raise ValueError(f"a template cannot have :name inside a text: {node.sql(dialect)}")
     for identifier in statement.find_all(exp.Identifier):
@@ -117,19 +119,19 @@ def _parsed(sql: str, dialect: str) -> exp.Expr:
     # sqlglot reads DuckDB's any_value with an IGNORE NULLS that DuckDB does not take.
     for ignoring in list(statement.find_all(exp.IgnoreNulls)):
         if isinstance(ignoring.this, exp.AnyValue):
-            statement = _replaced(statement, ignoring, ignoring.this)
-    # sqlglot's own would guard against NULL at great length.
+            statement = _replace_part(statement, ignoring, ignoring.this)
+    # sqlglot would transpile these with long guards against NULL.
     for call in list(statement.find_all(exp.Greatest, exp.Least)):
-        statement = _replaced(statement, call, anonymous(call.sql_names()[0], call.this, *call.expressions))
-    # Lists are translated by the names of their functions.
-    for function in list(statement.find_all(*_OF_LISTS)):
-        name, *keys = _OF_LISTS[type(function)]
-        statement = _replaced(statement, function, anonymous(name, *(function.args[key] for key in keys)))
+        statement = _replace_part(statement, call, anonymous(call.sql_names()[0], call.this, *call.expressions))
+    # Translations look up list functions by name.
+    for function in list(statement.find_all(*_LIST_FUNCTIONS)):
+        name, *keys = _LIST_FUNCTIONS[type(function)]
+        statement = _replace_part(statement, function, anonymous(name, *(function.args[key] for key in keys)))
     return statement
 
 
-def _replaced(statement: exp.Expr, part: exp.Expr, new: exp.Expr) -> exp.Expr:
-    """A statement with a part replaced, which may be all of it."""
+def _replace_part(statement: exp.Expr, part: exp.Expr, new: exp.Expr) -> exp.Expr:
+    """Replace a part of a statement, or the whole statement."""
     if part is statement:
         new.pop()  # detached from the tree it was taken from
         return new
@@ -137,7 +139,7 @@ def _replaced(statement: exp.Expr, part: exp.Expr, new: exp.Expr) -> exp.Expr:
     return statement
 
 
-_OF_LISTS: Mapping[type[exp.Expr], tuple[str, ...]] = {
+_LIST_FUNCTIONS: Mapping[type[exp.Expr], tuple[str, ...]] = {
     exp.ArrayAppend: ("list_append", "this", "expression"),
     exp.ArrayPrepend: ("list_prepend", "expression", "this"),
     exp.ArraySort: ("list_sort", "this"),
@@ -145,7 +147,7 @@ _OF_LISTS: Mapping[type[exp.Expr], tuple[str, ...]] = {
 }
 
 
-def _put(node: exp.Expr, value: TemplateValue) -> None:
+def _fill_placeholder(node: exp.Expr, value: TemplateValue) -> None:
     if isinstance(value, Sequence) and not isinstance(value, str):
         if isinstance(node.parent, exp.Ordered):
             node = node.parent
@@ -154,16 +156,16 @@ def _put(node: exp.Expr, value: TemplateValue) -> None:
         assert key is not None
         before = parent.args[key]
         if isinstance(parent, exp.Coalesce) and node is parent.this:
-            parent.set("this", _one(value[0]))
-            parent.set("expressions", [_one(one) for one in value[1:]])
+            parent.set("this", _to_expression(value[0]))
+            parent.set("expressions", [_to_expression(item) for item in value[1:]])
             return
-        at = next(i for i, one in enumerate(before) if one is node)
-        after = [*before[:at], *(_one(one) for one in value), *before[at + 1 :]]
+        at = next(i for i, sibling in enumerate(before) if sibling is node)
+        after = [*before[:at], *(_to_expression(item) for item in value), *before[at + 1 :]]
         parent.set(key, after)
         if not after and isinstance(parent, exp.Group | exp.Order):
             parent.pop()
         return
-    new = _one(value)
+    new = _to_expression(value)
     if isinstance(new, exp.Query) and isinstance(node, exp.Table) and not isinstance(new, exp.Subquery):
         new = exp.Subquery(this=new)
     elif _binds_less(new, node.parent):
@@ -174,7 +176,7 @@ def _put(node: exp.Expr, value: TemplateValue) -> None:
 
 
 def _binds_less(operand: exp.Expr, operator: exp.Expr | None) -> bool:
-    """Whether an operand needs parentheses under an operator: sqlglot prints none of its own."""
+    """Whether an operand needs parentheses under an operator: sqlglot adds none."""
     if not isinstance(operator, exp.Binary | exp.Unary | exp.Between) or isinstance(operator, exp.Paren):
         return False
     if isinstance(operand, exp.Or):
@@ -188,16 +190,16 @@ def _binds_less(operand: exp.Expr, operator: exp.Expr | None) -> bool:
     return isinstance(operand, exp.Predicate) or not isinstance(operator, exp.Predicate)
 
 
-def _one(value: TemplateValue) -> exp.Expr:
+def _to_expression(value: TemplateValue) -> exp.Expr:
     if isinstance(value, exp.Subquery | exp.Alias) and value.parent is None:
-        return value  # made for this place: copies of long queries would take longer than the rest
+        return value  # not used elsewhere: copying long queries would be slow
     return value.copy() if isinstance(value, exp.Expr) else exp.convert(value)
 
 
 _Relation = TypeVar("_Relation", bound=exp.Expr)
 
 Namer: TypeAlias = Callable[[str], exp.Table]
-"""Gives the name of a table in a run's own schema of the work database."""
+"""Function from a name to the table with this name in the run's schema of the work database."""
 
 
 def ident(name: str) -> exp.Identifier:
@@ -221,26 +223,26 @@ def table(name: str, schema: str | None = None, catalog: str | None = None, alia
 
 
 def unused_name(name: str, taken: Iterable[str]) -> str:
-    """A name that no column has, whatever the case.
+    """A name that differs from all taken ones, ignoring case.
 
     >>> unused_name("n", ["N", "zip"])
     'n_'
     """
-    lower = {one.lower() for one in taken}
+    lower = {name.lower() for name in taken}
     while name in lower:
         name += "_"
     return name
 
 
 def aliased(relation: _Relation, alias: str) -> _Relation:
-    """The same table, or subquery, under an alias."""
+    """A copy of a table or subquery with an alias."""
     copy = relation.copy()
     copy.set("alias", exp.TableAlias(this=ident(alias)))
     return copy
 
 
 def named(expression: exp.Expr, name: str) -> exp.Alias:
-    """An expression with an output name."""
+    """``expression AS name``."""
     return exp.Alias(this=expression, alias=ident(name))
 
 
@@ -250,15 +252,15 @@ def text(value: str) -> exp.Literal:
 
 
 def literal_path(path: str) -> exp.Literal:
-    """A path for a reader that takes patterns: this file, whatever its name. An address stands for itself."""
+    """A path literal for readers that accept patterns: only this file. Addresses are kept unchanged."""
     return text(path if "://" in path else glob.escape(path))
 
 
 def read_parquet(paths: Iterable[str]) -> exp.Table:
-    """``read_parquet([...])`` of these files, with the columns that they have themselves."""
+    """``read_parquet([...])`` of these files, without columns from their paths."""
     files = exp.Array(expressions=[literal_path(path) for path in paths])
-    own = exp.Var(this="hive_partitioning").eq(exp.false())
-    return exp.Table(this=exp.Anonymous(this="read_parquet", expressions=[files, own]))
+    no_partitioning = exp.Var(this="hive_partitioning").eq(exp.false())
+    return exp.Table(this=exp.Anonymous(this="read_parquet", expressions=[files, no_partitioning]))
 
 
 def number(value: int | float) -> exp.Expr:
@@ -267,17 +269,17 @@ def number(value: int | float) -> exp.Expr:
 
 
 def native_type(spelling: str) -> exp.DataType:
-    """A type in the engine's own spelling, whatever it is: it goes through unread."""
+    """A type in the engine's spelling, which sqlglot does not parse."""
     return exp.DataType(this=exp.DataType.Type.USERDEFINED, kind=spelling)
 
 
 def cast(expression: exp.Expr, type_: str) -> exp.Cast:
-    """A cast to a type in the engine's own spelling."""
+    """A cast to a type in the engine's spelling."""
     return exp.Cast(this=expression, to=native_type(type_))
 
 
 def all_of(conditions: Iterable[exp.Expr]) -> exp.Expr:
-    """The conjunction of conditions; TRUE where there are none."""
+    """The conjunction of conditions; TRUE without conditions."""
     parts = list(conditions)
     return reduce(_and, parts) if parts else exp.true()
 
@@ -287,7 +289,7 @@ def _and(left: exp.Expr, right: exp.Expr) -> exp.Expr:
 
 
 def same(left: exp.Expr, right: exp.Expr, nullable: bool = True) -> exp.Expr:
-    """Equality that takes NULL as a value of its own; plain equality where there are no NULLs (it is faster)."""
+    """Equality in which NULL equals NULL; plain equality if not ``nullable``, which is faster."""
     return exp.NullSafeEQ(this=left, expression=right) if nullable else left.eq(right)
 
 
@@ -307,9 +309,9 @@ def filter_where(aggregate: exp.Expr, condition: exp.Expr) -> exp.Filter:
 
 
 def total(expression: exp.Expr, condition: exp.Expr | None = None) -> exp.Cast:
-    """A sum of counts, over the rows that meet a condition, as BIGINT.
+    """A sum of counts as BIGINT, optionally over the rows that meet a condition.
 
-    DuckDB's SUM widens to HUGEINT, which is slower to work with.
+    DuckDB's SUM returns HUGEINT, which is slower.
     """
     added = exp.Sum(this=expression)
     return cast(filter_where(added, condition) if condition else added, "BIGINT")
@@ -321,22 +323,22 @@ def double_total(expression: exp.Expr) -> exp.Cast:
 
 
 def or_zero(figure: exp.Expr) -> exp.Coalesce:
-    """A figure; 0 where it is NULL, such as that of no rows."""
+    """A figure, or 0 if it is NULL."""
     return exp.Coalesce(this=figure, expressions=[number(0)])
 
 
 def anonymous(name: str, *arguments: exp.Expr) -> exp.Anonymous:
-    """A call of an engine's function, as it is."""
+    """A call of an engine's function by name."""
     return exp.Anonymous(this=name, expressions=list(arguments))
 
 
 def greatest(*values: exp.Expr) -> exp.Anonymous:
-    """The greatest of some numbers that are not NULL. (sqlglot's own would guard against NULL at great length.)"""
+    """The greatest of numbers that are not NULL, without sqlglot's guards against NULL."""
     return anonymous("GREATEST", *values)
 
 
 def least(*values: exp.Expr) -> exp.Anonymous:
-    """The least of some numbers; one that is NULL is passed over."""
+    """The least of numbers, ignoring NULL."""
     return anonymous("LEAST", *values)
 
 
@@ -351,26 +353,26 @@ REPEATABLE = "repeatable"
 
 
 def arbitrary_row_number() -> exp.Window:
-    """A number for each row, no two alike: here from 1 on; where the rows are in several places, with gaps."""
+    """A distinct number for each row: from 1 in DuckDB, with gaps in a distributed engine."""
     numbered = exp.Window(this=exp.RowNumber())
     numbered.meta[ARBITRARY_ROW_NUMBER] = True
     return numbered
 
 
 def mark_row_level(query: exp.Select) -> exp.Select:
-    """The same query, marked: it groups by rows, so that its result is as large, and as private, as these."""
+    """Mark a query that groups by rows: its result is as large and as private as the rows."""
     query.meta[ROW_LEVEL] = True
     return query
 
 
 def mark_repeatable(query: exp.Select) -> exp.Select:
-    """The same query, marked: it has the same rows each time, so that what is lost of them may be made again."""
+    """Mark a query that returns the same rows each time, so that lost rows may be computed again."""
     query.meta[REPEATABLE] = True
     return query
 
 
 def select(expressions: list[exp.Expr], source: exp.Expr, group: list[exp.Expr] | None = None) -> exp.Select:
-    """``SELECT expressions FROM source [GROUP BY group]``, put together without copies: checks are a hot loop."""
+    """``SELECT expressions FROM source [GROUP BY group]``, built without copies: checks are a hot loop."""
     query = exp.Select(expressions=expressions)
     query.set("from_", exp.From(this=source))
     if group:
@@ -384,7 +386,7 @@ def all_columns(alias: str) -> exp.Column:
 
 
 def union_all(*queries: exp.Query) -> exp.Query:
-    """The rows of one or more queries, without copies of these."""
+    """The union of one or more queries, without copying them."""
     return exp.union(*queries, distinct=False, copy=False) if len(queries) > 1 else queries[0]
 
 
@@ -410,7 +412,7 @@ def create_view(target: exp.Table, query: exp.Expr) -> exp.Create:
 
 
 def create_secure_view(target: exp.Table, query: exp.Expr) -> exp.Create:
-    """``CREATE SECURE VIEW target AS query``: the engine hides what is behind it. (sqlglot itself drops the word.)
+    """``CREATE SECURE VIEW target AS query``: the engine hides its definition. (sqlglot would drop the word.)
 
     >>> create_secure_view(table("v"), star(table("t"))).sql("duckdb")
     'CREATE SECURE VIEW "v" AS SELECT * FROM "t"'
@@ -419,9 +421,9 @@ def create_secure_view(target: exp.Table, query: exp.Expr) -> exp.Create:
 
 
 def create_temporary_view(target: exp.Table, query: exp.Expr) -> exp.Create:
-    """``CREATE TEMPORARY VIEW target AS query``: it stays out of the file.
+    """``CREATE TEMPORARY VIEW target AS query``, which is not stored in the database file.
 
-    In a database that is named, an in-memory one of ours, it is a usual view.
+    In another named database, which is in memory, it is an ordinary view.
     """
     if target.catalog not in ("", "temp"):
         return create_view(target, query)
@@ -463,20 +465,20 @@ def insert_rows(target: exp.Table, columns: Iterable[str], count: int = 1) -> ex
 
 
 def column_definitions(target: exp.Table, types: Iterable[tuple[str, str]]) -> exp.Create:
-    """``CREATE TABLE target (name type, ...)``, types in the engine's own spelling."""
+    """``CREATE TABLE target (name type, ...)``, types in the engine's spelling."""
     columns = [exp.ColumnDef(this=ident(name), kind=native_type(type_)) for name, type_ in types]
     return exp.Create(this=exp.Schema(this=target, expressions=columns), kind="TABLE")
 
 
 def values_query(columns: Mapping[str, str], rows: Sequence[Sequence[Any]]) -> exp.Select:
-    """A query of columns, by name with their types, and rows of plain values.
+    """A query of rows of plain values, with column types by name.
 
     >>> values_query({"n": "BIGINT"}, [(1,), (2,)]).sql("duckdb")
     'SELECT CAST("n" AS BIGINT) AS "n" FROM (VALUES (1), (2)) AS "v"("n")'
     """
-    none = [[None] * len(columns)]
+    null_row = [[None] * len(columns)]
     values = exp.Values(
-        expressions=[exp.Tuple(expressions=[exp.convert(value) for value in row]) for row in rows or none],
+        expressions=[exp.Tuple(expressions=[exp.convert(value) for value in row]) for row in rows or null_row],
         alias=exp.TableAlias(this=ident("v"), columns=[ident(name) for name in columns]),
     )
     query = select([named(cast(col(name), type_), name) for name, type_ in columns.items()], values)
@@ -484,7 +486,7 @@ def values_query(columns: Mapping[str, str], rows: Sequence[Sequence[Any]]) -> e
 
 
 def quote_name(*parts: str) -> str:
-    """The text that names a relation, each part quoted.
+    """Quote the parts of a relation's name, and join them.
 
     >>> quote_name("clinic", 'a"b')
     '"clinic"."a""b"'
@@ -492,25 +494,25 @@ def quote_name(*parts: str) -> str:
     return ".".join('"' + part.replace('"', '""') + '"' for part in parts)
 
 
-def full_name(found: exp.Table) -> str:
-    """A table's full name."""
-    return quote_name(*(part for part in (found.catalog, found.db, found.name) if part))
+def full_name(relation: exp.Table) -> str:
+    """The quoted full name of a table."""
+    return quote_name(*(part for part in (relation.catalog, relation.db, relation.name) if part))
 
 
 def column_names(query: exp.Expr) -> frozenset[str]:
-    """All names of columns in a query."""
+    """The names of all columns in a query."""
     return frozenset(column.name for column in query.find_all(exp.Column))
 
 
 def release_order(keys: Iterable[str]) -> list[exp.Expr]:
-    """What rows of a release are sorted by: the keys of their classes, and at random inside a class.
+    """The sort keys of a release: the keys of its classes, and 48 random bits within a class.
 
-    Of 100 million rows of one class some 18 pairs draw the same 48 bits, and may stay in the order of the source.
+    In a class of 100 million rows about 18 pairs draw the same bits, and may keep the order of the source.
     """
     sizes = (("INTEGER", 2**32 - 1, 2**31), ("SMALLINT", 2**16 - 1, 2**15))
-    drawn = [cast((anonymous("RANDOM") * number(size)) - number(half), type_) for type_, size, half in sizes]
-    return [*(col(key) for key in keys), *drawn]
+    random_keys = [cast((anonymous("RANDOM") * number(size)) - number(half), type_) for type_, size, half in sizes]
+    return [*(col(key) for key in keys), *random_keys]
 
 
 row_count = template("SELECT count(*) FROM :rows")
-"""One row: how many rows a relation has."""
+"""One row: the number of rows of a relation."""

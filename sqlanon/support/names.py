@@ -1,24 +1,24 @@
-"""Names of tables as policies write them: taken apart here, and never parsed as SQL."""
+"""Names of tables: reserved ones, and table names in policies, which are never parsed as SQL."""
 
 from __future__ import annotations
 
 import re
 
 EARLIER = "sqlanon earlier releases"
-"""The column of the marks that say which earlier releases have a row: no attribute can have this name."""
+"""The column that marks which earlier releases have a row; no attribute can have this name."""
 
 METADATA_VIEWS = ("release_overview", "class_sizes", "suppression_by", "quality")
 """The views that describe a release, in each release file."""
 
 STAGED, VERIFIED, CATALOG = "sqlanon_staged", "sqlanon_verified", "sqlanon_catalog"
-"""The databases of a release that is written, and of one that is verified, for the engine that has the source."""
+"""Names under which a staged release, a verified release and the catalog are attached to the source's engine."""
 
 _NAME = r'(?:"(?:[^"]|"")+"|[^".]+)'
 _QUALIFIED = re.compile(rf"{_NAME}(?:\.{_NAME}){{0,2}}")
 
 
 SHARED_CATALOG = "sqlanon.catalog.duckdb"
-"""The catalog of a folder's policies, beside them."""
+"""The file name of the catalog that the policies of a folder share."""
 
 
 def labels_table(attribute: str) -> str:
@@ -31,7 +31,7 @@ def labels_table(attribute: str) -> str:
 
 
 def table_parts(name: str) -> tuple[str, ...]:
-    """Take apart ``table``, ``schema.table`` or ``database.schema.table``, each in double quotes or not.
+    """Split ``table``, ``schema.table`` or ``database.schema.table``, each optionally in double quotes.
 
     >>> table_parts('geo."my.table"'), table_parts("a.b.c.d")
     (('geo', 'my.table'), ())

@@ -1,4 +1,4 @@
-"""What a person who releases data should know: messages, ordered by how many persons they are about."""
+"""Warnings for the data holder, ordered by the number of persons that they affect."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Notice:
-    """A warning, and the number of persons that it affects; rows, where each row is a person. None: not known."""
+    """A warning and the number of affected persons, or of rows if each row is a person; None if unknown."""
 
     message: str
     affected: int | None = None
 
 
 def sort_messages(notices: Iterable[Notice]) -> tuple[str, ...]:
-    """The messages, each once: those that affect the most persons first, those of an unknown number last.
+    """The distinct messages, by descending number of affected persons; unknown numbers last.
 
     >>> sort_messages([Notice("compare"), Notice("two", 2), Notice("all", 90), Notice("two", 2)])
     ('all', 'two', 'compare')
@@ -25,7 +25,7 @@ def sort_messages(notices: Iterable[Notice]) -> tuple[str, ...]:
 
 
 def with_noun(count: int, noun: str, singular: str = "", plural: str = "") -> str:
-    """A count with its noun, and with the verb in either number.
+    """A count with its noun, and optionally a verb, in the singular or plural.
 
     >>> with_noun(1, "row"), with_noun(1186, "row"), with_noun(2, "class", "holds", "hold")
     ('1 row', '1,186 rows', '2 classes hold')

@@ -1,5 +1,5 @@
-"""What comes with the code: the version, and the SQL files that live in databases, which are in top-level ``sql/`` in a
-checkout and inside the package once installed."""
+"""Resources of the package: the version, and the SQL files, which are in top-level ``sql/`` of a checkout and inside
+the installed package."""
 
 from __future__ import annotations
 
@@ -7,17 +7,16 @@ from collections.abc import Sequence
 from pathlib import Path
 
 __version__ = "0.1.0"
-"""A test holds it against ``pyproject.toml``."""
+"""A test compares it with ``pyproject.toml``."""
 
 RELEASE_MACROS = ("macros.sql",)
 REQUIREMENT_MACROS = (*RELEASE_MACROS, "macros_persons.sql", "macros_privacy.sql", "macros_closeness.sql")
-_OF_READERS = ("macros_analysis.sql", "macros_levels.sql")
-LIBRARY = (*REQUIREMENT_MACROS, "macros_risk.sql", "macros_finding.sql", "macros_attacks.sql", *_OF_READERS)
-"""The files of the macro library: what every release is checked by; what all requirements are; what
-readers use in their queries; and all of it."""
+_READER_MACROS = ("macros_analysis.sql", "macros_levels.sql")
+LIBRARY = (*REQUIREMENT_MACROS, "macros_risk.sql", "macros_finding.sql", "macros_attacks.sql", *_READER_MACROS)
+"""The files of the macro library: the checks of every release, the checks of all requirements, and all files."""
 
 MEDIAN_LIBRARY = (*LIBRARY, "macros_medians.sql")
-"""The same for a release with medians for labels: no label there bounds a value."""
+"""The files for a release with medians as labels, which do not bound values."""
 
 _PACKAGE = Path(__file__).parent.parent
 
@@ -26,7 +25,7 @@ POLICY_SCHEMA = _PACKAGE / "policy" / "schema.json"
 
 
 def sql_file(name: str) -> Path:
-    """The path of one of our SQL files.
+    """The path of a SQL file of sqlanon.
 
     >>> sql_file("macros.sql").name
     'macros.sql'
@@ -36,7 +35,7 @@ def sql_file(name: str) -> Path:
 
 
 def read_sql_file(name: str) -> str:
-    """The text of one of our SQL files."""
+    """The text of a SQL file of sqlanon."""
     return sql_file(name).read_text(encoding="utf-8")
 
 
@@ -46,5 +45,5 @@ def macro_scripts(files: Sequence[str] = LIBRARY) -> list[str]:
 
 
 def macro_script(files: Sequence[str] = LIBRARY) -> str:
-    """The same as one script."""
+    """The macro library, or a part of it, as one script."""
     return "\n".join(macro_scripts(files))

@@ -1,7 +1,6 @@
-"""What people read: lines, tables and bars; painted on a terminal, plain in a pipe.
+"""Print lines, tables and bars: formatted on a terminal, plain in a pipe.
 
-Names and labels come from strangers. They are shown as text: no markup in them is read, and what would steer a
-terminal is escaped.
+Names and labels are untrusted: they are printed without interpreting markup, and control characters are escaped.
 """
 
 from __future__ import annotations
@@ -18,54 +17,54 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 _BAR = 30
-"""The longest bar, in characters: labels, figures and it fit into 60 columns."""
+"""Maximum length of a bar, which fits into 60 columns with its label and figure."""
 
-# Control characters, ends of lines and paragraphs, what turns the direction of text around, and halves of characters.
-_STEERING = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+# Control characters, line and paragraph separators, directional marks, and surrogates.
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 _NUMBER = re.compile(r"<?[-+]?[\d.,]+(e[-+]?\d+)?(-[\d,]+)?( %)?( \(.*\))?|inf|nan|")
 
 
 def printable(text: str) -> str:
-    r"""A text on one line that steers no terminal.
+    r"""Escape control characters, so that a text is on one line and cannot control the terminal.
 
     >>> print(printable("\x1b[31mred\n[bold]é"))
     \x1b[31mred\n[bold]é
     """
-    return _STEERING.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+    return _CONTROL.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
 
 
 def say(text: str, *, err: bool = False) -> None:
-    """Print a text of one or more lines, on stdout or stderr; to a terminal, without breaking words."""
+    """Print lines on stdout or stderr; on a terminal, wrap them at words."""
     stream = sys.stderr if err else sys.stdout
     lines = [printable(line) for line in text.split("\n")]
     if stream and stream.isatty():
-        lines = [part for line in lines for part in _folded(line, shutil.get_terminal_size().columns)]
+        lines = [part for line in lines for part in _wrap_line(line, shutil.get_terminal_size().columns)]
     print("\n".join(lines), file=stream)
 
 
-def _folded(line: str, width: int) -> list[str]:
+def _wrap_line(line: str, width: int) -> list[str]:
     if _width(line) <= width:
         return [line]
     text = re.sub("^ *(- )?", "", line)
-    rest = " " * (len(line) - len(text))
+    indent = " " * (len(line) - len(text))
     return textwrap.wrap(
-        line, width, subsequent_indent=rest, break_long_words=False, break_on_hyphens=False, replace_whitespace=False
+        line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False, replace_whitespace=False
     )
 
 
 def hand_out(text: str) -> None:
-    """Print a text that a program may read, such as SQL: as it is, but to a terminal only what does not steer it."""
+    """Print a text for programs, such as SQL, unchanged; on a terminal, escape control characters."""
     if sys.stdout and sys.stdout.isatty():
-        # Tabs do no harm; and a statement is not folded.
+        # Tabs are harmless, and statements are not wrapped.
         print("\n".join(map(printable, text.expandtabs(4).rstrip("\n").split("\n"))))
     else:
         print(text.rstrip("\n"))
 
 
 def encode_safely() -> None:
-    """Have stdout and stderr escape what their encoding does not have, instead of failing."""
+    """Make stdout and stderr escape characters that their encoding lacks, instead of failing."""
     for stream in (sys.stdout, sys.stderr):
-        if stream is not None and hasattr(stream, "reconfigure"):  # else it is somebody's own
+        if stream is not None and hasattr(stream, "reconfigure"):  # else a caller replaced it
             stream.reconfigure(errors="backslashreplace")
 
 
@@ -74,7 +73,7 @@ def is_unicode() -> bool:
 
 
 def percent(part: float, whole: float) -> str:
-    """A share as a percentage, with three digits; of nothing, nothing.
+    """A share as a percentage with three digits; empty if the whole is 0.
 
     >>> percent(1346, 30162), percent(1, 3), percent(0, 0)
     ('4.46 %', '33.3 %', '')
@@ -92,9 +91,9 @@ def figure(value: float) -> str:
 
 
 def show_table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Print a table: with lines and as wide as the terminal has room, or in plain aligned columns.
+    """Print a table: with rules and as wide as the terminal, or in plain aligned columns.
 
-    Columns whose cells are numbers, or empty, are aligned to the right.
+    Columns of numbers are aligned to the right.
     """
     heads = [printable(head) for head in headers]
     cells = [[printable(cell) for cell in row] for row in rows]
@@ -102,20 +101,20 @@ def show_table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
         all(_NUMBER.fullmatch(row[i]) for row in cells) and any(row[i] for row in cells) for i in range(len(heads))
     ]
     if sys.stdout and sys.stdout.isatty():
-        _paint(_painted(heads, cells, right))
+        _print_rich(_build_rich_table(heads, cells, right))
     else:
-        print("\n".join(_aligned(heads, cells, right)))
+        print("\n".join(_align_columns(heads, cells, right)))
 
 
 def show_bars(headers: tuple[str, str], bars: Mapping[str, int]) -> None:
-    """Print counts with bars: as long as the count is, beside the greatest."""
+    """Print counts with bars, whose lengths are relative to the greatest count."""
     greatest = max(bars.values(), default=0)
     mark = "█" if sys.stdout and sys.stdout.isatty() and is_unicode() else "#"
     lengths = {name: -(-_BAR * count // greatest) if greatest else 0 for name, count in bars.items()}
     show_table([*headers, ""], [(name, f"{count:,}", mark * lengths[name]) for name, count in bars.items()])
 
 
-def _aligned(headers: list[str], rows: list[list[str]], right: list[bool]) -> list[str]:
+def _align_columns(headers: list[str], rows: list[list[str]], right: list[bool]) -> list[str]:
     widths = [max(map(_width, column)) for column in zip(headers, *rows, strict=True)]
 
     def line(cells: list[str]) -> str:
@@ -127,15 +126,15 @@ def _aligned(headers: list[str], rows: list[list[str]], right: list[bool]) -> li
 
 
 def _width(text: str) -> int:
-    """How many columns of a terminal a text takes, nearly: wide characters two, accents of their own none."""
+    """The approximate width of a text in terminal columns: wide characters take two, combining ones none."""
     if text.isascii():
         return len(text)
     return sum(
-        0 if unicodedata.combining(one) else 2 if unicodedata.east_asian_width(one) in "WF" else 1 for one in text
+        0 if unicodedata.combining(char) else 2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in text
     )
 
 
-def _painted(headers: list[str], rows: list[list[str]], right: list[bool]) -> Table:
+def _build_rich_table(headers: list[str], rows: list[list[str]], right: list[bool]) -> Table:
     from rich import box
     from rich.table import Table
     from rich.text import Text
@@ -148,10 +147,10 @@ def _painted(headers: list[str], rows: list[list[str]], right: list[bool]) -> Ta
     return table
 
 
-def _paint(table: Table) -> None:
+def _print_rich(table: Table) -> None:
     from rich.console import Console
 
     console = Console(highlight=False, markup=False, emoji=False)
-    with console.capture() as shown:
+    with console.capture() as capture:
         console.print(table)
-    print(shown.get(), end="")
+    print(capture.get(), end="")

@@ -1,4 +1,4 @@
-"""Texts, names and values as TOML writes them."""
+"""Format texts, keys and values as TOML."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ _BARE = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def toml_text(value: str) -> str:
-    """A text as TOML writes it. Characters that nobody sees, or that turn the direction of a line, are escaped.
+    """Format a text as TOML; escape invisible characters and those that change the direction of text.
 
     >>> print(toml_text('my "col"'), toml_text("a\u202eb"))
     "my \\"col\\"" "a\\u202eb"
     """
-    return "".join(map(_visible, json.dumps(value, ensure_ascii=False)))
+    return "".join(map(_escape_invisible, json.dumps(value, ensure_ascii=False)))
 
 
-def _visible(one: str) -> str:
-    if one == " " or unicodedata.category(one) not in ("Cc", "Cf", "Co", "Cn", "Zl", "Zp", "Zs"):
-        return one
-    return f"\\u{ord(one):04x}" if ord(one) <= 0xFFFF else f"\\U{ord(one):08x}"
+def _escape_invisible(char: str) -> str:
+    if char == " " or unicodedata.category(char) not in ("Cc", "Cf", "Co", "Cn", "Zl", "Zp", "Zs"):
+        return char
+    return f"\\u{ord(char):04x}" if ord(char) <= 0xFFFF else f"\\U{ord(char):08x}"
 
 
 def toml_key(name: str) -> str:
-    """A key as TOML writes it.
+    """Format a key as TOML.
 
     >>> print(toml_key("zip"), toml_key("my.zip"))
     zip "my.zip"
@@ -37,7 +37,7 @@ def toml_key(name: str) -> str:
 
 
 def toml_value(value: object) -> str:
-    """A value as TOML writes it: a text, a number, a list, a table in one line.
+    """Format a value as TOML: a text, number, list or inline table.
 
     >>> print(toml_value({"intervals": [Decimal("0.5"), 5]}))
     { intervals = [0.5, 5] }
@@ -49,7 +49,7 @@ def toml_value(value: object) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, Mapping):
-        return f"{{ {', '.join(f'{toml_key(key)} = {toml_value(one)}' for key, one in value.items())} }}"
+        return f"{{ {', '.join(f'{toml_key(key)} = {toml_value(item)}' for key, item in value.items())} }}"
     if isinstance(value, Sequence):
         return f"[{', '.join(map(toml_value, value))}]"
     return format(value, "f") if isinstance(value, Decimal) else str(value)

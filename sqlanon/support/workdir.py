@@ -1,9 +1,8 @@
-"""What runs do beside one another: private directories, private files, locks, and disks that are full.
+"""Private directories and files, locks between runs, and messages for full disks.
 
-Directories are for spilling, and for a release while it is being written. They hold private values, so they are 0700,
-and they do not outlive the run: removed at its end, and, where it was killed, by the next run. A run holds a lock on
-each of its directories, on the directory itself, so that no moment of its making or of its removal is without one; a
-directory whose lock is free belongs to nobody alive.
+Directories are for spilling and for a release while it is written. They hold private values, so their mode is 0700 and
+they do not outlive the run: they are deleted at its end, or by the next run if it was killed. A run holds a lock on the
+directory itself from its creation to its removal; a directory whose lock is free is stale.
 """
 
 from __future__ import annotations
@@ -27,57 +26,56 @@ _REASONS = {
     errno.EROFS: "can only be read",
     errno.EIO: "has an error",
 }
-_BY_WORDS = {os.strerror(number): number for number in _REASONS}
+_ERRNO_BY_PHRASE = {os.strerror(number): number for number in _REASONS}
 _FILE = re.compile(r'file \\?"([^"\\]+)\\?"')
-_OF_SPILLING = "max_temp_directory_size"
-"""What the engine speaks of where it finds no room for what does not fit into memory."""
+_SPILL_SETTING = "max_temp_directory_size"
+"""The setting that DuckDB names in its error if it cannot spill."""
 
 
 def describe_disk_error(error: BaseException, spill: Path | None = None) -> str | None:
-    """What an error says of a disk; None where it is of something else.
+    """A message for an error of a disk; None for other errors.
 
     >>> describe_disk_error(ValueError("No such thing")) is None
     True
     """
-    text, place = str(error), spill
+    text, path = str(error), spill
     number = error.errno if isinstance(error, OSError) else None
     if number in _REASONS:
-        place = Path(error.filename) if isinstance(error, OSError) and error.filename else None
-    elif _OF_SPILLING in text and spill is not None:
+        path = Path(error.filename) if isinstance(error, OSError) and error.filename else None
+    elif _SPILL_SETTING in text and spill is not None:
         number = errno.ENOSPC
     else:
-        number = next((number for words, number in _BY_WORDS.items() if words in text), None)
-        named = _FILE.search(text)
-        place = Path(named[1]) if named else None
+        number = next((number for phrase, number in _ERRNO_BY_PHRASE.items() if phrase in text), None)
+        file = _FILE.search(text)
+        path = Path(file[1]) if file else None
     if number is None:
         return None
-    remedy = "make room there" if number in (errno.ENOSPC, errno.EDQUOT) else "choose another place"
-    if spill is not None and place is not None and place.is_relative_to(spill):
+    remedy = "free space on it" if number in (errno.ENOSPC, errno.EDQUOT) else "choose another disk"
+    if spill is not None and path is not None and path.is_relative_to(spill):
         remedy += ", or set TMPDIR to a folder on another disk"
-    return f"{_disk_of(place)} {_REASONS[number]} ({os.strerror(number)}{_room(place)}): {remedy}"
+    return f"{_describe_disk(path)} {_REASONS[number]} ({os.strerror(number)}{_describe_space(path)}): {remedy}"
 
 
-def _disk_of(place: Path | None) -> str:
-    if place is None:
+def _describe_disk(path: Path | None) -> str:
+    if path is None:
         return "the disk"
-    mount = next((one for one in place.absolute().parents if one.is_mount()), Path(place.anchor))
-    return f"the disk at {mount}, which {place} is on,"
+    mount = next((folder for folder in path.absolute().parents if folder.is_mount()), Path(path.anchor))
+    return f"the disk at {mount}, which {path} is on,"
 
 
-def _room(place: Path | None) -> str:
-    there = None if place is None else next((one for one in (place, *place.absolute().parents) if one.exists()), None)
-    if there is None:
-        return ""
-    return f", {shutil.disk_usage(there).free / 1e6:,.1f} MB free"
+def _describe_space(path: Path | None) -> str:
+    folders = () if path is None else (path, *path.absolute().parents)
+    existing = next((folder for folder in folders if folder.exists()), None)
+    return "" if existing is None else f", {shutil.disk_usage(existing).free / 1e6:,.1f} MB free"
 
 
 try:
     import fcntl
 except ImportError:  # Windows
-    fcntl = None  # type: ignore[assignment]  # a module, or none
+    fcntl = None  # type: ignore[assignment]  # a module or None
 
 SPILL_PREFIX = "sqlanon-spill-"
-"""Spill directories begin so, in the system's directory for temporary files (``TMPDIR``)."""
+"""Prefix of spill directories in the system's directory for temporary files (``TMPDIR``)."""
 
 
 def spill_directory() -> AbstractContextManager[Path]:
@@ -86,7 +84,7 @@ def spill_directory() -> AbstractContextManager[Path]:
 
 @contextmanager
 def private_directory(parent: Path, prefix: str) -> Iterator[Path]:
-    """A new directory (0700) in ``parent``, removed at the end; dead ones of the same prefix are removed first.
+    """A new directory (0700) in ``parent``, deleted at the end; deletes stale ones with the same prefix first.
 
     >>> with private_directory(Path(tempfile.gettempdir()), ".sqlanon-doctest-") as directory:
     ...     oct(directory.stat().st_mode & 0o777)
@@ -95,39 +93,39 @@ def private_directory(parent: Path, prefix: str) -> Iterator[Path]:
     False
     """
     remove_stale_directories(parent, prefix)
-    directory, lock = _locked_directory(parent, prefix)
+    directory, lock = _create_locked_directory(parent, prefix)
     try:
         yield directory
     finally:
-        # Removed before the lock is let go: nobody may find the directory unlocked.
+        # Deleted before the lock is released, so that no other run sees it unlocked.
         shutil.rmtree(directory, ignore_errors=True)
         if lock is not None:
             os.close(lock)
 
 
 class _Umask:
-    """The mask of new files belongs to the process: threads that want another one share it."""
+    """The umask, which belongs to the process: threads that narrow it share the change."""
 
     def __init__(self) -> None:
-        self._lock, self._users, self._before = threading.Lock(), 0, 0
+        self._lock, self._users, self._user_mask = threading.Lock(), 0, 0
 
     def narrow(self) -> None:
         with self._lock:
             if not self._users:
-                self._before = os.umask(0o077)
+                self._user_mask = os.umask(0o077)
             self._users += 1
 
     def restore(self) -> None:
         with self._lock:
             self._users -= 1
             if not self._users:
-                os.umask(self._before)
+                os.umask(self._user_mask)
 
-    def own(self) -> int:
-        """The user's, whatever other threads do."""
+    def user_mask(self) -> int:
+        """The user's umask, also while it is narrowed."""
         with self._lock:
             if self._users:
-                return self._before
+                return self._user_mask
             mask = os.umask(0o077)
             os.umask(mask)
             return mask
@@ -138,7 +136,7 @@ _UMASK = _Umask()
 
 @contextmanager
 def private_files() -> Iterator[None]:
-    """Files that are made meanwhile, journals of a database too, are for their owner's eyes only."""
+    """Make new files readable only by their owner within the context, including a database's journals."""
     _UMASK.narrow()
     try:
         yield
@@ -147,50 +145,49 @@ def private_files() -> Iterator[None]:
 
 
 def new_file_mode() -> int:
-    """The mode that the user gives to new files, whatever private files are made meanwhile."""
-    return 0o666 & ~_UMASK.own()
+    """The user's default mode of new files, also while `private_files` narrows it."""
+    return 0o666 & ~_UMASK.user_mask()
 
 
 LOCK_TIMEOUT = 60.0
-"""The seconds to wait for a lock: it is held for the moment in which a release is put in its place."""
+"""Seconds to wait for a lock, which is held only while a release is swapped in."""
 
 
 class BusyError(Exception):
-    """Another run keeps a lock too long."""
+    """Another run holds a lock for too long."""
 
 
 @contextmanager
-def exclusive_lock(path: Path, patience: float = LOCK_TIMEOUT) -> Iterator[None]:
-    """Wait for the lock of a place, and hold it; the system frees it where a run is killed. The lock is on a hidden
-    file beside the place, which is removed at the end: a run that waited for it looks whether it is still there.
+def exclusive_lock(path: Path, timeout: float = LOCK_TIMEOUT) -> Iterator[None]:
+    """Hold the lock of a path, after waiting for it; the system releases it if the run is killed.
 
-    Where the system has no such locks, nobody waits.
+    The lock is on a hidden file next to the path, which is deleted at the end. Does nothing on systems without such
+    locks.
     """
     if fcntl is None:
         yield
         return
     hidden = path.with_name(f".{path.name}.lock")
-    lock = _locked_file(hidden, time.monotonic() + patience)
+    lock = _open_locked_file(hidden, time.monotonic() + timeout)
     try:
         yield
     finally:
         with suppress(OSError):
-            hidden.unlink()  # before the lock is let go: it may be another's from then on
+            hidden.unlink()  # before the lock is released: afterwards it may belong to another run
         os.close(lock)
 
 
-def _locked_file(hidden: Path, give_up: float) -> int:
+def _open_locked_file(hidden: Path, deadline: float) -> int:
     while True:
         lock = os.open(hidden, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            there = hidden.stat()
-            if os.path.samestat(there, os.fstat(lock)):
+            if os.path.samestat(hidden.stat(), os.fstat(lock)):  # not deleted while waiting
                 return lock
-        except FileNotFoundError:  # removed by the run that had it
+        except FileNotFoundError:  # deleted by the run that held it
             pass
         except BlockingIOError:
-            if time.monotonic() > give_up:
+            if time.monotonic() > deadline:
                 os.close(lock)
                 raise BusyError from None
             time.sleep(0.01)
@@ -200,11 +197,10 @@ def _locked_file(hidden: Path, give_up: float) -> int:
         os.close(lock)
 
 
-def _locked_directory(parent: Path, prefix: str) -> tuple[Path, int | None]:
-    """A new directory, and the lock on it.
+def _create_locked_directory(parent: Path, prefix: str) -> tuple[Path, int | None]:
+    """Create a directory and lock it.
 
-    Another one, where a run that cleans up took it for dead in the moment before it was locked: then the lock is
-    taken, or the directory is gone.
+    Tries again if another run took the directory for stale before it was locked.
     """
     while True:
         directory = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
@@ -221,7 +217,7 @@ def _locked_directory(parent: Path, prefix: str) -> tuple[Path, int | None]:
 def remove_stale_directories(parent: Path, prefix: str) -> None:
     for directory in parent.glob(glob.escape(prefix) + "*"):
         with suppress(OSError):
-            if directory.is_symlink() or not directory.is_dir() or not _is_ours(directory):
+            if directory.is_symlink() or not directory.is_dir() or not _is_own(directory):
                 continue
             lock = _lock(directory)
             if lock is not None:
@@ -229,14 +225,14 @@ def remove_stale_directories(parent: Path, prefix: str) -> None:
                 os.close(lock)
 
 
-def _is_ours(directory: Path) -> bool:
+def _is_own(directory: Path) -> bool:
     return not hasattr(os, "getuid") or directory.stat().st_uid == os.getuid()
 
 
 def _lock(directory: Path) -> int | None:
-    """Lock a directory without waiting: the open lock, or None where somebody holds it.
+    """Lock a directory without waiting; return the open lock, or None if another run holds it.
 
-    Where the system has no such locks, it is always None: nothing is ever taken for dead.
+    On systems without such locks it returns None, so that no directory is taken for stale.
     """
     if fcntl is None:
         return None

@@ -59,10 +59,13 @@ def test_a_byte_that_is_no_utf_8_is_named_with_the_likely_encodings(tmp_path: Pa
     with pytest.raises(HierarchyError) as caught:
         labels(path)
     assert (
-        "line 1 has the byte 0xF6, which is no UTF-8; save it as UTF-8, or as UTF-16 with a byte order mark, or name "
+        "line 1 has the byte 0xF6, which is not valid UTF-8; save it as UTF-8, or as UTF-16 with a byte order mark, "
+        "or name "
         'its encoding: encoding = "windows-1252" (or latin-1, windows-1250, cp437, big5)'
     ) in str(caught.value)
-    with pytest.raises(HierarchyError, match="line 1 has the byte 0xF6, which is no ascii; give another encoding"):
+    with pytest.raises(
+        HierarchyError, match="line 1 has the byte 0xF6, which is not valid in ascii; give another encoding"
+    ):
         labels(path, encoding="ascii")
 
 
@@ -88,5 +91,5 @@ def test_japanese_text_may_be_in_shift_jis() -> None:
 
 
 def test_an_unknown_encoding_is_refused_by_the_policy() -> None:
-    with pytest.raises(PolicyError, match=r"town\.hierarchy\.encoding: 'utf-9' is no encoding of text"):
+    with pytest.raises(PolicyError, match=r"town\.hierarchy\.encoding: 'utf-9' is not a text encoding"):
         make_policy({"town": {"file": "towns.csv", "encoding": "utf-9"}})

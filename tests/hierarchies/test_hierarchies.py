@@ -749,7 +749,7 @@ def test_what_a_file_says_is_what_is_read(
         (b"", "VARCHAR", ["is empty"]),
         (b"\n\n", "VARCHAR", ["is empty"]),
         (b"a;x;*\nb;*\nc;y;*\nd;*;*;*", "VARCHAR", ["line 2 has 2 fields, line 4 has 4 fields", "most have 3"]),
-        (b"a;*\n\xff;*\n", "VARCHAR", ["line 2 has the byte 0xFF, which is no UTF-8"]),
+        (b"a;*\n\xff;*\n", "VARCHAR", ["line 2 has the byte 0xFF, which is not valid UTF-8"]),
         (b'a;*\n"b;*\n', "VARCHAR", ["not valid CSV"]),
         (b"1;*\n2;*\n01;*\n1;*", "INTEGER", ["'1' (3 times, spelled '01' and '1')", "keep one of each"]),
         (b"age;l\n1;l\n1.5;l\n", "INTEGER", ["'1.5', 'age'", "no header"]),

@@ -96,7 +96,7 @@ def test_a_full_disk_is_named_and_the_release_stays(work: Path, disk: Path, what
             failed += 1
             assert f"the disk at {disk}, which" in str(error) or "disk is full" in str(error), (size, str(error))
             assert "\n" not in str(error)
-            assert "make room there" in str(error)
+            assert "free space on it" in str(error)
             if what != "catalog":
                 assert "the existing release is unchanged" in str(error)
             if "is published, and the ledger" not in str(error):
@@ -146,7 +146,7 @@ def test_temporary_files_that_find_no_room_are_said_to_be_those(disk: Path) -> N
     engine.close()
     told = f"the disk at {disk}, which {spill} is on, is full ("
     assert str(error.value).startswith(told)
-    assert str(error.value).endswith(" MB free): make room there, or set TMPDIR to a folder on another disk")
+    assert str(error.value).endswith(" MB free): free space on it, or set TMPDIR to a folder on another disk")
 
 
 @pytest.mark.thorough
@@ -163,7 +163,7 @@ def test_the_command_line_says_which_disk_is_full(work: Path, disk: Path) -> Non
         assert done.stderr.startswith("error: ")
         assert done.stderr.count("\n") == 1
         assert f"the disk at {disk}, which" in done.stderr
-        assert "is full (No space left on device, 0.0 MB free): make room there" in done.stderr
+        assert "is full (No space left on device, 0.0 MB free): free space on it" in done.stderr
 
 
 @pytest.mark.slow
@@ -172,7 +172,7 @@ def test_a_disk_that_can_only_be_read(work: Path, disk: Path) -> None:
     make(path)
     subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
     with pytest.raises(
-        sqlanon.ReleaseError, match=f"the disk at {disk}, .* can only be read .*choose another place; the"
+        sqlanon.ReleaseError, match=f"the disk at {disk}, .* can only be read .*choose another disk; the"
     ):
         make(path)
     assert verify_file(disk / "r.duckdb").verified

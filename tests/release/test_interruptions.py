@@ -485,7 +485,7 @@ def test_a_failed_publish_can_be_tried_again(place: Place, monkeypatch: pytest.M
 
             patch.setattr(publishing.DuckDBEngine, "execute", full)
             with pytest.raises(
-                sqlanon.ReleaseError, match=r"No space left.*: make room there; the existing release is unchanged"
+                sqlanon.ReleaseError, match=r"No space left.*: free space on it; the existing release is unchanged"
             ):
                 result.publish()
         result.publish()

@@ -385,7 +385,7 @@ def test_a_lock_is_had_by_one_and_leaves_nothing(tmp_path: Path) -> None:
         thread.join()
     assert seen == [1] * 200
     assert list(tmp_path.iterdir()) == []
-    with exclusive_lock(place), pytest.raises(BusyError), exclusive_lock(place, patience=0.05):
+    with exclusive_lock(place), pytest.raises(BusyError), exclusive_lock(place, timeout=0.05):
         pass
     assert list(tmp_path.iterdir()) == []
 

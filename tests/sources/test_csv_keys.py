@@ -214,9 +214,9 @@ def test_a_release_and_its_verbs_read_a_file_alike(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("keys", "message"),
     [
-        ({"encoding": "latin-99"}, "'latin-99' is no encoding of text"),
-        ({"encoding": "rot13"}, "'rot13' is no encoding of text"),
-        ({"encoding": "base64"}, "'base64' is no encoding of text"),
+        ({"encoding": "latin-99"}, "'latin-99' is not a text encoding"),
+        ({"encoding": "rot13"}, "'rot13' is not a text encoding"),
+        ({"encoding": "base64"}, "'base64' is not a text encoding"),
         ({"delimiter": ""}, "must be one character"),
         ({"delimiter": "||"}, "must be one character"),
         ({"delimiter": "\n"}, "must be one character"),
