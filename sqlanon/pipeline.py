@@ -362,7 +362,7 @@ def draft_of(
     found = run_search(steps, prepared, partial(progress, "search"))
     if not steps.dry:
         persons = prepared.limit.persons is not None
-        store_lattice(steps.engine, prepared.work("lattice"), found.lattice_rows(), persons)
+        store_lattice(steps.engine, prepared.work("lattice"), found.lattice_columns(), persons)
     recoding = recode(steps, prepared, found)
     refuse_undecided_person(steps, prepared, recoding.statement, person)
     warnings += warn_of_rows_without_person(steps, prepared, recoding.statement)

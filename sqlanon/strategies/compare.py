@@ -1,4 +1,4 @@
-"""One policy, several strategies: what each finds, beside one another. Nothing is published or recorded."""
+"""Compare strategies for one policy. Nothing is published or recorded."""
 
 from __future__ import annotations
 
@@ -31,27 +31,27 @@ COLUMNS: Mapping[str, str] = {
     "error": "VARCHAR",
     "suppressed_persons": "BIGINT",
 }
-"""Columns and types of a comparison: see `Compared`."""
+"""Columns and types of a comparison: see `ComparisonRow`."""
 
 DEFAULT_SECONDS = 30.0
-"""What each strategy may take where nobody chose it."""
+"""Time for each strategy unless the user sets another."""
 
-_SEARCHES = 0.8
-"""Of the time of a strategy, what its search may take; the rest is for reading and counting."""
+_SEARCH_SHARE = 0.8
+"""Share of a strategy's time for its search; scans and counts take the other part."""
 
 ComparisonProgress = Callable[[str, int, int, "float | None"], None]
-"""Called with the strategy, generalizations open and checked, and the best score so far."""
+"""Called with the strategy, the numbers of open and checked generalizations, and the best score so far."""
 
 
 @dataclass(frozen=True)
 class ComparisonRow:
-    """What one strategy found, in the order of `COLUMNS`; None where it found nothing, and ``error`` says why.
+    """The result of one strategy, in the order of `COLUMNS`; without a result, ``error`` gives the reason.
 
-    ``loss`` is the score by the measure of that name, whatever the policy's is. ``checked`` are generalizations, and
-    rounds of local strategies; ``seconds`` are of wall time, for reading the source and for the search. Where
-    ``guarantees_k`` is false, k-anonymity holds for some quasi-identifiers at a time, and not for all together. What
-    was ``stopped`` by a time limit may find better with more time, or found nothing yet. ``undecided_person`` is no
-    column: it is of the policy, and says that a column numbers people whom the policy does not name.
+    ``loss`` is the score by the measure `loss`, whatever measure the policy has. ``checked`` counts generalizations,
+    and rounds of local strategies. ``seconds`` is the wall time for reading the source and for the search.
+    ``guarantees_k`` is false if k-anonymity holds for combinations of a few quasi-identifiers only. A ``stopped``
+    strategy reached a time limit, and may find a better result with more time. ``undecided_person`` is not a column: it
+    belongs to the policy, and names a column that numbers people and that the policy does not declare as person.
     """
 
     strategy: str
@@ -70,29 +70,29 @@ class ComparisonRow:
 
 
 def policies_by_strategy(policy: Policy, strategies: Sequence[str] | None) -> dict[str, Policy | PolicyError]:
-    """The same policy for each strategy, or why that cannot do what it asks.
+    """The policy with each strategy, or the error of a strategy that does not support it.
 
-    What other strategies alone know (how Mondrian cuts, cells for strategies that blank none) is left out.
+    Keys that only other strategies use are removed. Without ``strategies``: all that support the policy and end.
     """
     if strategies is None:
         endless = find_endless_strategies(policy)
-        able = {name: with_search_keys(policy, {"strategy": name}) for name in STRATEGIES if name not in endless}
-        return {name: found for name, found in able.items() if isinstance(found, Policy)}
+        policies = {name: with_search_keys(policy, {"strategy": name}) for name in STRATEGIES if name not in endless}
+        return {name: changed for name, changed in policies.items() if isinstance(changed, Policy)}
     if not strategies:
         raise PolicyError([Problem("search.strategy", f"name at least one of {', '.join(STRATEGIES)}")])
     return {name: with_search_keys(policy, {"strategy": name}) for name in dict.fromkeys(strategies)}
 
 
 def find_endless_strategies(policy: Policy) -> list[str]:
-    """The strategies that fit a policy, but end by a limit alone, which the policy does not have."""
+    """The strategies that support the policy but end at a limit only, where the policy has none."""
     if policy.search.time_limit is not None or policy.search.max_checks is not None:
         return []
-    endless = [name for name, one in STRATEGIES.items() if not one.traits.terminates]
+    endless = [name for name, strategy in STRATEGIES.items() if not strategy.traits.terminates]
     return [name for name in endless if isinstance(with_search_keys(policy, {"strategy": name}), Policy)]
 
 
 def with_search_keys(policy: Policy, keys: Mapping[str, str]) -> Policy | PolicyError:
-    """The policy with other keys of ``[search]``, the strategy among them; or why it cannot have them."""
+    """The policy with other keys of ``[search]``, a strategy among them; the error if they are incompatible."""
     tree, strategy = policy.model_dump(exclude_none=True), keys["strategy"]
     search = tree["search"] | keys
     for key in strategy_traits(strategy).ignored_keys:
@@ -106,64 +106,66 @@ def with_search_keys(policy: Policy, keys: Mapping[str, str]) -> Policy | Policy
 
 
 def with_time_limit(policy: Policy, seconds: float | None) -> Policy:
-    """The policy with a search that ends by itself before its time is over, so that there is a result to count."""
+    """The policy with a time limit that ends the search early enough to count its result."""
     if seconds is None:
         return policy
-    limit = min(_SEARCHES * seconds, float(policy.search.time_limit or math.inf))
+    limit = min(_SEARCH_SHARE * seconds, float(policy.search.time_limit or math.inf))
     return policy.model_copy(update={"search": policy.search.model_copy(update={"time_limit": limit})})
 
 
 def build_comparison_row(
     strategy: str,
-    prepared: SearchInput,
-    found: SearchResult,
+    search_input: SearchInput,
+    search_result: SearchResult,
     released: Figures,
-    searched: float,
+    search_seconds: float,
     seconds: float,
     undecided_person: str | None = None,
 ) -> ComparisonRow:
-    """What a strategy found, and would release; the seconds of the search, and all of them."""
-    search = prepared.policy.search
+    """The row of a strategy that found a result; ``released`` has the figures of its release."""
+    search = search_input.policy.search
     return ComparisonRow(
         strategy=strategy,
-        score=policy_measure(prepared).reported_score(found.score),
-        loss=compute_loss(prepared, found),
+        score=policy_measure(search_input).reported_score(search_result.score),
+        loss=compute_loss(search_input, search_result),
         classes=released.classes,
         suppressed_rows=released.suppressed_rows,
-        checked=found.checked,
-        optimal=found.optimal,
+        checked=search_result.checked,
+        optimal=search_result.optimal,
         guarantees_k=not search.traits.protects_combinations_only,
-        stopped=search.time_limit is not None and searched >= search.time_limit,
+        stopped=search.time_limit is not None and search_seconds >= search.time_limit,
         seconds=seconds,
         suppressed_persons=released.suppressed_persons,
         undecided_person=undecided_person,
     )
 
 
-def compute_loss(prepared: SearchInput, found: SearchResult) -> float:
-    """The loss of what was found. Of a generalization that is one more check, for the measure `loss` asks for more than
-    others do."""
-    loss = Loss(prepared.marginals, prepared.weights)
-    if found.local_result is not None:
-        return found.local_result.score(loss)
-    levels = found.levels
+def compute_loss(search_input: SearchInput, search_result: SearchResult) -> float:
+    """The score of a search result by the measure `loss`.
+
+    A generalization is checked once more, because `loss` needs figures that other measures do not.
+    """
+    loss = Loss(search_input.marginals, search_input.weights)
+    if search_result.local_result is not None:
+        return search_result.local_result.score(loss)
+    levels = search_result.levels
     assert levels is not None
-    return loss.score(levels, Checker(prepared.frequency_sets.steps.engine, prepared, loss)(levels))
+    return loss.score(levels, Checker(search_input.frequency_sets.steps.engine, search_input, loss)(levels))
 
 
-def compute_attribute_losses(prepared: SearchInput, found: SearchResult) -> dict[str, float]:
-    """The loss of each quasi-identifier that is generalized, from 0 to 1; before noise and decoys."""
-    marginals, levels, placed = prepared.marginals, found.levels, found.local_result
+def compute_attribute_losses(search_input: SearchInput, search_result: SearchResult) -> dict[str, float]:
+    """The loss of each generalized quasi-identifier, from 0 to 1, before noise and decoys."""
+    marginals, levels, local_result = search_input.marginals, search_result.levels, search_result.local_result
     figures = None
     if levels is not None:
-        figures = Checker(prepared.frequency_sets.steps.engine, prepared, Loss(marginals))(levels)
+        figures = Checker(search_input.frequency_sets.steps.engine, search_input, Loss(marginals))(levels)
     losses = {}
-    for i, name in enumerate(prepared.policy.generalized_attributes):
-        alone = Loss(marginals, [float(i == j) for j in range(len(prepared.attributes))], "sum")
+    for i, name in enumerate(search_input.policy.generalized_attributes):
+        loss = Loss(marginals, [float(i == j) for j in range(len(search_input.attributes))], "sum")
         if levels is not None and figures is not None:
-            losses[name] = alone.score(levels, figures)
-        elif placed is not None:
-            losses[name] = placed.score(alone)
+            losses[name] = loss.score(levels, figures)
+        elif local_result is not None:
+            losses[name] = local_result.score(loss)
     return losses
 
 

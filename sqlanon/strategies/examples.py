@@ -1,4 +1,4 @@
-"""What stands for the answers, where statements are only shown."""
+"""Example values for plans: statements that are shown, not run, have no answers."""
 
 from __future__ import annotations
 
@@ -13,29 +13,28 @@ from sqlanon.policy import Hierarchy, Policy
 from sqlanon.support.coding import Levels
 
 
-def example_height(steps: StatementRunner, rules: Hierarchy | tuple[()]) -> int:
-    """The height of a hierarchy, as far as rules and files tell."""
-    return find_static_height(rules, steps.engine, EXAMPLE_TEXT_LENGTH) or 0
+def example_height(runner: StatementRunner, rules: Hierarchy | tuple[()]) -> int:
+    """The height of a hierarchy as far as its rules and files determine it, else that of an example."""
+    return find_static_height(rules, runner.engine, EXAMPLE_TEXT_LENGTH) or 0
 
 
 def find_lattice_size(policy: Policy, engine: Engine) -> tuple[int | None, tuple[str, ...]]:
-    """The size of the lattice, as far as the policy and hierarchy files tell: else None, and on which quasi-identifiers
-    it depends."""
-    spans: dict[str, int | None] = {}
+    """The size of the lattice if the policy and hierarchy files determine it, else None and the quasi-identifiers that
+    leave it open."""
+    level_counts: dict[str, int | None] = {}
     for name in policy.generalized_attributes:
-        limit = policy.attributes[name]
-        height = find_static_height(limit.hierarchy or (), engine)
-        most = min((one for one in (height, limit.max_level) if one is not None), default=None)
-        is_unknown = bool(limit.forbidden) or has_mask(limit)
-        spans[name] = None if is_unknown or most is None else most - limit.min_level + 1
-    unknown = tuple(name for name, span in spans.items() if span is None)
-    return None if unknown else math.prod(span for span in spans.values() if span is not None), unknown
+        attribute = policy.attributes[name]
+        height = find_static_height(attribute.hierarchy or (), engine)
+        top = min((level for level in (height, attribute.max_level) if level is not None), default=None)
+        depends_on_values = bool(attribute.forbidden) or has_mask(attribute)
+        level_counts[name] = None if depends_on_values or top is None else top - attribute.min_level + 1
+    unknown = tuple(name for name, count in level_counts.items() if count is None)
+    return None if unknown else math.prod(count for count in level_counts.values() if count is not None), unknown
 
 
 def example_levels(policy: Policy, heights: Levels) -> Levels:
-    """A generalization to show: every attribute at level 1, or at the lowest that the policy allows."""
+    """An example generalization: every attribute at level 1, or at the lowest level that the policy permits."""
     lowest = find_permitted_levels(policy, heights).lowest
     levels = tuple(max(bottom, min(1, height)) for bottom, height in zip(lowest, heights, strict=True))
-    return (
-        lowest if policy.has_decoys and levels == heights else levels
-    )  # in one class of all rows, there is nothing to fill
+    # One class of all rows would need no decoys.
+    return lowest if policy.has_decoys and levels == heights else levels

@@ -1,4 +1,4 @@
-"""How the rows of a release are made from the source: what each recoding provides, and their order."""
+"""Protocols of recodings, which make released rows from the source, and the order of those rows."""
 
 from __future__ import annotations
 
@@ -13,57 +13,62 @@ MASKED = "masked"
 
 
 class ReleaseStatement(Protocol):
-    """How a release is made from the source: by one generalization of all rows, below the full domain, with noise."""
+    """Makes a release from the source: by a generalization, below the full domain, with noise or with decoys."""
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """What is released."""
+        """The released columns."""
 
-    def released_type(self, column: Column, own: str) -> str:
-        """The type of a column in the release; in the source it has its own."""
+    def released_type(self, column: Column, source_type: str) -> str:
+        """The type of a column in the release."""
 
     def label_counts(self) -> exp.Select:
-        """One row: how many labels each attribute has in the release."""
+        """One row: the number of labels of each attribute in the release."""
 
     def fully_suppressed(self) -> exp.Select:
-        """One row: whether nothing is left of each attribute, as all rows show one label above its values."""
+        """One row: whether each attribute has one label, above its values, in all rows."""
 
     def select(self, shuffled: bool = True) -> exp.Select:
-        """The statement that makes the release; unless it is for checks, in the order of the released classes, and at
-        random inside each."""
+        """The statement that makes the release: in the order of its classes, shuffled within each.
+
+        Checks need no order and pass ``shuffled=False``.
+        """
 
     def with_column(self, column: Column) -> ReleaseStatement:
-        """The same, with one more column of the source: for checks."""
+        """The same with another column of the source, for checks."""
 
 
 class ClassRecoding(ReleaseStatement, Protocol):
-    """A recoding whose rows tell their classes, before labels stand for codes: what noise can be added to."""
+    """A recoding that can return codes in place of labels, so that rows show their class; noise needs one."""
 
     @property
     def codes_identify_labels(self) -> bool:
-        """Whether two rows read the same in all attributes exactly if their `class_keys` are the same."""
+        """Whether rows have equal `class_keys` exactly if their released quasi-identifiers are equal."""
 
     def with_column(self, column: Column) -> ClassRecoding: ...
 
     def with_source(self, source: exp.Table) -> ClassRecoding:
-        """The same, of other rows of the source."""
+        """The same over other source rows."""
 
     def class_keys(self) -> dict[int, str]:
-        """By attribute the column of `rows` that tells classes apart; what is the same in all rows is left out."""
+        """By attribute, the column of `rows` that distinguishes classes. Constant attributes are omitted."""
 
     def rows(self) -> exp.Select:
-        """The rows of the release in the order of the source, with codes for labels and ``value_j`` for the rest."""
+        """The released rows in the order of the source: codes for labels, ``value_j`` for other columns."""
 
     def with_labels(self, rows: exp.Expr) -> exp.Select:
-        """The release, of `rows`."""
+        """The release, made from `rows`."""
 
 
 def order_by_class(recoding: ClassRecoding, rows: exp.Select) -> exp.Select:
-    """The release, of rows of a recoding, in the order of its classes. The order follows from what readers see: codes
-    are ranks of labels, and where that is not all of it, the labels themselves are sorted."""
+    """The release made from the rows of a recoding, ordered by class.
+
+    The order must depend on visible values only. Codes are ranks of labels; where they distinguish rows with equal
+    labels, the labels are sorted instead.
+    """
     if recoding.codes_identify_labels:
         keys = recoding.class_keys().values()
         return recoding.with_labels(subquery(rows.order_by(*release_order(keys), copy=False), "r"))
-    quasi = [column.name for column in recoding.columns if column.quasi is not None]
+    quasi_identifiers = [column.name for column in recoding.columns if column.quasi is not None]
     released = recoding.with_labels(subquery(rows, "r"))
-    return star(subquery(released, "released")).order_by(*release_order(quasi), copy=False)
+    return star(subquery(released, "released")).order_by(*release_order(quasi_identifiers), copy=False)

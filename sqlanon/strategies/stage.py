@@ -1,4 +1,4 @@
-"""The stage search: the best version of a source."""
+"""The search stage: find the best generalization or local recoding of a source."""
 
 from __future__ import annotations
 
@@ -14,22 +14,18 @@ from sqlanon.strategies.lattice.task import SearchTask
 from sqlanon.strategies.registry import requested_strategy, run_strategy
 
 
-def run_search(steps: StatementRunner, prepared: SearchInput, progress: Progress) -> SearchResult:
-    """Find the best version of a prepared source with the policy's strategy; in a dry run one check stands for all."""
-    asked, task = prepared.policy.search, SearchTask(steps, prepared, progress)
-    result = (
-        _example(steps, prepared) if steps.dry and not asked.is_local else run_strategy(task, requested_strategy(asked))
-    )
+def run_search(runner: StatementRunner, search_input: SearchInput, progress: Progress) -> SearchResult:
+    """Search with the policy's strategy. A dry run shows one check as an example of all."""
+    search = search_input.policy.search
+    if runner.dry and not search.is_local:
+        levels = example_levels(search_input.policy, search_input.marginals.heights)
+        runner.show(candidate_query(search_input.frequency_sets.at(levels), levels))
+        result = SearchResult(Figures(1, 1), 0.0, 0.0, optimal=False, levels=levels)
+    else:
+        result = run_strategy(SearchTask(runner, search_input, progress), requested_strategy(search))
     note = "a check like this for every generalization that bounds leave open"
-    if asked.is_local:
+    if search.is_local:
         note = f"rounds over the combinations and the nodes of the hierarchies (here: {EXAMPLE_LEAVES} a level)"
-    cells = ", then cells are blanked" if asked.suppression == "cells" else ""
-    steps.finish("search", f"strategy {asked.strategy}{cells}: {note}")
+    cells = ", then cells are blanked" if search.suppression == "cells" else ""
+    runner.finish("search", f"strategy {search.strategy}{cells}: {note}")
     return result
-
-
-def _example(steps: StatementRunner, prepared: SearchInput) -> SearchResult:
-    """The check, and the version that a plan shows."""
-    levels = example_levels(prepared.policy, prepared.marginals.heights)
-    steps.show(candidate_query(prepared.frequency_sets.at(levels), levels))
-    return SearchResult(Figures(1, 1), 0.0, 0.0, optimal=False, levels=levels)

@@ -35,7 +35,7 @@ from sqlanon.strategies.lattice import Budget
 from sqlanon.strategies.lattice.checker import Checker
 from sqlanon.strategies.lattice.dive import PenalizedCost, dive
 from sqlanon.strategies.lattice.genetic import POPULATION_SIZE, GeneticSearch
-from sqlanon.strategies.lattice.lattice import Box, Boxes
+from sqlanon.strategies.lattice.lattice import Box, BoxQueue
 from sqlanon.support.coding import Levels
 
 __all__ = ["workshop"]  # the fixture
@@ -77,9 +77,9 @@ def test_breeding_repeats_itself_and_finds_the_best() -> None:
     for _ in range(2):
         search = search_of(case)
         assert search.check(search.lattice.top)
-        breeding, before = GeneticSearch(search, PenalizedCost(search)), len(search.figures)
-        while breeding.draws < 4:
-            breeding.go_on()
+        genetic_search, before = GeneticSearch(search, PenalizedCost(search)), len(search.figures)
+        while genetic_search.restarts < 4:
+            genetic_search.run_generation()
             assert len(search.figures) - before <= POPULATION_SIZE
             before = len(search.figures)
         assert search.best is not None
@@ -132,13 +132,13 @@ def keys_compared(scores: Mapping[Levels, float]) -> Iterator[list[Box]]:
     """Nothing in a box that waits scores less than its key."""
     seen: list[Box] = []
 
-    def add(self: Boxes, box: Box) -> None:
+    def add(self: BoxQueue, box: Box) -> None:
         inside = [score for levels, score in scores.items() if at_most(box.low, levels) and at_most(levels, box.high)]
         assert holds(box.key, min(inside, default=math.inf))
         seen.append(box)
         heapq.heappush(self._heap, box)
 
-    with patch.object(Boxes, "add", add):
+    with patch.object(BoxQueue, "add", add):
         yield seen
 
 

@@ -256,8 +256,8 @@ LARGE_LATTICE = {
     "sqlanon.strategies.full_domain.optimal.TURN": 2,
     "sqlanon.strategies.full_domain.optimal.BOXES": 4,
     "sqlanon.strategies.lattice.vectors.PAIRS": 20,
-    "sqlanon.strategies.lattice.search.CONSIDERED": 2,
-    "sqlanon.strategies.lattice.lattice.ROOM": 3,
+    "sqlanon.strategies.lattice.search.MAX_PRUNING_CANDIDATES": 2,
+    "sqlanon.strategies.lattice.lattice.HEAP_SIZE": 3,
 }
 MANY_ROWS = {SMALL_SET: 5, COARSE_SET: 2, "sqlanon.frequency.sets.FIRST_SET_SHARE": 10, ROWS_PER_CODE: 1_000}
 AS_LARGE = {
@@ -270,9 +270,9 @@ AS_LARGE = {
 with many rows that have their codes in packs."""
 
 LARGE_PATHS = {
-    "lattice": ((2, 13), ["go_on", "_ask_ahead", "class_leaves_together"]),
+    "lattice": ((2, 13), ["run_generation", "_check_ahead", "class_leaves_together"]),
     "rows": ((0, 64), ["half_at"]),
-    "both": ((48,), ["go_on", "_ask_ahead"]),
+    "both": ((48,), ["run_generation", "_check_ahead"]),
     "packs": ((80,), ["half_at", "_pack_codes"]),
 }
 """The tables that are searched in the quick lane, and the functions for large tables that run there."""
@@ -283,8 +283,8 @@ def test_every_strategy_as_if_tables_were_large(size: str, monkeypatch: pytest.M
     numbers, expected = LARGE_PATHS[size]
     called: set[str] = set()
     for owner, name in (
-        (GeneticSearch, "go_on"),
-        (optimal._BranchAndBound, "_ask_ahead"),
+        (GeneticSearch, "run_generation"),
+        (optimal._BranchAndBound, "_check_ahead"),
         (checker, "class_leaves_together"),
         (FrequencySets, "half_at"),
         (codes, "_pack_codes"),

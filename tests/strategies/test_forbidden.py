@@ -196,7 +196,7 @@ def test_values_that_are_never_released_do_not_count(people: Any) -> None:
 
 def test_no_level_left_is_infeasible(people: Any) -> None:
     attribute = town("Kiel", "inland", "south", max_level=2)
-    with pytest.raises(sqlanon.InfeasibleError, match="at each level that the policy allows of town") as caught:
+    with pytest.raises(sqlanon.InfeasibleError, match="town: at each level that the policy permits") as caught:
         levels_of(people, attribute)
     assert caught.value.nearest is None
     assert not any(label in str(caught.value) for label in ("Kiel", "inland", "south"))

@@ -66,7 +66,9 @@ def test_the_binding_requirement_is_the_one_without_which_the_fewest_rows_are_su
 def test_the_message_says_what_can_help() -> None:
     """A limit that it names is enough."""
     privacy = {"k": 2, "l_diversity": [{"attribute": "dx", "kind": "distinct", "l": 6}]}
-    assert str(refused(privacy)).endswith("loosen distinct 6-diversity of dx (readers may then learn more of people)")
+    assert str(refused(privacy)).endswith(
+        "loosen distinct 6-diversity of dx (readers may then learn more about people)"
+    )
     assert str(refused({"k": 17})).endswith("What can help: lower k (it hides people among fewer others)")
 
 
@@ -77,7 +79,7 @@ def test_where_several_requirements_bind_all_are_to_blame() -> None:
     assert f"No single requirement is to blame: {'; '.join(alone)}. " in error
     assert error.endswith(
         "What can help: loosen distinct 6-diversity of dx and entropy 6-diversity of dx "
-        "(readers may then learn more of people)"
+        "(readers may then learn more about people)"
     )
 
 

@@ -102,7 +102,7 @@ def test_every_stop_is_honest_many(strategy: str, case: Case) -> None:
 @given(case=strategies.cases())
 def test_a_full_heap_changes_no_answer(strategy: str, room: int, case: Case) -> None:
     """Where no more boxes may wait by their keys, the rest is worked off depth first."""
-    with patch.object(lattice, "ROOM", room):
+    with patch.object(lattice, "HEAP_SIZE", room):
         check_every_stop(case, strategy)
 
 
@@ -111,7 +111,7 @@ def test_a_full_heap_changes_no_answer(strategy: str, room: int, case: Case) -> 
 @settings(thorough, max_examples=draw_tables(20, usual=200))
 @given(case=strategies.cases())
 def test_a_full_heap_changes_no_answer_many(strategy: str, case: Case) -> None:
-    with patch.object(lattice, "ROOM", 4):
+    with patch.object(lattice, "HEAP_SIZE", 4):
         check_every_stop(case, strategy)
 
 

@@ -88,7 +88,7 @@ def test_early_answers_are_good() -> None:
 
 @pytest.mark.thorough
 def test_more_boxes_than_have_room_take_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sqlanon.strategies.lattice.lattice.ROOM", 1000)
+    monkeypatch.setattr("sqlanon.strategies.lattice.lattice.HEAP_SIZE", 1000)
     search = wide_search(0.05, checks=10_000)
     outcome = search_by("optimal", search)
     assert outcome.levels is not None

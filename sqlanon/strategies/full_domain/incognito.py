@@ -1,19 +1,20 @@
-"""Strategy ``incognito``: all generalizations that satisfy the policy, by subsets of the quasi-identifiers.
+"""Strategy ``incognito``: all generalizations that meet the policy, by subsets of the quasi-identifiers.
 
-A generalization of some of the quasi-identifiers stands for the one with all others at the top of their hierarchies
-(above a `max_level`, too): that has the same frequency set, rolled up. If it cannot satisfy the policy, nothing can
-that has the same levels there. So subsets of one are searched first, then of two, and so on, each breadth first:
+A generalization of some quasi-identifiers is checked as the one with all others at the top of their hierarchies (also
+above a `max_level`), which has the same frequency set, rolled up. If it is infeasible, so is everything with the same
+levels of these attributes. Subsets of one attribute are searched first, then of two, and so on, each breadth first:
 
-- the candidates of a subset are joined from what was left of the subsets with one attribute less (a-priori pruning);
-- above what may satisfy everything may, and is not checked; what may not is left out.
+- the candidates of a subset are joined from those left of the subsets with one attribute less (a-priori pruning);
+- everything above a candidate that may be feasible is kept unchecked; infeasible candidates are dropped.
 
-Of what is left at the end, the whole set of quasi-identifiers, the best is chosen by the measure: with a proof, for all
-are known. Candidates wait by the bound on their scores, and the choice ends where none can be better.
+The best of those left for all quasi-identifiers is chosen by the measure, with a proof, because all are known.
+Candidates are checked in the order of their bounds until none can be better.
 
-The subset property and the roll-up need requirements that are monotone under suppression. Where they are not, only what
-the figures rule out for all below is left out, and at the end each is checked by itself: slower, and as right.
+The subset property and the roll-up need requirements that are monotone under suppression. Otherwise a candidate is
+dropped only if its figures prove everything below infeasible, and each of the last ones is checked: slower, and as
+correct.
 
-The lists of what is left are as long as the lattice, at worst: this is for lattices of up to some 10^6.
+The candidates left may be as many as the lattice has nodes: this strategy is for lattices of up to about 10^6.
 
 Source: K. LeFevre, D. J. DeWitt, R. Ramakrishnan, "Incognito: efficient full-domain k-anonymity" (SIGMOD 2005),
 section 3.1 (the algorithm), and the subset, generalization and rollup properties of section 2.
@@ -32,72 +33,72 @@ from sqlanon.strategies.lattice.task import lattice_strategy
 from sqlanon.support.coding import Levels
 
 Subset = tuple[int, ...]
-"""Some of the attributes, by their numbers, ascending."""
+"""Indexes of attributes, ascending."""
 
 
 def incognito(search: LatticeSearch) -> Outcome:
-    """Find all generalizations that satisfy the policy; choose the best of them by the measure."""
+    """Find all generalizations that meet the policy; choose the best by the measure."""
     satisfying: tuple[Levels, ...] | None = None
     try:
-        left = _Subsets(search).run() if search.check(search.lattice.top) else []
-        satisfying = tuple(one for one in sorted(left) if search.all_above_satisfy(one) or search.satisfies(one))
-        _choose(search, satisfying)
-    except LimitReachedError as reached:
-        return Outcome(
-            search.best, False, search.measure.bound(search.lattice.bottom), stopped=str(reached), satisfying=satisfying
+        candidates = _SubsetSearch(search).run() if search.check(search.lattice.top) else []
+        satisfying = tuple(
+            levels for levels in sorted(candidates) if search.all_above_satisfy(levels) or search.satisfies(levels)
         )
+        _find_best(search, satisfying)
+    except LimitReachedError as limit:
+        bound = search.measure.bound(search.lattice.bottom)
+        return Outcome(search.best, False, bound, stopped=str(limit), satisfying=satisfying)
     score = 0.0 if search.best is None else search.scores[search.best]
     return Outcome(search.best, True, score, minimal_elements(search, satisfying), satisfying=satisfying)
 
 
-def _choose(search: LatticeSearch, satisfying: tuple[Levels, ...]) -> None:
-    """Check what may be the best of generalizations that satisfy the policy."""
-    for bound, _, levels in sorted((search.measure.bound(one), sum(one), one) for one in satisfying):
+def _find_best(search: LatticeSearch, satisfying: tuple[Levels, ...]) -> None:
+    """Check the generalizations that may be the best of those that meet the policy."""
+    for bound, _, levels in sorted((search.measure.bound(levels), sum(levels), levels) for levels in satisfying):
         if not search.cannot_improve(max(bound, search.bound_from_below(levels)), levels):
             search.check(levels)
 
 
-class _Subsets:
+class _SubsetSearch:
     def __init__(self, search: LatticeSearch) -> None:
         self.search = search
-        self.tops = search.measure.marginals.heights
-        self.left: dict[Subset, list[Levels]] = {}
+        self.heights = search.measure.marginals.heights
+        self.remaining: dict[Subset, list[Levels]] = {}
 
     def run(self) -> list[Levels]:
-        """What may satisfy the policy, of all quasi-identifiers."""
-        attributes = range(len(self.tops))
-        for size in range(1, len(self.tops) + 1):
-            found = {subset: self._searched(subset) for subset in combinations(attributes, size)}
-            self.left = found
-        return self.left[tuple(attributes)]
+        """The generalizations of all quasi-identifiers that may meet the policy."""
+        attributes = range(len(self.heights))
+        for size in range(1, len(self.heights) + 1):
+            self.remaining = {subset: self._search_subset(subset) for subset in combinations(attributes, size)}
+        return self.remaining[tuple(attributes)]
 
-    def _searched(self, subset: Subset) -> list[Levels]:
-        """The levels of a subset that may satisfy the policy: breadth first, from the lowest."""
-        candidates = sorted(self._candidates(subset), key=lambda one: (sum(one), one))
-        return [levels for levels in candidates if self._may(subset, levels)]
+    def _search_subset(self, subset: Subset) -> list[Levels]:
+        """The levels of a subset that may meet the policy: breadth first, the lowest first."""
+        candidates = sorted(self._candidates(subset), key=lambda levels: (sum(levels), levels))
+        return [levels for levels in candidates if self._can_satisfy(subset, levels)]
 
-    def _may(self, subset: Subset, levels: Levels) -> bool:
-        asked = list(self.tops)
+    def _can_satisfy(self, subset: Subset, levels: Levels) -> bool:
+        generalization = list(self.heights)
         for attribute, level in zip(subset, levels, strict=True):
-            asked[attribute] = level
-        search, whole = self.search, tuple(asked)
-        search.visit(whole)
-        known = search.can_satisfy(whole)
-        return search.check(whole) if known is None else known
+            generalization[attribute] = level
+        search, checked = self.search, tuple(generalization)
+        search.visit(checked)
+        verdict = search.can_satisfy(checked)
+        return search.check(checked) if verdict is None else verdict
 
     def _candidates(self, subset: Subset) -> Iterator[Levels]:
-        """All levels of an attribute; of more, those that are left without the last, and without the one before it,
-        joined where they agree. (That no other attribute's absence rules them out is told by what was checked.)"""
+        """All levels of a single attribute. For larger subsets, the join of what remains without the last attribute and
+        without the one before it; earlier checks rule out what other subsets exclude."""
         if len(subset) == 1:
             yield from ((level,) for level in self.search.lattice.levels(*subset))
             return
-        *shared, one, other = subset
-        with_one, with_other = (*shared, one), (*shared, other)
-        lasts = defaultdict(list)
-        for levels in self.left[with_other]:
-            lasts[levels[:-1]].append(levels[-1])
-        for levels in self.left[with_one]:
-            yield from ((*levels, last) for last in lasts[levels[:-1]])
+        *shared, second_last, last = subset
+        without_second_last, without_last = (*shared, last), (*shared, second_last)
+        last_levels = defaultdict(list)
+        for levels in self.remaining[without_second_last]:
+            last_levels[levels[:-1]].append(levels[-1])
+        for levels in self.remaining[without_last]:
+            yield from ((*levels, level) for level in last_levels[levels[:-1]])
 
 
 run = lattice_strategy(incognito)

@@ -1,6 +1,6 @@
-"""Strategy ``k_minimal``: all k-minimal generalizations, and the preferred among them.
+"""Strategy ``k_minimal``: all k-minimal generalizations, and the preferred one.
 
-A generalization is k-minimal when it satisfies the policy and no strictly lower one does.
+A generalization is k-minimal if it meets the policy and no strictly lower one does.
 
 Source: P. Samarati, L. Sweeney, "Protecting privacy when disclosing information" (1998), definition of
 k-minimal generalization with suppression, and section on preferences.
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import operator
 
-from sqlanon.strategies.lattice.lattice import Box, Boxes, Dominance
+from sqlanon.strategies.lattice.lattice import Box, BoxQueue, DominanceIndex
 from sqlanon.strategies.lattice.limits import LimitReachedError
 from sqlanon.strategies.lattice.outcome import Outcome, prove_best
 from sqlanon.strategies.lattice.search import LatticeSearch
@@ -21,11 +21,10 @@ from sqlanon.support.coding import Levels
 def k_minimal(search: LatticeSearch) -> Outcome:
     """Find all k-minimal generalizations; choose by the measure.
 
-    Walks those that do not satisfy, lowest first, in boxes: what is hopeless is left out with all below it. A
-    satisfying one that is met this way, and has no k-minimal one below it, is k-minimal. What lies above it is never
-    looked at.
+    Walks the infeasible generalizations in boxes, lowest first, and prunes what the checks exclude. A feasible one that
+    it meets with no k-minimal one below is k-minimal; everything above it is skipped.
 
-    The bound is what is proven of all that satisfy: each of them lies at or above a k-minimal one, or is still open.
+    The bound holds for all feasible generalizations: each is at or above a k-minimal one, or still open.
     """
     if not search.check(search.lattice.top):
         return Outcome(None, optimal=False, minimal=())
@@ -35,64 +34,70 @@ def k_minimal(search: LatticeSearch) -> Outcome:
 class _Walk:
     def __init__(self, search: LatticeSearch) -> None:
         self.search = search
-        self.boxes = Boxes()
+        self.queue = BoxQueue()
         self.minimal: list[Levels] = []
-        self.found = Dominance(search.lattice.top)
+        self.minimal_index = DominanceIndex(search.lattice.top)
 
     def run(self) -> Outcome:
-        lattice, stopped, open_ = self.search.lattice, "", []
-        box = self._box(lattice.bottom, lattice.top)
+        lattice, stopped = self.search.lattice, ""
+        open_boxes: list[Box] = []
+        box = _box(lattice.bottom, lattice.top)
         try:
             while True:
-                if not self.found.has_below(box.low):
-                    self._work(box)
-                if not len(self.boxes):
+                if not self.minimal_index.has_below(box.low):
+                    self._decide(box)
+                if not len(self.queue):
                     break
-                box = self.boxes.next()
-        except LimitReachedError as reached:
-            stopped, open_ = str(reached), [box, *self.boxes]
-        return self._outcome(stopped, open_)
+                box = self.queue.pop()
+        except LimitReachedError as limit:
+            stopped, open_boxes = str(limit), [box, *self.queue]
+        return self._outcome(stopped, open_boxes)
 
-    def _box(self, low: Levels, high: Levels) -> Box:
-        return Box(float(sum(low)), sum(low), low, high)
-
-    def _work(self, box: Box) -> None:
-        """Decide the low end of a box; let the rest of it wait."""
+    def _decide(self, box: Box) -> None:
+        """Decide the low end of a box, and queue the other parts of it."""
         search = self.search
-        search.open_count = len(self.boxes)
+        search.open_count = len(self.queue)
         search.visit(box.low)
-        excluded = search.find_pruned_top(box)
-        if excluded is None and search.can_satisfy(box.low) is None:
+        pruned_top = search.find_pruned_top(box)
+        if pruned_top is None and search.can_satisfy(box.low) is None:
             search.decide_path([box.low, *search.extend_path(box.low)], 1, box)
-            excluded = search.find_pruned_top(box)
-        if excluded is None:
+            pruned_top = search.find_pruned_top(box)
+        if pruned_top is None:
             if search.satisfies(box.low):
                 self.minimal.append(box.low)
-                self.found.add(box.low)
+                self.minimal_index.add(box.low)
                 return
-            excluded = box.low
-        for low, high in search.split_box(box, excluded):
-            if not self.found.has_below(low):
-                self.boxes.add(self._box(low, high))
+            pruned_top = box.low
+        for low, high in search.split_box(box, pruned_top):
+            if not self.minimal_index.has_below(low):
+                self.queue.add(_box(low, high))
 
-    def _outcome(self, stopped: str, open_: list[Box]) -> Outcome:
-        search = self.search
-        # Below what is no higher than all that is open, nothing is open. Where boxes were worked off depth first, a
-        # lower one may have been found later.
-        lowest = min((box.height for box in open_), default=sum(search.lattice.top))
-        minimal = tuple(sorted(one for one in self.minimal if sum(one) <= lowest and not self._is_above_another(one)))
+    def _outcome(self, stopped: str, open_boxes: list[Box]) -> Outcome:
+        search, measure = self.search, self.search.measure
+        # Nothing is open below the lowest open box. In depth-first search, a lower k-minimal one may come later.
+        lowest_open = min((box.height for box in open_boxes), default=sum(search.lattice.top))
+        minimal = tuple(
+            sorted(
+                levels for levels in self.minimal if sum(levels) <= lowest_open and not self._is_above_another(levels)
+            )
+        )
         best = search.choose_preferred(minimal) or search.best
-        measure = search.measure
-        known = {one: max(measure.bound(one), measure.bound_above(search.figures[one])) for one in self.minimal}
+        bounds = {
+            levels: max(measure.bound(levels), measure.bound_above(search.figures[levels])) for levels in self.minimal
+        }
         if best is not None and not stopped:
-            return Outcome(best, *prove_best(search, best, known), minimal)
-        bounds = [*known.values()]
-        bounds += [measure.bound(box.low) for box in open_]
-        bounds += [] if best is None else [search.scores[best]]
-        return Outcome(best, optimal=False, bound=min(bounds, default=0.0), minimal=minimal, stopped=stopped)
+            return Outcome(best, *prove_best(search, best, bounds), minimal)
+        open_bounds = [measure.bound(box.low) for box in open_boxes]
+        best_score = [] if best is None else [search.scores[best]]
+        bound = min([*bounds.values(), *open_bounds, *best_score], default=0.0)
+        return Outcome(best, optimal=False, bound=bound, minimal=minimal, stopped=stopped)
 
     def _is_above_another(self, levels: Levels) -> bool:
-        return any(one != levels and all(map(operator.le, one, levels)) for one in self.minimal)
+        return any(lower != levels and all(map(operator.le, lower, levels)) for lower in self.minimal)
+
+
+def _box(low: Levels, high: Levels) -> Box:
+    return Box(float(sum(low)), sum(low), low, high)
 
 
 run = lattice_strategy(k_minimal)

@@ -1,16 +1,16 @@
 """Strategy ``ola``, Optimal Lattice Anonymization: all k-minimal generalizations by binary search, and the best one.
 
-A sublattice is all between two generalizations, the upper of which satisfies the policy. Each generalization at half
-its height is looked at: if it satisfies, the search goes on in the sublattice below it, else in the one above it. What
-was checked tags others: above what satisfies nothing is k-minimal, below what does not nothing satisfies. A sublattice
-of two ends the way.
+A sublattice has all generalizations between two, the upper of which meets the policy. Each one at half its height is
+checked: if it is feasible, the search continues in the sublattice below it, else in the one above it. Checks tag
+others: nothing above a feasible generalization is k-minimal, and nothing below an infeasible one is feasible.
+Sublattices of height 1 are checked directly.
 
-Where it differs from ``optimal``: it chooses among the k-minimal generalizations alone. Where rows may be suppressed, a
-higher generalization that suppresses fewer of them can score less than every k-minimal one. It is told whether that is
-ruled out: always without suppression, for then every measure rises along the lattice.
+Unlike ``optimal``, it chooses among the k-minimal generalizations only. With suppression, a higher generalization that
+suppresses fewer rows can score less than every k-minimal one. The outcome tells whether this is ruled out; without
+suppression it always is, because every measure rises along the lattice.
 
-Where the requirements are not monotone under suppression, one that does not satisfy rules out nothing below it, unless
-its figures do: then both its sublattices are searched.
+If requirements are not monotone under suppression, an infeasible generalization rules out those below it only if its
+figures do; otherwise both sublattices are searched.
 
 Source: K. El Emam, F. K. Dankar, R. Issa, E. Jonker, et al., "A globally optimal k-anonymity method for the
 de-identification of health data" (JAMIA 16(5), 2009), figure 5 (the algorithm) and its section on predictive tagging.
@@ -33,8 +33,8 @@ def ola(search: LatticeSearch) -> Outcome:
     try:
         if search.check(search.lattice.top):
             _Bisection(search).split(search.lattice.bottom, search.lattice.top)
-    except LimitReachedError as reached:
-        stopped = str(reached)
+    except LimitReachedError as limit:
+        stopped = str(limit)
     return conclude(search, stopped, only_minimal=True)
 
 
@@ -42,14 +42,14 @@ class _Bisection:
     def __init__(self, search: LatticeSearch) -> None:
         self.search = search
         self.tags = PredictiveTags(search)
-        self.seen: set[tuple[Levels, Levels]] = set()
+        self.searched: set[tuple[Levels, Levels]] = set()
 
     def split(self, low: Levels, high: Levels) -> None:
         """Check every k-minimal generalization between two."""
         tags = self.tags
-        if (low, high) in self.seen or tags.is_good(low) or tags.is_bad(high):
+        if (low, high) in self.searched or tags.has_feasible_below(low) or tags.is_infeasible(high):
             return
-        self.seen.add((low, high))
+        self.searched.add((low, high))
         height = sum(high) - sum(low)
         if height <= 1:
             self.search.visit(low, high)
@@ -60,14 +60,14 @@ class _Bisection:
             self.search.visit(node)
             if tags.is_open(node):
                 tags.check(node)
-            if not tags.is_bad(node):
+            if not tags.is_infeasible(node):
                 self.split(low, node)
-            if not tags.is_good(node):
+            if not tags.has_feasible_below(node):
                 self.split(node, high)
 
 
 def _at_height(low: Levels, high: Levels, height: int) -> Iterator[Levels]:
-    """All generalizations between two that are so many steps above the lower, in lexicographic order.
+    """All generalizations between two that are ``height`` steps above the lower, in lexicographic order.
 
     >>> list(_at_height((0, 0), (1, 2), 2))
     [(0, 2), (1, 1)]
@@ -75,10 +75,10 @@ def _at_height(low: Levels, high: Levels, height: int) -> Iterator[Levels]:
     if not low:
         yield from [()] if height == 0 else []
         return
-    room = sum(high[1:]) - sum(low[1:])
-    for step in range(max(0, height - room), min(high[0] - low[0], height) + 1):
-        for rest in _at_height(low[1:], high[1:], height - step):
-            yield (low[0] + step, *rest)
+    max_height_of_others = sum(high[1:]) - sum(low[1:])
+    for step in range(max(0, height - max_height_of_others), min(high[0] - low[0], height) + 1):
+        for others in _at_height(low[1:], high[1:], height - step):
+            yield (low[0] + step, *others)
 
 
 run = lattice_strategy(ola)

@@ -1,4 +1,4 @@
-"""The search: one lattice, and a module a strategy. Those of the full domain are here, the others in `recode.local`."""
+"""The lattice of generalizations, and the search that full-domain strategies share."""
 
 from sqlanon.strategies.lattice.lattice import Lattice
 from sqlanon.strategies.lattice.limits import Budget

@@ -1,4 +1,4 @@
-"""Checks: what the engine says of a generalization."""
+"""Check generalizations: fetch their figures from the engine."""
 
 from __future__ import annotations
 
@@ -31,69 +31,68 @@ from sqlanon.strategies.lattice.search import VerdictRules
 from sqlanon.support.coding import Coded, Levels
 
 
-def policy_measure(prepared: SearchInput) -> Measure:
-    """The policy's measure, over the prepared source."""
-    policy = prepared.policy
-    # Where k-anonymity is of combinations, a class may have one row.
-    least = 1 if policy.search.traits.protects_combinations_only else prepared.requirements.min_class_rows
-    return MEASURES[policy.search.measure](prepared.marginals, prepared.weights, policy.search.aggregate, least)
+def policy_measure(search_input: SearchInput) -> Measure:
+    """The policy's measure for a source."""
+    search = search_input.policy.search
+    # If k-anonymity holds for combinations only, a class may have one row.
+    least = 1 if search.traits.protects_combinations_only else search_input.requirements.min_class_rows
+    return MEASURES[search.measure](search_input.marginals, search_input.weights, search.aggregate, least)
 
 
-def verdict_rules(prepared: SearchInput) -> VerdictRules:
-    """What may be concluded from a check."""
-    space = prepared.frequency_sets.space
-    return VerdictRules(prepared.requirements, prepared.marginals.rows, space.additive, prepared.limit.persons)
+def verdict_rules(search_input: SearchInput) -> VerdictRules:
+    """The rules by which figures are judged."""
+    additive = search_input.frequency_sets.space.additive
+    return VerdictRules(search_input.requirements, search_input.marginals.rows, additive, search_input.limit.persons)
 
 
-def fetch_leaf_sums(steps: StatementRunner, query: exp.Select) -> dict[int, float]:
-    """The answer to `candidate.class_leaves`, by attribute."""
-    return {slot: leaves for slot, leaves in steps.ask(query, []) if leaves is not None}
+def fetch_leaf_sums(runner: StatementRunner, query: exp.Select) -> dict[int, float]:
+    """The result of `candidate.class_leaves_query`, by attribute."""
+    return {slot: leaves for slot, leaves in runner.ask(query, []) if leaves is not None}
 
 
 LEAVES_WITHIN = 2
-"""A check that is expected to lose at most this many times the allowed rows counts leaves, too. That makes its
-statement a tenth dearer; counting them by another one doubles it."""
-
+"""A check that is expected to suppress at most this multiple of the allowed rows also counts leaves. That adds a tenth
+to its statement; a separate statement would double it."""
 
 FAR = 1.8
-"""A check that is expected to lose at least this many times the allowed rows counts half of the classes first. That
-saves two fifths of it, or adds a fifth. (The forecast is rough: of nine searched for on people, eight lost twice as
+"""A check that is expected to suppress at least this multiple of the allowed rows counts half of the classes first.
+That saves two fifths of it, or adds a fifth. (In a test, eight of nine such generalizations did suppress twice as
 many.)"""
 
 
 class Checker:
-    """Asks the engine for the figures of generalizations: usually by one statement; `_by_halves`, `_counts_leaves` and
-    `together` say when by more or fewer."""
+    """Fetches the figures of generalizations, usually by one statement each."""
 
     def __init__(
         self,
         engine: Engine,
-        prepared: SearchInput,
+        search_input: SearchInput,
         measure: Measure,
-        expected: Callable[[Levels], float] | None = None,
-        only_best: Callable[[], bool] = lambda: False,
+        expect_suppressed: Callable[[Levels], float] | None = None,
+        seeks_best_only: Callable[[], bool] = lambda: False,
     ) -> None:
-        """``expected``: ln(1 + rows lost) of a generalization, as the search that it is for forecasts them;
-        ``only_best``: whether what cannot be the best is of no use to that."""
-        self._engine, self._prepared, self._measure, self._limit = engine, prepared, measure, prepared.limit
-        self._allowed = self._limit.rows
-        self._sets, self._heights = prepared.frequency_sets, prepared.marginals.heights
-        self._expected, self._only_best = expected, only_best
-        self._separate = prepared.requirements.separate_conditions
-        self._short = not all(one.hereditary for one in prepared.requirements.class_conditions)
-        self._judge = verdict_rules(prepared).judge
+        """``expect_suppressed`` forecasts ln(1 + suppressed rows) for a search; ``seeks_best_only`` says whether the
+        search ignores what cannot be the best."""
+        self._engine, self._search_input, self._measure = engine, search_input, measure
+        self._sets, self._runner = search_input.frequency_sets, search_input.frequency_sets.steps
+        self._limit, self._attributes = search_input.limit, search_input.attributes
+        self._expect_suppressed, self._seeks_best_only = expect_suppressed, seeks_best_only
+        requirements = search_input.requirements
+        self._separate_conditions = requirements.separate_conditions
+        self._short = not all(condition.hereditary for condition in requirements.class_conditions)
+        self._judge = verdict_rules(search_input).judge
         self._leaves: exp.Table | None = None
         self._regrouped: dict[str, tuple[list[str], Callable[[Iterable[str]], tuple[Any, ...]]]] = {}
-        self._counted = prepared.limit.all_persons or prepared.marginals.rows
-        for one in self._separate:
-            one.refuse(self._counted)
+        self._source_count = search_input.limit.all_persons or search_input.marginals.rows
+        for condition in self._separate_conditions:
+            condition.refuse(self._source_count)
 
     def __call__(self, levels: Levels) -> Figures:
         """The figures of a generalization."""
         space = self._sets.sizes_at(levels)
-        attributes = self._prepared.attributes if self._counts_leaves(space, levels) else ()
-        halved = self._by_halves(levels) if space.are_classes and self._fails_by_far(levels) else None
-        row, share = halved or (self._row(space, levels, attributes), 1.0)
+        attributes = self._attributes if self._counts_leaves(space, levels) else ()
+        half = self._count_by_halves(levels) if space.are_classes and self._fails_by_far(levels) else None
+        row, share = half or (self._fetch_row(space, levels, attributes), 1.0)
         self._count_persons(space, [levels], [row])
         if space.are_classes and self._is_within(row):
             space = self._sets.at(levels)
@@ -101,115 +100,116 @@ class Checker:
         if self._needs_leaves(levels, row) and attributes:
             leaves = {i: row[f"leaves_{i}"] for i, _ in between_ends(attributes, levels)}
         elif self._needs_leaves(levels, row):
-            kept = _less_is_kept(space, row)
-            found = fetch_leaf_sums(
-                self._sets.steps, class_leaves_query(space, levels, self._prepared.attributes, kept)
-            )
-            leaves = self._suppressed(levels, found) if kept else found
+            sums_kept = _has_fewer_kept_classes(space, row)
+            query = class_leaves_query(space, levels, self._attributes, sums_kept)
+            leaves = fetch_leaf_sums(self._runner, query)
+            leaves = self._subtract_from_all(levels, leaves) if sums_kept else leaves
         return replace(self._figures(space, levels, row, leaves), counted_share=share)
 
-    def _row(self, space: ClassSpace, levels: Levels, attributes: Sequence[Coded] = ()) -> dict[str, Any]:
-        """The row of `candidate`. Without leaves, most of its text is the same for all generalizations of classes from
-        one table."""
-        steps, keys = self._sets.steps, space.keys(levels)
-        if steps.dry or attributes or not keys or not can_be_judged_together(space):
-            query = candidate_query(space, levels, self._short, self._measure.needs_squares, attributes)
-            return dict(steps.figures(query))
+    def _fetch_row(self, space: ClassSpace, levels: Levels, attributes: Sequence[Coded] = ()) -> dict[str, Any]:
+        """The row of `candidate_query`. Without leaves, generalizations with classes from one table share most of the
+        statement's text."""
+        keys, squares = space.keys(levels), self._measure.needs_squares
+        if self._runner.dry or attributes or not keys or not can_be_judged_together(space):
+            query = candidate_query(space, levels, self._short, squares, attributes)
+            return dict(self._runner.figures(query))
         if (table := space.frequency.name) not in self._regrouped:
-            query = candidate_query(space, levels, self._short, self._measure.needs_squares)
-            self._regrouped[table] = query.named_selects, steps.engine.prepare_grouping(query)
-        names, row = self._regrouped[table]
-        return dict(zip(names, row(keys), strict=True))
+            query = candidate_query(space, levels, self._short, squares)
+            self._regrouped[table] = query.named_selects, self._runner.engine.prepare_grouping(query)
+        names, fetch = self._regrouped[table]
+        return dict(zip(names, fetch(keys), strict=True))
 
-    def together(self, several: Sequence[Levels]) -> list[Figures]:
-        """The figures of the first of some generalizations: as many as one statement checks."""
-        found = self._sets.together(several)
-        if found is None:
-            return [self(several[0])]
-        space, most = found
-        if min(most, len(several)) < 2 or not can_be_judged_together(space):
-            return [self(several[0])]
-        several, steps = several[:most], self._sets.steps
-        query = joint_candidate_query(space, several, self._short, self._measure.needs_squares)
+    def check_together(self, generalizations: Sequence[Levels]) -> list[Figures]:
+        """The figures of the first generalizations, as many as one statement checks."""
+        shared = self._sets.together(generalizations)
+        if shared is None:
+            return [self(generalizations[0])]
+        space, limit = shared
+        if min(limit, len(generalizations)) < 2 or not can_be_judged_together(space):
+            return [self(generalizations[0])]
+        checked = generalizations[:limit]
+        query = joint_candidate_query(space, checked, self._short, self._measure.needs_squares)
         names = query.named_selects
-        rows = {row[0]: dict(zip(names, row, strict=True)) for row in steps.ask(query, [])}
-        if len(rows) < len(several):  # there are no rows, and so no classes
-            return [self(several[0])]
-        self._count_persons(space, several, [rows[i] for i in range(len(several))])
-        leaves = self._leaves_together(space, several, rows)
-        return [self._figures(space, one, rows[i], leaves.get(i, {})) for i, one in enumerate(several)]
+        rows = {row[0]: dict(zip(names, row, strict=True)) for row in self._runner.ask(query, [])}
+        if len(rows) < len(checked):  # no rows, so no classes
+            return [self(generalizations[0])]
+        self._count_persons(space, checked, [rows[place] for place in range(len(checked))])
+        leaves = self._fetch_leaves_together(space, checked, rows)
+        return [
+            self._figures(space, levels, rows[place], leaves.get(place, {})) for place, levels in enumerate(checked)
+        ]
 
-    def _leaves_together(
-        self, space: ClassSpace, several: Sequence[Levels], rows: Mapping[int, Mapping[str, Any]]
+    def _fetch_leaves_together(
+        self, space: ClassSpace, generalizations: Sequence[Levels], rows: Mapping[int, Mapping[str, Any]]
     ) -> Mapping[int, Mapping[int, float]]:
         """The leaves of suppressed rows, by place and attribute. Makes ``leaves``, once."""
-        places = [i for i, levels in enumerate(several) if self._needs_leaves(levels, rows[i])]
+        places = [place for place, levels in enumerate(generalizations) if self._needs_leaves(levels, rows[place])]
         if not places:
             return {}
         if self._leaves is None:
-            self._leaves = self._sets.steps.make(
-                self._prepared.work("leaves"), attribute_leaves(self._prepared.attributes)
-            )
-        asked = [(several[i], _less_is_kept(space, rows[i])) for i in places]
-        found: dict[int, dict[int, float]] = {i: {} for i in places}
-        query = class_leaves_together(space, asked, self._prepared.attributes, self._leaves)
-        for place, slot, leaves in self._sets.steps.ask(query, []):
-            found[places[place]][slot] = leaves
+            self._leaves = self._runner.make(self._search_input.work("leaves"), attribute_leaves(self._attributes))
+        requests = [(generalizations[place], _has_fewer_kept_classes(space, rows[place])) for place in places]
+        leaves: dict[int, dict[int, float]] = {place: {} for place in places}
+        query = class_leaves_together(space, requests, self._attributes, self._leaves)
+        for position, slot, leaf_sum in self._runner.ask(query, []):
+            leaves[places[position]][slot] = leaf_sum
         return {
-            i: self._suppressed(levels, found[i]) if kept else found[i]
-            for i, (levels, kept) in zip(places, asked, strict=True)
+            place: self._subtract_from_all(levels, leaves[place]) if sums_kept else leaves[place]
+            for place, (levels, sums_kept) in zip(places, requests, strict=True)
         }
 
     def _counts_leaves(self, space: ClassSpace, levels: Levels) -> bool:
-        """Whether the statement for the classes counts the leaves of suppressed rows, too."""
-        if space.are_classes or not (self._measure.needs_leaves and self._allowed):
+        """Whether the statement for the classes also counts the leaves of suppressed rows."""
+        if space.are_classes or not (self._measure.needs_leaves and self._limit.rows):
             return False
-        if not is_large(self._prepared.marginals.rows):  # to plan its joins takes longer than the work
+        if not is_large(self._search_input.marginals.rows):  # planning the joins would take longer than running them
             return False
-        return self._expected is None or self._expected(levels) <= math.log1p(LEAVES_WITHIN * self._allowed)
+        limit = math.log1p(LEAVES_WITHIN * self._limit.rows)
+        return self._expect_suppressed is None or self._expect_suppressed(levels) <= limit
 
     def _fails_by_far(self, levels: Levels) -> bool:
-        """Whether a generalization is expected to lose so many rows that half of them are enough to see it, and of no
-        other use to the search."""
-        if self._expected is None or not self._only_best() or self._measure.bounds_above:
+        """Whether a generalization probably suppresses so many rows that half of its classes prove it infeasible, and
+        the search needs no other figures of it."""
+        if self._expect_suppressed is None or not self._seeks_best_only() or self._measure.bounds_above:
             return False
-        return self._expected(levels) >= math.log1p(FAR * self._allowed)
+        return self._expect_suppressed(levels) >= math.log1p(FAR * self._limit.rows)
 
-    def _by_halves(self, levels: Levels) -> tuple[dict[str, Any], float] | None:
-        """The row of half of the classes, if these lose too many rows, else of all; and what share of them it is of.
-        None where no attribute splits them."""
+    def _count_by_halves(self, levels: Levels) -> tuple[dict[str, Any], float] | None:
+        """The row of half of the classes if they suppress too many rows, else of all, and the counted share. None if no
+        attribute splits the classes."""
         attribute, row = self._sets.halving_attribute(levels), dict[str, Any]()
         if attribute is None:
             return None
         for rest, share in enumerate((0.5, 1.0)):
             with self._sets.half_at(levels, attribute, rest) as space:
-                part = self._sets.steps.figures(
-                    candidate_query(space, levels, self._short, self._measure.needs_squares)
-                )
+                query = candidate_query(space, levels, self._short, self._measure.needs_squares)
+                part = self._runner.figures(query)
             row = {name: (row.get(name) or 0) + (figure or 0) for name, figure in part.items()}
-            # Conditions on the whole table are not met or broken by half of it. They do not matter here: this verdict
-            # follows from the suppressed rows alone, of which the other half can only have more.
-            too_many = row["suppressed_rows"] > self._allowed
-            if too_many and self._judge(self._figures(space, levels, row, {}), self._allowed).infeasible_below:
+            # Half of the classes does not decide conditions on the whole table. They do not matter here: the verdict
+            # follows from suppressed rows alone, and the other half only adds some.
+            too_many = row["suppressed_rows"] > self._limit.rows
+            if too_many and self._judge(self._figures(space, levels, row, {}), self._limit.rows).infeasible_below:
                 return row, share
         return row, 1.0
 
-    def _count_persons(self, space: ClassSpace, several: Sequence[Levels], rows: Sequence[dict[str, Any]]) -> None:
-        """Add ``suppressed_persons`` to the rows of generalizations, where persons are counted and the rows that are
-        suppressed do not say already that there are too many."""
+    def _count_persons(
+        self, space: ClassSpace, generalizations: Sequence[Levels], rows: Sequence[dict[str, Any]]
+    ) -> None:
+        """Add ``suppressed_persons`` to the rows, unless the suppressed rows prove already that there are too many."""
         if not space.persons:
             return
-        counted = {}
         for row in rows:
             row["suppressed_persons"] = None if row["suppressed_rows"] else 0
-        if places := [i for i, row in enumerate(rows) if 0 < row["suppressed_rows"] <= self._limit.rows]:
-            if self._sets.ground.movers is not None:
-                counted = {0: count_persons_in_classes(self._sets, space, several[0], kept=False)}  # one at a time
-            else:
-                query = persons_in_classes(space, [several[i] for i in places], kept=False)
-                counted = dict(self._sets.steps.ask(query, []))
-        for place, persons in counted.items():
-            rows[places[place]]["suppressed_persons"] = persons
+        places = [place for place, row in enumerate(rows) if 0 < row["suppressed_rows"] <= self._limit.rows]
+        if not places:
+            return
+        if self._sets.ground.movers is not None:  # one generalization at a time
+            counts = {0: count_persons_in_classes(self._sets, space, generalizations[0], kept=False)}
+        else:
+            query = persons_in_classes(space, [generalizations[place] for place in places], kept=False)
+            counts = dict(self._runner.ask(query, []))
+        for position, persons in counts.items():
+            rows[places[position]]["suppressed_persons"] = persons
 
     def _is_within(self, row: Mapping[str, Any]) -> bool:
         return row["classes"] > 0 and self._limit.allows(row["suppressed_rows"], row.get("suppressed_persons"))
@@ -217,26 +217,26 @@ class Checker:
     def _needs_leaves(self, levels: Levels, row: Mapping[str, Any]) -> bool:
         if not (self._measure.needs_leaves and row["suppressed_rows"] and self._is_within(row)):
             return False
-        return bool(between_ends(self._prepared.attributes, levels))
+        return bool(between_ends(self._attributes, levels))
 
-    def _suppressed(self, levels: Levels, kept: Mapping[int, float]) -> Mapping[int, float]:
-        """What is not kept of the leaves of all rows."""
-        every = self._prepared.marginals.leaf_sums
-        between = between_ends(self._prepared.attributes, levels)
-        return {i: every[i][level] - kept.get(i, 0.0) for i, level in between}
+    def _subtract_from_all(self, levels: Levels, kept: Mapping[int, float]) -> Mapping[int, float]:
+        leaf_sums = self._search_input.marginals.leaf_sums
+        return {i: leaf_sums[i][level] - kept.get(i, 0.0) for i, level in between_ends(self._attributes, levels)}
 
     def _figures(
         self, space: ClassSpace, levels: Levels, row: Mapping[str, Any], leaves: Mapping[int, float]
     ) -> Figures:
-        suppressed, within = row["suppressed_rows"], self._is_within(row)
-        shown = len(self._prepared.policy.generalized_attributes)
-        entropy, broken = 0.0, dict[str, float]()
-        if within and suppressed and self._measure.needs_entropy and levels[:shown] != self._heights[:shown]:
-            entropy = self._engine.rows(suppressed_entropy(space, levels, suppressed, shown))[0][0]
-        if self._separate and within:
-            left = self._prepared.marginals.rows - suppressed
-            kept = _Kept(self._engine, self._prepared, space, levels, left, self._counted)
-            broken = {one.name: figure for one in self._separate if not one.is_within(figure := one.figure(kept))}
+        marginals, suppressed, within = self._search_input.marginals, row["suppressed_rows"], self._is_within(row)
+        visible = len(self._search_input.policy.generalized_attributes)
+        entropy, violated = 0.0, dict[str, float]()
+        is_below_top = levels[:visible] != marginals.heights[:visible]
+        if within and suppressed and self._measure.needs_entropy and is_below_top:
+            entropy = self._engine.rows(suppressed_entropy(space, levels, suppressed, visible))[0][0]
+        if self._separate_conditions and within:
+            kept_rows = marginals.rows - suppressed
+            kept = _KeptRows(self._engine, self._search_input, space, levels, kept_rows, self._source_count)
+            figures = [(condition, condition.figure(kept)) for condition in self._separate_conditions]
+            violated = {condition.name: figure for condition, figure in figures if not condition.is_within(figure)}
         return Figures(
             classes=row["classes"],
             suppressed_rows=suppressed,
@@ -249,17 +249,17 @@ class Checker:
             unmatched=row.get("unmatched") or 0,
             unmet=row.get("unmet", 0),
             too_few=row.get("too_few", 0),
-            violated=broken,
+            violated=violated,
             suppressed_persons=row.get("suppressed_persons"),
         )
 
 
 @dataclass(frozen=True)
-class _Kept:
-    """The kept rows of a generalization: `requirements.base.RetainedRows`."""
+class _KeptRows:
+    """The kept rows of a generalization: a `requirements.base.RetainedRows`."""
 
     engine: Engine
-    prepared: SearchInput
+    search_input: SearchInput
     space: ClassSpace
     levels: Levels
     rows: int
@@ -269,11 +269,11 @@ class _Kept:
         return dict(self.engine.rows(kept_sizes_query(self.space, self.levels)))
 
     def count_wrong_matches(self) -> int:
-        query = wrong_map(self.prepared, self.space, self.levels)
+        query = wrong_map(self.search_input, self.space, self.levels)
         assert query is not None  # the policy has persons in both tables
         return int(self.engine.rows(query)[0][0])
 
 
-def _less_is_kept(space: ClassSpace, row: Mapping[str, Any]) -> bool:
-    """Whether there is less to add up over what is kept than over what is suppressed."""
+def _has_fewer_kept_classes(space: ClassSpace, row: Mapping[str, Any]) -> bool:
+    """Whether summing over kept classes is cheaper than over suppressed ones."""
     return bool(row["classes"] < row["suppressed_rows"]) and not space.population

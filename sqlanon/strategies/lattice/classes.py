@@ -26,252 +26,225 @@ from sqlanon.support.expressions import (
     number,
     select,
     subquery,
-    table,
+    template,
     total,
     union_all,
 )
 
+KEPT = "kept"
+SHORT = "short"
+PLACE = "place"
 MOVERS = "movers"
 SETTLED = "settled"
 
 
-def after_shields(
-    judged: exp.Query, keys: Sequence[str], shields: Sequence[SubsetCondition], moving: bool
-) -> exp.Select:
-    """Classes with ``kept`` by the requirements on each, to classes with ``kept`` by the shields too."""
-    names = [f"shield {key}" for key in keys]
-    counts = [SETTLED, MOVERS] if moving else [CLASS_COUNT]
-    own = [*names, *counts]
-    first = select([*(col(name) for name in own), named(number(0), "round")], table("alone"))
-    first = first.where(col("kept"), copy=False)
-    fine = all_of(_holds(shield, keys, moving) for shield in shields)
-    tested = select([*(col(name) for name in own), col("round"), named(fine, "fine")], table("rounds"))
-    all_fine = exp.Window(this=exp.LogicalAnd(this=col("fine")))
-    watched = select([exp.Star(), named(all_fine, "all_fine")], subquery(tested, "t"))
-    one_more = exp.Add(this=col("round"), expression=number(1))
-    later: list[exp.Expr] = [*(col(name) for name in own), named(one_more, "round")]
-    next_ = select(later, subquery(watched, "w")).where(
-        exp.And(this=col("fine"), expression=exp.Not(this=col("all_fine"))), copy=False
-    )
-    last = select([exp.Max(this=col("round"))], table("rounds"))
-    # In the last round all are fine, or none is: then nothing stays.
-    final = select([*(col(name) for name in names), col("fine")], subquery(tested.copy(), "t"))
-    final = final.where(exp.EQ(this=col("round"), expression=exp.Subquery(this=last)), col("fine"), copy=False)
-    return (
-        select(
-            [
-                exp.Column(this=exp.Star(except_=[ident("kept")]), table=ident("a")),
-                named(is_there(col("fine", "s")), "kept"),
-            ],
-            exp.Table(this=ident("alone"), alias=exp.TableAlias(this=ident("a"))),
-        )
-        .join(
-            subquery(final, "s"),
-            on=all_of(exp.EQ(this=col(name, "a"), expression=col(name, "s")) for name in names),
-            join_type="left",
-            copy=False,
-        )
-        .with_(ident("alone"), as_=judged, materialized=True, copy=False)
-        .with_(
-            ident("rounds"),
-            as_=union_all(first, next_),
-            recursive=True,
-            copy=False,
-        )
-    )
+def judged_classes(space: ClassSpace, levels: Levels, extra: Sequence[exp.Expr] = (), short: bool = False) -> exp.Query:
+    """The classes with ``kept``: whether a class meets every requirement and has no unknown value.
+
+    With ``short``: the fewest of its rows that are suppressed here and at every lower generalization.
+    """
+    requirements = space.requirements
+    keys = space.keys(levels) if requirements.shields else []
+    shield_keys = [named(col(key), f"shield {key}") for key in keys]
+    classes = equivalence_classes(space, levels, [*extra, *shield_keys], requirements.k)
+    judged = _judge(space, classes, short)
+    return _judge_shields(judged, keys, requirements.shields, space.moving) if requirements.shields else judged
 
 
-def _holds(shield: SubsetCondition, keys: Sequence[str], moving: bool) -> exp.Expr:
-    """Whether a class, in this round, is in a group of at least k that agree in the shield's attributes."""
-    mine = [key for key in keys if any(key.startswith(f"q{i}_l") for i in shield.attributes)]
-    group = [col(f"shield {key}") for key in mine]
-
-    def over(aggregate: exp.Expr) -> exp.Window:
-        return exp.Window(this=aggregate, partition_by=[col("round"), *(key.copy() for key in group)])
-
-    if not moving:
-        count: exp.Expr = over(exp.Sum(this=col(CLASS_COUNT)))
-    else:
-        lists = anonymous("flatten", over(exp.ArrayAgg(this=col(MOVERS))))
-        distinct = exp.Coalesce(this=anonymous("len", anonymous("list_distinct", lists)), expressions=[number(0)])
-        count = exp.Add(this=over(exp.Sum(this=col(SETTLED))), expression=distinct)
-    return exp.GTE(this=cast(count, "BIGINT"), expression=number(shield.k))
+def can_be_judged_together(space: ClassSpace) -> bool:
+    """Whether the classes of several generalizations have the same columns and are judged one by one."""
+    requirements = space.requirements
+    belongs_to_one = space.are_classes or space.moving_elsewhere
+    return not (belongs_to_one or requirements.shields or _group_by_distribution(requirements.class_conditions))
 
 
-KEPT = "kept"
-SHORT = "short"
+def jointly_judged_classes(
+    space: ClassSpace, generalizations: Sequence[Levels], extra: Sequence[Sequence[exp.Expr]] = (), short: bool = False
+) -> exp.Query:
+    """`judged_classes` of several generalizations, with the index of each as ``place`` and its own ``extra``."""
+    classes = []
+    for place, levels in enumerate(generalizations):
+        columns = [named(number(place), PLACE), *(extra[place] if extra else ())]
+        classes.append(equivalence_classes(space, levels, columns, space.requirements.k))
+    return _judge(space, union_all(*classes), short)
 
 
 def equivalence_classes(
     space: ClassSpace, levels: Levels, extra: Sequence[exp.Expr] = (), least: int = 1
 ) -> exp.Select:
-    """The equivalence classes of a generalization.
+    """The equivalence classes of a generalization, one row each.
 
-    Makes one row a class: ``class_size`` (rows), ``class_count`` (rows or persons), ``class_population``, the figures
-    of the requirements, ``extra``, and ``known`` if there are unknown values. With a population, classes that only it
-    has are there too, with size 0.
+    Columns: ``class_size`` (rows), ``class_count`` (rows or persons), ``class_population``, the figures of the
+    requirements, ``extra``, and ``known`` if there are unknown values. Classes that only the population has are
+    included, with size 0.
     """
     if space.are_classes:
         size = cast(col(ROWS), "BIGINT")
         known = [col(KNOWN)] if space.unknown else []
         return select([named(size, CLASS_SIZE), named(size.copy(), CLASS_COUNT), *known], space.frequency.copy())
     keys = space.keys(levels)
-    shields = bool(space.requirements.shields)
-    aggregates: list[exp.Expr] = [named(total(col(ROWS)), CLASS_SIZE)]
     persons = class_count(PERSONS, MOVER if space.moving else None) if space.persons else total(col(ROWS))
-    aggregates.append(named(persons, CLASS_COUNT))
+    aggregates: list[exp.Expr] = [named(total(col(ROWS)), CLASS_SIZE), named(persons, CLASS_COUNT)]
     if space.population:
         mover = POPULATION_MOVER if space.population_moving else None
         aggregates.append(named(class_count(POPULATION, mover), CLASS_POPULATION))
-    if shields and space.moving:
-        there = is_there(col(MOVER))
-        ids = exp.ArrayAgg(this=exp.Distinct(expressions=[col(MOVER)]))
+    if space.requirements.shields and space.moving:
+        movers = filter_where(exp.ArrayAgg(this=exp.Distinct(expressions=[col(MOVER)])), is_there(col(MOVER)))
         none = cast(exp.Array(expressions=[]), "INTEGER[]")
-        lists = exp.Coalesce(this=filter_where(ids, there), expressions=[none])
-        aggregates += [named(lists, MOVERS), named(total(col(PERSONS)), SETTLED)]
+        aggregates.append(named(exp.Coalesce(this=movers, expressions=[none]), MOVERS))
+        aggregates.append(named(total(col(PERSONS)), SETTLED))
     if space.unknown:
         aggregates.append(col(KNOWN))
-    own = select([*aggregates, *extra], space.frequency.copy(), [col(key) for key in keys])
-    by_distribution = _by_distribution(space.requirements.class_conditions)
-    if not by_distribution:
-        return own
-    # Under other names: what is asked for as extra may be a key too.
-    own.set("expressions", [*own.expressions, *(named(col(key), f"key {key}") for key in keys)])
-    joined = select([all_columns("own")], subquery(own, "own"))
-    for number_, (distribution, requirements) in enumerate(by_distribution.items()):
-        alias = f"d{number_}"
-        inner = _figures(space.sensitive[distribution], keys, requirements, space.moving, least)
-        # Its keys are there already; some engines find nothing by a name that is there twice.
-        rest = exp.Column(this=exp.Star(except_=[ident(key) for key in keys] or None), table=ident(alias))
-        joined = joined.select(rest, copy=False)
-        same = [exp.EQ(this=col(f"key {key}", "own"), expression=col(key, alias)) for key in keys]
-        if keys:
-            # A class that only the population has is in no distribution.
-            kind = "left" if space.population else "inner"
-            joined = joined.join(subquery(inner, alias), on=all_of(same), join_type=kind, copy=False)
-        else:
-            joined = joined.join(subquery(inner, alias), join_type="cross", copy=False)
-    return joined
+    classes = select([*aggregates, *extra], space.frequency.copy(), [col(key) for key in keys])
+    distributions = _group_by_distribution(space.requirements.class_conditions)
+    if not distributions:
+        return classes
+    # Keys get other names, because ``extra`` may contain them, too.
+    classes.set("expressions", [*classes.expressions, *(named(col(key), f"key {key}") for key in keys)])
+    query = select([all_columns("own")], subquery(classes, "own"))
+    for i, (distribution, conditions) in enumerate(distributions.items()):
+        alias = f"d{i}"
+        figures = _distribution_figures(space.sensitive[distribution], keys, conditions, space.moving, least)
+        # Without its keys: some engines cannot resolve a name that occurs twice.
+        columns = exp.Column(this=exp.Star(except_=[ident(key) for key in keys] or None), table=ident(alias))
+        same_class = [col(f"key {key}", "own").eq(col(key, alias)) for key in keys]
+        # Classes that only the population has are in no distribution.
+        join_type = "cross" if not keys else "left" if space.population else "inner"
+        on = all_of(same_class) if keys else None
+        query = query.select(columns, copy=False).join(subquery(figures, alias), on=on, join_type=join_type, copy=False)
+    return query
 
 
-def _by_distribution(requirements: Sequence[ClassCondition]) -> dict[Distribution, list[ClassCondition]]:
-    found: dict[Distribution, list[ClassCondition]] = {}
-    for requirement in requirements:
-        if requirement.distribution is not None:
-            found.setdefault(requirement.distribution, []).append(requirement)
-    return found
+def _group_by_distribution(conditions: Sequence[ClassCondition]) -> dict[Distribution, list[ClassCondition]]:
+    distributions: dict[Distribution, list[ClassCondition]] = {}
+    for condition in conditions:
+        if condition.distribution is not None:
+            distributions.setdefault(condition.distribution, []).append(condition)
+    return distributions
 
 
-def _figures(
-    sensitive: SensitiveTable, keys: Sequence[str], requirements: Sequence[ClassCondition], moving: bool, least: int
+def _distribution_figures(
+    sensitive: SensitiveTable, keys: Sequence[str], conditions: Sequence[ClassCondition], moving: bool, least: int
 ) -> exp.Select:
-    """The figures of a distribution: one row a class."""
-    inner = [f"o{i}" for i in range(sensitive.inner)]
-    within = [*keys, *inner]
-    source: exp.Expr = subquery(count_by_class_and_value(sensitive.table, within, moving), "counts")
-    groups = [one.group_condition for one in requirements if one.group_condition is not None]
+    """One row for each class: the figures of the conditions on one distribution."""
+    group_keys = [*keys, *(f"o{i}" for i in range(sensitive.inner))]
+    source: exp.Expr = subquery(count_by_class_and_value(sensitive.table, group_keys, moving), "counts")
+    groups = [condition.group_condition for condition in conditions if condition.group_condition is not None]
     if groups:
-        source = subquery(_worked_out(groups, source, within), "groups")
-    return _worked_out(requirements, source, keys, sensitive.domain, least)
+        source = subquery(_condition_figures(groups, source, group_keys), "groups")
+    return _condition_figures(conditions, source, keys, sensitive.domain, least)
 
 
-def _worked_out(
-    requirements: Sequence[ClassCondition],
+def _condition_figures(
+    conditions: Sequence[ClassCondition],
     source: exp.Expr,
     keys: Sequence[str],
     domain: exp.Table | None = None,
     least: int = 1,
 ) -> exp.Select:
-    """The figures of requirements on one distribution, grouped by keys, and what is derived from them."""
+    """The aggregates of conditions on one distribution by ``keys``, and the figures derived from them."""
     aggregates: dict[str, exp.Expr] = {}
     derived: dict[str, exp.Expr] = {}
-    for one in requirements:
-        if one.distribution is not None:
-            name = one.distribution.name
-            aggregates |= {name(figure): value for figure, value in one.figures().items()}
-            derived |= {name(figure): value for figure, value in one.derived_figures(least).items()}
+    for condition in conditions:
+        if condition.distribution is not None:
+            name = condition.distribution.name
+            aggregates |= {name(figure): value for figure, value in condition.figures().items()}
+            derived |= {name(figure): value for figure, value in condition.derived_figures(least).items()}
     columns: list[exp.Expr] = [col(key) for key in keys]
     columns += [named(figure, name) for name, figure in aggregates.items()]
     query = select(columns, source, [col(key) for key in keys])
     if not derived:
         return query
-    figures = subquery(query, "figures")
-    all_of_them = all_columns("figures")
-    result = select([all_of_them, *(named(value, name) for name, value in derived.items())], figures)
-    if domain is not None and any(one.needs_domain for one in requirements):
-        result = result.join(domain.copy(), join_type="cross", copy=False)
-    return result
+    derived_columns = [named(value, name) for name, value in derived.items()]
+    query = select([all_columns("figures"), *derived_columns], subquery(query, "figures"))
+    if domain is not None and any(condition.needs_domain for condition in conditions):
+        query = query.join(domain.copy(), join_type="cross", copy=False)
+    return query
 
 
-def judged_classes(space: ClassSpace, levels: Levels, extra: Sequence[exp.Expr] = (), short: bool = False) -> exp.Query:
-    """The classes, with the column ``kept``: whether a class meets every requirement and has no unknown value.
-
-    With ``short``, the column of that name too: at least so many of its rows are lost, here and at every lower
-    generalization.
-    """
-    requirements = space.requirements
-    shields = bool(requirements.shields)
-    keys = space.keys(levels) if shields else []
-    own = equivalence_classes(
-        space, levels, [*extra, *(named(col(key), f"shield {key}") for key in keys)], requirements.k
-    )
-    query = _with_kept(space, own, short)
-    return after_shields(query, keys, requirements.shields, space.moving) if shields else query
-
-
-PLACE = "place"
-
-
-def can_be_judged_together(space: ClassSpace) -> bool:
-    """Whether the classes of several generalizations have the same columns, and are judged each by itself."""
-    requirements = space.requirements
-    is_of_one = space.are_classes or space.moving_elsewhere
-    return not (is_of_one or requirements.shields or _by_distribution(requirements.class_conditions))
-
-
-def jointly_judged_classes(
-    space: ClassSpace, several: Sequence[Levels], extra: Sequence[Sequence[exp.Expr]] = (), short: bool = False
-) -> exp.Query:
-    """The same of several generalizations, each with its place among them as ``place``, and ``extra`` of its own."""
-    own = [
-        equivalence_classes(
-            space, levels, [named(number(i), PLACE), *(extra[i] if extra else ())], space.requirements.k
-        )
-        for i, levels in enumerate(several)
-    ]
-    return _with_kept(space, union_all(*own), short)
-
-
-def _with_kept(space: ClassSpace, own: exp.Query, short: bool) -> exp.Select:
-    kept = exp.Coalesce(this=exp.Paren(this=_kept(space)), expressions=[exp.false()])
-    added = [named(kept, KEPT)]
-    if short:
-        added.append(named(_short(space), SHORT))
-    return exp.Select(expressions=[exp.Star(), *added]).from_(subquery(own, "c"), copy=False)
-
-
-def _kept(space: ClassSpace) -> exp.Expr:
-    conditions = [requirement.condition() for requirement in space.requirements.class_conditions]
+def _judge(space: ClassSpace, classes: exp.Query, short: bool) -> exp.Select:
+    conditions = [condition.condition() for condition in space.requirements.class_conditions]
     if space.unknown:
         conditions.append(col(KNOWN))
     if space.population:
-        conditions.append(exp.GT(this=col(CLASS_SIZE), expression=number(0)))
-    return all_of(conditions)
+        conditions.append(col(CLASS_SIZE) > 0)
+    kept = exp.Coalesce(this=exp.Paren(this=all_of(conditions)), expressions=[exp.false()])
+    added = [named(kept, KEPT), *([named(_least_suppressed(space), SHORT)] if short else [])]
+    return exp.Select(expressions=[exp.Star(), *added]).from_(subquery(classes, "c"), copy=False)
 
 
-def _short(space: ClassSpace) -> exp.Expr:
-    """The most that one of the requirements, or an unknown value, takes from a class."""
+def _least_suppressed(space: ClassSpace) -> exp.Expr:
+    """The most rows of a class that one requirement, or an unknown value, suppresses."""
     parts: list[exp.Expr] = []
-    for requirement in space.requirements.class_conditions:
-        lost: exp.Expr = col(CLASS_SIZE)
-        if not requirement.hereditary:
+    for condition in space.requirements.class_conditions:
+        suppressed: exp.Expr = col(CLASS_SIZE)
+        if not condition.hereditary:
             if not space.additive:
                 continue
-            lost = requirement.shortfall()
-        parts.append(exp.If(this=exp.Paren(this=requirement.condition()), true=number(0), false=lost))
+            suppressed = condition.shortfall()
+        parts.append(exp.If(this=exp.Paren(this=condition.condition()), true=number(0), false=suppressed))
     if space.unknown:
         parts.append(exp.If(this=col(KNOWN), true=number(0), false=col(CLASS_SIZE)))
     if not parts:
         return number(0.0)
-    somebody = exp.GT(this=col(CLASS_SIZE), expression=number(0))  # not a class that only a population has
-    return exp.If(this=somebody, true=greatest(number(0.0), *parts), false=number(0.0))
+    is_in_source = col(CLASS_SIZE) > 0  # not only in the population
+    return exp.If(this=is_in_source, true=greatest(number(0.0), *parts), false=number(0.0))
+
+
+# Classes that violate a shield are suppressed, which may make others violate one: repeat until all comply. In the last
+# round all do, or none does, and then none is kept.
+_SHIELDED = template("""
+    WITH RECURSIVE alone AS MATERIALIZED (
+        SELECT * FROM :judged AS j
+    ),
+    rounds AS (
+        SELECT :columns, 0 AS round
+        FROM alone
+        WHERE kept
+        UNION ALL
+        SELECT :columns, round + 1 AS round
+        FROM (
+            SELECT *, bool_and(complies) OVER () AS all_comply
+            FROM (SELECT :columns, round, :complies AS complies FROM rounds) AS t
+        ) AS w
+        WHERE complies AND NOT all_comply
+    )
+    SELECT a.* EXCLUDE (kept), s.complies IS NOT NULL AS kept
+    FROM alone AS a
+    LEFT JOIN (
+        SELECT :names, complies
+        FROM (SELECT :columns, round, :complies AS complies FROM rounds) AS t
+        WHERE round = (SELECT max(round) FROM rounds) AND complies
+    ) AS s ON :same_class
+""")
+
+
+def _judge_shields(
+    judged: exp.Query, keys: Sequence[str], shields: Sequence[SubsetCondition], moving: bool
+) -> exp.Select:
+    """Judged classes, kept if they also comply with the shields."""
+    names = [f"shield {key}" for key in keys]
+    counts = [SETTLED, MOVERS] if moving else [CLASS_COUNT]
+    return _SHIELDED(
+        judged=subquery(judged),
+        columns=[col(name) for name in (*names, *counts)],
+        complies=all_of(_complies(shield, keys, moving) for shield in shields),
+        names=[col(name) for name in names],
+        same_class=all_of(col(name, "a").eq(col(name, "s")) for name in names),
+    )
+
+
+def _complies(shield: SubsetCondition, keys: Sequence[str], moving: bool) -> exp.Expr:
+    """Whether a class of this round is in a group of at least k that agree in the shield's attributes."""
+    group = [col(f"shield {key}") for key in keys if any(key.startswith(f"q{i}_l") for i in shield.attributes)]
+
+    def over_group(aggregate: exp.Expr) -> exp.Window:
+        return exp.Window(this=aggregate, partition_by=[col("round"), *(key.copy() for key in group)])
+
+    if moving:
+        movers = anonymous("flatten", over_group(exp.ArrayAgg(this=col(MOVERS))))
+        distinct = exp.Coalesce(this=anonymous("len", anonymous("list_distinct", movers)), expressions=[number(0)])
+        count: exp.Expr = exp.Add(this=over_group(exp.Sum(this=col(SETTLED))), expression=distinct)
+    else:
+        count = over_group(exp.Sum(this=col(CLASS_COUNT)))
+    return exp.GTE(this=cast(count, "BIGINT"), expression=number(shield.k))

@@ -1,9 +1,8 @@
-"""A dive for a good generalization of a large lattice, before the branch and bound that proves it: it finds, and proves
-nothing.
+"""A dive: a greedy descent to a good generalization of a large lattice, before branch and bound proves the best.
 
-Down from the top, one level of one attribute at a time, always the step that is best; then moves of one level up, one
-level down, or both, as long as one is better, but a few at most. The suppression limit is a penalty on the way: with
-the limit itself the dive ends at the first border. Last the way up, to what satisfies the policy.
+It steps down from the top, one level of one attribute at a time, always by the best step. Then it makes a few moves of
+one level up, one level down, or both, while they improve. Suppression beyond the limit is a penalty: with a hard limit
+the dive would end at the first border. Finally it climbs to a generalization that meets the policy.
 """
 
 from __future__ import annotations
@@ -17,22 +16,22 @@ from sqlanon.strategies.lattice.search import TOLERANCE, LatticeSearch
 from sqlanon.support.coding import Levels
 
 LARGE = 1_000_000
-"""Generalizations: a smaller lattice is searched to its end before a dive would pay."""
+"""Number of generalizations above which a dive pays. A smaller lattice is searched to its end first."""
 
 PENALTY = 0.3
-"""For the share of the rows that is suppressed beyond the limit, of the span from the least bound to the score of the
-top: with this one a table of 16 attributes ends best, from every start that was tried."""
+"""Cost of the share of rows suppressed beyond the limit, as a share of the span from the least bound to the top's
+score. With this value, dives in a table of 16 attributes ended best from every start that was tried."""
 
 SWAPS = 8
-"""At most this number of moves after the descent: with a low suppression limit there may be hundreds beyond it, each
-for very little. `search.breeding` finds more from there."""
+"""Maximum number of moves after the descent. With a low suppression limit hundreds more would each gain little;
+`lattice.genetic` gains more from there."""
 
 TOGETHER = 4
-"""Neighbours that one statement checks: more than the first that is better, but in fewer statements."""
+"""Neighbours that one statement checks: more checks until the first better one, in fewer statements."""
 
 
 class PenalizedCost:
-    """What a generalization costs that need not satisfy the policy: it is checked. The top has been."""
+    """The cost of a generalization, which need not meet the policy. Checks it; the top must have been checked."""
 
     def __init__(self, search: LatticeSearch) -> None:
         self.search = search
@@ -40,29 +39,29 @@ class PenalizedCost:
         self.worst = search.measure.score(search.lattice.top, search.figures[search.lattice.top])
         self.limit = search.limit or SuppressionLimit(search.allowed_rows)
 
-    def ask(self, several: Sequence[Levels]) -> None:
-        """Check some that will cost something."""
-        self.search.visit(*several)
-        self.search.check_all(several)
+    def check_all(self, generalizations: Sequence[Levels]) -> None:
+        """Check generalizations whose costs will be needed."""
+        self.search.visit(*generalizations)
+        self.search.check_all(generalizations)
 
     def __call__(self, levels: Levels) -> float:
-        """Its score if it satisfies the policy; else about that, and the penalty. At least its bound."""
+        """Its score if it meets the policy, else an estimate and the penalty. At least its bound."""
         search, measure = self.search, self.search.measure
         search.visit(levels)
         search.check(levels)
         if (score := search.scores.get(levels)) is not None:
             return score
         rows, figures = measure.marginals.rows, search.figures[levels]
-        if measure.needs_leaves or measure.needs_entropy:  # a check counts them only within the limit
+        if measure.needs_leaves or measure.needs_entropy:  # counted within the limit only
             cost = measure.bound(levels)
             cost += figures.expected_suppressed / rows * (self.worst - cost)
         else:
             cost = measure.score(levels, figures)
-        return cost + PENALTY * (self._beyond(figures, rows) or 1.0) * (self.worst - self.least)
+        return cost + PENALTY * (self._excess(figures, rows) or 1.0) * (self.worst - self.least)
 
-    def _beyond(self, figures: Figures, rows: int) -> float:
-        """The share of the rows that is suppressed beyond the limit; where persons are counted, of the persons. Those
-        that are not counted are about as many as the rows."""
+    def _excess(self, figures: Figures, rows: int) -> float:
+        """The share of rows, or of persons where these are counted, suppressed beyond the limit. Uncounted persons are
+        estimated by the rows."""
         limit, suppressed = self.limit, figures.expected_suppressed
         if limit.persons is None or limit.all_persons is None:
             return max(suppressed - limit.rows, 0) / rows
@@ -72,7 +71,7 @@ class PenalizedCost:
 
 
 def dive(search: LatticeSearch, cost: PenalizedCost) -> None:
-    """Ask about generalizations on the way to a good one; the search remembers the best that satisfies the policy."""
+    """Check generalizations on the way to a good one; the search keeps the best."""
     _Dive(search, cost).run()
 
 
@@ -81,69 +80,74 @@ class _Dive:
         self.search, self.lattice, self._cost = search, search.lattice, cost
 
     def run(self) -> None:
-        here = self._descended(self.lattice.top)
+        levels = self._descend(self.lattice.top)
         for _ in range(SWAPS):
-            here, before = self._swapped(here), here
-            if here == before:
+            improved = self._swap(levels)
+            if improved == levels:
                 break
-        self._climb(here)
+            levels = improved
+        self._climb(levels)
 
-    def _descended(self, here: Levels) -> Levels:
-        """Down by the best steps, as long as one is better.
+    def _descend(self, levels: Levels) -> Levels:
+        """Step down by the best step while one improves.
 
-        What a step brings seldom grows further down: so a step is tried again only where what it brought the last time
-        is more than what others bring now.
+        The gain of a step seldom grows further down, so a step is tried again only if its last gain exceeds the current
+        gains of the others.
         """
-        brings = dict.fromkeys(range(len(here)), math.inf)
-        self._cost.ask([down for _, down in self._below(here)])
+        gains = dict.fromkeys(range(len(levels)), math.inf)
+        self._cost.check_all([lower for _, lower in self._predecessors(levels)])
         while True:
-            cost, best, found = self._cost(here), -1, here
-            below = dict(self._below(here))
-            for i in sorted(below, key=lambda i: -brings[i]):
-                if brings[i] <= max(0.0, brings.get(best, 0.0)):
+            cost, best_step, best_lower = self._cost(levels), -1, levels
+            lower = dict(self._predecessors(levels))
+            for i in sorted(lower, key=lambda i: -gains[i]):
+                if gains[i] <= max(0.0, gains.get(best_step, 0.0)):
                     break
-                brings[i] = cost - self._cost(below[i])
-                if brings[i] > max(0.0, brings.get(best, 0.0)) or best < 0 < brings[i]:
-                    best, found = i, below[i]
-            if best < 0:
-                return here
-            here, brings[best] = found, math.inf
+                gains[i] = cost - self._cost(lower[i])
+                if gains[i] > max(0.0, gains.get(best_step, 0.0)) or best_step < 0 < gains[i]:
+                    best_step, best_lower = i, lower[i]
+            if best_step < 0:
+                return levels
+            levels, gains[best_step] = best_lower, math.inf
 
-    def _swapped(self, here: Levels) -> Levels:
-        """The first better one of those that are a step or two away, by their bounds."""
-        cost = self._cost(here)
-        most = cost - TOLERANCE * abs(cost)
-        above, below = [up for _, up in self._above(here)], [down for _, down in self._below(here)]
-        near = {*above, *below, *(one for up in above for _, one in self._below(up))}
-        bounds = sorted((self.search.measure.bound(one), one) for one in near - {here})
-        left = [one for bound, one in bounds if bound < most]
-        for i in range(0, len(left), TOGETHER):
-            self._cost.ask(some := left[i : i + TOGETHER])
-            if (better := next((one for one in some if self._cost(one) < most), None)) is not None:
+    def _swap(self, levels: Levels) -> Levels:
+        """The first better generalization, by bound, of those one or two steps away; else the same."""
+        cost = self._cost(levels)
+        limit = cost - TOLERANCE * abs(cost)
+        upper = [successor for _, successor in self._successors(levels)]
+        lower = [predecessor for _, predecessor in self._predecessors(levels)]
+        beside = (predecessor for successor in upper for _, predecessor in self._predecessors(successor))
+        neighbours = {*upper, *lower, *beside} - {levels}
+        bounds = sorted((self.search.measure.bound(neighbour), neighbour) for neighbour in neighbours)
+        promising = [neighbour for bound, neighbour in bounds if bound < limit]
+        for i in range(0, len(promising), TOGETHER):
+            batch = promising[i : i + TOGETHER]
+            self._cost.check_all(batch)
+            better = next((neighbour for neighbour in batch if self._cost(neighbour) < limit), None)
+            if better is not None:
                 return better
-        return here
+        return levels
 
-    def _climb(self, here: Levels) -> None:
-        """Up to what satisfies the policy: the step that brings the most rows back for what it costs."""
+    def _climb(self, levels: Levels) -> None:
+        """Step up to a generalization that meets the policy, by the steps that restore the most rows for their cost."""
         search = self.search
-        while not search.satisfies(here) and here != self.lattice.top:
-            rows, bound = search.figures[here].expected_suppressed, search.measure.bound(here)
+        while not search.satisfies(levels) and levels != self.lattice.top:
+            rows, bound = search.figures[levels].expected_suppressed, search.measure.bound(levels)
 
-            def price(up: Levels, rows: float = rows, bound: float = bound) -> float:
-                self.search.check(up)
-                gained = rows - self.search.figures[up].expected_suppressed
-                return (self.search.measure.bound(up) - bound) / max(gained, 0.5)
+            def price(upper: Levels, rows: float = rows, bound: float = bound) -> float:
+                self.search.check(upper)
+                restored = rows - self.search.figures[upper].expected_suppressed
+                return (self.search.measure.bound(upper) - bound) / max(restored, 0.5)
 
-            here = min((up for _, up in self._above(here)), key=price)
+            levels = min((successor for _, successor in self._successors(levels)), key=price)
 
-    def _above(self, levels: Levels) -> Iterator[tuple[int, Levels]]:
+    def _successors(self, levels: Levels) -> Iterator[tuple[int, Levels]]:
         for i, level in enumerate(levels):
-            higher = (one for one in self.lattice.levels(i) if one > level)
-            if (up := next(higher, None)) is not None:
-                yield i, (*levels[:i], up, *levels[i + 1 :])
+            upper = next((permitted for permitted in self.lattice.levels(i) if permitted > level), None)
+            if upper is not None:
+                yield i, (*levels[:i], upper, *levels[i + 1 :])
 
-    def _below(self, levels: Levels) -> Iterator[tuple[int, Levels]]:
+    def _predecessors(self, levels: Levels) -> Iterator[tuple[int, Levels]]:
         for i, level in enumerate(levels):
-            lower = (one for one in reversed(self.lattice.levels(i)) if one < level)
-            if (down := next(lower, None)) is not None:
-                yield i, (*levels[:i], down, *levels[i + 1 :])
+            lower = next((permitted for permitted in reversed(self.lattice.levels(i)) if permitted < level), None)
+            if lower is not None:
+                yield i, (*levels[:i], lower, *levels[i + 1 :])

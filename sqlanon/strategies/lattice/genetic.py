@@ -1,8 +1,7 @@
-"""Generations of generalizations, after a dive and beside the proof: the levels of two good ones are mixed, and some
-are moved.
+"""A genetic search for good generalizations in a large lattice, after the dive and alternating with the proof.
 
-A dive ends where no step or two are better; what is better lies further off, and its levels are those of several good
-generalizations. The draws are always the same, and so is the answer, unless a limit ends the search.
+A dive ends where no one or two steps improve. Better generalizations lie further off, and combine levels of several
+good ones. The random numbers are the same on every run, and so is the result, unless a limit ends the search.
 """
 
 from __future__ import annotations
@@ -14,75 +13,76 @@ from sqlanon.strategies.lattice.search import TOLERANCE, LatticeSearch
 from sqlanon.support.coding import Levels
 
 POPULATION_SIZE, BEST = 20, 10
-"""The generalizations of a generation that stay; as many are made from them, each from one of the best and another."""
+"""Size of a population; each child has one parent from its best members and another from all."""
 
-MOVES = 1.5
-"""The levels of a new generalization that are a step higher or lower, on average."""
+MUTATIONS = 1.5
+"""Mean number of levels by which a child is moved up or down."""
 
-IDLE = 15
-"""After this number of generations without anything better, others are drawn near the best."""
+PATIENCE = 15
+"""Generations without improvement until the population is drawn anew near the best generalization."""
 
 REDRAWN = 6
-"""The levels of the best that are drawn anew for each of them: with all levels drawn anew, they end worse."""
+"""Levels of the best generalization that are drawn anew for each member. Wholly random populations end worse."""
 
 
 class GeneticSearch:
-    """A population: at first the best that was checked, and what is drawn."""
+    """A population of generalizations, at first the best checked one and random ones."""
 
     def __init__(self, search: LatticeSearch, cost: PenalizedCost) -> None:
         self.search, self.cost = search, cost
         self.levels = [search.lattice.levels(i) for i in range(len(search.lattice.top))]
-        self.draw = random.Random(0)
+        self.random = random.Random(0)
         permitted = filter(search.lattice.permits, list(search.figures))
-        self.kept = self._least({min(permitted, key=lambda one: (cost(one), one)), *self._drawn()})
-        self.idle = self.draws = 0
-        """Generations since one was better; draws since the best of all was found."""
+        self.population = self._select({min(permitted, key=lambda levels: (cost(levels), levels)), *self._draw()})
+        self.generations_without_gain = 0
+        self.restarts = 0
+        """Restarts since the best generalization of the search was found."""
 
-    def go_on(self) -> None:
-        """One generation: at most `KEPT` checks."""
-        best, least = self._best_score(), self.cost(self.kept[0])
-        if self.idle >= IDLE:
-            self.idle, self.draws = 0, self.draws + 1
-            self.kept = self._least(self._near(self.search.best or self.kept[0]))
+    def run_generation(self) -> None:
+        """Run one generation: at most `POPULATION_SIZE` checks."""
+        best_score, least_cost = self._best_score(), self.cost(self.population[0])
+        if self.generations_without_gain >= PATIENCE:
+            self.generations_without_gain, self.restarts = 0, self.restarts + 1
+            self.population = self._select(self._draw_near(self.search.best or self.population[0]))
         else:
-            self._add([self._child() for _ in range(POPULATION_SIZE)])
-        better = self.cost(self.kept[0]) < least - TOLERANCE * abs(least)
-        self.idle = 0 if better else self.idle + 1
-        if self._best_score() < best:
-            self.draws = 0
+            self._add([self._breed_child() for _ in range(POPULATION_SIZE)])
+        has_improved = self.cost(self.population[0]) < least_cost - TOLERANCE * abs(least_cost)
+        self.generations_without_gain = 0 if has_improved else self.generations_without_gain + 1
+        if self._best_score() < best_score:
+            self.restarts = 0
 
     def _best_score(self) -> float:
         best = self.search.best
         return float("inf") if best is None else self.search.scores[best]
 
-    def _least(self, among: set[Levels]) -> list[Levels]:
-        """Those of the least cost."""
-        self.cost.ask(sorted(among))
-        return sorted(among, key=lambda one: (self.cost(one), one))[:POPULATION_SIZE]
+    def _select(self, members: set[Levels]) -> list[Levels]:
+        """The members of least cost."""
+        self.cost.check_all(sorted(members))
+        return sorted(members, key=lambda levels: (self.cost(levels), levels))[:POPULATION_SIZE]
 
-    def _add(self, more: list[Levels]) -> None:
-        """Add what its bound does not rule out, and keep the best."""
-        full, worst = len(self.kept) >= POPULATION_SIZE, self.cost(self.kept[-1])
-        good = {one for one in more if not full or self.search.measure.bound(one) < worst}
-        self.kept = self._least({*self.kept, *good})
+    def _add(self, children: list[Levels]) -> None:
+        """Add children unless their bounds exclude them, and keep the best members."""
+        is_full, worst = len(self.population) >= POPULATION_SIZE, self.cost(self.population[-1])
+        viable = {child for child in children if not is_full or self.search.measure.bound(child) < worst}
+        self.population = self._select({*self.population, *viable})
 
-    def _drawn(self) -> list[Levels]:
-        return [tuple(self.draw.choice(levels) for levels in self.levels) for _ in range(POPULATION_SIZE)]
+    def _draw(self) -> list[Levels]:
+        return [tuple(self.random.choice(levels) for levels in self.levels) for _ in range(POPULATION_SIZE)]
 
-    def _near(self, best: Levels) -> set[Levels]:
-        near = set()
+    def _draw_near(self, best: Levels) -> set[Levels]:
+        neighbours = set()
         for _ in range(POPULATION_SIZE):
-            one = list(best)
-            for i in self.draw.sample(range(len(one)), min(REDRAWN, len(one))):
-                one[i] = self.draw.choice(self.levels[i])
-            near.add(tuple(one))
-        return near
+            neighbour = list(best)
+            for i in self.random.sample(range(len(best)), min(REDRAWN, len(best))):
+                neighbour[i] = self.random.choice(self.levels[i])
+            neighbours.add(tuple(neighbour))
+        return neighbours
 
-    def _child(self) -> Levels:
-        one, other = self.draw.choice(self.kept[:BEST]), self.draw.choice(self.kept)
-        child = [self.draw.choice(both) for both in zip(one, other, strict=True)]
+    def _breed_child(self) -> Levels:
+        parents = self.random.choice(self.population[:BEST]), self.random.choice(self.population)
+        child = [self.random.choice(pair) for pair in zip(*parents, strict=True)]
         for i, levels in enumerate(self.levels):
-            if self.draw.random() < MOVES / len(child):
-                place = levels.index(child[i]) + self.draw.choice((-1, 1))
-                child[i] = levels[min(max(place, 0), len(levels) - 1)]
+            if self.random.random() < MUTATIONS / len(child):
+                position = levels.index(child[i]) + self.random.choice((-1, 1))
+                child[i] = levels[min(max(position, 0), len(levels) - 1)]
         return tuple(child)

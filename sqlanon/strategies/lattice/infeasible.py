@@ -1,4 +1,4 @@
-"""Why a search found nothing: the errors, and what can help."""
+"""Errors of searches without a result: the closest generalization, the binding requirement, and remedies."""
 
 from __future__ import annotations
 
@@ -16,146 +16,163 @@ from sqlanon.strategies.lattice.persons import count_persons_in_classes
 from sqlanon.strategies.lattice.search import LatticeSearch, summarize_kept_classes
 from sqlanon.support.coding import Levels
 
-SHOWN = 3
-"""Quasi-identifiers that an error lists."""
+LISTED_ATTRIBUTES = 3
+"""Number of quasi-identifiers that an error lists."""
 
 
-def infeasible_error(prepared: SearchInput, search: LatticeSearch, outcome: Outcome) -> InfeasibleError:
-    """The error to raise: the generalization that would suppress the fewest rows, and the binding requirement.
+def infeasible_error(search_input: SearchInput, search: LatticeSearch, outcome: Outcome) -> InfeasibleError:
+    """The error of a search that found no feasible generalization.
 
-    A search that stopped before it was done, or that by its nature does not look at everything, has not proven that
-    nothing satisfies the policy; its error says so.
+    It names the generalization closest to the suppression limit. A search that stopped early, or that does not cover
+    the whole lattice, has not proven that nothing meets the policy, and its error says so.
     """
-    rows = prepared.marginals.rows
-    checked = [one for one in search.figures if search.lattice.permits(one) and search.figures[one].counted_share == 1]
-    levels = min(checked, key=lambda one: _distance(search.figures[one], one))
-    figures = _with_persons(prepared, levels, search.figures[levels])
-    nearest = search.lattice.named(levels)
-    shown = ", ".join(f"{name} {level}" for name, level in nearest.items())
-    message = "no generalization meets the policy. The closest"
+    policy, rows, limit = search_input.policy, search_input.marginals.rows, search_input.limit
+    complete = [
+        levels
+        for levels, figures in search.figures.items()
+        if search.lattice.permits(levels) and figures.counted_share == 1
+    ]
+    levels = min(complete, key=lambda levels: _distance(search.figures[levels], levels))
+    figures = _with_persons(search_input, levels, search.figures[levels])
+    closest = search.lattice.named(levels)
     if outcome.stopped:
-        limit_reached = _limit_reached(prepared, outcome.stopped)
-        message = f"the search stopped at [search] {limit_reached} before it found a generalization that meets the "
-        message += "policy; with a higher limit it may find one. The closest so far"
+        message = (
+            f"the search stopped at [search] {_policy_limit(search_input, outcome.stopped)} before it found a "
+            "generalization that meets the policy; with a higher limit it may find one. The closest so far"
+        )
     elif not outcome.exhaustive:
-        message = f"strategy {prepared.policy.search.strategy} found no generalization that meets the policy. It does "
-        message += 'not check all of them: strategy = "optimal" does, and may find one. The closest it found'
-    limit, persons = prepared.limit, figures.suppressed_persons
-    message += f" ({shown}) suppresses {limit.sentence(figures.suppressed_rows, rows, persons)}"
-    if figures.classes == 0 or not limit.allows(figures.suppressed_rows, persons):
-        words, blamed = _binding(prepared, levels, figures.suppressed_rows)
+        message = (
+            f"strategy {policy.search.strategy} found no generalization that meets the policy. It does not check all "
+            'of them: strategy = "optimal" does, and may find one. The closest it found'
+        )
     else:
-        words, blamed = _of_the_table(prepared, search, levels)
-    message += words
-    if any(spec.forbidden for spec in prepared.policy.attributes.values()):
+        message = "no generalization meets the policy. The closest"
+    persons = figures.suppressed_persons
+    message += f" ({', '.join(f'{name} {level}' for name, level in closest.items())}) suppresses "
+    message += limit.sentence(figures.suppressed_rows, rows, persons)
+    if figures.classes == 0 or not limit.allows(figures.suppressed_rows, persons):
+        reason, blamed = _find_binding_requirement(search_input, levels, figures.suppressed_rows)
+    else:
+        reason, blamed = _find_violated_conditions(search_input, search.figures[levels])
+    message += reason
+    if any(attribute.forbidden for attribute in policy.attributes.values()):
         message += ". Levels with forbidden labels were left out"
-    unknown = max(prepared.marginals.unknown)
+    unknown = max(search_input.marginals.unknown)
     if unknown:
         message += f". At least {unknown:,} rows have values that are missing from a hierarchy"
     if figures.classes == 0:
         message += ". No row would be released"
-    count, who = (rows, "rows") if limit.all_persons is None else (limit.all_persons, "persons")
-    if count < (prepared.policy.privacy.k or 0):
-        message += f": a class needs {prepared.policy.privacy.k:,} {who}, and the source has {count:,}"
-    message += describe_remedies(prepared, figures, blamed)
-    return InfeasibleError(message, nearest, figures.suppressed_rows, limit.rows, persons, limit.persons)
+    count, unit = (rows, "rows") if limit.all_persons is None else (limit.all_persons, "persons")
+    if count < (policy.privacy.k or 0):
+        message += f": a class needs {policy.privacy.k:,} {unit}, and the source has {count:,}"
+    message += describe_remedies(search_input, figures, blamed)
+    return InfeasibleError(message, closest, figures.suppressed_rows, limit.rows, persons, limit.persons)
 
 
-def _limit_reached(prepared: SearchInput, stopped: str) -> str:
-    """The limit of the policy that ended a search which had a part of it."""
+def _policy_limit(search_input: SearchInput, stopped: str) -> str:
+    """The policy's limit, for a search that had a share of it."""
     name = stopped.partition(" ")[0]
-    limit = getattr(prepared.policy.search, name)
+    limit = getattr(search_input.policy.search, name)
     return stopped if limit is None else f"{name} = {limit:g}"
 
 
 def _distance(figures: Figures, levels: Levels) -> tuple[float, int, int, Levels]:
-    """How far a generalization is from the suppression limit. Where persons are not counted they are too many."""
+    """Sort key by distance from the suppression limit. Persons are not counted if they are known to be too many."""
     persons = math.inf if figures.suppressed_persons is None else figures.suppressed_persons
     return persons, figures.suppressed_rows, -sum(levels), levels
 
 
-def _with_persons(prepared: SearchInput, levels: Levels, figures: Figures) -> Figures:
-    """The figures of a generalization with the persons whose rows it suppresses."""
-    space = prepared.frequency_sets.at(levels)
+def _with_persons(search_input: SearchInput, levels: Levels, figures: Figures) -> Figures:
+    space = search_input.frequency_sets.at(levels)
     if figures.suppressed_persons is not None or not space.persons:
         return figures
-    persons = count_persons_in_classes(prepared.frequency_sets, space, levels, kept=False)
+    persons = count_persons_in_classes(search_input.frequency_sets, space, levels, kept=False)
     return replace(figures, suppressed_persons=persons)
 
 
-def time_limit_error(prepared: SearchInput) -> InfeasibleError:
-    """The error to raise where the time limit ends a search before it has checked anything."""
-    heights = dict(zip(prepared.lattice.attributes, prepared.marginals.heights, strict=True))
-    tallest = sorted(heights, key=lambda name: -heights[name])[:SHOWN]
-    shown = ", ".join(f"{name} {heights[name]}" for name in tallest) + (", ..." if len(heights) > SHOWN else "")
-    message = f"search.time_limit = {prepared.policy.search.time_limit:g} ended the search before it had checked "
-    message += f"anything: the policy has {len(heights):,} quasi-identifiers (heights of their hierarchies: {shown}). "
-    message += 'What can help: release fewer of them (role = "identifying" leaves a column out), take coarser ones '
-    message += "(min_level, or hierarchies with fewer levels), or raise search.time_limit"
-    return InfeasibleError(message, None, 0, prepared.limit.rows, None, prepared.limit.persons)
+def time_limit_error(search_input: SearchInput) -> InfeasibleError:
+    """The error of a search that reached its time limit before it had checked anything."""
+    heights = dict(zip(search_input.lattice.attributes, search_input.marginals.heights, strict=True))
+    tallest = sorted(heights, key=lambda name: -heights[name])[:LISTED_ATTRIBUTES]
+    listed = ", ".join(f"{name} {heights[name]}" for name in tallest)
+    listed += ", ..." if len(heights) > LISTED_ATTRIBUTES else ""
+    message = (
+        f"search.time_limit = {search_input.policy.search.time_limit:g} ended the search before it had checked "
+        f"anything: the policy has {len(heights):,} quasi-identifiers (heights of their hierarchies: {listed}). "
+        'What can help: release fewer of them (role = "identifying" leaves a column out), take coarser ones '
+        "(min_level, or hierarchies with fewer levels), or raise search.time_limit"
+    )
+    return InfeasibleError(message, None, 0, search_input.limit.rows, None, search_input.limit.persons)
 
 
-def no_permitted_level_error(prepared: SearchInput) -> InfeasibleError:
-    """The error to raise where an attribute has no level without a forbidden label."""
-    lattice = prepared.lattice
+def no_permitted_level_error(search_input: SearchInput) -> InfeasibleError:
+    """The error of a search where every level of an attribute has a forbidden label."""
+    lattice = search_input.lattice
     names = ", ".join(name for i, name in enumerate(lattice.attributes) if not lattice.levels(i))
-    message = f"at each level that the policy allows of {names}, a value of the source has a forbidden label: forbid "
-    message += "fewer (the release then shows them), allow more levels, or release the table without the column"
+    message = (
+        f"{names}: at each level that the policy permits, a value of the source has a forbidden label; forbid fewer "
+        "labels (the release then shows them), permit more levels, or release the table without the column"
+    )
     return InfeasibleError(message, None, 0, 0)
 
 
-def describe_remedies(prepared: SearchInput, figures: Figures, blamed: Sequence[str]) -> str:
-    """What makes a policy feasible that suppresses too many rows, or breaks one of these requirements."""
-    suppressed, persons, ways = figures.suppressed_rows, figures.suppressed_persons, []
-    if figures.classes and not prepared.limit.allows(suppressed, persons):
-        share = prepared.limit.share(suppressed, prepared.marginals.rows, persons)
-        ways.append(f"raise search.suppression_limit to {share:g}")
-    if blamed == [f"{prepared.policy.privacy.k}-anonymity"]:
-        ways.append("lower k (it hides people among fewer others)")
+def describe_remedies(search_input: SearchInput, figures: Figures, blamed: Sequence[str]) -> str:
+    """Changes that make a policy feasible which suppresses too many rows or violates the blamed requirements."""
+    suppressed, persons, remedies = figures.suppressed_rows, figures.suppressed_persons, []
+    if figures.classes and not search_input.limit.allows(suppressed, persons):
+        share = search_input.limit.share(suppressed, search_input.marginals.rows, persons)
+        remedies.append(f"raise search.suppression_limit to {share:g}")
+    if blamed == [f"{search_input.policy.privacy.k}-anonymity"]:
+        remedies.append("lower k (it hides people among fewer others)")
     elif blamed:
-        ways.append(f"loosen {' or '.join(blamed)} (readers may then learn more of people)")
-    limited = [name for name, one in prepared.policy.attributes.items() if one.max_level is not None]
+        remedies.append(f"loosen {' or '.join(blamed)} (readers may then learn more about people)")
+    attributes = search_input.policy.attributes
+    limited = [name for name, attribute in attributes.items() if attribute.max_level is not None]
     if limited:
-        ways.append(f"raise the max_level of {' or '.join(limited)}")
-    return f". What can help: {', or '.join(ways)}" if ways else ""
+        remedies.append(f"raise the max_level of {' or '.join(limited)}")
+    return f". What can help: {', or '.join(remedies)}" if remedies else ""
 
 
-def _binding(prepared: SearchInput, levels: Levels, suppressed: int) -> tuple[str, list[str]]:
-    """Of several requirements, the one without which the fewest rows would be suppressed, or where each alone changes
-    nothing, what they suppress; and what is to blame."""
-    space, requirements = prepared.frequency_sets.at(levels), prepared.requirements
-    names = [*(one.name for one in requirements.class_conditions), *(one.name for one in requirements.shields)]
+def _find_binding_requirement(search_input: SearchInput, levels: Levels, suppressed: int) -> tuple[str, list[str]]:
+    """The sentence about the requirement without which the fewest rows would be suppressed, and the requirements to
+    loosen. If dropping none of them changes anything, the rows that each suppresses alone."""
+    space, requirements = search_input.frequency_sets.at(levels), search_input.requirements
+    names = [condition.name for condition in requirements.class_conditions]
+    names += [shield.name for shield in requirements.shields]
     if len(names) < 2:
         return (f". The requirement is {names[0]}" if names else ""), names
 
-    def suppressed_by(some: Requirements) -> int:
-        asked = candidate_query(replace(space, requirements=some), levels)
-        return int(prepared.frequency_sets.steps.figures(asked)["suppressed_rows"])
+    def count_suppressed(subset: Requirements) -> int:
+        query = candidate_query(replace(space, requirements=subset), levels)
+        return int(search_input.frequency_sets.steps.figures(query)["suppressed_rows"])
 
-    left = {name: suppressed_by(requirements.without(name)) for name in names}
-    name = min(names, key=lambda one: left[one])
-    if left[name] < suppressed:
-        return f". The binding requirement is {name}; without it, {left[name]:,} rows would be suppressed", [name]
+    without = {name: count_suppressed(requirements.without(name)) for name in names}
+    binding = min(names, key=lambda name: without[name])
+    if without[binding] < suppressed:
+        sentence = f". The binding requirement is {binding}; without it, {without[binding]:,} rows would be suppressed"
+        return sentence, [binding]
     alone = {
-        one.name: suppressed_by(Requirements.from_conditions([one]))
-        for one in requirements.conditions
-        if one.name in left
+        condition.name: count_suppressed(Requirements.from_conditions([condition]))
+        for condition in requirements.conditions
+        if condition.name in without
     }
-    binding = [f"{name} alone suppresses {rows:,} rows" for name, rows in alone.items() if rows]
-    blamed = " and ".join(name for name, rows in alone.items() if rows)
-    return f". No single requirement is to blame: {'; '.join(binding)}", [blamed]
+    alone = {name: rows for name, rows in alone.items() if rows}
+    counts = "; ".join(f"{name} alone suppresses {rows:,} rows" for name, rows in alone.items())
+    return f". No single requirement is to blame: {counts}", [" and ".join(alone)]
 
 
-def _of_the_table(prepared: SearchInput, search: LatticeSearch, levels: Levels) -> tuple[str, list[str]]:
-    """What the kept classes of the nearest generalization do not meet together; and what is to blame."""
-    requirements, figures = prepared.requirements, search.figures[levels]
-    kept = summarize_kept_classes(figures, prepared.marginals.rows)
-    broken = [one.name for one in requirements.table_conditions if not one.is_met_by(kept)]
-    names = list(broken)
+def _find_violated_conditions(search_input: SearchInput, figures: Figures) -> tuple[str, list[str]]:
+    """The sentence about conditions that the kept classes violate together, and the requirements to loosen."""
+    requirements = search_input.requirements
+    kept_classes = summarize_kept_classes(figures, search_input.marginals.rows)
+    names = [condition.name for condition in requirements.table_conditions if not condition.is_met_by(kept_classes)]
+    violations = list(names)
     if figures.unmet and requirements.covering_condition is not None:
         names.append(requirements.covering_condition.name)
-        broken.append(f"{names[-1]}: {figures.unmet} classes of the population would have no row in the release")
+        violations.append(f"{names[-1]}: {figures.unmet} classes of the population would have no row in the release")
     for name, figure in figures.violated.items():
         names.append(name)
-        broken.append(f"{name} ({'which cannot be estimated' if math.isnan(figure) else f'here {figure:.6g}'})")
-    return (f". It does not meet {'; nor '.join(broken)}" if broken else ""), [" and ".join(names)] if names else []
+        violations.append(f"{name} ({'which cannot be estimated' if math.isnan(figure) else f'here {figure:.6g}'})")
+    if not names:
+        return "", []
+    return f". It does not meet {'; nor '.join(violations)}", [" and ".join(names)]

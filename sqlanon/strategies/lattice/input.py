@@ -1,4 +1,4 @@
-"""What the search gets: all that is known of a source before."""
+"""The input of a search: the source, its hierarchies and counts."""
 
 from __future__ import annotations
 
@@ -25,27 +25,27 @@ from sqlanon.support.expressions import Namer
 
 @dataclass(frozen=True)
 class SearchedPopulation:
-    """The population's columns of the quasi-identifiers, and of its persons; and which persons are in which
-    combinations, where they are told apart."""
+    """The population's columns of the quasi-identifiers and of its persons."""
 
     columns: tuple[str, ...]
     person: str | None
     members: exp.Table | None
+    """The persons in each combination, if persons are distinguished."""
 
 
 @dataclass(frozen=True)
 class EarlierReleases:
-    """The earlier releases that a release is based on, by their runs; and those of them some of whose rows are not in
-    the source any more, or are others now.
+    """The earlier releases that a release is based on, by the ids of their runs.
 
-    With them, the search has a policy of its own: its levels are no finer than theirs, and the mark of the rows that
-    they have is a quasi-identifier, the last one. Those ``by_person`` have other records of the same people: the rows
-    of these people are marked.
+    With them, the search has its own policy: its levels are no finer than theirs, and its last quasi-identifier marks
+    the rows that they have.
     """
 
     run_ids: tuple[str, ...] = ()
     changed_run_ids: frozenset[str] = frozenset()
+    """Releases with rows that the source no longer has, or has changed."""
     run_ids_by_person: frozenset[str] = frozenset()
+    """Releases with other records of the same people: all rows of these people are marked."""
     search_policy: Policy | None = None
 
 
@@ -54,24 +54,22 @@ NO_EARLIER = EarlierReleases()
 
 @dataclass(frozen=True)
 class SearchInput:
-    """All that is known before the search."""
+    """The source of a search, its hierarchies and its counts."""
 
     policy: Policy
     source: Source
     columns: Columns
     hierarchies: tuple[Hierarchy, ...]
     sensitive_hierarchies: Mapping[str, Hierarchy]
-    """Of the sensitive attributes that need theirs."""
+    """By sensitive attribute, where a requirement needs one."""
     frequency_sets: FrequencySets
-    """What classes are made from: frequency sets."""
     marginals: Marginals
-    """The attributes' own counts."""
+    """Counts of single attributes."""
     lattice: Lattice
-    """The generalizations within the attributes' level limits, without forbidden labels."""
+    """The generalizations within the policy's levels, without forbidden labels."""
     limit: SuppressionLimit
-    """How much may be suppressed."""
     members: exp.Table | None = None
-    """Which persons are in which combinations, where persons are counted."""
+    """The persons in each combination, if persons are counted."""
     population: SearchedPopulation | None = None
     earlier: EarlierReleases = NO_EARLIER
 
@@ -82,7 +80,7 @@ class SearchInput:
 
     @property
     def work(self) -> Namer:
-        """How tables of the run are named."""
+        """Names the tables of the run."""
         return self.frequency_sets.work
 
     @property
@@ -92,7 +90,7 @@ class SearchInput:
 
     @property
     def requirements(self) -> Requirements:
-        """The conditions on classes, and on all of them together."""
+        """The requirements of the policy."""
         return self.frequency_sets.space.requirements
 
     @property
@@ -102,24 +100,24 @@ class SearchInput:
 
     @property
     def weights(self) -> list[float]:
-        """Of the quasi-identifiers that the search has; the marks of earlier releases are no value that is lost."""
-        own = [self.policy.attributes[name].weight for name in self.policy.generalized_attributes]
-        return own + [0.0] * (len(self.attributes) - len(own))
+        """The weights of the searched quasi-identifiers. Marks of earlier releases have weight 0."""
+        weights = [self.policy.attributes[name].weight for name in self.policy.generalized_attributes]
+        return weights + [0.0] * (len(self.attributes) - len(weights))
 
     @property
     def policy_attributes(self) -> tuple[Coded, ...]:
-        """Of the policy's quasi-identifiers: without the marks of earlier releases."""
+        """The policy's quasi-identifiers, without the mark of earlier releases."""
         return self.attributes[: len(self.policy.generalized_attributes)]
 
     @property
     def policy_hierarchies(self) -> tuple[Hierarchy, ...]:
-        """Of the policy's quasi-identifiers: without that of the marks of earlier releases."""
+        """The hierarchies of `policy_attributes`."""
         return self.hierarchies[: len(self.policy.generalized_attributes)]
 
     @property
     def heights(self) -> dict[str, int]:
-        """The heights of their hierarchies, by attribute."""
-        return {one.attribute: one.height for one in self.policy_hierarchies}
+        """By attribute of the policy, the height of its hierarchy."""
+        return {hierarchy.attribute: hierarchy.height for hierarchy in self.policy_hierarchies}
 
     @property
     def types(self) -> list[str]:
@@ -128,20 +126,22 @@ class SearchInput:
 
 
 def build_search_input(
-    policy: Policy, scanned: ScanResult, hierarchies: Hierarchies, counted: Frequencies
+    policy: Policy, scanned: ScanResult, hierarchies: Hierarchies, frequencies: Frequencies
 ) -> SearchInput:
-    """Put together what the stages before the search found."""
-    theirs = scanned.population
+    """Combine the results of the stages before the search."""
+    population = scanned.population
     return SearchInput(
         policy=policy,
         source=scanned.source,
         columns=scanned.columns,
         hierarchies=hierarchies.quasi,
         sensitive_hierarchies=hierarchies.sensitive,
-        frequency_sets=counted.sets,
-        marginals=counted.marginals,
-        lattice=Lattice(policy.generalized_attributes, *counted.permitted),
-        limit=counted.limit,
+        frequency_sets=frequencies.sets,
+        marginals=frequencies.marginals,
+        lattice=Lattice(policy.generalized_attributes, *frequencies.permitted),
+        limit=frequencies.limit,
         members=scanned.own.members,
-        population=None if theirs is None else SearchedPopulation(theirs.columns, theirs.person, theirs.scan.members),
+        population=None
+        if population is None
+        else SearchedPopulation(population.columns, population.person, population.scan.members),
     )

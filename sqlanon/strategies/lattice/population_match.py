@@ -1,4 +1,4 @@
-"""Null-map and wrong-map: what the rows of a release match in a population that is generalized the same way.
+"""Null-map and wrong-map: matches of released rows in a population that is generalized the same way.
 
 Source: L. Sweeney, "Computational disclosure control" (2001), section 4.4: null-map and wrong-map protection.
 """
@@ -19,42 +19,31 @@ from sqlanon.strategies.lattice.input import SearchInput
 from sqlanon.support.coding import KNOWN, ROWS, Coded, Levels
 from sqlanon.support.expressions import aliased, all_of, cast, col, named, same, template, text
 
-STRANGE = "sqlanon: in no hierarchy: "
+UNKNOWN_PREFIX = "sqlanon: in no hierarchy: "
 
 
-_NULL_MAP = template("""
-    SELECT coalesce((sum(class_size) FILTER (WHERE kept AND class_population = 0))::BIGINT, 0)
-    FROM :judged AS j
-""")
-_WRONG_MAP = template("""
-    SELECT coalesce(sum(own.n)::BIGINT, 0)
-    FROM :own AS own
-    SEMI JOIN (SELECT * FROM :judged AS j WHERE kept AND class_population > 0) AS kept ON :in_class
-    ANTI JOIN :theirs AS theirs ON :same
-""")
+def wrong_map(search_input: SearchInput, space: ClassSpace, levels: Levels) -> exp.Select | None:
+    """One number: the rows of kept classes that match the population, but not the person that they belong to.
 
-
-def _null_map(space: ClassSpace, levels: Levels) -> exp.Select:
-    """One number: the rows of kept classes that match nobody of the population."""
-    return _NULL_MAP(judged=judged_classes(space, levels))
-
-
-def wrong_map(prepared: SearchInput, space: ClassSpace, levels: Levels) -> exp.Select | None:
-    """One number: the rows of kept classes that match somebody of the population, but not the person that they are of;
-    None where persons are not told apart in both tables.
+    None if persons are not distinguished in both tables.
     """
-    own, theirs = prepared.members, None if prepared.population is None else prepared.population.members
-    if own is None or theirs is None:
+    population = search_input.population
+    members, population_members = search_input.members, None if population is None else population.members
+    if members is None or population_members is None:
         return None
-    attributes = prepared.attributes
     keys = space.keys(levels)
-    codes: list[exp.Expr] = [named(col(key), f"key {key}") for key in keys]
-    return _WRONG_MAP(
-        own=_people(own, attributes, levels, keys),
-        judged=judged_classes(space, levels, codes),
+    wrong_matches = template("""
+        SELECT coalesce(sum(own.n)::BIGINT, 0)
+        FROM :source_persons AS own
+        SEMI JOIN (SELECT * FROM :judged AS j WHERE kept AND class_population > 0) AS kept ON :in_class
+        ANTI JOIN :population_persons AS theirs ON :same_person
+    """)
+    return wrong_matches(
+        source_persons=_persons(members, search_input.attributes, levels, keys),
+        judged=judged_classes(space, levels, [named(col(key), f"key {key}") for key in keys]),
         in_class=all_of(col(key, "own").eq(col(f"key {key}", "kept")) for key in keys),
-        theirs=_people(theirs, attributes, levels, keys, prepared.types),
-        same=all_of(col(name, "own").eq(col(name, "theirs")) for name in (*keys, PERSON)),
+        population_persons=_persons(population_members, search_input.attributes, levels, keys, search_input.types),
+        same_person=all_of(col(name, "own").eq(col(name, "theirs")) for name in (*keys, PERSON)),
     )
 
 
@@ -68,9 +57,9 @@ def generalized_population(
     person: str | None,
     labelled: bool = False,
 ) -> exp.Select:
-    """The population, recoded as the release is: its quasi-identifiers, and its persons.
+    """The population recoded as the release is: its quasi-identifiers and its persons.
 
-    A value that is missing from the hierarchy is told apart from every label but ``*``.
+    A value that is missing from its hierarchy is distinguished from every label but ``*``.
     """
     query = exp.Select().from_(aliased(population, "s"))
     output: list[exp.Expr] = []
@@ -81,8 +70,8 @@ def generalized_population(
         elif level >= attribute.lowest_labelled:
             on = same(value, col("value", f"h{i}"))
             query = query.join(aliased(attribute.table, f"h{i}"), on=on, copy=False)
-            strange = exp.Concat(expressions=[text(STRANGE), cast(value.copy(), "VARCHAR")], safe=True)
-            value = exp.If(this=col(KNOWN, f"h{i}"), true=col(f"label_{level}", f"h{i}"), false=strange)
+            unknown = exp.Concat(expressions=[text(UNKNOWN_PREFIX), cast(value.copy(), "VARCHAR")], safe=True)
+            value = exp.If(this=col(KNOWN, f"h{i}"), true=col(f"label_{level}", f"h{i}"), false=unknown)
         elif labelled:
             value = cast(value, "VARCHAR")
         output.append(named(value, name))
@@ -91,38 +80,44 @@ def generalized_population(
     return query.select(*output, copy=False)
 
 
-def _people(
+def _persons(
     members: exp.Table,
     attributes: Sequence[Coded],
     levels: Levels,
     keys: Sequence[str],
-    types: Sequence[str] | None = None,
+    population_types: Sequence[str] | None = None,
 ) -> exp.Select:
-    """The persons of a table with the codes of their classes. Ids are compared as text, and NULL is nobody's.
+    """The persons of a table with the codes of their classes; ids are compared as text, and NULL is no person.
 
-    With ``types`` it is the population: what it alone has is in no way unknown.
+    ``population_types`` marks the population, which has no unknown values.
     """
-    query, codes = encode_combinations(members, attributes, levels, types=types)
-    if types is not None:
+    query, codes = encode_combinations(members, attributes, levels, types=population_types)
+    if population_types is not None:
         codes[KNOWN] = exp.true()
-    wanted = [named(codes[key], key) for key in keys]
-    return query.select(*wanted, named(cast(col(PERSON, "r"), "VARCHAR"), PERSON), col(ROWS, "r"), copy=False)
+    columns = [named(codes[key], key) for key in keys]
+    return query.select(*columns, named(cast(col(PERSON, "r"), "VARCHAR"), PERSON), col(ROWS, "r"), copy=False)
 
 
 @dataclass(frozen=True)
 class PopulationMatch:
-    """Figures of the kept rows of a release."""
+    """Matches of the kept rows of a release in the population."""
 
-    null_map: int  # rows that match nobody of the population
-    # Rows that match somebody, but not the person that they are of; None where persons are not told apart in both.
+    null_map: int
+    """Rows without a match in the population."""
     wrong_map: int | None
+    """Rows that match the population, but not the person that they belong to; None if persons are not distinguished in
+    both tables."""
 
 
-def match_population(engine: Engine, prepared: SearchInput, levels: Levels) -> PopulationMatch | None:
-    """Count what kept rows match; None without a population."""
-    if prepared.population is None:
+def match_population(engine: Engine, search_input: SearchInput, levels: Levels) -> PopulationMatch | None:
+    """Count the matches of kept rows; None without a population."""
+    if search_input.population is None:
         return None
-    space = prepared.frequency_sets.at(levels)
-    nobody = engine.rows(_null_map(space, levels))[0][0]
-    query = wrong_map(prepared, space, levels)
-    return PopulationMatch(nobody, None if query is None else engine.rows(query)[0][0])
+    space = search_input.frequency_sets.at(levels)
+    null_map = template("""
+        SELECT coalesce((sum(class_size) FILTER (WHERE kept AND class_population = 0))::BIGINT, 0)
+        FROM :judged AS j
+    """)
+    unmatched = engine.rows(null_map(judged=judged_classes(space, levels)))[0][0]
+    query = wrong_map(search_input, space, levels)
+    return PopulationMatch(unmatched, None if query is None else engine.rows(query)[0][0])

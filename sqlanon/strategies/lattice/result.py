@@ -1,4 +1,4 @@
-"""The result of a search, of whatever strategy."""
+"""The result of a search by any strategy."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from sqlanon.support.notices import Notice
 
 
 class LocalResult(Protocol):
-    """What a strategy below the full domain released each combination as."""
+    """The result of a local strategy: labels for each combination of quasi-identifiers."""
 
     @property
     def floor(self) -> Levels:
-        """The levels at which combinations are told apart."""
+        """The levels at which combinations are distinguished."""
 
     @property
     def generalization(self) -> Mapping[str, int | None]:
-        """The level of each attribute that is released at one."""
+        """The level of each attribute; None for an attribute with several levels."""
 
     @property
     def figures(self) -> Figures:
-        """Of its classes."""
+        """The figures of its classes."""
 
     @property
     def smallest_class(self) -> int:
@@ -40,49 +40,50 @@ class LocalResult(Protocol):
 
     @property
     def persons(self) -> PersonFigures | None:
-        """Its persons, where persons are counted."""
+        """Its persons, if persons are counted."""
 
     @property
     def warnings(self) -> tuple[Notice, ...]:
-        """What the released labels reveal, where the policy lets them."""
+        """Warnings about disclosure by the released labels, where the policy permits it."""
 
     def score(self, measure: Measure) -> float:
-        """By a measure."""
+        """The score by a measure."""
 
-    def suppressed(self, steps: StatementRunner, prepared: SearchInput) -> exp.Table:
-        """Make ``suppressed``: the combinations that are not kept, as classes of the generalization at the floor."""
+    def suppressed(self, runner: StatementRunner, search_input: SearchInput) -> exp.Table:
+        """Make ``suppressed``: the suppressed combinations, as classes of the generalization at the floor."""
 
-    def recoding(self, prepared: SearchInput, mask: bool) -> Any:
-        """A `recode.full_domain.ByClass`: how its rows are made from the source."""
+    def recoding(self, search_input: SearchInput, mask: bool) -> Any:
+        """The `strategies.recoding.ClassRecoding` that makes the released rows from the source."""
 
 
 @dataclass(frozen=True)
 class SearchResult:
-    """The best version of a source that a strategy found: a generalization, or what each combination is released as.
+    """The result of a strategy: a generalization of all rows, or a local result.
 
-    Its score is a cost, and nothing of its kind that meets the policy costs less than the bound. A strategy that does
-    not search the lattice has no ``search``.
+    The score is a cost; nothing of its kind that meets the policy costs less than the bound. Only strategies that
+    search the lattice have a ``search``.
     """
 
     figures: Figures
     score: float
     bound: float
     optimal: bool
-    levels: Levels | None = None  # of all rows; None below the full domain
-    local_result: LocalResult | None = None  # below the full domain
+    levels: Levels | None = None  # of a generalization
+    local_result: LocalResult | None = None  # of a local strategy
     search: LatticeSearch | None = None
     rounds: int = 0
-    minimal: tuple[Levels, ...] | None = None  # the k-minimal generalizations, where the strategy looks for them
-    satisfying: tuple[Levels, ...] | None = None  # all that meet the policy, where the strategy finds them
+    minimal: tuple[Levels, ...] | None = None  # the k-minimal generalizations, if the strategy looks for them
+    satisfying: tuple[Levels, ...] | None = None  # all that meet the policy, if the strategy finds them
 
     @property
     def checked(self) -> int:
-        """How many generalizations, and rounds over the combinations, were counted."""
+        """Number of checked generalizations and of rounds over the combinations."""
         return self.rounds + (0 if self.search is None else len(self.search.figures))
 
-    def lattice_rows(self) -> list[list[Any]] | None:
-        """The lattice table, one list a column; None where the lattice was not searched."""
+    def lattice_columns(self) -> list[list[Any]] | None:
+        """The columns of the lattice table; None without a search of the lattice."""
         if self.search is None:
             return None
-        rows, own = self.search.lattice_columns(), [name != EARLIER for name in self.search.lattice.attributes]
-        return [[list(compress(levels, own)) for levels in rows[0]], *rows[1:]]
+        levels_column, *columns = self.search.lattice_columns()
+        is_released = [name != EARLIER for name in self.search.lattice.attributes]
+        return [[list(compress(levels, is_released)) for levels in levels_column], *columns]

@@ -1,5 +1,4 @@
-"""The memory of a search: what checks of generalizations say of others, and what a strategy may ask of the table beside
-them."""
+"""The search of a lattice: checked generalizations, what their figures prove about others, and the best so far."""
 
 from __future__ import annotations
 
@@ -18,13 +17,13 @@ from sqlanon.measures import Figures, Measure
 from sqlanon.requirements import Requirements
 from sqlanon.requirements.base import RetainedClasses
 from sqlanon.strategies.lattice.forecast import Forecast
-from sqlanon.strategies.lattice.lattice import Box, Dominance, Lattice, Progress, ignore_progress
+from sqlanon.strategies.lattice.lattice import Box, DominanceIndex, Lattice, Progress, ignore_progress
 from sqlanon.strategies.lattice.limits import FIRST_GRACE, GRACE, Budget
 from sqlanon.support.coding import Levels
 
 
 def summarize_kept_classes(figures: Figures, rows: int) -> RetainedClasses:
-    """The kept classes of a generalization together, where the source has so many rows."""
+    """The kept classes of a generalization as requirements on the whole table see them; ``rows`` are the source's."""
     return RetainedClasses(
         figures.classes, rows - figures.suppressed_rows, figures.count, figures.singles, figures.unmatched
     )
@@ -32,133 +31,131 @@ def summarize_kept_classes(figures: Figures, rows: int) -> RetainedClasses:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What follows from the figures of a generalization."""
+    """Conclusions from the figures of a generalization."""
 
-    satisfies: bool  # whether it satisfies the policy
-    infeasible_below: bool  # whether neither it nor anything below it can
-    feasible_above: bool  # whether everything above it satisfies the policy, as it does
+    satisfies: bool  # it meets the policy
+    infeasible_below: bool  # neither it nor anything below it can meet the policy
+    feasible_above: bool  # it and everything above it meet the policy
 
 
 @dataclass(frozen=True)
 class VerdictRules:
-    """What may be concluded, and nothing else: the docstrings of the requirements say why."""
+    """Valid conclusions from figures. The docstrings of the requirements give the reasons."""
 
-    requirements: Requirements  # what the policy asks for
+    requirements: Requirements
     rows: int  # of the source
     additive: bool = True  # whether the counts of merged classes add up
-    allowed_persons: int | None = None  # who may lose a row; None: rows are counted
+    allowed_persons: int | None = None  # persons who may lose a row; None: rows are counted
 
     def judge(self, figures: Figures, allowed_rows: int) -> Verdict:
-        """Judge a generalization, where so many rows may be suppressed.
+        """Judge a generalization, where ``allowed_rows`` rows may be suppressed.
 
-        Where persons are counted, these are at most the rows of the persons who may lose one: what suppresses more
-        takes a row from more persons. If all requirements are hereditary, the rows that a generalization suppresses are
-        suppressed at every lower one, too, and so their persons lose a row there: too many here are too many there.
+        Where persons are counted, ``allowed_rows`` is the largest number of rows that ``allowed_persons`` have, so
+        suppressing more rows means suppressing more persons. If all requirements are hereditary, the rows that a
+        generalization suppresses are suppressed at every lower one; too many persons here are too many there.
         """
-        asked = self.requirements
-        kept = summarize_kept_classes(figures, self.rows)
-        table = [one.is_met_by(kept) for one in asked.table_conditions]
+        requirements = self.requirements
+        kept_classes = summarize_kept_classes(figures, self.rows)
+        table_is_met = all(condition.is_met_by(kept_classes) for condition in requirements.table_conditions)
         too_many_persons = self.allowed_persons is not None and (figures.suppressed_persons or 0) > self.allowed_persons
         within = figures.suppressed_rows <= allowed_rows and figures.classes > 0 and not too_many_persons
-        satisfies = within and all(table) and not figures.unmet and not figures.violated
-        lost = figures.suppressed_rows if figures.least_suppressed is None else figures.least_suppressed
-        # What is lost is a sum of distances and logarithms times rows: a rounding must not rule out what satisfies.
-        too_many = lost > min(allowed_rows, self.rows - 1) + 1e-6 + 1e-9 * self.rows
-        same_rows = not (asked.class_conditions or asked.shields) or figures.suppressed_rows == allowed_rows == 0
-        never = same_rows and self.additive and not all(table)
-        everything = figures.suppressed_rows == 0 and self.additive and not asked.separate_conditions
+        satisfies = within and table_is_met and not figures.unmet and not figures.violated
+        lowest = figures.suppressed_rows if figures.least_suppressed is None else figures.least_suppressed
+        # The least number is a sum of distances and logarithms times rows: rounding must not prune a feasible one.
+        too_many_rows = lowest > min(allowed_rows, self.rows - 1) + 1e-6 + 1e-9 * self.rows
+        keeps_all_rows = not (requirements.class_conditions or requirements.shields)
+        same_rows_below = keeps_all_rows or figures.suppressed_rows == allowed_rows == 0
+        complete = figures.suppressed_rows == 0 and self.additive and not requirements.separate_conditions
         return Verdict(
             satisfies,
-            infeasible_below=too_many
+            infeasible_below=too_many_rows
             or (too_many_persons and figures.least_suppressed is None)
-            or never
+            or (same_rows_below and self.additive and not table_is_met)
             or (figures.too_few > 0 and self.additive),
-            feasible_above=satisfies and (asked.hereditary or everything),
+            feasible_above=satisfies and (requirements.hereditary or complete),
         )
 
 
 @dataclass(frozen=True)
 class SourceFacts:
-    """What is told of a table; by default, nothing."""
+    """Facts about a source that some strategies use beside checks. The defaults know nothing."""
 
-    # The distinct distance vectors (see `search.vectors`) between outliers and all combinations, part after part: a
-    # strategy may stop between two of them. They are within the lattice.
     vectors: Callable[[], Iterable[Collection[Levels]]] = tuple
+    """The distinct distance vectors (see `lattice.vectors`) within the lattice between outliers and all combinations,
+    in parts: a strategy may stop after any of them."""
     joins_suffice: bool = False
-    """Whether every k-minimal generalization is the lowest one, or a join (attribute by attribute, the greater
-    level) of vectors. So it is where all that is asked for is asked of each class by itself, and a class made of
-    some that meet it meets it: a generalization and the join of the vectors at or below it suppress the same
-    rows."""
-    # By attribute and level: how many values the rows have.
+    """Whether every k-minimal generalization is the lowest one, or a join (by attribute, the greater level) of vectors.
+    This holds if all requirements are on single classes, and merging classes that meet them makes one that does: a
+    generalization and the join of the vectors at or below it then suppress the same rows."""
     distinct_values: Callable[[], Sequence[Sequence[int]]] = tuple
+    """By attribute and level, the number of distinct values."""
 
 
 TOLERANCE = 1e-12
-"""Scores this close, relatively, are ties."""
+"""Scores with at most this relative difference are ties."""
 
 MAX_VISITED = 10_000
-"""The lattice table lists at most this number of generalizations that were looked at, and not checked."""
+"""Maximum number of unchecked generalizations in the lattice table."""
 
-CONSIDERED = 32
-"""Of the generalizations that rule out the low end of a box, at most this number is considered: the newest, which rule
-out most."""
+MAX_PRUNING_CANDIDATES = 32
+"""Maximum number of generalizations that are considered to prune a box: the newest, which prune most."""
 
 
 class Aim(NamedTuple):
-    """The next step of the bound of a box: what scores at least that waits there, neither the answer nor ruled out."""
+    """The next step of a box's bound: the score that is to be proven for what waits in it."""
 
     score: float
-    rows: int  # what suppresses more rows than these scores at least that, or can not be the answer
+    rows: int  # what suppresses more rows scores at least that, or cannot be the best
 
 
 @dataclass
 class LatticeSearch:
-    """A search's task and its memory: what is checked, what follows from it, and the best so far."""
+    """Task and state of a search of the lattice."""
 
     lattice: Lattice
     measure: Measure
     evaluate: Callable[[Levels], Figures]
     judge: Callable[[Figures, int], Verdict]
     allowed_rows: int
-    """As it is tightened on the way."""
+    """Tightened during the search."""
     progress: Progress = ignore_progress
     budget: Budget = field(default_factory=Budget)
     source_facts: SourceFacts = field(default_factory=SourceFacts)
     evaluate_together: Callable[[Sequence[Levels]], Sequence[Figures]] | None = None
-    """Checks the first of some generalizations, as many as it does at once. None: `check` checks one."""
+    """Evaluates the first of several generalizations, as many as one statement can."""
     limit: SuppressionLimit | None = None
-    """The limit of the policy. None: so many rows as are allowed."""
+    """The policy's limit; None: ``allowed_rows`` rows."""
 
     def __post_init__(self) -> None:
-        self.figures: dict[Levels, Figures] = {}  # of what was checked
-        self.scores: dict[Levels, float] = {}  # of what satisfies
-        self.best: Levels | None = None  # so far
-        self.open_count = 0  # how many are waiting, as progress shows it
-        self._interruptible_at = math.inf  # the time from which the statement under way may be interrupted
-        self.seeks_best_only = False  # what cannot be the best is of no use
-        self.is_proving = True  # checks are for bounds, not for good answers
+        self.figures: dict[Levels, Figures] = {}  # of checked generalizations
+        self.scores: dict[Levels, float] = {}  # of those that meet the policy
+        self.best: Levels | None = None
+        self.open_count = 0  # waiting generalizations, for progress
+        self.seeks_best_only = False  # what cannot be the best may be pruned
+        self.is_proving = True  # checks serve bounds, not good results
         self.forecast = Forecast(self.measure.marginals)
-        # Of what is not hopeless: by how much it raises the bounds of those below it, and the fewest rows that are
-        # suppressed in it and in each of them.
+        self._interruptible_at = math.inf
+        # For generalizations that are not infeasible: the rise of the bounds of all below them, and the fewest rows
+        # that they and all below them suppress.
         self._lifts: dict[Levels, float] = {}
-        self._fewest: dict[Levels, int] = {}
-        # By the heights, not the top: of an attribute that may not be released so high it may still be asked.
+        self._least_suppressed: dict[Levels, int] = {}
+        # By heights, not by the top: levels above the top may be checked, too.
         self._heights = self.measure.marginals.heights
-        self._hopeful, self._hopeless, self._lasting = (Dominance(self._heights) for _ in range(3))
-        self._bounding = Dominance(self._heights)  # what was checked for bounds
-        self._limit = self.allowed_rows
+        self._hopeful, self._infeasible, self._feasible_above = (DominanceIndex(self._heights) for _ in range(3))
+        self._proving = DominanceIndex(self._heights)  # checked for bounds
+        self._policy_rows = self.allowed_rows
         self._ends_at = self.budget.ends_at()
-        self._looked_at: dict[Levels, None] = {}
+        self._visited: dict[Levels, None] = {}
 
-    def visit(self, *levels: Levels) -> None:
-        """Remember generalizations for the lattice table, and see whether there is time left."""
-        if len(self._looked_at) < MAX_VISITED:
-            self._looked_at.update(dict.fromkeys(levels))
+    def visit(self, *generalizations: Levels) -> None:
+        """Record generalizations for the lattice table; end the search after its time limit."""
+        if len(self._visited) < MAX_VISITED:
+            self._visited.update(dict.fromkeys(generalizations))
         self.budget.refuse_over_time(len(self.figures), self._ends_at)
 
     @contextmanager
     def in_time(self) -> Iterator[None]:
-        """A statement that is interrupted because the time is over ends the search as the limit itself does."""
+        """Let a statement that is interrupted at the time limit end the search as the limit does."""
         self._interruptible_at = self._ends_at + (GRACE if self.figures else FIRST_GRACE)
         try:
             yield
@@ -169,44 +166,44 @@ class LatticeSearch:
             self._interruptible_at = math.inf
 
     def may_interrupt(self) -> bool:
-        """Whether the statement under way may be interrupted now."""
+        """Whether the running statement may be interrupted now."""
         return time.monotonic() >= self._interruptible_at
 
     def can_satisfy(self, levels: Levels) -> bool | None:
-        """Whether a generalization may satisfy the policy, as far as what was checked tells; None: it does not tell.
+        """Whether a generalization can meet the policy, as far as the checks prove it; None: they do not.
 
-        Once one may, so may everything above it. With requirements that are monotone under suppression it does.
+        If one can, everything above it can. With requirements that are monotone under suppression it does.
         """
-        if self._hopeless.has_above(levels):
+        if self._infeasible.has_above(levels):
             return False
         return True if self._hopeful.has_below(levels) else None
 
     def satisfies(self, levels: Levels) -> bool:
-        """Whether a generalization satisfies the policy; it is checked if need be."""
+        """Whether a generalization meets the policy. Checks it once."""
         self.check(levels)
         return self._verdict(levels, self.allowed_rows).satisfies
 
     def all_above_satisfy(self, levels: Levels) -> bool:
-        """Whether everything of the lattice at or above a generalization is known to satisfy the policy."""
-        return self._lasting.has_below(levels)
+        """Whether the checks prove that everything at or above a generalization meets the policy."""
+        return self._feasible_above.has_below(levels)
 
     def _verdict(self, levels: Levels, allowed_rows: int) -> Verdict:
-        """What follows from a check; of a generalization that no release may have only what it tells of others."""
         verdict = self.judge(self.figures[levels], allowed_rows)
         return verdict if self.lattice.permits(levels) else replace(verdict, satisfies=False)
 
     def status(self, levels: Levels) -> str:
-        """The status in the lattice table, by the policy's limit, even where the search worked with a tighter one."""
+        """The status in the lattice table: by the policy's limit, also after the search has tightened it."""
         if levels in self.figures:
-            return "satisfies" if self._verdict(levels, self._limit).satisfies else "violates"
+            return "satisfies" if self._verdict(levels, self._policy_rows).satisfies else "violates"
         if not self.lattice.permits(levels):
             return "violates"
         if self.all_above_satisfy(levels):
             return "satisfies"
-        return "violates" if self.allowed_rows == self._limit and self._hopeless.has_above(levels) else "open"
+        is_ruled_out = self.allowed_rows == self._policy_rows and self._infeasible.has_above(levels)
+        return "violates" if is_ruled_out else "open"
 
     def check(self, levels: Levels) -> bool:
-        """Check a generalization, once; whether it may satisfy the policy: if not, nothing below it does."""
+        """Check a generalization once. False: neither it nor anything below it meets the policy."""
         if levels in self.figures:
             return not self._verdict(levels, self.allowed_rows).infeasible_below
         self.budget.refuse_over_limits(len(self.figures), self._ends_at)
@@ -214,97 +211,99 @@ class LatticeSearch:
             figures = self.evaluate(levels)
         return self._learn(levels, figures)
 
-    def check_all(self, several: Iterable[Levels]) -> None:
-        """Check generalizations, each once, in few statements."""
-        left = [one for one in dict.fromkeys(several) if one not in self.figures]
+    def check_all(self, generalizations: Iterable[Levels]) -> None:
+        """Check each generalization once, in few statements."""
+        unchecked = [levels for levels in dict.fromkeys(generalizations) if levels not in self.figures]
         if self.evaluate_together is None:
-            for one in left:
-                self.check(one)
+            for levels in unchecked:
+                self.check(levels)
             return
-        while left:
+        while unchecked:
             self.budget.refuse_over_limits(len(self.figures), self._ends_at)
-            most = self.budget.checks
+            max_checks = self.budget.checks
+            affordable = unchecked if max_checks is None else unchecked[: max_checks - len(self.figures)]
             with self.in_time():
-                found = self.evaluate_together(left if most is None else left[: most - len(self.figures)])
-            for levels, figures in zip(left, found, strict=False):
+                evaluated = self.evaluate_together(affordable)
+            for levels, figures in zip(unchecked, evaluated, strict=False):
                 self._learn(levels, figures)
-            left = left[len(found) :]
+            unchecked = unchecked[len(evaluated) :]
 
     def _learn(self, levels: Levels, figures: Figures) -> bool:
         self.figures[levels] = figures
         verdict = self._verdict(levels, self.allowed_rows)
-        self._conclude(levels, figures, hopeless=verdict.infeasible_below)
+        self._conclude(levels, figures, infeasible=verdict.infeasible_below)
         self.forecast.learn(levels, figures.expected_least_suppressed)
         if self.is_proving:
-            self._bounding.add(levels)
+            self._proving.add(levels)
         if verdict.feasible_above:
-            self._lasting.add(levels)
+            self._feasible_above.add(levels)
         if verdict.satisfies:
             self.scores[levels] = self.measure.score(levels, figures)
             self.best = self.choose_preferred((self.best, levels))
-        shown = None if self.best is None else self.measure.reported_score(self.scores[self.best])
-        self.progress(self.open_count, len(self.figures), shown)
+        best_score = None if self.best is None else self.measure.reported_score(self.scores[self.best])
+        self.progress(self.open_count, len(self.figures), best_score)
         return not verdict.infeasible_below
 
     def bound_from_below(self, levels: Levels) -> float:
-        """A lower bound of the score of a generalization, by all that are checked at or below it."""
+        """A lower bound on the score of a generalization, from the checked ones at or below it."""
         if not self.measure.bounds_above:
             return 0.0
-        below = chain(self._hopeful.below(levels), self._hopeless.below(levels))
-        return max((self.measure.bound_above(self.figures[one]) for one in below), default=-math.inf)
+        below = chain(self._hopeful.below(levels), self._infeasible.below(levels))
+        return max((self.measure.bound_above(self.figures[lower]) for lower in below), default=-math.inf)
 
-    def _conclude(self, levels: Levels, figures: Figures, *, hopeless: bool) -> None:
-        if hopeless:
-            self._hopeless.add(levels)
+    def _conclude(self, levels: Levels, figures: Figures, *, infeasible: bool) -> None:
+        if infeasible:
+            self._infeasible.add(levels)
             return
         self._hopeful.add(levels)
-        # As in `Rules.judge`: what is lost is rounded.
-        lost = figures.suppressed_rows if figures.least_suppressed is None else figures.least_suppressed
-        self._fewest[levels] = math.ceil(lost - 1e-6 - 1e-9 * self.measure.marginals.rows)
-        # Only where all requirements are hereditary are the rows that are suppressed here suppressed below, too; and
-        # only of what satisfies the limit are the figures complete.
-        known = figures.least_suppressed is None and 0 < figures.suppressed_rows <= self._limit and figures.classes > 0
-        self._lifts[levels] = self.measure.lift(levels, figures) if known else 0.0
+        # Rounded as in `VerdictRules.judge`.
+        lowest = figures.suppressed_rows if figures.least_suppressed is None else figures.least_suppressed
+        self._least_suppressed[levels] = math.ceil(lowest - 1e-6 - 1e-9 * self.measure.marginals.rows)
+        # Rows suppressed here are suppressed below only if all requirements are hereditary; and only within the limit
+        # are the figures complete.
+        known = figures.least_suppressed is None and 0 < figures.suppressed_rows <= self._policy_rows
+        self._lifts[levels] = self.measure.lift(levels, figures) if known and figures.classes > 0 else 0.0
 
     def tighten_limit(self, allowed_rows: int) -> None:
-        """Let fewer rows be suppressed from here on: what suppresses more is no use any more."""
+        """Allow fewer suppressed rows from now on, because what suppresses more cannot be the best."""
         if allowed_rows < self.allowed_rows:
             self.allowed_rows = allowed_rows
-            self._hopeful, self._hopeless = Dominance(self._heights), Dominance(self._heights)
+            self._hopeful, self._infeasible = DominanceIndex(self._heights), DominanceIndex(self._heights)
             for levels, figures in self.figures.items():
-                self._conclude(levels, figures, hopeless=self.judge(figures, allowed_rows).infeasible_below)
+                self._conclude(levels, figures, infeasible=self.judge(figures, allowed_rows).infeasible_below)
 
     def find_pruned_top(self, box: Box, aim: Aim | None = None) -> Levels | None:
-        """A generalization at or above the low end of a box, such that nothing at or below it can be the answer, or
-        all there reaches the aim; None if none is known: then the low end may be.
+        """A generalization at or above a box's low end with nothing at or below it that can be the result, or that is
+        below the aim; None if the checks prove none.
 
         Of several, one that leaves the box in few parts.
         """
-        if self._hopeless.has_above(box.high):
+        if self._infeasible.has_above(box.high):
             return box.high
-        found, fewest = None, len(box.low) + 1
-        for levels in chain(islice(self._hopeless.above(box.low), CONSIDERED), self._too_costly(box, aim)):
+        pruned_top, fewest_parts = None, len(box.low) + 1
+        infeasible = islice(self._infeasible.above(box.low), MAX_PRUNING_CANDIDATES)
+        for levels in chain(infeasible, self._too_costly(box, aim)):
             parts = sum(map(operator.lt, levels, box.high))
-            if parts < fewest:
-                found, fewest = levels, parts
+            if parts < fewest_parts:
+                pruned_top, fewest_parts = levels, parts
                 if parts <= 1:
                     break
-        return found
+        return pruned_top
 
-    def split_box(self, box: Box, excluded: Levels) -> Iterator[tuple[Levels, Levels]]:
-        """The corners of what is left of a box without what is at or below a generalization; each low end is one that
-        a release may have."""
-        for low, high in box.without(excluded):
+    def split_box(self, box: Box, pruned_top: Levels) -> Iterator[tuple[Levels, Levels]]:
+        """The corners of a box's parts that are not at or below ``pruned_top``, with permitted low ends."""
+        for low, high in box.without(pruned_top):
             lifted = self.lattice.lift(low)
             if all(map(operator.le, lifted, high)):
                 yield lifted, high
 
     def _too_costly(self, box: Box, aim: Aim | None) -> Iterator[Levels]:
-        """Checked generalizations that suppress so many rows that nothing at or below them is the best, or that all
-        there reaches the aim."""
+        """Checked generalizations that suppress so many rows that nothing at or below them is the best, or that all of
+        it reaches the aim."""
         if self.best is None or not self.seeks_best_only:
             return
-        for levels in islice((self._hopeful if aim is None else self._bounding).above(box.low), CONSIDERED):
+        checked = self._hopeful if aim is None else self._proving
+        for levels in islice(checked.above(box.low), MAX_PRUNING_CANDIDATES):
             if aim is None:
                 lift = self._lifts[levels]
                 if lift and self.cannot_improve(self.measure.raise_bound(box.key, lift), box.low):
@@ -314,89 +313,89 @@ class LatticeSearch:
 
     def raised_bound(self, box: Box, levels: Levels) -> float:
         """A lower bound for everything in a box at or below a checked generalization; infinite if none of it can be the
-        answer. The key of the box is a bound that no lift has raised."""
-        if self._hopeless.has_above(levels):
+        best. The key of the box must be a bound without lifts."""
+        if self._infeasible.has_above(levels):
             return math.inf
         lift = self._lifts[levels]
-        lifted = self.measure.raise_bound(box.key, lift) if lift else box.key
-        return max(lifted, self.measure.bound_with(box.low, self._fewest[levels]))
+        raised = self.measure.raise_bound(box.key, lift) if lift else box.key
+        return max(raised, self.measure.bound_with(box.low, self._least_suppressed[levels]))
 
     def falls_short_of(self, aim: Aim | None, levels: Levels) -> bool:
-        """Whether one at or below a generalization is checked that may be the answer, and suppresses too few rows for
-        the aim: then so does all above it."""
+        """Whether a checked generalization at or below this one may be the best and suppresses too few rows for the
+        aim; then so does everything above it."""
         if aim is None or aim.rows >= self.allowed_rows:
             return self._hopeful.has_below(levels)
-        return any(self._fewest[one] <= aim.rows for one in self._hopeful.below(levels))
+        return any(self._least_suppressed[lower] <= aim.rows for lower in self._hopeful.below(levels))
 
     def cannot_improve(self, bound: float, levels: Levels) -> bool:
-        """Whether neither a generalization nor anything above it, if they score no less, can be preferred to the
-        best."""
+        """Whether nothing at or above a generalization with this lower bound can be preferred to the best."""
         return self.best is not None and not self.precedes(bound, levels, self.best)
 
     def decide_path(self, path: list[Levels], wanted: int, box: Box, aim: Aim | None = None) -> None:
-        """Learn of the first of an ascending path whether it may satisfy the policy and be below the aim, or that it
-        can not be the answer.
+        """Check along an ascending path until its low end is decided: feasible below the aim, or pruned.
 
-        One that is hopeless, or reaches the aim, settles all below it: the forecast says which to ask.
+        One that is infeasible, or reaches the aim, decides all below it; the forecast chooses which to check. The first
+        ``wanted`` generalizations are those that may be the result.
         """
         self.visit(*path[:wanted])
-        low, high = 0, len(path)
-        while low < high:
-            middle = self.choose_check(path, low, high, aim)
-            hopeful = self.check(path[middle]) and (aim is None or self._fewest[path[middle]] <= aim.rows)
-            self.forecast.adjust(not hopeful)
+        start, end = 0, len(path)
+        while start < end:
+            middle = self.choose_check(path, start, end, aim)
+            hopeful = self.check(path[middle]) and (aim is None or self._least_suppressed[path[middle]] <= aim.rows)
+            self.forecast.adjust_margin(not hopeful)
             if not hopeful:
-                low = middle + 1
-                if low >= wanted:
+                start = middle + 1
+                if start >= wanted:
                     return
             elif self.find_pruned_top(box, aim) is not None:
                 return
             else:
-                high = middle
+                end = middle
 
-    def choose_check(self, path: list[Levels], low: int, high: int, aim: Aim | None = None) -> int:
-        """By the forecast, the index of the highest of a part of a path that is hopeless, or reaches the aim."""
-        return self.forecast.highest(path, low, high, self.allowed_rows if aim is None else aim.rows)
+    def choose_check(self, path: list[Levels], start: int, end: int, aim: Aim | None = None) -> int:
+        """The index of the highest generalization of ``path[start:end]`` that is infeasible, or reaches the aim, by the
+        forecast."""
+        return self.forecast.highest_infeasible(path, start, end, self.allowed_rows if aim is None else aim.rows)
 
     def extend_path(self, levels: Levels, aim: Aim | None = None) -> list[Levels]:
-        """An ascending path from a generalization, without it, of those of which nothing is told.
+        """An ascending path of undecided generalizations above an undecided one.
 
-        It rises where the forecast falls least: the more of it is hopeless, the more that rules out.
+        It takes the steps of least predicted gain: the longer it stays infeasible, the more its checks prune.
         """
-        # Above one of which nothing is told, none is below a hopeless one.
-        return self.lattice.ascend(levels, self.forecast.step, lambda up: not self.falls_short_of(aim, up))
+        # Nothing above an undecided generalization is below an infeasible one.
+        return self.lattice.ascend(levels, self.forecast.step_gain, lambda upper: not self.falls_short_of(aim, upper))
 
-    def precedes(self, cost: float, levels: Levels, than: Levels) -> bool:
-        """Whether a cost at ``levels`` is preferred to a checked generalization: score, then height, then levels."""
-        other = self.scores[than]
-        if abs(cost - other) > TOLERANCE * max(abs(cost), abs(other)):
-            return cost < other
-        return (sum(levels), levels) < (sum(than), than)
+    def precedes(self, cost: float, levels: Levels, rival: Levels) -> bool:
+        """Whether a cost at ``levels`` is preferred to a checked generalization: by score, height, then levels."""
+        rival_cost = self.scores[rival]
+        if abs(cost - rival_cost) > TOLERANCE * max(abs(cost), abs(rival_cost)):
+            return cost < rival_cost
+        return (sum(levels), levels) < (sum(rival), rival)
 
-    def choose_preferred(self, among: Iterable[Levels | None]) -> Levels | None:
-        """The preferred one of checked generalizations that satisfy the policy."""
+    def choose_preferred(self, generalizations: Iterable[Levels | None]) -> Levels | None:
+        """The preferred one of checked generalizations that meet the policy."""
         best: Levels | None = None
-        for levels in among:
+        for levels in generalizations:
             if levels is not None and (best is None or self.precedes(self.scores[levels], levels, best)):
                 best = levels
         return best
 
     def lattice_columns(self) -> list[list[Any]]:
-        """The columns of the lattice table: what was looked at."""
-        seen = filter(self.lattice.permits, self._looked_at.keys() | self.figures.keys())
+        """The columns of the lattice table: all visited and checked generalizations."""
+        seen = filter(self.lattice.permits, self._visited.keys() | self.figures.keys())
         nodes = sorted(seen, key=lambda levels: (sum(levels), levels))
         figures = (self.figures.get(levels) for levels in nodes)
-        whole = [one if one is not None and one.counted_share == 1 else None for one in figures]
-        bounds = [self.measure.bound(levels) for levels in nodes]
+        # Figures of a part of the classes are not shown.
+        complete = [known if known is not None and known.counted_share == 1 else None for known in figures]
         scores = [self.scores.get(levels) for levels in nodes]
-        shown = self.measure.reported_score
+        reported_score = self.measure.reported_score
         return [
             [list(levels) for levels in nodes],
             [sum(levels) for levels in nodes],
-            [shown(bound) for bound in bounds],
+            [reported_score(self.measure.bound(levels)) for levels in nodes],
             [self.status(levels) for levels in nodes],
-            [None if one is None else one.classes for one in whole],
-            [None if one is None else one.suppressed_rows for one in whole],
-            [None if score is None else shown(score) for score in scores],
-            [None if one is None else one.suppressed_persons for one in whole],
+            [None if row is None else row.classes for row in complete],
+            [None if row is None else row.suppressed_rows for row in complete],
+            [None if score is None else reported_score(score) for score in scores],
+            [None if row is None else row.suppressed_persons for row in complete],
         ]

@@ -1,4 +1,4 @@
-"""A search of the lattice of a prepared source: what it works on, and how it ends."""
+"""The task of a strategy, and the wrapper that runs a search of the lattice as a strategy."""
 
 from __future__ import annotations
 
@@ -21,80 +21,88 @@ from sqlanon.strategies.lattice.vectors import distance_vectors, distinct_values
 from sqlanon.support.coding import Levels
 
 
-def source_facts(prepared: SearchInput) -> SourceFacts:
-    """What a strategy may ask of the prepared source, beside checks."""
-    asked, additive = prepared.requirements, prepared.frequency_sets.space.additive
-    merges = additive or all(one.hereditary for one in asked.class_conditions)
-    by_itself = not asked.shields and not asked.table_conditions and not asked.separate_conditions
-    return SourceFacts(lambda: distance_vectors(prepared), merges and by_itself, lambda: distinct_values(prepared))
+def source_facts(search_input: SearchInput) -> SourceFacts:
+    """The facts about a source that some strategies use beside checks."""
+    requirements, additive = search_input.requirements, search_input.frequency_sets.space.additive
+    merged_classes_comply = additive or all(condition.hereditary for condition in requirements.class_conditions)
+    classes_comply_alone = not (
+        requirements.shields or requirements.table_conditions or requirements.separate_conditions
+    )
+    return SourceFacts(
+        lambda: distance_vectors(search_input),
+        merged_classes_comply and classes_comply_alone,
+        lambda: distinct_values(search_input),
+    )
 
 
 @dataclass(frozen=True)
 class SearchTask:
-    """What a strategy works on: a prepared source."""
+    """The task of a strategy: a search input and its limits."""
 
-    steps: StatementRunner
-    prepared: SearchInput
+    runner: StatementRunner
+    search_input: SearchInput
     progress: Progress
     budget: Budget | None = None
     """None: the policy's limits."""
 
     @property
     def engine(self) -> Engine:
-        """The engine that answers."""
-        return self.steps.engine
+        """The engine that runs the statements."""
+        return self.runner.engine
 
     @cached_property
     def lattice(self) -> LatticeSearch:
-        """The search of its lattice, with all that is learnt on the way."""
-        engine, prepared, asked = self.engine, self.prepared, self.prepared.policy.search
-        measure = policy_measure(prepared)
+        """The search of the lattice."""
+        search_input, search_section = self.search_input, self.search_input.policy.search
+        measure = policy_measure(search_input)
 
-        def expected(levels: Levels) -> float:
-            return search.forecast.guess(levels)
+        def expect_suppressed(levels: Levels) -> float:
+            return search.forecast.predict(levels)
 
-        check = Checker(engine, prepared, measure, expected, lambda: search.seeks_best_only)
+        checker = Checker(self.engine, search_input, measure, expect_suppressed, lambda: search.seeks_best_only)
         search = LatticeSearch(
-            lattice=prepared.lattice,
+            lattice=search_input.lattice,
             measure=measure,
-            evaluate=check,
-            judge=verdict_rules(prepared).judge,
-            allowed_rows=prepared.limit.rows,
+            evaluate=checker,
+            judge=verdict_rules(search_input).judge,
+            allowed_rows=search_input.limit.rows,
             progress=self.progress,
-            budget=self.budget or Budget(asked.time_limit, asked.max_checks),
-            source_facts=source_facts(prepared),
-            evaluate_together=check.together,
-            limit=prepared.limit,
+            budget=self.budget or Budget(search_section.time_limit, search_section.max_checks),
+            source_facts=source_facts(search_input),
+            evaluate_together=checker.check_together,
+            limit=search_input.limit,
         )
         return search
 
 
 def task_engines(task: SearchTask) -> list[Queries]:
     """The engines that run the statements of a search."""
-    return [task.engine, task.prepared.frequency_sets.steps.engine]
+    return [task.engine, task.search_input.frequency_sets.steps.engine]
 
 
-def lattice_strategy(strategy: Callable[[LatticeSearch], Outcome]) -> Callable[[SearchTask], SearchResult]:
-    """A strategy of the full domain, as `registry.Strategy.run`: it ends with a generalization, or an error
-    that says why there is none."""
+def lattice_strategy(find: Callable[[LatticeSearch], Outcome]) -> Callable[[SearchTask], SearchResult]:
+    """Make a strategy (see `registry.Strategy.run`) of a search of the lattice.
 
-    @wraps(strategy)
+    The strategy returns a generalization, or raises an error that explains why there is none.
+    """
+
+    @wraps(find)
     def run(task: SearchTask) -> SearchResult:
-        if not task.prepared.lattice.size:
-            raise no_permitted_level_error(task.prepared)
+        if not task.search_input.lattice.size:
+            raise no_permitted_level_error(task.search_input)
         search = task.lattice
         seconds = search.budget.seconds
-        late = None if seconds is None else seconds + GRACE
-        with interrupt_after(late, task_engines(task), search.may_interrupt):
+        deadline = None if seconds is None else seconds + GRACE
+        with interrupt_after(deadline, task_engines(task), search.may_interrupt):
             try:
-                outcome = strategy(search)
+                outcome = find(search)
             except LimitReachedError:  # in the first check
-                raise time_limit_error(task.prepared) from None
+                raise time_limit_error(task.search_input) from None
         levels = outcome.levels
         if levels is None and not search.figures:
-            raise time_limit_error(task.prepared)
+            raise time_limit_error(task.search_input)
         if levels is None:
-            raise infeasible_error(task.prepared, search, outcome)
+            raise infeasible_error(task.search_input, search, outcome)
         return SearchResult(
             search.figures[levels],
             search.scores[levels],

@@ -1,17 +1,19 @@
-"""Distance vectors: how far two combinations of values have to be generalized until they read the same.
+"""Distance vectors: how far two combinations of values must be generalized until they are equal.
 
-The distance of two values is the level of their closest common ancestor, the lowest at which they are equal; that of
-two combinations is the vector of their attributes' distances. A generalization puts two combinations into one class
-where it is at or above their vector.
+The distance of two values is the level of their closest common ancestor, the lowest at which they are equal; the vector
+of two combinations holds the distances of all attributes. A generalization puts two combinations into one class if it
+is at or above their vector.
 
-Source: P. Samarati, L. Sweeney, "Protecting privacy when disclosing information" (1998), definition of distance vector;
-an *outlier* is there a combination with fewer than k rows, here any whose rows are suppressed at the lowest levels.
+Source: P. Samarati, L. Sweeney, "Protecting privacy when disclosing information" (1998), definition of distance vector.
+An *outlier* is a combination with fewer than k rows in the paper, and here one whose rows are suppressed at the lowest
+levels.
 """
 
 from __future__ import annotations
 
 import operator
 from collections.abc import Iterator, Sequence
+from functools import reduce
 
 from sqlglot import exp
 
@@ -19,7 +21,7 @@ from sqlanon.frequency.sets import ClassSpace
 from sqlanon.requirements.base import CLASS_SIZE
 from sqlanon.strategies.lattice.classes import KEPT, judged_classes
 from sqlanon.strategies.lattice.input import SearchInput
-from sqlanon.support.coding import KNOWN, Coded, Levels, code_name, group_counts
+from sqlanon.support.coding import KNOWN, Levels, code_name, group_counts
 from sqlanon.support.expressions import (
     all_of,
     cast,
@@ -37,97 +39,94 @@ ID = "id"
 OUTLIER = "outlier"
 
 PAIRS = 10_000_000
-"""At most this many pairs of combinations are compared by one statement, which takes some tenths of a second."""
+"""Maximum number of pairs of combinations that one statement compares, which takes some tenths of a second."""
 
-_WORD = 2**31
-"""So many vectors are told apart by one INTEGER; where more are possible, by several."""
+_MAX_WORD = 2**31
+"""Number of vectors that one INTEGER distinguishes; where more are possible, a vector is packed into several."""
 
 
-def distance_vectors(prepared: SearchInput) -> Iterator[set[Levels]]:
-    """The distance vectors within the lattice: first those of combinations that differ in one attribute alone, then all
-    others, as many outliers at a time as make `PAIRS`.
+def distance_vectors(search_input: SearchInput) -> Iterator[set[Levels]]:
+    """The distance vectors within the lattice: first those of combinations that differ in one attribute, then all
+    others, for as many outliers at a time as make `PAIRS` pairs.
 
     Makes ``vector_combinations``, and drops it.
     """
-    sets, lattice, heights = prepared.frequency_sets, prepared.lattice, prepared.marginals.heights
-    engine, target, bottom = sets.steps.engine, sets.work("vector_combinations"), lattice.bottom
-    engine.execute(create_table(target.copy(), combinations(sets.at(bottom), bottom)))
+    frequency_sets, lattice, heights = search_input.frequency_sets, search_input.lattice, search_input.marginals.heights
+    engine, table, bottom = frequency_sets.steps.engine, frequency_sets.work("vector_combinations"), lattice.bottom
+    engine.execute(create_table(table.copy(), combinations(frequency_sets.at(bottom), bottom)))
     try:
         yield {
             (*bottom[:i], level, *bottom[i + 1 :])
             for i, (low, top) in enumerate(zip(bottom, lattice.top, strict=True))
             for level in range(low + 1, top + 1)
-            if engine.rows(neighbours(target, bottom, heights, i, level))[0][0]
+            if engine.rows(neighbours(table, bottom, heights, i, level))[0][0]
         }
-        together, outliers = engine.rows(class_sizes(target))[0]
-        # Of a large lattice there may be as many vectors as pairs: then each comes here.
-        pairs = PAIRS if lattice.size <= PAIRS else PAIRS // 10 // len(heights)
-        step = pairs // max(together, 1) + 1
-        for first in range(0, outliers, step):
-            last = min(first + step, outliers)
-            found = engine.rows(vectors(target, bottom, heights, first, last))
-            every = (unpacked(row, bottom, heights) for row in found)
-            yield {one for one in every if all(map(operator.le, one, lattice.top))}
+        combination_count, outlier_count = engine.rows(sizes(table))[0]
+        # In a large lattice there may be as many vectors as pairs, and all of them are fetched.
+        max_pairs = PAIRS if lattice.size <= PAIRS else PAIRS // 10 // len(heights)
+        step = max_pairs // max(combination_count, 1) + 1
+        for first in range(0, outlier_count, step):
+            rows = engine.rows(vectors(table, bottom, heights, first, min(first + step, outlier_count)))
+            unpacked_vectors = (unpacked(row, bottom, heights) for row in rows)
+            yield {vector for vector in unpacked_vectors if all(map(operator.le, vector, lattice.top))}
     finally:
-        engine.execute(drop_table(target))
+        engine.execute(drop_table(table))
 
 
 def combinations(space: ClassSpace, bottom: Levels) -> exp.Select:
     """The combinations of known values at the lowest levels: their codes there and above, ``id`` and ``outlier``.
 
-    Outliers come first, in the order of their codes: their ids are 0, 1, ... Where each class of the population has
-    to be kept, what only it has is an outlier too, as long as it is not covered.
+    Ids count from 0, outliers first, in the order of their codes. If all classes of the population must be kept, a
+    combination that only the population has is an outlier too, as long as it is not covered.
     """
     codes = [code_name(i, level) for i, low in enumerate(bottom) for level in range(low, space.heights[i])]
-    every = [named(exp.Min(this=col(code)), f"of {code}") for code in codes]
-    classes = subquery(judged_classes(space, bottom, every), "j")
-    outlier: exp.Expr = exp.Not(this=col(KEPT))
+    code_columns = [named(exp.Min(this=col(code)), f"of {code}") for code in codes]
+    outlier: exp.Expr = ~col(KEPT)
     if space.requirements.covering_condition is None:
-        outlier = all_of([outlier, exp.GT(this=col(CLASS_SIZE), expression=number(0))])
+        outlier = all_of([outlier, col(CLASS_SIZE) > 0])
     order: list[exp.Expr] = [exp.Ordered(this=exp.Paren(this=outlier.copy()), desc=True)]
     order += [exp.Ordered(this=col(f"of {code_name(i, low)}")) for i, low in space.below_top(bottom)]
     position = exp.Window(this=exp.RowNumber(), order=exp.Order(expressions=order))
     output = [named(cast(exp.Sub(this=position, expression=number(1)), "BIGINT"), ID)]
     output += [named(exp.Paren(this=outlier), OUTLIER), *(named(col(f"of {code}"), code) for code in codes)]
-    query = select([*output], classes)
+    query = select([*output], subquery(judged_classes(space, bottom, code_columns), "j"))
     return query.where(col(KNOWN), copy=False) if space.unknown else query
 
 
-def class_sizes(of: exp.Table) -> exp.Select:
-    """One row: how many combinations there are, and how many of them are outliers."""
+def sizes(combinations: exp.Table) -> exp.Select:
+    """One row: the numbers of combinations and of outliers."""
     count = exp.Count(this=exp.Star())
-    return select([count, filter_where(count.copy(), col(OUTLIER))], of.copy())
+    return select([count, filter_where(count.copy(), col(OUTLIER))], combinations.copy())
 
 
-def neighbours(of: exp.Table, bottom: Levels, heights: Levels, attribute: int, level: int) -> exp.Select:
-    """One number: in how many groups an outlier and another combination differ in one attribute alone, by a distance.
+def neighbours(combinations: exp.Table, bottom: Levels, heights: Levels, attribute: int, level: int) -> exp.Select:
+    """One number: the groups in which an outlier and another combination differ in one attribute alone, at this
+    distance.
 
-    Groups of all that are equal in the other attributes, and at the level in this one: it takes one pass over the
-    combinations, where `vectors` compares pairs of them.
+    A group has equal values in the other attributes, and in this one at the level. One pass over the combinations finds
+    them, where `vectors` compares pairs.
     """
     keys = [code_name(i, low) for i, (low, height) in enumerate(zip(bottom, heights, strict=True)) if low < height]
     keys.remove(code_name(attribute, bottom[attribute]))
     keys += [code_name(attribute, level)] if level < heights[attribute] else []
-    below = col(code_name(attribute, level - 1))
-    differ = exp.LT(this=exp.Min(this=below), expression=exp.Max(this=below.copy()))
-    somebody = exp.GT(this=filter_where(exp.Count(this=exp.Star()), col(OUTLIER)), expression=number(0))
-    groups = select([named(number(1), "one")], of.copy(), [col(key) for key in keys])
-    groups = groups.having(all_of([somebody, differ]), copy=False)
+    lower_code = col(code_name(attribute, level - 1))
+    differ = exp.Min(this=lower_code) < exp.Max(this=lower_code.copy())
+    has_outlier = filter_where(exp.Count(this=exp.Star()), col(OUTLIER)) > 0
+    groups = select([named(number(1), "one")], combinations.copy(), [col(key) for key in keys])
+    groups = groups.having(all_of([has_outlier, differ]), copy=False)
     return select([exp.Count(this=exp.Star())], subquery(groups, "g"))
 
 
-def vectors(of: exp.Table, bottom: Levels, heights: Levels, first: int, last: int) -> exp.Select:
-    """The distinct vectors of some outliers, those with ids from ``first`` to before ``last``, packed; see `unpacked`.
-
-    The other one of a pair has no id before ``first``: what is before has had its turn.
-    """
-    outliers = select([exp.Star()], of.copy())
-    outliers = outliers.where(_at_least(first), exp.LT(this=col(ID), expression=number(last)), copy=False)
-    others = select([exp.Star()], of.copy()).where(_at_least(first), copy=False)
-    words = [named(_word(word, bottom, heights), f"word_{i}") for i, word in enumerate(_words(bottom, heights))]
+def vectors(combinations: exp.Table, bottom: Levels, heights: Levels, first: int, end: int) -> exp.Select:
+    """The distinct vectors, packed for `unpacked`, between the outliers with ids from ``first`` to before ``end`` and
+    all combinations with ids from ``first``; earlier ones have been compared already."""
+    from_first = exp.GTE(this=col(ID), expression=number(first))
+    outliers = select([exp.Star()], combinations.copy()).where(from_first, col(ID) < number(end), copy=False)
+    compared = select([exp.Star()], combinations.copy()).where(from_first.copy(), copy=False)
+    words = [named(_pack(word, bottom, heights), f"word_{i}") for i, word in enumerate(_words(bottom, heights))]
     query = exp.Select(expressions=words or [named(number(0), "word_0")], distinct=exp.Distinct())
     query = query.from_(subquery(outliers, "x"), copy=False)
-    return query.join(subquery(others, "y"), join_type="cross", copy=False)
+    return query.join(subquery(compared, "y"), join_type="cross", copy=False)
 
 
 def unpacked(row: Sequence[int], bottom: Levels, heights: Levels) -> Levels:
@@ -138,35 +137,30 @@ def unpacked(row: Sequence[int], bottom: Levels, heights: Levels) -> Levels:
     """
     levels = list(bottom)
     for packed, word in zip(row, _words(bottom, heights), strict=False):
-        left = packed
+        digits = packed
         for i in word:
-            left, step = divmod(left, heights[i] - bottom[i] + 1)
-            levels[i] += step
+            digits, distance = divmod(digits, heights[i] - bottom[i] + 1)
+            levels[i] += distance
     return tuple(levels)
 
 
-def distinct_values(prepared: SearchInput) -> list[tuple[int, ...]]:
-    """By attribute and level: how many values the rows have; those that no hierarchy knows left out."""
-    rows = prepared.frequency_sets.steps.engine.rows
-    return [(*(rows(_values_below_top(one))[0] if one.height else ()), 1) for one in prepared.attributes]
-
-
-def _values_below_top(attribute: Coded) -> exp.Select:
-    there = exp.GT(this=col("rows"), expression=number(0))
-    return group_counts(attribute).where(there, col(KNOWN), copy=False)
-
-
-def _at_least(first: int) -> exp.GTE:
-    return exp.GTE(this=col(ID), expression=number(first))
+def distinct_values(search_input: SearchInput) -> list[tuple[int, ...]]:
+    """By attribute and level, the number of distinct values of the rows, without unknown ones."""
+    rows = search_input.frequency_sets.steps.engine.rows
+    counts = []
+    for attribute in search_input.attributes:
+        below_top = group_counts(attribute).where(col("rows") > 0, col(KNOWN), copy=False)
+        counts.append((*(rows(below_top)[0] if attribute.height else ()), 1))
+    return counts
 
 
 def _words(bottom: Levels, heights: Levels) -> Iterator[list[int]]:
-    """The attributes that can differ, in parts of which each fits an INTEGER."""
+    """The attributes with more than one level, in parts that each fit an INTEGER."""
     word: list[int] = []
     size = 1
     for i, (low, height) in enumerate(zip(bottom, heights, strict=True)):
         choices = height - low + 1
-        if size * choices > _WORD:
+        if size * choices > _MAX_WORD:
             yield word
             word, size = [], 1
         if choices > 1:
@@ -176,19 +170,16 @@ def _words(bottom: Levels, heights: Levels) -> Iterator[list[int]]:
         yield word
 
 
-def _word(word: list[int], bottom: Levels, heights: Levels) -> exp.Expr:
+def _pack(word: list[int], bottom: Levels, heights: Levels) -> exp.Expr:
     """The distances of some attributes as the digits of one number."""
-    parts: list[exp.Expr] = []
+    digits: list[exp.Expr] = []
     unit = 1
     for i in word:
         steps = heights[i] - bottom[i]
-        agree = exp.Case(default=number(steps * unit))
+        distance = exp.Case(default=number(steps * unit))
         for step in range(steps):
             code = code_name(i, bottom[i] + step)
-            agree = agree.when(exp.EQ(this=col(code, "x"), expression=col(code, "y")), number(step * unit), copy=False)
-        parts.append(agree)
+            distance = distance.when(col(code, "x").eq(col(code, "y")), number(step * unit), copy=False)
+        digits.append(distance)
         unit *= steps + 1
-    total = parts[0]
-    for part in parts[1:]:
-        total = exp.Add(this=total, expression=part)
-    return total
+    return reduce(lambda left, right: exp.Add(this=left, expression=right), digits)

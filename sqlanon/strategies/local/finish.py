@@ -376,7 +376,7 @@ def on_combinations(strategy: Callable[[LocalTask], LocalOutcome]) -> Callable[[
 
     @wraps(strategy)
     def run(task: SearchTask) -> SearchResult:
-        runner, search_input = task.steps, task.prepared
+        runner, search_input = task.runner, task.search_input
         search = search_input.policy.search
         clock = Clock(Budget(search.time_limit, search.max_checks))
         if runner.dry:

@@ -285,7 +285,7 @@ class Groups:
         steps = [self._step(self.task, combinations, levels)]
         passed: set[Levels] = set()
         while levels != lattice.top:
-            candidates = lattice.above(levels)
+            candidates = lattice.successors(levels)
             feasible, _ = self.count_feasible_rows(steps[-1], candidates)
             cost = self._cost(levels)
             levels = max(
