@@ -31,8 +31,6 @@ _SUBTRACTED_ROWS = template("""
 """)
 # Numbered key columns cannot collide with names of released columns.
 _SMALL_CLASSES = template("SELECT :keys FROM :real GROUP BY :quasi_identifiers HAVING count(*) < :k")
-_ROWS_OF_CLASSES = template("SELECT r.* FROM :rows AS r SEMI JOIN :classes AS p ON :same")
-_ROWS_OF_FURTHER_CLASSES = template("SELECT r.* FROM :rows AS r ANTI JOIN :classes AS p ON :same")
 _UNFILLED_CLASSES = template("""
     SELECT count(*)
     FROM :small_classes AS p
@@ -43,8 +41,6 @@ _UNFILLED_CLASSES = template("""
         HAVING count(*) = :k
     ) AS f ON :same
 """)
-_FOREIGN_VALUES = template("SELECT count(*) AS foreign_values FROM :decoys AS d ANTI JOIN :real AS k ON :same")
-_TOTAL_FOREIGN_VALUES = template("SELECT coalesce(sum(foreign_values), 0) FROM :counts AS c")
 _DIFFERENCES = template("""
     SELECT l.lacking + d.added + d.missing
     FROM (SELECT count(*) AS lacking FROM :lacking AS q) AS l
@@ -70,7 +66,9 @@ def count_surplus_rows(rows: exp.Table, subtracted: exp.Table, types: Mapping[st
 
 def count_foreign_values(decoys: exp.Table, real: exp.Query, name: str, type_: str) -> exp.Select:
     """The query for the number of decoys with a value in a column that no real row has."""
-    return _FOREIGN_VALUES(decoys=decoys, real=real, same=look_equal(col(name, "d"), col(name, "k"), type_))
+    return template("SELECT count(*) AS foreign_values FROM :decoys AS d ANTI JOIN :real AS k ON :same")(
+        decoys=decoys, real=real, same=look_equal(col(name, "d"), col(name, "k"), type_)
+    )
 
 
 def recount_decoys(runner: StatementRunner, search_input: SearchInput, recoding: Recoding) -> tuple[Decoys, Recoding]:
@@ -124,7 +122,12 @@ class DecoyCheck:
             _SMALL_CLASSES(keys=keys, real=self.real, quasi_identifiers=columns, k=k),
         )
         real, released = (
-            runner.make(self.work(name), _ROWS_OF_CLASSES(rows=rows, classes=small_classes, same=in_class))
+            runner.make(
+                self.work(name),
+                template("SELECT r.* FROM :rows AS r SEMI JOIN :classes AS p ON :same")(
+                    rows=rows, classes=small_classes, same=in_class
+                ),
+            )
             for name, rows in (
                 ("real_rows_of_small_classes", self.real),
                 ("released_rows_of_small_classes", self.released),
@@ -133,7 +136,9 @@ class DecoyCheck:
         decoys = runner.make(self.work("audited_decoys"), subtract_rows(released, real, types))
 
         further_real, further_released = (
-            _ROWS_OF_FURTHER_CLASSES(rows=rows, classes=small_classes, same=in_class)
+            template("SELECT r.* FROM :rows AS r ANTI JOIN :classes AS p ON :same")(
+                rows=rows, classes=small_classes, same=in_class
+            )
             for rows in (self.real, self.released)
         )
         differences = _DIFFERENCES(
@@ -154,7 +159,9 @@ class DecoyCheck:
             for name, type_ in types.items()
             if name not in quasi_identifiers
         ]:
-            query = _TOTAL_FOREIGN_VALUES(counts=union_all(*foreign_values))
+            query = template("SELECT coalesce(sum(foreign_values), 0) FROM :counts AS c")(
+                counts=union_all(*foreign_values)
+            )
             claims.append(Claim("values of decoys", "each is a value of a class without decoys", query))
         count = runner.count(decoys)
         return [

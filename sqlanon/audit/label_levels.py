@@ -19,8 +19,6 @@ from sqlanon.support.names import labels_table
 RANGE_KINDS: Mapping[str, RangeKind] = {"BIGINT": "integer", "DOUBLE": "number", "DATE": "date"}
 """Kinds of ranges by the type of the bounds in a table of labels."""
 
-_RELEASED_LABELS = template("SELECT :name AS attribute, :column::VARCHAR AS label FROM :rows GROUP BY :column")
-_NO_LABELS = template("SELECT '' AS attribute, '' AS label LIMIT 0")
 _UNRELATED_LABELS = template("""
     WITH "sqlanon released" AS MATERIALIZED (:released)
     SELECT count(*)
@@ -48,7 +46,6 @@ _CONTRADICTING_ANCESTORS = template("""
     JOIN :levels AS c ON c.attribute = a.attribute AND c.label = a.ancestor AND c.level = b.level
     WHERE c.ancestor <> b.ancestor
 """)
-_LABELS_NOT_UNDER_ANCESTOR = template("SELECT count(*) FROM :levels AS l WHERE attribute = :name AND NOT (:is_under)")
 _IS_RANGE_WITHIN = fragment("coalesce(:low >= :from_, :from_ IS NULL) AND coalesce(:high <= :to_, :to_ IS NULL)")
 _IS_MASKED_BY = {
     "right": fragment("""
@@ -84,8 +81,13 @@ def find_level_faults(engine: DuckDBEngine, manifest: Manifest) -> Iterator[str]
         yield f"{LEVELS!r} has not the columns {', '.join(LEVELS_COLUMNS)}"
         return
     names = generalized_columns(manifest)
-    labels = [_RELEASED_LABELS(name=text(name), column=col(name), rows=SUBJECT.copy()) for name in names]
-    released = union_all(*(labels or [_NO_LABELS()]))
+    labels = [
+        template("SELECT :name AS attribute, :column::VARCHAR AS label FROM :rows GROUP BY :column")(
+            name=text(name), column=col(name), rows=SUBJECT.copy()
+        )
+        for name in names
+    ]
+    released = union_all(*(labels or [template("SELECT '' AS attribute, '' AS label LIMIT 0")()]))
     for fault, query in (
         ("labels that are neither released nor above one that is", _UNRELATED_LABELS(levels=levels, released=released)),
         ("labels with two labels at one level, or none", _AMBIGUOUS_ANCESTORS(levels=levels)),
@@ -96,7 +98,9 @@ def find_level_faults(engine: DuckDBEngine, manifest: Manifest) -> Iterator[str]
     rules = {name.lower(): spec.get("hierarchy") or () for name, spec in manifest.policy["attributes"].items()}
     for name in names:
         for is_under in _ancestor_conditions(engine, name, rules[name.lower()]):
-            query = _LABELS_NOT_UNDER_ANCESTOR(levels=levels, name=text(name), is_under=is_under)
+            query = template("SELECT count(*) FROM :levels AS l WHERE attribute = :name AND NOT (:is_under)")(
+                levels=levels, name=text(name), is_under=is_under
+            )
             if count := engine.rows(query)[0][0]:
                 yield f"{LEVELS!r}: {count:,} rows have a label of {name!r} that is not under the one above it"
 

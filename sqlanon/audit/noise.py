@@ -43,20 +43,14 @@ from sqlanon.support.expressions import (
     template,
 )
 
-_COMBINATIONS = template("SELECT :columns, count(*) AS :count FROM :rows GROUP BY :columns")
-
 _IMPOSSIBLE_VALUES = template("""
     SELECT count(*) FILTER (WHERE c.class IS NULL), :counts
     FROM :released AS r
     LEFT JOIN :classes AS c ON :same
 """)
-_UNROUNDED = fragment("CASE WHEN :step IS NULL THEN :low ELSE :y END")
 # NaN is impossible, because values outside the range are clamped.
 _IMPOSSIBLE_COUNT = fragment("count(*) FILTER (WHERE NOT coalesce((:is_possible), false))")
 
-# Ends of the range of a class: midway between two multiples of the step, so that rounding moves no value across.
-_LOWER_END = fragment("(floor(:low / :step) - 0.5) * :step")
-_UPPER_END = fragment("(ceil((:low + :delta) / :step) + 0.5) * :step")
 # An end shows the size of noise only if there is noise, and if values on both sides of it may be released.
 _IS_OPEN = fragment(":delta > 0.0 AND (:end > :least AND :end < :most)")
 _VALUES_BEYOND = template("""
@@ -83,7 +77,9 @@ FALSE_ALARM = 1e-9
 
 def count_combinations(relation: exp.Expr, names: Sequence[str], count: str) -> exp.Select:
     """The query for each combination of the columns without noise, with the number of its rows."""
-    return _COMBINATIONS(columns=[col(name) for name in names], count=ident(count), rows=relation)
+    return template("SELECT :columns, count(*) AS :count FROM :rows GROUP BY :columns")(
+        columns=[col(name) for name in names], count=ident(count), rows=relation
+    )
 
 
 def _is_in_class(quasi: int) -> exp.Expr:
@@ -98,7 +94,7 @@ def _impossible_values(
     counts = []
     for j, column in enumerate(columns):
         y, low, step = col(f"y_{j}", "r"), col(f"low_{j}", "c"), col(f"step_{j}", "c")
-        unrounded = exp.Paren(this=_UNROUNDED(step=step, low=low, y=y))
+        unrounded = exp.Paren(this=fragment("CASE WHEN :step IS NULL THEN :low ELSE :y END")(step=step, low=low, y=y))
         rounded = as_number(as_released_type(round_to_step(unrounded, step, column), column), column.type)
         # A value that is clamped to a bound need not be a multiple of the step.
         possible_values = (rounded, *map(number, column.released_range))
@@ -116,7 +112,9 @@ def _values_beyond_range(
     An end outside the released range of the column is left out.
     """
     low, delta, step = (col(f"{name}_{j}", "c") for name in ("low", "delta", "step"))
-    lower, upper = _LOWER_END(low=low, step=step), _UPPER_END(low=low, delta=delta, step=step)
+    # The ends are midway between two multiples of the step, so that rounding moves no value across them.
+    lower = fragment("(floor(:low / :step) - 0.5) * :step")(low=low, step=step)
+    upper = fragment("(ceil((:low + :delta) / :step) + 0.5) * :step")(low=low, delta=delta, step=step)
     least, most = column.released_range
     ends = {
         "lower": lower,

@@ -27,7 +27,6 @@ _PERSON_COUNTS = template("""
     FROM (SELECT DISTINCT :keys, :person FROM :rows) AS p
     GROUP BY :keys
 """)
-_NUMBERED_PERSONS = template("SELECT :keys, unnest(range(persons)) AS :person FROM :counts")
 _ROW_COUNTS = template("SELECT :keys, count(*) AS n FROM :rows GROUP BY :keys")
 _DIFFERENCES = template("""
     SELECT count(*)
@@ -97,7 +96,9 @@ class RemotePersonCounts:
             query = _PERSON_COUNTS(keys=keys, person=col(self._person), rows=rows)
             counts = self._remote.make(self._work(f"persons_{self._mark}_{number}"), query)
             view = table(f"sqlanon_persons_{self._mark}_{number}", "main", "temp")
-            query = _NUMBERED_PERSONS(keys=keys, person=ident(self._person), counts=counts)
+            query = template("SELECT :keys, unnest(range(persons)) AS :person FROM :counts")(
+                keys=keys, person=ident(self._person), counts=counts
+            )
             self._engine.execute(create_temporary_view(view, query))
             self._views[view_key] = view
         return self._views[view_key].sql(self._engine.dialect)

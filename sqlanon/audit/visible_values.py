@@ -20,7 +20,6 @@ _EXACT_TYPES = frozenset({
 })  # fmt: skip
 """Types whose equal values look the same to every reader."""
 
-_TEXT_BYTES = fragment("encode(:value::VARCHAR)")
 
 _DIFFERENT_ROWS = template("""
     SELECT
@@ -65,7 +64,7 @@ def distinguishing_parts(value: exp.Expr, type_: str) -> list[exp.Expr]:
         return [anonymous("encode", value)]
     if type_ in ("FLOAT", "DOUBLE"):  # zero and NaN have a sign
         return [value, anonymous("signbit", value.copy())]
-    return [value, _TEXT_BYTES(value=value)]
+    return [value, fragment("encode(:value::VARCHAR)")(value=value)]
 
 
 def look_equal(left: exp.Expr, right: exp.Expr, type_: str) -> exp.Expr:
@@ -75,8 +74,6 @@ def look_equal(left: exp.Expr, right: exp.Expr, type_: str) -> exp.Expr:
 
 
 _VALUES = template("SELECT :extra, :value AS v FROM :rows")
-_INNER_VALUES = template("SELECT :extra, :value AS v FROM :outer AS q")
-_SIGNED_ZEROS = template("SELECT count(*) FROM :values AS q WHERE (isnan(v) OR v = 0) AND signbit(v)")
 
 
 @dataclass(frozen=True)
@@ -116,7 +113,9 @@ def leaf_values(leaf: Leaf, rows: exp.Expr, extra: exp.Alias) -> exp.Select:
     query = _VALUES(extra=extra, value=col(leaf.name), rows=rows)
     for step in leaf.steps:
         value = anonymous("struct_extract", col("v"), text(step[1:])) if step[0] == "." else anonymous(step, col("v"))
-        query = _INNER_VALUES(extra=col(extra.alias), value=value, outer=query)
+        query = template("SELECT :extra, :value AS v FROM :outer AS q")(
+            extra=col(extra.alias), value=value, outer=query
+        )
     return query
 
 
@@ -125,4 +124,6 @@ def count_signed_zeros(leaf: Leaf, rows: exp.Expr) -> exp.Select:
 
     They equal 0.0 and NaN, and still look different to a reader.
     """
-    return _SIGNED_ZEROS(values=leaf_values(leaf, rows, named(exp.true(), "all")))
+    return template("SELECT count(*) FROM :values AS q WHERE (isnan(v) OR v = 0) AND signbit(v)")(
+        values=leaf_values(leaf, rows, named(exp.true(), "all"))
+    )

@@ -64,7 +64,6 @@ _SKEWNESS = template("""
     WHERE ratio >= :ratio AND p >= :likely
 """)
 
-_GREATEST_SKEW = template("SELECT max(ratio) AS greatest_ratio FROM :shares AS s")
 
 _SIMILARITY = template("""
     SELECT :labels, :level AS level, :label AS label, sum(n)::BIGINT AS n
@@ -76,8 +75,6 @@ _SIMILARITY = template("""
     GROUP BY :labels
     HAVING :is_similar
 """)
-_GENERALIZED_VALUE = fragment("CASE WHEN NOT h.level_0 IS NULL THEN :label::VARCHAR ELSE c.value::VARCHAR END")
-_HAS_ONE_LABEL = fragment("count(DISTINCT :label) + (count(:label) <> count(*))::INT = 1")
 
 
 def homogeneity(release: exp.Expr, quasi_identifiers: Sequence[str], sensitive: str) -> exp.Select:
@@ -116,7 +113,9 @@ def skewness(
 
 def greatest_skew(release: exp.Expr, quasi_identifiers: Sequence[str], sensitive: str) -> exp.Select:
     """One number: the greatest p/q of any value in any class; NULL for a release without rows."""
-    return _GREATEST_SKEW(shares=_value_shares(release, quasi_identifiers, sensitive))
+    return template("SELECT max(ratio) AS greatest_ratio FROM :shares AS s")(
+        shares=_value_shares(release, quasi_identifiers, sensitive)
+    )
 
 
 def similarity(
@@ -129,7 +128,10 @@ def similarity(
     label at that level. A value that is not in the hierarchy is its own label at every level.
     """
     labels_by_level = {col(f"label_{level}"): col(f"level_{level}", "h") for level in range(max(height, 1))}
-    agreements = [(_HAS_ONE_LABEL(label=label), label) for label in labels_by_level]
+    agreements = [
+        (fragment("count(DISTINCT :label) + (count(:label) <> count(*))::INT = 1")(label=label), label)
+        for label in labels_by_level
+    ]
     level_case, label_case = exp.case(), exp.case()
     for level, (has_one_label, label) in enumerate(agreements):
         level_case = level_case.when(has_one_label, exp.convert(level))
@@ -140,7 +142,15 @@ def similarity(
         label=label_case,
         generalized_values=[
             all_columns("c"),
-            *(named(_GENERALIZED_VALUE(label=level), label.name) for label, level in labels_by_level.items()),
+            *(
+                named(
+                    fragment("CASE WHEN NOT h.level_0 IS NULL THEN :label::VARCHAR ELSE c.value::VARCHAR END")(
+                        label=level
+                    ),
+                    label.name,
+                )
+                for label, level in labels_by_level.items()
+            ),
         ],
         counts=subquery(value_counts(release, quasi_identifiers, sensitive)),
         hierarchy=hierarchy,

@@ -55,7 +55,6 @@ _UNCERTAIN_CLASSES = template("""
     ) AS c
     WHERE rows_without_person > 0 AND persons < :k
 """)
-_ROWS_WITHOUT_PERSON = template("SELECT count(*) - count(:person) FROM :rows")
 
 
 def find_undecided_person(
@@ -179,7 +178,7 @@ def warn_of_rows_without_person(
     engine, relation = (
         (runner.engine, source.relation) if source.persons is None else (source.persons.engine, source.persons.relation)
     )
-    rows = engine.rows(_ROWS_WITHOUT_PERSON(person=col(person), rows=relation))[0][0]
+    rows = engine.rows(template("SELECT count(*) - count(:person) FROM :rows")(person=col(person), rows=relation))[0][0]
     if not rows:
         return ()
     affected = None

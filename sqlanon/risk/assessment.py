@@ -65,15 +65,11 @@ from sqlanon.support.coding import ROWS
 from sqlanon.support.expressions import all_of, cast, col, fragment, named, same, select, star, subquery, template
 from sqlanon.support.notices import sort_messages
 
-_PERSON_ROWS = template("SELECT DISTINCT :quasi, person FROM :raw")
-
-_COMBINATIONS = template("SELECT DISTINCT :quasi FROM :raw")
 _COMBINATIONS_OF_BOTH = fragment("""
     SELECT DISTINCT :quasi FROM :raw
     UNION
     SELECT :quasi FROM :population
 """)
-_CLASS_NUMBERS = template("SELECT :quasi, row_number() OVER () AS number FROM :combinations AS d")
 _ROWS_WITH_NUMBERS = template("""
     SELECT c.number AS q0, :columns
     FROM :rows AS r
@@ -92,16 +88,10 @@ _FIGURES = template("""
         :violations
     FROM (SELECT *, :flags FROM :classes AS c) AS j
 """)
-_EACH_CLASS = template("SELECT *, 1 AS classes FROM :classes AS c")
 _CLASSES_BY_SIZE = template("""
     SELECT n::BIGINT AS class_size, n::BIGINT AS class_count, classes::BIGINT AS classes
     FROM :sizes
 """)
-_IS_VIOLATED = fragment("class_size > 0 AND NOT coalesce((:condition), FALSE)")
-_VIOLATING_CLASSES = fragment("coalesce(sum(classes) FILTER (WHERE :is_violated)::BIGINT, 0)")
-_VIOLATING_ROWS = fragment("coalesce(sum(classes * class_size) FILTER (WHERE :is_violated)::BIGINT, 0)")
-_UNMATCHED_ROWS = fragment("coalesce(sum(classes * class_size) FILTER (WHERE class_population = 0)::BIGINT, 0)")
-_ABSENT_CLASSES = fragment("count(*) FILTER (WHERE class_population > 0 AND NOT (class_size > 0))")
 
 _SIZES = template("""
     SELECT class_count, count(*), sum(class_size)::BIGINT
@@ -246,7 +236,9 @@ class _Assessment:
         """One row for each person; None if some have several combinations, and if rows are counted."""
         if not self.counts_persons or read_priors(self.policy):
             return None
-        query = _PERSON_ROWS(quasi=quasi_columns(len(self.names)), raw=self.rows)
+        query = template("SELECT DISTINCT :quasi, person FROM :raw")(
+            quasi=quasi_columns(len(self.names)), raw=self.rows
+        )
         rows = self.runner.make(self.work("person_rows"), query)
         return rows if self.runner.count(rows) == self._person_count else None
 
@@ -347,10 +339,15 @@ class _Assessment:
         runner, work, quasi, population = self.runner, self.work, len(self.columns.generalized), self.population
         columns = quasi_columns(quasi)
         if population is None:
-            combinations: exp.Expr = _COMBINATIONS(quasi=columns, raw=raw)
+            combinations: exp.Expr = template("SELECT DISTINCT :quasi FROM :raw")(quasi=columns, raw=raw)
         else:
             combinations = _COMBINATIONS_OF_BOTH(quasi=columns, raw=raw, population=population)
-        numbers = runner.make(work("class_numbers"), _CLASS_NUMBERS(quasi=columns, combinations=combinations))
+        numbers = runner.make(
+            work("class_numbers"),
+            template("SELECT :quasi, row_number() OVER () AS number FROM :combinations AS d")(
+                quasi=columns, combinations=combinations
+            ),
+        )
         names = [f"s{s}" for s in range(len(self.columns.sensitive))] + [PERSON] * self.counts_persons + [ROWS]
         rows = runner.make(work("numbered"), _add_class_numbers(raw, numbers, quasi, names))
         if population is not None:
@@ -471,12 +468,37 @@ def _figures(space: ClassSpace, by_size: exp.Select | None = None) -> exp.Select
     violations: list[exp.Expr] = []
     for i, condition in enumerate(space.requirements.class_conditions):
         flag = col(f"breaks_{i}")
-        flags.append(named(_IS_VIOLATED(condition=condition.condition()), flag.name))
-        violations.append(named(_VIOLATING_CLASSES(is_violated=flag), f"classes_{i}"))
-        violations.append(named(_VIOLATING_ROWS(is_violated=flag), f"rows_{i}"))
+        flags.append(
+            named(
+                fragment("class_size > 0 AND NOT coalesce((:condition), FALSE)")(condition=condition.condition()),
+                flag.name,
+            )
+        )
+        violations.append(
+            named(
+                fragment("coalesce(sum(classes) FILTER (WHERE :is_violated)::BIGINT, 0)")(is_violated=flag),
+                f"classes_{i}",
+            )
+        )
+        violations.append(
+            named(
+                fragment("coalesce(sum(classes * class_size) FILTER (WHERE :is_violated)::BIGINT, 0)")(
+                    is_violated=flag
+                ),
+                f"rows_{i}",
+            )
+        )
     if space.population:
-        violations += [named(_ABSENT_CLASSES(), "absent"), named(_UNMATCHED_ROWS(), "unmatched")]
-    classes = _EACH_CLASS(classes=_classes(space)) if by_size is None else by_size
+        violations += [
+            named(fragment("count(*) FILTER (WHERE class_population > 0 AND NOT (class_size > 0))")(), "absent"),
+            named(
+                fragment("coalesce(sum(classes * class_size) FILTER (WHERE class_population = 0)::BIGINT, 0)")(),
+                "unmatched",
+            ),
+        ]
+    classes = (
+        template("SELECT *, 1 AS classes FROM :classes AS c")(classes=_classes(space)) if by_size is None else by_size
+    )
     return _FIGURES(violations=violations, flags=flags, classes=classes)
 
 

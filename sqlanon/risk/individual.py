@@ -55,7 +55,6 @@ _WEIGHED_PERSON_CLASSES = template("""
     GROUP BY :labels
 """)
 _TOTAL_WEIGHT = fragment("sum(:weight)::DOUBLE")
-_EXPECTED_WEIGHT = fragment("count(*)::DOUBLE / :share::DOUBLE")
 
 # Near 1, the difference of two large numbers would lose digits: a series replaces it.
 _WITH_RISK = template("""
@@ -99,7 +98,6 @@ _INDIVIDUAL_FIGURES = template("""
         :above
     FROM :classes AS c
 """)
-_ROWS_ABOVE = fragment("coalesce(sum(class_size) FILTER (WHERE risk > :threshold::DOUBLE)::BIGINT, 0)")
 
 _MEMBERS = template("""
     SELECT :household AS household, c.risk, :person
@@ -139,7 +137,6 @@ _HOUSEHOLD_RISKS = template("""
     FROM :members AS m
     GROUP BY household
 """)
-_HOUSEHOLD_RISK = fragment("coalesce(h.risk, c.risk)")
 
 
 def _parse_weight(column: str) -> exp.Expr:
@@ -162,7 +159,7 @@ def _weighed_classes(source: exp.Table, columns: Columns, share: float | None) -
         "columns": [col(name) for name in quasi],
         "source": source,
     }
-    expected = _EXPECTED_WEIGHT(share=1.0 if share is None else share)
+    expected = fragment("count(*)::DOUBLE / :share::DOUBLE")(share=1.0 if share is None else share)
     if columns.person is None:
         weight = expected if weights is None else _TOTAL_WEIGHT(weight=_parse_weight(weights))
         classes = _WEIGHED_CLASSES(**grouping, weight=weight)
@@ -284,7 +281,7 @@ def row_risks(run: Run, policy: Policy) -> exp.Select:
     if columns.weights is not None or share is not None:
         more.append(named(col("risk", "c"), "individual"))
     if columns.household is not None:
-        more.append(named(_HOUSEHOLD_RISK(), "household_risk"))
+        more.append(named(fragment("coalesce(h.risk, c.risk)")(), "household_risk"))
     query = _ROW_RISKS(more=more, source=source, classes=classes, same=_same_class(columns))
     if columns.household is None:
         return query
@@ -323,7 +320,15 @@ def measure_individual_risk(
 
 
 def _measure_rows(runner: StatementRunner, classes: exp.Expr, section: RiskSection) -> Mapping[str, Any]:
-    above = [named(_ROWS_ABOVE(threshold=threshold), f"above_{i}") for i, threshold in enumerate(section.threshold)]
+    above = [
+        named(
+            fragment("coalesce(sum(class_size) FILTER (WHERE risk > :threshold::DOUBLE)::BIGINT, 0)")(
+                threshold=threshold
+            ),
+            f"above_{i}",
+        )
+        for i, threshold in enumerate(section.threshold)
+    ]
     figures = runner.figures(_INDIVIDUAL_FIGURES(above=above, classes=classes))
     individual = IndividualRisk(
         highest=figures["highest"],

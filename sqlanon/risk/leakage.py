@@ -93,11 +93,6 @@ _DICTIONARY = template("""
     SELECT value, n, (row_number() OVER (ORDER BY n DESC) - 1)::BIGINT AS code
     FROM (SELECT :key AS value, :count AS n FROM :rows GROUP BY :key) AS v
 """)
-_VALUE_COUNT = fragment("(SELECT count(*) FROM :dictionary)")
-_NULL_COUNT = fragment("(SELECT count(*) FILTER (WHERE value IS NULL) FROM :dictionary)")
-_MOST_FREQUENT = fragment("(SELECT coalesce(max(n), 0) FROM :dictionary)")
-_ROWS_OF_DICTIONARY = fragment("(SELECT coalesce(sum(n)::BIGINT, 0) FROM :dictionary)")
-_CODED = template("SELECT :codes, :count FROM :rows AS r")
 _COMBINATIONS = template("""
     SELECT :keys, :count AS n
     FROM :rows
@@ -107,10 +102,6 @@ _COMBINATIONS_BY_KEY = template("""
     SELECT :codes, n
     FROM (SELECT :key AS key, :count AS n FROM :rows GROUP BY :key) AS g
 """)
-_ADD_DIGIT = fragment("(:key * :values) + :code")
-_EXTRACT_DIGIT = fragment("(key // :place_value) % :values")
-_SHARING_ROWS = template("SELECT r.* FROM :rows AS r SEMI JOIN :shared AS s ON :same")
-_APPROXIMATE_COMBINATIONS = template("SELECT approx_count_distinct(:hash) FROM :rows")
 _SIZES = template("""
     SELECT n, count(*) AS classes
     FROM (SELECT :count AS n FROM :rows GROUP BY :keys) AS g
@@ -144,7 +135,6 @@ _LABELLED_GROUPS = template("""
     FROM :rows
     GROUP BY :keys
 """)
-_LABELLED_DICTIONARY = template("SELECT :label AS label, n FROM :dictionary")
 _LABELLED_SIZES = template("""
     SELECT label, n, count(*) AS classes
     FROM :groups AS g
@@ -238,10 +228,22 @@ class AttributeSets:
         ]
         output: list[exp.Expr] = []
         for i, dictionary in enumerate(self.dictionaries):
-            output.append(named(_VALUE_COUNT(dictionary=dictionary), f"values_{i}"))
-            output.append(named(_NULL_COUNT(dictionary=dictionary), f"nulls_{i}"))
-            output.append(named(_MOST_FREQUENT(dictionary=dictionary), f"most_{i}"))
-        output.append(named(_ROWS_OF_DICTIONARY(dictionary=self.dictionaries[0]), "rows"))
+            output.append(named(fragment("(SELECT count(*) FROM :dictionary)")(dictionary=dictionary), f"values_{i}"))
+            output.append(
+                named(
+                    fragment("(SELECT count(*) FILTER (WHERE value IS NULL) FROM :dictionary)")(dictionary=dictionary),
+                    f"nulls_{i}",
+                )
+            )
+            output.append(
+                named(fragment("(SELECT coalesce(max(n), 0) FROM :dictionary)")(dictionary=dictionary), f"most_{i}")
+            )
+        output.append(
+            named(
+                fragment("(SELECT coalesce(sum(n)::BIGINT, 0) FROM :dictionary)")(dictionary=self.dictionaries[0]),
+                "rows",
+            )
+        )
         figures = runner.figures(exp.Select(expressions=output))
         self._values = [int(figures[f"values_{i}"]) for i in self._all]
         self._most_frequent = [int(figures[f"most_{i}"]) for i in self._all]
@@ -260,7 +262,7 @@ class AttributeSets:
         if base.rows > SMALL:
             # The approximate count only chooses how to count: no figure depends on it.
             hash_ = anonymous("hash", *code_columns(self._all))
-            query: exp.Query = _APPROXIMATE_COMBINATIONS(hash=hash_, rows=base.table)
+            query: exp.Query = template("SELECT approx_count_distinct(:hash) FROM :rows")(hash=hash_, rows=base.table)
             ((combinations,),) = self.runner.ask(query, [(0,)])
             if combinations > base.rows // 2:
                 return
@@ -293,7 +295,10 @@ class AttributeSets:
 
     def count_up_to(self, size: int) -> None:
         """Count all sets of up to ``size`` attributes."""
-        groups = [_LABELLED_DICTIONARY(label=i, dictionary=table) for i, table in enumerate(self.dictionaries)]
+        groups = [
+            template("SELECT :label AS label, n FROM :dictionary")(label=i, dictionary=table)
+            for i, table in enumerate(self.dictionaries)
+        ]
         self._count_sizes([(i,) for i in self._all], _LABELLED_SIZES(groups=union_all(*groups)), [0] * len(groups))
         if self._tables[0].rows > SMALL:
             if size > 1:
@@ -341,7 +346,9 @@ class AttributeSets:
             self.known[pair] = SetFigures(pair, classes + singles, singles, compute_gain(bits, self._rows))
             if 2 * rows <= self._rows:
                 on = all_of(col(code_name(i), "r").eq(col(code_name(i), "s")) for i in pair)
-                query = _SHARING_ROWS(rows=source.table, shared=shared, same=on)
+                query = template("SELECT r.* FROM :rows AS r SEMI JOIN :shared AS s ON :same")(
+                    rows=source.table, shared=shared, same=on
+                )
                 table = self.runner.make(self.work(f"sharing_{name}"), query)
                 row_count = self.runner.count(table)
                 self._tables.append(
@@ -363,7 +370,7 @@ class AttributeSets:
         (key,), codes, place_value = self.keys(attributes), list[exp.Expr](), 1
         by_values = sorted(attributes, key=lambda i: self._values[i])
         for i in reversed(by_values):
-            digit = _EXTRACT_DIGIT(place_value=place_value, values=self._values[i])
+            digit = fragment("(key // :place_value) % :values")(place_value=place_value, values=self._values[i])
             codes.append(named(cast(digit, _code_type(self._values[i])), code_name(i)))
             place_value *= self._values[i]
         query = _COMBINATIONS_BY_KEY(codes=codes, key=key, count=_ROW_COUNT[source.counted](), rows=source.table)
@@ -408,7 +415,9 @@ class AttributeSets:
         codes = [
             named(cast(col("code", name), _code_type(self._values[i])), code_name(i)) for i, name in enumerate(names)
         ]
-        query = _CODED(codes=codes, count=[col("n", "r")] if counted else [], rows=rows)
+        query = template("SELECT :codes, :count FROM :rows AS r")(
+            codes=codes, count=[col("n", "r")] if counted else [], rows=rows
+        )
         for i, (name, dictionary) in enumerate(zip(names, self.dictionaries, strict=True)):
             on = same(col(f"q{i}", "r"), col("value", name), self._nullable[i])
             query = query.join(aliased(dictionary, name), on=on, copy=False)
@@ -425,7 +434,7 @@ class AttributeSets:
         first, *following = sorted(attributes, key=lambda i: self._values[i])
         key: exp.Expr = cast(col(code_name(first)), "UINTEGER" if largest < 2**32 else "UBIGINT")
         for i in following:
-            key = _ADD_DIGIT(key=key, values=self._values[i], code=col(code_name(i)))
+            key = fragment("(:key * :values) + :code")(key=key, values=self._values[i], code=col(code_name(i)))
         return [key]
 
     @property

@@ -76,12 +76,10 @@ _INVALID_KEYS = template("""
     SELECT text AS label, 1 AS n FROM :given
     WHERE key IS NULL AND text <> ''
 """)
-_REPEATED_KEYS = template("SELECT min(text) AS label, count(*) AS n FROM :given GROUP BY key HAVING count(*) > 1")
 _INVALID_SHARES = template("""
     SELECT text AS label, 1 AS n FROM :given
     WHERE NOT coalesce(share >= 0 AND isfinite(share), FALSE)
 """)
-_TOO_SMALL_SHARES = template("SELECT text AS label, 1 AS n FROM :given WHERE share > 0 AND share < :least")
 _VALUES_WITHOUT_SHARE = template("""
     SELECT d.value::VARCHAR AS label, d.n FROM :dictionary AS d
     ANTI JOIN :given AS g ON :same
@@ -92,9 +90,6 @@ _FIRST_LABELS = template("""
     ORDER BY n DESC, label NULLS FIRST
     LIMIT 5
 """)
-_TOTAL = template("SELECT coalesce(fsum(share ORDER BY share), 0) FROM :given")
-_GREATEST_SHARE = template("SELECT max(share) FROM :present")
-_PRESENT_SHARES = template("SELECT d.code, g.share FROM :dictionary AS d JOIN :given AS g ON :same")
 _SCALED_SHARES = template("""
     SELECT code, share / (SELECT sum(share ORDER BY code) FROM :present) AS share
     FROM :present
@@ -113,8 +108,6 @@ _FACTORS = template("""
     FROM :shares AS s
     JOIN :masses AS m ON s.code = m.code
 """)
-_MASSES = template("SELECT :code AS code, sum(:weight ORDER BY :codes) AS mass FROM :combinations AS c GROUP BY :code")
-_PREVIOUS_FACTOR = fragment("(SELECT factor FROM :factors AS f WHERE f.code = s.code)")
 _MAX_DEVIATION = template("""
     SELECT coalesce(max(deviation), 0), coalesce(bool_and(isfinite(factor) AND isfinite(deviation)), TRUE)
     FROM :factors
@@ -226,7 +219,12 @@ def read_shares(
             continue
         given = runner.make(work(f"prior_{i}"), _GIVEN_SHARES(keys=subquery(pairs, "keys")))
         on = same(col("value", "d"), col("key", "g"))
-        present = runner.make(work(f"present_{i}"), _PRESENT_SHARES(dictionary=dictionary, given=given, same=on))
+        present = runner.make(
+            work(f"present_{i}"),
+            template("SELECT d.code, g.share FROM :dictionary AS d JOIN :given AS g ON :same")(
+                dictionary=dictionary, given=given, same=on
+            ),
+        )
         faults = [] if runner.dry else list(_find_faults(runner, origin, given, present, dictionary, type_))
         problems += [Problem(key, fault) for fault in faults]
         if not faults:
@@ -246,11 +244,13 @@ def _find_faults(
 ) -> Iterator[str]:
     checks = {
         f"{origin}: values that are not of type {type_}": _INVALID_KEYS(given=given),
-        f"{origin}: values that are listed more than once": _REPEATED_KEYS(given=given),
+        f"{origin}: values that are listed more than once": template(
+            "SELECT min(text) AS label, count(*) AS n FROM :given GROUP BY key HAVING count(*) > 1"
+        )(given=given),
         f"{origin}: shares that are not numbers of 0 or more (a file has no header), of": _INVALID_SHARES(given=given),
-        f"{origin}: shares below {LEAST:g}, which must be 0 or more than that, of": _TOO_SMALL_SHARES(
-            given=given, least=LEAST
-        ),
+        f"{origin}: shares below {LEAST:g}, which must be 0 or more than that, of": template(
+            "SELECT text AS label, 1 AS n FROM :given WHERE share > 0 AND share < :least"
+        )(given=given, least=LEAST),
         f"values of the column without a share in {origin}": _VALUES_WITHOUT_SHARE(
             dictionary=dictionary, given=given, same=same(col("value", "d"), col("key", "g"))
         ),
@@ -266,11 +266,13 @@ def _find_faults(
             yield f"{fault}: {names}{more}"
     if has_faults:
         return  # the sum of faulty shares says nothing
-    ((total,),) = runner.engine.rows(_TOTAL(given=given))
+    ((total,),) = runner.engine.rows(
+        template("SELECT coalesce(fsum(share ORDER BY share), 0) FROM :given")(given=given)
+    )
     if abs(total - 1) > TOLERANCE:
         yield f"{origin}: the shares add up to {total:.6g}, and must add up to 1"
         return
-    ((greatest,),) = runner.engine.rows(_GREATEST_SHARE(present=present))
+    ((greatest,),) = runner.engine.rows(template("SELECT max(share) FROM :present")(present=present))
     if greatest == 0:
         yield f"{origin}: no value of the column has a share of more than 0"
 
@@ -341,9 +343,15 @@ def _factors(
     """The query for the factors of an attribute that make its shares hold with the current factors of the others."""
     fixed = [j for j in factors if j != i]
     weight: exp.Expr = reduce(mul, (col("factor", f"f{j}") for j in fixed), col("p", "c"))
-    masses = _MASSES(code=col(f"c{i}", "c"), weight=weight, codes=codes, combinations=combinations)
+    masses = template(
+        "SELECT :code AS code, sum(:weight ORDER BY :codes) AS mass FROM :combinations AS c GROUP BY :code"
+    )(code=col(f"c{i}", "c"), weight=weight, codes=codes, combinations=combinations)
     for j in fixed:
         on = col("code", f"f{j}").eq(col(f"c{j}", "c"))
         masses = masses.join(aliased(factors[j].copy(), f"f{j}"), on=on, copy=False)
-    previous = 1 if i not in factors else _PREVIOUS_FACTOR(factors=factors[i])
+    previous = (
+        1
+        if i not in factors
+        else fragment("(SELECT factor FROM :factors AS f WHERE f.code = s.code)")(factors=factors[i])
+    )
     return _FACTORS(previous=previous, shares=shares, masses=masses)

@@ -49,7 +49,6 @@ from sqlanon.support.expressions import anonymous, cast, col, fragment, named, s
 if TYPE_CHECKING:
     import duckdb
 
-_PERSON_COMBINATIONS = template("SELECT DISTINCT :columns FROM :source")
 _SINGLE_VALUES = template("""
     SELECT r.id, :subset::BIGINT AS subset, 1 AS size
     FROM :combinations AS r
@@ -79,8 +78,6 @@ _ROW_SCORES = template("""
     FROM :msus
     GROUP BY id
 """)
-_BY_SIZE = template("SELECT size, count(*), count(DISTINCT id) FROM :msus GROUP BY size")
-_BY_SMALLEST = template("SELECT smallest, count(*) FROM :scored GROUP BY smallest")
 # Suffixes: 0 for the convention of Elliot et al., 1 for that of the IHSN.
 _SCORE_FIGURES = template("""
     SELECT
@@ -93,8 +90,6 @@ _SCORE_FIGURES = template("""
         coalesce(sum(power(ihsn_score, :exponent::DOUBLE)) FILTER (WHERE ihsn_score > 0), 0) AS adjustment_1
     FROM :scored
 """)
-_ATTRIBUTE_TOTALS = template("SELECT :totals FROM :msus")
-_CONTRIBUTION = fragment("coalesce(sum(:weight) FILTER (WHERE (subset & :bit::BIGINT) <> 0)::DOUBLE, 0)")
 _RECORDS = template("""
     SELECT
         :class_,
@@ -118,7 +113,6 @@ _MINIMAL_UNIQUES = template("""
     FROM :msus AS m
     JOIN :combinations AS r ON m.id = r.id
 """)
-_NAME_IF_IN = fragment("CASE WHEN (m.subset & :bit::BIGINT) <> 0 THEN [:name] ELSE []::VARCHAR[] END")
 _VALUE_CONTRIBUTIONS = template("""
     SELECT
         :attribute AS attribute,
@@ -272,7 +266,12 @@ class Suda:
         """All MSUs as a relation with the columns ``class``, ``attributes`` (a list of names) and ``size``."""
         attributes = reduce(
             lambda names, name: anonymous("LIST_CONCAT", names, name),
-            (_NAME_IF_IN(bit=1 << i, name=name) for i, name in enumerate(self.attributes)),
+            (
+                fragment("CASE WHEN (m.subset & :bit::BIGINT) <> 0 THEN [:name] ELSE []::VARCHAR[] END")(
+                    bit=1 << i, name=name
+                )
+                for i, name in enumerate(self.attributes)
+            ),
         )
         combinations, msus = self._tables.packed.combinations, self._tables.msus
         class_ = _class_struct(self.attributes)
@@ -380,7 +379,9 @@ class _Search:
         source, work = self.run.source.relation, self.run.work
         if self.person is not None:
             columns = [col(name) for name in dict.fromkeys((*self.columns, self.person))]
-            source = self.runner.make(work("suda_persons"), _PERSON_COMBINATIONS(columns=columns, source=source))
+            source = self.runner.make(
+                work("suda_persons"), template("SELECT DISTINCT :columns FROM :source")(columns=columns, source=source)
+            )
         packed = pack_combinations(self.runner, work, source, self.columns, singles_apart=True)
         msus = self._find_msus(packed)
         weight, ihsn_weight = map(_weight_by_size, self.weights)
@@ -389,13 +390,29 @@ class _Search:
         row_counts = self.runner.figures(count_uniques_and_pairs(combinations=packed.combinations))
         figures = self.runner.figures(_SCORE_FIGURES(exponent=repr(-self.exponent), scored=scored))
         contributions = [
-            named(_CONTRIBUTION(weight=size_weight, bit=1 << j), f"c_{i}_{j}")
+            named(
+                fragment("coalesce(sum(:weight) FILTER (WHERE (subset & :bit::BIGINT) <> 0)::DOUBLE, 0)")(
+                    weight=size_weight, bit=1 << j
+                ),
+                f"c_{i}_{j}",
+            )
             for i, size_weight in enumerate((weight, ihsn_weight))
             for j in range(len(self.names))
         ]
-        totals = self.runner.figures(_ATTRIBUTE_TOTALS(totals=contributions, msus=msus))
-        by_size = {size: count for size, count, _ in sorted(self.runner.ask(_BY_SIZE(msus=msus), []))}
-        by_smallest = dict(sorted(self.runner.ask(_BY_SMALLEST(scored=scored), [])))
+        totals = self.runner.figures(template("SELECT :totals FROM :msus")(totals=contributions, msus=msus))
+        by_size = {
+            size: count
+            for size, count, _ in sorted(
+                self.runner.ask(
+                    template("SELECT size, count(*), count(DISTINCT id) FROM :msus GROUP BY size")(msus=msus), []
+                )
+            )
+        }
+        by_smallest = dict(
+            sorted(
+                self.runner.ask(template("SELECT smallest, count(*) FROM :scored GROUP BY smallest")(scored=scored), [])
+            )
+        )
         uniques, rows = row_counts["uniques"], row_counts["rows"]
         fraction, fraction_by = self._fraction(rows)
         dis = compute_dis(uniques, row_counts["in_pairs"], fraction)

@@ -31,7 +31,6 @@ _NUMBERED_COMBINATIONS = template("""
     SELECT :quasi, row_number() OVER () AS others
     FROM (SELECT :quasi FROM :raw GROUP BY :quasi) AS d
 """)
-_CODED_LEVELS = template("SELECT :others AS others, :codes, :counts FROM :raw AS r")
 _CELL = template("""
     SELECT :i AS i, :j AS j, count(*) AS uniques
     FROM (SELECT 1 AS single FROM :rows GROUP BY :keys HAVING :class_size = 1) AS g
@@ -51,9 +50,6 @@ _POPULATION_CELL = template("""
         coalesce(sum(n) FILTER (WHERE population_size = 1)::BIGINT, 0) AS rows
     FROM (SELECT sum(n)::BIGINT AS n, :population_size AS population_size FROM :rows GROUP BY :keys) AS g
 """)
-_CLASS_ROWS = fragment("sum(n)::BIGINT")
-_CLASS_PERSONS = fragment("count(DISTINCT person) + max(CASE WHEN person IS NULL THEN 1 ELSE 0 END)")
-_POPULATION_ROWS = fragment("sum(population)::BIGINT")
 # 0, 1 or 2 for more: counting distinct persons takes twice as long. All rows without an id belong to one person.
 _POPULATION_PERSONS = fragment("""
     CASE
@@ -63,7 +59,6 @@ _POPULATION_PERSONS = fragment("""
     END
 """)
 _CELLS = template("SELECT * FROM :cells AS cells")
-_ROW_COUNT = template("SELECT coalesce(sum(n)::BIGINT, 0) FROM :raw")
 
 
 Cells: TypeAlias = tuple[tuple[int, ...], ...]
@@ -175,7 +170,11 @@ def count_uniques_by_level(
     ]
     count_columns = [ROWS, *([PERSON] if counts_persons else [])]
     rows = _make_coded_levels(runner, work, raw, len(names), attributes, count_columns)
-    class_size = _CLASS_PERSONS() if counts_persons else _CLASS_ROWS()
+    class_size = (
+        fragment("count(DISTINCT person) + max(CASE WHEN person IS NULL THEN 1 ELSE 0 END)")()
+        if counts_persons
+        else fragment("sum(n)::BIGINT")()
+    )
     (uniques,) = _count_cells(runner, rows, attributes, _CELL, 1, class_size=class_size)
     population_uniques = None
     if population is not None:
@@ -190,10 +189,10 @@ def count_uniques_by_level(
         assert isinstance(query, exp.Query)
         both = runner.make(work("both"), query)
         rows = _make_coded_levels(runner, work, both, len(types), attributes, [ROWS, POPULATION, PERSON])
-        size = _POPULATION_PERSONS() if has_person else _POPULATION_ROWS()
+        size = _POPULATION_PERSONS() if has_person else fragment("sum(population)::BIGINT")()
         figures = _count_cells(runner, rows, attributes, _POPULATION_CELL, 3, population_size=size)
         population_uniques = PopulationUniques(*figures)
-    total = int(runner.ask(_ROW_COUNT(raw=raw), [(0,)])[0][0])
+    total = int(runner.ask(template("SELECT coalesce(sum(n)::BIGINT, 0) FROM :raw")(raw=raw), [(0,)])[0][0])
     return UniquesMatrix((first, second), total, uniques, population_uniques, "persons" if counts_persons else "rows")
 
 
@@ -213,7 +212,7 @@ def _make_coded_levels(
     ]
     coded = [attribute.column for attribute in attributes]
     unchanged = [f"q{i}" for i in range(quasi) if f"q{i}" not in coded]
-    query = _CODED_LEVELS(
+    query = template("SELECT :others AS others, :codes, :counts FROM :raw AS r")(
         others=col("others", "o") if unchanged else 0, codes=codes, counts=[col(name, "r") for name in counts], raw=raw
     )
     if unchanged:

@@ -61,7 +61,6 @@ _LEVEL = template("""
     JOIN :labels AS l ON :same
     GROUP BY :key
 """)
-_LABEL = fragment("CASE WHEN l.known THEN :label ELSE l.value::VARCHAR END")
 _LEAKAGE = template("""
     SELECT level, value, count, share, weight, CASE WHEN share > 0 THEN abs(:log2) END AS gain
     FROM :levels AS s
@@ -217,7 +216,11 @@ def _level_query(
     if level == top:
         label = key = col(f"label_{top}", "l") if top else value
     else:
-        label = _LABEL(label=col(f"label_{level}", "l")) if level >= lowest_labelled else value
+        label = (
+            fragment("CASE WHEN l.known THEN :label ELSE l.value::VARCHAR END")(label=col(f"label_{level}", "l"))
+            if level >= lowest_labelled
+            else value
+        )
         key = col(f"code_{level}", "l")
     count, share = (_PERSONS, _SHARE_OF_PERSONS) if persons else (_ROWS, _SHARE_OF_ROWS)
     return _LEVEL(
