@@ -107,8 +107,8 @@ class Row:
 def find_conflicts(rows: Sequence[Row], policy: PolicySections) -> Iterator[Problem]:
     """The conflicts in a policy, row by row; for adjacent rows on attributes, attribute by attribute."""
     for _, group in groupby(rows, key=lambda row: row.feature.of_attributes):
-        found = [problem for row in group for problem in row.problems(policy)]
-        yield from (problem for _, problem in sorted(found, key=lambda pair: pair[0]))
+        problems = [positioned for row in group for positioned in row.problems(policy)]
+        yield from (problem for _, problem in sorted(problems, key=lambda positioned: positioned[0]))
 
 
 # --- Features of keys and sections
