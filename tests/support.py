@@ -29,7 +29,7 @@ DOCS = ROOT / "docs"
 SMALL_SET = "sqlanon.frequency.sets.SMALL_TABLE_ROWS"
 COARSE_SET = "sqlanon.frequency.sets.COARSE_CLASSES"
 ROWS_PER_CODE = "sqlanon.frequency.codes.ROWS_PER_CODE"
-SMALL_SPARK = "sqlanon.sources.remote.FETCHED"
+SMALL_SPARK = "sqlanon.sources.remote.MAX_FETCHED_ROWS"
 PATIENCE = "sqlanon.ledger.catalog.PATIENCE"
 
 

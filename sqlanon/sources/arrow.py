@@ -1,4 +1,4 @@
-"""Data frames and Arrow: whatever has the Arrow C stream interface, copied once to a private table."""
+"""Bind data frames and Arrow data: objects with the Arrow C stream interface are copied once to a private table."""
 
 from __future__ import annotations
 
@@ -20,9 +20,11 @@ from sqlanon.support.expressions import create_temporary_view, select
 if TYPE_CHECKING:
     import pyarrow
 
-TAKEN = "a path, a duckdb connection, a Spark session, a pandas or polars data frame, or any Arrow table or stream"
-_WITHOUT_ARROW = frozenset({"Object", "Int128", "UInt128"})
-"""Types of polars columns that Arrow has no type for. Of an Object column it would get addresses in memory."""
+ACCEPTED_OBJECTS = (
+    "a path, a duckdb connection, a Spark session, a pandas or polars data frame, or any Arrow table or stream"
+)
+_POLARS_TYPES_WITHOUT_ARROW = frozenset({"Object", "Int128", "UInt128"})
+"""Types of polars columns without an Arrow type. An Object column would be converted to memory addresses."""
 
 
 class _Arrow(SourceKind):
@@ -33,25 +35,25 @@ class _Arrow(SourceKind):
         refuse_query(binding.section)
         assert binding.arrow_table is not None
         with source_errors():
-            found, engine = binding.arrow_table, binding.engine
-            if values := read_columns(engine, found, binding.readings, reads=binding.work_names.reads_rows):
-                found = binding.work_names.view("typed")
+            relation, engine = binding.arrow_table, binding.engine
+            if values := read_columns(engine, relation, binding.readings, reads=binding.work_names.reads_rows):
+                relation = binding.work_names.view("typed")
                 output = projection([*engine.columns(binding.arrow_table)], values)
-                engine.execute(create_temporary_view(found, select(output, binding.arrow_table.copy())))
-            return engine, bind_relation(engine, found, binding.work_names, True, database_id="arrow")
+                engine.execute(create_temporary_view(relation, select(output, binding.arrow_table.copy())))
+            return engine, bind_relation(engine, relation, binding.work_names, True, database_id="arrow")
 
 
 KIND = _Arrow()
 
 
-def copy_arrow(engine: DuckDBEngine, given: Any, target: exp.Table) -> exp.Table:
+def copy_arrow(engine: DuckDBEngine, data: Any, target: exp.Table) -> exp.Table:
     """Copy a data frame, an Arrow table or a stream to a private table: the search reads it several times."""
-    reader = arrow_reader(given)
+    reader = open_arrow_reader(data)
     schema = reader.schema
-    refuse_ambiguous_names(schema.names, f"the {shown_type(given)}")
+    refuse_ambiguous_names(schema.names, f"the {describe_type(data)}")
     if periods := [field.name for field in schema if getattr(field.type, "extension_name", "") == "pandas.period"]:
         raise SourceError(
-            f"{_columns(periods)}: pandas periods cannot be read; convert with .dt.to_timestamp() or .astype(str)"
+            f"{_name_columns(periods)}: pandas periods cannot be read; convert with .dt.to_timestamp() or .astype(str)"
         )
     with source_errors():
         try:
@@ -62,62 +64,62 @@ def copy_arrow(engine: DuckDBEngine, given: Any, target: exp.Table) -> exp.Table
     return target
 
 
-def arrow_reader(given: Any) -> pyarrow.RecordBatchReader:
-    """The rows of a data frame, an Arrow table or a stream, to be read once."""
-    library = _library(given)
-    if library == "narwhals" and hasattr(given, "to_native"):
-        return arrow_reader(given.to_native())
+def open_arrow_reader(data: Any) -> pyarrow.RecordBatchReader:
+    """Open the rows of a data frame, an Arrow table or a stream, which can be read once."""
+    library = _find_library(data)
+    if library == "narwhals" and hasattr(data, "to_native"):
+        return open_arrow_reader(data.to_native())
     if library == "pyspark":
         raise SourceError(
             "rows in Spark never leave it, so a Spark data frame is not read: make it a view with "
             'df.createOrReplaceTempView("name"), connect to the session, and set [source] table = "name"'
         )
-    if type(given).__name__ == "Series":
-        raise SourceError(f"a {shown_type(given)} is one column: give a data frame, such as series.to_frame()")
+    if type(data).__name__ == "Series":
+        raise SourceError(f"a {describe_type(data)} is one column: give a data frame, such as series.to_frame()")
     try:
-        reader = _reader(given, library)
+        reader = _open_reader(data, library)
     except SourceError:
         raise
-    except Exception as error:  # each library has its own errors, and they quote values
+    except Exception as error:  # the errors of libraries quote values
         name = type(error).__name__
-        raise SourceError(f"the {shown_type(given)} cannot be converted to an Arrow table ({name})") from None
+        raise SourceError(f"the {describe_type(data)} cannot be converted to an Arrow table ({name})") from None
     if reader is None:
-        advice = "; make a data frame of it first" if isinstance(given, list | tuple | dict) else ""
-        raise SourceError(f"cannot read an object of type {shown_type(given)}: give {TAKEN}{advice}")
+        advice = "; make a data frame of it first" if isinstance(data, list | tuple | dict) else ""
+        raise SourceError(f"cannot read an object of type {describe_type(data)}: give {ACCEPTED_OBJECTS}{advice}")
     return reader
 
 
-def _reader(given: Any, library: str) -> pyarrow.RecordBatchReader | None:
+def _open_reader(data: Any, library: str) -> pyarrow.RecordBatchReader | None:
     import pyarrow  # noqa: PLC0415 - it takes its time, and few sources need it
 
-    if library == "pyarrow" and hasattr(given, "scanner"):
-        return given.scanner().to_reader()
-    if library == "pandas" and hasattr(given, "columns"):
-        return _of_pandas(given).to_reader()
+    if library == "pyarrow" and hasattr(data, "scanner"):
+        return data.scanner().to_reader()
+    if library == "pandas" and hasattr(data, "columns"):
+        return _convert_pandas(data).to_reader()
     if library == "polars":
-        given = given.collect() if hasattr(given, "collect") else given
-        _refuse_polars_types(given)
-    if hasattr(given, "__arrow_c_stream__"):
-        return pyarrow.RecordBatchReader.from_stream(given)
+        data = data.collect() if hasattr(data, "collect") else data
+        _refuse_polars_types(data)
+    if hasattr(data, "__arrow_c_stream__"):
+        return pyarrow.RecordBatchReader.from_stream(data)
     return None
 
 
-def shown_type(given: object) -> str:
-    """The type of an object with its library, such as ``polars DataFrame``."""
-    library = _library(given)
-    return type(given).__name__ if library in ("builtins", "__main__") else f"{library} {type(given).__name__}"
+def describe_type(data: object) -> str:
+    """Describe the type of an object with its library, such as ``polars DataFrame``."""
+    library = _find_library(data)
+    return type(data).__name__ if library in ("builtins", "__main__") else f"{library} {type(data).__name__}"
 
 
-def _library(given: object) -> str:
-    """The library of an object; of a data frame that inherits from pandas', pandas."""
-    frames = (kind for kind in type(given).__mro__ if kind.__name__ == "DataFrame")
-    modules = (kind.__module__.partition(".")[0] for kind in (*frames, type(given)))
+def _find_library(data: object) -> str:
+    """Find the library of an object; pandas for data frames that inherit from it."""
+    frames = (kind for kind in type(data).__mro__ if kind.__name__ == "DataFrame")
+    modules = (kind.__module__.partition(".")[0] for kind in (*frames, type(data)))
     libraries = [name if name == "__main__" else name.lstrip("_") for name in modules]
     return next((name for name in libraries if name in ("pandas", "polars", "pyspark")), libraries[-1])
 
 
-def _of_pandas(frame: Any) -> pyarrow.Table:
-    """A pandas frame without its index. NaN, NaT, None and pandas.NA are NULL."""
+def _convert_pandas(frame: Any) -> pyarrow.Table:
+    """Convert a pandas frame without its index. NaN, NaT, None and pandas.NA are NULL."""
     import pyarrow  # noqa: PLC0415
 
     names = [str(name) for name in frame.columns]
@@ -125,12 +127,12 @@ def _of_pandas(frame: Any) -> pyarrow.Table:
     try:
         return pyarrow.Table.from_pandas(frame, preserve_index=False).rename_columns(names)
     except (pyarrow.ArrowException, TypeError, ValueError):
-        wrong = [name for place, name in enumerate(names) if not _is_arrow(frame.iloc[:, [place]])]
+        wrong = [name for i, name in enumerate(names) if not _is_arrow(frame.iloc[:, [i]])]
         if not wrong:
             raise
     raise SourceError(
-        f"{_columns(wrong)}: values of several types, or of a type that Arrow does not have; convert, for example with "
-        ".astype(str)"
+        f"{_name_columns(wrong)}: values of several types, or of a type that Arrow does not have; convert, for "
+        "example with .astype(str)"
     )
 
 
@@ -145,13 +147,13 @@ def _is_arrow(frame: Any) -> bool:
 
 
 def _refuse_polars_types(frame: Any) -> None:
-    if wrong := [name for name, type_ in frame.schema.items() if str(type_) in _WITHOUT_ARROW]:
+    if wrong := [name for name, type_ in frame.schema.items() if str(type_) in _POLARS_TYPES_WITHOUT_ARROW]:
         types = sorted({str(frame.schema[name]) for name in wrong})
-        raise SourceError(f"{_columns(wrong)}: {', '.join(types)} has no Arrow type; cast, or leave out")
+        raise SourceError(f"{_name_columns(wrong)}: {', '.join(types)} has no Arrow type; cast, or leave out")
 
 
 def _refuse_types(engine: DuckDBEngine, schema: pyarrow.Schema) -> None:
-    """Name the columns of a type that DuckDB does not read."""
+    """Refuse columns whose type DuckDB does not read."""
     wrong = []
     for field in schema:
         try:
@@ -161,9 +163,9 @@ def _refuse_types(engine: DuckDBEngine, schema: pyarrow.Schema) -> None:
             wrong.append(field)
     if wrong:
         types = sorted({str(field.type) for field in wrong})
-        names = _columns([field.name for field in wrong])
+        names = _name_columns([field.name for field in wrong])
         raise SourceError(f"{names}: DuckDB does not read the type {', '.join(types)}; cast to another type")
 
 
-def _columns(names: list[str]) -> str:
+def _name_columns(names: list[str]) -> str:
     return f"{'columns' if len(names) > 1 else 'column'} {quote_names(names)}"

@@ -1,6 +1,6 @@
-"""Databases that DuckDB attaches through an extension: SQLite, MySQL, DuckLake, and DuckDB files over the network.
+"""Bind databases that DuckDB attaches: SQLite, MySQL, DuckLake, and DuckDB files over the network.
 
-It is attached for reading only. What is needed of it is copied by one statement, and it is detached: nothing is read
+A database is attached read-only. One statement copies the needed columns, and the database is detached: nothing is read
 twice while it changes, and its address does not stay in the engine.
 """
 
@@ -39,7 +39,7 @@ _KNOWN_TABLES = template("""
 
 @dataclass(frozen=True)
 class AttachedSource(Source):
-    table_name: str | None = None  # with its schema, which in MySQL is no `main`
+    table_name: str | None = None  # with its schema, which is not `main` in MySQL
 
     def names(self, section: SourceSection) -> tuple[str | None, str | None]:
         return self.table_name, section.query
@@ -49,7 +49,7 @@ class _Attached(SourceKind):
     name = "attached"
 
     def bind(self, binding: Binding) -> tuple[DuckDBEngine, Source]:
-        wanted = binding.needed_columns  # none stands for all
+        wanted = binding.needed_columns  # empty stands for all
         if wanted:
             wanted |= lower(*binding.policy.attributes_with_role("identifying"))
         return binding.engine, bind_attached(binding.engine, binding.section, binding.work_names, wanted)
@@ -59,20 +59,20 @@ KIND = _Attached()
 
 
 def bind_attached(
-    engine: DuckDBEngine, section: SourceSection | PopulationSection, place: WorkNames, wanted: Collection[str]
+    engine: DuckDBEngine, section: SourceSection | PopulationSection, work_names: WorkNames, wanted: Collection[str]
 ) -> Source:
     assert section.database is not None
     database = resolve_database(section.database)
-    with _attached(engine, database, f"{place.name}_attached") as (holder, alias), _errors(database):
+    with _attach(engine, database, f"{work_names.name}_attach") as (holder, alias), _database_errors(database):
         if section.query is not None:
             query = require_one_select(holder, section.query)
             refuse_guessed_csv(holder, query)
-            read_by_holder(holder, query, place)
+            read_by_holder(holder, query, work_names)
             columns, name = {}, None
         else:
-            found = _find(holder, alias, section.table or "")
-            columns, name = _copy(holder, found, place, wanted), quote_name(found.db, found.name)
-    bound = bind_relation(engine, place.table, place, section.query is None, all_columns=columns)
+            relation = _find_table(holder, alias, section.table or "")
+            columns, name = _copy_columns(holder, relation, work_names, wanted), quote_name(relation.db, relation.name)
+    bound = bind_relation(engine, work_names.table, work_names, section.query is None, all_columns=columns)
     file = local_database(database)
     files = () if file is None else (file,)
     home = format_database(database)
@@ -80,17 +80,17 @@ def bind_attached(
 
 
 @contextmanager
-def _attached(engine: DuckDBEngine, database: Path | str, alias: str) -> Iterator[tuple[DuckDBEngine, str]]:
-    """A connection that has the database in use, as long as it is attached."""
+def _attach(engine: DuckDBEngine, database: Path | str, alias: str) -> Iterator[tuple[DuckDBEngine, str]]:
+    """Attach a database for the block; yield a connection that uses it, and its alias."""
     file = local_database(database)
-    if file is not None and not file.is_file():  # DuckDB would begin a new one, or find out later
+    if file is not None and not file.is_file():  # DuckDB would create one, or fail later
         raise SourceError(f"there is no database at {file}")
     attachment = choose_attachment(database)
     for extension in attachment.extensions:
         load_extension(engine, extension, "source.database", attachment.kind)
     holder, options = engine.connect_beside(), {"type": attachment.type} if attachment.type else {}
     try:
-        with _errors(database):
+        with _database_errors(database):
             engine.attach(attachment.address, alias, read_only=True, **options)
             holder.use_utc().execute(exp.Use(this=ident(alias)))
         yield holder, alias
@@ -99,7 +99,7 @@ def _attached(engine: DuckDBEngine, database: Path | str, alias: str) -> Iterato
         engine.detach(alias)
 
 
-def _find(holder: DuckDBEngine, alias: str, name: str) -> exp.Table:
+def _find_table(holder: DuckDBEngine, alias: str, name: str) -> exp.Table:
     schema = holder.rows(_CURRENT_SCHEMA())[0][0]
     parts = table_parts(name)
     candidates = [(name, schema)]
@@ -107,29 +107,33 @@ def _find(holder: DuckDBEngine, alias: str, name: str) -> exp.Table:
         candidates.append((parts[0], schema))
     elif len(parts) == 2:
         candidates.append((parts[1], parts[0]))
-    for own, there in candidates:
+    for candidate_name, candidate_schema in candidates:
         with suppress(duckdb.CatalogException, duckdb.BinderException):
-            holder.types(found := table(own, there, alias))
-            return found
-    names = [own for _, own in holder.rows(_KNOWN_TABLES(database=alias, schema=schema))]
-    there = f"; there is: {', '.join(names)}" if names else ""
-    raise SourceError(f"source.table: there is no table or view {name!r}{there}")
+            holder.types(relation := table(candidate_name, candidate_schema, alias))
+            return relation
+    names = [table_name for _, table_name in holder.rows(_KNOWN_TABLES(database=alias, schema=schema))]
+    alternatives = f"; there is: {', '.join(names)}" if names else ""
+    raise SourceError(f"source.table: there is no table or view {name!r}{alternatives}")
 
 
-def _copy(holder: DuckDBEngine, found: exp.Table, place: WorkNames, wanted: Collection[str]) -> dict[str, str]:
-    """Copy the columns that are wanted; with the types of all columns."""
-    columns = holder.columns(found)
+def _copy_columns(
+    holder: DuckDBEngine, relation: exp.Table, work_names: WorkNames, wanted: Collection[str]
+) -> dict[str, str]:
+    """Copy the wanted columns; return the types of all columns."""
+    columns = holder.columns(relation)
     refuse_ambiguous_names(list(columns), "the source")
     names = [name for name in columns if name.lower() in wanted] or list(columns)
     output: list[exp.Expr] = [col(name) for name in names]
-    query = select(output, found.copy())
-    holder.execute(create_table(place.table.copy(), query if place.reads_rows else query.limit(0, copy=False)))
+    query = select(output, relation.copy())
+    holder.execute(
+        create_table(work_names.table.copy(), query if work_names.reads_rows else query.limit(0, copy=False))
+    )
     return columns
 
 
 @contextmanager
-def _errors(database: Path | str) -> Iterator[None]:
-    """Errors of the engine become a `SourceError` without what is secret in an address, nor is it in the chain."""
+def _database_errors(database: Path | str) -> Iterator[None]:
+    """Turn errors of DuckDB into a `SourceError` without the secrets of an address, also in its chain."""
     try:
         yield
     except duckdb.TypeMismatchException:
@@ -139,13 +143,13 @@ def _errors(database: Path | str) -> Iterator[None]:
         ) from None
     except duckdb.Error as error:
         raise SourceError(
-            f"source.database: {format_database(database)} cannot be read: {_reason(error, database)}"
+            f"source.database: {format_database(database)} cannot be read: {_describe_reason(error, database)}"
         ) from None
 
 
-def _reason(error: duckdb.Error, database: Path | str) -> str:
-    """What the engine says, behind the address, which it quotes whole."""
+def _describe_reason(error: duckdb.Error, database: Path | str) -> str:
+    """The message of the engine after the address, which it quotes completely."""
     attachment = choose_attachment(database)
-    said = describe_engine_error(error).rpartition(attachment.address)[2].lstrip("\"': ")
-    is_secret = any(secret in said for secret in attachment.secrets)
-    return type(error).__name__ if is_secret or not said else said
+    message = describe_engine_error(error).rpartition(attachment.address)[2].lstrip("\"': ")
+    is_secret = any(secret in message for secret in attachment.secrets)
+    return type(error).__name__ if is_secret or not message else message

@@ -1,5 +1,4 @@
-"""Figures of the columns of a table: no value leaves the engine. And which columns are nearly unique: they re-identify
-by themselves, whatever is generalized."""
+"""Queries for figures of columns, which return no value of the table."""
 
 from __future__ import annotations
 
@@ -13,7 +12,7 @@ NEARLY_UNIQUE_SHARE = 0.9
 """A column with this many distinct values per row is nearly unique."""
 
 KEY_SHARE = 0.5
-"""A column with this many distinct values per row may be a key of many rows, whatever the others share."""
+"""A column with this many distinct values per row may be a key of many rows, even if other rows share values."""
 
 _MANY, _MANY_VALUES = 0.2, 20
 
@@ -26,7 +25,7 @@ _SOME_ROWS = template("""
 
 
 def has_many_values(distinct: int, values: int) -> bool:
-    """Whether the distinct ones among so many values are too many for categories.
+    """Whether a column has too many distinct values for categories.
 
     >>> are_many(20, 100), are_many(19, 20), are_many(60, 1000)
     (True, False, False)
@@ -35,7 +34,7 @@ def has_many_values(distinct: int, values: int) -> bool:
 
 
 def sample_query(source: exp.Table, columns: Sequence[str], step: int) -> exp.Select:
-    """Some columns of about every n-th row: a sample that does not depend on chance, nor on an order in the rows.
+    """A query of columns in about every n-th row, independent of chance and of the order of rows.
 
     >>> from sqlanon.support.expressions import table
     >>> some_rows(table("t"), ["a"], 1).sql("duckdb")
@@ -52,7 +51,7 @@ _DISTINCT = fragment("count(DISTINCT :value)")
 
 
 def exact_counts_query(source: exp.Table, columns: Sequence[str]) -> exp.Select:
-    """One row: for each column exactly how many distinct values it has."""
+    """One row: the exact number of distinct values of each column."""
     return _COLUMNS(columns=[_DISTINCT(value=col(name)) for name in columns], rows=source)
 
 
@@ -68,11 +67,10 @@ def column_figures_query(
     dates: Mapping[int, str],
     others: Mapping[int, str],
 ) -> exp.Select:
-    """One row of figures of columns, which have numbers.
+    """One row of figures of numbered columns.
 
-    Columns: of each column i ``values_i`` (that are not NULL) and ``distinct_i``; of texts ``longest_i`` and ``mean_i``
-    (of their lengths); of numbers and dates (in seconds) ``quantiles_i``: the least value, those at 1, 5, 95 and 99 %,
-    and the greatest (NULL where there is none).
+    Each column i has ``values_i`` (not NULL) and ``distinct_i``; texts have ``longest_i`` and ``mean_i`` (lengths);
+    numbers and dates (in seconds) have ``quantiles_i``: minimum, 1, 5, 95 and 99 %, and maximum (NULL without values).
     """
     output: list[exp.Expr] = []
     for i, name in sorted([*texts.items(), *numbers.items(), *dates.items(), *others.items()]):
@@ -93,7 +91,7 @@ _MATCHING = fragment("count(*) FILTER (WHERE :matches)")
 
 
 def content_figures_query(rows: exp.Select, texts: Mapping[int, str], patterns: Mapping[int, str]) -> exp.Select:
-    """One row: of each column i of texts ``seen_i``, and by pattern j ``like_i_j``, those that match."""
+    """One row: for each column i of texts ``seen_i``, its values, and for each pattern j ``like_i_j``, its matches."""
     output: list[exp.Expr] = []
     for i, name in texts.items():
         output.append(named(exp.Count(this=col(name)), f"seen_{i}"))
@@ -105,13 +103,14 @@ def content_figures_query(rows: exp.Select, texts: Mapping[int, str], patterns: 
 
 _FIGURES_OF_SAMPLE = template("SELECT :figures FROM :rows AS r")
 
-# NULL hashes to something: it is left out of both.
+# NULL has a hash, too: it is excluded from both.
 _DISTINCT_ABOUT = fragment("approx_count_distinct(:hash) FILTER (WHERE :value IS NOT NULL)")
 _COUNTED = fragment("coalesce((sum(:counted) FILTER (WHERE :value IS NOT NULL))::BIGINT, 0)")
 
 
 def approximate_counts_query(source: exp.Expr, columns: Sequence[str], counted: str | None = None) -> exp.Select:
-    """One row: for each column about how many distinct values it has, and its values; one scan, memory flat."""
+    """One row: for each column the approximate number of distinct values, and the number of values; in one scan with
+    constant memory."""
     figures: list[exp.Expr] = []
     for name in columns:
         value = col(name)

@@ -1,4 +1,4 @@
-"""What columns look like: the identifiers of HIPAA's Safe Harbor, and what else is known of persons.
+"""Kinds of columns: the identifiers of HIPAA's Safe Harbor, quasi-identifiers and sensitive attributes.
 
 Source: 45 CFR 164.514(b)(2), the eighteen identifiers that Safe Harbor removes; the words for them in English,
 German, French, Spanish, Italian, Dutch and Portuguese. Quasi-identifiers and sensitive attributes: what the
@@ -20,9 +20,11 @@ _GERMAN = str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue", "Ä": "Ae", "Ö": "
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of column: a pattern over the words of its name, which are joined by ``_``, and one over whole values,
-    in RE2. From a ``share`` of the values on, they decide; with ``many`` they must be many, too: what looks like a
-    name may be a category."""
+    """A kind of column, recognized by a pattern of the words of its name, joined by ``_``, or of its values, in RE2.
+
+    From a ``share`` of matching values on, the values decide; with ``many`` they must also have many distinct values:
+    texts that look like names may be categories.
+    """
 
     name: str
     role: Role
@@ -45,9 +47,9 @@ _QUALIFIER = (
     "level|status|band|range|bracket|amount|result|description|desc|list|per|in|of|year|month|week|day|hour|usd|eur|gbp|"
     "chf|dollars?|euros?|gain|loss|brutto|netto|jahres|monats|haupt|neben|aufnahme|entlass|monatlich|jaehrlich"
 )
-"""Words that leave a sensitive one beside them what it is. Beside others it may be something else: `bill_length_mm`."""
+"""Words that do not change the meaning of a sensitive word beside them, unlike others: `bill_length_mm`."""
 _OF_MONEY = r"(?!(?:.*_)?(?:codes?|type|kind|name|text|list|status|nr|zone)(?:_|$))"
-"""Beside a word of money, these make a code of it: what is not an amount."""
+"""Beside a word of money, these words denote a code instead of an amount."""
 _BEFORE, _AFTER = rf"(?:(?:{_QUALIFIER}|\d+)_)*", rf"(?:_(?:{_QUALIFIER}|\d+))*"
 
 _OF_HEALTH = (
@@ -59,7 +61,7 @@ _OF_HEALTH = (
     "med|meds|new|active|stadium|stadien|stadio|stade|estadio|estadi[oa]mento|grado|grad|graad|art|groesse|dauer|tipo|"
     "status|anzahl|wert|valore|valor|valeur|waarde|d[ie]"
 )
-"""Words that leave one of health beside them what it is: `tumor_size`, `family_history_of_cancer`."""
+"""Words that do not change the meaning of a word of health beside them: `tumor_size`, `family_history_of_cancer`."""
 _BEFORE_HEALTH, _AFTER_HEALTH = (
     rf"(?:(?:{_OF_HEALTH}|\d+)_)*",
     rf"(?:_?(?:{_OF_HEALTH}|\d+))?(?:_(?:{_OF_HEALTH}|\d+))*",
@@ -91,7 +93,7 @@ _LAB_VALUES = (
 )
 _CODES_OF_HEALTH = r"icd(?:_?\d+)?(?:_?(?:cm|gm|o))?|atc|snomed(?:_?ct)?|loinc|drg|ndc|cpt|hcpcs|opcs|read_code|diag"
 _TOO_SHORT = r"(?!(?:h?bp|psa)(?:_?\d+)*$)"
-"""Words of health that by themselves are as often others: `bp` is a British pound, `hbp` a hit by a pitch."""
+"""Words of health that alone often mean something else: `bp` British pounds, `hbp` hit by a pitch."""
 _NUMBER = "id|ids|uid|pid|nr|no|num|number|nummer|key|code|kennung|schluessel|numero|identifier"
 
 NAME, ADDRESS, PLACE, ZIP, BIRTH, DATE, YEAR, AGE, COORDINATE, OTHER_CODE, SEX, RACE, FAMILY, WORK, ICD, HEALTH = (
@@ -410,7 +412,7 @@ KINDS: tuple[Kind, ...] = (
         many=True,
     ),
 )
-"""In the order in which a column's name is held against them: the first that fits is it."""
+"""The kinds in order: the first match of a column's name decides."""
 
 MENTION_PATTERNS: Mapping[str, tuple[str, float]] = {
     "e-mail addresses": (r"(?s).*[^@\s]@[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)*\.[A-Za-z]{2,}.*", 0.0),
@@ -420,14 +422,14 @@ MENTION_PATTERNS: Mapping[str, tuple[str, float]] = {
         0.01,
     ),
 }
-"""What texts may mention among other words: a pattern, and the share of the values above which the column is
+"""Identifiers that texts may mention among other words: a pattern, and the share of values above which the column is
 identifying."""
 
 HOUSEHOLD_WORDS = re.compile(r"hh|house_?hold|family|fam|haushalt|familie|menage|hogar|famiglia|huishouden|agregado")
-"""Words of a column that may number households: its values tell."""
+"""Names of columns that may number households; their values decide."""
 
 NUMBER_WORDS = re.compile(rf"(?:[a-z0-9]+_)*(?:{_NUMBER})|[a-z]+(?:nummer|nr)|id_[a-z_]+")
-"""Words of a column that may number persons, or wards: its values tell."""
+"""Names of columns that may number persons or wards; their values decide."""
 
 
 _ONE_OF_THE_PEOPLE = (
@@ -441,7 +443,7 @@ _NUMBER_OF_A_PERSON = re.compile(
 
 
 def is_person_number(name: str) -> bool:
-    """Whether a column is named as a number of the people that a table is about, not of those who serve them.
+    """Whether a column is named like an identifier of the persons in a table, not of those who serve them.
 
     >>> [names_people(name) for name in ("PatientID", "customer_no", "doctor_id", "id")]
     [True, True, False, False]
@@ -450,7 +452,7 @@ def is_person_number(name: str) -> bool:
 
 
 def find_special_category(name: str) -> str | None:
-    """Whether a column is named like health, or like belief, politics, sexual life or crime: the kind, or None.
+    """Find the kind of a column named like health, or like belief, politics, sexual life or crime; None for others.
 
     Others of GDPR's articles 9 and 10, such as ethnicity, are quasi-identifiers to `suggest`.
 
@@ -462,19 +464,19 @@ def find_special_category(name: str) -> str | None:
 
 
 def split_words(name: str) -> str:
-    """The words of a column's name, in lower case, without accents, joined by ``_``.
+    """Split the name of a column into words, in lower case, without accents, joined by ``_``.
 
     >>> words_of("Geburts-Datum"), words_of("ZIPCode2"), words_of("Straße"), words_of("prénom")
     ('geburts_datum', 'zip_code_2', 'strasse', 'prenom')
     """
     plain = unicodedata.normalize("NFKD", unicodedata.normalize("NFC", name).translate(_GERMAN))
-    plain = "".join(one for one in plain if not unicodedata.combining(one))
+    plain = "".join(character for character in plain if not unicodedata.combining(character))
     plain = re.sub(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|(?<=[A-Za-z])(?=\d)", "_", plain)
     return re.sub(r"[^0-9a-z]+", "_", plain.lower()).strip("_")
 
 
 def find_kind(name: str) -> Kind | None:
-    """The kind of column that a name tells of.
+    """Find the kind of a column by its name.
 
     >>> kind_by_name("PatientName").name, kind_by_name("plz").role, kind_by_name("Geburtsdatum").name
     ('names', 'quasi', 'dates: of birth')
@@ -482,21 +484,22 @@ def find_kind(name: str) -> Kind | None:
     True
     """
     words = split_words(name)
-    if (found := _kind_of(words)) is not None:
-        return found
-    return next((kind for one in _without_affixes(words) if (kind := _kind_of(one)) and kind.role in _SAFE), None)
+    if (kind := _match_kind(words)) is not None:
+        return kind
+    kinds = (_match_kind(part) for part in _without_affixes(words))
+    return next((kind for kind in kinds if kind is not None and kind.role in _ROLES_OF_PARTS), None)
 
 
-def _kind_of(words: str) -> Kind | None:
+def _match_kind(words: str) -> Kind | None:
     spellings = {words, re.sub(r"_\d+$", "", words), words.replace("_", "")}
     for kind in KINDS:
-        if kind.words is not None and any(re.fullmatch(kind.words, one) for one in spellings):
+        if kind.words is not None and any(re.fullmatch(kind.words, spelling) for spelling in spellings):
             return kind
     return None
 
 
-_SAFE = ("identifying", "quasi")
-"""What a part of a name may say. What is released as it is, a whole name must say."""
+_ROLES_OF_PARTS = ("identifying", "quasi")
+"""The roles that a part of a name may indicate. Other roles, which are released unchanged, require the whole name."""
 
 _PREFIXES = re.compile(
     rf"(?:{_PERSON}|my|the|home|current|primary|main|own|last|first|raw|orig|original|new|old|ref|src|dim|col|fld|c|p|x)_"
@@ -505,11 +508,11 @@ _SUFFIXES = re.compile(
     r"_(?:code|cd|value|val|text|txt|desc|description|cat|category|class|grp|group|raw|clean|recoded|key)"
 )
 _LETTER = re.compile(r"[insfvc](?=[a-z]{3})")
-"""The letter of a type in front of a name: `iage`, `sCity`."""
+"""A letter for the type before a name: `iage`, `sCity`."""
 
 
 def _without_affixes(words: str) -> Iterator[str]:
-    """A name without what often stands before or after it.
+    """Strip common prefixes and suffixes from a name.
 
     >>> [*_without_affixes("patient_sex_cd")], [*_without_affixes("isex")]
     (['sex_cd', 'patient_sex', 'sex'], ['sex'])

@@ -1,4 +1,4 @@
-"""The columns of a source, matched with a policy: which attribute is which, and what is released."""
+"""Match the columns of a source with the attributes of a policy."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ from sqlanon.support.names import EARLIER
 
 @dataclass(frozen=True)
 class Columns:
+    """Columns of a source by their role, in the order of the policy."""
+
     by_attribute: Mapping[str, str]  # the column of each attribute
-    # the quasi-identifiers with a hierarchy, those with noise, and the sensitive attributes that requirements look
-    # at; for joint l-diversity all sensitive ones. By their columns, in the policy's order
+    # Quasi-identifiers with a hierarchy, those with noise, and the sensitive attributes that requirements examine.
     generalized: tuple[str, ...]
     noisy: tuple[str, ...]
     sensitive: tuple[str, ...]
-    sensitive_names: tuple[str, ...]  # the sensitive attributes' names in the policy
-    person: str | None  # the column that tells persons apart, or None: each row is a person
-    key: tuple[str, ...] = ()  # the columns that tell rows apart, if the policy names them
-    # what is released, in the source's order: everything with a role but the identifying; not the person, nor a key,
-    # nor the marks of earlier releases
+    sensitive_names: tuple[str, ...]  # as named in the policy
+    person: str | None  # None: each row is a person
+    key: tuple[str, ...] = ()  # identifies rows, if the policy has a key
+    # In the order of the source: attributes that are not identifying, without the marks of earlier releases.
     released: tuple[Column, ...] = ()
-    # the columns of sampling weights and of households that `risk` looks at, if the policy names them
+    # Sampling weights and households for `risk`, if the policy names them.
     weights: str | None = None
     household: str | None = None
 
 
-def _meant(missing: Sequence[str], by_lower: Mapping[str, str]) -> str:
-    """The columns that are probably meant by names that no column has."""
+def _suggest_columns(missing: Sequence[str], by_lower: Mapping[str, str]) -> str:
+    """Suggest columns for names that no column has."""
     guesses = {name: by_lower[guess] for name in missing if (guess := nearest(name, by_lower))}
     if not guesses:
         return "check the spelling"
@@ -49,37 +49,41 @@ def _meant(missing: Sequence[str], by_lower: Mapping[str, str]) -> str:
 
 
 def match_columns(policy: Policy, source: Source) -> Columns:
-    """Find the source's columns: by their names, whatever the case."""
+    """Match columns with attributes by name, ignoring case."""
     by_lower = {name.lower(): name for name in source.columns}
     person = policy.source.person_column
     missing = [name for name in policy.attributes if name.lower() not in by_lower]
     key = policy.source.key
-    asked = policy.risk.columns if policy.risk else {}
-    declared = {name.lower() for name in (*policy.attributes, *([person] if person else []), *key, *asked.values())}
+    risk_columns = policy.risk.columns if policy.risk else {}
+    declared = {
+        name.lower() for name in (*policy.attributes, *([person] if person else []), *key, *risk_columns.values())
+    }
     undeclared = [name for name in source.columns if name.lower() not in declared]
-    wrong = []
+    problems = []
     if missing:
-        wrong.append(f"attributes without a column in the source: {quote_names(missing)}; {_meant(missing, by_lower)}")
+        problems.append(
+            f"attributes without a column in the source: {quote_names(missing)}; {_suggest_columns(missing, by_lower)}"
+        )
     if person and person.lower() not in by_lower:
-        wrong.append(f"source.person: there is no column {person!r}; {_meant([person], by_lower)}")
+        problems.append(f"source.person: there is no column {person!r}; {_suggest_columns([person], by_lower)}")
     if keyless := [name for name in key if name.lower() not in by_lower]:
-        wrong.append(f"source.key: there is no column {quote_names(keyless)}; {_meant(keyless, by_lower)}")
-    wrong += [
-        f"risk.{what}: there is no column {name!r}; {_meant([name], by_lower)}"
-        for what, name in asked.items()
+        problems.append(f"source.key: there is no column {quote_names(keyless)}; {_suggest_columns(keyless, by_lower)}")
+    problems += [
+        f"risk.{key}: there is no column {name!r}; {_suggest_columns([name], by_lower)}"
+        for key, name in risk_columns.items()
         if name.lower() not in by_lower
     ]
     if undeclared and policy.source.undeclared == "error":
-        wrong.append(
+        problems.append(
             f"columns without a role: {quote_names(undeclared)}; "
             'declare them under [attributes], or set undeclared = "drop" under [source]'
         )
-    if wrong:
-        several = "the columns of the source do not match the policy:"
-        raise SourceError(wrong[0] if len(wrong) == 1 else "\n  - ".join([several, *wrong]))
+    if problems:
+        title = "the columns of the source do not match the policy:"
+        raise SourceError(problems[0] if len(problems) == 1 else "\n  - ".join([title, *problems]))
     matched = {name: by_lower[name.lower()] for name in policy.attributes}
     looked_at = examined_sensitive_attributes(policy.privacy, policy.attributes_with_role("sensitive"))
-    # Nested values have no hierarchy: their parts do.
+    # Nested values have no hierarchy; their parts may.
     nested = [name for name in (*policy.generalized_attributes, *looked_at) if is_nested(source.columns[matched[name]])]
     if nested:
         raise SourceError(
@@ -94,13 +98,13 @@ def match_columns(policy: Policy, source: Source) -> Columns:
         looked_at,
         by_lower[person.lower()] if person else None,
         tuple(by_lower[name.lower()] for name in key),
-        _released(policy, source, matched),
-        **{what: by_lower[name.lower()] for what, name in asked.items()},
+        _find_released_columns(policy, source, matched),
+        **{key: by_lower[name.lower()] for key, name in risk_columns.items()},
     )
 
 
 def match_population_columns(policy: Policy, population: Source) -> tuple[tuple[str, ...], str | None]:
-    """The columns of the quasi-identifiers in the population table, and the one of its persons."""
+    """Find the columns of quasi-identifiers and of persons in the population table."""
     by_lower = {name.lower(): name for name in population.columns}
     person = policy.population.person if policy.population else None
     wanted = [*policy.generalized_attributes, *([person] if person else [])]
@@ -118,7 +122,7 @@ def quote_names(names: Iterable[str]) -> str:
     return ", ".join(map(repr, names))
 
 
-def _released(policy: Policy, source: Source, matched: Mapping[str, str]) -> tuple[Column, ...]:
+def _find_released_columns(policy: Policy, source: Source, matched: Mapping[str, str]) -> tuple[Column, ...]:
     by_column = {column: name for name, column in matched.items()}
     number = {name: i for i, name in enumerate(policy.generalized_attributes)}
     return tuple(
@@ -135,19 +139,19 @@ _REPEATED_KEYS = template("""
 
 
 def repeated_keys_query(source: exp.Expr, key: Sequence[str]) -> exp.Select:
-    """One row: the keys that several rows have, and the rows without a whole key."""
+    """One row: the number of keys that several rows have, and of rows without a complete key."""
     columns = [col(name) for name in key]
-    missing = exp.or_(*(is_null(one.copy()) for one in columns), copy=False)
+    missing = exp.or_(*(is_null(column.copy()) for column in columns), copy=False)
     return _REPEATED_KEYS(missing=missing, source=source, key=columns)
 
 
 def refuse_repeated_keys(engine: Engine, source: Source, key: Sequence[str]) -> None:
-    """Refuse a key that several rows have, or that rows are without."""
+    """Refuse a key that several rows have, or that some rows lack."""
     columns = {name.lower(): name for name in source.columns}
-    there = [columns[name.lower()] for name in key if name.lower() in columns]
-    if len(there) < len(key):
-        return  # said with everything else that is missing
-    repeated, without = engine.rows(repeated_keys_query(source.relation, there))[0]
+    key_columns = [columns[name.lower()] for name in key if name.lower() in columns]
+    if len(key_columns) < len(key):
+        return  # `match_columns` reports missing columns
+    repeated, without = engine.rows(repeated_keys_query(source.relation, key_columns))[0]
     if repeated or without:
         raise SourceError(
             f"source.key: {repeated:,} keys belong to several rows, and {without:,} rows have no key; name columns "

@@ -1,4 +1,4 @@
-"""DuckDB: tables and queries of a database file, which is attached read-only, or of a live connection."""
+"""Bind tables and queries of a DuckDB file, which is attached read-only, or of a live connection."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class _DuckDB(SourceKind):
 KIND = _DuckDB()
 _NO_READINGS: Mapping[str, ColumnReading] = {}
 
-_STATEMENT_OF = template("""
+_CREATE_STATEMENT = template("""
     SELECT sql
     FROM duckdb_tables()
     WHERE lower(database_name) = lower(:database)
@@ -60,54 +60,52 @@ _KNOWN_TABLES = template("""
 def bind_source(
     engine: DuckDBEngine,
     section: SourceSection | PopulationSection,
-    place: WorkNames,
+    work_names: WorkNames,
     text_columns: Collection[str] = (),
     wanted: Collection[str] = (),
     database_id: str | None = None,
     readings: Mapping[str, ColumnReading] = _NO_READINGS,
 ) -> Source:
     if is_attached(section.database):
-        return bind_attached(engine, section, place, wanted)
+        return bind_attached(engine, section, work_names, wanted)
     if section.files:
-        return bind_files(engine, section, place, text_columns, wanted, database_id, readings)
+        return bind_files(engine, section, work_names, text_columns, wanted, database_id, readings)
     with source_errors():
         if section.query is not None:
-            found = _from_query(engine, section.query, place)
+            relation = _bind_query(engine, section.query, work_names)
         else:
-            found = _from_table(engine, section.table, place)
-        return bind_relation(engine, found, place, _is_table(engine, found), database_id=database_id)
+            relation = _bind_table(engine, section.table, work_names)
+        return bind_relation(engine, relation, work_names, _is_table(engine, relation), database_id=database_id)
 
 
-def _is_table(engine: DuckDBEngine, found: exp.Table, plain: bool = False) -> bool:
-    """Whether a relation is a table, and no view; a plain one has no columns that are worked out when it is read."""
-    made = engine.rows(_STATEMENT_OF(database=found.catalog, schema=found.db, name=found.name))
-    return bool(made) and not (plain and "GENERATED ALWAYS" in (made[0][0] or "").upper())
+def _is_table(engine: DuckDBEngine, relation: exp.Table, plain: bool = False) -> bool:
+    """Whether a relation is a table, not a view; a plain table has no generated columns."""
+    statements = engine.rows(_CREATE_STATEMENT(database=relation.catalog, schema=relation.db, name=relation.name))
+    return bool(statements) and not (plain and "GENERATED ALWAYS" in (statements[0][0] or "").upper())
 
 
 def parse_table_name(name: str) -> exp.Table:
-    """A table by the name that a policy gives, for SQL that people read: whether it is there is not asked."""
-    *place, own = table_parts(name) or (name,)
-    return table(own, *reversed(place))
+    """Parse a table name of a policy, for scripts; the table may not exist."""
+    return table(*reversed(table_parts(name) or (name,)))
 
 
 def find_table(engine: DuckDBEngine, name: str | None) -> exp.Table:
-    """A table or view by the name that the policy gives, on the holder's connection: as it stands, else with its schema
-    before a dot.
+    """Find a table or view of the holder's connection: by the whole name, else by schema and name around a dot.
 
-    The name that is found is full: it means the same table whatever database is in use later.
+    The returned name is fully qualified, so that it stays valid if another database is used later.
     """
     if not name:
         raise SourceError(f"source: name a table: table = ..., query = ... or files = ...{_known_tables(engine)}")
     holder, database = engine.holder, engine.holder.database
-    here = [("main", "temp"), *((schema, database) for schema in dict.fromkeys(schemas_in_use(holder)))]
-    candidates = [(name, *place) for place in here]
+    schemas = [("main", "temp"), *((schema_name, database) for schema_name in dict.fromkeys(schemas_in_use(holder)))]
+    candidates = [(name, *schema) for schema in schemas]
     match table_parts(name):
-        case (own,):
-            candidates += [(own, *place) for place in here]
-        case (first, own):
-            candidates += [(own, first, database), (own, "main", first)]
-        case (first, second, own):
-            candidates.append((own, second, first))
+        case (table_name,):
+            candidates += [(table_name, *schema) for schema in schemas]
+        case (first, table_name):
+            candidates += [(table_name, first, database), (table_name, "main", first)]
+        case (first, second, table_name):
+            candidates.append((table_name, second, first))
     for candidate in candidates:
         try:
             holder.types(table(*candidate))
@@ -123,27 +121,26 @@ def list_tables(engine: DuckDBEngine) -> list[str]:
 
 
 def _known_tables(engine: DuckDBEngine) -> str:
-    shown = list_tables(engine)
-    return f"; there is: {', '.join(shown)}" if shown else ""
+    names = list_tables(engine)
+    return f"; there is: {', '.join(names)}" if names else ""
 
 
-def _from_query(engine: DuckDBEngine, query: str, place: WorkNames) -> exp.Table:
+def _bind_query(engine: DuckDBEngine, query: str, work_names: WorkNames) -> exp.Table:
     plain = require_one_select(engine, query)
     refuse_guessed_csv(engine.holder, plain)
     if not has_same_meaning(engine, plain):
-        return read_by_holder(engine, plain, place)
-    view = place.view("query")
+        return read_by_holder(engine, plain, work_names)
+    view = work_names.view("query")
     engine.execute(create_temporary_view(view, exp.Var(this=plain)))
     return view
 
 
-def _from_table(engine: DuckDBEngine, name: str | None, place: WorkNames) -> exp.Table:
-    """A table of the holder's. A temporary one is known to the holder's connection alone."""
-    found = find_table(engine, name)
-    if not _is_table(engine, found):
-        refuse_guessed_csv(engine.holder, found)
-    if found.catalog == "temp" and engine.holder is not engine:
-        return read_by_holder(engine, star(found).sql(engine.dialect), place)
-    if _is_table(engine, found, plain=True) or has_same_meaning(engine):
-        return found
-    return read_by_holder(engine, star(found).sql(engine.dialect), place)
+def _bind_table(engine: DuckDBEngine, name: str | None, work_names: WorkNames) -> exp.Table:
+    """Bind a table of the holder. Only the holder's connection sees temporary tables."""
+    relation = find_table(engine, name)
+    if not _is_table(engine, relation):
+        refuse_guessed_csv(engine.holder, relation)
+    is_temporary = relation.catalog == "temp" and engine.holder is not engine
+    if not is_temporary and (_is_table(engine, relation, plain=True) or has_same_meaning(engine)):
+        return relation
+    return read_by_holder(engine, star(relation).sql(engine.dialect), work_names)

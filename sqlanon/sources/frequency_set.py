@@ -1,7 +1,7 @@
-"""A frequency set in place of a source: the combinations of values that a warehouse counted, as Parquet files.
+"""Bind a frequency set instead of rows: combinations of values counted by a warehouse, as Parquet files.
 
-The rows are in the warehouse, which sqlanon does not see. As for a source in PostgreSQL, the relation is a view that
-repeats each combination as often as it was counted.
+sqlanon has no access to the rows in the warehouse. As for a source in PostgreSQL, the relation is a view that repeats
+each combination by its count.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ from sqlanon.support.expressions import (
 )
 
 COUNT_COLUMN = "n"
-"""The column of a frequency set that counts; where an attribute has that name, with a line below."""
+"""The column of counts in a frequency set; with an underscore if an attribute has this name."""
 
-_WHOLE = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT")
-_NUMBERS = frozenset((*_WHOLE, *(f"U{one}" for one in _WHOLE), "FLOAT", "DOUBLE"))
+_INTEGER_TYPES = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT")
+_NUMBER_TYPES = frozenset((*_INTEGER_TYPES, *(f"U{type_}" for type_ in _INTEGER_TYPES), "FLOAT", "DOUBLE"))
 
 
 class FrequencySetSource(Source):
-    """A source in a warehouse: its combinations are all that there is of it here."""
+    """A source in a warehouse, with local combinations only."""
 
     access = "counts"
     can_recode = False
@@ -53,7 +53,7 @@ class FrequencySetSource(Source):
         return "a warehouse"
 
     def release_note(self, to: str, note: str) -> str:
-        return f"in the warehouse, see sqlanon plan --dialect; here as DuckDB would do it ({note})"
+        return f"in the warehouse, see sqlanon plan --dialect; shown as DuckDB would run it ({note})"
 
     @contextmanager
     def release_rows(
@@ -70,10 +70,10 @@ class FrequencySetSource(Source):
         return engine.rows(approximate_counts_query(self.combinations.table, names, self.combinations.count))[0]
 
     def sampling_relation(self, engine: Engine) -> None:
-        """None: its rows are not here."""
+        """None: its rows are in the warehouse."""
 
     def all_columns(self, engine: Engine) -> None:
-        """None: its rows are not here."""
+        """None: its rows are in the warehouse."""
 
 
 class _FrequencySet(SourceKind):
@@ -89,7 +89,12 @@ KIND = _FrequencySet()
 
 
 def _bind(binding: Binding) -> FrequencySetSource:
-    engine, section, place, combinations = binding.engine, binding.section, binding.work_names, binding.work_names.table
+    engine, section, work_names, combinations = (
+        binding.engine,
+        binding.section,
+        binding.work_names,
+        binding.work_names.table,
+    )
     attributes, looked_at = tuple(binding.policy.attributes), binding.counted_attributes
     for pattern in section.frequency_set:
         if file_kind(pattern) != "parquet":
@@ -98,12 +103,12 @@ def _bind(binding: Binding) -> FrequencySetSource:
             )
     count = unused_name(COUNT_COLUMN, attributes)
     try:
-        read = bind_files(engine, SourceSection(files=section.frequency_set), place)
-    except SourceError as error:  # it speaks of files
+        read = bind_files(engine, SourceSection(files=section.frequency_set), work_names)
+    except SourceError as error:  # its message names source.files
         raise SourceError(str(error).replace("source.files", "source.frequency_set")) from error
-    found = _columns(read, attributes, looked_at, count)
+    found = _match_columns(read, attributes, looked_at, count)
     names = [found[name.lower()] for name in looked_at]
-    if place.copy_target is None:
+    if work_names.copy_target is None:
         engine.execute(
             create_table(
                 combinations, merged_combinations_query(read.relation, names, found[count]).limit(0, copy=False)
@@ -113,7 +118,7 @@ def _bind(binding: Binding) -> FrequencySetSource:
         with source_errors():
             _refuse_counts(engine, read.relation, found[count])
             engine.execute(create_table(combinations, merged_combinations_query(read.relation, names, found[count])))
-    rows = place.view("rows")
+    rows = work_names.view("rows")
     engine.execute(create_temporary_view(rows, repeat_rows(combinations, names, found[count])))
     own = {found[name.lower()]: read.columns[found[name.lower()]] for name in looked_at}
     columns = {
@@ -123,8 +128,8 @@ def _bind(binding: Binding) -> FrequencySetSource:
     return FrequencySetSource(rows, columns, read.files, in_place=False, combinations=counted)
 
 
-def _columns(read: Source, attributes: Sequence[str], looked_at: Sequence[str], count: str) -> dict[str, str]:
-    """The columns that are needed, by their names in lower case. Other attributes may be there: they are added up."""
+def _match_columns(read: Source, attributes: Sequence[str], looked_at: Sequence[str], count: str) -> dict[str, str]:
+    """Match the required columns, by name in lower case. Counts are summed over other attributes."""
     by_lower = {name.lower(): name for name in read.columns}
     wanted = dict.fromkeys(name.lower() for name in (*looked_at, count))
     missing = [name for name in (*looked_at, count) if name.lower() not in by_lower]
@@ -136,7 +141,7 @@ def _columns(read: Source, attributes: Sequence[str], looked_at: Sequence[str], 
     if unknown:
         wrong.append(f"it has {quote_names(unknown)}, which the policy does not declare: count without")
     if not wrong and not _is_number(type_ := read.columns[by_lower[count]]):
-        wrong.append(f"its column {by_lower[count]!r} counts rows, and is {type_}, no number")
+        wrong.append(f"its column {by_lower[count]!r} counts rows, and is {type_}, not a number")
     if wrong:
         raise SourceError(
             f"source.frequency_set: {'; '.join(wrong)}. It needs the quasi-identifiers, the sensitive attributes of "
@@ -146,18 +151,18 @@ def _columns(read: Source, attributes: Sequence[str], looked_at: Sequence[str], 
 
 
 def _is_number(type_: str) -> bool:
-    return type_ in _NUMBERS or type_.startswith("DECIMAL(")
+    return type_ in _NUMBER_TYPES or type_.startswith("DECIMAL(")
 
 
 def _refuse_counts(engine: DuckDBEngine, relation: exp.Table, count: str) -> None:
     null, few, fractional, large, total = engine.rows(count_facts_query(relation, count))[0]
-    wrong = {"no count (NULL)": null, "a count below 1": few, "a count that is not whole": fractional}
-    found = [f"{rows} with {what}" for what, rows in wrong.items() if rows]
+    counts = {"no count (NULL)": null, "a count below 1": few, "a count that is not whole": fractional}
+    flaws = [f"{rows} with {flaw}" for flaw, rows in counts.items() if rows]
     if large or total >= 2**53:
-        found.append("more than 2^53 counted rows")
-    if found:
+        flaws.append("more than 2^53 counted rows")
+    if flaws:
         raise SourceError(
-            f"source.frequency_set: these rows do not fit: {', '.join(found)}; {count!r} must be COUNT(*) of each "
+            f"source.frequency_set: these rows do not fit: {', '.join(flaws)}; {count!r} must be COUNT(*) of each "
             "combination"
         )
 
@@ -174,12 +179,11 @@ _COUNT_FACTS = template("""
 
 
 def count_facts_query(relation: exp.Table, count: str) -> exp.Select:
-    """One row on what should be counts: how many rows have none, one below 1, one that is not whole, one too large;
-    and the sum of the rest."""
+    """One row: the numbers of rows whose count is NULL, below 1, fractional or too large, and the sum of the others."""
     return _COUNT_FACTS(n=col(count), most=2**53, relation=relation)  # NaN is the greatest number
 
 
 def merged_combinations_query(relation: exp.Table, columns: Sequence[str], count: str) -> exp.Select:
-    """Each combination once: what is written in several files may have one several times."""
+    """Each combination once: several files may repeat a combination."""
     keys: list[exp.Expr] = [col(name) for name in columns]
     return select([*keys, named(total(col(count)), count)], relation.copy(), [key.copy() for key in keys])

@@ -1,10 +1,10 @@
-"""Columns whose values number people: where such a column repeats, several rows are of one person.
+"""Find columns whose values identify persons: where such a column repeats, one person has several rows.
 
-k rows of one person protect nobody. A repeated ``patient_id`` says so itself. Otherwise the values show it, whatever
-the column is called: rows that share a value agree in what people keep (sex, date of birth, most often the place) far
-more than rows of different values do. A ward or a doctor does not say who the patient is: such rows differ in sex and
-age. A ZIP code or a name decides one thing about a person, and not the others.
-Texts are compared as `engines.values.person_id` has them, and an empty one is no value.
+A class with k rows of one person gives no protection. The name of a column may reveal such identifiers, as in
+``patient_id``. Otherwise its values do: rows with the same value agree in lasting traits (sex, date of birth, usually
+the place) far more often than rows with different values. Wards and doctors do not identify patients: such rows differ
+in sex and age. A ZIP code or a name determines one trait of a person, and not the others. Texts are compared as
+normalized by `engines.values.person_id`, and empty texts are missing.
 
 Columns of the agreement, a row for each compared column: ``attribute`` (its position), ``persons`` (distinct values of
 the key), ``repeated`` (those with several rows), ``alike`` (how likely two rows of one value agree, a mean over these
@@ -40,26 +40,26 @@ from sqlanon.support.expressions import (
 )
 
 MIN_PERSONS = 5
-"""A column with fewer values numbers no people."""
+"""A column with fewer distinct values does not identify persons."""
 
 MAX_ROWS_PER_PERSON = 400
-"""On average a person has at most this number of rows."""
+"""The greatest average number of rows of a person."""
 
 SAMPLE_ROWS = 20_000
-"""The approximate number of rows that are compared; all rows of a value are in the sample, or none."""
+"""The approximate number of rows to compare; the sample has all rows of a value, or none."""
 
-_AGREES = 0.8
-"""From this share of what chance leaves open, the rows of a value agree in a column."""
-_AGES = 3
-"""The ages of a person's rows, which may be years apart, agree at least this number of times as often as by chance."""
-_BY_CHANCE = 1e-3
-"""Repeated values that agree so seldom by chance are of one person."""
-_AS_GOOD = 0.02
-"""A coarser key is preferred to a finer one where its rows agree as well, up to this."""
+_MIN_AGREEMENT = 0.8
+"""Rows with the same value agree in a column from this share on, corrected for chance."""
+_MIN_AGE_RATIO = 3
+"""Ages in rows of a person, which may be years apart, agree at least this many times as often as by chance."""
+_MAX_CHANCE = 1e-3
+"""An agreement with at most this probability by chance is significant."""
+_TIED = 0.02
+"""A coarser key is preferred to a finer one if its rows agree as well, up to this difference."""
 
 _INNATE = (SEX, BIRTH, RACE, AGE)
 _TIMES = (DATE, YEAR)
-_SHARED = (
+_SHARED_IN_FAMILIES = (
     NAME,
     "geographic subdivisions: a street address",
     "telephone numbers",
@@ -74,7 +74,7 @@ CountDistinct = Callable[[exp.Expr, Sequence[str]], exp.Query]
 
 @dataclass(frozen=True)
 class KeyColumn:
-    """A column that may number people: its type, and whether it would be released."""
+    """A column that may identify persons."""
 
     name: str
     type: str
@@ -82,32 +82,31 @@ class KeyColumn:
 
     @property
     def is_number(self) -> bool:
-        """Whether it is no name, and nothing where people are reached: families share these."""
+        """Whether it is neither a name nor contact data, which families share."""
         kind = find_kind(self.name)
         is_text = column_kind(self.type) is ColumnKind.TEXT
-        return not self.is_of_another_kind and (not is_text or kind is None or kind.name not in _SHARED)
+        return not self.is_of_another_kind and (not is_text or kind is None or kind.name not in _SHARED_IN_FAMILIES)
 
     @property
     def is_of_another_kind(self) -> bool:
-        """Whether its name says that it is something else, such as a place: only the traits of a body count then."""
+        """Whether its name suggests something else, such as a place: then only bodily traits count."""
         kind = find_kind(self.name)
         return kind is not None and kind.role != "identifying"
 
 
 @dataclass(frozen=True)
 class PersonColumn:
-    """A column that numbers people, with the rows that have a value, its distinct values (an estimate, if these were
-    counted in a sample), and all rows."""
+    """A column that identifies persons."""
 
     name: str
-    values: int
-    distinct: int
+    values: int  # rows with a value
+    distinct: int  # distinct values; an estimate, if counted in a sample
     rows: int
     is_estimate: bool = False
 
     @property
     def rows_per_person(self) -> float:
-        """The rows of each person, on average."""
+        """The average number of rows of a person."""
         return self.values / max(self.distinct, 1)
 
     @property
@@ -118,17 +117,17 @@ class PersonColumn:
 
 @dataclass(frozen=True)
 class _Agreement:
-    """How far the rows of one value of a key agree in a compared column."""
+    """The agreement in a compared column of rows with the same key."""
 
     name: str
     repeated: int
     alike: float
     by_chance: float
-    is_unique: bool  # nearly every value of the key has its own
+    is_unique: bool  # nearly every key has a different value
 
     @property
     def share(self) -> float:
-        """0: as chance has it; 1: always."""
+        """The agreement corrected for chance: 0 as by chance, 1 always."""
         return (self.alike - self.by_chance) / (1 - self.by_chance) if self.by_chance < 1 else 0.0
 
     @property
@@ -138,14 +137,14 @@ class _Agreement:
 
     @property
     def holds(self) -> bool:
-        grows = self.kind == AGE and self.alike >= _AGES * self.by_chance
-        return self.share >= _AGREES or grows
+        grows = self.kind == AGE and self.alike >= _MIN_AGE_RATIO * self.by_chance
+        return self.share >= _MIN_AGREEMENT or grows
 
 
 def can_number_people(name: str, type_: str) -> bool:
-    """Whether a column can number people, by its type, and by its name unless that says what every person has.
+    """Whether a column can identify persons, by its type and its name.
 
-    >>> [can_number_people(*one) for one in (("mrn", "BIGINT"), ("zip", "VARCHAR"), ("sex", "VARCHAR"))]
+    >>> [can_number_people(*column) for column in (("mrn", "BIGINT"), ("zip", "VARCHAR"), ("sex", "VARCHAR"))]
     [True, True, False]
     """
     if is_nested(type_) or type_ in ("BOOLEAN", "BLOB", "BIT", "GEOMETRY", "JSON"):
@@ -164,14 +163,14 @@ def find_person_column(
     rows: int,
     counts: CountDistinct = approximate_counts_query,
 ) -> PersonColumn | None:
-    """The column whose values number the people of a table with several rows of some of them; None if there is none.
+    """Find the column that identifies the persons of a table, if some persons have several rows; None otherwise.
 
     Parameters
     ----------
     ask:
-        Answers a query with rows of figures.
+        Runs a query that returns figures.
     keys:
-        The columns that may number people.
+        The columns that may identify persons.
     compared:
         The types of the quasi-identifiers.
     rows:
@@ -181,81 +180,87 @@ def find_person_column(
     """
     if not keys:
         return None
-    relation = _with_ids(relation, keys, compared)
+    relation = _select_compared(relation, keys, compared)
     figures = iter(ask(counts(relation, [key.name for key in keys]))[0])
-    found: list[tuple[KeyColumn, PersonColumn, float]] = []
+    candidates: list[tuple[KeyColumn, PersonColumn, float]] = []
     for key in keys:
         distinct, values = next(figures), next(figures)
         if not max(MIN_PERSONS, values / MAX_ROWS_PER_PERSON) <= distinct or values < 2 * MIN_PERSONS:
             continue
-        others = {other: type_ for other, type_ in compared.items() if other != key.name and not is_nested(type_)}
-        if not others:
+        traits = {name: type_ for name, type_ in compared.items() if name != key.name and not is_nested(type_)}
+        if not traits:
             continue
         step = max(1, values // SAMPLE_ROWS)
-        sample = _sample(relation, key.name, [*others], step)
-        agreements, persons, repeated = _agreements(ask, sample, [*others])
-        if repeated and _numbers_people(ask, sample, key, others, agreements):
+        sample = _sample_query(relation, key.name, [*traits], step)
+        agreements, persons, repeated = _measure_agreements(ask, sample, [*traits])
+        if repeated and _identifies_persons(ask, sample, key, traits, agreements):
             column = PersonColumn(key.name, values, min(persons * step, values), rows, step > 1)
-            alike = [one.alike for one in agreements if one.holds and one.kind != AGE]
-            found.append((key, column, sum(alike) / max(len(alike), 1)))
-    return _best(found)
+            shares = [agreement.alike for agreement in agreements if agreement.holds and agreement.kind != AGE]
+            candidates.append((key, column, sum(shares) / max(len(shares), 1)))
+    return _choose_column(candidates)
 
 
-def _best(found: Sequence[tuple[KeyColumn, PersonColumn, float]]) -> PersonColumn | None:
-    """The column of people: of those whose rows agree as well, one that gives each the most rows (a case belongs to one
-    patient, who may have several cases), and of these the one that most rows have."""
-    if not found:
+def _choose_column(candidates: Sequence[tuple[KeyColumn, PersonColumn, float]]) -> PersonColumn | None:
+    """Choose the column of persons.
+
+    Among candidates whose rows agree equally well, it gives each person the most rows (a case belongs to one patient,
+    who may have several cases); among these, most rows have a value.
+    """
+    if not candidates:
         return None
-    most = max(column.values for _, column, _ in found)
-    whole = [one for one in found if 2 * one[1].values >= most]
-    best = max(alike for _, _, alike in whole)
-    as_good = [(key, column) for key, column, alike in whole if alike >= best - _AS_GOOD]
-    columns = [column for key, column in as_good if key.is_number] or [column for _, column in as_good]
-    coarsest = max(column.rows_per_person for column in columns)
-    return max((one for one in columns if 3 * one.rows_per_person >= 2 * coarsest), key=lambda one: one.values)
+    most_values = max(column.values for _, column, _ in candidates)
+    common = [(key, column, share) for key, column, share in candidates if 2 * column.values >= most_values]
+    best_share = max(share for _, _, share in common)
+    tied = [(key, column) for key, column, share in common if share >= best_share - _TIED]
+    columns = [column for key, column in tied if key.is_number] or [column for _, column in tied]
+    most_rows = max(column.rows_per_person for column in columns)
+    coarse = (column for column in columns if 3 * column.rows_per_person >= 2 * most_rows)
+    return max(coarse, key=lambda column: column.values)
 
 
-def _numbers_people(
+def _identifies_persons(
     ask: RunQuery, sample: exp.Select, key: KeyColumn, compared: Mapping[str, str], agreements: Sequence[_Agreement]
 ) -> bool:
     if is_person_number(key.name):
         return True
-    varying = [one for one in agreements if one.by_chance < 0.95]
-    innate = [one for one in varying if one.kind in _INNATE]
-    lasting = [one for one in varying if one in innate or not _is_of_a_visit(one, compared)]
-    alike = [one for one in lasting if one.holds]
-    if not all(one.holds for one in innate) or not _is_borne_out(alike, min(2, max(1, len(lasting)))):
+    varying = [agreement for agreement in agreements if agreement.by_chance < 0.95]
+    innate = [agreement for agreement in varying if agreement.kind in _INNATE]
+    lasting = [agreement for agreement in varying if agreement in innate or not _is_date_of_visit(agreement, compared)]
+    alike = [agreement for agreement in lasting if agreement.holds]
+    if not all(agreement.holds for agreement in innate) or not _is_significant(alike, min(2, max(1, len(lasting)))):
         return False
     is_half = 2 * len(alike) >= len(lasting)
     if key.is_of_another_kind:
-        return _traits_of_a_body(innate) > 1
+        return _count_bodily_traits(innate) > 1
     if key.is_number and not key.is_released:
         return bool(innate) or is_half
-    if key.is_number and _traits_of_a_body(innate) > 1:
+    if key.is_number and _count_bodily_traits(innate) > 1:
         return True
-    return is_half and _are_independent(ask, sample, [*compared], alike)
+    return is_half and _has_independent_traits(ask, sample, [*compared], alike)
 
 
-def _is_borne_out(alike: Sequence[_Agreement], least: int) -> bool:
-    """Whether rows of one value agree in enough columns, and would hardly do so by chance."""
+def _is_significant(alike: Sequence[_Agreement], least: int) -> bool:
+    """Whether rows with the same key agree in enough columns, and would hardly do so by chance."""
     if len(alike) < least:
         return False
-    surprise = sum(-math.log(max(one.by_chance, 1e-9)) for one in alike if one.share >= _AGREES)
-    return max(one.repeated for one in alike) * surprise >= -math.log(_BY_CHANCE)
+    surprise = sum(
+        -math.log(max(agreement.by_chance, 1e-9)) for agreement in alike if agreement.share >= _MIN_AGREEMENT
+    )
+    return max(agreement.repeated for agreement in alike) * surprise >= -math.log(_MAX_CHANCE)
 
 
-def _traits_of_a_body(innate: Sequence[_Agreement]) -> int:
-    """How many of sex, age and origin are among the columns."""
-    return len({BIRTH if one.kind == AGE else one.kind for one in innate})
+def _count_bodily_traits(innate: Sequence[_Agreement]) -> int:
+    """Count the bodily traits among the columns: sex, age and origin."""
+    return len({BIRTH if agreement.kind == AGE else agreement.kind for agreement in innate})
 
 
-def _is_of_a_visit(agreement: _Agreement, compared: Mapping[str, str]) -> bool:
-    """Whether a column is a date that may be another one in each row of a person."""
+def _is_date_of_visit(agreement: _Agreement, compared: Mapping[str, str]) -> bool:
+    """Whether a column is a date that may differ between the rows of a person."""
     dates = column_kind(compared[agreement.name]) in (ColumnKind.DATE, ColumnKind.ZONED)
     return agreement.kind == DATE or (dates and agreement.kind != BIRTH)
 
 
-_WHOLE = template("SELECT :key AS person, :columns FROM :source WHERE :key IS NOT NULL")
+_ALL_ROWS = template("SELECT :key AS person, :columns FROM :source WHERE :key IS NOT NULL")
 _SAMPLE = template("SELECT :key AS person, :columns FROM :source WHERE :key IS NOT NULL AND md5(:key) < :bound")
 _VALUES = template("SELECT person, :attribute AS attribute, :value AS value FROM sample")
 _TRAITS = template("""
@@ -291,7 +296,7 @@ _AGREEMENT = template("""
     FROM chance AS c
     LEFT JOIN repeated AS r ON r.attribute = c.attribute
 """)
-_TOGETHER = template("""
+_JOINT_AGREEMENT = template("""
     WITH sample AS MATERIALIZED (SELECT * FROM :sample AS s),
     traits AS MATERIALIZED (SELECT * FROM :traits AS t),
     pairs AS (
@@ -314,77 +319,80 @@ _TOGETHER = template("""
 """)
 
 
-def _with_ids(relation: exp.Expr, keys: Sequence[KeyColumn], compared: Mapping[str, str]) -> exp.Subquery:
-    """The columns that are looked at; texts of the keys are ids."""
+def _select_compared(relation: exp.Expr, keys: Sequence[KeyColumn], compared: Mapping[str, str]) -> exp.Subquery:
+    """Select the compared columns; texts of keys are normalized."""
     texts = [key.name for key in keys if key.type == "VARCHAR"]
     names = dict.fromkeys([*(key.name for key in keys), *compared])
     columns: list[exp.Expr] = [named(person_id(col(name)), name) if name in texts else col(name) for name in names]
     return subquery(select(columns, relation.copy()), "ids")
 
 
-def _sample(relation: exp.Expr, key: str, columns: Sequence[str], step: int) -> exp.Select:
-    """The rows of some values of a key, with ``person`` and ``v0``, ``v1``, ..."""
+def _sample_query(relation: exp.Expr, key: str, columns: Sequence[str], step: int) -> exp.Select:
+    """A query of the rows of some values of a key, with columns ``person`` and ``v0``, ``v1``, ..."""
     output: list[exp.Expr] = [named(col(name), f"v{i}") for i, name in enumerate(columns)]
     value = cast(col(key), "VARCHAR")
     if step == 1:
-        return _WHOLE(key=value, columns=output, source=relation.copy())
-    # A share of all hashes: each engine has this one.
+        return _ALL_ROWS(key=value, columns=output, source=relation.copy())
+    # Every engine has this hash.
     return _SAMPLE(key=value, columns=output, source=relation.copy(), bound=f"{16**8 // step:08x}")
 
 
-def _traits(count: int) -> exp.Subquery:
-    """By person of the sample and compared column one value, the person's rows, and its pairs of rows that agree."""
+def _traits_query(count: int) -> exp.Subquery:
+    """For each person in the sample and compared column: one value, the number of rows, and the pairs that agree."""
     values = [_VALUES(attribute=number(i), value=cast(col(f"v{i}"), "VARCHAR")) for i in range(count)]
     return subquery(_TRAITS(values=subquery(union_all(*values))))
 
 
-def _agreements(ask: RunQuery, sample: exp.Select, names: Sequence[str]) -> tuple[list[_Agreement], int, int]:
-    """The agreement in each compared column; the values of the key, and those with several rows."""
-    answers = ask(_AGREEMENT(sample=subquery(sample.copy()), traits=_traits(len(names))))
-    found = [
+def _measure_agreements(ask: RunQuery, sample: exp.Select, names: Sequence[str]) -> tuple[list[_Agreement], int, int]:
+    """Measure the agreement in each compared column; with the number of keys, and of those with several rows."""
+    rows = ask(_AGREEMENT(sample=subquery(sample.copy()), traits=_traits_query(len(names))))
+    agreements = [
         _Agreement(names[attribute], repeated, alike, by_chance, different >= 0.9 * persons)
-        for attribute, persons, repeated, alike, by_chance, different in answers
+        for attribute, persons, repeated, alike, by_chance, different in rows
     ]
-    persons = max((row[1] for row in answers), default=0)
-    return found, persons, max((row[2] for row in answers), default=0)
+    persons = max((row[1] for row in rows), default=0)
+    return agreements, persons, max((row[2] for row in rows), default=0)
 
 
-def _are_independent(ask: RunQuery, sample: exp.Select, names: Sequence[str], alike: Sequence[_Agreement]) -> bool:
-    """Whether two of the columns that the key decides do not decide one another: a person has several such traits."""
-    if _traits_of_a_body([one for one in alike if one.kind in _INNATE]) > 1:
+def _has_independent_traits(
+    ask: RunQuery, sample: exp.Select, names: Sequence[str], alike: Sequence[_Agreement]
+) -> bool:
+    """Whether two columns determined by the key do not determine each other, as with several traits of a person."""
+    if _count_bodily_traits([agreement for agreement in alike if agreement.kind in _INNATE]) > 1:
         return True
-    by_position = {names.index(one.name): one for one in alike if not one.is_unique or one.kind in _INNATE}
+    by_position = {
+        names.index(agreement.name): agreement
+        for agreement in alike
+        if not agreement.is_unique or agreement.kind in _INNATE
+    }
     if len(by_position) < 2:
         return False
     positions = [number(position) for position in by_position]
-    query = _TOGETHER(sample=subquery(sample.copy()), traits=_traits(len(names)), attributes=positions)
-    given = {
+    query = _JOINT_AGREEMENT(sample=subquery(sample.copy()), traits=_traits_query(len(names)), attributes=positions)
+    shares = {
         (first, second): (value - by_position[second].by_chance) / (1 - by_position[second].by_chance)
         for first, second, value in ask(query)
     }
     return any(
-        max(given.get((first, second), 0.0), given.get((second, first), 0.0)) < 0.5
+        max(shares.get((first, second), 0.0), shares.get((second, first), 0.0)) < 0.5
         for first in by_position
         for second in by_position
-        if first < second and ((first, second) in given or (second, first) in given)
+        if first < second and ((first, second) in shares or (second, first) in shares)
     )
 
 
-_COLUMNS = template("SELECT :columns FROM :source")
-
-
-def trim_person_ids(engine: Engine, source: Source, place: WorkNames, person: str | None) -> Source:
-    """A source with the ids of its persons: ``"A12 "`` and ``"A12"`` are one, ``""`` is none."""
+def trim_person_ids(engine: Engine, source: Source, work_names: WorkNames, person: str | None) -> Source:
+    """Normalize the person column of a source: ``"A12 "`` and ``"A12"`` are equal, and ``""`` is missing."""
     names = {name.lower(): name for name in source.columns}
     name = names.get((person or "").lower())
     if name is None or source.access != "rows" or source.columns[name] != "VARCHAR":
         return source
-    view = place.view("persons")
+    view = work_names.view("persons")
     columns: list[exp.Expr] = [
         named(person_id(col(column)), column) if column == name else col(column)
         for column in engine.columns(source.relation)
     ]
-    engine.execute(create_temporary_view(view, _COLUMNS(columns=columns, source=source.relation)))
+    engine.execute(create_temporary_view(view, select(columns, source.relation.copy())))
     return replace(source, relation=view)
 
 
@@ -402,8 +410,8 @@ _SMALL_CLASSES = template("""
 
 
 def small_classes_query(released: exp.Query, keys: Sequence[str], least: int) -> exp.Select:
-    """One row: the classes with fewer than ``least`` values of ``person``, and their rows. Rows without a value are of
-    one person.
+    """One row: the number of classes with fewer than ``least`` persons, and of their rows. Rows without a value of
+    ``person`` count as one person.
 
     >>> from sqlanon.support.expressions import select, table
     >>> query = count_small_classes(select([col("person"), col("zip")], table("t")), ["zip"], 5)

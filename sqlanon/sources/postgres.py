@@ -1,8 +1,8 @@
-"""A source in PostgreSQL: what its rows have in common is counted there, and nothing else leaves it.
+"""Bind a source in PostgreSQL, whose rows never leave the server.
 
-One GROUP BY over the quasi-identifiers, and the sensitive attributes that requirements look at, gives the distinct
-combinations with their counts. The engine beside us has these in its private work database, and as its relation of the
-source a view that repeats each as often as it was counted.
+One GROUP BY over the quasi-identifiers, and the sensitive attributes that requirements examine, counts the distinct
+combinations. The local engine stores them in its private work database, and its relation of the source is a view that
+repeats each combination by its count.
 """
 
 from __future__ import annotations
@@ -61,41 +61,41 @@ from sqlanon.support.expressions import (
 )
 from sqlanon.support.names import table_parts
 
-_NUMERIC = " (a numeric needs a precision of at most 38 and a scale: numeric(12,2))"
+_NUMERIC_ADVICE = " (a numeric needs a precision of at most 38 and a scale: numeric(12,2))"
 
 _QUERY = "sqlanon_source_query"
 
 _SHIPPED = "sqlanon_shipped"
 
 _ROWS = table("sqlanon_narrowing", "pg_temp")
-"""Rows of a query, for a while."""
+"""A temporary table for the rows of a query."""
 
 _Server = TypeVar("_Server")
 
-_PERSON_TYPES = ("numeric", "bytea")
-"""Types without an equal here whose values tell persons apart: they stay there."""
+_OPAQUE_PERSON_TYPES = ("numeric", "bytea")
+"""Types without an equivalent in DuckDB that may identify persons: their values stay on the server."""
 
-_PARTLY_UNLIKE = ("DECIMAL", "DATE", "TIMESTAMP")
-"""Types some of whose values there have no equal here."""
+_PARTLY_SUPPORTED_TYPES = ("DECIMAL", "DATE", "TIMESTAMP")
+"""Types with some values that have no equivalent in DuckDB."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PostgresSource(Source):
-    """A source in PostgreSQL: its combinations were counted there, and are here.
+    """A source in PostgreSQL whose combinations are counted on the server and stored locally.
 
-    Recoding runs there, by the same statement as here. What that reads beside the source (values with their codes and
-    labels, the suppressed classes) is shipped as temporary tables, which nobody else sees and which go with the
-    transaction. Rows of the source never come here: the rows of its release may.
+    Recoding runs on the server, by the same statement as locally. The other tables of that statement (values with
+    their codes and labels, suppressed classes) are shipped as temporary tables, which other sessions cannot see and
+    which end with the transaction. Rows of the source never leave the server; rows of the release may.
     """
 
-    engine: PostgresEngine  # a connection to it, and where that leads; it may hold a password
-    address: str = field(repr=False)
-    there: exp.Subquery  # the source there: its columns that are looked at or released, each plain
-    every: exp.Subquery  # the source there: all of its columns
-    types: Mapping[str, str]  # the types of these
-    statement: exp.Select  # what counted it
-    schema: str | None = None  # of the table there; None of a query, which may read many
-    # the table with its schema, or the query with the schemas of its tables, as the user's own path found them
+    engine: PostgresEngine  # a connection to the server
+    address: str = field(repr=False)  # may hold a password
+    remote_relation: exp.Subquery  # its counted and released columns on the server, each plain
+    every: exp.Subquery  # all of its columns on the server
+    types: Mapping[str, str]  # the types of all columns
+    statement: exp.Select  # counts the combinations
+    schema: str | None = None  # of the table; None for a query, which may read several
+    # The table with its schema, or the query with the schemas of its tables, resolved on the user's search path.
     name: str | None = None
     query: str | None = None
 
@@ -106,32 +106,31 @@ class PostgresSource(Source):
         return "PostgreSQL"
 
     def server(self, kind: type[_Server], address: str | None = None) -> _Server | None:
-        """The connection, for the very text of its address."""
+        """The connection, if the text of the address is the same."""
         return self.engine if isinstance(self.engine, kind) and address in (None, self.address) else None
 
     def names(self, section: SourceSection) -> tuple[str | None, str | None]:
         return self.name, self.query
 
     def plan(self) -> Iterator[Stage]:
-        note = "the combinations of values with their counts; of the rows, nothing else leaves it"
+        note = "the combinations of values with their counts; nothing else leaves the server"
         yield Stage("count in PostgreSQL", note, (self.statement.sql(self.engine.dialect, pretty=True),))
 
     def release_note(self, to: str, note: str) -> str:
-        return f"in PostgreSQL, over temporary tables of what is here, to {to} ({note})"
+        return f"in PostgreSQL, over temporary tables with local values, to {to} ({note})"
 
     def render_statement(self, engine: Engine, query: exp.Expr) -> str:
-        own = full_name(self.relation)
-        others = {full_name(one): one for one in query.find_all(exp.Table) if one.catalog}
-        others.pop(own, None)
-        tables: dict[str, exp.Expr] = {own: self.there}
-        tables |= {name: table(one.name, "pg_temp") for name, one in others.items()}
+        local_tables = {full_name(part): part for part in query.find_all(exp.Table) if part.catalog}
+        local_tables.pop(full_name(self.relation), None)
+        tables: dict[str, exp.Expr] = {full_name(self.relation): self.remote_relation}
+        tables |= {name: table(part.name, "pg_temp") for name, part in local_tables.items()}
         return pg.translate_to_postgres(query, tables).sql(self.engine.dialect, pretty=True)
 
     @contextmanager
     def release_rows(
         self, engine: WorkEngine, recoding: RecodingStatement, types: Mapping[str, str], shuffled: bool = True
     ) -> Iterator[exp.Select]:
-        refuse_confined(recoding.select(shuffled), self._confined, "PostgreSQL")
+        refuse_confined(recoding.select(shuffled), self._confined_columns, "PostgreSQL")
         with (
             self.engine.rolled_back_unless_committed(),
             self.shipped(engine, recoding.select(shuffled)) as query,
@@ -141,49 +140,54 @@ class PostgresSource(Source):
             yield decode_columns(relation, types)
 
     @property
-    def _rows_with_persons(self) -> exp.Subquery:
-        """The source there, with the person column where persons are counted."""
-        return self.persons.there if isinstance(self.persons, PostgresPersons) else self.there
+    def _relation_with_persons(self) -> exp.Subquery:
+        """The source on the server, with the person column if persons are counted."""
+        return self.persons.remote_relation if isinstance(self.persons, PostgresPersons) else self.remote_relation
 
     @property
-    def _confined(self) -> dict[str, frozenset[str]]:
+    def _confined_columns(self) -> dict[str, frozenset[str]]:
         persons = self.persons
         return {full_name(self.relation): frozenset({persons.person})} if isinstance(persons, PostgresPersons) else {}
 
     @contextmanager
     def remote_release_query(self, engine: WorkEngine, recoding: RecodingStatement) -> Iterator[exp.Query]:
-        """The statement that makes the rows of a release there, in the transaction that is open."""
+        """The statement that makes the rows of a release on the server, in the open transaction."""
         with self.shipped(engine, self.release_query(recoding)) as query:
             yield query
 
     @contextmanager
     def shipped(self, engine: WorkEngine, query: exp.Select, rows: exp.Expr | None = None) -> Iterator[exp.Select]:
-        """A query over the source, or these rows there, and over tables beside us, as it runs there, while these are
-        there."""
-        made: list[exp.Table] = []
-        tables: dict[str, exp.Expr] = {full_name(self.relation): self._rows_with_persons}
+        """Translate a query over the source, or over remote ``rows``, for the server; ship its local tables for the
+        block."""
+        shipped_tables: list[exp.Table] = []
+        tables: dict[str, exp.Expr] = {full_name(self.relation): self._relation_with_persons}
         if rows is not None:
             tables[full_name(REMOTE_ROWS)] = rows
-        for number, (found, columns) in enumerate(self._beside(engine, query)):
-            tables[full_name(found)] = self._ship(engine, found, columns, number)
-            made.append(table(f"{_SHIPPED}_{number}", "pg_temp"))
-        # It knows little of how many rows come out of a sort: loops in loops would seem cheap.
+        for number, (local_table, columns) in enumerate(self._find_local_tables(engine, query)):
+            tables[full_name(local_table)] = self._ship_table(engine, local_table, columns, number)
+            shipped_tables.append(table(f"{_SHIPPED}_{number}", "pg_temp"))
+        # The planner underestimates the rows of a sort: nested loops would seem cheap.
         self.engine.execute(pg.allow_nested_loops(allowed=False))
         yield pg.translate_to_postgres(query, tables)
         self.engine.execute(pg.allow_nested_loops(allowed=True))
-        for one in made:
-            self.engine.execute(drop_table(one))
+        for shipped_table in shipped_tables:
+            self.engine.execute(drop_table(shipped_table))
 
-    def _beside(self, engine: WorkEngine, query: exp.Select) -> list[tuple[exp.Table, dict[str, str]]]:
-        """The tables beside us that a query reads, each once, with the columns of them that it names."""
+    def _find_local_tables(self, engine: WorkEngine, query: exp.Select) -> list[tuple[exp.Table, dict[str, str]]]:
+        """The local tables of a query, with the columns of each that it names."""
         used = column_names(query)
-        found = {full_name(one): one for one in query.find_all(exp.Table) if one.catalog}
-        found.pop(full_name(self.relation), None)
-        plain = [table(one.name, one.db, one.catalog) for one in found.values()]
-        return [(one, {name: type_ for name, type_ in engine.columns(one).items() if name in used}) for one in plain]
+        tables = {full_name(part): part for part in query.find_all(exp.Table) if part.catalog}
+        tables.pop(full_name(self.relation), None)
+        local_tables = [table(part.name, part.db, part.catalog) for part in tables.values()]
+        return [
+            (local_table, {name: type_ for name, type_ in engine.columns(local_table).items() if name in used})
+            for local_table in local_tables
+        ]
 
-    def _ship(self, engine: WorkEngine, found: exp.Table, columns: Mapping[str, str], number: int) -> exp.Table:
-        values = select([col(name) for name in columns], found.copy())
+    def _ship_table(
+        self, engine: WorkEngine, local_table: exp.Table, columns: Mapping[str, str], number: int
+    ) -> exp.Table:
+        values = select([col(name) for name in columns], local_table.copy())
         with engine.stream(encode_columns(values, columns, "VARCHAR")) as reader:
             as_text = self.engine.upload(f"{_SHIPPED}_as_text_{number}", reader)
         name = f"{_SHIPPED}_{number}"
@@ -196,15 +200,15 @@ class PostgresSource(Source):
     def temporary_rows(
         self, engine: WorkEngine, query: exp.Select, share: float | None
     ) -> Iterator[tuple[RunQuery, exp.Table]]:
-        confined = confined_columns(query, self._confined)
-        with self.engine.rolled_back_unless_committed(), self.shipped(engine, query) as there:
-            some = there if share is None else pg.sample_rows(rows=there, share=share)
-            self.engine.execute(create_temporary_table(table(_ROWS.name), some))
+        confined = confined_columns(query, self._confined_columns)
+        with self.engine.rolled_back_unless_committed(), self.shipped(engine, query) as remote_query:
+            rows = remote_query if share is None else pg.sample_rows(rows=remote_query, share=share)
+            self.engine.execute(create_temporary_table(table(_ROWS.name), rows))
             self.engine.execute(pg.analyze_table(_ROWS.copy()))
-            yield partial(self._figures, confined), _ROWS
+            yield partial(self._query_figures, confined), _ROWS
 
-    def _figures(self, confined: frozenset[str], asked: exp.Query) -> list[tuple[Any, ...]]:
-        """The answer to a query over `_ROWS`, of which it tells figures alone, and nobody's id."""
+    def _query_figures(self, confined: frozenset[str], asked: exp.Query) -> list[tuple[Any, ...]]:
+        """Run a query over `_ROWS` that returns only figures, and no confined column."""
         refuse_rows(asked, {full_name(_ROWS)}, {}, "PostgreSQL")
         refuse_confined(asked, {full_name(_ROWS): confined}, "PostgreSQL")
         return self.engine.rows(pg.translate_to_postgres(asked, {}))
@@ -218,10 +222,10 @@ class PostgresSource(Source):
 
     def count_distinct_values(self, engine: Engine, names: Sequence[str]) -> Sequence[int]:
         with self.engine.read_only():
-            return self.engine.rows(pg.count_distinct_values(self.there, names))[0]
+            return self.engine.rows(pg.count_distinct_values(self.remote_relation, names))[0]
 
     def sampling_relation(self, engine: Engine) -> SamplingRelation:
-        return SamplingRelation(self.engine, self.there, self.there.named_selects)
+        return SamplingRelation(self.engine, self.remote_relation, self.remote_relation.named_selects)
 
     def all_columns(self, engine: Engine) -> AllColumns:
         return AllColumns(self.engine, self.every, self.types)
@@ -234,8 +238,8 @@ class PostgresSource(Source):
         self, engine: WorkEngine, query_of: Callable[[exp.Table], exp.Select], every: AllColumns
     ) -> list[tuple[Any, ...]]:
         query = query_of(REMOTE_ROWS)
-        with self.engine.rolled_back_unless_committed(), self.shipped(engine, query, every.relation) as there:
-            return self.engine.rows(there)
+        with self.engine.rolled_back_unless_committed(), self.shipped(engine, query, every.relation) as remote_query:
+            return self.engine.rows(remote_query)
 
     def measuring_obstacle(self) -> str | None:
         with self.engine.read_only():
@@ -243,16 +247,16 @@ class PostgresSource(Source):
         return None if may else "this role may make no temporary tables in PostgreSQL"
 
     def transfer_errors(self, types: Mapping[str, str]) -> AbstractContextManager[None]:
-        return _carrying(self.engine, self.there, types)
+        return _transfer_errors(self.engine, self.remote_relation, types)
 
-    def refuse_release(self, place: str, schema: str) -> None:
-        """A release does not go into the schema of its source: who may read it would be let into that one.
+    def refuse_release(self, location: str, schema: str) -> None:
+        """Refuse a release into the schema of its source, whose readers could see the source.
 
-        One server may have many addresses: it is asked, if need be.
+        A server may have several addresses, so that its identity is queried if necessary.
         """
         if self.schema != schema:
             return
-        address = resolve_postgres_address(place)
+        address = resolve_postgres_address(location)
         same = server_address(self.address) == server_address(address)
         if not same:
             with (
@@ -266,10 +270,10 @@ class PostgresSource(Source):
 
 
 class PostgresPersons(RemotePersons):
-    """The persons of a source in PostgreSQL.
+    """Counts the persons of a source in PostgreSQL.
 
-    They are counted over a connection of their own, in one transaction: its temporary tables, which have the ids, go
-    with it, whatever ends it, and all counts are of the same rows.
+    A separate connection counts them in one transaction: its temporary tables, which contain the ids, end with it, and
+    all counts see the same rows.
     """
 
     def __init__(
@@ -278,12 +282,12 @@ class PostgresPersons(RemotePersons):
         server: PostgresEngine,
         address: str,
         relation: exp.Table,
-        there: exp.Subquery,
+        remote_relation: exp.Subquery,
         person: str,
     ) -> None:
         self._engine = FederatedEngine(work, RemoteTables(server, sys.maxsize, most=0, name="PostgreSQL"))
         self.relation, self._address, self._opened = relation, address, ExitStack()
-        self.there, self.person, self._is_open = there, person.lower(), False
+        self.remote_relation, self.person, self._is_open = remote_relation, person.lower(), False
 
     @property
     def engine(self) -> FederatedEngine:
@@ -319,7 +323,7 @@ class PostgresPersons(RemotePersons):
 
     @property
     def server(self) -> PostgresEngine:
-        """The connection that sees what the counts are of."""
+        """The connection with the counted rows."""
         server = self.engine.remote.server
         assert isinstance(server, PostgresEngine)
         return server
@@ -344,41 +348,42 @@ KIND = _Postgres()
 
 
 def _bind(binding: Binding, server: PostgresEngine, address: str) -> PostgresSource:
-    engine, section, place = binding.engine, binding.section, binding.work_names
-    combinations, looked_at, wanted = place.table, binding.counted_attributes, binding.released_attributes
+    engine, section, work_names = binding.engine, binding.section, binding.work_names
+    combinations, counted, wanted = work_names.table, binding.counted_attributes, binding.released_attributes
     with server.read_only():
         if why := server.find_release_obstacle():
             raise SourceError(f"{server.place}: {why}")
-    there = _found(server, section)
-    own = there.columns
-    types_there = [(name, kind, "VARCHAR" if is_enum else pg.to_duckdb_type(kind)) for name, kind, is_enum in own]
-    columns = find_local_types(types_there, wanted, _NUMERIC)
+    remote = _find_relation(server, section)
+    remote_types = [
+        (name, kind, "VARCHAR" if is_enum else pg.to_duckdb_type(kind)) for name, kind, is_enum in remote.columns
+    ]
+    columns = find_local_types(remote_types, wanted, _NUMERIC_ADVICE)
     values: list[exp.Expr] = [
         named(pg.canonical_column(name, kind, columns[name], is_enum), name)
-        for name, kind, is_enum in own
+        for name, kind, is_enum in remote.columns
         if name.lower() in wanted
     ]
-    plain = select(values, there.relation.copy())
-    enums = {name for name, _, is_enum in own if is_enum}
-    every, types_of_every = _every_column(there.relation, types_there, enums)
-    persons = _persons(binding, server, address, there, columns, values)
+    plain = select(values, remote.relation.copy())
+    enums = {name for name, _, is_enum in remote.columns if is_enum}
+    every, types_of_every = _select_all_columns(remote.relation, remote_types, enums)
+    persons = _bind_persons(binding, server, address, remote, columns, values)
     by_lower = {name.lower(): name for name in columns}
-    names = [by_lower[name.lower()] for name in looked_at if name.lower() in by_lower]
+    names = [by_lower[name.lower()] for name in counted if name.lower() in by_lower]
     count = row_count_column(by_lower)
     types = {name: columns[name] for name in dict.fromkeys(names)}
     relation = subquery(plain, "source")
     statement = pg.count_combinations(relation, types, count)
     arrive = {**types, count: "BIGINT"}
-    if place.copy_target is None or not types:
-        engine.execute(create_table(combinations, _no_rows(arrive)))
+    if work_names.copy_target is None or not types:
+        engine.execute(create_table(combinations, _empty_query(arrive)))
     else:
         if persons is not None:
             persons.open()
         seen = server.read_only() if persons is None else nullcontext()
         reading = server if persons is None else persons.server
-        with _carrying(server, relation, types), source_errors(), seen, reading.stream(statement) as reader:
+        with _transfer_errors(server, relation, types), source_errors(), seen, reading.stream(statement) as reader:
             engine.copy_arrow(combinations, reader, lambda arrow: decode_columns(arrow, arrive))
-    view = place.view("source")
+    view = work_names.view("source")
     engine.execute(create_temporary_view(view, repeat_rows(combinations, types or [count], count)))
     return PostgresSource(
         view,
@@ -389,22 +394,22 @@ def _bind(binding: Binding, server: PostgresEngine, address: str) -> PostgresSou
         persons=persons,
         engine=server,
         address=address,
-        there=relation,
+        remote_relation=relation,
         every=every,
         types=types_of_every,
         statement=statement,
-        schema=there.schema,
-        name=there.name,
-        query=there.query,
+        schema=remote.schema,
+        name=remote.name,
+        query=remote.query,
     )
 
 
-def _every_column(
+def _select_all_columns(
     relation: exp.Expr, own: Sequence[tuple[str, str, str | None]], enums: Collection[str]
 ) -> tuple[exp.Subquery, dict[str, str]]:
-    """A relation there with each of its columns whose text is known, and DuckDB's names of their types."""
+    """Select all columns of a remote relation that have a text form; with DuckDB's types of them."""
     kinds = {name: kind for name, kind, _ in own}
-    # A numeric without precision has no equal here, but a text.
+    # A numeric without precision has no equivalent in DuckDB except a text.
     types = {name: "VARCHAR" if kind == "numeric" else type_ for name, kind, type_ in own}
     known = {name: type_ for name, type_ in types.items() if type_ is not None}
     columns: list[exp.Expr] = [
@@ -413,31 +418,31 @@ def _every_column(
     return subquery(select(columns, relation.copy()), "source"), known
 
 
-def _persons(
+def _bind_persons(
     binding: Binding,
     server: PostgresEngine,
     address: str,
-    there: _Found,
+    remote: _RemoteRelation,
     columns: Mapping[str, str],
     values: Sequence[exp.Expr],
 ) -> PostgresPersons | None:
-    """Where persons are counted, if the policy counts persons. They are told apart by the column's own equality."""
+    """Bind the persons if the policy counts them; the equality of the column's type distinguishes them."""
     wanted = (binding.section.person_column or "").lower()
-    named_so = [(name, kind, is_enum) for name, kind, is_enum in there.columns if name.lower() == wanted]
-    if not wanted or not named_so:  # a column that is missing is reported with all others that are
+    matches = [(name, kind, is_enum) for name, kind, is_enum in remote.columns if name.lower() == wanted]
+    if not wanted or not matches:  # missing columns are reported together
         return None
-    ((person, kind, is_enum),) = named_so
-    if not is_enum and pg.to_duckdb_type(kind) is None and kind not in _PERSON_TYPES:
+    ((person, kind, is_enum),) = matches
+    if not is_enum and pg.to_duckdb_type(kind) is None and kind not in _OPAQUE_PERSON_TYPES:
         raise SourceError(
-            f"source.person: {person!r} is of type {kind}, whose equality may be anybody's function: cast it to text "
+            f"source.person: {person!r} is of type {kind}, whose equality may be a user's function: cast it to text "
             "with query = ... under [source]"
         )
     types = {name: type_ for name, type_ in columns.items() if name.lower() in binding.released_attributes}
     types |= {person: columns[person] if pg.to_duckdb_type(kind) else "VARCHAR"}
     relation = subquery(
         select(
-            [*(one.copy() for one in values), named(pg.person_id_column(person, kind, is_enum), person)],
-            there.relation.copy(),
+            [*(value.copy() for value in values), named(pg.person_id_column(person, kind, is_enum), person)],
+            remote.relation.copy(),
         )
     )
     relation.set("alias", exp.TableAlias(this=exp.to_identifier("source")))
@@ -448,12 +453,12 @@ def _persons(
 
 
 @contextmanager
-def _carrying(server: PostgresEngine, relation: exp.Expr, types: Mapping[str, str]) -> Iterator[None]:
-    """Where a value cannot travel from there, say of which column."""
+def _transfer_errors(server: PostgresEngine, relation: exp.Expr, types: Mapping[str, str]) -> Iterator[None]:
+    """Name the column of a value that cannot be transferred."""
     try:
         yield
     except SqlanonError as error:
-        names = [name for name, type_ in types.items() if type_.startswith(_PARTLY_UNLIKE)]
+        names = [name for name, type_ in types.items() if type_.startswith(_PARTLY_SUPPORTED_TYPES)]
         if not (isinstance(error.__cause__, duckdb.ConversionException) and names):
             raise
         with server.read_only():
@@ -467,55 +472,56 @@ def _carrying(server: PostgresEngine, relation: exp.Expr, types: Mapping[str, st
         raise
 
 
-def _no_rows(types: Mapping[str, str]) -> exp.Select:
+def _empty_query(types: Mapping[str, str]) -> exp.Select:
     nothing = [named(cast(exp.null(), type_), name) for name, type_ in types.items()]
     return exp.Select(expressions=nothing).limit(0, copy=False)
 
 
 @dataclass(frozen=True)
-class _Found:
-    """The table or query there; its columns: name, type, whether it is an enumeration; and as `PostgresSource`."""
+class _RemoteRelation:
+    """A table or query on the server; other fields as in `PostgresSource`."""
 
     relation: exp.Expr
-    columns: list[tuple[str, str, bool]]
+    columns: list[tuple[str, str, bool]]  # name, type, and whether it is an enumeration
     schema: str | None = None
     name: str | None = None
     query: str | None = None
 
 
-def _found(server: PostgresEngine, section: SourceSection) -> _Found:
+def _find_relation(server: PostgresEngine, section: SourceSection) -> _RemoteRelation:
     if section.query is not None:
-        return _of_query(server, section.query)
+        return _find_query(server, section.query)
     parts = table_parts(section.table or "")
     with server.read_only():
-        found = _numbers(server, [quote_name(*parts)])[0] if parts else None
-        if found is None:
+        relation_id = _find_relation_ids(server, [quote_name(*parts)])[0] if parts else None
+        if relation_id is None:
             raise SourceError(
-                f"source.table: this user sees no table or view {section.table!r} in PostgreSQL; write schema.name, in "
-                "upper and lower case as it is there"
+                f"source.table: this user sees no table or view {section.table!r} in PostgreSQL; write schema.name "
+                "with the exact upper and lower case"
             )
-        ((schema, name),) = server.rows(pg.relation_name(), [found])
-        own = server.rows(pg.relation_columns(), [found])
-    columns = [(column, kind, is_enum) for column, kind, is_enum in own]
-    return _Found(table(name, schema), columns, schema, quote_name(schema, name))
+        ((schema, name),) = server.rows(pg.relation_name(), [relation_id])
+        columns = [
+            (column, kind, is_enum) for column, kind, is_enum in server.rows(pg.relation_columns(), [relation_id])
+        ]
+    return _RemoteRelation(table(name, schema), columns, schema, quote_name(schema, name))
 
 
-def _numbers(server: PostgresEngine, names: Sequence[str]) -> list[int | None]:
-    """The relations of these names, as the user's own path finds them."""
+def _find_relation_ids(server: PostgresEngine, names: Sequence[str]) -> list[int | None]:
+    """Find relations by name on the user's search path."""
     with server.on_user_path():
         return [server.rows(pg.relation_oid(), [name])[0][0] for name in names]
 
 
-def _of_query(server: PostgresEngine, query: str) -> _Found:
-    """A query, with the schemas of its tables; and its columns, with the types of a view over it.
+def _find_query(server: PostgresEngine, query: str) -> _RemoteRelation:
+    """Qualify the tables of a query with their schemas, and read the types of its columns.
 
-    Its tables are found on the user's own path. Its functions, operators and types are the server's own, unless it
-    names their schema: nobody else can put one of theirs in their place.
+    Tables are resolved on the user's search path. Functions, operators and types without a schema are the server's
+    own, so that other users cannot replace them.
     """
     refuse_unless_select(query, PostgresEngine.dialect, "PostgreSQL")
     places = pg.unqualified_table_spans(query)
     with server.read_only():
-        found = _numbers(server, [query[first : last + 1] for first, last in places])
+        found = _find_relation_ids(server, [query[first : last + 1] for first, last in places])
         for (first, last), number in reversed(list(zip(places, found, strict=True))):
             if number is not None:
                 ((schema, name),) = server.rows(pg.relation_name(), [number])
@@ -523,27 +529,27 @@ def _of_query(server: PostgresEngine, query: str) -> _Found:
         may_view = server.rows(pg.has_temporary_privilege())[0][0]
     relation = verbatim_query(query)
     try:
-        own = _columns_of_view(server, relation.this) if may_view else _columns_without_view(server, relation)
+        own = _read_columns_of_view(server, relation.this) if may_view else _read_columns_without_view(server, relation)
     except SourceError as error:
         if "does not exist" not in str(error):
             raise
         raise SourceError(
-            f"{error}; in source.query, write functions, operators and types of your own with their schema "
+            f"{error}; in source.query, write your functions, operators and types with their schema "
             "(schema.name, OPERATOR(schema.+)), or make a view in PostgreSQL"
         ) from None
-    return _Found(relation, own, query=query)
+    return _RemoteRelation(relation, own, query=query)
 
 
-def _columns_of_view(server: PostgresEngine, statement: exp.Expr) -> list[tuple[str, str, bool]]:
-    """Of a view that is made in a transaction that leaves nothing."""
+def _read_columns_of_view(server: PostgresEngine, statement: exp.Expr) -> list[tuple[str, str, bool]]:
+    """Read the columns of a temporary view, created in a transaction that is rolled back."""
     with server.rolled_back_unless_committed():
         server.execute(create_temporary_view(table(_QUERY), statement))
         found = server.rows(pg.relation_oid(), [quote_name("pg_temp", _QUERY)])[0][0]
         return [(name, kind, is_enum) for name, kind, is_enum in server.rows(pg.relation_columns(), [found])]
 
 
-def _columns_without_view(server: PostgresEngine, relation: exp.Subquery) -> list[tuple[str, str, bool]]:
-    """Where no view may be made, temporary ones included: then a numeric has no precision."""
+def _read_columns_without_view(server: PostgresEngine, relation: exp.Subquery) -> list[tuple[str, str, bool]]:
+    """Read the columns if no view may be created; a numeric then has no precision."""
     with server.read_only():
         names = server.names(star(relation.copy()).limit(0, copy=False))
         refuse_ambiguous_names(names, "the source")

@@ -1,4 +1,4 @@
-"""What names and queries of the data holder mean: the same to an engine of ours as on the holder's own connection.
+"""Check queries and views of the data holder, whose names must mean the same as on the holder's own connection.
 
 An engine looks names up among the system's first (`DuckDBEngine.follow_search_path`). So the holder's queries and views
 mean the same there, unless the holder's connection has names of the system, temporary tables or settings of its own.
@@ -24,7 +24,7 @@ from sqlanon.sources.relation import describe_engine_error
 from sqlanon.sources.source import WorkNames
 from sqlanon.support.expressions import anonymous, col, create_table, ident, star, table, template
 
-_SHADOWS = template("""
+_SHADOWING_SCHEMAS = template("""
     WITH named AS (
         SELECT database_name, schema_name, internal, 'function' AS kind, lower(function_name) AS name
         FROM duckdb_functions()
@@ -36,7 +36,7 @@ _SHADOWS = template("""
     FROM named AS own SEMI JOIN system ON system.kind = own.kind AND system.name = own.name
     WHERE NOT own.internal
 """)
-"""The schemas that have a function, type or relation of a name that the system has, too."""
+"""The schemas with a function, type or relation that has the name of one of the system's."""
 
 _SCHEMAS_IN_USE = template("SELECT system.main.current_schemas(TRUE)")
 _TEMPORARY_OBJECTS = template("SELECT :name FROM :objects WHERE database_name = 'temp' AND NOT internal")
@@ -45,13 +45,13 @@ _SYSTEM_FUNCTIONS = template("""
     SELECT function_name, parameter_types FROM duckdb_functions() WHERE database_name = 'system'
 """)
 
-_OF_THE_SESSION = re.compile(r"current_(database|catalog|schema|setting)|search_path", re.IGNORECASE)
+_SESSION_STATE = re.compile(r"current_(database|catalog|schema|setting)|search_path", re.IGNORECASE)
 
 _TEMPORARY = {"duckdb_tables": "table", "duckdb_views": "view", "duckdb_functions": "function", "duckdb_types": "type"}
 
 
 def refuse_unless_select(query: str, dialect: str, where: str) -> None:
-    """Refuse a holder's query that is not one SELECT, as far as it can be read here."""
+    """Refuse a query that is not one SELECT, if it can be parsed."""
     try:
         is_one = isinstance(parse_one(query, dialect=dialect), exp.Query)
     except SqlglotError:
@@ -63,9 +63,9 @@ def refuse_unless_select(query: str, dialect: str, where: str) -> None:
 
 
 def require_one_select(engine: DuckDBEngine, query: str) -> str:
-    """The holder's query, which must be a single SELECT: the engine's own parser says so.
+    """Require a query to be a single SELECT for the engine's own parser.
 
-    It stays as it is: parsing and printing it again could change what it says.
+    The query is returned unchanged: parsing and printing it again could change its meaning.
     """
     try:
         statements = engine.connection.extract_statements(query)
@@ -77,77 +77,79 @@ def require_one_select(engine: DuckDBEngine, query: str) -> str:
 
 
 def verbatim_query(query: str) -> exp.Subquery:
-    """The holder's own SQL: reading and writing it again could change what it says. A comment may end it."""
+    """A query verbatim: parsing and printing it again could change its meaning. It may end with a comment."""
     statement = exp.Var(this=f"{query.strip().rstrip(';')}\n")
     return exp.Subquery(this=statement, alias=exp.TableAlias(this=ident("query")))
 
 
 def has_same_meaning(engine: DuckDBEngine, query: str = "") -> bool:
-    """Whether the holder's queries and views mean the same to an engine as on the holder's connection."""
+    """Whether queries and views of the holder mean the same to an engine as on the holder's connection."""
     if engine.holder is engine:
         return True
     if (
-        _OF_THE_SESSION.search(query)
+        _SESSION_STATE.search(query)
         or engine.holder.settings() != engine.settings()
         or list_temporary_objects(engine.holder)
     ):
         return False
-    return set(schemas_in_use(engine.holder)).isdisjoint(schema for (schema,) in engine.rows(_SHADOWS()))
+    return set(schemas_in_use(engine.holder)).isdisjoint(schema for (schema,) in engine.rows(_SHADOWING_SCHEMAS()))
 
 
 def schemas_in_use(holder: DuckDBEngine) -> list[str]:
-    """The schemas in which a connection looks names up, in order."""
+    """The search path of a connection."""
     return list(holder.rows(_SCHEMAS_IN_USE())[0][0])
 
 
 def list_temporary_objects(holder: DuckDBEngine) -> set[str]:
-    """The temporary objects of a connection, by name in lower case."""
-    found = set()
+    """The names of temporary objects of a connection, in lower case."""
+    names = set()
     for function, kind in _TEMPORARY.items():
         objects = exp.Table(this=anonymous(f"system.main.{function}"))
-        found |= {own.lower() for (own,) in holder.rows(_TEMPORARY_OBJECTS(name=col(f"{kind}_name"), objects=objects))}
-    return found
+        names |= {
+            name.lower() for (name,) in holder.rows(_TEMPORARY_OBJECTS(name=col(f"{kind}_name"), objects=objects))
+        }
+    return names
 
 
-def read_by_holder(engine: DuckDBEngine, query: str, place: WorkNames) -> exp.Table:
-    """Have the holder's connection read a query, or of its columns alone, to the place's table."""
-    rows = star(verbatim_query(query)) if place.reads_rows else star(verbatim_query(query)).limit(0, copy=False)
+def read_by_holder(engine: DuckDBEngine, query: str, work_names: WorkNames) -> exp.Table:
+    """Copy a query, or only its columns, on the holder's connection."""
+    rows = star(verbatim_query(query)) if work_names.reads_rows else star(verbatim_query(query)).limit(0, copy=False)
     holder = engine.holder
     with holder.setting("python_enable_replacements", False), holder.setting("default_collation", ""):
-        holder.execute(create_table(place.table.copy(), rows))
-    return place.table
+        holder.execute(create_table(work_names.table.copy(), rows))
+    return work_names.table
 
 
 def bring_temporary(engine: DuckDBEngine, names: list[str], schema: str, database: str) -> None:
-    """Copy temporary tables and views of the holder's connection to a schema of ours, which comes first in the path."""
-    there = list_temporary_objects(engine.holder) if names else set[str]()
+    """Copy temporary tables and views of the holder's connection to a schema that comes first in the search path."""
+    temporary = list_temporary_objects(engine.holder) if names else set[str]()
     for name in names:
-        if name.lower() in there:
+        if name.lower() in temporary:
             engine.holder.execute(create_table(table(name, schema, database), star(table(name, "main", "temp"))))
 
 
 def refuse_functions(engine: DuckDBEngine) -> None:
-    """Refuse functions that a user registered under a name of the system's: they are the system's own from then on."""
-    extensions, known = _functions_of_a_new_engine()
-    own_extensions, own = _functions(engine)
-    if own_extensions - extensions:  # theirs cannot be told from the user's
+    """Refuse functions that a user registered under names of the system: they replace the system's functions."""
+    extensions, system_functions = _list_functions_of_new_engine()
+    user_extensions, functions = _list_functions(engine)
+    if user_extensions - extensions:  # their functions cannot be distinguished from the user's
         return
-    names = {name for name, _ in known}
-    if found := sorted({name for name, _ in own - known if name in names}):
+    names = {name for name, _ in system_functions}
+    if replaced := sorted({name for name, _ in functions - system_functions if name in names}):
         raise SourceError(
-            f"the connection has functions with the names of DuckDB's own: {', '.join(found)}; register them under "
+            f"the connection has functions with the names of DuckDB's own: {', '.join(replaced)}; register them under "
             "other names, or connect to the database file"
         )
 
 
 @cache
-def _functions_of_a_new_engine() -> tuple[set[str], set[tuple[str, str]]]:
+def _list_functions_of_new_engine() -> tuple[set[str], set[tuple[str, str]]]:
     with duckdb.connect(":memory:") as connection:
-        return _functions(DuckDBEngine(connection))
+        return _list_functions(DuckDBEngine(connection))
 
 
-def _functions(engine: DuckDBEngine) -> tuple[set[str], set[tuple[str, str]]]:
-    """The extensions that are loaded, and the system's functions: name and types of parameters."""
+def _list_functions(engine: DuckDBEngine) -> tuple[set[str], set[tuple[str, str]]]:
+    """The loaded extensions, and the system's functions with the types of their parameters."""
     return (
         {name for (name,) in engine.rows(_LOADED_EXTENSIONS())},
         {(name, str(types)) for name, types in engine.rows(_SYSTEM_FUNCTIONS())},
@@ -159,12 +161,16 @@ _SCANS = (*_READERS, "sniff_csv")
 _ASSIGNS = ("EQ", "COLON_EQ", "FARROW")
 
 
-def refuse_guessed_csv(engine: DuckDBEngine, found: str | exp.Table) -> None:
-    """Refuse a query, or a table or view, that has DuckDB guess how a CSV file is written."""
-    scans = [node["name"].strip().lower() for node in _nodes(_plan(engine, found)) if "name" in node]
-    told = _count_told_readers(found) if isinstance(found, str) else 0
-    if sum(name in _SCANS for name in scans) > told:
-        key = "query" if isinstance(found, str) else "table"
+def refuse_guessed_csv(engine: DuckDBEngine, relation: str | exp.Table) -> None:
+    """Refuse a query, table or view that makes DuckDB guess how a CSV file is written.
+
+    DuckDB may read all columns as one if a line has another number of fields. A reader with explicit options
+    refuses such lines itself.
+    """
+    scans = [node["name"].strip().lower() for node in _walk_nodes(_explain(engine, relation)) if "name" in node]
+    explicit = _count_explicit_readers(relation) if isinstance(relation, str) else 0
+    if sum(name in _SCANS for name in scans) > explicit:
+        key = "query" if isinstance(relation, str) else "table"
         raise SourceError(
             f"source.{key}: reads a CSV file, and DuckDB would guess how it is written: "
             "one wrong line, and all columns may become one. Give the file as files = ... under [source], or load it "
@@ -173,47 +179,47 @@ def refuse_guessed_csv(engine: DuckDBEngine, found: str | exp.Table) -> None:
         )
 
 
-def _plan(engine: DuckDBEngine, found: str | exp.Table) -> Any:
-    query = found if isinstance(found, str) else engine.sql(star(found))
+def _explain(engine: DuckDBEngine, relation: str | exp.Table) -> Any:
+    query = relation if isinstance(relation, str) else engine.sql(star(relation))
     statement = exp.Command(this="EXPLAIN", expression=f"(FORMAT JSON) {query}")
     return json.loads(engine.rows(statement)[0][1])
 
 
-def _nodes(tree: Any) -> Iterator[dict[str, Any]]:
+def _walk_nodes(tree: Any) -> Iterator[dict[str, Any]]:
     if isinstance(tree, dict):
         yield tree
     for part in tree.values() if isinstance(tree, dict) else tree if isinstance(tree, list) else ():
-        yield from _nodes(part)
+        yield from _walk_nodes(part)
 
 
-def _count_told_readers(query: str) -> int:
-    """How many readers of CSV files in a query are told how the files are written; 0 where one is not.
+def _count_explicit_readers(query: str) -> int:
+    """Count the CSV readers with explicit options in a query; 0 if any reader lacks them.
 
-    >>> _count_told_readers("FROM read_csv('a', auto_detect = false), read_csv('b', AUTO_DETECT := FALSE)")
+    >>> _count_explicit_readers("FROM read_csv('a', auto_detect = false), read_csv('b', AUTO_DETECT := FALSE)")
     2
-    >>> _count_told_readers("FROM read_csv('a', auto_detect = false), read_csv('b')")
+    >>> _count_explicit_readers("FROM read_csv('a', auto_detect = false), read_csv('b')")
     0
     """
     try:
         tokens = DuckDB().tokenize(query)
-    except TokenError:  # DuckDB knows spellings that sqlglot does not: then no reader is known to be told
+    except TokenError:  # DuckDB accepts some spellings that sqlglot does not
         return 0
     texts = [token.text.lower() for token in tokens]
-    told = []
+    explicit = []
     for i, text in enumerate(texts):
         if text in _READERS and texts[i + 1 : i + 2] == ["("]:
-            call = range(i + 2, _end_of_call(texts, i + 1))
-            told.append(
+            call = range(i + 2, _find_call_end(texts, i + 1))
+            explicit.append(
                 any(
                     texts[j] == "auto_detect" and tokens[j + 1].token_type.name in _ASSIGNS and texts[j + 2] == "false"
                     for j in call[:-2]
                 )
             )
-    return len(told) if all(told) else 0
+    return len(explicit) if all(explicit) else 0
 
 
-def _end_of_call(texts: list[str], start: int) -> int:
-    """Where the parenthesis that opens at a token is closed."""
+def _find_call_end(texts: list[str], start: int) -> int:
+    """The token that closes the parenthesis opened at ``start``."""
     depth = 0
     for i in range(start, len(texts)):
         depth += (texts[i] == "(") - (texts[i] == ")")

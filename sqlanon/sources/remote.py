@@ -1,4 +1,4 @@
-"""Sources of an engine that keeps their rows: what is counted of them comes here."""
+"""Bind sources of an engine that keeps their rows: only counts are fetched."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ _Server = TypeVar("_Server")
 
 _COUNTS = template("SELECT count(*), :invalid FROM :rows")
 
-FETCHED = 2_000_000
-"""The combinations of values of a source with this many rows are fetched: a pass over them costs less here."""
+MAX_FETCHED_ROWS = 2_000_000
+"""Combinations of a source with at most this number of rows are fetched: local passes over them are faster."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class RemoteSource(Source):
-    """A source whose rows stay where they are: the engine of the run runs there what reads its relation."""
+    """A source whose rows stay remote: the engine of the run executes statements on it remotely."""
 
-    engine: FederatedEngine  # has it beside us
-    every: exp.Subquery  # the source there: all of its columns
-    types: Mapping[str, str]  # the types of these
+    engine: FederatedEngine
+    every: exp.Subquery  # all of its columns, remote
+    types: Mapping[str, str]  # the types of all columns
 
     access = "remote"
     can_measure = False
@@ -41,7 +41,7 @@ class RemoteSource(Source):
         return self.engine.remote.name
 
     def server(self, kind: type[_Server], address: str | None = None) -> _Server | None:
-        """The engine that has it; a release beside it goes there, too, whatever leads there."""
+        """The engine of the source, whatever the address: a release beside the source goes to the same engine."""
         server = self.engine.remote.server
         return server if isinstance(server, kind) else None
 
@@ -50,11 +50,11 @@ class RemoteSource(Source):
         return self.engine if self.engine.remote.server.RUNS_PYTHON else None
 
     def release_query(self, recoding: RecodingStatement) -> exp.Select:
-        """Not sorted where the engine leaves a sort out that is not the last that it does."""
+        """Unsorted for engines that skip a sort that is not their last step."""
         return recoding.select(shuffled=self.engine.remote.server.KEEPS_SUBQUERY_ORDER)
 
     def release_note(self, to: str, note: str) -> str:
-        return f"in {self.location}, over temporary tables of what is here, to {to} ({note})"
+        return f"in {self.location}, over temporary tables with local values, to {to} ({note})"
 
     def render_statement(self, engine: Engine, query: exp.Expr) -> str:
         return self.engine.render(query)
@@ -76,7 +76,7 @@ class RemoteSource(Source):
         return self.engine.is_remote(made)
 
     def sampling_relation(self, engine: Engine) -> None:
-        """None: no hash of a row leaves it."""
+        """None: hashes of rows may not leave the engine."""
 
     def all_columns(self, engine: Engine) -> AllColumns:
         return AllColumns(self.engine.remote.server, self.every, self.types)
@@ -103,7 +103,7 @@ class RemoteSource(Source):
 
 
 def _count_rows(there: RemoteTables, relation: exp.Expr, texts: Sequence[str]) -> int:
-    """Count the rows of a source; refuse it if some of its texts are not UTF-8."""
+    """Count the rows of a source; refuse texts that are not UTF-8."""
     counts = [] if there.dialect.count_invalid_texts is None else list(map(there.dialect.count_invalid_texts, texts))
     with there.server.translate_errors():
         rows, *invalid = there.server.rows(_COUNTS(invalid=counts, rows=relation))[0]
@@ -120,8 +120,8 @@ def _count_rows(there: RemoteTables, relation: exp.Expr, texts: Sequence[str]) -
     return int(rows)
 
 
-class _PersonsBesideRows(RemotePersons):
-    """The persons of a source whose engine runs all statements that read it."""
+class _RowEnginePersons(RemotePersons):
+    """Counts persons with the engine that runs all statements on the source."""
 
     def __init__(self, engine: FederatedEngine, relation: exp.Table) -> None:
         self._engine, self.relation = engine, relation
@@ -131,25 +131,25 @@ class _PersonsBesideRows(RemotePersons):
         return self._engine
 
     def open(self) -> None:
-        """Nothing: the engine is there as long as the run."""
+        """Nothing: the engine is open as long as the run."""
 
     def close(self) -> None:
-        """Nothing: what was made goes with the run."""
+        """Nothing: tables are dropped with the run."""
 
 
 def bind_remote(
     engine: FederatedEngine,
-    found: exp.Expr,
-    place: WorkNames,
+    source: exp.Expr,
+    work_names: WorkNames,
     wanted: Collection[str],
     files: tuple[Path, ...] = (),
     database_id: str | None = None,
     person: str | None = None,
 ) -> RemoteSource:
-    """Bind a relation of the engine that keeps its rows. Persons are told apart by that engine's own equality."""
+    """Bind a relation of an engine that keeps its rows. The equality of that engine distinguishes persons."""
     there, dialect = engine.remote, engine.remote.dialect
     with there.server.translate_errors():
-        own = there.server.columns(found)
+        own = there.server.columns(source)
     persons = [name for name in own if person is not None and name.lower() == person.lower()]
     wanted = {*wanted, *(name.lower() for name in persons)}
     columns = find_local_types([(name, kind, dialect.to_duckdb_type(kind)) for name, kind in own.items()], wanted)
@@ -160,19 +160,19 @@ def bind_remote(
     ]
     if not plain:
         raise SourceError("source: none of its columns is in the policy; check the names under [attributes]")
-    relation = subquery(select(plain, found), "source")
-    view = place.view("source")
+    relation = subquery(select(plain, source), "source")
+    view = work_names.view("source")
     types = {name: type_ for name, type_ in columns.items() if name.lower() in wanted}
     engine.register_remote(view, types, relation, confined=persons)
-    if place.copy_target is not None:
+    if work_names.copy_target is not None:
         texts = [name for name, type_ in columns.items() if type_ == "VARCHAR" and name.lower() in wanted]
         there.most = _count_rows(there, relation, texts)
-    # What is fetched is scanned once: then all else is here.
-    fetched = (there.most or 0) <= min(FETCHED, there.fetch_limit)
+    # Fetched combinations are scanned once; later steps are local.
+    fetched = (there.most or 0) <= min(MAX_FETCHED_ROWS, there.fetch_limit)
     known = {name: type_ for name, kind in own.items() if (type_ := dialect.to_duckdb_type(kind)) is not None}
     all_plain: list[exp.Expr] = [named(dialect.canonical_column(name, own[name]), name) for name in known]
-    every = subquery(select(all_plain, found.copy()), "source")
-    counted = _PersonsBesideRows(engine, view) if persons else None
+    every = subquery(select(all_plain, source.copy()), "source")
+    counted = _RowEnginePersons(engine, view) if persons else None
     return RemoteSource(
         view,
         columns,

@@ -1,4 +1,4 @@
-"""Sources in Spark: tables, queries and Parquet files, whose rows stay there."""
+"""Bind tables, queries and Parquet files in Spark, whose rows stay there."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ class _Spark(SourceKind):
 
     def bind(self, binding: Binding) -> tuple[FederatedEngine, RemoteSource]:
         section = binding.section
-        server = binding.servers.open(section.spark or SESSION, lambda: _session(binding))
+        server = binding.servers.open(section.spark or SESSION, lambda: _open_session(binding))
         engine = FederatedEngine(
             binding.engine, RemoteTables(server, section.fetch_limit, section.scratch, name="Spark")
         )
         with server.translate_errors():
-            found = _files(server, section.files) if section.files else _found(section)
+            found = _read_parquet_files(server, section.files) if section.files else _find_relation(section)
         if section.query is not None:
             _refuse_functions(section.query, server.replaced_functions)
-        home = None if section.files else server.catalog  # files are the same, whoever reads them
+        home = None if section.files else server.catalog  # files have the same identity for every reader
         person = section.person_column
         source = bind_remote(
             engine, found, binding.work_names, binding.released_attributes, _local_files(section.files), home, person
@@ -49,7 +49,7 @@ class _Spark(SourceKind):
 KIND = _Spark()
 
 
-def _session(binding: Binding) -> SparkEngine:
+def _open_session(binding: Binding) -> SparkEngine:
     address = binding.section.spark
     if address in (None, SESSION):
         return SparkEngine(binding.connect_argument, "source.spark")
@@ -57,16 +57,16 @@ def _session(binding: Binding) -> SparkEngine:
 
 
 def _refuse_functions(query: str, replaced: Collection[str]) -> None:
-    """Refuse functions of the user's that have the names of Spark's, whose place they would not take here."""
+    """Refuse functions of the user that replace functions of Spark in the session."""
     called = {name.lower() for name in re.findall(r"(\w+)`?\s*\(", query)}
-    if found := sorted(called & set(replaced)):
+    if calls := sorted(called & set(replaced)):
         raise SourceError(
-            f"source.query: {', '.join(found)}: the session has a function with the name of one of Spark's own; make a "
+            f"source.query: {', '.join(calls)}: the session has a function with the name of one of Spark's own; make a "
             "temporary view of the query, or rename the function"
         )
 
 
-def _found(section: SourceSection) -> exp.Expr:
+def _find_relation(section: SourceSection) -> exp.Expr:
     if section.query is not None:
         refuse_unless_select(section.query, SparkEngine.dialect, "Spark")
         return verbatim_query(section.query)
@@ -78,18 +78,18 @@ def _found(section: SourceSection) -> exp.Expr:
     return table(*reversed(parts))
 
 
-def _files(server: SparkEngine, patterns: tuple[str, ...]) -> exp.Expr:
-    """Parquet files, united by the names of their columns: Spark itself takes the columns of one file for all."""
+def _read_parquet_files(server: SparkEngine, patterns: tuple[str, ...]) -> exp.Expr:
+    """Read Parquet files by the names of their columns: Spark itself would apply the columns of one file to all."""
     relations = {pattern: table(pattern, "parquet") for pattern in patterns}
     columns = {pattern: server.columns(relation) for pattern, relation in relations.items()}
     files: dict[str, dict[str, str]] = {}
     for pattern in patterns:
-        own_files = server.parquet_files(pattern)
-        if repeated := files.keys() & own_files.keys():
+        matching_files = server.parquet_files(pattern)
+        if repeated := files.keys() & matching_files.keys():
             raise SourceError(f"source.files: two patterns match {file_name(min(repeated))}: name each file once")
-        files |= own_files
-    refuse_different_columns([(file, own) for file, own in files.items() if own])
-    refuse_different_columns([*columns.items()])  # with those of folders, such as year=2026
+        files |= matching_files
+    refuse_different_columns([(file, file_columns) for file, file_columns in files.items() if file_columns])
+    refuse_different_columns([*columns.items()])  # also columns of folders, such as year=2026
     if len(patterns) == 1:
         return relations[patterns[0]]
     names = [col(name) for name in columns[patterns[0]]]
@@ -98,4 +98,4 @@ def _files(server: SparkEngine, patterns: tuple[str, ...]) -> exp.Expr:
 
 
 def _local_files(patterns: tuple[str, ...]) -> tuple[Path, ...]:
-    return tuple(Path(one) for pattern in patterns if "://" not in pattern for one in glob.glob(pattern))  # noqa: PTH207  (it is a whole path, and may be a pattern in any part)
+    return tuple(Path(path) for pattern in patterns if "://" not in pattern for path in glob.glob(pattern))  # noqa: PTH207  (any part of the path may be a pattern)

@@ -1,7 +1,7 @@
-"""Where runs work: the engine that reads the source, and the private work database beside it.
+"""The workspace of runs: the engine that reads the source, and a private work database beside it.
 
-Everything that a run makes stands in a schema of its own, or in temporary views, and goes with it. The source's own
-database is only read: `sqlanon live` alone writes there, a view and what that reads (`Workspace.writing`).
+Relations of a run are in a separate schema or in temporary views, and are dropped with the run. The database of the
+source is only read; `sqlanon live` alone writes to it (`Workspace.writing`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from sqlanon.places.addresses import SESSION, database_path_flaw, format_spark_a
 from sqlanon.places.databases import format_database, is_attached
 from sqlanon.policy import Policy, SourceSection, TableRule
 from sqlanon.policy.compatibility import REMOTE_SOURCES, collect_sections, find_conflicts
-from sqlanon.sources.arrow import copy_arrow, shown_type
+from sqlanon.sources.arrow import copy_arrow, describe_type
 from sqlanon.sources.duckdb import bind_source
 from sqlanon.sources.formats import KNOWN_ENDINGS, OTHER_WORKBOOKS, file_kind
 from sqlanon.sources.kinds import (
@@ -46,8 +46,8 @@ from sqlanon.support.expressions import Namer, create_schema, quote_name, table,
 from sqlanon.support.names import CATALOG, STAGED, VERIFIED, table_parts
 from sqlanon.support.workdir import spill_directory
 
-_DATABASES = template("SELECT database_name FROM duckdb_databases()")
-_PATH = template("SELECT path FROM duckdb_databases() WHERE database_name = :database")
+_DATABASE_NAMES = template("SELECT database_name FROM duckdb_databases()")
+_DATABASE_PATH = template("SELECT path FROM duckdb_databases() WHERE database_name = :database")
 
 
 class Workspace:
@@ -61,8 +61,8 @@ class Workspace:
         self.servers = Servers(self._stack)
         self._source, self._is_session, self._kind = source, is_session(source), find_kind_for_object(source)
         self._runs = 0
-        self._spill: Path | None = None  # the private directory; a user's connection has its own place
-        # In a live connection there may be others of us.
+        self._spill: Path | None = None  # the private directory; a live connection has its own
+        # A live connection may have several workspaces.
         self._name = f"sqlanon_work_{uuid4().hex[:12]}" if self._is_live else "sqlanon_work"
         try:
             self._engine = self._open_live(source, limits) if self._is_live else self._open_private(limits)
@@ -76,7 +76,7 @@ class Workspace:
             elif self._is_session:
                 self.description = "a Spark session"
             elif source is not None and not self._is_live:
-                self.description = shown_type(source)
+                self.description = describe_type(source)
                 self._arrow = copy_arrow(self._engine, source, table("arrow", "main", self._name))
         except BaseException:
             self._stack.close()
@@ -91,9 +91,9 @@ class Workspace:
             )
         holder = DuckDBEngine(connection)
         if holder.in_transaction():
-            # A transaction writes to one database only, and ours is another: going on would abort it.
+            # A transaction writes to one database only: writing to the work database would abort it.
             raise SourceError("the connection has an open transaction; commit it or roll it back first")
-        # Statements of ours run on a connection beside the user's: there no temporary macro is in their way.
+        # A second connection does not see temporary macros of the user, which could replace functions.
         engine = holder.connect_beside(holder)
         self._stack.callback(engine.close)
         try:
@@ -104,12 +104,12 @@ class Workspace:
                 f"{str(error).splitlines()[0]}"
             ) from error
         refuse_functions(engine)
-        engine.attach(":memory:", self._name, read_write=True)  # even where the connection itself may only read
+        engine.attach(":memory:", self._name, read_write=True)  # even if the connection is read-only
         self._stack.callback(self._detach, engine)
         return engine
 
     def _detach(self, engine: DuckDBEngine) -> None:
-        with suppress(duckdb.Error):  # closed already, or in a transaction that its user began
+        with suppress(duckdb.Error):  # closed already, or in a transaction of its user
             engine.detach(self._name)
 
     def _open_private(self, limits: Limits) -> DuckDBEngine:
@@ -129,12 +129,12 @@ class Workspace:
 
     @property
     def has_source(self) -> bool:
-        """Whether it was given a source: else each policy says where."""
+        """Whether it was given a source; otherwise each policy names one."""
         return self._source is not None
 
     @property
     def connected_section(self) -> Mapping[str, Any]:
-        """Where the source is, as ``[source]`` of a policy has it: nothing, if that is known to the policy alone."""
+        """The keys of ``[source]`` for the given source; empty if only the policy names it."""
         return self._given
 
     def run(self, policy: Policy, read: bool = True, counted: bool = False) -> Run:
@@ -144,7 +144,7 @@ class Workspace:
 
         views = ("main", "temp")
         if self._is_live:
-            views = (f"{schema}_views", self._name)  # there the user's connection sees them, too
+            views = (f"{schema}_views", self._name)  # visible to the user's connection, too
             self._look_up_as_user(policy, *views)
 
         def work(name: str) -> exp.Table:
@@ -159,36 +159,39 @@ class Workspace:
         if kind.opens_database and isinstance(section.database, Path) and not is_given:
             engine = self._reader(section.database)
         name = f"{self._name}_{schema}"
-        copies = None  # in a user's connection there are none
+        copies = None  # a live connection has none
         if self._spill is not None:
-            copies = Copies(self._engine, self._spill, f"{name}_copies_{uuid4().hex[:8]}")  # no database has that name
-        place = WorkNames(name, work("source_copy"), read, views, _on_disk(copies, "source_copy"))
+            copies = Copies(self._engine, self._spill, f"{name}_copies_{uuid4().hex[:8]}")  # an unused name
+        work_names = WorkNames(name, work("source_copy"), read, views, _choose_disk_copies(copies, "source_copy"))
         home = self._home(section)
-        binding = Binding(engine, policy, section, place, self.servers, self._source, self._arrow, home)
+        binding = Binding(engine, policy, section, work_names, self.servers, self._source, self._arrow, home)
         if binding.readings and not kind.reads_texts:
             names = ", ".join(f"attributes.{reading.name}" for reading in binding.readings.values())
             raise SourceError(
-                f"{names}: says how texts of files and data frames are read, and this source is neither: cast the "
+                f"{names}: applies to texts of files and data frames, and this source is neither: cast the "
                 "column in the source, and remove type, format, pivot and missing"
             )
         engine, source = kind.bind(binding)
-        source = trim_person_ids(engine, source, place, section.person_column)
-        population = self._population(policy, engine, place, work, copies, binding)
-        run = Run(engine, work, place, source, population, kind.identity(section, source, self._is_live), copies)
+        source = trim_person_ids(engine, source, work_names, section.person_column)
+        population = self._population(policy, engine, work_names, work, copies, binding)
+        run = Run(engine, work, work_names, source, population, kind.identity(section, source, self._is_live), copies)
         if self._is_live:
             self._stack.callback(run.drop)
         return run
 
     def _home(self, section: SourceSection) -> str | None:
-        """What tells the database of DuckDB that the source is in from others, for the ledger."""
+        """Identify the DuckDB database of the source in the ledger."""
         if not self._is_live:
             return None if section.database is None else format_database(section.database)
-        path = self._engine.rows(_PATH(database=self._engine.holder.database))[0][0]
+        path = self._engine.rows(_DATABASE_PATH(database=self._engine.holder.database))[0][0]
         return ":memory:" if path is None else format_database(Path(path))
 
     def _look_up_as_user(self, policy: Policy, schema: str, database: str) -> None:
-        """Know what the user's connection knows now, with the temporary tables that hierarchies are in."""
-        engine, rules = self._engine, (rule for one in policy.attributes.values() for rule in one.hierarchy or ())
+        """Resolve names as the user's connection does now, with the temporary tables of hierarchies."""
+        engine, rules = (
+            self._engine,
+            (rule for attribute in policy.attributes.values() for rule in attribute.hierarchy or ()),
+        )
         names = [rule.table for rule in rules if isinstance(rule, TableRule) and len(table_parts(rule.table)) == 1]
         engine.copy_time_zone(engine.holder)
         engine.execute(create_schema(schema, database))
@@ -197,7 +200,7 @@ class Workspace:
         engine.follow_search_path(quote_name(database, schema))
 
     def _section(self, policy: Policy) -> SourceSection:
-        """Where the source is: as the policy has it, unless it was given."""
+        """The ``[source]`` of the policy, or of the given source."""
         given, in_spark = dict(self._given), self._is_session or "spark" in self._given
         if in_spark:
             given = {"database": None, "spark": SESSION, **given}
@@ -208,7 +211,7 @@ class Workspace:
         elif self._is_live and is_attached(policy.source.database):
             given = {"database": None}
         section = policy.source.model_copy(update={"postgres": None, "spark": None, "frequency_set": (), **given})
-        # The policy may not have known that it is in Spark: what cannot be had there was not refused.
+        # The policy did not name Spark, so that its validation did not refuse features that Spark lacks.
         if in_spark and (
             found := list(find_conflicts(REMOTE_SOURCES, collect_sections({**dict(policy), "source": section})))
         ):
@@ -219,30 +222,32 @@ class Workspace:
         self,
         policy: Policy,
         engine: DuckDBEngine,
-        own: WorkNames,
+        run_names: WorkNames,
         work: Namer,
         copies: Copies | None,
         binding: Binding,
     ) -> Population | None:
-        """Bind the policy's population: a table or query of the source's own database, or of another file."""
+        """Bind the population: a table or query of the source's database, or of another file."""
         section = policy.population
         if section is None:
             return None
         if isinstance(section.database, Path) and not is_attached(section.database):
             engine = self._reader(section.database)
-        on_disk = _on_disk(copies, "population_copy")
-        place = replace(own, name=f"{own.name}_population", table=work("population_copy"), on_disk=on_disk)
+        on_disk = _choose_disk_copies(copies, "population_copy")
+        work_names = replace(
+            run_names, name=f"{run_names.name}_population", table=work("population_copy"), on_disk=on_disk
+        )
         try:
             wanted = lower(*policy.generalized_attributes, section.person)
             readings = binding.readings if section.files else {}
-            source = bind_source(engine, section, place, binding.text_attributes, wanted, readings=readings)
-            return Population(engine, source, place)
-        except SourceError as error:  # it speaks of a source
+            source = bind_source(engine, section, work_names, binding.text_attributes, wanted, readings=readings)
+            return Population(engine, source, work_names)
+        except SourceError as error:  # its message names the source
             message = re.sub(r"^(the )?source\b", r"\1population", str(error))
             raise SourceError(message.replace("[source.csv]", "[population.csv]")) from error
 
     def _reader(self, database: Path) -> DuckDBEngine:
-        """An engine in which a database file is the one in use: runs on several files do not mix."""
+        """An engine that uses a database file: runs on several files do not interfere."""
         if database not in self._readers:
             if not database.is_file():
                 raise SourceError(f"there is no database at {database}")
@@ -273,7 +278,7 @@ class Workspace:
 
     @contextmanager
     def writing(self, policy: Policy) -> Iterator[DuckDBEngine]:
-        """The database that the policy's source is in, for a moment open for writing: nobody else has it meanwhile."""
+        """Open the database of the policy's source for writing, exclusively, for the block."""
         database = self.database_file(policy)
         if database is None:
             yield self._engine
@@ -294,10 +299,12 @@ class Workspace:
             yield reader
         finally:
             self._engine.detach(alias)
-            self._engine.attach(database, alias, read_only=True)  # under its own name: what was made of it stays good
+            self._engine.attach(
+                database, alias, read_only=True
+            )  # under the same name: relations that refer to it stay valid
 
     def database_file(self, policy: Policy) -> Path | None:
-        """The file of the database that the policy's source is in; None: that of a live connection."""
+        """The database file of the policy's source; None for a live connection."""
         section = self._section(policy)
         if self._arrow is not None or section.files or not (self._is_live or section.database is not None):
             raise SourceError(
@@ -312,9 +319,9 @@ class Workspace:
         return section.database
 
     def _free_alias(self, stem: str) -> str:
-        names = self._engine.rows(_DATABASES())
-        ours = {"main", "system", "temp", "memory", "sqlanon", CATALOG, STAGED, VERIFIED}
-        taken = {name.lower() for (name,) in names} | ours
+        names = self._engine.rows(_DATABASE_NAMES())
+        reserved = {"main", "system", "temp", "memory", "sqlanon", CATALOG, STAGED, VERIFIED}
+        taken = {name.lower() for (name,) in names} | reserved
         number, alias = 1, stem
         while alias.lower() in taken:
             number, alias = number + 1, f"{stem}_{number}"
@@ -324,5 +331,5 @@ class Workspace:
         self._stack.close()
 
 
-def _on_disk(copies: Copies | None, name: str) -> Callable[[], exp.Table] | None:
+def _choose_disk_copies(copies: Copies | None, name: str) -> Callable[[], exp.Table] | None:
     return None if copies is None else partial(copies.table, name)
