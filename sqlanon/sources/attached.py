@@ -27,7 +27,6 @@ from sqlanon.sources.tabular import refuse_ambiguous_names
 from sqlanon.support.expressions import col, create_table, ident, quote_name, select, table, template
 from sqlanon.support.names import table_parts
 
-_CURRENT_SCHEMA = template("SELECT system.main.current_schema()")
 _KNOWN_TABLES = template("""
     SELECT table_schema, table_name
     FROM information_schema.tables
@@ -100,7 +99,7 @@ def _attach(engine: DuckDBEngine, database: Path | str, alias: str) -> Iterator[
 
 
 def _find_table(holder: DuckDBEngine, alias: str, name: str) -> exp.Table:
-    schema = holder.rows(_CURRENT_SCHEMA())[0][0]
+    schema = holder.rows(template("SELECT system.main.current_schema()")())[0][0]
     parts = table_parts(name)
     candidates = [(name, schema)]
     if len(parts) == 1:

@@ -55,11 +55,6 @@ def exact_counts_query(source: exp.Table, columns: Sequence[str]) -> exp.Select:
     return _COLUMNS(columns=[_DISTINCT(value=col(name)) for name in columns], rows=source)
 
 
-_QUANTILES = fragment("quantile_cont(CASE WHEN :is_finite THEN :number END, [0.0, 0.01, 0.05, 0.95, 0.99, 1.0])")
-_DOUBLE = fragment(":value::DOUBLE")
-_SECONDS = fragment("epoch(:value)")
-
-
 def column_figures_query(
     rows: exp.Table,
     texts: Mapping[int, str],
@@ -81,13 +76,17 @@ def column_figures_query(
         output.append(named(exp.Avg(this=exp.Length(this=col(name))), f"mean_{i}"))
     for i, name in [*numbers.items(), *dates.items()]:
         is_number = i in numbers
-        value = (_DOUBLE if is_number else _SECONDS)(value=col(name))
+        value = (fragment(":value::DOUBLE") if is_number else fragment("epoch(:value)"))(value=col(name))
         is_finite = anonymous("ISFINITE", value.copy() if is_number else col(name))
-        output.append(named(_QUANTILES(number=value, is_finite=is_finite), f"quantiles_{i}"))
+        output.append(
+            named(
+                fragment("quantile_cont(CASE WHEN :is_finite THEN :number END, [0.0, 0.01, 0.05, 0.95, 0.99, 1.0])")(
+                    number=value, is_finite=is_finite
+                ),
+                f"quantiles_{i}",
+            )
+        )
     return _COLUMNS(columns=output, rows=rows)
-
-
-_MATCHING = fragment("count(*) FILTER (WHERE :matches)")
 
 
 def content_figures_query(rows: exp.Select, texts: Mapping[int, str], patterns: Mapping[int, str]) -> exp.Select:
@@ -97,15 +96,11 @@ def content_figures_query(rows: exp.Select, texts: Mapping[int, str], patterns: 
         output.append(named(exp.Count(this=col(name)), f"seen_{i}"))
         for j, pattern in patterns.items():
             matches = anonymous("REGEXP_FULL_MATCH", col(name), text(pattern))
-            output.append(named(_MATCHING(matches=matches), f"like_{i}_{j}"))
-    return _FIGURES_OF_SAMPLE(figures=output, rows=rows)
+            output.append(named(fragment("count(*) FILTER (WHERE :matches)")(matches=matches), f"like_{i}_{j}"))
+    return template("SELECT :figures FROM :rows AS r")(figures=output, rows=rows)
 
-
-_FIGURES_OF_SAMPLE = template("SELECT :figures FROM :rows AS r")
 
 # NULL has a hash, too: it is excluded from both.
-_DISTINCT_ABOUT = fragment("approx_count_distinct(:hash) FILTER (WHERE :value IS NOT NULL)")
-_COUNTED = fragment("coalesce((sum(:counted) FILTER (WHERE :value IS NOT NULL))::BIGINT, 0)")
 
 
 def approximate_counts_query(source: exp.Expr, columns: Sequence[str], counted: str | None = None) -> exp.Select:
@@ -114,6 +109,17 @@ def approximate_counts_query(source: exp.Expr, columns: Sequence[str], counted: 
     figures: list[exp.Expr] = []
     for name in columns:
         value = col(name)
-        values = exp.Count(this=value) if counted is None else _COUNTED(counted=col(counted), value=value)
-        figures += [_DISTINCT_ABOUT(hash=anonymous("HASH", value), value=value), values]
+        values = (
+            exp.Count(this=value)
+            if counted is None
+            else fragment("coalesce((sum(:counted) FILTER (WHERE :value IS NOT NULL))::BIGINT, 0)")(
+                counted=col(counted), value=value
+            )
+        )
+        figures += [
+            fragment("approx_count_distinct(:hash) FILTER (WHERE :value IS NOT NULL)")(
+                hash=anonymous("HASH", value), value=value
+            ),
+            values,
+        ]
     return _COLUMNS(columns=figures, rows=source)

@@ -115,10 +115,6 @@ _STRANGE_VALUES = template("""
     FROM (SELECT row_number() OVER () AS row, :column AS value, :read AS read FROM :rows) AS r
     WHERE NOT value IS NULL AND read IS NULL
 """)
-_IF_EXACT = fragment("CASE WHEN regexp_full_match(:column, :pattern) THEN :read END")
-_IF_CONTAINS = fragment("CASE WHEN regexp_matches(:column, :digits) THEN try_strptime(:column, :format) END")
-_IS_SHOWN_AGAIN = fragment("length(:column) <= :short OR :column::DOUBLE::VARCHAR = :column")
-_OR_ERROR = fragment("CASE WHEN :column IS NULL OR NOT :read IS NULL THEN :read ELSE error('') END")
 _MAY_BE_THOUSANDS = fragment("""
     coalesce(bool_and(abs(:column) < 1000 AND abs(:column * 1000 - round(:column * 1000)) < 1e-6), false)
     AND coalesce(bool_and(:column = 0 OR abs(:column) >= 1), false)
@@ -129,8 +125,6 @@ _NUMBER_SPELLINGS = template("""
         count(*) FILTER (WHERE contains(value, '.')) AS with_points
     FROM :texts
 """)
-_HAS_LINE_BREAKS = template("SELECT count(*) > 0 FROM (SELECT 1 FROM :rows WHERE :condition LIMIT 1) AS r")
-_LOOKS_LIKE_ROWS = fragment("contains(:column, :newline) AND regexp_full_match(:column, :pattern)")
 
 DETECT_ALL = CsvSection()
 
@@ -539,7 +533,9 @@ def _convert_plainly(name: str, type_: str, options: Options) -> exp.Expr | None
         return _convert_exactly(name, type_, options)
     is_plain: exp.Expr = anonymous("regexp_full_match", col(name), text(_PLAIN_VALUES[type_]))
     if type_ == "DOUBLE":  # a DOUBLE rounds numbers of more digits
-        is_shown_again = _IS_SHOWN_AGAIN(column=col(name), short=exp.convert(SHORT_NUMBER))
+        is_shown_again = fragment("length(:column) <= :short OR :column::DOUBLE::VARCHAR = :column")(
+            column=col(name), short=exp.convert(SHORT_NUMBER)
+        )
         is_plain = exp.and_(is_plain, exp.Paren(this=is_shown_again))
     cases = [
         exp.If(this=is_plain, true=cast(col(name), type_)),
@@ -551,7 +547,10 @@ def _convert_plainly(name: str, type_: str, options: Options) -> exp.Expr | None
 def _convert_exactly(name: str, type_: str, options: Options) -> exp.Expr | None:
     """Cast a text to a date or time; fail at a value that the engine would change. None for other types."""
     read = _read_exactly(name, type_, options)
-    return None if read is None else _OR_ERROR(column=col(name), read=read)
+    if read is None:
+        return None
+    checked = fragment("CASE WHEN :column IS NULL OR NOT :read IS NULL THEN :read ELSE error('') END")
+    return checked(column=col(name), read=read)
 
 
 def _convert_zones(name: str, type_: str, options: Options) -> exp.Expr | None:
@@ -565,9 +564,16 @@ def _read_exactly(name: str, type_: str, options: Options) -> exp.Expr | None:
     format_ = _date_format(type_, options)
     if format_ is not None:
         digits = "[0-9]{4}" if "%Y" in format_ else ""  # the engine reads 13/02/20 as the year 20
-        return _try_cast(_IF_CONTAINS(column=col(name), digits=text(digits), format=text(format_)), type_)
+        return _try_cast(
+            fragment("CASE WHEN regexp_matches(:column, :digits) THEN try_strptime(:column, :format) END")(
+                column=col(name), digits=text(digits), format=text(format_)
+            ),
+            type_,
+        )
     read = _try_cast(without_zone(col(name)), "TIMESTAMP") if type_ == _ZONED else _try_cast(col(name), type_)
-    return _IF_EXACT(column=col(name), pattern=text(_EXACT_VALUES[type_]), read=read)
+    return fragment("CASE WHEN regexp_full_match(:column, :pattern) THEN :read END")(
+        column=col(name), pattern=text(_EXACT_VALUES[type_]), read=read
+    )
 
 
 def _try_cast(value: exp.Expr, type_: str) -> exp.Expr:
@@ -631,7 +637,9 @@ def _refuse_rows_inside_values(engine: DuckDBEngine, csv_table: CsvTable, target
         newline = _newline(file)
         patterns = _patterns_of_rows(str(file.options["delim"]), newline, len(file.columns))
         conditions = [
-            _LOOKS_LIKE_ROWS(column=col(name), newline=text(newline), pattern=text(pattern))
+            fragment("contains(:column, :newline) AND regexp_full_match(:column, :pattern)")(
+                column=col(name), newline=text(newline), pattern=text(pattern)
+            )
             for name, pattern in zip(file.columns, patterns, strict=True)
         ]
         rows = read_csv([file.with_texts()])
@@ -656,7 +664,9 @@ def _may_have_line_breaks(engine: DuckDBEngine, csv_table: CsvTable, target: exp
         ]
         if not conditions:
             return False
-        query = _HAS_LINE_BREAKS(rows=target.copy(), condition=exp.or_(*conditions, copy=False))
+        query = template("SELECT count(*) > 0 FROM (SELECT 1 FROM :rows WHERE :condition LIMIT 1) AS r")(
+            rows=target.copy(), condition=exp.or_(*conditions, copy=False)
+        )
         return bool(engine.rows(query)[0][0])
     lines, may_quote = 0, False
     for file in csv_table.files:

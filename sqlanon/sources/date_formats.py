@@ -24,19 +24,22 @@ _FORMATS = [
 ]
 _SAMPLE_TEXTS = 1_000  # distinct texts on which all formats are tried
 
-_IN_FORMAT = fragment("regexp_full_match(trim(value), :pattern) AND NOT try_strptime(trim(value), :format) IS NULL")
-_ROWS_IN_FORMAT = fragment("coalesce(sum(n) FILTER (WHERE :in_format), 0)::BIGINT")
-_SAMPLE_QUERY = template("SELECT value, n FROM :distinct LIMIT :most")
-
 
 def is_in_format(format_: str) -> exp.Expr:
     """The condition that ``value`` is a date in a format."""
-    return _IN_FORMAT(pattern=text(format_pattern(format_)), format=text(format_))
+    return fragment("regexp_full_match(trim(value), :pattern) AND NOT try_strptime(trim(value), :format) IS NULL")(
+        pattern=text(format_pattern(format_)), format=text(format_)
+    )
 
 
 def count_date_formats(engine: DuckDBEngine, distinct: exp.Expr) -> Mapping[str, int]:
     """Count the rows in each usual format that occurs in a relation of each distinct ``value`` with its ``n`` rows."""
-    sample = subquery(_SAMPLE_QUERY(distinct=distinct.copy(), most=exp.convert(_SAMPLE_TEXTS)), "sample")
+    sample = subquery(
+        template("SELECT value, n FROM :distinct LIMIT :most")(
+            distinct=distinct.copy(), most=exp.convert(_SAMPLE_TEXTS)
+        ),
+        "sample",
+    )
     likely = [format_ for format_, count in _count_rows(engine, sample, _FORMATS).items() if count]
     return _count_rows(engine, distinct, likely) if likely else {}
 
@@ -48,7 +51,10 @@ def most_fitting_formats(counts: Mapping[str, int]) -> tuple[Sequence[str], int]
 
 
 def _count_rows(engine: DuckDBEngine, distinct: exp.Expr, formats: Sequence[str]) -> dict[str, int]:
-    figures: list[exp.Expr] = [_ROWS_IN_FORMAT(in_format=is_in_format(format_)) for format_ in formats]
+    figures: list[exp.Expr] = [
+        fragment("coalesce(sum(n) FILTER (WHERE :in_format), 0)::BIGINT")(in_format=is_in_format(format_))
+        for format_ in formats
+    ]
     return dict(zip(formats, engine.rows(select(figures, distinct.copy()))[0], strict=True))
 
 

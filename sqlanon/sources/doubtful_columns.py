@@ -65,10 +65,6 @@ _NUMBER_MARKS = [
     if thousands != decimal
 ]
 
-_NUMERALS = fragment("count(*) FILTER (WHERE :text >= '+' AND :text < ':')")
-_MATCHES = fragment("regexp_full_match(trim(value), :pattern)")
-_MATCHING = fragment("coalesce(sum(n) FILTER (WHERE :matches), 0)::BIGINT")
-_DISTINCT = template("SELECT :text AS value, count(*) AS n FROM :rows WHERE NOT :text IS NULL GROUP BY :text")
 _OTHERS = template("""
     SELECT value, min(row) AS first, max(max(row)) OVER () = max(rows) AS is_last
     FROM (SELECT row_number() OVER () AS row, count(*) OVER () AS rows, :text AS value FROM :rows) AS r
@@ -82,9 +78,6 @@ _FUTURE = template("""
     FROM (SELECT row_number() OVER () AS row, :day AS day FROM :rows) AS r
     WHERE :is_future
 """)
-_IS_FUTURE_DAY = fragment("isfinite(day::TIMESTAMP) AND day::TIMESTAMP >= :today::DATE + INTERVAL 1 DAY")
-_IS_FUTURE_PARTIAL_DATE = fragment("regexp_full_match(day, :pattern) AND day > left(:today, length(day))")
-_DAYS = fragment("max(day(:date)) <= 12 AND bool_or(day(:date) <> month(:date))")
 
 
 @dataclass(frozen=True)
@@ -207,8 +200,12 @@ def refuse_future_births(engine: DuckDBEngine, rows: exp.Expr, births: Collectio
     """Refuse dates of birth after today: they are wrong, or in another format or century."""
     today = text(date.today().isoformat())
     is_future = {
-        ColumnKind.DATE: _IS_FUTURE_DAY(today=today),
-        ColumnKind.TEXT: _IS_FUTURE_PARTIAL_DATE(today=today, pattern=text(PARTIAL_DATE)),
+        ColumnKind.DATE: fragment("isfinite(day::TIMESTAMP) AND day::TIMESTAMP >= :today::DATE + INTERVAL 1 DAY")(
+            today=today
+        ),
+        ColumnKind.TEXT: fragment("regexp_full_match(day, :pattern) AND day > left(:today, length(day))")(
+            today=today, pattern=text(PARTIAL_DATE)
+        ),
     }
     for name, type_ in engine.columns(rows).items():
         if name.lower() not in births or column_kind(type_) not in is_future:
@@ -238,7 +235,15 @@ def find_doubtful_columns(
     if not columns:
         return []
     counts = _compute_figures(
-        engine, rows, {name: [exp.Count(this=col(name)), _NUMERALS(text=col(name))] for name in columns}
+        engine,
+        rows,
+        {
+            name: [
+                exp.Count(this=col(name)),
+                fragment("count(*) FILTER (WHERE :text >= '+' AND :text < ':')")(text=col(name)),
+            ]
+            for name in columns
+        },
     )
     # Matching patterns takes ten times as long, and few columns of texts begin with digits.
     likely = [name for name in columns if 0 < texts[name.lower()] * counts[name][0] <= counts[name][1]]
@@ -246,7 +251,12 @@ def find_doubtful_columns(
     for name in likely:
         count = counts[name][0]
         least = texts[name.lower()] * count
-        distinct = subquery(_DISTINCT(text=col(name), rows=rows.copy()), "v")
+        distinct = subquery(
+            template("SELECT :text AS value, count(*) AS n FROM :rows WHERE NOT :text IS NULL GROUP BY :text")(
+                text=col(name), rows=rows.copy()
+            ),
+            "v",
+        )
         notation = _find_notation(engine, distinct, marks, count, least)
         if notation is None:
             continue
@@ -337,12 +347,14 @@ def _describe_marks(marks: NumberMarks) -> str:
 
 
 def _matches(pattern: str) -> exp.Expr:
-    return _MATCHES(pattern=text(pattern))
+    return fragment("regexp_full_match(trim(value), :pattern)")(pattern=text(pattern))
 
 
 def _count_matching(engine: DuckDBEngine, distinct: exp.Expr, checks: Sequence[exp.Expr]) -> Sequence[int]:
     """Count the rows that match each check, in one pass over their distinct values."""
-    figures: list[exp.Expr] = [_MATCHING(matches=check.copy()) for check in checks]
+    figures: list[exp.Expr] = [
+        fragment("coalesce(sum(n) FILTER (WHERE :matches), 0)::BIGINT")(matches=check.copy()) for check in checks
+    ]
     return engine.rows(select(figures, distinct.copy()))[0]
 
 
@@ -429,7 +441,14 @@ def find_ambiguous_dates(engine: DuckDBEngine, rows: exp.Expr, formats: Mapping[
     names = [name for name, format_ in formats.items() if may_swap_days(format_) and name in columns]
     if not names:
         return []
-    can_be_swapped = _compute_figures(engine, rows, {name: [_DAYS(date=col(name))] for name in names})
+    can_be_swapped = _compute_figures(
+        engine,
+        rows,
+        {
+            name: [fragment("max(day(:date)) <= 12 AND bool_or(day(:date) <> month(:date))")(date=col(name))]
+            for name in names
+        },
+    )
     return [name for name in names if can_be_swapped[name][0]]
 
 

@@ -39,7 +39,6 @@ from sqlanon.support.fields import in_words
 from sqlanon.support.toml import toml_key, toml_value
 
 _BATCH_CELLS = 1_000_000  # held in memory at once
-_CONTENT = template("SELECT content FROM read_blob(:path)")
 
 _TYPES: Mapping[str, frozenset[Kind]] = {
     "BIGINT": frozenset(("integer",)),
@@ -233,4 +232,8 @@ def _open_sheet_table(engine: DuckDBEngine, path: str, sheet: str | None) -> Ite
 
 
 def _open_workbook_file(engine: DuckDBEngine, path: str) -> BinaryIO:
-    return io.BytesIO(engine.rows(_CONTENT(path=path))[0][0]) if is_remote(path) else Path(path).open("rb")
+    return (
+        io.BytesIO(engine.rows(template("SELECT content FROM read_blob(:path)")(path=path))[0][0])
+        if is_remote(path)
+        else Path(path).open("rb")
+    )

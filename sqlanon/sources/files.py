@@ -173,9 +173,6 @@ FORMATS: Mapping[str, FileFormat] = {
     "iceberg": FileFormat("Iceberg", "iceberg_scan", _scan_iceberg, extension="iceberg"),
 }
 
-_MATCHING_FILES = template("SELECT file FROM glob(:pattern)")
-_PARQUET_SCHEMA = template("SELECT name, num_children FROM parquet_schema(:path)")
-
 
 class _Files(SourceKind):
     name = "files"
@@ -350,7 +347,7 @@ def _match_paths(engine: DuckDBEngine, patterns: list[str], given_patterns: tupl
         if table_format(pattern) is not None or pattern.lower().startswith(("http://", "https://")):
             paths.append(pattern)
         else:
-            paths += [path for (path,) in engine.rows(_MATCHING_FILES(pattern=pattern))]
+            paths += [path for (path,) in engine.rows(template("SELECT file FROM glob(:pattern)")(pattern=pattern))]
     if not paths:
         raise SourceError(
             f"source.files: no file matches {', '.join(given_patterns)}{_suggest_table_format(Path(patterns[0]))}"
@@ -468,7 +465,7 @@ def _script_options(csv: CsvSection) -> list[exp.Expr]:
 
 def _read_parquet_names(engine: DuckDBEngine, path: str) -> list[str]:
     """Read the top-level names in the schema of a Parquet file: a scan renames columns that differ in case only."""
-    nodes = engine.rows(_PARQUET_SCHEMA(path=literal_path(path)))
+    nodes = engine.rows(template("SELECT name, num_children FROM parquet_schema(:path)")(path=literal_path(path)))
     names: list[str] = []
     position = 1
     for _ in range(nodes[0][1] or 0):

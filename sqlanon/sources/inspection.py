@@ -28,7 +28,6 @@ _TYPES = {"BIGINT": r"[-+]?\d+", "DOUBLE": ".*", "DATE": r"\d+-\d+-\d+", "TIMEST
 """The spelling of texts of a type; a type comes before types that include its values. A cast alone would drop parts
 that do not fit, such as decimals."""
 
-_IF_SPELLED = fragment("CASE WHEN regexp_full_match(trim(:column), :pattern) THEN :read END")
 _OTHER_VALUES = template("""
     SELECT :column AS value, count(*) AS n
     FROM :rows
@@ -213,7 +212,9 @@ def _inspect_column(
 
 def _cast_if_spelled(name: str, type_: str) -> exp.Expr:
     read = exp.TryCast(this=col(name), to=exp.DataType.build(type_, dialect="duckdb"))
-    return _IF_SPELLED(column=col(name), pattern=text(_TYPES[type_]), read=read)
+    return fragment("CASE WHEN regexp_full_match(trim(:column), :pattern) THEN :read END")(
+        column=col(name), pattern=text(_TYPES[type_]), read=read
+    )
 
 
 def _csv_keys(section: CsvSection, files: Sequence[InspectedFile]) -> dict[str, object]:

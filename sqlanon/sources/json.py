@@ -52,10 +52,6 @@ _IN_QUOTES = fragment("""
     )
 """)
 _NUMBER = r'((?:[^"0-9-]|"(?:[^"\\]|\\.)*")*)(-?[0-9][0-9.eE+-]*)'
-_WITHOUT_LAST = fragment("left(:text, -3)::JSON")
-_VALUE = fragment("json ->> :path")
-_OBJECTS_IN_QUOTES = template("SELECT :value AS json, json AS shown FROM :objects")
-_IS_TEXT = fragment("coalesce(bool_and(:number = (shown ->> :path)), true)")
 _IS_WHOLE = fragment("coalesce(bool_and(regexp_full_match(:number, '-?[0-9]{1,38}')), false)")
 _EXPONENT = "[eE][+]?(-?)0*([0-9]+)$"  # programs write exponents in several ways
 _IS_SHOWN_AGAIN = fragment("""
@@ -74,8 +70,6 @@ _DIGITS = fragment(f"max(length(regexp_extract(:number, '^-?([0-9]+)', 1)) + {_E
 _DECIMALS = fragment(f"max(length(regexp_extract(:number, '[.]([0-9]+)', 1)) - {_EXPONENT_VALUE})")
 _CHECKSUM = fragment("sum(hash(:value)::HUGEINT)")
 _FIGURES_OF_NUMBERS = (_IS_WHOLE, _DIGITS, _DECIMALS)
-_IF_ZONED = fragment("CASE WHEN regexp_matches(trim(:text), :zone) THEN :clock END")
-_ARE_READ = fragment("count(:text) = count(:read)")
 
 
 def scan_json(engine: DuckDBEngine, paths: list[str], text_columns: Collection[str]) -> exp.Select:
@@ -144,7 +138,10 @@ def _find_exact_types(
         return {}
     objects = exp.Table(this=anonymous("read_json_objects", files.copy()))
     rows = subquery(
-        _OBJECTS_IN_QUOTES(value=_WITHOUT_LAST(text=_IN_QUOTES(number=text(_NUMBER))), objects=objects), "objects"
+        template("SELECT :value AS json, json AS shown FROM :objects")(
+            value=fragment("left(:text, -3)::JSON")(text=_IN_QUOTES(number=text(_NUMBER))), objects=objects
+        ),
+        "objects",
     )
     figures: list[exp.Expr] = []
     for name in names:
@@ -152,7 +149,7 @@ def _find_exact_types(
         short = exp.convert(SHORT_NUMBER)
         figures += [
             _IS_SHOWN_AGAIN(number=number, short=short, exponent=text(_EXPONENT)),
-            _IS_TEXT(number=number, path=path),
+            fragment("coalesce(bool_and(:number = (shown ->> :path)), true)")(number=number, path=path),
             *(figure(number=number) for figure in _FIGURES_OF_NUMBERS),
         ]
     values = engine.rows(select(figures, rows))[0]
@@ -188,7 +185,7 @@ def _find_exact_types(
 
 def _value_at(name: str) -> exp.Expr:
     """The value of a key, by a JSON pointer, which may contain any character."""
-    return _VALUE(path=text(_json_pointer(name)))
+    return fragment("json ->> :path")(path=text(_json_pointer(name)))
 
 
 def _json_pointer(name: str) -> str:
@@ -199,13 +196,15 @@ def _find_local_times(engine: DuckDBEngine, rows: exp.Expr, zoned: Collection[st
     """Find columns of times with a zone whose local times can be read: the engine would convert them to UTC."""
     if not zoned:
         return []
-    figures = [_ARE_READ(text=col(name), read=_local_time(name)) for name in zoned]
+    figures = [fragment("count(:text) = count(:read)")(text=col(name), read=_local_time(name)) for name in zoned]
     return [name for name, are_read in zip(zoned, engine.rows(select(figures, rows))[0], strict=True) if are_read]
 
 
 def _local_time(name: str) -> exp.Expr:
     clock = exp.TryCast(this=without_zone(col(name)), to=exp.DataType.build("TIMESTAMP", dialect="duckdb"))
-    return _IF_ZONED(text=col(name), zone=text(f":[0-9.]+{ZONE}$"), clock=clock)
+    return fragment("CASE WHEN regexp_matches(trim(:text), :zone) THEN :clock END")(
+        text=col(name), zone=text(f":[0-9.]+{ZONE}$"), clock=clock
+    )
 
 
 def _read_as(files: exp.Expr, options: dict[str, exp.Expr], types: Mapping[str, str]) -> exp.Table:

@@ -260,9 +260,6 @@ def _is_date_of_visit(agreement: _Agreement, compared: Mapping[str, str]) -> boo
     return agreement.kind == DATE or (dates and agreement.kind != BIRTH)
 
 
-_ALL_ROWS = template("SELECT :key AS person, :columns FROM :source WHERE :key IS NOT NULL")
-_SAMPLE = template("SELECT :key AS person, :columns FROM :source WHERE :key IS NOT NULL AND md5(:key) < :bound")
-_VALUES = template("SELECT person, :attribute AS attribute, :value AS value FROM sample")
 _TRAITS = template("""
     SELECT person, attribute, min(value) AS value, sum(n) AS n, sum(n * (n - 1)) AS pairs
     FROM (
@@ -332,14 +329,23 @@ def _sample_query(relation: exp.Expr, key: str, columns: Sequence[str], step: in
     output: list[exp.Expr] = [named(col(name), f"v{i}") for i, name in enumerate(columns)]
     value = cast(col(key), "VARCHAR")
     if step == 1:
-        return _ALL_ROWS(key=value, columns=output, source=relation.copy())
+        return template("SELECT :key AS person, :columns FROM :source WHERE :key IS NOT NULL")(
+            key=value, columns=output, source=relation.copy()
+        )
     # Every engine has this hash.
-    return _SAMPLE(key=value, columns=output, source=relation.copy(), bound=f"{16**8 // step:08x}")
+    return template("SELECT :key AS person, :columns FROM :source WHERE :key IS NOT NULL AND md5(:key) < :bound")(
+        key=value, columns=output, source=relation.copy(), bound=f"{16**8 // step:08x}"
+    )
 
 
 def _traits_query(count: int) -> exp.Subquery:
     """For each person in the sample and compared column: one value, the number of rows, and the pairs that agree."""
-    values = [_VALUES(attribute=number(i), value=cast(col(f"v{i}"), "VARCHAR")) for i in range(count)]
+    values = [
+        template("SELECT person, :attribute AS attribute, :value AS value FROM sample")(
+            attribute=number(i), value=cast(col(f"v{i}"), "VARCHAR")
+        )
+        for i in range(count)
+    ]
     return subquery(_TRAITS(values=subquery(union_all(*values))))
 
 

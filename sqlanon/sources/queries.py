@@ -38,9 +38,6 @@ _SHADOWING_SCHEMAS = template("""
 """)
 """The schemas with a function, type or relation that has the name of one of the system's."""
 
-_SCHEMAS_IN_USE = template("SELECT system.main.current_schemas(TRUE)")
-_TEMPORARY_OBJECTS = template("SELECT :name FROM :objects WHERE database_name = 'temp' AND NOT internal")
-_LOADED_EXTENSIONS = template("SELECT extension_name FROM duckdb_extensions() WHERE loaded")
 _SYSTEM_FUNCTIONS = template("""
     SELECT function_name, parameter_types FROM duckdb_functions() WHERE database_name = 'system'
 """)
@@ -97,7 +94,7 @@ def has_same_meaning(engine: DuckDBEngine, query: str = "") -> bool:
 
 def schemas_in_use(holder: DuckDBEngine) -> list[str]:
     """The search path of a connection."""
-    return list(holder.rows(_SCHEMAS_IN_USE())[0][0])
+    return list(holder.rows(template("SELECT system.main.current_schemas(TRUE)")())[0][0])
 
 
 def list_temporary_objects(holder: DuckDBEngine) -> set[str]:
@@ -106,7 +103,12 @@ def list_temporary_objects(holder: DuckDBEngine) -> set[str]:
     for function, kind in _TEMPORARY.items():
         objects = exp.Table(this=anonymous(f"system.main.{function}"))
         names |= {
-            name.lower() for (name,) in holder.rows(_TEMPORARY_OBJECTS(name=col(f"{kind}_name"), objects=objects))
+            name.lower()
+            for (name,) in holder.rows(
+                template("SELECT :name FROM :objects WHERE database_name = 'temp' AND NOT internal")(
+                    name=col(f"{kind}_name"), objects=objects
+                )
+            )
         }
     return names
 
@@ -151,7 +153,7 @@ def _list_functions_of_new_engine() -> tuple[set[str], set[tuple[str, str]]]:
 def _list_functions(engine: DuckDBEngine) -> tuple[set[str], set[tuple[str, str]]]:
     """The loaded extensions, and the system's functions with the types of their parameters."""
     return (
-        {name for (name,) in engine.rows(_LOADED_EXTENSIONS())},
+        {name for (name,) in engine.rows(template("SELECT extension_name FROM duckdb_extensions() WHERE loaded")())},
         {(name, str(types)) for name, types in engine.rows(_SYSTEM_FUNCTIONS())},
     )
 

@@ -19,7 +19,6 @@ from sqlanon.support.expressions import drop_view, full_name, named, release_ord
 
 _Server = TypeVar("_Server")
 
-_COUNTS = template("SELECT count(*), :invalid FROM :rows")
 
 MAX_FETCHED_ROWS = 2_000_000
 """Combinations of a source with at most this number of rows are fetched: local passes over them are faster."""
@@ -106,7 +105,9 @@ def _count_rows(there: RemoteTables, relation: exp.Expr, texts: Sequence[str]) -
     """Count the rows of a source; refuse texts that are not UTF-8."""
     counts = [] if there.dialect.count_invalid_texts is None else list(map(there.dialect.count_invalid_texts, texts))
     with there.server.translate_errors():
-        rows, *invalid = there.server.rows(_COUNTS(invalid=counts, rows=relation))[0]
+        rows, *invalid = there.server.rows(
+            template("SELECT count(*), :invalid FROM :rows")(invalid=counts, rows=relation)
+        )[0]
     broken = [
         f"{name!r} ({count:,} {'value' if count == 1 else 'values'})"
         for name, count in zip(texts, invalid, strict=False)

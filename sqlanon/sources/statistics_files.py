@@ -97,14 +97,6 @@ _STATA: Mapping[str, Meaning] = {
 _STATA_TIME_ONLY = re.compile(r"(HH|Hh|hh|hH|MM|mm|SS|ss|\.s+|AM|am|a\.m\.|A\.M\.|[:_. ])+")
 _PADDED = re.compile(r"(?:N|Z|%0)(\d+)(?:\.0[FG])?$")
 
-_RANGE = fragment(":value BETWEEN :low AND :high")
-_SECONDS = fragment("(:origin::TIMESTAMP) + to_microseconds(:whole * 1000000 + :rest)")
-_WHOLE = fragment("floor(:value)::BIGINT")
-_MICROSECONDS = fragment("round((:value - floor(:value)) * :unit)::BIGINT * :width")
-_MILLISECONDS = fragment("(:origin::TIMESTAMP) + to_microseconds(round(:value * 1000)::BIGINT)")
-_DAYS = fragment("((:origin::TIMESTAMP) + to_days(floor(:value / :unit)::INTEGER))::DATE")
-_DAYS_AND_TIME = fragment("(:origin::TIMESTAMP) + to_microseconds(round(:value * 86400000000)::BIGINT)")
-_TIME = fragment("TIME '00:00:00' + to_microseconds(round(:value * :unit)::BIGINT)")
 _PERIOD = fragment(
     "(DATE '1960-01-01' + to_years(floor(:value / :periods)::INTEGER)"
     " + to_months(((:value - floor(:value / :periods) * :periods) * :months)::INTEGER))::DATE"
@@ -113,12 +105,9 @@ _WEEK = fragment(
     "(DATE '1960-01-01' + to_years(floor(:value / 52)::INTEGER)"
     " + to_days(((:value - floor(:value / 52) * 52) * 7)::INTEGER))::DATE"
 )
-_PADDED_TEXT = fragment("lpad(:whole, greatest(length(:whole), :width)::INTEGER, '0')")
 
 _COUNT = fragment("count(:value)")
 _COUNT_WHERE = fragment("count(*) FILTER (WHERE :condition)")
-_ALL_WHOLE = fragment("coalesce(bool_and(:value = floor(:value) AND abs(:value) <= :exact), TRUE)")
-_WHOLE_DAYS = fragment("coalesce(bool_and(:value % :unit = 0), TRUE)")
 
 _MAX_EXACT_INTEGER = 2**53
 """From here on, a DOUBLE does not represent every integer."""
@@ -176,7 +165,10 @@ class _Variable:
         return any(low <= code <= high for low, high in self.missing)
 
     def missing_condition(self) -> exp.Expr:
-        ranges = [_RANGE(value=self.value, low=_literal(low), high=_literal(high)) for low, high in self.missing]
+        ranges = [
+            fragment(":value BETWEEN :low AND :high")(value=self.value, low=_literal(low), high=_literal(high))
+            for low, high in self.missing
+        ]
         return exp.or_(is_there(self.letter), *ranges) if not self.is_text else exp.or_(exp.false(), *ranges)
 
     def present(self, choices: ReadingChoices) -> exp.Expr:
@@ -403,8 +395,10 @@ def _compute_figures(engine: DuckDBEngine, file: _File, rows: exp.Table, choices
         figures += [_COUNT(value=value), _COUNT_WHERE(condition=is_missing), _COUNT_WHERE(condition=without_label)]
         if not variable.is_text:
             figures += [
-                _ALL_WHOLE(value=value, exact=exp.convert(_MAX_EXACT_INTEGER)),
-                _WHOLE_DAYS(value=value, unit=unit),
+                fragment("coalesce(bool_and(:value = floor(:value) AND abs(:value) <= :exact), TRUE)")(
+                    value=value, exact=exp.convert(_MAX_EXACT_INTEGER)
+                ),
+                fragment("coalesce(bool_and(:value % :unit = 0), TRUE)")(value=value, unit=unit),
                 exp.Min(this=value.copy()),
                 exp.Max(this=value.copy()),
                 _COUNT(value=variable.letter),
@@ -655,7 +649,9 @@ def _convert_value(file: _File, variable: _Variable, value: exp.Expr, file_type:
         return typed
     padded = _PADDED.match(variable.format.upper())
     if file_type == "BIGINT" and padded is not None:  # as the format shows it: 02139
-        return _PADDED_TEXT(whole=cast(typed, "VARCHAR"), width=exp.convert(int(padded[1])))
+        return fragment("lpad(:whole, greatest(length(:whole), :width)::INTEGER, '0')")(
+            whole=cast(typed, "VARCHAR"), width=exp.convert(int(padded[1]))
+        )
     return cast(typed, "VARCHAR")
 
 
@@ -665,18 +661,30 @@ def _convert_number(file: _File, variable: _Variable, value: exp.Expr, type_: st
     typed: exp.Expr = cast(value, type_)
     match (variable.meaning, type_):
         case ("date", "DATE"):
-            typed = _DAYS(origin=origin, value=value, unit=exp.convert(_unit_of_day(file.kind)))
+            typed = fragment("((:origin::TIMESTAMP) + to_days(floor(:value / :unit)::INTEGER))::DATE")(
+                origin=origin, value=value, unit=exp.convert(_unit_of_day(file.kind))
+            )
         case ("date", "TIMESTAMP") if file.kind != "spss":
-            typed = _DAYS_AND_TIME(origin=origin, value=value)
+            typed = fragment("(:origin::TIMESTAMP) + to_microseconds(round(:value * 86400000000)::BIGINT)")(
+                origin=origin, value=value
+            )
         case ("date" | "timestamp", "TIMESTAMP") if file.kind == "stata":
-            typed = _MILLISECONDS(origin=origin, value=value)
+            typed = fragment("(:origin::TIMESTAMP) + to_microseconds(round(:value * 1000)::BIGINT)")(
+                origin=origin, value=value
+            )
         case ("date" | "timestamp", "TIMESTAMP"):
             # Seconds since 1582 have five decimals as DOUBLE, and since 1960 six.
             unit, width = (100_000, 10) if file.kind == "spss" else (1_000_000, 1)
-            rest = _MICROSECONDS(value=value, unit=exp.convert(unit), width=exp.convert(width))
-            typed = _SECONDS(origin=origin, whole=_WHOLE(value=value), rest=rest)
+            rest = fragment("round((:value - floor(:value)) * :unit)::BIGINT * :width")(
+                value=value, unit=exp.convert(unit), width=exp.convert(width)
+            )
+            typed = fragment("(:origin::TIMESTAMP) + to_microseconds(:whole * 1000000 + :rest)")(
+                origin=origin, whole=fragment("floor(:value)::BIGINT")(value=value), rest=rest
+            )
         case ("time", "TIME"):
-            typed = _TIME(value=value, unit=exp.convert(1000 if file.kind == "stata" else 1_000_000))
+            typed = fragment("TIME '00:00:00' + to_microseconds(round(:value * :unit)::BIGINT)")(
+                value=value, unit=exp.convert(1000 if file.kind == "stata" else 1_000_000)
+            )
         case ("week", "DATE"):
             typed = _WEEK(value=value)
         case ("month" | "quarter" | "half", "DATE"):

@@ -101,16 +101,7 @@ UNITS = r"\p{Sc}|%|[A-Z]{3}"
 
 _SPACE = "[ \u00a0\u202f]?"
 _TRIMMED = fragment("trim(:text)")
-_WITHOUT_UNIT = fragment("regexp_replace(regexp_replace(trim(:text), :before, '\\1'), :behind, '')")
-_UNIT = fragment("regexp_extract(trim(:text), :before, 2) || regexp_extract(trim(:text), :behind, 1)")
-_UNITS_OF_VALUES = fragment("count(DISTINCT :unit) FILTER (WHERE NOT :text IS NULL)")
-_USUAL_UNIT = fragment("mode(:unit) FILTER (WHERE NOT :text IS NULL)")
-_IF_UNIT = fragment("CASE WHEN :unit = :usual THEN true END")
-_IF_NUMBER = fragment("CASE WHEN regexp_full_match(:written, :pattern) THEN :number END")
-_WITHOUT = fragment("replace(:number, :mark, '')")
-_WITH_POINT = fragment("replace(:number, :mark, '.')")
 _IN_ISO = fragment("CASE WHEN regexp_full_match(trim(:text), :pattern) THEN :value END")
-_IN_FORMAT = fragment("try_strptime(:text, :format)")
 # The latest year up to the pivot that ends in these two digits; NULL where the pattern does not match.
 _WITH_CENTURY = fragment("""
     regexp_extract(:text, :pattern, 1)
@@ -131,7 +122,6 @@ _UNLESS_MISSING = fragment("CASE WHEN NOT :text IN (:codes) THEN :text END")
 ZONE = " ?(UTC|Z|[-+][0-9]{2}(:?[0-9]{2})?|[A-Za-z]+/[A-Za-z_/+-]+)"
 """A zone after a time, or its offset from UTC."""
 
-_WITHOUT_ZONE = fragment("regexp_replace(trim(:text), :zone, '\\1')")
 
 _ISO_DAY = "[0-9]{4}-[0-9]{2}-[0-9]{2}"
 _ISO = {
@@ -142,7 +132,7 @@ _ISO = {
 
 def without_zone(value: exp.Expr) -> exp.Expr:
     """Remove the zone from a time, which keeps the local time: the engine would convert it to UTC."""
-    return _WITHOUT_ZONE(text=value, zone=text(f"(:[0-9.]+){ZONE}$"))
+    return fragment("regexp_replace(trim(:text), :zone, '\\1')")(text=value, zone=text(f"(:[0-9.]+){ZONE}$"))
 
 
 def number_pattern(marks: NumberMarks, is_integer: bool = False, leading_zeros: bool = True) -> str:
@@ -168,20 +158,26 @@ def _unit_patterns() -> dict[str, exp.Expr]:
 
 def _unit(value: exp.Expr) -> exp.Expr:
     """Extract the unit at either end of a number; empty without one."""
-    return _UNIT(text=value, **_unit_patterns())
+    return fragment("regexp_extract(trim(:text), :before, 2) || regexp_extract(trim(:text), :behind, 1)")(
+        text=value, **_unit_patterns()
+    )
 
 
 def _number(value: exp.Expr, pattern: str, marks: NumberMarks, may_have_unit: bool = False) -> exp.Expr:
     """Rewrite a text as the engine spells numbers; NULL for other texts."""
     written: exp.Expr = _TRIMMED(text=value)
     if may_have_unit:
-        written = _WITHOUT_UNIT(text=value, **_unit_patterns())
+        written = fragment("regexp_replace(regexp_replace(trim(:text), :before, '\\1'), :behind, '')")(
+            text=value, **_unit_patterns()
+        )
     number = written
     if marks.thousands is not None:
-        number = _WITHOUT(number=number, mark=text(marks.thousands))
+        number = fragment("replace(:number, :mark, '')")(number=number, mark=text(marks.thousands))
     if marks.decimal != ".":
-        number = _WITH_POINT(number=number, mark=text(marks.decimal))
-    return _IF_NUMBER(written=written, pattern=text(pattern), number=number)
+        number = fragment("replace(:number, :mark, '.')")(number=number, mark=text(marks.decimal))
+    return fragment("CASE WHEN regexp_full_match(:written, :pattern) THEN :number END")(
+        written=written, pattern=text(pattern), number=number
+    )
 
 
 def _day_or_time(value: exp.Expr, reading: ColumnReading, type_: Literal["DATE", "TIMESTAMP"]) -> exp.Expr:
@@ -194,7 +190,7 @@ def _day_or_time(value: exp.Expr, reading: ColumnReading, type_: Literal["DATE",
     if reading.pivot is not None and "y" in directives(format_):
         trimmed = _WITH_CENTURY(text=trimmed, pattern=text(f"^{pattern}$"), pivot=reading.pivot)
         format_ = re.sub("%(.)", lambda match: "%Y" if match[1] == "y" else match[0], format_)
-    read = _try_cast(_IN_FORMAT(text=trimmed, format=text(format_)), type_)
+    read = _try_cast(fragment("try_strptime(:text, :format)")(text=trimmed, format=text(format_)), type_)
     return _IN_ISO(text=value, pattern=text(pattern), value=read)
 
 
@@ -202,13 +198,10 @@ def _try_cast(value: exp.Expr, type_: str) -> exp.Expr:
     return exp.TryCast(this=value, to=exp.DataType.build(type_, dialect="duckdb"))
 
 
-_WHOLE_DIGITS = fragment("max(length(ltrim(regexp_extract(:number, '^[-+]?([0-9]*)', 1), '0')))")
-_DECIMALS = fragment("max(length(regexp_extract(:number, '[.]([0-9]*)', 1)))")
 _MAY_BE_THOUSANDS = fragment("""
     coalesce(bool_and(regexp_full_match(:number, '[-+]?[1-9][0-9]{0,2}([.][0-9]{3})?|0')), false)
     AND bool_or(contains(:number, '.'))
 """)
-_HAS_EXPONENT = fragment("coalesce(bool_or(contains(lower(:number), 'e')), false)")
 SHORT_NUMBER = 16
 """DOUBLE shows numbers of up to 16 characters, fifteen digits and a point, unchanged."""
 
@@ -221,8 +214,6 @@ _FITTING_DOUBLE = fragment("""
         )
     )
 """)
-_IS_PLAIN_EXPONENT = fragment("coalesce(bool_or(regexp_matches(:number, '^-.*[eE]|[.].*[eE]|[eE][-+]')), false)")
-_LOOKING_LIKE_NUMBERS = fragment("count(*) FILTER (WHERE regexp_full_match(trim(:text), :pattern))")
 _DISTINCT = template("""
     SELECT value, count(*) AS n FROM (SELECT :text AS value FROM :rows) AS r WHERE NOT value IS NULL GROUP BY value
 """)
@@ -255,17 +246,35 @@ class _Candidate:
         if self.number is not None:
             output += [
                 named(exp.Count(this=number.copy()), f"numbers_{i}"),
-                named(_WHOLE_DIGITS(number=number), f"digits_{i}"),
-                named(_DECIMALS(number=number), f"decimals_{i}"),
-                named(_HAS_EXPONENT(number=number), f"exponent_{i}"),
-                named(_IS_PLAIN_EXPONENT(number=number), f"plain_exponent_{i}"),
+                named(
+                    fragment("max(length(ltrim(regexp_extract(:number, '^[-+]?([0-9]*)', 1), '0')))")(number=number),
+                    f"digits_{i}",
+                ),
+                named(
+                    fragment("max(length(regexp_extract(:number, '[.]([0-9]*)', 1)))")(number=number), f"decimals_{i}"
+                ),
+                named(
+                    fragment("coalesce(bool_or(contains(lower(:number), 'e')), false)")(number=number), f"exponent_{i}"
+                ),
+                named(
+                    fragment("coalesce(bool_or(regexp_matches(:number, '^-.*[eE]|[.].*[eE]|[eE][-+]')), false)")(
+                        number=number
+                    ),
+                    f"plain_exponent_{i}",
+                ),
                 named(_FITTING_DOUBLE(number=number, short=exp.convert(SHORT_NUMBER)), f"doubles_{i}"),
             ]
             output.append(named(_MAY_BE_THOUSANDS(number=number), f"thousands_{i}"))
         if self.reading.type in ("integer", "number"):
             output += [
-                named(_UNITS_OF_VALUES(unit=_unit(value), text=value), f"units_{i}"),
-                named(_USUAL_UNIT(unit=_unit(value), text=value), f"usual_unit_{i}"),
+                named(
+                    fragment("count(DISTINCT :unit) FILTER (WHERE NOT :text IS NULL)")(unit=_unit(value), text=value),
+                    f"units_{i}",
+                ),
+                named(
+                    fragment("mode(:unit) FILTER (WHERE NOT :text IS NULL)")(unit=_unit(value), text=value),
+                    f"usual_unit_{i}",
+                ),
             ]
         if self.day is not None:
             output.append(named(exp.Count(this=col(f"day_{i}")), f"days_{i}"))
@@ -273,7 +282,14 @@ class _Candidate:
             output.append(named(exp.Count(this=col(f"time_{i}")), f"times_{i}"))
         if not self.is_declared:
             for name, pattern in (("lenient", number_pattern(marks)), ("like_numbers", _character_pattern(marks))):
-                output.append(named(_LOOKING_LIKE_NUMBERS(text=value, pattern=text(pattern)), f"{name}_{i}"))
+                output.append(
+                    named(
+                        fragment("count(*) FILTER (WHERE regexp_full_match(trim(:text), :pattern))")(
+                            text=value, pattern=text(pattern)
+                        ),
+                        f"{name}_{i}",
+                    )
+                )
         return output
 
     def readings(self) -> list[exp.Expr]:
@@ -502,7 +518,7 @@ class _TextReader:
         return f"set {date_keys(formats)}, which reads {share} values, "
 
     def _different_units_error(self, candidate: _Candidate, usual_unit: str) -> SourceError:
-        read = _IF_UNIT(unit=_unit(candidate.value), usual=text(usual_unit))
+        read = fragment("CASE WHEN :unit = :usual THEN true END")(unit=_unit(candidate.value), usual=text(usual_unit))
         most = f"most numbers have {in_words(usual_unit)}" if usual_unit else "most numbers have no unit"
         return SourceError(
             f"attributes.{candidate.reading.name}.type: {most}, and others have not: "

@@ -46,9 +46,6 @@ from sqlanon.support.expressions import Namer, create_schema, quote_name, table,
 from sqlanon.support.names import CATALOG, STAGED, VERIFIED, table_parts
 from sqlanon.support.workdir import spill_directory
 
-_DATABASE_NAMES = template("SELECT database_name FROM duckdb_databases()")
-_DATABASE_PATH = template("SELECT path FROM duckdb_databases() WHERE database_name = :database")
-
 
 class Workspace:
     def __init__(self, source: Any, limits: Limits = NO_LIMITS) -> None:
@@ -183,7 +180,11 @@ class Workspace:
         """Identify the DuckDB database of the source in the ledger."""
         if not self._is_live:
             return None if section.database is None else format_database(section.database)
-        path = self._engine.rows(_DATABASE_PATH(database=self._engine.holder.database))[0][0]
+        path = self._engine.rows(
+            template("SELECT path FROM duckdb_databases() WHERE database_name = :database")(
+                database=self._engine.holder.database
+            )
+        )[0][0]
         return ":memory:" if path is None else format_database(Path(path))
 
     def _look_up_as_user(self, policy: Policy, schema: str, database: str) -> None:
@@ -319,7 +320,7 @@ class Workspace:
         return section.database
 
     def _free_alias(self, stem: str) -> str:
-        names = self._engine.rows(_DATABASE_NAMES())
+        names = self._engine.rows(template("SELECT database_name FROM duckdb_databases()")())
         reserved = {"main", "system", "temp", "memory", "sqlanon", CATALOG, STAGED, VERIFIED}
         taken = {name.lower() for (name,) in names} | reserved
         number, alias = 1, stem
