@@ -158,7 +158,7 @@ class SheetTable:
         if cell.kind != "text" and not self._has_given_range:
             raise SourceError(
                 f"{self._prefix}: row {header.number:,} is read as the header, and has {cell.text} in "
-                f" cell {_cell_name(header, cell)}; if these are the names, set "
+                f"cell {_cell_name(header, cell)}; if these are the names, set "
                 f"{self._table_key(header.number, header.cells[0].column)}, else the cell where the names begin"
             )
         return cell.text.strip()
