@@ -1,10 +1,10 @@
-"""The way of the data: the stages from a policy to a release, and the jobs that pass through them.
+"""The stages from a policy to a release, and the jobs that run them.
 
 scan > hierarchies > frequency sets > search > recode > dependencies > noise > decoys > audit > publish
 
-`anonymize` is that line as far as a draft of the release, and `publish` the rest of it. `plan` is the same line run
-dry: its `StatementRunner` records statements instead of executing them, and answers with examples. `compare`,
-`extend`, `risk` and `verify` share its first half. What a stage does is in its package; here they follow one another.
+`anonymize` runs the stages up to a draft of the release, and `publish` runs the last two. `plan` is a dry run: its
+`StatementRunner` records statements instead of executing them, and answers queries with examples. `compare`, `extend`,
+`risk` and `verify` share the first stages. Each stage is one call into its package.
 """
 
 from __future__ import annotations
@@ -78,130 +78,132 @@ if TYPE_CHECKING:
     from sqlanon.strategies.compare import ComparisonProgress, ComparisonRow
 
 StageProgress: TypeAlias = "Callable[[str, int, int, float | None], None]"
-"""Called with the stage (``scan``, ``search``, ``noise``, ``write``), generalizations open and checked (for noise:
-records that wait for it, and that have it), and the best score so far."""
+"""Called with the stage (``scan``, ``search``, ``noise``, ``write``), the numbers of open and evaluated
+generalizations (for ``noise``: of waiting and finished records), and the best score so far."""
 
 
 def anonymize(
-    space: Workspace,
+    workspace: Workspace,
     policy: Policy,
     progress: StageProgress = ignore_progress,
     keep_work: str | os.PathLike[str] | None = None,
 ) -> ReleaseDraft:
-    """Find the best generalization of a source that meets the policy; keep the intermediate tables in a file."""
-    laps = Laps()
+    """Find the best generalization of a source that meets the policy, and draft its release."""
+    timer = StageTimer()
     progress("scan", 0, 0, None)
-    run = space.run(policy, counted=True)
+    run = workspace.run(policy, counted=True)
     try:
         with nullcontext() if keep_work is None else keep_work_tables(run, keep_work):
-            return draft(StatementRunner(run.engine), run, policy, progress, laps)
+            return draft(StatementRunner(run.engine), run, policy, progress, timer)
     finally:
         if run.source.persons is not None:
             run.source.persons.close()
 
 
-def plan(space: Workspace, policy: Policy) -> Plan:
-    """The stages of `anonymize` and `publish` and their statements, from the schema alone: no row is read."""
-    run = space.run(policy, read=False, counted=True)  # its views stay: the statements name them
-    steps = StatementRunner(run.engine, [])
-    steps.stages += run.source.plan()
-    drafted = draft(steps, run, policy, ignore_progress, Laps())
-    show_rows(steps, drafted)
-    show_audit(steps, drafted)
+def plan(workspace: Workspace, policy: Policy) -> Plan:
+    """List the stages of `anonymize` and `publish` with their statements, from the schema alone: no row is read."""
+    run = workspace.run(policy, read=False, counted=True)  # stays open: the statements name its views
+    runner = StatementRunner(run.engine, [])
+    runner.stages += run.source.plan()
+    release_draft = draft(runner, run, policy, ignore_progress, StageTimer())
+    show_rows(runner, release_draft)
+    show_audit(runner, release_draft)
     warnings = sort_messages((*run.notices, *warn_of_insensitive_names(policy)))
-    return Plan(tuple(steps.stages), *find_lattice_size(policy, run.engine), policy.search.is_local, warnings)
+    return Plan(tuple(runner.stages), *find_lattice_size(policy, run.engine), policy.search.is_local, warnings)
 
 
 def compare(
-    space: Workspace,
+    workspace: Workspace,
     policies: Mapping[str, Policy | PolicyError],
     progress: ComparisonProgress,
     seconds: float | None = None,
 ) -> Iterator[ComparisonRow]:
-    """What each strategy finds in its time. Each reads the source anew: none is quick because of what another left."""
+    """Run each strategy within its time. Each one reads the source again, so that none profits from an earlier one."""
     from sqlanon.engines.deadline import interrupt_after  # noqa: PLC0415  (needed for comparisons only)
     from sqlanon.strategies.compare import ComparisonRow, build_comparison_row, with_time_limit  # noqa: PLC0415
 
-    result = None
-    for name, given in policies.items():
+    comparison_row = None
+    for name, strategy_policy in policies.items():
         progress(name, 0, 0, None)
-        if isinstance(given, PolicyError):
-            yield ComparisonRow(name, error="; ".join(map(str, given.problems)))
+        if isinstance(strategy_policy, PolicyError):
+            yield ComparisonRow(name, error="; ".join(map(str, strategy_policy.problems)))
             continue
-        policy, started = with_time_limit(given, seconds), time.perf_counter()
+        policy, started = with_time_limit(strategy_policy, seconds), time.perf_counter()
         try:
-            with space.run(policy, counted=True) as run, interrupt_after(seconds, run.engines):
-                steps = StatementRunner(run.engine)
+            with workspace.run(policy, counted=True) as run, interrupt_after(seconds, run.engines):
+                runner = StatementRunner(run.engine)
                 with source_errors():
-                    prepared = prepare_with_earlier(steps, run, policy)
-                began = time.perf_counter()
-                found = run_search(steps, prepared, partial(progress, name))
-                searched = time.perf_counter() - began
-                figures = recode(steps, prepared, found).figures
-                seconds_of_all = time.perf_counter() - started
-                undecided = None if result is not None else _explain_undecided_person(steps, prepared)
-                result = build_comparison_row(name, prepared, found, figures, searched, seconds_of_all, undecided)
-                yield result
+                    search_input = prepare_with_earlier_releases(runner, run, policy)
+                search_started = time.perf_counter()
+                search_result = run_search(runner, search_input, partial(progress, name))
+                search_seconds = time.perf_counter() - search_started
+                figures = recode(runner, search_input, search_result).figures
+                total_seconds = time.perf_counter() - started
+                undecided = None if comparison_row is not None else _describe_undecided_person(runner, search_input)
+                comparison_row = build_comparison_row(
+                    name, search_input, search_result, figures, search_seconds, total_seconds, undecided
+                )
+                yield comparison_row
         except OvertimeError as error:
             yield ComparisonRow(name, stopped=True, seconds=time.perf_counter() - started, error=str(error))
         except InfeasibleError as error:
             yield ComparisonRow(name, seconds=time.perf_counter() - started, error=str(error))
 
 
-def _explain_undecided_person(steps: StatementRunner, prepared: SearchInput) -> str | None:
-    """That a column numbers people whom the policy does not name, so that figures count rows."""
-    source, rows = prepared.source, prepared.marginals.rows
+def _describe_undecided_person(runner: StatementRunner, search_input: SearchInput) -> str | None:
+    """Warn that a column numbers persons and the policy does not name it, so that figures count rows."""
+    source, rows = search_input.source, search_input.marginals.rows
     with source_errors():
-        person = find_undecided_person(steps, prepared.policy, source, prepared.columns, rows)
+        person = find_undecided_person(runner, search_input.policy, source, search_input.columns, rows)
     return None if person is None else f"source.person: {explain_undecided_person(person)}"
 
 
-def extend(space: Workspace, policy: Policy) -> Extension:
-    """What can be added to the policy's release of the rows that its source has got since."""
+def extend(workspace: Workspace, policy: Policy) -> Extension:
+    """Find the new rows of the source that can be added to the policy's release."""
     from sqlanon.ledger.growth.extend import extend, release_to_extend  # noqa: PLC0415  (needed with earlier releases only)
 
-    run = space.run(policy)  # what is found publishes from it
-    started, steps = time.perf_counter(), StatementRunner(run.engine)
+    run = workspace.run(policy)  # stays open: the extension is published from it
+    started, runner = time.perf_counter(), StatementRunner(run.engine)
     with source_errors():
         extended = release_to_extend(run, policy)
         fixed, verified = extended.manifest, {extended.publication.run_id}
-        prepared = prepare_beside(
-            steps, run, policy, [extended.publication, *extended.base_publications], fixed, verified
+        search_input = prepare_beside_releases(
+            runner, run, policy, [extended.publication, *extended.base_publications], fixed, verified
         )
-        return extend(steps, run, prepared, extended, started)
+        return extend(runner, run, search_input, extended, started)
 
 
 def withdraw(
-    space: Workspace, policy: Policy, progress: StageProgress = ignore_progress
+    workspace: Workspace, policy: Policy, progress: StageProgress = ignore_progress
 ) -> tuple[PublishedRelease, SourceChange, ReleaseDraft | None]:
-    """Draft the policy's release without the rows that have left its source: at the same levels, or, where that does
-    not meet the policy, by a search among coarser ones. No draft if no row has left.
+    """Draft the policy's release again without the rows that were deleted from its source: at the same levels, or, if
+    these do not meet the policy, after a search among coarser ones. The draft is None if no row was deleted.
 
-    The draft has the rows of the release alone, where they can be told from others of the source.
+    The draft has only rows of the release, if they can be distinguished from the source's other rows.
     """
     from sqlanon.ledger import find_published_release  # noqa: PLC0415  (needed with a ledger only)
 
-    laps = Laps()
+    timer = StageTimer()
     progress("scan", 0, 0, None)
-    with space.run(policy, counted=True) as run, source_errors():
+    with workspace.run(policy, counted=True) as run, source_errors():
         published = find_published_release(run, policy)
         rows_now = _count_source_rows(run, policy)
         place = recorded_location(
             published.publication.path, published.publication.table_name, Reach(policy, run.source)
         )
-    change = measure_source_change(space, policy, place, published.manifest, published.publication, rows_now)
+    change = measure_source_change(workspace, policy, place, published.manifest, published.publication, rows_now)
     if not change.may_have_lost_rows:
         return published, change, None
-    gone = change.missing_rows if change.deleted_rows is None else change.deleted_rows
-    if gone == published.manifest.released_rows:
+    deleted_rows = change.missing_rows if change.deleted_rows is None else change.deleted_rows
+    if deleted_rows == published.manifest.released_rows:
         raise ReleaseError(
-            f"no row of {format_location(published.publication.path)} is in the source any more: remove the release, "
-            "there is none to publish in its place; `sqlanon anonymize` makes one of the source as it is now"
+            f"{format_location(published.publication.path)}: none of its rows is in the source any more, so no release "
+            "can replace it; remove it, or run `sqlanon anonymize` to release the source as it is now"
         )
     try:
-        return published, change, _draft_withdrawal(space, published, True, progress, laps)
+        return published, change, _draft_withdrawal(workspace, published, True, progress, timer)
     except InfeasibleError:
-        return published, change, _draft_withdrawal(space, published, False, progress, laps)
+        return published, change, _draft_withdrawal(workspace, published, False, progress, timer)
 
 
 def _count_source_rows(run: Run, policy: Policy) -> int:
@@ -211,55 +213,55 @@ def _count_source_rows(run: Run, policy: Policy) -> int:
 
 
 def _draft_withdrawal(
-    space: Workspace, published: PublishedRelease, is_fixed: bool, progress: StageProgress, laps: Laps
+    workspace: Workspace, published: PublishedRelease, is_fixed: bool, progress: StageProgress, timer: StageTimer
 ) -> ReleaseDraft:
     policy = published.policy
-    run = space.run(policy, counted=True)
-    steps, levels = StatementRunner(run.engine), published.levels
+    run = workspace.run(policy, counted=True)
+    runner, levels = StatementRunner(run.engine), published.levels
     only_its_rows = published.can_republish_released_rows(run.source)
     kind_for_target(None, policy).refuse(policy, run.source)
     with source_errors():
-        noise = noise_of(steps, run, policy)
+        noise = plan_noise(runner, run, policy)
         if only_its_rows:
-            prepared = prepare_released_rows(steps, run, published, is_fixed)
+            search_input = prepare_released_rows(runner, run, published, is_fixed)
         elif is_fixed and levels is not None:
-            prepared = prepare_at_levels(steps, run, policy, levels)
+            search_input = prepare_at_levels(runner, run, policy, levels)
         else:
-            prepared = prepare_with_earlier(steps, run, policy)
-    laps.end("load")
+            search_input = prepare_with_earlier_releases(runner, run, policy)
+    timer.end("load")
     try:
-        drafted = draft_of(steps, run, prepared, noise, progress, laps)
+        release_draft = draft_from_search_input(runner, run, search_input, noise, progress, timer)
     finally:
         if run.source.persons is not None:
             run.source.persons.close()
-    return replace(drafted, replaces=ReplacedRelease(published.publication.run_id, only_its_rows))
+    return replace(release_draft, replaces=ReplacedRelease(published.publication.run_id, only_its_rows))
 
 
 def risk(
-    space: Workspace, policy: Policy, epsilons: Sequence[float], leakage: int, leakage_seconds: float | None
+    workspace: Workspace, policy: Policy, epsilons: Sequence[float], leakage: int, leakage_seconds: float | None
 ) -> Risk:
-    """How risky a source is as it stands; with noise, the errors that it would make in the version that is found."""
+    """Assess the risk of an unprotected source; if the policy has noise, also its errors in the best generalization."""
     from sqlanon.risk import assess_risk  # noqa: PLC0415  (needed for risk only)
 
-    with space.run(policy) as run, source_errors():
-        found = assess_risk(run, policy, leakage, leakage_seconds)
+    with workspace.run(policy) as run, source_errors():
+        assessment = assess_risk(run, policy, leakage, leakage_seconds)
     if not policy.noisy_attributes:
-        return found
+        return assessment
     from sqlanon.noise.columns import require_usable_noisy_columns  # noqa: PLC0415  (needed with noise only)
     from sqlanon.risk import estimate_noise_errors  # noqa: PLC0415
 
-    with space.run(policy) as run, source_errors():
-        steps, columns = StatementRunner(run.engine), require_usable_noisy_columns(run.engine, policy, run.source)
+    with workspace.run(policy) as run, source_errors():
+        runner, columns = StatementRunner(run.engine), require_usable_noisy_columns(run.engine, policy, run.source)
         try:
-            prepared = prepare(steps, policy, run.source, run.work, run.population)
-            recoding = recode(steps, prepared, run_search(steps, prepared, ignore_progress))
+            search_input = prepare(runner, policy, run.source, run.work, run.population)
+            recoding = recode(runner, search_input, run_search(runner, search_input, ignore_progress))
         except InfeasibleError:
-            return found
-        return replace(found, noise=estimate_noise_errors(steps, prepared, recoding, columns, epsilons))
+            return assessment
+        return replace(assessment, noise=estimate_noise_errors(runner, search_input, recoding, columns, epsilons))
 
 
-def verify(space: Workspace, policy: Policy, place: ReleaseLocation, sha256: str | None = None) -> Verification:
-    """Check a release by itself; then prepare its source as it was prepared for the release, and recode it again."""
+def verify(workspace: Workspace, policy: Policy, place: ReleaseLocation, sha256: str | None = None) -> Verification:
+    """Verify a release alone, then against its source: prepare the source as for the release, and recode it again."""
     from sqlanon.ledger import (  # noqa: PLC0415
         check_against_ledger,
         count_changes,
@@ -274,115 +276,144 @@ def verify(space: Workspace, policy: Policy, place: ReleaseLocation, sha256: str
         explain_failure,
     )
 
-    with place.open_verified(space.limits, sha256) as release:
-        found = release.verification
-        if not found.is_file and (policy.noisy_attributes or policy.has_decoys):
-            raise ReleaseError("a release with noise or decoys is held against its source as a file: publish it to one")
-        with space.run(policy, counted=True) as run, source_errors():
-            steps, of_policy, checks = StatementRunner(run.engine), check_policy(policy, found), list[Check]()
-            sha256_now = release.sha256() if found.verified and policy.catalog is not None else None
-            recorded = check_against_ledger(run.engine, policy, found, sha256_now)
-            known = find_publication(run.engine, policy, found)
+    with place.open_verified(workspace.limits, sha256) as release:
+        verification = release.verification
+        if not verification.is_file and (policy.noisy_attributes or policy.has_decoys):
+            raise ReleaseError(
+                "only a file with noise or decoys can be verified against its source: publish the release to a file"
+            )
+        with workspace.run(policy, counted=True) as run, source_errors():
+            runner, policy_checks, source_checks = (
+                StatementRunner(run.engine),
+                check_policy(policy, verification),
+                list[Check](),
+            )
+            sha256_now = release.sha256() if verification.verified and policy.catalog is not None else None
+            ledger_checks = check_against_ledger(run.engine, policy, verification, sha256_now)
+            publication = find_publication(run.engine, policy, verification)
             if run.source.access == "rows" and not (rows_now := _count_source_rows(run, policy)):
-                checks.append(source_check("source rows", False, "the source has rows", "the source has no rows"))
-            elif known is None or not known.is_part:
-                prepared = prepare_with_earlier(steps, run, policy, None if known is None else known.after)
-                withdraws = known is not None and known.withdraws is not None
-                checks += check_against_source(run, prepared, release, withdraws)
-                rows_now = prepared.marginals.rows
-            elif all(check.passed for check in of_policy):  # else its rows are not compared
+                source_checks.append(
+                    source_check("source rows", False, "the source has rows", "the source has no rows")
+                )
+            elif publication is None or not publication.is_part:
+                search_input = prepare_with_earlier_releases(
+                    runner, run, policy, None if publication is None else publication.after
+                )
+                withdraws = publication is not None and publication.withdraws is not None
+                source_checks += check_against_source(run, search_input, release, withdraws)
+                rows_now = search_input.marginals.rows
+            elif all(check.passed for check in policy_checks):  # otherwise its rows are not comparable
                 try:
-                    prepared = prepare_beside(steps, run, policy, [known], found.manifest, {known.run_id})
-                    checks += check_extended(run, prepared, release)
+                    search_input = prepare_beside_releases(
+                        runner, run, policy, [publication], verification.manifest, {publication.run_id}
+                    )
+                    source_checks += check_extended(run, search_input, release)
                 except RelabelledError as error:
-                    checks.append(source_check("recoded source", False, "", str(error)))
-            alone = replace(found, checks=(*found.checks, *of_policy, *recorded))
-            everything = replace(found, checks=(*found.checks, *of_policy, *checks, *recorded))
-            publication = find_recorded_publication(run.engine, policy, found, sha256_now) if alone.verified else None
-            if publication is None:
-                return everything
-            if everything.verified:  # others may have come with the rows of those who left
-                return check_lost_rows(everything, count_changes(run, policy, publication, found.manifest, rows_now))
-        change = measure_source_change(space, policy, release, found.manifest, publication, rows_now)
-        return explain_failure(everything, change, len(found.checks) + len(of_policy))
+                    source_checks.append(source_check("recoded source", False, "", str(error)))
+            without_source = replace(verification, checks=(*verification.checks, *policy_checks, *ledger_checks))
+            complete = replace(
+                verification, checks=(*verification.checks, *policy_checks, *source_checks, *ledger_checks)
+            )
+            if not without_source.verified:
+                return complete
+            recorded = find_recorded_publication(run.engine, policy, verification, sha256_now)
+            if recorded is None:
+                return complete
+            if complete.verified:  # new persons may have the rows of deleted ones
+                return check_lost_rows(complete, count_changes(run, policy, recorded, verification.manifest, rows_now))
+        change = measure_source_change(workspace, policy, release, verification.manifest, recorded, rows_now)
+        return explain_failure(complete, change, len(verification.checks) + len(policy_checks))
 
 
 def measure_source_change(
-    space: Workspace,
+    workspace: Workspace,
     policy: Policy,
     release: ReleasedRows,
     manifest: Manifest,
     publication: Publication,
     rows_now: int,
 ) -> SourceChange:
-    """What has become of the source of a release, which is as it was published."""
+    """Measure how the source of an unchanged release differs from the source it was published from."""
     from sqlanon.ledger import can_mark_rows, count_changes, measure_released_rows  # noqa: PLC0415
 
-    with space.run(policy, counted=True) as run, source_errors():
+    with workspace.run(policy, counted=True) as run, source_errors():
         change = count_changes(run, policy, publication, manifest, rows_now)
         if not can_mark_rows(policy, run.source, manifest):
             return change
-        steps = StatementRunner(run.engine)
+        runner = StatementRunner(run.engine)
         try:
-            prepared = prepare_beside(steps, run, policy, [publication], manifest, {publication.run_id})
+            search_input = prepare_beside_releases(runner, run, policy, [publication], manifest, {publication.run_id})
         except RelabelledError as error:
             return replace(change, relabelled=tuple(error.counts))
-        except (NoMarkedRowsError, InfeasibleError):  # no row of the release is in the source any more
+        except (NoMarkedRowsError, InfeasibleError):  # none of the release's rows is in the source
             return replace(change, missing_rows=manifest.released_rows)
         with release.rows(run.engine, manifest) as released:
-            return measure_released_rows(run, prepared, publication, manifest, released, change)
+            return measure_released_rows(run, search_input, publication, manifest, released, change)
 
 
-def draft(steps: StatementRunner, run: Run, policy: Policy, progress: StageProgress, laps: Laps) -> ReleaseDraft:
-    """From a bound source to all that a release is made of: the stages in their order."""
-    if wrong := list(find_conflicts(LEDGER_FEATURES, collect_sections(dict(policy)))):
-        raise PolicyError(wrong)
+def draft(
+    runner: StatementRunner, run: Run, policy: Policy, progress: StageProgress, timer: StageTimer
+) -> ReleaseDraft:
+    """Run all stages before the audit on a bound source."""
+    if problems := list(find_conflicts(LEDGER_FEATURES, collect_sections(dict(policy)))):
+        raise PolicyError(problems)
     kind_for_target(None, policy).refuse(policy, run.source)
     with source_errors():
-        noise = noise_of(steps, run, policy)  # what cannot be drawn is refused before the search
-        prepared = prepare_with_earlier(steps, run, policy)
-    return draft_of(steps, run, prepared, noise, progress, laps)
+        noise = plan_noise(runner, run, policy)  # refuse impossible noise before the search
+        search_input = prepare_with_earlier_releases(runner, run, policy)
+    return draft_from_search_input(runner, run, search_input, noise, progress, timer)
 
 
-def draft_of(
-    steps: StatementRunner,
+def draft_from_search_input(
+    runner: StatementRunner,
     run: Run,
-    prepared: SearchInput,
+    search_input: SearchInput,
     noise: NoisePlan | None,
     progress: StageProgress,
-    laps: Laps,
+    timer: StageTimer,
 ) -> ReleaseDraft:
-    """From a prepared source to all that a release is made of."""
-    policy = prepared.policy
+    """Run the search and all later stages before the audit."""
+    policy = search_input.policy
     with source_errors():
-        person = find_undecided_person(steps, policy, prepared.source, prepared.columns, prepared.marginals.rows)
-        warnings = (*run.notices, *warn_of_unprotected_columns(steps, prepared))
-        warnings += () if steps.dry else warn_of_levels_above_top(policy, prepared.heights)
-    laps.end("load")
-    found = run_search(steps, prepared, partial(progress, "search"))
-    if not steps.dry:
-        persons = prepared.limit.persons is not None
-        store_lattice(steps.engine, prepared.work("lattice"), found.lattice_columns(), persons)
-    recoding = recode(steps, prepared, found)
-    refuse_undecided_person(steps, prepared, recoding.statement, person)
-    warnings += warn_of_rows_without_person(steps, prepared, recoding.statement)
-    dependencies = measure_dependencies(run.engine, steps, prepared, recoding.statement, recoding.generalization)
-    laps.end("search")
-    noised = filled = None
+        person = find_undecided_person(
+            runner, policy, search_input.source, search_input.columns, search_input.marginals.rows
+        )
+        warnings = (*run.notices, *warn_of_unprotected_columns(runner, search_input))
+        warnings += () if runner.dry else warn_of_levels_above_top(policy, search_input.heights)
+    timer.end("load")
+    search_result = run_search(runner, search_input, partial(progress, "search"))
+    if not runner.dry:
+        persons = search_input.limit.persons is not None
+        store_lattice(runner.engine, search_input.work("lattice"), search_result.lattice_columns(), persons)
+    recoding = recode(runner, search_input, search_result)
+    refuse_undecided_person(runner, search_input, recoding.statement, person)
+    warnings += warn_of_rows_without_person(runner, search_input, recoding.statement)
+    dependencies = measure_dependencies(run.engine, runner, search_input, recoding.statement, recoding.generalization)
+    timer.end("search")
+    noise_result = decoy_result = None
     if noise is not None:
-        noised = add_noise(steps, prepared, recoding, noise, progress)
-        recoding = noised.recoding
-        laps.end("noise")
+        noise_result = add_noise(runner, search_input, recoding, noise, progress)
+        recoding = noise_result.recoding
+        timer.end("noise")
     if policy.has_decoys:
-        filled = add_decoys(steps, prepared, recoding, found)
-        recoding = filled.recoding
-        laps.end("decoys")
+        decoy_result = add_decoys(runner, search_input, recoding, search_result)
+        recoding = decoy_result.recoding
+        timer.end("decoys")
     warnings += (*recoding.warnings, *dependencies.warnings)
     if policy.requirements.keys() == {"k"} and policy.privacy.k == 1:
-        message = "k = 1 lets a class have one row, and so protects nobody: set k = 5, for example"
-        warnings += (Notice(message, prepared.marginals.rows),)
+        message = "k = 1 allows classes of one row, which protects no person: set k = 5, for example"
+        warnings += (Notice(message, search_input.marginals.rows),)
     return ReleaseDraft(
-        run, prepared, found, recoding, noised, filled, dependencies, warnings, laps.seconds, policy.is_draft
+        run,
+        search_input,
+        search_result,
+        recoding,
+        noise_result,
+        decoy_result,
+        dependencies,
+        warnings,
+        timer.seconds,
+        policy.is_draft,
     )
 
 
@@ -394,17 +425,17 @@ def publish(
     force: bool = False,
     as_draft: bool = False,
 ) -> tuple[Any, Ledger]:
-    """Audit the release of a draft, beside those that the ledger has, and put it in its place."""
+    """Audit a draft, alone and together with the releases of the ledger, and publish it."""
     _refuse_release(draft)
     draft = replace(draft, is_draft=draft.is_draft or as_draft)
     target = target_for(draft, place, table)
-    ledger = ledger_of(draft, run_id, target.path, force)
+    ledger = build_ledger_entry(draft, run_id, target.path, force)
     with draft.name_source_in_errors():
         return audit_and_publish(target, draft, ledger), ledger
 
 
 def release_rows(draft: ReleaseDraft) -> exp.Table:
-    """The rows of the release of a draft, audited as `publish` does it, in a table that goes with the run."""
+    """Audit a draft as `publish` does; return its rows as a table of the run."""
     _refuse_release(draft)
     rows = draft.run.work("release_rows")
     with draft.name_source_in_errors(), spill_directory() as folder:
@@ -416,43 +447,46 @@ def _refuse_release(draft: ReleaseDraft) -> None:
         raise AuditError(list(draft.dependencies.refusals))
     if not draft.search_input.source.can_recode:
         raise ReleaseError(
-            "the source is a frequency set: its rows are in the warehouse, and so the release is made there; "
-            'export("folder", dialect=...) writes the statement, and the tables that it reads'
+            "the source is a frequency set: its rows are in the warehouse, so the release has to be made there; "
+            'export("folder", dialect=...) writes the statement and the tables that it reads'
         )
 
 
 def prepare(
-    steps: StatementRunner, policy: Policy, source: Source, work: Namer, population: Population | None = None
+    runner: StatementRunner, policy: Policy, source: Source, work: Namer, population: Population | None = None
 ) -> SearchInput:
-    """From a bound source to what the search needs."""
-    scanned = scan_tables(steps, policy, source, work, population)
-    hierarchies = build_hierarchies(steps, policy, scanned.values, work)
+    """Build the search input of a bound source."""
+    scanned = scan_tables(runner, policy, source, work, population)
+    hierarchies = build_hierarchies(runner, policy, scanned.values, work)
     scanned = drop_unmatched_population(policy, scanned, hierarchies.quasi, work)
-    frequencies = count_frequencies(steps, policy, scanned, hierarchies, work)
+    frequencies = count_frequencies(runner, policy, scanned, hierarchies, work)
     return build_search_input(policy, scanned, hierarchies, frequencies)
 
 
-def prepare_with_earlier(
-    steps: StatementRunner, run: Run, policy: Policy, runs: Sequence[str] | None = None
+def prepare_with_earlier_releases(
+    runner: StatementRunner, run: Run, policy: Policy, runs: Sequence[str] | None = None
 ) -> SearchInput:
-    """Prepare the source of a policy; with ``[release] after``, or the runs of it, beside these releases."""
-    if policy.source.key and not steps.dry:
+    """Build the search input of a policy's source, safe together with the releases of ``[release] after`` or of these
+    runs."""
+    if policy.source.key and not runner.dry:
         refuse_repeated_keys(run.engine, run.source, policy.source.key)
     if policy.release is None or not policy.release.after:
-        return prepare(steps, policy, run.source, run.work, run.population)
+        return prepare(runner, policy, run.source, run.work, run.population)
     from sqlanon.ledger import find_base_publications, plan_marking  # noqa: PLC0415  (needed with earlier releases only)
 
-    if not steps.dry:
-        return prepare_beside(steps, run, policy, find_base_publications(run, policy, runs))
-    prepared = prepare(steps, policy, run.source, run.work, run.population)
-    plan_marking(steps, prepared, example_levels(policy, prepared.marginals.heights))
-    note = "rows are marked by the earlier releases that have them (here: one, at level 1), and all of the above "
-    steps.finish("earlier releases", f"{note}is done again, the marks one more quasi-identifier")
-    return prepared
+    if not runner.dry:
+        return prepare_beside_releases(runner, run, policy, find_base_publications(run, policy, runs))
+    search_input = prepare(runner, policy, run.source, run.work, run.population)
+    plan_marking(runner, search_input, example_levels(policy, search_input.marginals.heights))
+    note = (
+        "rows are marked by the earlier releases that have them (in this plan: one, at level 1), and all stages above "
+    )
+    runner.finish("earlier releases", f"{note}run again, with the marks as one more quasi-identifier")
+    return search_input
 
 
-def prepare_beside(
-    steps: StatementRunner,
+def prepare_beside_releases(
+    runner: StatementRunner,
     run: Run,
     policy: Policy,
     earlier: Sequence[Publication],
@@ -460,51 +494,56 @@ def prepare_beside(
     verified: Collection[str] = (),
     work: Namer | None = None,
 ) -> SearchInput:
-    """Prepare a source so that all that is found is safe beside earlier releases: its rows are marked by them."""
+    """Build a search input whose generalizations are safe together with earlier releases: rows are marked by the
+    releases that have them."""
     if not earlier:
-        return prepare(steps, policy, run.source, run.work, run.population)
+        return prepare(runner, policy, run.source, run.work, run.population)
     from sqlanon.ledger import mark_released_rows  # noqa: PLC0415  (needed with earlier releases only)
 
-    first = prepare(steps, policy, run.source, lambda name: run.work(f"before_{name}"), run.population)
-    marked, releases = mark_released_rows(run, first, earlier, fixed, verified)
-    prepared = prepare(steps, releases.search_policy or policy, marked, work or run.work)
-    return replace(prepared, policy=policy, earlier=releases)
+    unmarked = prepare(runner, policy, run.source, lambda name: run.work(f"before_{name}"), run.population)
+    marked, releases = mark_released_rows(run, unmarked, earlier, fixed, verified)
+    search_input = prepare(runner, releases.search_policy or policy, marked, work or run.work)
+    return replace(search_input, policy=policy, earlier=releases)
 
 
-def prepare_released_rows(steps: StatementRunner, run: Run, published: PublishedRelease, is_fixed: bool) -> SearchInput:
-    """Prepare the rows of a source that a release has, under the hierarchies of the whole source, for levels that are
-    no finer than its own, or the same."""
+def prepare_released_rows(
+    runner: StatementRunner, run: Run, published: PublishedRelease, is_fixed: bool
+) -> SearchInput:
+    """Build the search input of a release's own rows with the hierarchies of the whole source, for the release's levels
+    or for levels at least as coarse."""
     from sqlanon.ledger import select_released_rows  # noqa: PLC0415
 
     policy, run_id = published.policy, published.publication.run_id
     earlier = [published.publication, *published.base_publications]
     fixed = published.manifest if is_fixed else None
-    whole = prepare_beside(steps, run, policy, earlier, fixed, {run_id}, lambda name: run.work(f"whole_{name}"))
+    whole = prepare_beside_releases(
+        runner, run, policy, earlier, fixed, {run_id}, lambda name: run.work(f"whole_{name}")
+    )
     rows, searched = run.work("rows_of_release"), whole.search_policy
     run.engine.execute(create_table(rows.copy(), select_released_rows(whole.source.relation)))
-    scanned = scan_tables(steps, searched, Source(rows, run.engine.columns(rows), run.source.files), run.work)
-    facts = summarize_values(steps, scanned.values)
+    scanned = scan_tables(runner, searched, Source(rows, run.engine.columns(rows), run.source.files), run.work)
+    facts = summarize_values(runner, scanned.values)
     hierarchies = Hierarchies(whole.hierarchies, whole.sensitive_hierarchies, facts)
-    frequencies = count_frequencies(steps, searched, scanned, hierarchies, run.work)
-    prepared = build_search_input(searched, scanned, hierarchies, frequencies)
-    after = tuple(one for one in whole.earlier.run_ids if one != run_id)
-    releases = replace(whole.earlier, run_ids=after, changed_run_ids=whole.earlier.changed_run_ids - {run_id})
-    return replace(prepared, policy=policy, earlier=releases)
+    frequencies = count_frequencies(runner, searched, scanned, hierarchies, run.work)
+    search_input = build_search_input(searched, scanned, hierarchies, frequencies)
+    run_ids = tuple(earlier_id for earlier_id in whole.earlier.run_ids if earlier_id != run_id)
+    releases = replace(whole.earlier, run_ids=run_ids, changed_run_ids=whole.earlier.changed_run_ids - {run_id})
+    return replace(search_input, policy=policy, earlier=releases)
 
 
-def prepare_at_levels(steps: StatementRunner, run: Run, policy: Policy, levels: Mapping[str, int]) -> SearchInput:
-    """Prepare a source for one generalization."""
+def prepare_at_levels(runner: StatementRunner, run: Run, policy: Policy, levels: Mapping[str, int]) -> SearchInput:
+    """Build a search input whose lattice has one generalization."""
     attributes = {
         name: spec.model_copy(update={"min_level": levels[name], "max_level": levels[name]}) if name in levels else spec
         for name, spec in policy.attributes.items()
     }
     searched = policy.model_copy(update={"attributes": attributes})
-    prepared = prepare(steps, searched, run.source, run.work, run.population)
-    return replace(prepared, policy=policy, earlier=EarlierReleases(search_policy=searched))
+    search_input = prepare(runner, searched, run.source, run.work, run.population)
+    return replace(search_input, policy=policy, earlier=EarlierReleases(search_policy=searched))
 
 
-def ledger_of(draft: ReleaseDraft, run_id: str, place: Path, force: bool) -> Ledger:
-    """What the ledger has to do with the release of a draft: nothing without a catalog."""
+def build_ledger_entry(draft: ReleaseDraft, run_id: str, place: Path, force: bool) -> Ledger:
+    """Build the ledger entry of a draft: an empty one without a catalog."""
     if draft.search_input.policy.catalog is None:
         return NoLedger(is_draft=draft.is_draft)
     from sqlanon.ledger import DraftEntry, LedgerEntry  # noqa: PLC0415  (needed with a catalog only)
@@ -526,45 +565,49 @@ def ledger_of(draft: ReleaseDraft, run_id: str, place: Path, force: bool) -> Led
     )
 
 
-def noise_of(steps: StatementRunner, run: Run, policy: Policy) -> NoisePlan | None:
-    """The noise that the policy asks for."""
+def plan_noise(runner: StatementRunner, run: Run, policy: Policy) -> NoisePlan | None:
+    """Plan the noise of the policy, if it has any."""
     if not policy.noisy_attributes:
         return None
     from sqlanon.noise.stage import plan_noise  # noqa: PLC0415  (needed with noise only)
 
-    return plan_noise(steps, run, policy)
+    return plan_noise(runner, run, policy)
 
 
 def add_noise(
-    steps: StatementRunner, prepared: SearchInput, recoding: Recoding, noise: NoisePlan, progress: StageProgress
+    runner: StatementRunner, search_input: SearchInput, recoding: Recoding, noise: NoisePlan, progress: StageProgress
 ) -> NoiseResult:
     """Draw noise for the rows of a recoding."""
     from sqlanon.noise.stage import add_noise  # noqa: PLC0415  (needed with noise only)
 
-    noised = add_noise(steps, prepared, recoding, noise, lambda waiting, done: progress("noise", waiting, done, None))
-    steps.finish("noise", "by class, drawn once; then the linking attack")
-    return noised
+    noise_result = add_noise(
+        runner, search_input, recoding, noise, lambda waiting, done: progress("noise", waiting, done, None)
+    )
+    runner.finish("noise", "by class, drawn once; then the linking attack")
+    return noise_result
 
 
-def add_decoys(steps: StatementRunner, prepared: SearchInput, recoding: Recoding, found: SearchResult) -> DecoyResult:
-    """Draw decoys for the classes of a recoding that stay too small."""
+def add_decoys(
+    runner: StatementRunner, search_input: SearchInput, recoding: Recoding, search_result: SearchResult
+) -> DecoyResult:
+    """Draw decoys for the classes of a recoding that are too small."""
     from sqlanon.decoys import add_decoys  # noqa: PLC0415  (needed with decoys only)
 
-    filled = add_decoys(steps, prepared, recoding, found.score)
-    if filled.statement is not None:
-        steps.finish("decoys", "invented rows for classes that are too small, drawn once")
-    return filled
+    decoy_result = add_decoys(runner, search_input, recoding, search_result.score)
+    if decoy_result.statement is not None:
+        runner.finish("decoys", "invented rows for classes that are too small, drawn once")
+    return decoy_result
 
 
-class Laps:
-    """The seconds of wall time that each part of a job took."""
+class StageTimer:
+    """Wall time of each part of a job, in seconds."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
         self._since = time.perf_counter()
 
     def end(self, part: str) -> None:
-        """End a part: the next one begins."""
+        """End a part, and begin the next one."""
         now = time.perf_counter()
         self.seconds[part] = now - self._since
         self._since = now

@@ -18,15 +18,15 @@ from sqlanon.ledger import catalog
 from sqlanon.policy.strategies import STRATEGIES
 
 STAGES = (
-    "noise_of",
-    "prepare_with_earlier",
+    "plan_noise",
+    "prepare_with_earlier_releases",
     "prepare",
     "scan_tables",
     "build_hierarchies",
     "count_frequencies",
-    "search_input",
+    "build_search_input",
     "warn_of_unprotected_columns",
-    "search",
+    "run_search",
     "recode",
     "measure_dependencies",
     "add_noise",
@@ -93,15 +93,15 @@ def test_compare_publish_verify_and_risk_pass_through_the_same_stages(passed: li
     noisy = {"ward": {"role": "quasi", "hierarchy": "suppress"}, "age": {"role": "quasi", "noise": noise}}
     with sqlanon.connect(people()) as db:
         db.compare(policy(), ["optimal"])
-        assert passed == ["prepare_with_earlier", *first, "search", "recode"]
+        assert passed == ["prepare_with_earlier_releases", *first, "run_search", "recode"]
         release = db.anonymize(policy()).publish(tmp_path / "release.duckdb")
         assert passed[-2:] == ["measure_dependencies", "audit_and_publish"]
         passed.clear()
         assert db.verify(release.path, policy()).verified
-        assert passed == ["prepare_with_earlier", *first]
+        assert passed == ["prepare_with_earlier_releases", *first]
         passed.clear()
         assert db.risk(policy(attributes=noisy | {"ill": {"role": "sensitive"}})).noise is not None
-        assert passed == [*first, "search", "recode"]
+        assert passed == [*first, "run_search", "recode"]
 
 
 @pytest.mark.slow

@@ -664,7 +664,7 @@ def test_an_error_within_is_2_and_no_traceback(folder: Path, monkeypatch: pytest
     def failing(*_: Any) -> None:
         raise ZeroDivisionError("Person 7")
 
-    monkeypatch.setattr("sqlanon.pipeline.prepare_with_earlier", failing)
+    monkeypatch.setattr("sqlanon.pipeline.prepare_with_earlier_releases", failing)
     ended = cli("anonymize", folder / "policy.toml")
     assert (ended.status, ended.out) == (2, "")
     assert ended.err.startswith("error: internal error (ZeroDivisionError)")

@@ -164,7 +164,7 @@ PUBLISH, PIPELINE = "sqlanon.release.targets.file.target", "sqlanon.pipeline"
 # the release is swapped in, and commits after it.
 STAGES = [
     ("sqlanon.sources.duckdb", "bind_source", "after", True, False),
-    (PIPELINE, "prepare_with_earlier", "after", True, False),
+    (PIPELINE, "prepare_with_earlier_releases", "after", True, False),
     ("sqlanon.recode.stage", "recode_at", "after", True, False),
     ("sqlanon.ledger.catalog", "insert_records", "before", True, False),
     ("sqlanon.ledger.catalog", "store_hierarchies", "after", True, False),
@@ -409,7 +409,7 @@ def test_a_run_that_is_terminated_or_interrupted_ends_without_a_traceback(name: 
 
 # Until it is published: after `Path.replace` it is.
 POINTS: list[tuple[Any, str]] = [
-    (sqlanon.pipeline, "prepare_with_earlier"),
+    (sqlanon.pipeline, "prepare_with_earlier_releases"),
     (sqlanon.recode.stage, "recode_at"),
     (publishing, "write_rows"),
     (publishing, "_write_manifests"),

@@ -454,7 +454,7 @@ def test_a_nearly_unique_column_is_refused_as_a_key(tmp_path: Path) -> None:
         assert sorted(one.split(":")[0] for one in result.warnings) == [
             "column 'serial' is nearly unique",
             "column 'token' is nearly unique",
-            "k = 1 lets a class have one row, and so protects nobody",
+            "k = 1 allows classes of one row, which protects no person",
         ]
         strict = db.anonymize(with_keys(tmp_path, 1, dependencies="error"))
         with pytest.raises(AuditError, match=r"'serial' is nearly a key.* with it and 'zip' reveals") as refused:
