@@ -104,8 +104,8 @@ def count_line_ends(part: AnyStr, above: AnyStr) -> int:
     2
     """
     line_feed, carriage_return = ("\n", "\r") if isinstance(part, str) else (b"\n", b"\r")
-    both = (above[-1:] + part).count(carriage_return + line_feed)
-    return part.count(line_feed) + part.count(carriage_return) - both
+    crlf = (above[-1:] + part).count(carriage_return + line_feed)
+    return part.count(line_feed) + part.count(carriage_return) - crlf
 
 
 @dataclass(frozen=True)

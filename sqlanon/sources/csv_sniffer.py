@@ -174,9 +174,9 @@ def sniff_file(engine: DuckDBEngine, path: str, section: CsvSection, options: Op
     Where the sniffer reads whole lines as the values of one column, or skips lines that have a delimiter, the delimiter
     that splits most lines is used instead, provided that it splits all of them.
     """
-    given = {"delim": section.delimiter, "quote": section.quote, "header": section.header, "skip": section.skip}
-    given["escape"] = section.quote
-    options = {**options, **{name: value for name, value in given.items() if value is not None}}
+    keys = {"delim": section.delimiter, "quote": section.quote, "header": section.header, "skip": section.skip}
+    keys["escape"] = section.quote
+    options = {**options, **{name: value for name, value in keys.items() if value is not None}}
     file = _run_sniffer(engine, path, section, options)
     if file.options["comment"] and not _has_comments(engine, file):
         options["comment"] = ""

@@ -106,26 +106,26 @@ def _bind(binding: Binding) -> FrequencySetSource:
         read = bind_files(engine, SourceSection(files=section.frequency_set), work_names)
     except SourceError as error:  # its message names source.files
         raise SourceError(str(error).replace("source.files", "source.frequency_set")) from error
-    found = _match_columns(read, attributes, looked_at, count)
-    names = [found[name.lower()] for name in looked_at]
+    matched = _match_columns(read, attributes, looked_at, count)
+    names = [matched[name.lower()] for name in looked_at]
     if work_names.copy_target is None:
         engine.execute(
             create_table(
-                combinations, merged_combinations_query(read.relation, names, found[count]).limit(0, copy=False)
+                combinations, merged_combinations_query(read.relation, names, matched[count]).limit(0, copy=False)
             )
         )
     else:
         with source_errors():
-            _refuse_counts(engine, read.relation, found[count])
-            engine.execute(create_table(combinations, merged_combinations_query(read.relation, names, found[count])))
+            _refuse_counts(engine, read.relation, matched[count])
+            engine.execute(create_table(combinations, merged_combinations_query(read.relation, names, matched[count])))
     rows = work_names.view("rows")
-    engine.execute(create_temporary_view(rows, repeat_rows(combinations, names, found[count])))
-    own = {found[name.lower()]: read.columns[found[name.lower()]] for name in looked_at}
+    engine.execute(create_temporary_view(rows, repeat_rows(combinations, names, matched[count])))
+    types = {matched[name.lower()]: read.columns[matched[name.lower()]] for name in looked_at}
     columns = {
-        found.get(name.lower(), name): own.get(found.get(name.lower(), name), UNKNOWN_TYPE) for name in attributes
+        matched.get(name.lower(), name): types.get(matched.get(name.lower(), name), UNKNOWN_TYPE) for name in attributes
     }
-    counted = CountedCombinations(combinations, found[count])
-    return FrequencySetSource(rows, columns, read.files, in_place=False, combinations=counted)
+    counted_combinations = CountedCombinations(combinations, matched[count])
+    return FrequencySetSource(rows, columns, read.files, in_place=False, combinations=counted_combinations)
 
 
 def _match_columns(read: Source, attributes: Sequence[str], looked_at: Sequence[str], count: str) -> dict[str, str]:

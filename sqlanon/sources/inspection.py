@@ -219,7 +219,7 @@ def _cast_if_spelled(name: str, type_: str) -> exp.Expr:
 
 def _csv_keys(section: CsvSection, files: Sequence[InspectedFile]) -> dict[str, object]:
     """The keys that read files in the same way: those of the policy, and values detected in all files alike."""
-    given = {name: getattr(section, name) for name in CsvSection.model_fields if name in section.model_fields_set}
+    policy_keys = {name: getattr(section, name) for name in CsvSection.model_fields if name in section.model_fields_set}
     detected: dict[str, object] = {}
     for key in ("encoding", "delimiter", "quote", "header", "skip"):
         values = {getattr(file, key) for file in files}
@@ -227,4 +227,6 @@ def _csv_keys(section: CsvSection, files: Sequence[InspectedFile]) -> dict[str, 
             detected[key] = value
     if detected.get("quote") == '"' or any(file.escape is not None for file in files):
         detected.pop("quote", None)  # the key would confirm line ends between quotes
-    return {name: value for name in CsvSection.model_fields if (value := (detected | given).get(name)) is not None}
+    return {
+        name: value for name in CsvSection.model_fields if (value := (detected | policy_keys).get(name)) is not None
+    }

@@ -171,10 +171,14 @@ def _find_exact_types(
                 "no type holds exactly; write them as texts, in quotes"
             )
     if exact:
-        read: list[exp.Expr] = [_CHECKSUM(value=col(name)) for name in exact]
-        written: list[exp.Expr] = [_CHECKSUM(value=cast(_value_at(name), type_)) for name, type_ in exact.items()]
+        read_checksums: list[exp.Expr] = [_CHECKSUM(value=col(name)) for name in exact]
+        exact_checksums: list[exp.Expr] = [
+            _CHECKSUM(value=cast(_value_at(name), type_)) for name, type_ in exact.items()
+        ]
         # Older versions of DuckDB convert a DECIMAL through DOUBLE.
-        if engine.rows(select(read, _read_as(files, options, exact))) != engine.rows(select(written, rows.copy())):
+        if engine.rows(select(read_checksums, _read_as(files, options, exact))) != engine.rows(
+            select(exact_checksums, rows.copy())
+        ):
             names_of_exact = ", ".join(map(repr, exact))
             raise SourceError(
                 f"source.files: this version of DuckDB does not read the numbers of {names_of_exact} exactly; update "

@@ -134,7 +134,7 @@ class SourceKind(ABC):
     dialect: ClassVar[str] = "duckdb"  # of its queries
     schema: ClassVar[str] = "main"  # of tables without a schema, for the ledger
 
-    def takes(self, given: object) -> bool:
+    def takes(self, argument: object) -> bool:
         """Whether this kind accepts an argument of `sqlanon.connect` that the built-in kinds do not."""
         return False
 
@@ -160,11 +160,11 @@ class KindEntry:
 
     name: str
     load: Callable[[], SourceKind]
-    takes: Callable[[object], bool] = lambda given: False
+    takes: Callable[[object], bool] = lambda argument: False
     # Whether a ``[source]`` names a source of this kind.
     named_by: Callable[[SourceSection], bool] = lambda section: False
     # The keys of ``[source]`` for a text or path given to `sqlanon.connect`; None if it is of another kind.
-    read: Callable[[str | os.PathLike[str]], Mapping[str, Any] | None] = lambda given: None
+    read: Callable[[str | os.PathLike[str]], Mapping[str, Any] | None] = lambda argument: None
 
 
 KINDS: dict[str, KindEntry] = {}
@@ -189,7 +189,7 @@ def _register(kind: KindEntry) -> None:
 def _register_module(
     name: str,
     module: str,
-    read: Callable[[str | os.PathLike[str]], Mapping[str, Any] | None] = lambda given: None,
+    read: Callable[[str | os.PathLike[str]], Mapping[str, Any] | None] = lambda argument: None,
     named_by: Callable[[SourceSection], bool] | None = None,
 ) -> None:
     """Register the ``KIND`` of a module; without `named_by`, the key of its name in ``[source]`` selects it."""
@@ -203,26 +203,26 @@ def _register_module(
     )
 
 
-def _read_postgres(given: str | os.PathLike[str]) -> None:
-    if isinstance(given, str) and is_postgres(given):
+def _read_postgres(argument: str | os.PathLike[str]) -> None:
+    if isinstance(argument, str) and is_postgres(argument):
         raise SourceError(
             "connect does not accept the address of a PostgreSQL server: set it in the policy, [source] postgres = ..."
         )
 
 
-def _read_spark(given: str | os.PathLike[str]) -> Mapping[str, Any] | None:
-    return {"spark": given} if isinstance(given, str) and is_spark(given) else None
+def _read_spark(argument: str | os.PathLike[str]) -> Mapping[str, Any] | None:
+    return {"spark": argument} if isinstance(argument, str) and is_spark(argument) else None
 
 
-def _read_files(given: str | os.PathLike[str]) -> Mapping[str, Any] | None:
-    files = read_data_files(given) if isinstance(given, str) else os.fspath(given)
+def _read_files(argument: str | os.PathLike[str]) -> Mapping[str, Any] | None:
+    files = read_data_files(argument) if isinstance(argument, str) else os.fspath(argument)
     if file_kind(files) is None:
         return None
     return {"files": (files if is_remote(files) or table_format(files) else str(Path(files).absolute()),)}
 
 
-def _read_database(given: str | os.PathLike[str]) -> Mapping[str, Any]:
-    database = read_database(given)
+def _read_database(argument: str | os.PathLike[str]) -> Mapping[str, Any]:
+    database = read_database(argument)
     return {"database": database.absolute() if isinstance(database, Path) else database}
 
 
@@ -235,18 +235,18 @@ _register_module("attached", "sqlanon.sources.attached", named_by=lambda section
 _register_module("database", "sqlanon.sources.duckdb", _read_database)
 
 
-def parse_connect_argument(given: object) -> Mapping[str, Any] | None:
+def parse_connect_argument(argument: object) -> Mapping[str, Any] | None:
     """The keys of ``[source]`` for a text or path; None for other objects."""
-    if not isinstance(given, (str, os.PathLike)):
+    if not isinstance(argument, (str, os.PathLike)):
         return None
     try:
-        return next(keys for kind in KINDS.values() if (keys := kind.read(given)) is not None)
+        return next(keys for kind in KINDS.values() if (keys := kind.read(argument)) is not None)
     except ValueError as error:  # a value that a policy would not accept
         raise error if isinstance(error, SqlanonError) else SourceError(f"the source {error}") from None
 
 
-def find_kind_for_object(given: object) -> SourceKind | None:
-    return next((kind.load() for kind in KINDS.values() if kind.takes(given)), None)
+def find_kind_for_object(argument: object) -> SourceKind | None:
+    return next((kind.load() for kind in KINDS.values() if kind.takes(argument)), None)
 
 
 def find_section_kind(section: SourceSection, copied: bool = False) -> SourceKind:

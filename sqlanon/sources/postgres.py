@@ -260,11 +260,11 @@ class PostgresSource(Source):
         same = server_address(self.address) == server_address(address)
         if not same:
             with (
-                closing(PostgresEngine.open(address, "release.postgres")) as other,
-                other.read_only(),
+                closing(PostgresEngine.open(address, "release.postgres")) as release_server,
+                release_server.read_only(),
                 self.engine.read_only(),
             ):
-                same = other.rows(pg.server_identity()) == self.engine.rows(pg.server_identity())
+                same = release_server.rows(pg.server_identity()) == self.engine.rows(pg.server_identity())
         if same:
             raise SourceError(f"release.table: {SOURCE_SCHEMA_MESSAGE.format(schema=repr(schema))}")
 
@@ -316,8 +316,8 @@ class PostgresPersons(RemotePersons):
         if not self._is_open:
             return
         self._is_open = False
-        for made in list(self.engine.remote.kept):
-            self.engine.remote.tables.pop(made, None)
+        for name in list(self.engine.remote.kept):
+            self.engine.remote.tables.pop(name, None)
         self.engine.remote.kept.clear()
         self._opened.close()
 
@@ -349,7 +349,7 @@ KIND = _Postgres()
 
 def _bind(binding: Binding, server: PostgresEngine, address: str) -> PostgresSource:
     engine, section, work_names = binding.engine, binding.section, binding.work_names
-    combinations, counted, wanted = work_names.table, binding.counted_attributes, binding.released_attributes
+    combinations, attributes, wanted = work_names.table, binding.counted_attributes, binding.released_attributes
     with server.read_only():
         if why := server.find_release_obstacle():
             raise SourceError(f"{server.place}: {why}")
@@ -368,7 +368,7 @@ def _bind(binding: Binding, server: PostgresEngine, address: str) -> PostgresSou
     every, types_of_every = _select_all_columns(remote.relation, remote_types, enums)
     persons = _bind_persons(binding, server, address, remote, columns, values)
     by_lower = {name.lower(): name for name in columns}
-    names = [by_lower[name.lower()] for name in counted if name.lower() in by_lower]
+    names = [by_lower[name.lower()] for name in attributes if name.lower() in by_lower]
     count = row_count_column(by_lower)
     types = {name: columns[name] for name in dict.fromkeys(names)}
     relation = subquery(plain, "source")
@@ -411,11 +411,12 @@ def _select_all_columns(
     kinds = {name: kind for name, kind, _ in own}
     # A numeric without precision has no equivalent in DuckDB except a text.
     types = {name: "VARCHAR" if kind == "numeric" else type_ for name, kind, type_ in own}
-    known = {name: type_ for name, type_ in types.items() if type_ is not None}
+    types_by_name = {name: type_ for name, type_ in types.items() if type_ is not None}
     columns: list[exp.Expr] = [
-        named(pg.canonical_column(name, kinds[name], type_, name in enums), name) for name, type_ in known.items()
+        named(pg.canonical_column(name, kinds[name], type_, name in enums), name)
+        for name, type_ in types_by_name.items()
     ]
-    return subquery(select(columns, relation.copy()), "source"), known
+    return subquery(select(columns, relation.copy()), "source"), types_by_name
 
 
 def _bind_persons(
@@ -462,8 +463,8 @@ def _transfer_errors(server: PostgresEngine, relation: exp.Expr, types: Mapping[
         if not (isinstance(error.__cause__, duckdb.ConversionException) and names):
             raise
         with server.read_only():
-            found = server.rows(pg.has_values_unknown_to_duckdb(relation, names))[0]
-        if strange := [repr(name) for name, is_there in zip(names, found, strict=True) if is_there]:
+            are_unknown = server.rows(pg.has_values_unknown_to_duckdb(relation, names))[0]
+        if strange := [repr(name) for name, is_unknown in zip(names, are_unknown, strict=True) if is_unknown]:
             raise SourceError(
                 f"{server.place}: {', '.join(strange)} cannot be read: NaN in a numeric column, dates before Christ "
                 "and timestamps after the year 294246 are not supported; turn them into NULL with query = ... under "
@@ -521,15 +522,17 @@ def _find_query(server: PostgresEngine, query: str) -> _RemoteRelation:
     refuse_unless_select(query, PostgresEngine.dialect, "PostgreSQL")
     places = pg.unqualified_table_spans(query)
     with server.read_only():
-        found = _find_relation_ids(server, [query[first : last + 1] for first, last in places])
-        for (first, last), number in reversed(list(zip(places, found, strict=True))):
+        relation_ids = _find_relation_ids(server, [query[first : last + 1] for first, last in places])
+        for (first, last), number in reversed(list(zip(places, relation_ids, strict=True))):
             if number is not None:
                 ((schema, name),) = server.rows(pg.relation_name(), [number])
                 query = f"{query[:first]}{quote_name(schema, name)}{query[last + 1 :]}"
         may_view = server.rows(pg.has_temporary_privilege())[0][0]
     relation = verbatim_query(query)
     try:
-        own = _read_columns_of_view(server, relation.this) if may_view else _read_columns_without_view(server, relation)
+        columns = (
+            _read_columns_of_view(server, relation.this) if may_view else _read_columns_without_view(server, relation)
+        )
     except SourceError as error:
         if "does not exist" not in str(error):
             raise
@@ -537,15 +540,15 @@ def _find_query(server: PostgresEngine, query: str) -> _RemoteRelation:
             f"{error}; in source.query, write your functions, operators and types with their schema "
             "(schema.name, OPERATOR(schema.+)), or make a view in PostgreSQL"
         ) from None
-    return _RemoteRelation(relation, own, query=query)
+    return _RemoteRelation(relation, columns, query=query)
 
 
 def _read_columns_of_view(server: PostgresEngine, statement: exp.Expr) -> list[tuple[str, str, bool]]:
     """Read the columns of a temporary view, created in a transaction that is rolled back."""
     with server.rolled_back_unless_committed():
         server.execute(create_temporary_view(table(_QUERY), statement))
-        found = server.rows(pg.relation_oid(), [quote_name("pg_temp", _QUERY)])[0][0]
-        return [(name, kind, is_enum) for name, kind, is_enum in server.rows(pg.relation_columns(), [found])]
+        view_oid = server.rows(pg.relation_oid(), [quote_name("pg_temp", _QUERY)])[0][0]
+        return [(name, kind, is_enum) for name, kind, is_enum in server.rows(pg.relation_columns(), [view_oid])]
 
 
 def _read_columns_without_view(server: PostgresEngine, relation: exp.Subquery) -> list[tuple[str, str, bool]]:

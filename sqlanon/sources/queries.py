@@ -33,8 +33,8 @@ _SHADOWING_SCHEMAS = template("""
         UNION ALL SELECT database_name, schema_name, internal, 'relation', lower(view_name) FROM duckdb_views()
     ), system AS (SELECT kind, name FROM named WHERE database_name = 'system')
     SELECT DISTINCT schema_name
-    FROM named AS own SEMI JOIN system ON system.kind = own.kind AND system.name = own.name
-    WHERE NOT own.internal
+    FROM named AS candidate SEMI JOIN system ON system.kind = candidate.kind AND system.name = candidate.name
+    WHERE NOT candidate.internal
 """)
 """The schemas with a function, type or relation that has the name of one of the system's."""
 

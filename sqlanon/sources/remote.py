@@ -71,8 +71,8 @@ class RemoteSource(Source):
         with self.engine.translated(self.release_query(recoding)) as query:
             yield query
 
-    def holds_table(self, made: exp.Expr) -> bool:
-        return self.engine.is_remote(made)
+    def holds_table(self, relation: exp.Expr) -> bool:
+        return self.engine.is_remote(relation)
 
     def sampling_relation(self, engine: Engine) -> None:
         """None: hashes of rows may not leave the engine."""
@@ -81,11 +81,11 @@ class RemoteSource(Source):
         return AllColumns(self.engine.remote.server, self.every, self.types)
 
     def query_remote_rows(self, query: exp.Query, relation: exp.Expr) -> list[tuple[Any, ...]]:
-        query, there = query.copy(), self.engine.remote
+        query, remote = query.copy(), self.engine.remote
         for part in query.find_all(exp.CTE):
             part.set("materialized", None)
-        with there.server.translate_errors():
-            return there.server.rows(there.dialect.translate(query, {full_name(REMOTE_ROWS): relation}))
+        with remote.server.translate_errors():
+            return remote.server.rows(remote.dialect.translate(query, {full_name(REMOTE_ROWS): relation}))
 
     def query_remote_release(
         self, engine: WorkEngine, query_of: Callable[[exp.Table], exp.Select], every: AllColumns
@@ -101,11 +101,11 @@ class RemoteSource(Source):
         self.engine.drop_remote_tables()
 
 
-def _count_rows(there: RemoteTables, relation: exp.Expr, texts: Sequence[str]) -> int:
+def _count_rows(remote: RemoteTables, relation: exp.Expr, texts: Sequence[str]) -> int:
     """Count the rows of a source; refuse texts that are not UTF-8."""
-    counts = [] if there.dialect.count_invalid_texts is None else list(map(there.dialect.count_invalid_texts, texts))
-    with there.server.translate_errors():
-        rows, *invalid = there.server.rows(
+    counts = [] if remote.dialect.count_invalid_texts is None else list(map(remote.dialect.count_invalid_texts, texts))
+    with remote.server.translate_errors():
+        rows, *invalid = remote.server.rows(
             template("SELECT count(*), :invalid FROM :rows")(invalid=counts, rows=relation)
         )[0]
     broken = [
@@ -115,7 +115,7 @@ def _count_rows(there: RemoteTables, relation: exp.Expr, texts: Sequence[str]) -
     ]
     if broken:
         raise SourceError(
-            f"{there.server.place}: text that is not UTF-8 in {', '.join(broken)}: mend it with query = ... under "
+            f"{remote.server.place}: text that is not UTF-8 in {', '.join(broken)}: mend it with query = ... under "
             "[source]; in Spark, make_valid_utf8(column) replaces the broken bytes"
         )
     return int(rows)
@@ -148,15 +148,17 @@ def bind_remote(
     person: str | None = None,
 ) -> RemoteSource:
     """Bind a relation of an engine that keeps its rows. The equality of that engine distinguishes persons."""
-    there, dialect = engine.remote, engine.remote.dialect
-    with there.server.translate_errors():
-        own = there.server.columns(source)
-    persons = [name for name in own if person is not None and name.lower() == person.lower()]
+    remote, dialect = engine.remote, engine.remote.dialect
+    with remote.server.translate_errors():
+        remote_columns = remote.server.columns(source)
+    persons = [name for name in remote_columns if person is not None and name.lower() == person.lower()]
     wanted = {*wanted, *(name.lower() for name in persons)}
-    columns = find_local_types([(name, kind, dialect.to_duckdb_type(kind)) for name, kind in own.items()], wanted)
+    columns = find_local_types(
+        [(name, kind, dialect.to_duckdb_type(kind)) for name, kind in remote_columns.items()], wanted
+    )
     plain: list[exp.Expr] = [
         named((dialect.person_id_column if name in persons else dialect.canonical_column)(name, kind), name)
-        for name, kind in own.items()
+        for name, kind in remote_columns.items()
         if name.lower() in wanted
     ]
     if not plain:
@@ -167,21 +169,25 @@ def bind_remote(
     engine.register_remote(view, types, relation, confined=persons)
     if work_names.copy_target is not None:
         texts = [name for name, type_ in columns.items() if type_ == "VARCHAR" and name.lower() in wanted]
-        there.most = _count_rows(there, relation, texts)
+        remote.most = _count_rows(remote, relation, texts)
     # Fetched combinations are scanned once; later steps are local.
-    fetched = (there.most or 0) <= min(MAX_FETCHED_ROWS, there.fetch_limit)
-    known = {name: type_ for name, kind in own.items() if (type_ := dialect.to_duckdb_type(kind)) is not None}
-    all_plain: list[exp.Expr] = [named(dialect.canonical_column(name, own[name]), name) for name in known]
+    fetched = (remote.most or 0) <= min(MAX_FETCHED_ROWS, remote.fetch_limit)
+    types_by_name = {
+        name: type_ for name, kind in remote_columns.items() if (type_ := dialect.to_duckdb_type(kind)) is not None
+    }
+    all_plain: list[exp.Expr] = [
+        named(dialect.canonical_column(name, remote_columns[name]), name) for name in types_by_name
+    ]
     every = subquery(select(all_plain, source.copy()), "source")
-    counted = _RowEnginePersons(engine, view) if persons else None
+    row_persons = _RowEnginePersons(engine, view) if persons else None
     return RemoteSource(
         view,
         columns,
         files,
         not fetched,
         database_id=database_id,
-        persons=counted,
+        persons=row_persons,
         engine=engine,
         every=every,
-        types=known,
+        types=types_by_name,
     )
