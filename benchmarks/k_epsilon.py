@@ -123,7 +123,7 @@ class Searched:
         """The linking risk of a table with ``record``, ``class``, ``x_0`` and ``y_0``, and the strict one."""
         steps = StatementRunner(self.run.engine)
         query = linking.linked_records(self.work(rows), self.work("noise_classes"), (self.column,))
-        links = steps.make(self.work(f"{rows}_links"), query)
+        links = steps.create_table(self.work(f"{rows}_links"), query)
         count, linked, strictly = self.run.engine.rows(linking.linking_counts(links, None))[0]
         return linked / count, strictly / count
 

@@ -481,7 +481,7 @@ def prepare_with_earlier_releases(
     note = (
         "rows are marked by the earlier releases that have them (in this plan: one, at level 1), and all stages above "
     )
-    runner.finish("earlier releases", f"{note}run again, with the marks as one more quasi-identifier")
+    runner.finish_stage("earlier releases", f"{note}run again, with the marks as one more quasi-identifier")
     return search_input
 
 
@@ -583,7 +583,7 @@ def add_noise(
     noise_result = add_noise(
         runner, search_input, recoding, noise, lambda waiting, done: progress("noise", waiting, done, None)
     )
-    runner.finish("noise", "by class, drawn once; then the linking attack")
+    runner.finish_stage("noise", "by class, drawn once; then the linking attack")
     return noise_result
 
 
@@ -595,7 +595,7 @@ def add_decoys(
 
     decoy_result = add_decoys(runner, search_input, recoding, search_result.score)
     if decoy_result.statement is not None:
-        runner.finish("decoys", "invented rows for classes that are too small, drawn once")
+        runner.finish_stage("decoys", "invented rows for classes that are too small, drawn once")
     return decoy_result
 
 

@@ -29,7 +29,7 @@ from sqlanon.release.published import Release
 from sqlanon.release.sentences import level_in_words
 from sqlanon.release.targets.base import Reach
 from sqlanon.strategies.lattice.checker import policy_measure
-from sqlanon.support.expressions import release_order, star, subquery
+from sqlanon.support.expressions import release_order, select_star, subquery
 from sqlanon.support.markup import html_table
 from sqlanon.support.notices import sort_messages
 
@@ -381,7 +381,7 @@ class Result(ResultFigures):
         with ``[source] person`` ``suppressed_persons`` (NULL where the rows were enough to see that there are too
         many), and ``score`` if they satisfy the policy.
         """
-        return self._run.engine.relation(star(self._run.work("lattice")))
+        return self._run.engine.relation(select_star(self._run.work("lattice")))
 
     @property
     def noisy(self) -> duckdb.DuckDBPyRelation | None:
@@ -447,7 +447,7 @@ class Result(ResultFigures):
         ...     db.anonymize(policy).relation().aggregate("ward, age, count(*)").order("ward").fetchall()
         [(0, '0-9', 3), (1, '0-9', 3)]
         """
-        return self._run.engine.relation(star(self._release_rows))
+        return self._run.engine.relation(select_star(self._release_rows))
 
     @cached_property
     def _release_rows(self) -> exp.Table:
@@ -508,7 +508,7 @@ class Result(ResultFigures):
             return source.render_statement(self._run.engine, query)
         if dialect in DIALECTS:
             # Behind everything: a sort that is not the last is left out in some engines.
-            rows = star(subquery(self._draft.statement.select(shuffled=False), "released"))
+            rows = select_star(subquery(self._draft.statement.select(shuffled=False), "released"))
             quasi = [one.name for one in self._draft.statement.columns if one.quasi is not None]
             query = translate_query(rows.order_by(*release_order(quasi), copy=False), dialect)
         return without_variables(query, dialect).sql(dialect=Dialect.get_or_raise(dialect), pretty=True)

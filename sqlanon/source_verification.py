@@ -36,9 +36,9 @@ from sqlanon.strategies.lattice.input import SearchInput
 from sqlanon.strategies.lattice.lattice import ignore_progress
 from sqlanon.strategies.lattice.persons import PersonFigures
 from sqlanon.strategies.stage import run_search
-from sqlanon.support.expressions import create_table, create_temporary_view, star, subquery, table
+from sqlanon.support.expressions import create_table, create_temporary_view, select_star, subquery, table
 from sqlanon.support.names import VERIFIED
-from sqlanon.support.notices import with_noun
+from sqlanon.support.notices import count_noun
 from sqlanon.support.resources import RELEASE_MACROS, REQUIREMENT_MACROS
 
 
@@ -85,7 +85,7 @@ def _check_row_counts(run: Run, search_input: SearchInput, manifest: Manifest) -
     checks = [source_check("source rows", manifest.rows == rows, claim, failure)]
     dropped, claimed = run.dropped_lines(search_input.policy) or 0, manifest.dropped_lines or 0
     if dropped or claimed:
-        claim = f"{with_noun(dropped, 'bad line', 'is', 'are')} dropped from the source"
+        claim = f"{count_noun(dropped, 'bad line', 'is', 'are')} dropped from the source"
         failure = f"{claim}, the release claims {claimed:,}"
         checks.append(source_check("dropped lines", dropped == claimed, claim, failure))
     return checks
@@ -98,7 +98,7 @@ def _make_recoded_rows(run: Run, search_input: SearchInput, recoding: Recoding, 
     """
     query, source = recoding.statement.select(shuffled=False), search_input.source
     if search_input.policy.noisy_attributes and source.access == "remote":
-        return StatementRunner(run.engine).make(run.work("recoded_rows"), query)
+        return StatementRunner(run.engine).create_table(run.work("recoded_rows"), query)
     if source.access != "rows":
         types = {
             column.name: recoding.statement.released_type(column, source.columns[column.name])
@@ -107,7 +107,7 @@ def _make_recoded_rows(run: Run, search_input: SearchInput, recoding: Recoding, 
         rows = run.work("recoded_rows")
         with source.release_rows(run.engine, recoding.statement, types, shuffled=False) as relation:
             run.engine.execute(create_table(rows.copy(), relation))
-        query = star(rows)
+        query = select_star(rows)
     run.engine.execute(create_temporary_view(view.copy(), query))
     return view
 

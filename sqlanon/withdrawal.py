@@ -9,7 +9,7 @@ from sqlanon.errors import ReleaseError
 from sqlanon.places.addresses import format_location
 from sqlanon.release.source_change import SourceChange
 from sqlanon.result import Result
-from sqlanon.support.notices import with_noun
+from sqlanon.support.notices import count_noun
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -69,7 +69,7 @@ class Withdrawal:
             return None
         return (
             "readers who kept the earlier version see which rows are gone, with the values of their class and their "
-            f"sensitive values: {with_noun(rows.rows, 'row')} in {with_noun(rows.classes, 'class')}, at least "
+            f"sensitive values: {count_noun(rows.rows, 'row')} in {count_noun(rows.classes, 'class')}, at least "
             f"{rows.fewest:,} in each"
         )
 

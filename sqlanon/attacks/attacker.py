@@ -61,7 +61,7 @@ from sqlanon.sources.columns import Columns, match_columns
 from sqlanon.sources.run import Run
 from sqlanon.sources.workspace import Workspace
 from sqlanon.support.coding import value_counts
-from sqlanon.support.expressions import create_table, star, subquery, table, template, union_all
+from sqlanon.support.expressions import create_table, select_star, subquery, table, template, union_all
 
 _VICTIMS = template("SELECT coalesce(sum(n)::BIGINT, 0) AS victims FROM :found AS v")
 
@@ -293,7 +293,7 @@ def _private_side(
         type_ = run.source.columns[column]
         own = value_counts(run.source.relation, column, counted=False)
         number = len(built)
-        values = steps.make(run.work(f"attack_values_{number}"), own)
+        values = steps.create_table(run.work(f"attack_values_{number}"), own)
         longest = _longest(run, attribute.hierarchy, values)
         target = run.work(f"attack_hierarchy_{number}")
         hierarchy, found = build_hierarchy(
@@ -303,7 +303,7 @@ def _private_side(
         outside_column = known.get(name.lower()) if attribute.role == "quasi" else None
         if hierarchy is not None and theirs is not None and outside_column is not None:
             more = outside_values(theirs.relation, outside_column, type_, longest, values)
-            values = steps.make(run.work(f"attack_both_{number}"), union_all(star(values), more))
+            values = steps.create_table(run.work(f"attack_both_{number}"), union_all(select_star(values), more))
             target = run.work(f"attack_hierarchy_of_both_{number}")
             wider, _ = build_hierarchy(steps, name, attribute.hierarchy, values, type_, target, on_unknown="suppress")
             # An outside value may change how all labels are written (the digits of 101 in

@@ -42,7 +42,18 @@ from sqlanon.ledger.joint.row_matching import (
     with_comparison_parts,
 )
 from sqlanon.sources import Source
-from sqlanon.support.expressions import aliased, all_of, cast, col, fragment, named, same, subquery, table, template
+from sqlanon.support.expressions import (
+    aliased,
+    all_of,
+    as_column,
+    cast,
+    col,
+    fragment,
+    null_safe_equal,
+    subquery,
+    table,
+    template,
+)
 
 # --- Composition
 
@@ -100,7 +111,7 @@ def _meeting_classes(linked: ReleaseLink) -> dict[str, Any]:
     """The fillings of `_PAIRS_WITH_ONE_VALUE`."""
     labels: list[exp.Expr] = []
     for side, is_first in (("a", True), ("b", False)):
-        labels += [named(col(f"label_{i}", side), f"{side}_label_{i}") for i, _ in linked.side(is_first)[1]]
+        labels += [as_column(col(f"label_{i}", side), f"{side}_label_{i}") for i, _ in linked.side(is_first)[1]]
     return {
         "pairs": join_groups([*finest_values(linked), *labels, *_PAIR().expressions], linked),
         "values": linked.values,
@@ -224,7 +235,7 @@ def blocks(rows: exp.Expr, columns: Sequence[str] | None) -> exp.Select:
     if columns is None:
         return _BLOCKS(block=col("n"), columns=[], rows=rows)
     labels = [f"label_{i}" for i in range(len(columns))]
-    values = [named(col(column, "r"), label) for column, label in zip(columns, labels, strict=True)]
+    values = [as_column(col(column, "r"), label) for column, label in zip(columns, labels, strict=True)]
     return _BLOCKS(block=_CLASS(columns=[*map(col, labels)]), columns=values, rows=rows)
 
 
@@ -244,8 +255,8 @@ def _with_pairs(query: exp.Select, linked: ReleaseLink) -> exp.Select:
     """A query over rows ``a`` and ``b``, joined to the pairs of labels of several levels that meet."""
     for i, _ in linked.multilevel_attributes:
         pair = [
-            same(col(f"label_{i}", "a"), col("first_label", f"c{i}")),
-            same(col(f"label_{i}", "b"), col("second_label", f"c{i}")),
+            null_safe_equal(col(f"label_{i}", "a"), col("first_label", f"c{i}")),
+            null_safe_equal(col(f"label_{i}", "b"), col("second_label", f"c{i}")),
         ]
         query = query.join(table(label_pairs_name(i), alias=f"c{i}"), on=all_of(pair), copy=False)
     return query
@@ -254,8 +265,8 @@ def _with_pairs(query: exp.Select, linked: ReleaseLink) -> exp.Select:
 def _in_order(linked: ReleaseLink, is_first: bool) -> exp.Select:
     """Rows as `groups` makes them, but one by one: ``n`` is the place of a row."""
     rows, there = linked.side(is_first)
-    output: list[exp.Expr] = [named(cast(col(column, "r"), "VARCHAR"), f"label_{i}") for i, column in there]
-    output += [named(col(column, "r"), f"shared_{j}") for j, column in enumerate(linked.shared)]
+    output: list[exp.Expr] = [as_column(cast(col(column, "r"), "VARCHAR"), f"label_{i}") for i, column in there]
+    output += [as_column(col(column, "r"), f"shared_{j}") for j, column in enumerate(linked.shared)]
     return _IN_ORDER(columns=output, rows=aliased(rows, "r"))
 
 
@@ -343,7 +354,7 @@ def linking(linked: ReleaseLink, k: int) -> exp.Select:
     """Outside people whom some released rows fit, but fewer than k: ``finest_0`` .., their own values; ``matched``, the
     released rows that fit; and ``n``, how many of the outside table have these values.
     """
-    values = [named(col(f"label_{i}"), f"finest_{i}") for i in range(len(linked.attributes))]
+    values = [as_column(col(f"label_{i}"), f"finest_{i}") for i in range(len(linked.attributes))]
     return with_comparison_parts(_LINKING(**_people(linked), values=values, most=k - 1), linked)
 
 

@@ -28,16 +28,16 @@ from sqlanon.ledger.joint.row_matching import add_titles
 from sqlanon.requirements import Domain, Requirements, bind_requirements
 from sqlanon.requirements.base import CLASS_POPULATION, Distribution
 from sqlanon.strategies.lattice.classes import judged_classes
-from sqlanon.support.coding import code_name, value_counts
+from sqlanon.support.coding import code_column, value_counts
 from sqlanon.support.expressions import (
     aliased,
     all_of,
+    as_column,
     cast,
     col,
     fragment,
     ident,
-    named,
-    same,
+    null_safe_equal,
     select,
     subquery,
     table,
@@ -153,13 +153,15 @@ def _split(release: FullDomainRelease, condition: exp.Expr, rows: exp.Expr) -> e
         if one.level <= one.lowest:
             continue
         space = _space(i, release, parts)
-        parts_of = judged_classes(space, (0,), [named(exp.func("min", col("class")), "class")])
+        parts_of = judged_classes(space, (0,), [as_column(exp.func("min", col("class")), "class")])
         splits.append(_SPLIT_BY(attribute=text(one.name), rows=rows, parts=subquery(parts_of), condition=condition))
-    there = all_of(same(col(f"g{i}", "p"), cast(col(one.released, "r"), "VARCHAR")) for i, one in enumerate(quasi))
+    there = all_of(
+        null_safe_equal(col(f"g{i}", "p"), cast(col(one.released, "r"), "VARCHAR")) for i, one in enumerate(quasi)
+    )
     query = _SPLIT(
         labelled=_labelled(release.source, quasi, release.sensitive),
         classes=[col(f"g{i}") for i in range(len(quasi))],
-        labels=[named(col(f"g{i}", "p"), f"v{i}") for i in range(len(quasi))],
+        labels=[as_column(col(f"g{i}", "p"), f"v{i}") for i in range(len(quasi))],
         splits=subquery(union_all(*splits or [_NO_SPLIT()])),
         release=release.relation,
         is_released=there,
@@ -175,27 +177,27 @@ def _labelled(source: exp.Expr, quasi: Sequence[Released], sensitive: Mapping[st
     """
     counted = _COUNTED(
         raw=[
-            *(named(col(one.column, "r"), f"q{i}") for i, one in enumerate(quasi)),
-            *(named(col(name, "r"), f"s{j}") for j, name in enumerate(sensitive.values())),
+            *(as_column(col(one.column, "r"), f"q{i}") for i, one in enumerate(quasi)),
+            *(as_column(col(name, "r"), f"s{j}") for j, name in enumerate(sensitive.values())),
         ],
         source=source,
         columns=[col(name, "r") for name in dict.fromkeys([*(one.column for one in quasi), *sensitive.values()])],
     )
     output: list[exp.Expr] = []
     for i, one in enumerate(quasi):
-        output.append(named(cast(col(f"level_{one.level}", f"h{i}"), "VARCHAR"), f"g{i}"))
-        output.append(named(cast(col(f"level_{max(one.level - 1, 0)}", f"h{i}"), "VARCHAR"), f"f{i}"))
+        output.append(as_column(cast(col(f"level_{one.level}", f"h{i}"), "VARCHAR"), f"g{i}"))
+        output.append(as_column(cast(col(f"level_{max(one.level - 1, 0)}", f"h{i}"), "VARCHAR"), f"f{i}"))
     values = [f"s{j}" for j in range(len(sensitive))]
     labelled = _LABELS(labels=[*output, *(col(value, "c") for value in values)], counted=subquery(counted))
     for i, one in enumerate(quasi):
-        on = same(col(f"q{i}", "c"), col("level_0", f"h{i}"))
+        on = null_safe_equal(col(f"q{i}", "c"), col("level_0", f"h{i}"))
         labelled = labelled.join(aliased(one.hierarchy, f"h{i}"), on=on, copy=False)
     labels = [col(f"g{i}") for i in range(len(quasi))]
     return _NUMBERED(
         kept=[*labels, *map(col, values)],
         labels=labels,
         parts=[
-            named(_PART(labels=[*labels, col(f"f{i}")]), f"part{i}")
+            as_column(_PART(labels=[*labels, col(f"f{i}")]), f"part{i}")
             for i, one in enumerate(quasi)
             if one.level > one.lowest
         ],
@@ -209,17 +211,17 @@ def at_level(source: exp.Expr, column: str, hierarchy: exp.Expr, level: int, oth
     rows = _AT_LEVEL(
         label=cast(col(f"level_{level}", "h"), "VARCHAR"),
         ground=col(column, "r"),
-        others=[named(col(name, "r"), f"other_{i}") for i, name in enumerate(others)],
+        others=[as_column(col(name, "r"), f"other_{i}") for i, name in enumerate(others)],
         source=source,
         hierarchy=hierarchy,
-        same=same(col(column, "r"), col("level_0", "h")),
+        same=null_safe_equal(col(column, "r"), col("level_0", "h")),
     )
     return subquery(rows, "r")
 
 
 def _space(i: int, release: FullDomainRelease, parts: dict[str, exp.Query]) -> ClassSpace:
     """The parts of classes by an attribute, as classes of one generalization; adds what it needs to ``parts``."""
-    frequency: list[exp.Expr] = [named(col(f"part{i}"), code_name(0, 0)), col("class"), col("n")]
+    frequency: list[exp.Expr] = [as_column(col(f"part{i}"), code_column(0, 0)), col("class"), col("n")]
     tables: Mapping[Distribution, SensitiveTable] = {
         one: _sensitive(i, one, release, parts) for one in release.requirements.distributions
     }
@@ -234,11 +236,11 @@ def _sensitive(i: int, one: Distribution, release: FullDomainRelease, parts: dic
     values, domain_name = f"sqlanon values {j}", f"sqlanon domain {j}"
     if values not in parts:
         column = col(sensitive[one.attribute], "r")
-        counts = _COUNTED(raw=[named(column, "value")], source=release.source, columns=[column])
+        counts = _COUNTED(raw=[as_column(column, "value")], source=release.source, columns=[column])
         parts[values] = number_sensitive_values(subquery(counts, "c"), moving=False)
         parts[domain_name] = ordered_domain(table(values))
     inner = [other for other in range(len(sensitive)) if other != j] if one.kind == "joint" else []
-    rows: list[exp.Expr] = [named(col(f"part{i}"), "q0"), *(col(f"s{other}") for other in range(len(sensitive)))]
+    rows: list[exp.Expr] = [as_column(col(f"part{i}"), "q0"), *(col(f"s{other}") for other in range(len(sensitive)))]
     pairs = count_value_pairs(subquery(select([*rows, col("n")], table(_LABELLED)), "n"), 1, j, inner)
     shares = uncoded_distribution(pairs, table(values), 1, len(inner))
     return SensitiveTable(shares, len(inner), table(domain_name) if one.kind == "values" else None)
@@ -340,7 +342,9 @@ def _requirements(attacker: Attacker, private: PrivateSide) -> Requirements:
     domains = {}
     for s, (name, column) in enumerate(zip(private.columns.sensitive_names, private.columns.sensitive, strict=True)):
         tree = attacker.trees.hierarchies.get(name.lower())
-        values = steps.make(run.work(f"attack_domain_{s}"), value_counts(run.source.relation, column, counted=False))
+        values = steps.create_table(
+            run.work(f"attack_domain_{s}"), value_counts(run.source.relation, column, counted=False)
+        )
         domains[name] = Domain(sensitive_domain(steps, values, 0).values, tree.height if tree is not None else 0)
-    steps.drop_all_but(())  # each attack counts them anew
+    steps.drop_all_except(())  # each attack counts them anew
     return bind_requirements(private.policy.privacy, private.policy.generalized_attributes, domains)

@@ -13,7 +13,7 @@ from sqlanon.engines.limits import Limits
 from sqlanon.errors import PolicyError, Problem
 from sqlanon.policy import Policy
 from sqlanon.sources import source_errors
-from sqlanon.support.fields import nearest
+from sqlanon.support.fields import nearest_word
 
 _ATTACKS: Mapping[str, Callable[[Attacker], Found]] = {
     "homogeneity": disclosure.find_homogeneity,
@@ -134,7 +134,7 @@ def _run(name: str, attacker: Attacker) -> Attack:
 
 
 def _unknown(name: str) -> str:
-    guess = nearest(name, NAMES)
+    guess = nearest_word(name, NAMES)
     return f"there is no attack {name!r}; " + (f"did you mean {guess}?" if guess else f"there is {', '.join(NAMES)}")
 
 

@@ -24,7 +24,7 @@ from sqlanon.support.expressions import (
     fragment,
     ident,
     native_type,
-    star,
+    select_star,
     table,
     template,
     text,
@@ -121,7 +121,7 @@ def write_source(section: SourceSection, source: Source, name: str, writer: Scri
     statements: list[str] = []
     after: tuple[str, ...] = ()
     if source.scan is not None:
-        statements.append(f"{create_temporary_view(view, star(source.scan)).sql('duckdb')};")
+        statements.append(f"{create_temporary_view(view, select_star(source.scan)).sql('duckdb')};")
     else:
         if section.database is not None:
             attached = f"ATTACH {text(str(section.database)).sql('duckdb')} AS source (READ_ONLY);"
@@ -130,7 +130,7 @@ def write_source(section: SourceSection, source: Source, name: str, writer: Scri
         body = (
             section.query.strip().rstrip(";")
             if section.query
-            else star(parse_table_name(section.table or "")).sql("duckdb")
+            else select_star(parse_table_name(section.table or "")).sql("duckdb")
         )
         statements.append(f"CREATE TEMPORARY VIEW {view.sql('duckdb')} AS {body};")
     writer.need(name, statements, after)

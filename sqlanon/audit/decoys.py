@@ -19,7 +19,17 @@ from sqlanon.recode.full_domain import FullDomainRecoding
 from sqlanon.recode.stage import Recoding
 from sqlanon.release.manifest import Manifest
 from sqlanon.strategies.lattice.input import SearchInput
-from sqlanon.support.expressions import Namer, all_of, col, named, row_count, same, subquery, template, union_all
+from sqlanon.support.expressions import (
+    Namer,
+    all_of,
+    as_column,
+    col,
+    null_safe_equal,
+    row_count,
+    subquery,
+    template,
+    union_all,
+)
 
 _CATALOG_CHECK_NAME = "decoys in the catalog"
 CATALOG_CHECK = f"{SOURCE_PREFIX}{_CATALOG_CHECK_NAME}"
@@ -51,11 +61,11 @@ _DIFFERENCES = template("""
 def subtract_rows(rows: exp.Table, subtracted: exp.Table, types: Mapping[str, str]) -> exp.Select:
     """The rows of one relation without those of another, as multisets."""
     values = [
-        named(part, f"c{i}_{j}")
+        as_column(part, f"c{i}_{j}")
         for i, (name, type_) in enumerate(types.items())
         for j, part in enumerate([col(name), *distinguishing_parts(col(name), type_)])
     ]
-    columns = [named(col(f"c{i}_0"), name) for i, name in enumerate(types)]
+    columns = [as_column(col(f"c{i}_0"), name) for i, name in enumerate(types)]
     return _SUBTRACTED_ROWS(columns=columns, values=values, rows=rows, subtracted=subtracted)
 
 
@@ -111,18 +121,20 @@ class DecoyCheck:
         runner, types, k = self.runner, self._types, self.manifest.policy["privacy"]["k"]
         quasi_identifiers = self.manifest.quasi_identifiers
         columns = [col(name) for name in quasi_identifiers]
-        keys = [named(col(name), f"q{i}") for i, name in enumerate(quasi_identifiers)]
+        keys = [as_column(col(name), f"q{i}") for i, name in enumerate(quasi_identifiers)]
         in_class = all_of(
             look_equal(col(name, "r"), col(f"q{i}", "p"), types[name]) for i, name in enumerate(quasi_identifiers)
         )
-        same_class = all_of(same(col(f"q{i}", "f"), col(f"q{i}", "p")) for i in range(len(quasi_identifiers)))
+        same_class = all_of(
+            null_safe_equal(col(f"q{i}", "f"), col(f"q{i}", "p")) for i in range(len(quasi_identifiers))
+        )
 
-        small_classes = runner.make(
+        small_classes = runner.create_table(
             self.work("small_classes"),
             _SMALL_CLASSES(keys=keys, real=self.real, quasi_identifiers=columns, k=k),
         )
         real, released = (
-            runner.make(
+            runner.create_table(
                 self.work(name),
                 template("SELECT r.* FROM :rows AS r SEMI JOIN :classes AS p ON :same")(
                     rows=rows, classes=small_classes, same=in_class
@@ -133,7 +145,7 @@ class DecoyCheck:
                 ("released_rows_of_small_classes", self.released),
             )
         )
-        decoys = runner.make(self.work("audited_decoys"), subtract_rows(released, real, types))
+        decoys = runner.create_table(self.work("audited_decoys"), subtract_rows(released, real, types))
 
         further_real, further_released = (
             template("SELECT r.* FROM :rows AS r ANTI JOIN :classes AS p ON :same")(
@@ -177,7 +189,7 @@ class DecoyCheck:
             return Check(CATALOG_CHECK, None, message)
         decoys = self.work("audited_decoys")
         differences = sum(
-            self.runner.ask(count_surplus_rows(rows, subtracted, self._types), [(0,)])[0][0]
+            self.runner.fetch_rows(count_surplus_rows(rows, subtracted, self._types), [(0,)])[0][0]
             for rows, subtracted in ((decoys, recorded), (recorded, decoys))
         )
         return source_check(_CATALOG_CHECK_NAME, not differences, "they are the rows that are not in the source")

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from sqlglot import exp
 
 from sqlanon.engines.duckdb import DuckDBEngine
-from sqlanon.hierarchies.bounds import RangeKind, bounds
+from sqlanon.hierarchies.bounds import RangeKind, label_bounds
 from sqlanon.release.contents import ATTACHED
 from sqlanon.release.label_levels import LEVELS, LEVELS_COLUMNS
 from sqlanon.release.manifest import Manifest
@@ -114,8 +114,8 @@ def _ancestor_conditions(engine: DuckDBEngine, name: str, rules: Sequence[Mappin
         kind = RANGE_KINDS.get(columns.get(f"{name}_low", ""))
         if kind is None:
             return
-        low, high = bounds(col("label"), kind)
-        from_, to_ = bounds(col("ancestor"), kind)
+        low, high = label_bounds(col("label"), kind)
+        from_, to_ = label_bounds(col("ancestor"), kind)
         yield _IS_RANGE_WITHIN(low=low, high=high, from_=from_, to_=to_)
     elif kinds == {"suppress"}:
         yield col("ancestor").isin(col("label"), text("*"))

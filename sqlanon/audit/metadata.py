@@ -34,12 +34,12 @@ from sqlanon.requirements import guaranteed_k
 from sqlanon.support.expressions import (
     cast,
     col,
-    column_definitions,
     create_schema,
     create_table,
+    create_table_with_columns,
     drop_table,
     select,
-    star,
+    select_star,
     subquery,
     table,
 )
@@ -107,8 +107,8 @@ def _find_changed_labels(engine: DuckDBEngine, manifest: Manifest) -> Iterator[s
         is_same = engine.columns(labels) == engine.columns(expected) and not any(
             engine.rows(select([exp.Count(this=exp.Star())], subquery(difference, "m")))[0][0]
             for difference in (
-                exp.except_(star(labels.copy()), star(expected.copy()), distinct=False, copy=False),
-                exp.except_(star(expected.copy()), star(labels.copy()), distinct=False, copy=False),
+                exp.except_(select_star(labels.copy()), select_star(expected.copy()), distinct=False, copy=False),
+                exp.except_(select_star(expected.copy()), select_star(labels.copy()), distinct=False, copy=False),
             )
         )
         engine.execute(drop_table(expected.copy()))
@@ -117,7 +117,7 @@ def _find_changed_labels(engine: DuckDBEngine, manifest: Manifest) -> Iterator[s
 
 
 def read_suppressed_rows(engine: DuckDBEngine) -> SuppressedRows:
-    rows: SuppressedRows = engine.rows(star(table("suppression", "sqlanon", ATTACHED)))
+    rows: SuppressedRows = engine.rows(select_star(table("suppression", "sqlanon", ATTACHED)))
     return rows
 
 
@@ -161,7 +161,7 @@ def _find_changed_texts(engine: DuckDBEngine, manifests: Sequence[Manifest]) -> 
         ("figures", FIGURES_COLUMNS, figure_rows(manifests[0])),
     ):
         relation = table(name, "sqlanon", ATTACHED)
-        if engine.columns(relation) != columns or engine.rows(star(relation)) != rows:
+        if engine.columns(relation) != columns or engine.rows(select_star(relation)) != rows:
             yield f"sqlanon.{name} does not match the manifest"
 
 
@@ -173,7 +173,7 @@ def _find_changed_views(engine: DuckDBEngine, manifest: Manifest) -> Iterator[st
         engine.execute(create_schema("sqlanon", _EXPECTED))
         for schema, name in tables:
             types = engine.columns(table(name, schema, ATTACHED))
-            engine.execute(column_definitions(table(name, schema, _EXPECTED), types.items()))
+            engine.execute(create_table_with_columns(table(name, schema, _EXPECTED), types.items()))
         with engine.using(_EXPECTED):
             for view in view_statements(manifest, _EXPECTED):
                 engine.execute(view)

@@ -32,12 +32,12 @@ from sqlanon.strategies.lattice.input import SearchInput
 from sqlanon.support.expressions import (
     Namer,
     all_of,
+    as_column,
     col,
     fragment,
     ident,
-    named,
+    null_safe_equal,
     number,
-    same,
     select,
     subquery,
     template,
@@ -83,7 +83,7 @@ def count_combinations(relation: exp.Expr, names: Sequence[str], count: str) -> 
 
 
 def _is_in_class(quasi: int) -> exp.Expr:
-    return all_of(same(col(f"code_{i}", "r"), col(f"code_{i}", "c")) for i in range(quasi))
+    return all_of(null_safe_equal(col(f"code_{i}", "r"), col(f"code_{i}", "c")) for i in range(quasi))
 
 
 def _impossible_values(
@@ -151,7 +151,7 @@ class NoiseCheck:
         if self.search_input.source.access == "remote":  # only counts of its rows are transferred
             count = row_count_column(types)
             query = count_combinations(self.recoded, list(types), count)
-            recoded = StatementRunner(self.engine).make(self.work("counted_recoded"), query)
+            recoded = StatementRunner(self.engine).create_table(self.work("counted_recoded"), query)
         added, missing = self.engine.rows(count_different_rows(self.released, recoded, types, count))[0]
         return added, missing
 
@@ -170,17 +170,17 @@ class NoiseCheck:
         runner, search_input = StatementRunner(self.engine), self.search_input
         quasi = [column.name for column in search_input.released_columns if column.quasi is not None]
         # Columns are named as in `noise.statements.records` and `noisy_records`, with labels in code_i.
-        labels: list[exp.Expr] = [named(col(name), f"code_{i}") for i, name in enumerate(quasi)]
+        labels: list[exp.Expr] = [as_column(col(name), f"code_{i}") for i, name in enumerate(quasi)]
         values: list[exp.Expr] = []
         for j, column in enumerate(columns):
-            values.append(named(col(column.name), f"value_{column.place}"))
-            values.append(named(as_number(col(column.name), column.type), f"x_{j}"))
+            values.append(as_column(col(column.name), f"value_{column.place}"))
+            values.append(as_column(as_number(col(column.name), column.type), f"x_{j}"))
         query = select([*labels, *values], self.recoded.copy())
         query = query.where(all_of(is_usable(col(column.name), column) for column in columns), copy=False)
-        records = runner.make(self.work("checked_records"), query)
+        records = runner.create_table(self.work("checked_records"), query)
         keys = {i: f"code_{i}" for i in range(len(quasi))}
-        classes = runner.make(self.work("checked_classes"), noise_classes(records, keys, columns))
-        noisy = [named(as_number(col(column.name), column.type), f"y_{j}") for j, column in enumerate(columns)]
+        classes = runner.create_table(self.work("checked_classes"), noise_classes(records, keys, columns))
+        noisy = [as_column(as_number(col(column.name), column.type), f"y_{j}") for j, column in enumerate(columns)]
         released = subquery(select([*(label.copy() for label in labels), *noisy], self.released.copy()), "r")
         unmatched, *impossible = self.engine.rows(_impossible_values(released, classes, len(quasi), columns))[0]
         failure = f"{unmatched} rows are in none of them"

@@ -24,11 +24,11 @@ from sqlanon.audit.visible_values import Leaf, leaf_columns, leaf_values
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.support.expressions import (
     anonymous,
+    as_column,
     cast,
     col,
     ident,
     literal_path,
-    named,
     number,
     or_zero,
     read_parquet,
@@ -242,7 +242,7 @@ def _measure_chunks(
         rows.this.append("expressions", exp.PropertyEQ(this=ident("file_row_number"), expression=exp.true()))
     else:  # a column has this name
         row = exp.Window(this=exp.RowNumber()) - 1
-    query = leaf_values(leaf, rows, named(_row_group(row, chunks), "g"))
+    query = leaf_values(leaf, rows, as_column(_row_group(row, chunks), "g"))
     if any(chunk.entries is not None for chunk in chunks):
         query = select([col("g"), col("v")], subquery(query, "q"), [col("g"), col("v")])
     value: exp.Expr = col("v")

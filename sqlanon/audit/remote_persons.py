@@ -13,7 +13,7 @@ from itertools import count
 from sqlglot import exp
 
 from sqlanon.audit.check import Check
-from sqlanon.engines.base import Queries
+from sqlanon.engines.base import Queryable
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.frequency.statements import count_persons
 from sqlanon.recode.full_domain import FullDomainRecoding
@@ -42,7 +42,7 @@ class RemotePersonCounts:
     """Implements `requirements.audit.PersonCounts` on a server; `close` drops the relations that it creates."""
 
     def __init__(
-        self, engine: Queries, source: Source, work: Namer, recoding: ReleaseStatement, person: str, mark: str
+        self, engine: Queryable, source: Source, work: Namer, recoding: ReleaseStatement, person: str, mark: str
     ) -> None:
         assert source.persons is not None
         persons = source.persons
@@ -56,7 +56,7 @@ class RemotePersonCounts:
             assert isinstance(recoding, FullDomainRecoding)
             recoding = recoding.with_source(persons.relation)
         with_persons = recoding.with_column(Column(person)).select(shuffled=False)
-        self._audited = self._remote.make(work(f"audited_{mark}"), with_persons)
+        self._audited = self._remote.create_table(work(f"audited_{mark}"), with_persons)
 
     def release_relation(self, keys: Sequence[str], attribute: str | None = None) -> str:
         """A relation with the persons of each class, or of each value of a sensitive attribute in it."""
@@ -73,7 +73,7 @@ class RemotePersonCounts:
     def check_rows(self, relation: str, columns: Sequence[str]) -> Check:
         """Check that the rows whose persons are counted are those of the release, in the columns of requirements."""
         keys = [col(self._spellings[name.lower()]) for name in columns]
-        audited = self._remote.make(
+        audited = self._remote.create_table(
             self._work(f"audited_rows_{self._mark}"), _ROW_COUNTS(keys=keys, rows=self._audited)
         )
         released = _ROW_COUNTS(keys=keys, rows=exp.to_table(relation, dialect="duckdb"))
@@ -85,7 +85,7 @@ class RemotePersonCounts:
     def close(self) -> None:
         for view in self._views.values():
             self._engine.execute(drop_view(view.copy()))
-        self._remote.drop_all_but([])
+        self._remote.drop_all_except([])
         self._persons.close()
 
     def _number_persons(self, rows: exp.Table, names: Sequence[str], kind: str) -> str:
@@ -94,7 +94,7 @@ class RemotePersonCounts:
         if view_key not in self._views:
             number, keys = next(self._numbers), [col(name) for name in spelled]
             query = _PERSON_COUNTS(keys=keys, person=col(self._person), rows=rows)
-            counts = self._remote.make(self._work(f"persons_{self._mark}_{number}"), query)
+            counts = self._remote.create_table(self._work(f"persons_{self._mark}_{number}"), query)
             view = table(f"sqlanon_persons_{self._mark}_{number}", "main", "temp")
             query = template("SELECT :keys, unnest(range(persons)) AS :person FROM :counts")(
                 keys=keys, person=ident(self._person), counts=counts

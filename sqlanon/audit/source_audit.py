@@ -15,7 +15,7 @@ from sqlglot import exp
 
 from sqlanon.audit.check import Check
 from sqlanon.audit.remote_persons import RemotePersonCounts
-from sqlanon.engines.base import Queries
+from sqlanon.engines.base import Queryable
 from sqlanon.engines.travel import repeat_rows, row_count_column
 from sqlanon.policy.guarantee import guaranteed_combinations
 from sqlanon.recode.full_domain import FullDomainRecoding
@@ -31,12 +31,12 @@ from sqlanon.strategies.recoding import ReleaseStatement
 from sqlanon.support.coding import Column, Levels
 from sqlanon.support.expressions import (
     Namer,
+    as_column,
     col,
     create_table,
     create_temporary_view,
     drop_table,
     drop_view,
-    named,
     select,
     table,
     union_all,
@@ -57,7 +57,7 @@ class SourceAudit:
         The released rows with their persons, if they are not those of the recoding.
     """
 
-    engine: Queries
+    engine: Queryable
     work: Namer
     macros: str
     search_input: SearchInput
@@ -155,7 +155,7 @@ class SourceAudit:
         source, names = self.search_input.source, list(dict.fromkeys(self.search_input.columns.sensitive))
         count = row_count_column(source.columns)
         counts, view = self.work(f"reference_{mark}"), table(f"sqlanon_reference_{mark}", "main", "temp")
-        output: list[exp.Expr] = [*map(col, names), named(exp.Count(this=exp.Star()), count)]
+        output: list[exp.Expr] = [*map(col, names), as_column(exp.Count(this=exp.Star()), count)]
         query = select(output, source.relation.copy(), [col(name) for name in names])
         self.engine.execute(create_table(counts, query))
         self.engine.execute(create_temporary_view(view, repeat_rows(counts, names, count)))

@@ -32,7 +32,7 @@ from sqlanon.audit.metadata import (
 from sqlanon.audit.parquet import check_parquet
 from sqlanon.audit.visible_values import count_signed_zeros, leaf_columns
 from sqlanon.disclosure.residual_risk import ResidualRisk, find_worst_risk
-from sqlanon.engines.base import Queries
+from sqlanon.engines.base import Queryable
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.errors import BrokenReleaseError, ReleaseError
@@ -60,7 +60,7 @@ from sqlanon.release.targets.base import Verification
 from sqlanon.requirements import check_requirements, find_unknown_names, list_requirement_queries, list_requirements
 from sqlanon.requirements.audit import AuditedRelease
 from sqlanon.requirements.macros import call_digest, call_k_anonymity, count_class_sizes
-from sqlanon.support.expressions import create_temporary_view, star, table
+from sqlanon.support.expressions import create_temporary_view, select_star, table
 from sqlanon.support.resources import REQUIREMENT_MACROS, __version__, macro_scripts
 
 ROWS_NOT_READ = Check("rows", None, "not read: the release has contents that sqlanon does not write")
@@ -136,7 +136,7 @@ def verification_sql(manifest: Manifest) -> list[str]:
     return list(dict.fromkeys(query.sql("duckdb") for query in queries))
 
 
-def audited_release(engine: Queries, manifest: Manifest, relation: str) -> AuditedRelease:
+def audited_release(engine: Queryable, manifest: Manifest, relation: str) -> AuditedRelease:
     return AuditedRelease(
         engine,
         relation,
@@ -363,7 +363,7 @@ def _check_version(engine: DuckDBEngine, manifest: Manifest) -> Check:
     for check in (columns, _check_consistency(manifest)):
         if not check.passed:
             return Check(name, False, check.message)
-    engine.execute(create_temporary_view(table(view), star(relation)))
+    engine.execute(create_temporary_view(table(view), select_star(relation)))
     smallest, classes, rows, _ = engine.rows(call_k_anonymity(view, manifest.quasi_identifiers))[0]
     actual = (engine.rows(call_digest(view))[0][1], rows, classes, smallest or 0)
     claimed = (manifest.digest, manifest.released_rows, manifest.classes, manifest.fewest_rows)

@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 from sqlglot import exp
 
-from sqlanon.support.expressions import all_of, anonymous, col, fragment, named, number, same, template, text
+from sqlanon.support.expressions import (
+    all_of,
+    anonymous,
+    as_column,
+    col,
+    fragment,
+    null_safe_equal,
+    number,
+    template,
+    text,
+)
 
 if TYPE_CHECKING:
     from duckdb.sqltypes import DuckDBPyType
@@ -48,7 +58,7 @@ def count_different_rows(
     keys = [key for name, type_ in types.items() for key in distinguishing_parts(col(name), type_)]
     names = [f"k{i}" for i in range(len(keys))]
     return _DIFFERENT_ROWS(
-        keys=[named(key, name) for key, name in zip(keys, names, strict=True)],
+        keys=[as_column(key, name) for key, name in zip(keys, names, strict=True)],
         names=[col(name) for name in names],
         released=released,
         recoded=recoded,
@@ -70,7 +80,7 @@ def distinguishing_parts(value: exp.Expr, type_: str) -> list[exp.Expr]:
 def look_equal(left: exp.Expr, right: exp.Expr, type_: str) -> exp.Expr:
     """The condition that two values look the same to every reader; NULL equals NULL."""
     parts = zip(distinguishing_parts(left, type_), distinguishing_parts(right, type_), strict=True)
-    return all_of(same(*pair) for pair in parts)
+    return all_of(null_safe_equal(*pair) for pair in parts)
 
 
 _VALUES = template("SELECT :extra, :value AS v FROM :rows")
@@ -125,5 +135,5 @@ def count_signed_zeros(leaf: Leaf, rows: exp.Expr) -> exp.Select:
     They equal 0.0 and NaN, and still look different to a reader.
     """
     return template("SELECT count(*) FROM :values AS q WHERE (isnan(v) OR v = 0) AND signbit(v)")(
-        values=leaf_values(leaf, rows, named(exp.true(), "all"))
+        values=leaf_values(leaf, rows, as_column(exp.true(), "all"))
     )

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from sqlanon.support.notices import with_noun
-from sqlanon.support.terminal import printable, say, show_table
+from sqlanon.support.notices import count_noun
+from sqlanon.support.terminal import echo, make_printable, print_table
 from sqlanon.support.toml import toml_value
 
 if TYPE_CHECKING:
@@ -20,25 +20,28 @@ _MOST_FILES = 10
 def print_inspection(found: Inspection) -> None:
     """Print an inspection; a refusal is an error of the command."""
     for file in found.files[:_MOST_FILES]:
-        say("\n".join(printable(line) for line in _describe_file(file)))
+        echo("\n".join(make_printable(line) for line in _describe_file(file)))
     if (more := len(found.files) - _MOST_FILES) > 0:
-        say(f"and {with_noun(more, 'more file')}")
+        echo(f"and {count_noun(more, 'more file')}")
     if found.rows is None:
         return
-    say(f"{with_noun(found.rows, 'row')}, {with_noun(len(found.columns), 'column')}")
+    echo(f"{count_noun(found.rows, 'row')}, {count_noun(len(found.columns), 'column')}")
     if found.missing is not None:
-        say(f"missing values: {', '.join(map(toml_value, found.missing)) or 'none'}")
-    say("")
-    rows = [[printable(one.name), one.type, f"{one.values:,}", printable(_describe_fit(one))] for one in found.columns]
-    show_table(["column", "type", "values", "note"], rows)
+        echo(f"missing values: {', '.join(map(toml_value, found.missing)) or 'none'}")
+    echo("")
+    rows = [
+        [make_printable(one.name), one.type, f"{one.values:,}", make_printable(_describe_fit(one))]
+        for one in found.columns
+    ]
+    print_table(["column", "type", "values", "note"], rows)
     if found.undecided:
-        say("")
-        say("As quasi-identifiers, these columns are refused until keys decide:")
+        echo("")
+        echo("As quasi-identifiers, these columns are refused until keys decide:")
         for message in found.undecided:
-            say(f"- {printable(message)}")
+            echo(f"- {make_printable(message)}")
     if found.csv:
-        say("")
-        say(found.toml().rstrip())
+        echo("")
+        echo(found.toml().rstrip())
 
 
 def _describe_file(file: InspectedFile) -> Iterator[str]:
@@ -50,12 +53,12 @@ def _describe_file(file: InspectedFile) -> Iterator[str]:
         yield f"  delimiter {delimiter}, quote {quote}{escape}"
     if file.skip is not None:
         first = {None: "first line", True: "header", False: "no header; first row"}[file.header]
-        fields = "" if file.fields is None else f", with {with_noun(file.fields, 'field')}"
+        fields = "" if file.fields is None else f", with {count_noun(file.fields, 'field')}"
         yield f"  {first} on line {file.skip + 1:,}{fields}"
     if file.bad_lines:
         more = file.bad_lines - len(file.first_bad_lines)
         shown = [*file.first_bad_lines, *([f"{more:,} more"] if more else [])]
-        yield f"  {with_noun(file.bad_lines, 'bad line')}: {', '.join(shown)}"
+        yield f"  {count_noun(file.bad_lines, 'bad line')}: {', '.join(shown)}"
 
 
 def _describe_fit(column: InspectedColumn) -> str:

@@ -8,8 +8,17 @@ import shlex
 from typing import TYPE_CHECKING, Any
 
 from sqlanon.errors import ReleaseError
-from sqlanon.support.notices import with_noun
-from sqlanon.support.terminal import figure, hand_out, is_unicode, percent, printable, say, show_bars, show_table
+from sqlanon.support.notices import count_noun
+from sqlanon.support.terminal import (
+    echo,
+    echo_sql,
+    format_figure,
+    format_percent,
+    is_unicode_output,
+    make_printable,
+    print_bars,
+    print_table,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -40,55 +49,55 @@ def print_result(
 ) -> ResidualRisk | None:
     """Print what was released; gives back the worst that it still shows."""
     manifest = release.manifest
-    say(f"{result.released_rows:,} of {result.rows:,} rows released, {_suppressed(result)}")
+    echo(f"{result.released_rows:,} of {result.rows:,} rows released, {_suppressed(result)}")
     _print_persons(result, "released")
     _print_search(result, manifest.classes, manifest.fewest_rows, seconds)
     if result.noise is not None:
         print_noise_of(result)
     if result.decoys is not None:
-        say(decoys_in_words(result.decoys))
-    say("")
+        echo(decoys_in_words(result.decoys))
+    echo("")
     _show_attributes(result, "what was done")
-    say("")
+    echo("")
     worst = None
     try:
         sizes, worst = release.class_sizes_and_risk()
         print_class_sizes(sizes.sizes.items())
     except ReleaseError as error:  # it is published all the same
-        say(f"class sizes: not available: {error}")
-    say("")
-    say(f"release: {release.path}, table {release.table}")
+        echo(f"class sizes: not available: {error}")
+    echo("")
+    echo(f"release: {release.path}, table {release.table}")
     if release.sha256 is not None:
-        say(f"sha256: {release.sha256}")
+        echo(f"sha256: {release.sha256}")
     if manifest.draft:
-        say(DRAFT)
+        echo(DRAFT)
     return worst
 
 
 def print_residual_risk(worst: ResidualRisk | None, price: str | None = None) -> None:
     """Print the worst of what a release still shows, what prevents it, and what that costs; else nothing."""
     if worst is not None:
-        say(printable(worst.line))
+        echo(make_printable(worst.line))
         if price is not None:
-            say(price)
-        say(worst.advice)
+            echo(price)
+        echo(worst.advice)
 
 
 def print_trial(result: Result, seconds: float) -> None:
     _print_unpublished(result, seconds)
-    say("dry run: not published, not recorded, not compared with earlier releases")
+    echo("dry run: not published, not recorded, not compared with earlier releases")
 
 
 def print_export(result: Result, folder: Path, draft: bool, seconds: float) -> None:
     _print_unpublished(result, seconds)
-    say(f"written to {printable(str(folder))}")
-    say("In the warehouse: upload the Parquet files, run release.sql, then audit.sql")
+    echo(f"written to {make_printable(str(folder))}")
+    echo("In the warehouse: upload the Parquet files, run release.sql, then audit.sql")
     if draft:
-        say(DRAFT)
+        echo(DRAFT)
 
 
 def _suppressed(result: Result) -> str:
-    share = f" ({percent(result.suppressed_rows, result.rows)})" if result.suppressed_rows else ""
+    share = f" ({format_percent(result.suppressed_rows, result.rows)})" if result.suppressed_rows else ""
     return f"{result.suppressed_rows:,} suppressed{share}"
 
 
@@ -96,21 +105,21 @@ def _print_persons(result: Result, released: str) -> None:
     """The persons, where persons are counted: all rows of a released person are in the release."""
     if result.persons is None or result.suppressed_persons is None:
         return
-    share = f" ({percent(result.suppressed_persons, result.persons)})" if result.suppressed_persons else ""
+    share = f" ({format_percent(result.suppressed_persons, result.persons)})" if result.suppressed_persons else ""
     line = f"{result.released_persons:,} of {result.persons:,} persons {released} with all their rows, "
     line += f"{result.suppressed_persons:,} with suppressed rows{share}"
     if result.partly_released_persons:
         line += f", of whom {result.partly_released_persons:,} have other rows in the release"
-    say(line)
+    echo(line)
 
 
 def _print_unpublished(result: Result, seconds: float) -> None:
-    say(f"{result.released_rows:,} of {result.rows:,} rows to be released, {_suppressed(result)}")
+    echo(f"{result.released_rows:,} of {result.rows:,} rows to be released, {_suppressed(result)}")
     _print_persons(result, "to be released")
     _print_search(result, result.classes, result.smallest_class_rows, seconds)
-    say("")
+    echo("")
     _show_attributes(result, "what is done")
-    say("")
+    echo("")
 
 
 _SUMMARIES = {
@@ -128,13 +137,13 @@ def _show_attributes(result: Result, heading: str) -> None:
     for name in result.fully_suppressed:
         done[name] = "fully suppressed" if done[name] == SEVERAL_LEVELS else done[name]
     rows = [(name, _loss(result.losses.get(name)), words) for name, words in done.items()]
-    show_table(["quasi-identifier", "loss", heading], rows)
+    print_table(["quasi-identifier", "loss", heading], rows)
     if SEVERAL_LEVELS in done.values():
-        say("Each group of rows is generalized only as far as it needs.")
+        echo("Each group of rows is generalized only as far as it needs.")
         if result.policy.search.traits.summarizes:
-            say(_SUMMARIES[result.policy.search.summary])
+            echo(_SUMMARIES[result.policy.search.summary])
     if result.suppressed_rows:
-        say("A suppressed row counts as a loss of 1 in each column.")
+        echo("A suppressed row counts as a loss of 1 in each column.")
 
 
 def _loss(loss: float | None) -> str:
@@ -149,21 +158,21 @@ def _loss(loss: float | None) -> str:
 
 
 def _show_levels(done: Sequence[tuple[str, str]]) -> None:
-    show_table(["quasi-identifier", "what is done"], [(name, words.partition("; ")[0]) for name, words in done])
+    print_table(["quasi-identifier", "what is done"], [(name, words.partition("; ")[0]) for name, words in done])
 
 
 def _print_search(result: Result, classes: int, smallest: int, seconds: float) -> None:
-    fewest = with_noun(smallest, "row")
+    fewest = count_noun(smallest, "row")
     if result.persons is not None:
-        fewest = f"{with_noun(result.smallest_class, 'person')} ({fewest} or more)"
-    say(f"{with_noun(classes, 'class')}; the smallest has {fewest}")
-    say(f"{result.measure} {figure(result.score)}: {result.proof}")
+        fewest = f"{count_noun(result.smallest_class, 'person')} ({fewest} or more)"
+    echo(f"{count_noun(classes, 'class')}; the smallest has {fewest}")
+    echo(f"{result.measure} {format_figure(result.score)}: {result.proof}")
     checked = f"checked {result.checked:,} of {result.nodes:,} generalizations"
     if result.policy.search.is_local:
-        checked = with_noun(result.checked, "round") + (
+        checked = count_noun(result.checked, "round") + (
             " of splits" if result.policy.search.traits.splits_classes else ""
         )
-    say(f"{checked} in {seconds:.2f} s")
+    echo(f"{checked} in {seconds:.2f} s")
 
 
 def print_live(view: LiveView, policy: Policy) -> None:
@@ -173,22 +182,25 @@ def print_live(view: LiveView, policy: Policy) -> None:
         view.rows - view.suppressed_rows,
         "" if view.limit_rows is None else f" (limit {view.limit_rows:,})",
     )
-    say(f"{visible:,} of {view.rows:,} rows shown now, {view.suppressed_rows:,} suppressed{limit}")
+    echo(f"{visible:,} of {view.rows:,} rows shown now, {view.suppressed_rows:,} suppressed{limit}")
     if view.suppressed_persons is not None:
         lost = f"{view.suppressed_persons:,} of {view.persons:,} persons"
-        say(f"{lost} with suppressed rows now (limit {view.limit_persons:,})")
-    say(f"{view.measure} {figure(view.score)}{': optimal among full-domain generalizations' if view.optimal else ''}")
-    say("")
+        echo(f"{lost} with suppressed rows now (limit {view.limit_persons:,})")
+    echo(
+        f"{view.measure} {format_figure(view.score)}"
+        f"{': optimal among full-domain generalizations' if view.optimal else ''}"
+    )
+    echo("")
     done = []
     for name, level in view.generalization.items():
         rules = [rule.redact() for rule in policy.attributes[name].hierarchy or ()]
         done.append((name, level_in_words(rules, level, view.heights[name])))
     _show_levels(done)
-    say("")
+    echo("")
     kind = "secure" if view.secure else "not secure: this file or this DuckDB does not support secure views"
-    name, place = printable(view.view), printable(str(policy.source.database))  # on one line each
-    say(f"{'replaced' if view.replaced else 'created'}: view {name} ({kind}) in {place}")
-    say("rows that it suppresses later: FROM sqlanon.live_views")
+    name, place = make_printable(view.view), make_printable(str(policy.source.database))  # on one line each
+    echo(f"{'replaced' if view.replaced else 'created'}: view {name} ({kind}) in {place}")
+    echo("rows that it suppresses later: FROM sqlanon.live_views")
 
 
 def print_class_sizes(sizes: Iterable[tuple[int, int]], unit: str = "rows") -> None:
@@ -198,7 +210,7 @@ def print_class_sizes(sizes: Iterable[tuple[int, int]], unit: str = "rows") -> N
     while bars and not next(iter(bars.values())):  # no class is as small
         bars.pop(next(iter(bars)))
     if bars:
-        show_bars((f"{unit} in a class", "classes"), bars)
+        print_bars((f"{unit} in a class", "classes"), bars)
 
 
 _OPEN = {"not verifiable alone": "needs the source", "not guaranteed": "not guaranteed"}
@@ -214,14 +226,14 @@ def print_verification(found: Verification, policy: Path | None) -> None:
         if check.passed is None and rest and reason in _OPEN:
             word, message = _OPEN[reason], rest
         rows.append((word, check.name, message))
-    show_table(["result", "check", "what was found"], rows)
-    say(_verdict(found, policy is None))
+    print_table(["result", "check", "what was found"], rows)
+    echo(_verdict(found, policy is None))
     if found.verified and found.claims:
         how = ". To check: add --sha256 HEX" if found.is_file else ""
-        say(f"Claims that nothing but the manifest says: {', '.join(found.claims)}{how}")
+        echo(f"Claims that nothing but the manifest says: {', '.join(found.claims)}{how}")
     if (change := found.source_change) is not None:
-        say(f"What holds: {change.what_holds}")
-        say(f"What to do: {change.remedy('POLICY.toml' if policy is None else shlex.quote(str(policy)))}")
+        echo(f"What holds: {change.what_holds}")
+        echo(f"What to do: {change.remedy('POLICY.toml' if policy is None else shlex.quote(str(policy)))}")
     print_residual_risk(found.residual_risk)
 
 
@@ -229,8 +241,8 @@ def print_lost_rows(change: SourceChange, policy: Path) -> None:
     """What the release still shows of rows and persons who have left the source."""
     if not change.losses:
         return
-    say(f"since then: {change.losses}; the release still shows them as they were")
-    say(f"What to do: {change.remedy(shlex.quote(str(policy)))}")
+    echo(f"since then: {change.losses}; the release still shows them as they were")
+    echo(f"What to do: {change.remedy(shlex.quote(str(policy)))}")
 
 
 def print_withdrawal(found: Withdrawal, published: Release | PostgresRelease | SparkRelease | None) -> None:
@@ -239,28 +251,30 @@ def print_withdrawal(found: Withdrawal, published: Release | PostgresRelease | S
 
     change, result = found.source_change, found.result
     if result is None:
-        say(f"nothing to withdraw from {format_location(found.path)}: {change.differences if change else 'no change'}")
-        say("the release is unchanged")
+        echo(f"nothing to withdraw from {format_location(found.path)}: {change.differences if change else 'no change'}")
+        echo("the release is unchanged")
         return
-    say(f"since the release: {change.losses or change.differences}")
+    echo(f"since the release: {change.losses or change.differences}")
     now = "now" if published is not None else "would be now"
-    say(f"released before: {with_noun(found.released_before, 'row')}; {now}: {with_noun(result.released_rows, 'row')}")
+    echo(
+        f"released before: {count_noun(found.released_before, 'row')}; {now}: {count_noun(result.released_rows, 'row')}"
+    )
     if result.suppressed_rows:
         why = "in classes that are too small without them" if found.only_released_rows else "as before"
-        say(f"suppressed: {with_noun(result.suppressed_rows, 'row')}, {why}")
+        echo(f"suppressed: {count_noun(result.suppressed_rows, 'row')}, {why}")
     if not found.only_released_rows:
-        say("the new version has all rows of the source, also those that are new since")
-    say("generalization: " + ("as before" if found.same_generalization else "another one than before:"))
+        echo("the new version has all rows of the source, also those that are new since")
+    echo("generalization: " + ("as before" if found.same_generalization else "another one than before:"))
     if not found.same_generalization:
         _show_attributes(result, "what is done")
     noun = "row" if result.persons is None else "person"
-    say(f"{with_noun(result.classes, 'class')}; the smallest has {with_noun(result.smallest_class, noun)}")
+    echo(f"{count_noun(result.classes, 'class')}; the smallest has {count_noun(result.smallest_class, noun)}")
     if found.revealed is not None:
-        say(f"What this reveals: {found.revealed}")
+        echo(f"What this reveals: {found.revealed}")
     if published is not None:
-        say(f"release: {published.path}, table {published.table}")
+        echo(f"release: {published.path}, table {published.table}")
         if published.sha256 is not None:
-            say(f"sha256: {published.sha256}")
+            echo(f"sha256: {published.sha256}")
 
 
 def _verdict(found: Verification, alone: bool) -> str:
@@ -290,38 +304,40 @@ def _verdict(found: Verification, alone: bool) -> str:
 
 
 def print_requirements(requirements: Sequence[RequirementRisk]) -> None:
-    say("")
+    echo("")
 
-    def figure(one: RequirementRisk) -> str:
+    def format_figure(one: RequirementRisk) -> str:
         if one.limit is not None:
             return "no estimate" if one.figure is None else f"{one.figure:.4g}"
         return f"{one.population_classes:,} population classes without rows" if one.population_classes else ""
 
     headers = ["requirement", "holds", "classes that fail", "their rows"]
-    headers += ["figure"] if any(map(figure, requirements)) else []
+    headers += ["figure"] if any(map(format_figure, requirements)) else []
     rows = []
     for one in requirements:
         counts = ["" if n is None else f"{n:,}" for n in (one.classes, one.rows)]
-        rows.append([one.requirement, "yes" if one.holds else "no", *counts, figure(one)][: len(headers)])
-    show_table(headers, rows)
+        rows.append([one.requirement, "yes" if one.holds else "no", *counts, format_figure(one)][: len(headers)])
+    print_table(headers, rows)
 
 
 def print_suda(found: Suda) -> None:
-    say("")
-    alone = percent(found.rows_with_msus, found.rows)
-    say(f"SUDA: {with_noun(found.rows_with_msus, 'row')} ({alone}) unique on {found.size} or fewer quasi-identifiers,")
-    say(f"by {with_noun(found.msus, 'minimal sample unique')}")
+    echo("")
+    alone = format_percent(found.rows_with_msus, found.rows)
+    echo(
+        f"SUDA: {count_noun(found.rows_with_msus, 'row')} ({alone}) unique on {found.size} or fewer quasi-identifiers,"
+    )
+    echo(f"by {count_noun(found.msus, 'minimal sample unique')}")
     if not found.msus:
         return
     sizes = [(str(size), f"{rows:,}") for size, rows in found.rows_by_smallest.items()]
-    show_table(["quasi-identifiers needed", "rows"], sizes)
+    print_table(["quasi-identifiers needed", "rows"], sizes)
     score, ihsn = found.scores, found.ihsn_scores
-    say(f"SUDA score: highest {score.highest:.4g} (IHSN: {ihsn.highest:.4g}), mean {score.average:.4g}")
+    echo(f"SUDA score: highest {score.highest:.4g} (IHSN: {ihsn.highest:.4g}), mean {score.average:.4g}")
     by = {"call": "as given", "policy": "of the policy", "default": "the default"}
-    say(f"DIS-SUDA score: highest {score.highest_dis:.4g} (IHSN: {ihsn.highest_dis:.4g})")
-    say(f"DIS: {found.dis:.4g}, at a sampling fraction of {found.fraction:g} ({by[found.fraction_by]})")
+    echo(f"DIS-SUDA score: highest {score.highest_dis:.4g} (IHSN: {ihsn.highest_dis:.4g})")
+    echo(f"DIS: {found.dis:.4g}, at a sampling fraction of {found.fraction:g} ({by[found.fraction_by]})")
     shares = sorted(score.contributions.items(), key=lambda one: -one[1])
-    show_table(["quasi-identifier", "share of the scores"], [(name, f"{one:.1f} %") for name, one in shares])
+    print_table(["quasi-identifier", "share of the scores"], [(name, f"{one:.1f} %") for name, one in shares])
 
 
 COMPARISON_MARKS = {
@@ -355,19 +371,19 @@ def print_comparison(found: Sequence[Mapping[str, Any]], policy: Policy, path: P
         used |= dict(marks)
         cells = ["" if one[name] is None else format(one[name], how) for name, how in formats.values()]
         rows.append([" ".join([one["strategy"], *(mark for mark, _ in marks)]), *cells])
-    show_table(["strategy", *formats], rows)
+    print_table(["strategy", *formats], rows)
     if measure != "loss":
-        say(f"score: by the measure {measure}")
+        echo(f"score: by the measure {measure}")
     for mark, meaning in used.items():
-        say(f"{mark} {meaning}")
+        echo(f"{mark} {meaning}")
     if late or endless:
         shown = [f"{name} (took too long)" for name in late] + [f"{name} (has no end of its own)" for name in endless]
-        say(f"Skipped: {', '.join(shown)}. To run {'it' if len(shown) == 1 else 'them'} to the end:")
+        echo(f"Skipped: {', '.join(shown)}. To run {'it' if len(shown) == 1 else 'them'} to the end:")
         limit = " --set search.time_limit=600" if endless else ""
-        say(f"  sqlanon compare {shlex.quote(str(path))} --strategies {','.join([*late, *endless])}{limit}")
+        echo(f"  sqlanon compare {shlex.quote(str(path))} --strategies {','.join([*late, *endless])}{limit}")
     for one in found:
         if one["error"] is not None and one["strategy"] not in late:
-            say(f"{one['strategy']}: {one['error']}", err=True)
+            echo(f"{one['strategy']}: {one['error']}", err=True)
 
 
 def print_noise_of(result: Result) -> None:
@@ -376,34 +392,34 @@ def print_noise_of(result: Result) -> None:
         shares = one["expected_relative_error"], one["observed_relative_error"]
         if None not in shares:  # a date has none, nor has a column of zeros
             errors = [f"{error} ({100 * share:.3g} %)" for error, share in zip(errors, shares, strict=True)]
-        say(f"noise on {name}: ε = {one['epsilon']:g}, mean error {errors[1]}, expected {errors[0]}")
+        echo(f"noise on {name}: ε = {one['epsilon']:g}, mean error {errors[1]}, expected {errors[0]}")
     risk = 100 * (result.linking_risk or 0.0)
-    say(f"ε of a record: {result.epsilon:g}; records that can be linked to their own values: {risk:.3g} %")
+    echo(f"ε of a record: {result.epsilon:g}; records that can be linked to their own values: {risk:.3g} %")
     if result.confidence is not None:
         rows, beta = result.confidence["suppressed_rows"], result.confidence["beta"]
-        say(f"{rows:,} of the suppressed rows were suppressed for a confidence of {100 * beta:g} %")
+        echo(f"{rows:,} of the suppressed rows were suppressed for a confidence of {100 * beta:g} %")
 
 
 def decoys_in_words(decoys: Decoys) -> str:
     if not decoys.rows:
         return "no decoys: no class was too small"
-    figures = f"{with_noun(decoys.rows, 'decoy')} among the released rows, in {with_noun(decoys.classes, 'class')}; "
-    return figures + f"without them the smallest class has {with_noun(decoys.smallest_class_without, 'row')}"
+    figures = f"{count_noun(decoys.rows, 'decoy')} among the released rows, in {count_noun(decoys.classes, 'class')}; "
+    return figures + f"without them the smallest class has {count_noun(decoys.smallest_class_without, 'row')}"
 
 
 def print_noise(noise: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
-    say("")
+    echo("")
     rows = []
     for name, errors in noise.items():
         for one in errors:
             relative, error = one["expected_relative_error"], one["expected_error"]
             cells = ["" if relative is None else f"{100 * relative:.3g} %", "" if error is None else f"{error:,.4g}"]
             rows.append([name, f"{one['epsilon']:g}", *cells])
-    show_table(["noise on", "ε", "expected relative error", "expected error"], rows)
+    print_table(["noise on", "ε", "expected relative error", "expected error"], rows)
 
 
 def print_json(value: Any) -> None:
-    print(json.dumps(value, ensure_ascii=not is_unicode()))
+    print(json.dumps(value, ensure_ascii=not is_unicode_output()))
 
 
 def print_attacks(attacks: Attacks, with_sql: bool) -> None:
@@ -416,26 +432,26 @@ def print_attacks(attacks: Attacks, with_sql: bool) -> None:
         if one.worst.kept is not None:
             continue
         figures = ", ".join(f"{key.replace('_', ' ')} {_plain(value)}" for key, value in one.worst.figures.items())
-        rows.append([name, f"{one.worst.victims:,}", percent(one.worst.share, 1), figures])
-    show_table(["attack", "victims", "share", "figures"], rows)
+        rows.append([name, f"{one.worst.victims:,}", format_percent(one.worst.share, 1), figures])
+    print_table(["attack", "victims", "share", "figures"], rows)
     for reason, names in skipped.items():
-        say(f"skipped: {', '.join(names)}: {reason}")
+        echo(f"skipped: {', '.join(names)}: {reason}")
     for path, decoys in attacks.decoys.items():
-        say(f"{path} has {with_noun(decoys, 'decoy')}: k, classes and victims count them")
+        echo(f"{path} has {count_noun(decoys, 'decoy')}: k, classes and victims count them")
     for finding in [finding for one in attacks.values() for finding in one.findings if finding.kept is not None]:
         _print_kept(finding)
     if with_sql:
         _hand_out_statements(attacks)
     elif any(one.victims for one in attacks.values()):
-        say("To show the victims: add --sql, which prints the statements")
+        echo("To show the victims: add --sql, which prints the statements")
 
 
 def _hand_out_statements(attacks: Attacks) -> None:
     for one in attacks.values():
         if one.victims:
-            hand_out(f"\n-- {one.name.replace('_', ' ')}: the victims\n{one.sql}")
+            echo_sql(f"\n-- {one.name.replace('_', ' ')}: the victims\n{one.sql}")
         if one.worst is not None and one.worst.kept is not None and one.worst.kept.rows:
-            hand_out(f"\n-- {one.name}: the classes that could be finer\n{one.sql}")
+            echo_sql(f"\n-- {one.name}: the classes that could be finer\n{one.sql}")
 
 
 def _print_kept(finding: Finding) -> None:
@@ -443,10 +459,10 @@ def _print_kept(finding: Finding) -> None:
     kept, place = finding.kept, finding.releases[0]
     assert kept is not None
     if not kept.rows:
-        say(f"downcoding: no class of {place} could be finer")
+        echo(f"downcoding: no class of {place} could be finer")
         return
-    rows = f"{with_noun(kept.rows, 'row')} ({percent(kept.rows, finding.rows)})"
-    say(
+    rows = f"{count_noun(kept.rows, 'row')} ({format_percent(kept.rows, finding.rows)})"
+    echo(
         f"downcoding (no breach): {rows} of {place} could show an attribute one level finer and still meet the policy; "
         f'strategy = "{kept.strategy}" keeps more'
     )
@@ -469,25 +485,25 @@ _UNIQUE = {"rows": "unique rows", "persons": "classes of one person"}
 
 def print_risk(found: Risk, noisy: Sequence[str]) -> None:
     persons = found.persons is not None
-    who = with_noun(found.rows, "row") + (f" of {with_noun(found.persons or 0, 'person')}" if persons else "")
+    who = count_noun(found.rows, "row") + (f" of {count_noun(found.persons or 0, 'person')}" if persons else "")
     unique = f"{found.uniques:,}"
     if found.uniques:
-        unique += f" ({percent(found.uniques, found.classes if persons else found.rows)})"
-    say(f"{who} in {with_noun(found.classes, 'class')}; {_UNIQUE[found.counts]}: {unique}")
+        unique += f" ({format_percent(found.uniques, found.classes if persons else found.rows)})"
+    echo(f"{who} in {count_noun(found.classes, 'class')}; {_UNIQUE[found.counts]}: {unique}")
     if found.k is not None:
-        few = with_noun(found.k, "person" if persons else "row")
-        share = f" ({percent(found.rows_below_k, found.rows)})" if found.rows_below_k else ""
+        few = count_noun(found.k, "person" if persons else "row")
+        share = f" ({format_percent(found.rows_below_k, found.rows)})" if found.rows_below_k else ""
         of = f", without {', '.join(noisy)}" if noisy else ""
-        say(f"rows in classes of fewer than {few}: {found.rows_below_k:,}{share}{of}")
-    fewest = with_noun(found.smallest_class, "person" if persons else "row")
-    rows = "" if found.smallest_class_rows is None else f", {with_noun(found.smallest_class_rows, 'row')} or more"
-    say(f"smallest class: {fewest}{rows}")
-    say(f"prosecutor's risk: highest {_share(found.highest_risk)}, average {_share(found.average_risk)}")
+        echo(f"rows in classes of fewer than {few}: {found.rows_below_k:,}{share}{of}")
+    fewest = count_noun(found.smallest_class, "person" if persons else "row")
+    rows = "" if found.smallest_class_rows is None else f", {count_noun(found.smallest_class_rows, 'row')} or more"
+    echo(f"smallest class: {fewest}{rows}")
+    echo(f"prosecutor's risk: highest {_share(found.highest_risk)}, average {_share(found.average_risk)}")
     print_attackers(found)
 
 
 def _share(risk: float) -> str:
-    return percent(risk, 1)
+    return format_percent(risk, 1)
 
 
 def print_attackers(found: Risk) -> None:
@@ -496,87 +512,93 @@ def print_attackers(found: Risk) -> None:
     prosecutor, journalist, marketer = found.prosecutor, found.journalist, found.marketer
     for threshold, rows in prosecutor.rows_above.items():
         of_all = _share(prosecutor.share_above[threshold])
-        say(f"rows with a prosecutor's risk above {_share(float(threshold))}: {rows:,} ({of_all})")
+        echo(f"rows with a prosecutor's risk above {_share(float(threshold))}: {rows:,} ({of_all})")
     by = {"table": "from the population table", "estimate": "estimated from the size of the population", None: ""}
     if journalist.population is not None:
         figures = f"highest {_share(journalist.highest)}, average {_share(journalist.average)}"
-        say(f"journalist's risk: {figures} ({by[journalist.population]})")
+        echo(f"journalist's risk: {figures} ({by[journalist.population]})")
         if journalist.rows_of_nobody:
-            say(f"rows that match nobody in the population: {journalist.rows_of_nobody:,}")
-        say(f"marketer's risk: {_share(marketer.average)}, or {figure(marketer.expected)} of the {found.counts}")
+            echo(f"rows that match nobody in the population: {journalist.rows_of_nobody:,}")
+        echo(
+            f"marketer's risk: {_share(marketer.average)}, or {format_figure(marketer.expected)} of the {found.counts}"
+        )
     if found.population is not None:
         one = found.population
         share = "no estimate" if one.dankar is None else f"{100 * one.dankar:.4g} %"
         model = f" ({one.chosen})" if one.chosen else ""
-        say(f"unique in a population of {one.N:,.0f}: {share} of the {found.counts}{model}")
+        echo(f"unique in a population of {one.N:,.0f}: {share} of the {found.counts}{model}")
         if (sentence := explain_disagreement(journalist, found.population)) is not None:
-            say(sentence)
+            echo(sentence)
     if found.individual is not None:
         risk = found.individual
-        figures = f"highest {_share(risk.highest)}, average {_share(risk.average)}, {figure(risk.expected)} expected"
-        say(f"individual risk by weights: {figures}")
+        figures = (
+            f"highest {_share(risk.highest)}, average {_share(risk.average)}, {format_figure(risk.expected)} expected"
+        )
+        echo(f"individual risk by weights: {figures}")
     if found.household is not None:
         home = found.household
         figures = f"highest {_share(home.highest)}, average {_share(home.average)}"
-        say(f"risk of {with_noun(home.households, 'household')}: {figures}")
-    say("")
+        echo(f"risk of {count_noun(home.households, 'household')}: {figures}")
+    echo("")
     print_class_sizes(found.class_sizes.sizes.items(), found.counts)
 
 
 def print_leakage(leakage: Sequence[Leakage], search: LeakageSearch, counts: str) -> None:
     if not leakage:
         return
-    say("")
+    echo("")
     rows = []
     for one in leakage[:MOST_LEAKING]:
-        cells = [f"{one.gain:.1f}", percent(one.normalized, 1), f"{one.classes:,}", f"{one.uniques:,}"]
+        cells = [f"{one.gain:.1f}", format_percent(one.normalized, 1), f"{one.classes:,}", f"{one.uniques:,}"]
         rows.append([", ".join(one.attributes), *cells])
-    show_table(["attributes", "bits of leakage", "share", "classes", _UNIQUE[counts]], rows)
+    print_table(["attributes", "bits of leakage", "share", "classes", _UNIQUE[counts]], rows)
     measured = f"Leakage measured for {search.measured:,} of {search.sets:,} sets of attributes"
     if search.stopped == "size":
-        say(f"{measured}; --leakage-seconds S measures larger ones.")
+        echo(f"{measured}; --leakage-seconds S measures larger ones.")
     elif search.stopped == "time limit":
-        say(f"{measured} before the time limit.")
+        echo(f"{measured} before the time limit.")
         if first := min(search.proven, len(rows)):
             are = "row is the set that leaks" if first == 1 else f"{first} rows are the sets that leak"
-            say(f"The first {are} the most, apart from sets that contain one with all classes.")
+            echo(f"The first {are} the most, apart from sets that contain one with all classes.")
 
 
 def print_values(found: ValueLeakage) -> None:
-    say("")
+    echo("")
     rows = []
     for one in found.levels:
         most = "".join(f"{_shown(value.value)} ({value.gain:.1f})" for value in one.most_leaking[:1])
-        rows.append([f"level {one.level}", f"{one.values:,}", f"{one.gain:.1f}", percent(one.normalized, 1), most])
-    show_table([f"values of {found.attribute}", "values", "bits of leakage", "share", "most leaking value"], rows)
+        rows.append(
+            [f"level {one.level}", f"{one.values:,}", f"{one.gain:.1f}", format_percent(one.normalized, 1), most]
+        )
+    print_table([f"values of {found.attribute}", "values", "bits of leakage", "share", "most leaking value"], rows)
 
 
 def _shown(value: str | None) -> str:
-    return "NULL" if value is None else printable(value)
+    return "NULL" if value is None else make_printable(value)
 
 
 def print_dependencies(found: Sequence[Narrowing]) -> None:
     if not found:
         return
-    say("")
+    echo("")
     rows = [
         [" and ".join(one.columns), one.quasi, f"{one.before:,.1f}", f"{one.after:,.1f}", f"{100 * one.pinned:.1f} %"]
         for one in found
     ]
-    show_table(["released unchanged", "narrows", "values", "values left", "rows revealed"], rows)
-    say("Statement that shows the values left:")
-    hand_out(found[0].query)
+    print_table(["released unchanged", "narrows", "values", "values left", "rows revealed"], rows)
+    echo("Statement that shows the values left:")
+    echo_sql(found[0].query)
 
 
 def print_matrix(found: UniquesMatrix) -> None:
     def show(what: str, cells: Sequence[Sequence[str]]) -> None:
-        say("")
+        echo("")
         first, second = found.attributes
         headers = [f"{what}: {first} by {second}", *(f"level {j}" for j in range(len(cells[0])))]
-        show_table(headers, [[f"level {i}", *row] for i, row in enumerate(cells)])
+        print_table(headers, [[f"level {i}", *row] for i, row in enumerate(cells)])
 
     def with_share(part: int, whole: int) -> str:
-        return f"{part:,} ({percent(part, whole)})" if whole else "0"
+        return f"{part:,} ({format_percent(part, whole)})" if whole else "0"
 
     show(_UNIQUE[found.counts], [[f"{n:,}" for n in row] for row in found.uniques])
     if (theirs := found.population) is not None:

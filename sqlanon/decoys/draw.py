@@ -26,17 +26,17 @@ from sqlanon.strategies.lattice.checker import Checker, policy_measure
 from sqlanon.strategies.lattice.classes import judged_classes
 from sqlanon.strategies.lattice.input import SearchInput
 from sqlanon.strategies.recoding import order_by_class
-from sqlanon.support.coding import Coded, Column, Levels, code_name, level_codes
+from sqlanon.support.coding import CodedAttribute, Column, Levels, code_column, level_codes
 from sqlanon.support.expressions import (
     Namer,
     aliased,
     all_of,
     anonymous,
+    as_column,
     col,
     fragment,
-    named,
     select,
-    star,
+    select_star,
     subquery,
     template,
     union_all,
@@ -84,7 +84,7 @@ class RecodingWithDecoys:
         real, drawn = self.real.rows(), len(self.columns) - self.nobodys
         theirs: list[exp.Expr] = [col(name) for name in self.class_keys().values()]
         theirs += [col(f"value_{j}") if j < drawn else exp.null() for j in unchanged_columns(self.real)]
-        return star(subquery(union_all(real, select(theirs, self.decoys.copy())), "u"))
+        return select_star(subquery(union_all(real, select(theirs, self.decoys.copy())), "u"))
 
     def with_labels(self, rows: exp.Expr) -> exp.Select:
         return self.real.with_labels(rows)
@@ -94,7 +94,7 @@ class RecodingWithDecoys:
 
     def decoy_rows(self) -> exp.Select:
         """The decoys alone, as they are released: for the holder's eyes."""
-        return self.with_labels(subquery(star(self.decoys.copy()), "r"))
+        return self.with_labels(subquery(select_star(self.decoys.copy()), "r"))
 
 
 _REAL_CLASSES = template("""
@@ -103,21 +103,21 @@ _REAL_CLASSES = template("""
 """)
 
 
-def _real_classes(space: ClassSpace, levels: Levels, attributes: Sequence[Coded]) -> exp.Select:
+def _real_classes(space: ClassSpace, levels: Levels, attributes: Sequence[CodedAttribute]) -> exp.Select:
     """The classes of a generalization without unknown values, and where they are further up.
 
     Makes ``class`` (its number), ``size`` (its rows), ``kept``; for each attribute ``i`` below its top its code
     ``code_i``, and the codes ``up_i_l`` at each higher level ``l`` below the top.
     """
     below = space.below_top(levels)
-    codes: list[exp.Expr] = [named(col(code_name(i, level)), f"code_{i}") for i, level in below]
+    codes: list[exp.Expr] = [as_column(col(code_column(i, level)), f"code_{i}") for i, level in below]
     query = _REAL_CLASSES(judged=judged_classes(space, levels, codes))
     for i, level in below:
         query = query.select(col(f"code_{i}", "j"), copy=False)
         if above := range(level + 1, attributes[i].height):
             on = col(f"code_{level}", f"u{i}").eq(col(f"code_{i}", "j"))
             query = query.join(subquery(level_codes(attributes[i], level), f"u{i}"), on=on, copy=False)
-            upper = [named(col(f"code_{one}", f"u{i}"), f"up_{i}_{one}") for one in above]
+            upper = [as_column(col(f"code_{one}", f"u{i}"), f"up_{i}_{one}") for one in above]
             query = query.select(*upper, copy=False)
     return query.where(col("known", "j"), copy=False) if space.unknown else query
 
@@ -281,8 +281,8 @@ def count_vulnerable_classes(
 ) -> tuple[dict[str, int], exp.Table]:
     """What is to be filled, and the table of all classes: ``decoy_classes``."""
     space = prepared.frequency_sets.at(plain.levels)
-    classes = steps.make(prepared.work("decoy_classes"), _real_classes(space, plain.levels, plain.attributes))
-    return dict(steps.figures(_VULNERABLE(k=prepared.requirements.k, classes=classes))), classes
+    classes = steps.create_table(prepared.work("decoy_classes"), _real_classes(space, plain.levels, plain.attributes))
+    return dict(steps.fetch_figures(_VULNERABLE(k=prepared.requirements.k, classes=classes))), classes
 
 
 def unsuppressed_figures(steps: StatementRunner, prepared: SearchInput, plain: FullDomainRecoding) -> Figures:
@@ -302,22 +302,22 @@ def draw_decoys(
     """
     keys, values = list(plain.class_keys().values()), unchanged_columns(plain)
     of_class = [col(key, "c") for key in keys]
-    ways = steps.make(work("decoy_ways"), _donor_classes(classes, plain.levels, heights, k))
-    targets = steps.make(work("decoy_targets"), _TARGETS(steps=ways))
+    ways = steps.create_table(work("decoy_ways"), _donor_classes(classes, plain.levels, heights, k))
+    targets = steps.create_table(work("decoy_targets"), _TARGETS(steps=ways))
     drawn = _ONE_OF_DONORS(drawn=anonymous("FLOOR", anonymous("RANDOM") * col("donors")))
     picks = _PICKS(
         keys=[col(key) for key in keys],
-        picks=[named(drawn.copy(), f"pick_{j}") for j in values],
+        picks=[as_column(drawn.copy(), f"pick_{j}") for j in values],
         class_keys=of_class,
         each=anonymous("UNNEST", anonymous("RANGE", _MISSING(k=k))),
         classes=classes,
         targets=targets,
     )
-    picked = steps.make(work("decoy_picks"), picks)
+    picked = steps.create_table(work("decoy_picks"), picks)
     made, donated = [classes, ways, targets, picked], None
     if values:
         query = _SOURCES(keys=of_class, steps=ways, classes=classes, targets=targets)
-        sources = steps.make(work("decoy_sources"), query)
+        sources = steps.create_table(work("decoy_sources"), query)
         query = _DONATED(
             values=[col(f"value_{j}", "r") for j in values],
             rows=plain.rows(),
@@ -325,8 +325,8 @@ def draw_decoys(
             same_class=all_of(col(key, "r").eq(col(key, "s")) for key in keys),
             wanted=union_all(*(_WANTED(pick=col(f"pick_{j}"), picked=picked) for j in values)),
         )
-        donated = steps.make(work("decoy_donors"), query)
+        donated = steps.create_table(work("decoy_donors"), query)
         made += [sources, donated]
-    target = steps.make(work("decoys"), _decoys(picked, donated, keys, values))
+    target = steps.create_table(work("decoys"), _decoys(picked, donated, keys, values))
     steps.drop(*made)
     return target

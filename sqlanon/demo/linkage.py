@@ -16,7 +16,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from sqlanon.support.expressions import col, fragment, named, template
+from sqlanon.support.expressions import as_column, col, fragment, template
 
 SHARED = ("zip", "birth_date", "sex")
 """The columns that the patients and the voter list share."""
@@ -159,4 +159,4 @@ def _classes(people: exp.Table, voters: exp.Table, levels: Mapping[str, int]) ->
 
 
 def _labels(levels: Mapping[str, int]) -> list[exp.Expr]:
-    return [named(label(name, levels[name]), name) for name in SHARED]
+    return [as_column(label(name, levels[name]), name) for name in SHARED]

@@ -14,7 +14,7 @@ from sqlanon.demo.attack import QUASI, Attack, attack
 from sqlanon.demo.hospital import make_hospital
 from sqlanon.demo.linkage import GROUND
 from sqlanon.errors import SourceError
-from sqlanon.support.terminal import percent, say, show_table
+from sqlanon.support.terminal import echo, format_percent, print_table
 
 HOSPITAL, POLICY, RELEASE, FIRST_POLICY = "hospital.duckdb", "policy.toml", "release.duckdb", "first.toml"
 FILES = (HOSPITAL, POLICY, RELEASE, FIRST_POLICY, "sqlanon.catalog.duckdb", "policy.catalog.duckdb")
@@ -131,9 +131,9 @@ def run_demo(directory: Path, rows: int) -> Demo:
     _tell(*_hides(after))
 
     seconds = time.perf_counter() - start
-    say("")
-    show_table(["", "before", "after"], figures(before, after))
-    say("")
+    echo("")
+    print_table(["", "before", "after"], figures(before, after))
+    echo("")
     _tell(*_made(hospital, policy, release), f"\n{seconds:.1f} seconds.")
     return Demo(hospital, policy, release, generalization, before, after, verified, seconds)
 
@@ -156,7 +156,7 @@ def _own(directory: Path) -> Path:
 
 def _tell(*lines: str) -> None:
     for line in lines:
-        say(line)
+        echo(line)
 
 
 def _gave_away(before: Attack) -> list[str]:
@@ -165,7 +165,7 @@ def _gave_away(before: Attack) -> list[str]:
     who = before.victim
     found = before.linkage
     return [
-        f"   {found.identified:,} patients ({percent(found.identified, found.rows)}) get a name,"
+        f"   {found.identified:,} patients ({format_percent(found.identified, found.rows)}) get a name,"
         f" {before.right_names:,} of them the right one.",
         f"   One is {who.name}: one patient and one voter have {who.zip}, {who.birth_date}, {who.sex}.",
         f"   Diagnosis: {who.diagnosis}.",

@@ -16,7 +16,7 @@ from sqlglot import exp
 
 from sqlanon.disclosure.class_sizes import class_labels, value_counts
 from sqlanon.requirements.base import TOLERANCE
-from sqlanon.support.expressions import all_columns, col, fragment, named, subquery, template
+from sqlanon.support.expressions import all_columns, as_column, col, fragment, subquery, template
 
 RATIO, LIKELY = 2.0, 0.5
 """A class is skewed if a value is RATIO times as frequent in it as in the whole table, and has the share LIKELY."""
@@ -143,7 +143,7 @@ def similarity(
         generalized_values=[
             all_columns("c"),
             *(
-                named(
+                as_column(
                     fragment("CASE WHEN NOT h.level_0 IS NULL THEN :label::VARCHAR ELSE c.value::VARCHAR END")(
                         label=level
                     ),

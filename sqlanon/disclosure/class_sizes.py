@@ -9,7 +9,7 @@ from typing import Any
 
 from sqlglot import exp
 
-from sqlanon.support.expressions import col, named, template
+from sqlanon.support.expressions import as_column, col, template
 
 # Without quasi-identifiers, all rows form one class; a table without rows has no class.
 _CLASS_SIZES = template("""
@@ -44,7 +44,7 @@ def class_labels(quasi_identifiers: Sequence[str]) -> list[exp.Expr]:
 def value_counts(release: exp.Expr, quasi_identifiers: Sequence[str], sensitive: str) -> exp.Select:
     """The query for the rows by class and value of a sensitive attribute: ``v0`` .., ``value``, ``n``."""
     return _VALUE_COUNTS(
-        labels=[named(col(name, "r"), f"v{i}") for i, name in enumerate(quasi_identifiers)],
+        labels=[as_column(col(name, "r"), f"v{i}") for i, name in enumerate(quasi_identifiers)],
         sensitive=col(sensitive, "r"),
         release=release,
         columns=[col(name, "r") for name in (*quasi_identifiers, sensitive)],

@@ -38,17 +38,17 @@ from sqlanon.sources.column_figures import KEY_SHARE, exact_counts_query, sample
 from sqlanon.sources.duckdb import parse_table_name
 from sqlanon.strategies.lattice.input import SearchInput
 from sqlanon.strategies.recoding import ClassRecoding
-from sqlanon.support.coding import Coded, Column
+from sqlanon.support.coding import CodedAttribute, Column
 from sqlanon.support.expressions import (
     Namer,
     aliased,
     all_columns,
+    as_column,
     col,
     ident,
-    named,
-    same,
+    null_safe_equal,
     select,
-    star,
+    select_star,
     subquery,
     table,
     template,
@@ -266,12 +266,12 @@ def find_narrowing_columns(
             needed = [*(column.name for column in recoding.columns), *search_input.columns.generalized]
             needed += [*search_input.columns.key, *filter(None, [search_input.columns.person])]
             sample = sample_query(source.relation, list(dict.fromkeys(needed)), rows // SAMPLE_ROWS)
-            sampled = recoding.with_source(work.make(search_input.work("narrowing_sample"), sample))
-        relation = work.make(search_input.work("narrowing_rows"), plan.rows(sampled))
+            sampled = recoding.with_source(work.create_table(search_input.work("narrowing_sample"), sample))
+        relation = work.create_table(search_input.work("narrowing_rows"), plan.rows(sampled))
         measured = _MeasuredRows(work.engine.rows, relation, plan.person, rows, share)
         every_row = subquery(plan.rows(recoding), "every_row") if is_sampled else relation
         narrowing = _measure_columns(measured, plan, every_row)
-        work.drop_all_but(())
+        work.drop_all_except(())
     else:
         with source.temporary_rows(engine, plan.rows(recoding), share if is_sampled else None) as (run, relation):
             measured = _MeasuredRows(run, relation, plan.person, rows, share)
@@ -317,11 +317,11 @@ class _Plan:
         for name in source_columns:
             recoding = recoding.with_column(Column(name))
         relation = number_columns(recoding.select(shuffled=False), len(self.columns) + len(source_columns))
-        lower = [named(col(f"label_{level}", f"h{j}"), f"lower{j}") for j, level in self._sparse.items()]
+        lower = [as_column(col(f"label_{level}", f"h{j}"), f"lower{j}") for j, level in self._sparse.items()]
         query = _add_parts(relation, self.ordered, lower)
         for j in self._sparse:
             coded = _coded_values(self._search_input, self.columns[j])
-            on = same(col(self._ground_column(j), "r"), col("value", f"h{j}"), coded.nullable)
+            on = null_safe_equal(col(self._ground_column(j), "r"), col("value", f"h{j}"), coded.nullable)
             query = query.join(aliased(coded.table, f"h{j}"), on=on, join_type="left", copy=False)
         return query
 
@@ -366,13 +366,13 @@ def _show_measurement(
     measured = _MeasuredRows(runner.engine.rows, relation, plan.person, search_input.marginals.rows)
     query = measured.query(measure_narrowing, candidate)
     if source.access == "rows":
-        runner.make(relation, rows)
-        runner.show(query)
+        runner.create_table(relation, rows)
+        runner.record(query)
     else:
-        runner.show_text(*statements, source.render_statement(runner.engine, query))
+        runner.record_text(*statements, source.render_statement(runner.engine, query))
     note = "a query like this for each generalized attribute and each unchanged column, and for pairs of columns "
     note += f"if there are at most {MAX_PAIRED_COLUMNS}; more than {2 * SAMPLE_ROWS:,} rows are sampled"
-    runner.finish("dependencies", note)
+    runner.finish_stage("dependencies", note)
 
 
 def refuse_narrowing(
@@ -446,12 +446,12 @@ def number_columns(query: exp.Query, count: int) -> exp.Subquery:
 def _add_parts(relation: exp.Subquery, ordered: Sequence[int], lower: Sequence[exp.Expr] = ()) -> exp.Select:
     """Add the part of each number or date to rows, and lower labels."""
     if not ordered and not lower:
-        return star(relation)
-    parts = [named(rank_part(col(f"r{j}", "r")), f"part{j}") for j in ordered]
-    return select([all_columns("r"), *parts, *lower], subquery(star(relation), "r"))
+        return select_star(relation)
+    parts = [as_column(rank_part(col(f"r{j}", "r")), f"part{j}") for j in ordered]
+    return select([all_columns("r"), *parts, *lower], subquery(select_star(relation), "r"))
 
 
-def _coded_values(search_input: SearchInput, column: Column) -> Coded:
+def _coded_values(search_input: SearchInput, column: Column) -> CodedAttribute:
     assert column.quasi is not None
     return search_input.attributes[column.quasi]
 
@@ -513,9 +513,13 @@ def find_narrowing_in_source(
     names = [*columns, *quasi, *filter(None, [person])]
     ordered = [j for j, name in enumerate(columns) if _is_ordered(types[name])]
     rows_with_parts = _add_parts(number_columns(sample_query(relation, names, step), len(names)), ordered)
-    sample = runner.make(work("narrowing_rows"), rows_with_parts)
+    sample = runner.create_table(work("narrowing_rows"), rows_with_parts)
     measured = _MeasuredRows(
-        lambda query: runner.ask(query, []), sample, None if person is None else f"r{len(names) - 1}", rows, 1 / step
+        lambda query: runner.fetch_rows(query, []),
+        sample,
+        None if person is None else f"r{len(names) - 1}",
+        rows,
+        1 / step,
     )
     numbers = range(len(columns), len(columns) + len(quasi))
     candidates = _candidates(
@@ -561,8 +565,8 @@ def _find_narrowing(
     names = queries[0].named_selects
     measurements = list[dict[str, Any]]()
     for first in range(0, len(queries), _CANDIDATES_PER_STATEMENT):
-        batch = (star(subquery(query, "q")) for query in queries[first : first + _CANDIDATES_PER_STATEMENT])
-        rows = measured.run(star(subquery(union_all(*batch), "u")))
+        batch = (select_star(subquery(query, "q")) for query in queries[first : first + _CANDIDATES_PER_STATEMENT])
+        rows = measured.run(select_star(subquery(union_all(*batch), "u")))
         measurements += [dict(zip(names, row, strict=True)) for row in rows]
     alone: dict[tuple[str, int], float] = {}
     reported = set[tuple[int, int]]()

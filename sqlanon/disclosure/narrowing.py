@@ -17,7 +17,7 @@ from typing import Any
 
 from sqlglot import exp
 
-from sqlanon.support.expressions import col, fragment, ident, named, number, subquery, table, template
+from sqlanon.support.expressions import as_column, col, fragment, ident, number, subquery, table, template
 
 _COUNTS = table("sqlanon narrowing")
 
@@ -247,7 +247,7 @@ class _StatementParts:
         person: exp.Expr | None,
     ) -> None:
         self._names = [col(f"c{i}") for i in range(len(columns))]
-        output = [named(column, name.name) for column, name in zip(columns, self._names, strict=True)]
+        output = [as_column(column, name.name) for column, name in zip(columns, self._names, strict=True)]
         positions = [number(position + 1) for position in range(2 + len(output))]
         count = _ROW_COUNT() if person is None else _PERSON_COUNT(person=person)
         self._counts = _GROUP_COUNTS(
@@ -298,11 +298,14 @@ def narrowing_query(source: exp.Expr, ground: str, columns: Mapping[str, bool]) 
     parts = {name: f"part of {name}" for name, in_parts in columns.items() if in_parts}
     ends: list[exp.Expr] = []
     for name in parts:
-        ends += [named(exp.Min(this=col(name)), f"least {name}"), named(exp.Max(this=col(name)), f"greatest {name}")]
+        ends += [
+            as_column(exp.Min(this=col(name)), f"least {name}"),
+            as_column(exp.Max(this=col(name)), f"greatest {name}"),
+        ]
     return _VALUES_LEFT_IN_PARTS(
         ends=ends,
         columns=[col(parts.get(name, name)) for name in columns],
-        inner=[*names, *(named(rank_part(col(name)), part) for name, part in parts.items())],
+        inner=[*names, *(as_column(rank_part(col(name)), part) for name, part in parts.items())],
         ground=col(ground),
         source=source,
     )

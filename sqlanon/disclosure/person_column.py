@@ -39,7 +39,7 @@ from sqlanon.sources.source import REMOTE_ROWS, AllColumns, Source
 from sqlanon.strategies.lattice.input import SearchInput
 from sqlanon.strategies.recoding import ClassRecoding
 from sqlanon.support.coding import Column
-from sqlanon.support.expressions import col, named, select, subquery, template
+from sqlanon.support.expressions import as_column, col, select, subquery, template
 from sqlanon.support.notices import Notice
 from sqlanon.support.toml import toml_value
 
@@ -206,4 +206,4 @@ def _released_with_persons(recoding: ClassRecoding, person: str) -> tuple[exp.Se
     columns = recoding.columns
     rows = number_columns(recoding.with_column(Column(person)).select(shuffled=False), len(columns) + 1)
     keys = [f"r{i}" for i, column in enumerate(columns) if column.quasi is not None]
-    return select([*map(col, keys), named(col(f"r{len(columns)}"), "person")], rows), keys
+    return select([*map(col, keys), as_column(col(f"r{len(columns)}"), "person")], rows), keys

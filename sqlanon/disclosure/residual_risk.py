@@ -13,7 +13,7 @@ from sqlglot import exp
 
 from sqlanon.disclosure.attribute_disclosure import COMMON, LIKELY, RATIO
 from sqlanon.disclosure.class_sizes import class_labels
-from sqlanon.engines.base import Queries
+from sqlanon.engines.base import Queryable
 from sqlanon.policy import PrivacySection
 from sqlanon.policy.problems import read_part
 from sqlanon.release.manifest import Manifest, ReleasedColumn
@@ -21,7 +21,7 @@ from sqlanon.release.sentences import join_names
 from sqlanon.requirements import guaranteed_k, require_close_values, require_distinct_values
 from sqlanon.requirements.base import TOLERANCE
 from sqlanon.sources.column_kinds import find_special_category
-from sqlanon.support.expressions import all_of, col, named, number, same, template, union_all
+from sqlanon.support.expressions import all_of, as_column, col, null_safe_equal, number, template, union_all
 from sqlanon.support.toml import toml_key, toml_value
 
 if TYPE_CHECKING:
@@ -208,12 +208,12 @@ class _Disclosed:
     values: _Values
 
 
-def find_worst_risk(engine: Queries, relation: exp.Expr, manifest: Manifest) -> ResidualRisk | None:
+def find_worst_risk(engine: Queryable, relation: exp.Expr, manifest: Manifest) -> ResidualRisk | None:
     """Find the worst risk that remains in the rows of a release, if any."""
     return find_worst(find_risks(engine, relation, manifest))
 
 
-def find_risks(engine: Queries, relation: exp.Expr, manifest: Manifest) -> list[ResidualRisk]:
+def find_risks(engine: Queryable, relation: exp.Expr, manifest: Manifest) -> list[ResidualRisk]:
     """Find homogeneity, background knowledge, skewness, values that few rows share, and unique rows."""
     few = fewest_shown_rows(manifest)
     available = {
@@ -257,7 +257,7 @@ def _is_sensitive(column: ReleasedColumn) -> bool:
     return column.role == "sensitive" or (column.role == "insensitive" and is_special)
 
 
-def _count_values(engine: Queries, relation: exp.Expr, names: Sequence[str], few: int) -> dict[str, _Values]:
+def _count_values(engine: Queryable, relation: exp.Expr, names: Sequence[str], few: int) -> dict[str, _Values]:
     if not names:
         return {}
     queries = [
@@ -316,17 +316,17 @@ SKEWNESS = Disclosure(
 
 
 def _count_disclosed(
-    engine: Queries, relation: exp.Expr, quasi_identifiers: Sequence[str], sensitive: str, few: int
+    engine: Queryable, relation: exp.Expr, quasi_identifiers: Sequence[str], sensitive: str, few: int
 ) -> _Disclosed:
     """Count the rows whose class discloses a sensitive value, from one table of its values by class."""
     labels = class_labels(quasi_identifiers)
     pairs = [*zip(quasi_identifiers, labels, strict=True)]
     query = _DISCLOSED(
-        labels=[named(col(name, "r"), label.name) for name, label in pairs],
+        labels=[as_column(col(name, "r"), label.name) for name, label in pairs],
         relation=relation,
         quasi=[col(name, "r") for name in quasi_identifiers],
         sensitive=col(sensitive, "r"),
-        same=all_of(same(col(name, "r"), col(label.name, "c")) for name, label in pairs),
+        same=all_of(null_safe_equal(col(name, "r"), col(label.name, "c")) for name, label in pairs),
         likely=LIKELY - TOLERANCE,
         ratio=RATIO - TOLERANCE,
         common=COMMON - TOLERANCE,

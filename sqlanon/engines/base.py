@@ -12,7 +12,7 @@ from sqlglot import exp
 from sqlanon.errors import SourceError, SqlanonError
 
 
-class Queries(Protocol):
+class Queryable(Protocol):
     """Runs sqlglot expressions."""
 
     @property
@@ -33,7 +33,7 @@ class Queries(Protocol):
         ...
 
 
-class Engine(Queries, Protocol):
+class Engine(Queryable, Protocol):
     """A database engine. The constants say which optional features it has."""
 
     STREAMS_BATCHES: bool  # `stream` yields batches as they are computed: memory use stays flat

@@ -8,7 +8,7 @@ from threading import TIMEOUT_MAX, Event, Thread
 
 import duckdb
 
-from sqlanon.engines.base import Queries
+from sqlanon.engines.base import Queryable
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import InfeasibleError, OvertimeError
 
@@ -20,7 +20,7 @@ _INTERVAL = 0.05  # seconds between two interrupts
 
 @contextmanager
 def interrupt_after(
-    seconds: float | None, engines: Sequence[Queries], may_stop: Callable[[], bool] = lambda: True
+    seconds: float | None, engines: Sequence[Queryable], may_stop: Callable[[], bool] = lambda: True
 ) -> Iterator[None]:
     """Interrupt the statements of DuckDB engines when the time is over, repeatedly while ``may_stop`` is true.
 

@@ -27,7 +27,7 @@ from sqlanon.support.expressions import (
     ident,
     quote_name,
     row_count,
-    star,
+    select_star,
     table,
     text,
     values_query,
@@ -387,10 +387,10 @@ class DuckDBEngine:
 
     def upload(self, name: str, arrow: Any) -> exp.Table:
         with self.register_arrow(arrow) as relation:
-            self.materialize(name, star(relation))
+            self.materialize(name, select_star(relation))
         return table(name, "main", "temp")
 
-    def copy_arrow(self, target: exp.Table, arrow: Any, query: Callable[[exp.Table], exp.Query] = star) -> None:
+    def copy_arrow(self, target: exp.Table, arrow: Any, query: Callable[[exp.Table], exp.Query] = select_star) -> None:
         with self.register_arrow(arrow) as relation:
             self.execute(create_table(target, query(relation)))
 

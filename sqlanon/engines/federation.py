@@ -35,7 +35,7 @@ from sqlanon.support.expressions import (
     full_name,
     read_parquet,
     select,
-    star,
+    select_star,
     subquery,
     table,
     union_all,
@@ -227,7 +227,7 @@ class FederatedEngine(DuckDBEngine):
         aggregation, embed = guard.split_aggregation(query, self.remote.tables)
         if aggregation is query:
             return self._render_remote(query, target.name)
-        local = super().render(create_table(target, embed(star(table(_FETCHED_NAME)))))
+        local = super().render(create_table(target, embed(select_star(table(_FETCHED_NAME)))))
         return f"{self._render_remote(aggregation, _FETCHED_NAME)};\n\n{local}"
 
     def _render_remote(self, query: exp.Query, makes: str = "") -> str:
@@ -301,7 +301,7 @@ class FederatedEngine(DuckDBEngine):
         with self._materialized(aggregation) as (name, rows):
             if limit is None or rows <= limit:
                 through_files = self.remote.needs_files(rows, FETCH_AT_ONCE)
-                with self._fetch(star(table(name)), fetched_types, through_files) as relation:
+                with self._fetch(select_star(table(name)), fetched_types, through_files) as relation:
                     super().execute(create_table(target, embed(relation)))
             elif aggregation is query:
                 self._register_materialized(target, types, name)
@@ -421,7 +421,7 @@ class Recursion:
         recursive = _find_recursive_select(query)
         assert recursive is not None
         recursive.set("with_", None)
-        all_steps = subquery(union_all(*(star(step) for step in steps)))
+        all_steps = subquery(union_all(*(select_star(step) for step in steps)))
         plain = _replace_tables(recursive, {**tables, self.name: all_steps})
         if recursive is query:
             return plain

@@ -10,7 +10,8 @@ from typing import Any
 from sqlglot import exp
 
 from sqlanon.engines.base import WorkEngine
-from sqlanon.support.expressions import create_table, drop_table, select
+from sqlanon.support.expressions import create_table as create_table_as
+from sqlanon.support.expressions import drop_table, select
 from sqlanon.support.markup import escape_html
 
 
@@ -86,14 +87,14 @@ class StatementRunner:
         """A runner for another engine, or with its own list of created tables; a dry run records in the same place."""
         return StatementRunner(engine, self.recorded)
 
-    def finish(self, stage: str, note: str) -> None:
+    def finish_stage(self, stage: str, note: str) -> None:
         """In a dry run, end a stage: it has the statements recorded since the last one."""
         if self.recorded is not None:
             self.stages.append(Stage(stage, note, tuple(self.recorded)))
             self.recorded.clear()
 
-    def make(self, target: exp.Table, query: exp.Query, engine: WorkEngine | None = None) -> exp.Table:
-        statement = create_table(target, query)
+    def create_table(self, target: exp.Table, query: exp.Query, engine: WorkEngine | None = None) -> exp.Table:
+        statement = create_table_as(target, query)
         self.created.append(target.copy())
         if self.recorded is None:
             (engine or self.engine).execute(statement)
@@ -106,19 +107,19 @@ class StatementRunner:
         if self.recorded is None:
             self.engine.execute(statement)
         else:
-            self.show(statement)
+            self.record(statement)
 
-    def show(self, statement: exp.Expr) -> None:
+    def record(self, statement: exp.Expr) -> None:
         """In a dry run, record a statement; otherwise do nothing."""
         if self.recorded is not None:
             self.recorded.append(self.engine.render(statement))
 
-    def show_text(self, *statements: str) -> None:
+    def record_text(self, *statements: str) -> None:
         """In a dry run, record the texts of statements of another engine."""
         if self.recorded is not None:
             self.recorded += statements
 
-    def drop_all_but(self, retained: Collection[exp.Expr]) -> None:
+    def drop_all_except(self, retained: Collection[exp.Expr]) -> None:
         """Drop all created tables except these."""
         self.drop(*(target for target in self.created if target not in retained))
         self.created = [target for target in self.created if target in retained]
@@ -128,9 +129,9 @@ class StatementRunner:
             for target in tables:
                 self.engine.execute(drop_table(target.copy()))
 
-    def ask(self, query: exp.Query, example: Sequence[tuple[Any, ...]]) -> Sequence[tuple[Any, ...]]:
+    def fetch_rows(self, query: exp.Query, example: Sequence[tuple[Any, ...]]) -> Sequence[tuple[Any, ...]]:
         """The rows of a query; in a dry run, record the query and return the example."""
-        self.show(query)
+        self.record(query)
         return self.look_up(query, example)
 
     def look_up(self, query: exp.Query, example: Sequence[tuple[Any, ...]]) -> Sequence[tuple[Any, ...]]:
@@ -138,8 +139,8 @@ class StatementRunner:
         return self.engine.rows(query) if self.recorded is None else example
 
     def count(self, relation: exp.Table, example: int = 0) -> int:
-        return int(self.ask(select([exp.Count(this=exp.Star())], relation.copy()), [(example,)])[0][0])
+        return int(self.fetch_rows(select([exp.Count(this=exp.Star())], relation.copy()), [(example,)])[0][0])
 
-    def figures(self, query: exp.Select) -> Mapping[str, Any]:
+    def fetch_figures(self, query: exp.Select) -> Mapping[str, Any]:
         names = query.named_selects
-        return dict(zip(names, self.ask(query, [(0,) * len(names)])[0], strict=True))
+        return dict(zip(names, self.fetch_rows(query, [(0,) * len(names)])[0], strict=True))

@@ -11,7 +11,18 @@ from collections.abc import Iterable, Mapping
 
 from sqlglot import exp
 
-from sqlanon.support.expressions import anonymous, cast, col, least, named, number, select, subquery, text, unused_name
+from sqlanon.support.expressions import (
+    anonymous,
+    as_column,
+    cast,
+    col,
+    least,
+    number,
+    select,
+    subquery,
+    text,
+    unused_name,
+)
 
 DIRECT_TYPES = frozenset(
     {"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "FLOAT", "DOUBLE", "BOOLEAN", "VARCHAR", "DOUBLE[]"}
@@ -24,7 +35,7 @@ def encode_columns(
 ) -> exp.Select:
     """Cast the columns of a query to types that can be transferred."""
     values = {name: col(name) if type_ in direct_types else cast(col(name), as_text) for name, type_ in types.items()}
-    return select([named(value, name) for name, value in values.items()], subquery(query, "rows"))
+    return select([as_column(value, name) for name, value in values.items()], subquery(query, "rows"))
 
 
 def decode_columns(
@@ -32,7 +43,7 @@ def decode_columns(
 ) -> exp.Select:
     """Restore the types of transferred columns in DuckDB."""
     values = {name: col(name) if type_ in direct_types else _cast_text(name, type_) for name, type_ in types.items()}
-    return select([named(value, name) for name, value in values.items()], relation)
+    return select([as_column(value, name) for name, value in values.items()], relation)
 
 
 def _cast_text(name: str, type_: str) -> exp.Expr:
@@ -69,8 +80,8 @@ def repeat_rows(combinations: exp.Expr, columns: Iterable[str], count: str) -> e
     for i, step in enumerate((_LONGEST_LIST**2, _LONGEST_LIST, 1)):
         offset, next_remaining = f"{count} offset {i}", f"{count} remaining {i}"
         range_ = anonymous("RANGE", cast(number(0), "BIGINT"), col(remaining), cast(number(step), "BIGINT"))
-        parts = subquery(select([exp.Star(), named(anonymous("UNNEST", range_), offset)], rows), "rows")
+        parts = subquery(select([exp.Star(), as_column(anonymous("UNNEST", range_), offset)], rows), "rows")
         in_part = least(cast(number(step), "BIGINT"), col(remaining) - col(offset))
-        rows = subquery(select([exp.Star(), named(in_part, next_remaining)], parts), "rows")
+        rows = subquery(select([exp.Star(), as_column(in_part, next_remaining)], parts), "rows")
         remaining = next_remaining
     return select([col(name) for name in columns], rows)

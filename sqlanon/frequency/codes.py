@@ -21,17 +21,17 @@ from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.frequency.distribution import ValuePairs
 from sqlanon.frequency.statements import group_and_sum
 from sqlanon.requirements.base import SHARE, VALUE
-from sqlanon.support.coding import KNOWN, ROWS, Coded, Levels, code_name, distinct_codes, level_codes
+from sqlanon.support.coding import KNOWN, ROWS, CodedAttribute, Levels, code_column, distinct_codes, level_codes
 from sqlanon.support.expressions import (
     Namer,
     aliased,
     all_of,
+    as_column,
     cast,
     col,
     mark_repeatable,
-    named,
+    null_safe_equal,
     number,
-    same,
     select,
     subquery,
     template,
@@ -66,7 +66,7 @@ class Pack:
         return cast(reduce(add, parts), "SMALLINT")
 
 
-def assign_packs(attributes: Sequence[Coded], counts: Sequence[int], rows: int) -> list[Pack]:
+def assign_packs(attributes: Sequence[CodedAttribute], counts: Sequence[int], rows: int) -> list[Pack]:
     """Assign attributes to packs, each to the first one with room, attributes with many values first."""
     room = min(ROOM, rows // ROWS_PER_CODE)
     packs: list[dict[int, int]] = []
@@ -96,7 +96,7 @@ class RowCodes:
 
     table: exp.Table
     packs: tuple[Pack, ...]
-    attributes: tuple[Coded, ...]
+    attributes: tuple[CodedAttribute, ...]
     sensitive: int  # number of sensitive attributes
 
     def frequency(self, levels: Levels) -> exp.Select:
@@ -112,7 +112,9 @@ class RowCodes:
         With ``half``, only of the classes with these codes.
         """
         query, keys = self._at(self.table, levels, half)
-        sizes = query.select(named(keys[KNOWN].copy(), KNOWN), named(exp.Count(this=exp.Star()), ROWS), copy=False)
+        sizes = query.select(
+            as_column(keys[KNOWN].copy(), KNOWN), as_column(exp.Count(this=exp.Star()), ROWS), copy=False
+        )
         return sizes.group_by(*keys.values(), copy=False)
 
     def with_own_codes(self, levels: Levels) -> list[int]:
@@ -140,8 +142,8 @@ class RowCodes:
     def pairs(self, number: int, inner: Sequence[int] = ()) -> exp.Subquery:
         """The coded rows with a sensitive value as ``value`` and others as ``o0, o1, ...``."""
         output: list[exp.Expr] = [col(f"p{j}") for j in range(len(self.packs))]
-        output += [named(col(f"s{s}"), f"o{i}") for i, s in enumerate(inner)]
-        return subquery(select([*output, named(col(f"s{number}"), "value")], self.table.copy()), "pairs")
+        output += [as_column(col(f"s{s}"), f"o{i}") for i, s in enumerate(inner)]
+        return subquery(select([*output, as_column(col(f"s{number}"), "value")], self.table.copy()), "pairs")
 
     def _at(self, rows: exp.Expr, levels: Levels, half: Half | None = None) -> tuple[exp.Select, dict[str, exp.Expr]]:
         """A query over coded rows ``r``, and the keys of classes at some levels: codes of attributes and packs,
@@ -152,8 +154,8 @@ class RowCodes:
             code, coded = col(f"p{j}", "r"), f"c{j}"
             if pack.table is not None:
                 if any(levels[i] for i in pack.factors) and below:
-                    upper = pack.code({i: col(code_name(i, level)) for i, level in below.items()})
-                    table = subquery(select([col(PACK_CODE), named(upper, "upper")], pack.table.copy()), coded)
+                    upper = pack.code({i: col(code_column(i, level)) for i, level in below.items()})
+                    table = subquery(select([col(PACK_CODE), as_column(upper, "upper")], pack.table.copy()), coded)
                     query = query.join(table, on=code.eq(col(PACK_CODE, coded)), copy=False)
                     code = col("upper", coded)
                 keys |= {f"p{j}": code} if below else {}
@@ -162,12 +164,12 @@ class RowCodes:
             attribute = self.attributes[i]
             codes = distinct_codes(attribute) if half is None or half.attribute != i else half.codes
             if below and not levels[i] and not attribute.unknown and (half is None or half.attribute != i):
-                keys[code_name(i, 0)] = code
+                keys[code_column(i, 0)] = code
             elif below or attribute.unknown:
                 row_code = col("code_0" if attribute.height else "value", coded)
-                on = same(code, row_code, attribute.nullable and not attribute.height)
+                on = null_safe_equal(code, row_code, attribute.nullable and not attribute.height)
                 query = query.join(aliased(codes, coded), on=on, copy=False)
-                keys |= {code_name(i, level): col(f"code_{level}", coded) for i, level in below.items()}
+                keys |= {code_column(i, level): col(f"code_{level}", coded) for i, level in below.items()}
                 known += [col(KNOWN, coded)] if attribute.unknown else []
         return query, keys | {KNOWN: all_of(known)}
 
@@ -179,9 +181,11 @@ class RowCodes:
             below = {i: levels[i] for i in pack.factors if levels[i] < self.attributes[i].height}
             upper = f"u{j}"
             if pack.table is not None and below:
-                code = pack.code({i: col(code_name(i, level)) for i, level in below.items()})
-                codes = [code_name(i, k) for i, level in below.items() for k in range(level, self.attributes[i].height)]
-                table = select([named(code, PACK_CODE), *map(col, codes)], pack.table.copy()).distinct(copy=False)
+                code = pack.code({i: col(code_column(i, level)) for i, level in below.items()})
+                codes = [
+                    code_column(i, k) for i, level in below.items() for k in range(level, self.attributes[i].height)
+                ]
+                table = select([as_column(code, PACK_CODE), *map(col, codes)], pack.table.copy()).distinct(copy=False)
                 wide = wide.join(subquery(table, upper), on=col(f"p{j}", "g").eq(col(PACK_CODE, upper)), copy=False)
                 output += [col(name, upper) for name in codes]
                 packed.add(f"p{j}")
@@ -189,10 +193,10 @@ class RowCodes:
                 ((i, level),) = below.items()
                 height = self.attributes[i].height
                 if level < height - 1:
-                    on = col(code_name(i, level), "g").eq(col(f"code_{level}", upper))
+                    on = col(code_column(i, level), "g").eq(col(f"code_{level}", upper))
                     table = level_codes(self.attributes[i], level)
                     wide = wide.join(subquery(table, upper), on=on, copy=False)
-                    output += [named(col(f"code_{k}", upper), code_name(i, k)) for k in range(level + 1, height)]
+                    output += [as_column(col(f"code_{k}", upper), code_column(i, k)) for k in range(level + 1, height)]
         group_columns: list[exp.Expr] = [col(name, "g") for name in query.named_selects if name in names - packed]
         return wide.select(*group_columns, *output, copy=False)
 
@@ -200,7 +204,7 @@ class RowCodes:
 def encode_rows(
     runner: StatementRunner,
     rows: exp.Expr,
-    attributes: tuple[Coded, ...],
+    attributes: tuple[CodedAttribute, ...],
     counts: Sequence[int],
     sensitive: Sequence[exp.Table],
     size: int,
@@ -214,25 +218,25 @@ def encode_rows(
     for j, pack in enumerate(assign_packs(attributes, counts, size)):
         table = None
         if len(pack.factors) > 1:
-            table = runner.make(work(f"pack_{j}"), _pack_codes(pack, attributes))
+            table = runner.create_table(work(f"pack_{j}"), _pack_codes(pack, attributes))
         packs.append(Pack(pack.factors, table))
-    codes = runner.make(work("codes"), mark_repeatable(_row_codes(rows, packs, attributes, sensitive)))
+    codes = runner.create_table(work("codes"), mark_repeatable(_row_codes(rows, packs, attributes, sensitive)))
     return RowCodes(codes, tuple(packs), attributes, len(sensitive))
 
 
-def _pack_codes(pack: Pack, attributes: Sequence[Coded]) -> exp.Select:
+def _pack_codes(pack: Pack, attributes: Sequence[CodedAttribute]) -> exp.Select:
     """All combinations of the codes of a pack's attributes, with the code of the pack."""
     query = exp.Select()
-    output = [named(pack.code({i: col("code_0", f"c{i}") for i in pack.factors}), PACK_CODE)]
+    output = [as_column(pack.code({i: col("code_0", f"c{i}") for i in pack.factors}), PACK_CODE)]
     for position, i in enumerate(pack.factors):
         coded = aliased(distinct_codes(attributes[i]), f"c{i}")
         query = query.join(coded, join_type="cross", copy=False) if position else query.from_(coded, copy=False)
-        output += [named(col(f"code_{k}", f"c{i}"), code_name(i, k)) for k in range(attributes[i].height)]
+        output += [as_column(col(f"code_{k}", f"c{i}"), code_column(i, k)) for k in range(attributes[i].height)]
     return query.select(*output, copy=False)
 
 
 def _row_codes(
-    rows: exp.Expr, packs: Sequence[Pack], attributes: Sequence[Coded], sensitive: Sequence[exp.Table]
+    rows: exp.Expr, packs: Sequence[Pack], attributes: Sequence[CodedAttribute], sensitive: Sequence[exp.Table]
 ) -> exp.Select:
     query, output = exp.Select().from_(aliased(rows, "r"), copy=False), list[exp.Expr]()
     for j, pack in enumerate(packs):
@@ -242,12 +246,12 @@ def _row_codes(
             if not attribute.height:
                 codes[i] = value
                 continue
-            on = same(value, col("value", f"c{i}"), attribute.nullable)
+            on = null_safe_equal(value, col("value", f"c{i}"), attribute.nullable)
             query = query.join(aliased(attribute.table, f"c{i}"), on=on, copy=False)
             codes[i] = col("code_0", f"c{i}")
-        output.append(named(pack.code(codes) if len(codes) > 1 else next(iter(codes.values())), f"p{j}"))
+        output.append(as_column(pack.code(codes) if len(codes) > 1 else next(iter(codes.values())), f"p{j}"))
     for s, values in enumerate(sensitive):
-        on = same(col(f"s{s}", "r"), col("value", f"v{s}"))
+        on = null_safe_equal(col(f"s{s}", "r"), col("value", f"v{s}"))
         query = query.join(aliased(values, f"v{s}"), on=on, copy=False)
-        output.append(named(col(VALUE, f"v{s}"), f"s{s}"))
+        output.append(as_column(col(VALUE, f"v{s}"), f"s{s}"))
     return query.select(*output, copy=False)

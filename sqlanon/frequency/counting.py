@@ -30,7 +30,7 @@ from sqlanon.policy import Policy
 from sqlanon.requirements import Domain, Requirements, bind_requirements
 from sqlanon.sources.source import SMALL_TABLE_ROWS
 from sqlanon.support import coding as cd
-from sqlanon.support.coding import Coded, Levels
+from sqlanon.support.coding import CodedAttribute, Levels
 from sqlanon.support.expressions import Namer, table
 
 
@@ -103,15 +103,15 @@ def count_frequencies(
     note = "small integers for labels, level by level, and the counts of sensitive values: one pass for each"
     if ground.codes is not None:
         note += f"; up to {SMALL_TABLE_ROWS:,} rows are counted without a table of codes"
-    runner.finish("frequency set", note)
+    runner.finish_stage("frequency set", note)
     return Frequencies(frequency_sets, marginals, permitted, limit)
 
 
 def build_count_source(
     scanned: ScanResult,
-    attributes: tuple[Coded, ...],
+    attributes: tuple[CodedAttribute, ...],
     sizes: Sequence[int],
-    coded: Mapping[str, Coded],
+    coded: Mapping[str, CodedAttribute],
     requirements: Requirements,
     rows: int,
     work: Namer,
@@ -177,13 +177,13 @@ def _drop_scan(scanned: ScanResult, frequency_sets: FrequencySets, floor: Levels
     if (movers := frequency_sets.ground.movers) is not None:
         sensitive += movers.values
     if scanned.own.remote is not None:
-        scanned.own.remote.steps.drop_all_but([] if movers is None else [movers.coded])
-    scanned.steps.drop_all_but(
+        scanned.own.remote.steps.drop_all_except([] if movers is None else [movers.coded])
+    scanned.steps.drop_all_except(
         [table for table in (space.frequency, scanned.own.members, *sensitive) if table is not None]
     )
     if scanned.population is not None:
         members = scanned.population.scan.members
-        scanned.reader.drop_all_but([] if members is None else [members])
+        scanned.reader.drop_all_except([] if members is None else [members])
 
 
 def _count(facts: ValueFacts) -> int:
@@ -198,17 +198,19 @@ def _coded(
     facts: ValueFacts,
     coded: exp.Table,
     texts: bool = False,
-) -> Coded:
+) -> CodedAttribute:
     """Create the coded values of an attribute. Its marginals show later whether it has unknown values."""
     top, nullable = hierarchy.top or "", facts.nullable
     height, open_ends = hierarchy.height, hierarchy.open_ends
     others = hierarchy.has_population_values
     query = cd.coded_values(values, hierarchy.table, height, top, nullable, facts.count, texts, open_ends, others)
-    runner.make(coded, query)
-    return Coded(column, height, coded, nullable, True, cd.TEXT_COLUMN if texts else None, open_ends)
+    runner.create_table(coded, query)
+    return CodedAttribute(column, height, coded, nullable, True, cd.TEXT_COLUMN if texts else None, open_ends)
 
 
-def _marginal_figures(runner: StatementRunner, attributes: Sequence[Coded], entropy: bool) -> list[Sequence[float]]:
+def _marginal_figures(
+    runner: StatementRunner, attributes: Sequence[CodedAttribute], entropy: bool
+) -> list[Sequence[float]]:
     example = [(i, (0.0,) * (2 * attribute.height + 2)) for i, attribute in enumerate(attributes)]
     return [figures for _, figures in sorted(runner.look_up(cd.marginals(attributes, entropy), example))]
 

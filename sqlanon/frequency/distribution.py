@@ -20,14 +20,14 @@ from sqlanon.frequency.statements import (
     group_and_sum,
 )
 from sqlanon.requirements.base import SHARE, VALUE
-from sqlanon.support.coding import ROWS, Coded, Levels, dense_rank
+from sqlanon.support.coding import ROWS, CodedAttribute, Levels, dense_rank
 from sqlanon.support.expressions import (
     aliased,
+    as_column,
     cast,
     col,
-    named,
+    null_safe_equal,
     number,
-    same,
     select,
     template,
     total,
@@ -43,7 +43,7 @@ def row_pairs(rows: exp.Expr, quasi: int, sensitive: int, inner: Sequence[int] =
 def _rename_columns(quasi: int, sensitive: int, inner: Sequence[int]) -> list[exp.Expr]:
     names = [(f"q{i}", f"q{i}") for i in range(quasi)]
     names += [(f"s{other}", f"o{i}") for i, other in enumerate(inner)] + [(f"s{sensitive}", "value")]
-    return [named(col(name), alias) for name, alias in names]
+    return [as_column(col(name), alias) for name, alias in names]
 
 
 _PAIRS_OF_ROWS = template("SELECT :keys, sum(n)::BIGINT AS n FROM :raw GROUP BY :values")
@@ -147,10 +147,10 @@ class ValuePairs:
     domain: exp.Table | None = None  # made by `ordered_domain`; None for `hierarchy_nodes` and joint ones
 
 
-def count_distribution(pairs: ValuePairs, attributes: Sequence[Coded], levels: Levels) -> exp.Select:
+def count_distribution(pairs: ValuePairs, attributes: Sequence[CodedAttribute], levels: Levels) -> exp.Select:
     """Count values by combination of codes; rows have the codes of all levels above, too."""
     query, keys = encode_combinations(pairs.rows, attributes, levels)
-    query = query.join(aliased(pairs.values, "s"), on=same(col("value", "r"), col("value", "s")), copy=False)
+    query = query.join(aliased(pairs.values, "s"), on=null_safe_equal(col("value", "r"), col("value", "s")), copy=False)
     keys |= {f"o{i}": col(f"o{i}", "r") for i in range(pairs.inner)}
     keys |= {VALUE: col(VALUE, "s"), SHARE: col(SHARE, "s")}
     if pairs.moving:
@@ -166,6 +166,6 @@ def count_distribution(pairs: ValuePairs, attributes: Sequence[Coded], levels: L
 def count_by_class_and_value(table: exp.Expr, keys: Sequence[str], moving: bool) -> exp.Select:
     """Count the values in each class: ``keys``, ``v``, ``share`` and ``n``."""
     columns: list[exp.Expr] = [*(col(key) for key in keys), col(VALUE)]
-    share = named(exp.AnyValue(this=col(SHARE)), SHARE)
-    count = named(class_count(ROWS, MOVER if moving else None), ROWS)
+    share = as_column(exp.AnyValue(this=col(SHARE)), SHARE)
+    count = as_column(class_count(ROWS, MOVER if moving else None), ROWS)
     return select([*columns, share, count], table.copy(), [column.copy() for column in columns])

@@ -25,12 +25,12 @@ from sqlanon.support.coding import ROWS
 from sqlanon.support.expressions import (
     Namer,
     aliased,
+    as_column,
     cast,
     col,
     fragment,
-    named,
+    null_safe_equal,
     number,
-    same,
     select,
     template,
     total,
@@ -112,9 +112,9 @@ def _packed_keys(combinations: exp.Table, numbers: Sequence[exp.Table], packing:
     for i, (word, first, _) in enumerate(packing.places):
         bits[word].append(col(CODE, f"v{i}") * number(1 << first))
     words = [reduce(add, parts) if parts else number(0) for parts in bits]
-    query = _KEYS(words=[named(word, f"w{j}") for j, word in enumerate(words)], combinations=combinations)
+    query = _KEYS(words=[as_column(word, f"w{j}") for j, word in enumerate(words)], combinations=combinations)
     for i, value_numbers in enumerate(numbers):
-        on = same(col(f"q{i}", "r"), col(VALUE, f"v{i}"))
+        on = null_safe_equal(col(f"q{i}", "r"), col(VALUE, f"v{i}"))
         query = query.join(aliased(value_numbers, f"v{i}"), on=on, copy=False)
     return query
 
@@ -187,14 +187,14 @@ def pack_combinations(
 ) -> PackedCombinations:
     """Create the tables of a source with one scan."""
     grouped = _NUMBERED(values=quasi_columns(len(columns)), grouped=raw_frequency(source, columns))
-    combination_rows = runner.make(work("packed_combinations"), grouped)
+    combination_rows = runner.create_table(work("packed_combinations"), grouped)
     numbers = tuple(
-        runner.make(work(f"packed_values_{i}"), _value_numbers(combination_rows, i, singles_apart))
+        runner.create_table(work(f"packed_values_{i}"), _value_numbers(combination_rows, i, singles_apart))
         for i in range(len(columns))
     )
-    highest = exp.Select(expressions=[named(_HIGHEST(numbers=codes), f"c{i}") for i, codes in enumerate(numbers)])
+    highest = exp.Select(expressions=[as_column(_HIGHEST(numbers=codes), f"c{i}") for i, codes in enumerate(numbers)])
     packing = assign_words(
-        [highest_code or 0 for highest_code in runner.ask(highest, [(_EXAMPLE_COUNT,) * len(columns)])[0]]
+        [highest_code or 0 for highest_code in runner.fetch_rows(highest, [(_EXAMPLE_COUNT,) * len(columns)])[0]]
     )
-    keys = runner.make(work("packed_keys"), _packed_keys(combination_rows, numbers, packing))
+    keys = runner.create_table(work("packed_keys"), _packed_keys(combination_rows, numbers, packing))
     return PackedCombinations(combination_rows, numbers, keys, packing, runner.count(keys, 1))

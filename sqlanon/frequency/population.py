@@ -11,7 +11,7 @@ from sqlanon.errors import SourceError
 from sqlanon.frequency.statements import PERSON, count_persons
 from sqlanon.policy import Policy
 from sqlanon.requirements import list_requirements
-from sqlanon.support.expressions import col, named, select, subquery
+from sqlanon.support.expressions import as_column, col, select, subquery
 
 
 def population_size(policy: Policy, counted: int) -> float | None:
@@ -45,8 +45,8 @@ def count_people(runner: StatementRunner, source: exp.Table, person: str | None)
     """Count the persons of a source, or its rows without a person column; rows without an id are one person."""
     if person is None:
         return runner.count(source)
-    persons = select([named(col(person), PERSON)], source.copy())
-    return int(runner.ask(count_persons(subquery(persons, "p")), [(0,)])[0][0])
+    persons = select([as_column(col(person), PERSON)], source.copy())
+    return int(runner.fetch_rows(count_persons(subquery(persons, "p")), [(0,)])[0][0])
 
 
 def _population_setting(policy: Policy) -> tuple[str, int | None, float | None]:

@@ -29,15 +29,15 @@ from sqlanon.frequency.statements import (
 )
 from sqlanon.requirements.base import SHARE, VALUE
 from sqlanon.sources.source import RemotePersons
-from sqlanon.support.coding import KNOWN, ROWS, Coded, code_name
+from sqlanon.support.coding import KNOWN, ROWS, CodedAttribute, code_column
 from sqlanon.support.expressions import (
     Namer,
     aliased,
     all_of,
+    as_column,
     col,
-    named,
+    null_safe_equal,
     number,
-    same,
     select,
     subquery,
     template,
@@ -98,28 +98,30 @@ class RemoteMembers:
         keys = [col(f"q{i}", "r") for i in range(self.quasi)]
         source_keys = quasi_columns(self.quasi)
         if self.movers is None:
-            return self.steps.make(
+            return self.steps.create_table(
                 target, _COMBINATIONS_WITHOUT_MOVERS(keys=keys, source_keys=source_keys, members=self.members)
             )
         query = _COMBINATIONS(keys=keys, source_keys=source_keys, members=self.members, movers=self.movers)
-        return self.steps.make(target, query)
+        return self.steps.create_table(target, query)
 
     def pairs(self, target: exp.Table, sensitive: int, inner: Sequence[int] = ()) -> exp.Table:
         """Create a local table of combinations and sensitive values with the number of persons who are no movers."""
         names = [(f"q{i}", f"q{i}") for i in range(self.quasi)]
         names += [(f"s{s}", f"o{i}") for i, s in enumerate(inner)] + [(f"s{sensitive}", "value")]
-        renamed = [named(col(name), alias) for name, alias in names]
+        renamed = [as_column(col(name), alias) for name, alias in names]
         keys = [col(alias, "r") for _, alias in names]
         if self.movers is None:
-            return self.steps.make(target, _PAIRS_WITHOUT_MOVERS(keys=keys, renamed=renamed, members=self.members))
+            return self.steps.create_table(
+                target, _PAIRS_WITHOUT_MOVERS(keys=keys, renamed=renamed, members=self.members)
+            )
         query = _PAIRS(keys=keys, renamed=renamed, members=self.members, movers=self.movers)
-        return self.steps.make(target, query)
+        return self.steps.create_table(target, query)
 
     def movers_by_value(self, target: exp.Table, sensitive: int) -> exp.Table | None:
         """Create a local table with the distinct movers of each sensitive value; None without movers."""
         if self.movers is None:
             return None
-        return self.steps.make(target, _MOVERS_BY_VALUE(value=col(f"s{sensitive}"), movers=self.movers))
+        return self.steps.create_table(target, _MOVERS_BY_VALUE(value=col(f"s{sensitive}"), movers=self.movers))
 
 
 def scan_members(
@@ -132,12 +134,12 @@ def scan_members(
 ) -> RemoteMembers:
     """Scan the source once in its engine. Creates the remote tables ``members`` and ``movers``."""
     remote_runner = runner if runner.dry and runner.engine is persons.engine else runner.on(persons.engine)
-    members = remote_runner.make(work("members"), raw_frequency(persons.relation, quasi, sensitive, person))
+    members = remote_runner.create_table(work("members"), raw_frequency(persons.relation, quasi, sensitive, person))
     columns = [col(name, "r") for name in (*_numbered("q", quasi), *_numbered("s", sensitive))]
-    movers = remote_runner.make(
+    movers = remote_runner.create_table(
         work("movers"), _MOVERS(columns=columns, keys=quasi_columns(len(quasi)), members=members)
     )
-    moving = remote_runner.ask(count_persons(movers), [(1,)])[0][0]
+    moving = remote_runner.fetch_rows(count_persons(movers), [(1,)])[0][0]
     return RemoteMembers(remote_runner, members, movers if moving else None, len(quasi))
 
 
@@ -160,7 +162,7 @@ class RemoteMovers:
         columns = [col(key) for key in keys]
         query = _DISTINCT_PERSONS(keys=columns, count=exp.to_identifier(counted), coded=within or self.coded)
         query = query.group_by(*(column.copy() for column in columns), copy=False)
-        return self.steps.make(self.work(f"movers_of_classes_{next(self._numbers)}"), query)
+        return self.steps.create_table(self.work(f"movers_of_classes_{next(self._numbers)}"), query)
 
     def of_classes(self, classes: exp.Table, pairs: Sequence[tuple[str, str]]) -> exp.Subquery:
         """The movers of some classes; ``pairs`` are columns of the coded table and of the classes to join on."""
@@ -176,7 +178,7 @@ class RemoteMovers:
 
 
 def encode_movers(
-    remote: RemoteMembers, attributes: Sequence[Coded], values: Sequence[exp.Table], work: Namer
+    remote: RemoteMembers, attributes: Sequence[CodedAttribute], values: Sequence[exp.Table], work: Namer
 ) -> RemoteMovers | None:
     """Create the remote table ``movers_coded``: the codes of the movers' combinations and sensitive values."""
     if remote.movers is None:
@@ -185,17 +187,19 @@ def encode_movers(
     for i, attribute in enumerate(attributes):
         if not attribute.height and not attribute.unknown:
             continue
-        on = same(col(f"q{i}", "r"), col("value", f"c{i}"), attribute.nullable)
+        on = null_safe_equal(col(f"q{i}", "r"), col("value", f"c{i}"), attribute.nullable)
         query = query.join(aliased(attribute.table, f"c{i}"), on=on, copy=False)
-        output += [named(col(f"code_{j}", f"c{i}"), code_name(i, j)) for j in range(attribute.height)]
+        output += [as_column(col(f"code_{j}", f"c{i}"), code_column(i, j)) for j in range(attribute.height)]
     output.append(
-        named(all_of(col(KNOWN, f"c{i}") for i, attribute in enumerate(attributes) if attribute.unknown), KNOWN)
+        as_column(all_of(col(KNOWN, f"c{i}") for i, attribute in enumerate(attributes) if attribute.unknown), KNOWN)
     )
     for j, table in enumerate(values):
-        query = query.join(aliased(table, f"v{j}"), on=same(col(f"s{j}", "r"), col("value", f"v{j}")), copy=False)
-        output.append(named(col(VALUE, f"v{j}"), f"s{j}"))
+        query = query.join(
+            aliased(table, f"v{j}"), on=null_safe_equal(col(f"s{j}", "r"), col("value", f"v{j}")), copy=False
+        )
+        output.append(as_column(col(VALUE, f"v{j}"), f"s{j}"))
     query = query.select(*output, col(PERSON, "r"), copy=False).distinct(copy=False)
-    coded = remote.steps.make(work("movers_coded"), query)
+    coded = remote.steps.create_table(work("movers_coded"), query)
     return RemoteMovers(remote.steps, work, coded, values)
 
 
@@ -204,7 +208,7 @@ def add_movers(settled: exp.Expr, keys: Sequence[str], counts: Sequence[str], mo
     columns = [col(key) for key in keys]
     settled_rows = select([*columns, *map(col, counts)], settled.copy())
     mover_counts = {POPULATION_MOVER: exp.null(), PERSONS: col(PERSONS)}
-    mover_columns = [named(mover_counts.get(name, number(0)).copy(), name) for name in counts]
+    mover_columns = [as_column(mover_counts.get(name, number(0)).copy(), name) for name in counts]
     mover_rows = select([*(key.copy() for key in columns), *mover_columns], movers.copy())
     return subquery(union_all(settled_rows, mover_rows), "frequency")
 
@@ -225,12 +229,12 @@ def add_movers_to_distribution(
     inner = [f"o{i}" for i in range(pairs.inner)]
     settled_rows = select([col(name) for name in (*keys, *inner, VALUE, SHARE, ROWS)], settled.copy())
     output: list[exp.Expr] = [col(key, "m") for key in keys]
-    output += [named(col("value", f"x{i}"), name) for i, name in enumerate(inner)]
+    output += [as_column(col("value", f"x{i}"), name) for i, name in enumerate(inner)]
     query = exp.Select().from_(aliased(movers, "m"), copy=False)
     leaf = VALUE if pairs.leaves is None else "leaf"
     query = query.join(aliased(pairs.values, "s"), on=col(f"s{sensitive}", "m").eq(col(leaf, "s")), copy=False)
     for i, inner_attribute in enumerate(inner_attributes):
         on = col(f"s{inner_attribute}", "m").eq(col(VALUE, f"x{i}"))
         query = query.join(aliased(values[inner_attribute], f"x{i}"), on=on, copy=False)
-    query = query.select(*output, col(VALUE, "s"), col(SHARE, "s"), named(col(ROWS, "m"), ROWS), copy=False)
+    query = query.select(*output, col(VALUE, "s"), col(SHARE, "s"), as_column(col(ROWS, "m"), ROWS), copy=False)
     return subquery(union_all(settled_rows, query), "distribution")

@@ -22,8 +22,8 @@ from sqlanon.requirements import Distribution, Domain
 from sqlanon.sources.columns import Columns, match_columns, match_population_columns
 from sqlanon.sources.source import Population, RemotePersons, Source
 from sqlanon.support import coding as cd
-from sqlanon.support.coding import ROWS, Coded
-from sqlanon.support.expressions import Namer, col, named, select, subquery, total, union_all
+from sqlanon.support.coding import ROWS, CodedAttribute
+from sqlanon.support.expressions import Namer, as_column, col, select, subquery, total, union_all
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Scan:
 def scan_in_place(relation: exp.Table, quasi: Sequence[str], sensitive: Sequence[str]) -> Scan:
     """Use a table in place: statements read it whenever they need it."""
     names = [(name, f"q{i}") for i, name in enumerate(quasi)] + [(name, f"s{i}") for i, name in enumerate(sensitive)]
-    rows = select([named(col(name), alias) for name, alias in names], relation.copy())
+    rows = select([as_column(col(name), alias) for name, alias in names], relation.copy())
     return Scan(subquery(rows, "source"), len(quasi), counted=False)
 
 
@@ -73,7 +73,7 @@ def scan_table(
     Creates ``frequency_raw``, and ``members`` and ``movers`` if persons are counted, all with the prefix.
     """
     raw = work(f"{prefix}frequency_raw")
-    runner.make(raw, fq.raw_frequency(relation, quasi, sensitive, person, counted))
+    runner.create_table(raw, fq.raw_frequency(relation, quasi, sensitive, person, counted))
     return scan_members_of(runner, raw, len(quasi), person is not None, work, prefix)
 
 
@@ -84,8 +84,8 @@ def scan_members_of(
     if not persons:
         return Scan(raw, quasi)
     members, moving = work(f"{prefix}members"), work(f"{prefix}movers")
-    runner.make(members, fq.person_memberships(raw, quasi))
-    runner.make(moving, fq.number_movers(members))
+    runner.create_table(members, fq.person_memberships(raw, quasi))
+    runner.create_table(moving, fq.number_movers(members))
     return Scan(raw, quasi, True, members, moving if runner.count(moving) else None)
 
 
@@ -95,7 +95,9 @@ def make_combinations(runner: StatementRunner, own: Scan, work: Namer, prefix: s
         return own.remote.combinations(work(f"{prefix}combinations"))
     if own.members is None:
         return own.raw
-    return runner.make(work(f"{prefix}combinations"), fq.person_combinations(own.members, own.moving, own.quasi))
+    return runner.create_table(
+        work(f"{prefix}combinations"), fq.person_combinations(own.members, own.moving, own.quasi)
+    )
 
 
 def combine_with_population(
@@ -106,13 +108,13 @@ def combine_with_population(
     if not population.persons:  # each row is a person
         keys = fq.quasi_columns(population.quasi)
         counted = work("population_counted")
-        rows = named(col(ROWS), fq.PERSONS)
-        runner.make(counted, select([*keys, rows], theirs.copy()))
+        rows = as_column(col(ROWS), fq.PERSONS)
+        runner.create_table(counted, select([*keys, rows], theirs.copy()))
         theirs = counted
     target = work("combinations_of_both")
     moving = population.moving is not None
     query = fq.union_population(combined, theirs, types, count_columns(own), moving)
-    runner.make(target, query)
+    runner.create_table(target, query)
     return target
 
 
@@ -137,10 +139,10 @@ def sensitive_pairs(runner: StatementRunner, own: Scan, number: int, work: Namer
         return _remote_pairs(runner, own.remote, number, work)
     if own.counted:
         query = ds.count_value_pairs(own.raw, own.quasi, number, (), own.persons, own.moving)
-        pairs: exp.Expr = runner.make(work(f"pairs_{number}"), query)
+        pairs: exp.Expr = runner.create_table(work(f"pairs_{number}"), query)
     else:
         pairs = subquery(ds.row_pairs(own.raw, own.quasi, number), "pairs")
-    values = runner.make(work(f"sensitive_{number}"), ds.number_sensitive_values(pairs, moving, own.counted))
+    values = runner.create_table(work(f"sensitive_{number}"), ds.number_sensitive_values(pairs, moving, own.counted))
     return ValuePairs(pairs, values, counted=own.counted, moving=moving)
 
 
@@ -152,7 +154,7 @@ def _remote_pairs(runner: StatementRunner, remote: RemoteMembers, number: int, w
     counted: exp.Expr = pairs
     if movers is not None:
         counted = subquery(union_all(select(columns, pairs.copy()), select(columns, movers.copy())), "counted")
-    values = runner.make(work(f"sensitive_{number}"), ds.number_sensitive_values(counted, moving=False))
+    values = runner.create_table(work(f"sensitive_{number}"), ds.number_sensitive_values(counted, moving=False))
     return ValuePairs(pairs, values)
 
 
@@ -170,7 +172,7 @@ def distribution_pairs(
     own: Scan,
     distributions: Sequence[Distribution],
     sensitive: Mapping[str, ValuePairs],
-    coded: Mapping[str, Coded],
+    coded: Mapping[str, CodedAttribute],
     work: Namer,
     codes: RowCodes | None = None,
 ) -> dict[Distribution, ValuePairs]:
@@ -186,7 +188,9 @@ def distribution_pairs(
             pairs = replace(pairs, rows=codes.pairs(index))
         if distribution.kind == "nodes":
             tree = coded[distribution.attribute]
-            nodes = runner.make(work(f"nodes_{index}"), ds.hierarchy_nodes(pairs.values, tree.table, tree.height))
+            nodes = runner.create_table(
+                work(f"nodes_{index}"), ds.hierarchy_nodes(pairs.values, tree.table, tree.height)
+            )
             leaves = sensitive_domain(runner, pairs.values, tree.height).values
             pairs = replace(pairs, values=nodes, leaves=leaves)
         elif distribution.kind == "joint":
@@ -195,14 +199,14 @@ def distribution_pairs(
                 rows: exp.Expr = own.remote.pairs(work(f"joint_pairs_{index}"), index, others)
             elif own.counted:
                 query = ds.count_value_pairs(own.raw, own.quasi, index, others, own.persons, own.moving)
-                rows = runner.make(work(f"joint_pairs_{index}"), query)
+                rows = runner.create_table(work(f"joint_pairs_{index}"), query)
             elif codes is not None:
                 rows = codes.pairs(index, others)
             else:
                 rows = subquery(ds.row_pairs(own.raw, own.quasi, index, others), "pairs")
             pairs = replace(pairs, rows=rows, inner=len(others))
         else:
-            pairs = replace(pairs, domain=runner.make(work(f"domain_{index}"), ds.ordered_domain(pairs.values)))
+            pairs = replace(pairs, domain=runner.create_table(work(f"domain_{index}"), ds.ordered_domain(pairs.values)))
         pairs_by_distribution[distribution] = pairs
     return pairs_by_distribution
 
@@ -214,7 +218,7 @@ def refuse_lost_values(
     for i, (name, type_) in enumerate(zip(names, types, strict=True)):
         if theirs[name] == type_:
             continue
-        lost = runner.ask(cd.count_lost_by_cast(raw, i, type_, theirs[name]), [(0,)])[0][0]
+        lost = runner.fetch_rows(cd.count_lost_by_cast(raw, i, type_, theirs[name]), [(0,)])[0][0]
         if lost:
             raise SourceError(
                 f"population: column {name!r} is {theirs[name]} and the source's is {type_}: {lost} values cannot be "
@@ -273,7 +277,7 @@ def scan_tables(
     values = {name: AttributeValues(table, type_, theirs is not None) for name, table, type_ in quasi}
     for name, value_pairs in pairs.items():
         values[name] = AttributeValues(value_pairs.values, source.columns[columns.by_attribute[name]])
-    runner.finish("scan", "the values of each attribute, with counts: each column is read once")
+    runner.finish_stage("scan", "the values of each attribute, with counts: each column is read once")
     return ScanResult(source, columns, scanning, reader, own, theirs, values, pairs)
 
 
@@ -310,8 +314,8 @@ def _scan_remote_persons(
         table, count = source.combinations.table, source.combinations.count
         return replace(scan_table(runner, table, quasi, sensitive, None, work, counted=count), remote=remote)
     names = [*(f"q{i}" for i in range(len(quasi))), *(f"s{i}" for i in range(len(sensitive)))]
-    rows = select([*map(col, names), named(total(col(ROWS)), ROWS)], remote.members.copy(), [*map(col, names)])
-    return Scan(runner.make(work("frequency_raw"), rows), len(quasi), remote=remote)
+    rows = select([*map(col, names), as_column(total(col(ROWS)), ROWS)], remote.members.copy(), [*map(col, names)])
+    return Scan(runner.create_table(work("frequency_raw"), rows), len(quasi), remote=remote)
 
 
 def scan_population(
@@ -338,7 +342,7 @@ def scan_raw_population(
     """
     names, person = match_population_columns(policy, population.source)
     query = fq.raw_frequency(population.source.relation, names, (), person)
-    raw = runner.make(work("population_frequency_raw"), query)
+    raw = runner.create_table(work("population_frequency_raw"), query)
     refuse_lost_values(runner, raw, names, population.source.columns, types)
     return raw
 
@@ -354,7 +358,7 @@ def attribute_values(
     for i, type_ in enumerate(types):
         query: exp.Query = cd.value_counts(own.column(f"q{i}"), f"q{i}", own.counted)
         if population is not None:
-            source_values = runner.make(work(f"own_values_{i}"), query)
+            source_values = runner.create_table(work(f"own_values_{i}"), query)
             query = cd.combined_values(source_values, population.raw, i, type_)
-        tables.append(runner.make(work(f"values_{i}"), query))
+        tables.append(runner.create_table(work(f"values_{i}"), query))
     return tables

@@ -27,7 +27,16 @@ from sqlanon.frequency.remote_persons import RemoteMovers, add_movers, add_mover
 from sqlanon.frequency.statements import PERSONS, POPULATION, POPULATION_MOVER
 from sqlanon.requirements import Distribution, Requirements
 from sqlanon.sources.source import SMALL_TABLE_ROWS
-from sqlanon.support.coding import KNOWN, ROWS, Coded, Levels, code_name, group_counts, group_sizes, levels_below_top
+from sqlanon.support.coding import (
+    KNOWN,
+    ROWS,
+    CodedAttribute,
+    Levels,
+    code_column,
+    group_counts,
+    group_sizes,
+    levels_below_top,
+)
 from sqlanon.support.expressions import Namer, aliased, all_columns, all_of, col, select, subquery
 
 SAMPLE_SIZE = 256
@@ -72,7 +81,7 @@ class ClassSpace:
 
     def keys(self, levels: Levels) -> list[str]:
         """The columns of the frequency set that identify a class."""
-        codes = [code_name(i, level) for i, level in self.below_top(levels)]
+        codes = [code_column(i, level) for i, level in self.below_top(levels)]
         return [*codes, KNOWN] if self.unknown else codes
 
     @property
@@ -84,22 +93,26 @@ class ClassSpace:
 class CardinalityEstimate:
     """Estimates the number of classes from the group sizes of each attribute at each level."""
 
-    def __init__(self, runner: StatementRunner, attributes: Sequence[Coded], rows: int) -> None:
+    def __init__(self, runner: StatementRunner, attributes: Sequence[CodedAttribute], rows: int) -> None:
         self._rows = rows
         self._counts: list[list[int]] = []
         self._shares: list[list[list[float]]] = []
         for i, attribute in enumerate(attributes):
-            counts = [*runner.ask(group_counts(attribute), [(1,) * attribute.height])[0]] if attribute.height else []
+            counts = (
+                [*runner.fetch_rows(group_counts(attribute), [(1,) * attribute.height])[0]] if attribute.height else []
+            )
             self._counts.append([*counts, 1])
             self._shares.append(
                 [self._draw_shares(runner, attribute, level, count, i) for level, count in enumerate(counts)]
             )
 
     @staticmethod
-    def _draw_shares(runner: StatementRunner, attribute: Coded, level: int, count: int, seed: int) -> list[float]:
+    def _draw_shares(
+        runner: StatementRunner, attribute: CodedAttribute, level: int, count: int, seed: int
+    ) -> list[float]:
         if count > MANY_GROUPS:
             return [1 / count] * SAMPLE_SIZE
-        return draw_shares([size for (size,) in runner.ask(group_sizes(attribute, level), [(1,)])], seed)
+        return draw_shares([size for (size,) in runner.fetch_rows(group_sizes(attribute, level), [(1,)])], seed)
 
     def count(self, attribute: int, level: int) -> int:
         """The number of groups of values of an attribute at a level."""
@@ -178,7 +191,7 @@ class CountSource:
     combinations: exp.Expr  # of values, with ``counts``; the source itself if ``counts`` is empty
     counts: tuple[str, ...]  # the count columns
     sensitive: Mapping[Distribution, ValuePairs]
-    attributes: tuple[Coded, ...]  # the quasi-identifiers
+    attributes: tuple[CodedAttribute, ...]  # the quasi-identifiers
     rows: int  # of the source
     sensitive_names: tuple[str, ...] = ()  # sensitive attributes that requirements refer to
     codes: RowCodes | None = None  # the codes of a large table
@@ -303,7 +316,7 @@ class FrequencySets:
         # A table instead of a subquery: DuckDB then knows that it has fewer codes than there are rows, and hashes the
         # codes.
         target = self.work(f"half_{next(self._numbers)}")
-        table = self.steps.make(target, codes.half(attribute, levels[attribute], rest))
+        table = self.steps.create_table(target, codes.half(attribute, levels[attribute], rest))
         try:
             sizes = codes.class_sizes(levels, Half(attribute, table))
             yield replace(self.space, frequency=subquery(sizes, "f"), are_classes=True)
@@ -361,7 +374,7 @@ class FrequencySets:
             query = codes.frequency(levels)
         else:
             query = fq.count_frequency_set(ground.combinations, ground.attributes, levels, ground.counts)
-        table = self.steps.make(self.work(f"frequency_{number}"), query)
+        table = self.steps.create_table(self.work(f"frequency_{number}"), query)
         sensitive = {}
         for i, (distribution, pairs) in enumerate(ground.sensitive.items()):
             target = self.work(f"distribution_{number}_{i}")
@@ -369,7 +382,7 @@ class FrequencySets:
                 query = codes.distribution(pairs, levels)
             else:
                 query = ds.count_distribution(pairs, ground.attributes, levels)
-            counts = self.steps.make(target, query)
+            counts = self.steps.create_table(target, query)
             sensitive[distribution] = SensitiveTable(counts, pairs.inner, pairs.domain)
         size = self.steps.count(table)
         frequency_set = FrequencySet(levels, table, sensitive, size)
@@ -393,5 +406,5 @@ def _select_suppressed(space: ClassSpace, relation: exp.Expr, suppressed: exp.Ta
 
 def class_columns(space: ClassSpace, levels: Levels) -> list[tuple[str, str]]:
     """The columns that identify a class, each with the column of the same code in a table of classes."""
-    pairs = [(code_name(i, level), f"code_{i}") for i, level in space.below_top(levels)]
+    pairs = [(code_column(i, level), f"code_{i}") for i, level in space.below_top(levels)]
     return [*pairs, (KNOWN, KNOWN)] if space.unknown else pairs

@@ -15,16 +15,16 @@ from collections.abc import Mapping, Sequence
 
 from sqlglot import exp
 
-from sqlanon.support.coding import KNOWN, ROWS, Coded, Levels, code_name, level_codes
+from sqlanon.support.coding import KNOWN, ROWS, CodedAttribute, Levels, code_column, level_codes
 from sqlanon.support.expressions import (
     aliased,
     all_columns,
     all_of,
+    as_column,
     cast,
     col,
-    named,
+    null_safe_equal,
     number,
-    same,
     select,
     subquery,
     template,
@@ -56,8 +56,8 @@ def raw_frequency(
     names = [(name, f"q{i}") for i, name in enumerate(quasi)]
     names += [(name, f"s{j}") for j, name in enumerate(sensitive)]
     names += [(person, PERSON)] if person is not None else []
-    values: list[exp.Expr] = [named(col(name), alias) for name, alias in names]
-    count = named(exp.Count(this=exp.Star()) if counted is None else total(col(counted)), ROWS)
+    values: list[exp.Expr] = [as_column(col(name), alias) for name, alias in names]
+    count = as_column(exp.Count(this=exp.Star()) if counted is None else total(col(counted)), ROWS)
     return select([*values, count], source.copy(), [col(name) for name, _ in names])
 
 
@@ -124,19 +124,22 @@ def union_population(
 ) -> exp.Query:
     """The combinations of the source and of the population; each has zero counts for the other."""
     keys = quasi_columns(len(quasi))
-    none = [named(number(0), POPULATION), *([named(exp.null(), POPULATION_MOVER)] if moving else [])]
+    none = [as_column(number(0), POPULATION), *([as_column(exp.null(), POPULATION_MOVER)] if moving else [])]
     source_rows = select([*keys, *(col(name) for name in columns), *none], own.copy())
     population_columns: list[exp.Expr] = [
-        named(cast(key.copy(), type_), key.name) for key, type_ in zip(keys, quasi, strict=True)
+        as_column(cast(key.copy(), type_), key.name) for key, type_ in zip(keys, quasi, strict=True)
     ]
-    population_columns += [named(exp.null() if name == MOVER else number(0), name) for name in columns]
-    population_columns += [named(col(PERSONS), POPULATION), *([named(col(MOVER), POPULATION_MOVER)] if moving else [])]
+    population_columns += [as_column(exp.null() if name == MOVER else number(0), name) for name in columns]
+    population_columns += [
+        as_column(col(PERSONS), POPULATION),
+        *([as_column(col(MOVER), POPULATION_MOVER)] if moving else []),
+    ]
     return union_all(source_rows, select(population_columns, population.copy()))
 
 
 def encode_combinations(
     rows: exp.Expr,
-    attributes: Sequence[Coded],
+    attributes: Sequence[CodedAttribute],
     levels: Levels,
     population: bool = False,
     types: Sequence[str] | None = None,
@@ -149,9 +152,9 @@ def encode_combinations(
             continue
         coded = f"c{i}"
         if level < attribute.height:
-            codes[code_name(i, level)] = col(f"code_{level}", coded)
+            codes[code_column(i, level)] = col(f"code_{level}", coded)
         value: exp.Expr = col(f"q{i}", "r")
-        on = same(cast(value, types[i]) if types else value, col("value", coded), attribute.nullable)
+        on = null_safe_equal(cast(value, types[i]) if types else value, col("value", coded), attribute.nullable)
         query = query.join(aliased(attribute.table, coded), on=on, copy=False)
     known = all_of(col(KNOWN, f"c{i}") for i, attribute in enumerate(attributes) if attribute.unknown)
     if population:
@@ -162,7 +165,7 @@ def encode_combinations(
 
 def count_frequency_set(
     combinations: exp.Expr,
-    attributes: Sequence[Coded],
+    attributes: Sequence[CodedAttribute],
     levels: Levels,
     counts: Sequence[str],
 ) -> exp.Select:
@@ -177,19 +180,21 @@ def count_frequency_set(
 
 def group_and_sum(query: exp.Select, keys: Mapping[str, exp.Expr], sums: Mapping[str, exp.Expr]) -> exp.Select:
     """Group a query by ``keys``, and select these and ``sums``."""
-    query = query.select(*(named(value, name) for name, value in {**keys, **sums}.items()), copy=False)
+    query = query.select(*(as_column(value, name) for name, value in {**keys, **sums}.items()), copy=False)
     return query.group_by(*(value.copy() for value in keys.values()), copy=False)
 
 
-def add_upper_codes(query: exp.Query, attributes: Sequence[Coded], levels: Levels) -> exp.Select:
+def add_upper_codes(query: exp.Query, attributes: Sequence[CodedAttribute], levels: Levels) -> exp.Select:
     """Add the codes of all levels above to rows with codes at some levels."""
     output: list[exp.Expr] = [all_columns("g")]
     wide = exp.Select().from_(subquery(query, "g"), copy=False)
     for i, (attribute, level) in enumerate(zip(attributes, levels, strict=True)):
         if level < attribute.height - 1:
             upper = f"u{i}"
-            output += [named(col(f"code_{j}", upper), code_name(i, j)) for j in range(level + 1, attribute.height)]
-            on = col(code_name(i, level), "g").eq(col(f"code_{level}", upper))
+            output += [
+                as_column(col(f"code_{j}", upper), code_column(i, j)) for j in range(level + 1, attribute.height)
+            ]
+            on = col(code_column(i, level), "g").eq(col(f"code_{level}", upper))
             wide = wide.join(subquery(level_codes(attribute, level), upper), on=on, copy=False)
     return wide.select(*output, copy=False)
 

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from sqlglot import exp
 
 from sqlanon.frequency.statements import PERSONS, POPULATION
-from sqlanon.support.coding import ROWS, code_name
-from sqlanon.support.expressions import col, named, number, subquery, template, union_all
+from sqlanon.support.coding import ROWS, code_column
+from sqlanon.support.expressions import as_column, col, number, subquery, template, union_all
 
 _ROWS = template("SELECT :codes, n, :more FROM :rows")
 _MEMBERS = template("SELECT :keys, person, sum(n)::BIGINT AS n FROM :rows GROUP BY :keys, person")
@@ -29,13 +29,13 @@ def uncoded_frequency_set(
     """The frequency set at level 0, over some of the quasi-identifiers."""
     keys = [col(f"q{i}") for i in attributes]
     source = subquery(_MEMBERS(keys=keys, rows=rows), "members") if persons else rows
-    codes = [named(key, code_name(i, 0)) for i, key in enumerate(keys)]
-    more = [named(number(1), PERSONS)] if persons else []
-    more += [named(number(0), POPULATION)] if population is not None else []
+    codes = [as_column(key, code_column(i, 0)) for i, key in enumerate(keys)]
+    more = [as_column(number(1), PERSONS)] if persons else []
+    more += [as_column(number(0), POPULATION)] if population is not None else []
     source_rows = _ROWS(codes=codes, more=more, rows=source)
     if population is None:
         return subquery(source_rows, "frequency")
-    zero_counts = [named(number(0), name) for name in (ROWS, *([PERSONS] if persons else []))]
+    zero_counts = [as_column(number(0), name) for name in (ROWS, *([PERSONS] if persons else []))]
     return subquery(
         union_all(source_rows, _POPULATION(codes=codes, zero_counts=zero_counts, rows=population)), "frequency"
     )
@@ -43,6 +43,6 @@ def uncoded_frequency_set(
 
 def uncoded_distribution(pairs: exp.Query, values: exp.Table, quasi: int, inner: int) -> exp.Subquery:
     """The counts of a sensitive attribute's values by combination."""
-    codes = [named(col(f"q{i}", "r"), code_name(i, 0)) for i in range(quasi)]
+    codes = [as_column(col(f"q{i}", "r"), code_column(i, 0)) for i in range(quasi)]
     inner_columns = [col(f"o{i}", "r") for i in range(inner)]
     return subquery(_VALUES(codes=codes, inner=inner_columns, pairs=pairs, values=values), "values")

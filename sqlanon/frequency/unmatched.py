@@ -17,7 +17,7 @@ from sqlanon.hierarchies.build import Hierarchy
 from sqlanon.hierarchies.parts import TOP
 from sqlanon.policy import Policy
 from sqlanon.requirements import bind_requirements
-from sqlanon.support.expressions import Namer, all_of, cast, col, fragment, same, template
+from sqlanon.support.expressions import Namer, all_of, cast, col, fragment, null_safe_equal, template
 
 _MATCHED = template("SELECT p.* FROM :raw AS p WHERE :listed")
 _LISTED = fragment("EXISTS(SELECT 1 FROM :hierarchy AS h WHERE :same)")
@@ -57,7 +57,9 @@ def _drop_unmatched(scanned: ScanResult, hierarchies: Mapping[int, Hierarchy], w
     assert scanned.population is not None
     reader, population = scanned.reader, scanned.population.scan
     conditions = (_is_listed(scanned, i, hierarchy) for i, hierarchy in hierarchies.items())
-    raw: exp.Table = reader.make(work("matched_frequency_raw"), _MATCHED(raw=population.raw, listed=all_of(conditions)))
+    raw: exp.Table = reader.create_table(
+        work("matched_frequency_raw"), _MATCHED(raw=population.raw, listed=all_of(conditions))
+    )
     before, after = (reader.look_up(_ROW_COUNT(rows=rows), [(0,)])[0][0] for rows in (population.raw, raw))
     if before == after:
         return None, 0
@@ -66,7 +68,7 @@ def _drop_unmatched(scanned: ScanResult, hierarchies: Mapping[int, Hierarchy], w
 
 def _is_listed(scanned: ScanResult, i: int, hierarchy: Hierarchy) -> exp.Expr:
     value = cast(col(f"q{i}", "p"), scanned.types[i])
-    return _LISTED(hierarchy=hierarchy.table, same=same(value, col("level_0", "h")))
+    return _LISTED(hierarchy=hierarchy.table, same=null_safe_equal(value, col("level_0", "h")))
 
 
 def _lacks_values(scanned: ScanResult, i: int, hierarchy: Hierarchy) -> bool:

@@ -53,7 +53,7 @@ _BEFORE = fragment(":bound - 1")  # the last integer or day before a bound
 _FIRST_KNOWN = fragment("coalesce(:values)")
 
 
-def bounds(label: exp.Expr, kind: RangeKind) -> tuple[exp.Expr, exp.Expr]:
+def label_bounds(label: exp.Expr, kind: RangeKind) -> tuple[exp.Expr, exp.Expr]:
     """The least and the greatest value of a label: BIGINT, DOUBLE or DATE by kind; for times the seconds since
     midnight.
 
@@ -62,7 +62,7 @@ def bounds(label: exp.Expr, kind: RangeKind) -> tuple[exp.Expr, exp.Expr]:
 
     >>> import duckdb
     >>> from sqlanon.support.expressions import text
-    >>> low, high = bounds(text("[1980-01-02, 1980-01-09)"), "date")
+    >>> low, high = label_bounds(text("[1980-01-02, 1980-01-09)"), "date")
     >>> query = exp.Select(expressions=[low, high]).sql("duckdb")
     >>> [str(day) for day in duckdb.connect().execute(query).fetchall()[0]]
     ['1980-01-02', '1980-01-08']

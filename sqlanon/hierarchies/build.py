@@ -31,13 +31,13 @@ from sqlanon.support import coding as cd
 from sqlanon.support.expressions import (
     Namer,
     all_of,
+    as_column,
     cast,
     col,
     drop_table,
     fragment,
-    is_there,
-    named,
-    same,
+    is_not_null,
+    null_safe_equal,
     template,
     text,
     union_all,
@@ -150,7 +150,7 @@ def build_hierarchies(
             built[name] = hierarchy
     if problems:
         raise HierarchyError(problems)
-    runner.finish("hierarchies", "one table an attribute, leaf to root, then validated")
+    runner.finish_stage("hierarchies", "one table an attribute, leaf to root, then validated")
     quasi = tuple(built[name] for name in policy.generalized_attributes)
     return Hierarchies(quasi, {name: built[name] for name in built if name not in policy.generalized_attributes}, facts)
 
@@ -183,7 +183,7 @@ def build_hierarchy(
     draft = HierarchyDraft(tuple(parts), values, column_type, nullable)
     open_ends = any(isinstance(rule, IntervalsRule) and rule.has_open_ends for rule in rules)
     try:
-        runner.make(target, _query(draft))
+        runner.create_table(target, _query(draft))
     except Exception as error:  # each engine has errors of its own
         if not draft.listed:
             raise
@@ -209,7 +209,7 @@ def build_hierarchy(
     leaves = min(facts.leaves, facts.ground + facts.nulls)
     has_population_values = has_population and not draft.is_list
     if has_population_values:
-        on = same(col("level_0", "h"), col("value", "v"), nullable)
+        on = null_safe_equal(col("level_0", "h"), col("value", "v"), nullable)
         leaves = int(engine.rows(_LEAVES_OF_COLUMN(hierarchy=target, values=values, same=on))[0][0])
     return Hierarchy(attribute, target, draft.height, leaves, top, open_ends, has_population_values), []
 
@@ -286,13 +286,13 @@ def _composed_query(draft: HierarchyDraft) -> exp.Select:
     elif labels and isinstance(last, ListedLevels):
         labels[-1] = _NULL_AT_TOP(top=_listed_top(last, len(draft.parts) - 1), label=labels[-1])
     columns: list[exp.Expr] = _level_columns(col("value"), labels)
-    columns += [] if ground is None else [named(ground, released_column(0, open_ends=True))]
+    columns += [] if ground is None else [as_column(ground, released_column(0, open_ends=True))]
     composed = _COMPOSED(levels=columns, query=query)
     return composed.where(_IS_KNOWN(known=all_of(conditions)), copy=False) if conditions else composed
 
 
 def _level_columns(value: exp.Expr, labels: Sequence[exp.Expr]) -> list[exp.Expr]:
-    return [named(label, f"level_{level}") for level, label in enumerate([value, *labels])]
+    return [as_column(label, f"level_{level}") for level, label in enumerate([value, *labels])]
 
 
 _JOINED = template("SELECT v.*, :columns FROM :query AS v LEFT JOIN :keys AS k ON v.value = k.key")
@@ -301,10 +301,10 @@ _JOINED = template("SELECT v.*, :columns FROM :query AS v LEFT JOIN :keys AS k O
 def _join_keys(part: ListedLevels, query: exp.Select, index: int) -> LabelledQuery:
     """Join the labels of a listed part to the values."""
     key, names = col(f"p{index}_key"), [f"p{index}_c{level}" for level in range(1, part.levels + 1)]
-    columns = [named(col("key", "k"), key.name)]
-    columns += [named(col(f"c{level}", "k"), name) for level, name in enumerate(names, start=1)]
+    columns = [as_column(col("key", "k"), key.name)]
+    columns += [as_column(col(f"c{level}", "k"), name) for level, name in enumerate(names, start=1)]
     joined = _JOINED(columns=columns, query=query, keys=keys_table(index))
-    return LabelledQuery(joined, tuple(col(name) for name in names), is_there(key))
+    return LabelledQuery(joined, tuple(col(name) for name in names), is_not_null(key))
 
 
 _LISTED = template("SELECT :levels FROM :keys WHERE key IS NOT NULL")

@@ -29,7 +29,7 @@ from sqlanon.hierarchies.parts import (
     try_cast,
 )
 from sqlanon.policy.rules import IntervalsRule
-from sqlanon.support.expressions import all_of, anonymous, cast, col, fragment, is_there, template, text
+from sqlanon.support.expressions import all_of, anonymous, cast, col, fragment, is_not_null, template, text
 
 _MAX_MASK_LEVELS = 1000
 
@@ -97,7 +97,7 @@ def dates_part(granularities: tuple[str, ...], column_type: str) -> GeneratedLev
     def extend(query: exp.Select, prefix: str) -> LabelledQuery:
         day = col(f"{prefix}day")
         labels = tuple(_calendar(granularity, day) for granularity in granularities)
-        return LabelledQuery(add_columns(query, {day.name: calendar_day(column_type)}), labels, is_there(day))
+        return LabelledQuery(add_columns(query, {day.name: calendar_day(column_type)}), labels, is_not_null(day))
 
     return GeneratedLevels("dates", len(granularities), extend, total=False)
 
@@ -287,7 +287,7 @@ def _intervals(scale: _Scale, query: exp.Select, prefix: str) -> LabelledQuery:
     labels = (_label(scale, prefix, i, *ends[i]) for i in levels)
     if open_end is not None:
         labels = (_END_OR_LABEL(open_end=open_end, label=label) for label in labels)
-    return LabelledQuery(query, tuple(labels), is_there(x), open_end)
+    return LabelledQuery(query, tuple(labels), is_not_null(x), open_end)
 
 
 _DAYS = fragment("date_diff('day', :start, :day)::BIGINT")

@@ -12,7 +12,7 @@ from sqlanon.errors import Problem
 from sqlanon.policy import Attribute, Policy
 from sqlanon.policy.rules import MaskRule
 from sqlanon.support import coding as cd
-from sqlanon.support.coding import Coded, Levels
+from sqlanon.support.coding import CodedAttribute, Levels
 from sqlanon.support.fields import in_words
 from sqlanon.support.notices import Notice
 
@@ -38,7 +38,7 @@ def find_level_problems(
             yield Problem(f"attributes.{name}.{key}", message)
     if not spec.forbidden:
         return
-    labels = {label for (label,) in runner.ask(cd.matching_labels(hierarchy, columns, spec.forbidden), [])}
+    labels = {label for (label,) in runner.fetch_rows(cd.matching_labels(hierarchy, columns, spec.forbidden), [])}
     for label in spec.forbidden:
         if label not in labels:
             message = f"{in_words(label)} is at no level of the hierarchy: write it as a release would show it"
@@ -63,7 +63,7 @@ def has_mask(spec: Attribute) -> bool:
 
 
 def find_forbidden_levels(
-    runner: StatementRunner, policy: Policy, attributes: Sequence[Coded]
+    runner: StatementRunner, policy: Policy, attributes: Sequence[CodedAttribute]
 ) -> tuple[frozenset[int], ...]:
     """By quasi-identifier, the levels at which a value of the source has a label that the policy forbids.
 
@@ -72,7 +72,11 @@ def find_forbidden_levels(
     forbidden = []
     for name, attribute in zip(policy.generalized_attributes, attributes, strict=True):
         labels = policy.attributes[name].forbidden
-        row = runner.ask(cd.levels_showing(attribute, labels), [(False,) * (attribute.height + 1)])[0] if labels else ()
+        row = (
+            runner.fetch_rows(cd.levels_showing(attribute, labels), [(False,) * (attribute.height + 1)])[0]
+            if labels
+            else ()
+        )
         forbidden.append(frozenset(level for level, has_label in enumerate(row) if has_label))
     return tuple(forbidden)
 

@@ -10,7 +10,7 @@ from sqlglot import exp
 
 from sqlanon.hierarchies.numerals import extract_part
 from sqlanon.hierarchies.parts import GeneratedLevels, LabelledQuery, RuleError, add_columns
-from sqlanon.support.expressions import col, fragment, is_there
+from sqlanon.support.expressions import col, fragment, is_not_null
 
 _YEAR = "(?:[0-9]{3}[1-9]|[0-9]{2}[1-9]0|[0-9][1-9]00|[1-9]000)"
 _LEAP_YEAR = "(?:[0-9]{2}(?:0[48]|[2468][048]|[13579][26])|(?:0[48]|[2468][048]|[13579][26])00)"
@@ -48,7 +48,7 @@ def partial_dates_part(granularities: tuple[str, ...]) -> GeneratedLevels:
         date = col(f"{prefix}date")
         labels = tuple(_LABELS[granularity](date=date) for granularity in granularities)
         return LabelledQuery(
-            add_columns(query, {date.name: extract_part(col("value"), f"({PARTIAL_DATE})")}), labels, is_there(date)
+            add_columns(query, {date.name: extract_part(col("value"), f"({PARTIAL_DATE})")}), labels, is_not_null(date)
         )
 
     return GeneratedLevels("dates", len(granularities), extend, total=False)

@@ -14,7 +14,7 @@ from sqlglot.errors import ParseError
 
 from sqlanon.engines.values import canonical_value
 from sqlanon.hierarchies.bounds import RangeKind
-from sqlanon.support.expressions import col, fragment, ident, named, native_type, select, subquery, template
+from sqlanon.support.expressions import as_column, col, fragment, ident, native_type, select, subquery, template
 
 TOP = "*"
 CAST_IT = "cast it in the source query, or declare its type if it is read from a file"
@@ -155,7 +155,7 @@ Part: TypeAlias = GeneratedLevels | ListedLevels
 
 def add_columns(query: exp.Select, columns: Mapping[str, exp.Expr]) -> exp.Select:
     """Add computed columns to a query: ``SELECT *, ... FROM (query)``."""
-    return select([exp.Star(), *(named(value, name) for name, value in columns.items())], subquery(query, "v"))
+    return select([exp.Star(), *(as_column(value, name) for name, value in columns.items())], subquery(query, "v"))
 
 
 @dataclass(frozen=True)

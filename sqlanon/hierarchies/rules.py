@@ -28,7 +28,7 @@ from sqlanon.policy.rules import (
     TableRule,
 )
 from sqlanon.support.encodings import decode, describe_bad_byte, is_utf_8
-from sqlanon.support.expressions import aliased, col, fragment, ident, literal_path, named, select, template, text
+from sqlanon.support.expressions import aliased, as_column, col, fragment, ident, literal_path, select, template, text
 from sqlanon.support.names import table_parts
 
 
@@ -236,7 +236,7 @@ _LABEL = fragment(':column::VARCHAR COLLATE "binary"')
 
 
 def _table_query(name: str, names: Sequence[str]) -> exp.Select:
-    columns: list[exp.Expr] = [named(_LABEL(column=col(name_, "t")), f"c{i}") for i, name_ in enumerate(names)]
+    columns: list[exp.Expr] = [as_column(_LABEL(column=col(name_, "t")), f"c{i}") for i, name_ in enumerate(names)]
     return select(columns, aliased(_named_table(name), "t"))
 
 

@@ -18,7 +18,16 @@ from sqlanon.errors import SourceError
 from sqlanon.hierarchies import Hierarchy
 from sqlanon.places.addresses import database_path_flaw
 from sqlanon.policy import Policy
-from sqlanon.support.expressions import col, create_table, fragment, insert_rows, row_count, star, table, template
+from sqlanon.support.expressions import (
+    col,
+    create_table,
+    fragment,
+    insert_rows,
+    row_count,
+    select_star,
+    table,
+    template,
+)
 from sqlanon.support.names import CATALOG
 from sqlanon.support.resources import __version__, macro_script, read_sql_file
 from sqlanon.support.workdir import private_files
@@ -270,7 +279,7 @@ def store_hierarchies(
     rows = []
     for hierarchy in hierarchies:
         name = hierarchy_name(policy_hash, hierarchy.attribute)
-        replace_table(engine, catalog_table(name), star(hierarchy.table.copy()))
+        replace_table(engine, catalog_table(name), select_star(hierarchy.table.copy()))
         row = {"policy_hash": policy_hash, "attribute": hierarchy.attribute}
         row |= {"rule": json.dumps(rules[hierarchy.attribute], ensure_ascii=False)}
         rows.append(row | {"height": hierarchy.height, "leaves": hierarchy.leaves, "table_name": name, "made_at": now})

@@ -66,7 +66,7 @@ from sqlanon.support.expressions import (
     table,
     template,
 )
-from sqlanon.support.names import EARLIER
+from sqlanon.support.names import EARLIER_RELEASES_COLUMN
 
 MOST_EARLIER_RELEASES = 60
 """The bits of a mark."""
@@ -222,13 +222,15 @@ def plan_marking(runner: StatementRunner, search_input: SearchInput, levels: Lev
     """Record the statements that mark rows, with a made-up earlier release of the same columns."""
     released_columns, work = search_input.released_columns, search_input.work
     columns = [column.name for column in released_columns]
-    rows = runner.make(work("marked_0"), add_empty_marks(search_input.source.relation, columns))
+    rows = runner.create_table(work("marked_0"), add_empty_marks(search_input.source.relation, columns))
     attributes = [
         EarlierAttribute(column, level, "*", column.column)
         for column, level in zip(search_input.attributes, levels, strict=True)
     ]
     shared = [(column.name, column.name) for column in released_columns if column.quasi is None]
-    runner.make(work("marked_1"), mark_rows_by_values(rows, columns, attributes, shared, table("earlier_release"), 1))
+    runner.create_table(
+        work("marked_1"), mark_rows_by_values(rows, columns, attributes, shared, table("earlier_release"), 1)
+    )
 
 
 def _find_obstacles(run: Run, search_input: SearchInput, release: EarlierRelease, all_levels: bool) -> list[Problem]:
@@ -425,7 +427,9 @@ def _search_policy(
             max_level = part_k if is_fixed else spec.max_level
             limits = {"min_level": part_k, "max_level": max_level}
             attributes[name] = spec.model_copy(update=limits) if spec.role == "quasi" else spec
-    attributes[EARLIER] = Attribute.model_validate({"role": "quasi", "hierarchy": "suppress", "max_level": 0})
+    attributes[EARLIER_RELEASES_COLUMN] = Attribute.model_validate(
+        {"role": "quasi", "hierarchy": "suppress", "max_level": 0}
+    )
     privacy, k = policy.privacy, policy.privacy.k
     guaranteed = guaranteed_k(policy.privacy, policy.quasi_identifiers)
     part_k = max(min(guaranteed, earlier_k) for earlier_k in guaranteed_ks)

@@ -31,12 +31,12 @@ from sqlanon.sources.source import AllColumns
 from sqlanon.support.expressions import (
     aliased,
     anonymous,
+    as_column,
     cast,
     col,
     create_table,
     drop_table,
     fragment,
-    named,
     number,
     select,
     template,
@@ -377,8 +377,8 @@ def _sample_query(all_columns: AllColumns, key: str, other_columns: Sequence[str
     values: list[exp.Expr] = []
     for i, name in enumerate(other_columns):
         hashed = _hash(canonical_text(col(name, "source"), types[name], dialect), hash_key, dialect)
-        values.append(named(exp.Min(this=hashed), f"least_{i}"))
-        values.append(named(exp.Max(this=hashed.copy()), f"greatest_{i}"))
+        values.append(as_column(exp.Min(this=hashed), f"least_{i}"))
+        values.append(as_column(exp.Max(this=hashed.copy()), f"greatest_{i}"))
     person = col("person")
     return _SAMPLES[dialect](
         person=canonical_text(col("spelling"), types[key], dialect),

@@ -17,11 +17,11 @@ from sqlanon.sources import source_errors
 from sqlanon.support.coding import ROWS
 from sqlanon.support.expressions import (
     anonymous,
+    as_column,
     cast,
     col,
     drop_table,
     fragment,
-    named,
     number,
     select,
     subquery,
@@ -141,12 +141,12 @@ def _sample(relation: exp.Expr, types: Sequence[tuple[str, str]], rows: int) -> 
     names = [name for name, _ in types]
     taken = select(list(map(col, names)), relation.copy())
     taken = taken.order_by(catalog_function("random"), copy=False).limit(rows, copy=False)
-    hashes: list[exp.Expr] = [named(_hash(col(f"c{i}")), f"h{i}") for i in range(len(types))]
+    hashes: list[exp.Expr] = [as_column(_hash(col(f"c{i}")), f"h{i}") for i in range(len(types))]
     return select(hashes, subquery(_texts(subquery(taken, "taken"), types), "t"))
 
 
 def _texts(relation: exp.Expr, types: Sequence[tuple[str, str]]) -> exp.Select:
-    return select([named(_text_of(col(name), type_), f"c{i}") for i, (name, type_) in enumerate(types)], relation)
+    return select([as_column(_text_of(col(name), type_), f"c{i}") for i, (name, type_) in enumerate(types)], relation)
 
 
 def values_of(relation: exp.Expr, column: str, type_: str, most: int) -> exp.Select:
@@ -159,7 +159,7 @@ def _matches_query(relation: exp.Expr, types: Sequence[tuple[str, str]]) -> exp.
     by = [col(f"c{i}") for i in range(len(types))]
     texts = subquery(_texts(relation.copy(), types), "t")
     combinations = select(
-        [*by, named(catalog_function("count", exp.Star()), ROWS)], texts, [hashed.copy() for hashed in by]
+        [*by, as_column(catalog_function("count", exp.Star()), ROWS)], texts, [hashed.copy() for hashed in by]
     )
     hashes = [_hash(hashed.copy()) for hashed in by]
     message = hashes[0]
@@ -182,7 +182,7 @@ class PostgresRows(SampledRows):
             *(fragment("('0x' || :digits)::UBIGINT")(digits=col(f"h{i}")) for i in range(len(self.columns)))
         )
         query = _sample(self.sampled.relation, self._types(self.columns), rows)
-        self._fetch(target, query, lambda arrow: select([named(hashes, HASHES)], arrow))
+        self._fetch(target, query, lambda arrow: select([as_column(hashes, HASHES)], arrow))
         return select([col(HASHES)], target.copy())
 
     def match_values(self, sampled: exp.Table, place: int, column: str) -> tuple[float, int]:

@@ -35,7 +35,7 @@ from sqlanon.release.manifest import Manifest
 from sqlanon.release.targets.base import PUBLISH_ELSEWHERE, Reach, kind_for_path
 from sqlanon.sources.run import Run
 from sqlanon.strategies.lattice.input import SearchInput
-from sqlanon.support.expressions import col, is_there, named, select, subquery, union_all
+from sqlanon.support.expressions import as_column, col, is_not_null, select, subquery, union_all
 
 
 @dataclass(frozen=True)
@@ -215,13 +215,13 @@ class LedgerEntry:
         if self.peopled is None or person is None:
             return None
         hashed = person_hash(col(person), self.search_input.source.columns[person], secret)
-        people = select([named(hashed, "person")], subquery(self.peopled, "released"))
-        return people.where(is_there(col(person)), copy=False).distinct()
+        people = select([as_column(hashed, "person")], subquery(self.peopled, "released"))
+        return people.where(is_not_null(col(person)), copy=False).distinct()
 
     def _key_hashes(self, secret: str) -> exp.Query | None:
         if self.keyed is None:
             return None
-        hashed = named(key_hash(self.search_input.columns.key, secret), KEY_HASH)
+        hashed = as_column(key_hash(self.search_input.columns.key, secret), KEY_HASH)
         new = select([hashed], subquery(self.keyed, "released"))
         return new if self.extended is None else union_all(new, self.extended.hashed)
 

@@ -23,7 +23,7 @@ from sqlanon.release.targets.base import Reach, kind_for_path, recorded_location
 from sqlanon.requirements import needs_source
 from sqlanon.sources import Source
 from sqlanon.sources.run import Run
-from sqlanon.support.expressions import all_of, col, named, same, template
+from sqlanon.support.expressions import all_of, as_column, col, null_safe_equal, template
 
 
 @dataclass(frozen=True)
@@ -160,7 +160,7 @@ def count_withdrawn_rows(published: PublishedRelease, draft: ReleaseDraft) -> Wi
     if draft.search_input.source.access != "rows" or draft.noise is not None or draft.decoys is not None:
         return None
     columns = [col(name) for name in manifest.quasi_identifiers]
-    keys: list[exp.Expr] = [named(column.copy(), f"k{i}") for i, column in enumerate(columns)]
+    keys: list[exp.Expr] = [as_column(column.copy(), f"k{i}") for i, column in enumerate(columns)]
     with open_earlier_release(
         run.engine, published.publication, Reach(published.policy, run.source), verified=True
     ) as release:
@@ -169,7 +169,7 @@ def count_withdrawn_rows(published: PublishedRelease, draft: ReleaseDraft) -> Wi
             columns=columns,
             released=release.relation,
             rows=draft.statement.select(shuffled=False),
-            same=all_of(same(col(f"k{i}", "p"), col(f"k{i}", "d")) for i in range(len(keys))),
+            same=all_of(null_safe_equal(col(f"k{i}", "p"), col(f"k{i}", "d")) for i in range(len(keys))),
         )
         classes, rows, fewest = run.engine.rows(query)[0]
     return WithdrawnRows(rows, classes, fewest)

@@ -17,7 +17,7 @@ from sqlanon.places.addresses import format_location
 from sqlanon.policy.checks import is_same_file
 from sqlanon.release.manifest import version_name
 from sqlanon.support.expressions import template
-from sqlanon.support.notices import with_noun
+from sqlanon.support.notices import count_noun
 
 _STANDING = template("""
     SELECT
@@ -228,7 +228,7 @@ def warn_of_uncompared_exports(exports: Sequence[Export]) -> list[str]:
     newest, is_single = exports[-1], len(exports) == 1
     export = f"of {newest.exported_at:%Y-%m-%d %H:%M}: {newest.table_name}, {newest.dialect}"
     return [
-        f"the ledger has {with_noun(len(exports), 'export')} for warehouses "
+        f"the ledger has {count_noun(len(exports), 'export')} for warehouses "
         f"({'' if is_single else 'the newest '}{export}), which this release was not compared with: compare copies of "
         "both with sqlanon attack"
     ]

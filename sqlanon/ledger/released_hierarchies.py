@@ -26,7 +26,7 @@ from sqlanon.ledger.joint.release_links import (
 from sqlanon.policy import Policy
 from sqlanon.release.manifest import Manifest
 from sqlanon.sources.run import Run
-from sqlanon.support.expressions import col, drop_table, fragment, named, star, table, template
+from sqlanon.support.expressions import as_column, col, drop_table, fragment, select_star, table, template
 
 CATALOG_IN_QUERIES = "hierarchies"
 """The catalog's name in queries for people."""
@@ -73,7 +73,7 @@ def store_released_hierarchies(engine: DuckDBEngine, run_id: str, hierarchies: S
     rows = []
     for hierarchy in hierarchies:
         name = released_hierarchy_name(run_id, hierarchy.attribute)
-        catalog.replace_table(engine, catalog.catalog_table(name), star(hierarchy.table.copy()))
+        catalog.replace_table(engine, catalog.catalog_table(name), select_star(hierarchy.table.copy()))
         rows.append(
             {"run_id": run_id, "attribute": hierarchy.attribute, "height": hierarchy.height, "table_name": name}
         )
@@ -120,7 +120,7 @@ def _copy_hierarchies(run: Run, query: exp.Select) -> list[tuple[Hierarchy, exp.
     for attribute, height, name in run.engine.rows(query):
         target = run.work(f"of_{name}")
         # The same table may be copied again for another file of that run.
-        catalog.replace_table(run.engine, target.copy(), star(catalog.catalog_table(name)))
+        catalog.replace_table(run.engine, target.copy(), select_star(catalog.catalog_table(name)))
         open_ends = released_column(0, open_ends=True) in run.engine.columns(target)
         copies.append((Hierarchy(attribute, target, height, 0, None, open_ends), readable_table(name)))
     return copies
@@ -225,7 +225,7 @@ def _levels_up_to(height: int, hierarchy: Hierarchy) -> list[exp.Expr]:
     names = dict.fromkeys(["level_0", *(released_column(level, hierarchy.open_ends) for level in range(height + 1))])
     top = hierarchy.released_column(hierarchy.height)
     column_names = {"level_0", *(hierarchy.released_column(level) for level in range(hierarchy.height + 1))}
-    return [named(col(name if name in column_names else top), name) for name in names]
+    return [as_column(col(name if name in column_names else top), name) for name in names]
 
 
 def union_hierarchy_rows(then: exp.Expr, now: exp.Expr, height: int, open_ends: bool) -> exp.Query:

@@ -20,16 +20,16 @@ from sqlanon.support.expressions import (
     aliased,
     all_of,
     anonymous,
+    as_column,
     cast,
     col,
     create_table,
     drop_table,
     fragment,
-    is_there,
-    named,
+    is_not_null,
+    null_safe_equal,
     number,
     row_count,
-    same,
     select,
     template,
 )
@@ -135,7 +135,7 @@ class DuckDBRows(SampledRows):
     _counts: dict[tuple[str, ...], tuple[exp.Table, tuple[int, int, int]]] = field(default_factory=dict)
 
     def sample(self, rows: int) -> exp.Query:
-        texts = [named(_text_of(name), f"c{i}") for i, name in enumerate(self.columns)]
+        texts = [as_column(_text_of(name), f"c{i}") for i, name in enumerate(self.columns)]
         taken = select([*texts], self.run.source.relation.copy())
         taken.set("sample", exp.TableSample(method=exp.Var(this="RESERVOIR"), size=number(rows)))
         hashes = exp.array(*(_hash(col(f"c{i}"), self.key) for i in range(len(self.columns))))
@@ -175,7 +175,7 @@ class DuckDBRows(SampledRows):
             engine, target = self.run.engine, self.run.work(f"source_combinations_{len(self._counts)}")
             query = _COMBINATIONS(
                 columns=[col(f"c{i}") for i in range(len(columns))],
-                texts=[named(_text_of(name), f"c{i}") for i, name in enumerate(columns)],
+                texts=[as_column(_text_of(name), f"c{i}") for i, name in enumerate(columns)],
                 relation=self.run.source.relation,
             )
             engine.execute(create_table(target.copy(), query))
@@ -211,11 +211,11 @@ def _matches_query(
     that no row, one row, and two rows have.
     """
     hashes = [sampled_hash(place) for place in places]
-    query = _MATCHES(hashes=[named(hashed, f"h{i}") for i, hashed in enumerate(hashes)], sampled=sampled, by=hashes)
+    query = _MATCHES(hashes=[as_column(hashed, f"h{i}") for i, hashed in enumerate(hashes)], sampled=sampled, by=hashes)
     for i, column_values in enumerate(values):
         on = col(f"h{i}", "s").eq(col("h", f"v{i}"))
         query = query.join(aliased(column_values, f"v{i}"), on=on, join_type="left", copy=False)
-    paired = [same(col("v", f"v{i}"), col(f"c{i}", "x")) for i in range(len(places))]
+    paired = [null_safe_equal(col("v", f"v{i}"), col(f"c{i}", "x")) for i in range(len(places))]
     # A sampled value that the source lacks would compare as NULL.
-    is_known = [is_there(col("h", f"v{i}")) for i in range(len(places))]
+    is_known = [is_not_null(col("h", f"v{i}")) for i in range(len(places))]
     return query.join(aliased(combined, "x"), on=all_of([*paired, *is_known]), join_type="left", copy=False)

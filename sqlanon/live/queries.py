@@ -24,16 +24,16 @@ from sqlanon.hierarchies import Hierarchy
 from sqlanon.requirements import Distribution, Requirements
 from sqlanon.requirements.base import SHARE, VALUE
 from sqlanon.strategies.lattice.classes import judged_classes
-from sqlanon.support.coding import Levels, code_name, dense_rank, levels_below_top
+from sqlanon.support.coding import Levels, code_column, dense_rank, levels_below_top
 from sqlanon.support.expressions import (
     aliased,
     all_of,
     anonymous,
+    as_column,
     col,
     fragment,
     ident,
-    named,
-    same,
+    null_safe_equal,
     subquery,
     table,
     template,
@@ -179,7 +179,7 @@ class LiveRecipe:
 
     @property
     def keys(self) -> list[str]:
-        return [code_name(i, level) for i, level in levels_below_top(self.levels, self.heights)]
+        return [code_column(i, level) for i, level in levels_below_top(self.levels, self.heights)]
 
 
 def type_text(value: exp.Expr) -> exp.Expr:
@@ -208,10 +208,10 @@ def live_nodes(hierarchy: exp.Table, height: int) -> exp.Select:
     """The nodes above the values of a sensitive attribute: ``value``, ``code_0`` .. ``code_{h-1}``, a row for NULL."""
     names = [f"level_{level}" for level in range(height)] or ["level_0"]
     return _NODES(
-        codes=[named(dense_rank([col(name)]), f"code_{level}") for level, name in enumerate(names)],
+        codes=[as_column(dense_rank([col(name)]), f"code_{level}") for level, name in enumerate(names)],
         levels=[col(name) for name in names],
         hierarchy=hierarchy,
-        nulls=[named(exp.null(), name) for name in names],
+        nulls=[as_column(exp.null(), name) for name in names],
     )
 
 
@@ -221,11 +221,11 @@ def live_view(recipe: LiveRecipe) -> exp.Select:
         for j, _, quasi in recipe.shown
     ]
     shown = [
-        named(anonymous("TRY", _SHOWN(value=value)), name)
+        as_column(anonymous("TRY", _SHOWN(value=value)), name)
         for value, (_, name, _) in zip(values, recipe.shown, strict=True)
     ]
     order = anonymous("HASH", *values)
-    keys = [same(col(key, "r"), col(f"class {key}", "c"), nullable=False) for key in recipe.keys]
+    keys = [null_safe_equal(col(key, "r"), col(f"class {key}", "c"), nullable=False) for key in recipe.keys]
     if not keys:
         return _with_parts(_VIEW_OF_ONE_CLASS(shown=shown, order=order), recipe)
     return _with_parts(_VIEW(shown=shown, same=all_of(keys), order=order), recipe)
@@ -242,7 +242,7 @@ def _persons(recipe: LiveRecipe) -> exp.Select:
         return _NO_PERSONS()
     column = recipe.columns[recipe.person]
     person = _VALUE(fits=column.fits, value=column.value)
-    same_class = all_of(same(col(key, "r"), col(f"class {key}", "c"), nullable=False) for key in recipe.keys)
+    same_class = all_of(null_safe_equal(col(key, "r"), col(f"class {key}", "c"), nullable=False) for key in recipe.keys)
     return _PERSONS(mover=anonymous("HASH", person), base=recipe.base, same=same_class)
 
 
@@ -258,7 +258,7 @@ def _with_parts(query: exp.Select, recipe: LiveRecipe) -> exp.Select:
     )
     # What is judged has columns of the keys' own names, too.
     keys = {f"class {key}": col(key) for key in recipe.keys}
-    judging = judged_classes(classes, recipe.levels, [named(key, name) for name, key in keys.items()])
+    judging = judged_classes(classes, recipe.levels, [as_column(key, name) for name, key in keys.items()])
     parts["classes"] = _CLASSES(keys=[col(name) for name in keys], judged=judging)
     for name, part in parts.items():
         query = query.with_(ident(name), as_=part, copy=False)
@@ -273,14 +273,14 @@ def _source(recipe: LiveRecipe) -> exp.Select:
     engine evaluates it.
     """
     values = [
-        named(_VALUE(fits=column.fits, value=column.value), f"value_{j}") for j, column in enumerate(recipe.columns)
+        as_column(_VALUE(fits=column.fits, value=column.value), f"value_{j}") for j, column in enumerate(recipe.columns)
     ]
     query = _SOURCE(values=values, base=recipe.base, fits=all_of(column.fits for column in recipe.columns))
     if not recipe.trees:
         return query
     query = _SOURCE_WITH_NODES(source=query)
     for i, tree in enumerate(recipe.trees.values()):
-        on = same(col(f"value_{tree.column}", "s"), col("value", f"t{i}"))
+        on = null_safe_equal(col(f"value_{tree.column}", "s"), col("value", f"t{i}"))
         query = query.join(aliased(tree.table, f"t{i}"), on=on, join_type="semi", copy=False)
     return query
 
@@ -290,13 +290,13 @@ def _rows(recipe: LiveRecipe) -> exp.Select:
     labels: list[exp.Expr] = []
     for i, tree in enumerate(recipe.quasi):
         if i in below:
-            labels.append(named(col("code", f"h{i}"), code_name(i, tree.level)))
-        labels.append(named(col("label", f"h{i}"), f"label_{i}"))
+            labels.append(as_column(col("code", f"h{i}"), code_column(i, tree.level)))
+        labels.append(as_column(col("label", f"h{i}"), f"label_{i}"))
     if recipe.person is not None:
-        labels.append(named(_mover(recipe, "s"), "mover"))
+        labels.append(as_column(_mover(recipe, "s"), "mover"))
     query = _ROWS(labels=labels)
     for i, tree in enumerate(recipe.quasi):
-        on = same(col(f"value_{tree.column}", "s"), col("value", f"h{i}"))
+        on = null_safe_equal(col(f"value_{tree.column}", "s"), col("value", f"h{i}"))
         query = query.join(aliased(tree.table, f"h{i}"), on=on, copy=False)
     return query
 
@@ -340,10 +340,10 @@ def _distribution(recipe: LiveRecipe, wanted: Distribution, n: int) -> tuple[dic
         keys["mover"] = anonymous("HASH", mover, leaf) if leaf is not None else mover
     target = table(f"distribution_{s}_{n}")
     parts[target.name] = _DISTRIBUTION(
-        named=[named(key, name) for name, key in keys.items()],
+        named=[as_column(key, name) for name, key in keys.items()],
         count=0 if persons else exp.func("count", exp.Star()),
         nodes=nodes,
-        same=same(col(column, "r"), col("value", "v")),
+        same=null_safe_equal(col(column, "r"), col("value", "v")),
         keys=list(keys.values()),
     )
     return parts, SensitiveTable(target, len(inner), domain)

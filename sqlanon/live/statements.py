@@ -16,9 +16,9 @@ from sqlanon.strategies.lattice.input import SearchInput
 from sqlanon.support.coding import Levels
 from sqlanon.support.expressions import (
     cast,
-    column_definitions,
     create_secure_view,
     create_table,
+    create_table_with_columns,
     create_view,
     drop_table,
     drop_view,
@@ -171,7 +171,7 @@ def definition(
 
 def making(draft: LiveDraft, before: Known | None, sound: Sequence[Known], secure: bool) -> Iterator[exp.Expr]:
     known, definitions = draft.known, table(DEFINITIONS, SCHEMA)
-    create = column_definitions(definitions, _DEFINITION.items())
+    create = create_table_with_columns(definitions, _DEFINITION.items())
     create.set("exists", True)
     yield from (_CREATE_SCHEMA(), create)
     if before is not None:

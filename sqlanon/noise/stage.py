@@ -38,7 +38,7 @@ from sqlanon.strategies.lattice.persons import PersonFigures
 from sqlanon.strategies.local.placement import class_figures
 from sqlanon.strategies.recoding import ClassRecoding
 from sqlanon.support.coding import Column
-from sqlanon.support.expressions import Namer, column_definitions, drop_table, star, template
+from sqlanon.support.expressions import Namer, create_table_with_columns, drop_table, select_star, template
 from sqlanon.support.notices import Notice
 
 PAIRS = 200_000_000
@@ -97,8 +97,8 @@ def make_noise_classes(
 
     Makes ``noise_records`` and ``noise_classes``.
     """
-    made = steps.make(work("noise_records"), noise.records(recoding.rows(), columns))
-    return made, steps.make(work("noise_classes"), noise.noise_classes(made, recoding.class_keys(), columns))
+    made = steps.create_table(work("noise_records"), noise.records(recoding.rows(), columns))
+    return made, steps.create_table(work("noise_classes"), noise.noise_classes(made, recoding.class_keys(), columns))
 
 
 Progress: TypeAlias = Callable[[int, int], None]
@@ -123,7 +123,7 @@ def plan_noise(steps: StatementRunner, run: Run, policy: Policy) -> NoisePlan:
     if steps.dry:
         columns = noisy_columns(policy, run.source)
         return NoisePlan(
-            columns, lambda target, *_: steps.show(column_definitions(target, noise.drawn_columns(columns)))
+            columns, lambda target, *_: steps.record(create_table_with_columns(target, noise.drawn_columns(columns)))
         )
     if (workers := run.source.workers) is None:
         refuse_without_opendp(policy.noisy_attributes[0])
@@ -199,7 +199,9 @@ def add_noise(
     count = int(steps.look_up(_COUNT(rows=records), [(0,)])[0][0])
     draws = work("noise_drawn")
     asked.draw(draws, records, count, progress)
-    rows = steps.make(work("noise_rows"), noise.noisy_records(records, classes, plain.class_keys(), draws, columns))
+    rows = steps.create_table(
+        work("noise_rows"), noise.noisy_records(records, classes, plain.class_keys(), draws, columns)
+    )
     steps.drop(records, draws)
     links, all_records = _links(steps, columns, rows, classes, work)
     kept, beta, confidence = None, policy.privacy.confidence, None
@@ -211,8 +213,8 @@ def add_noise(
     statement = NoisyRecoding(recoding.statement, rows, kept, columns, names, private)
     if steps.dry:
         return NoiseResult(recoding, statement, {}, Linking(0, 0, 0, all_records=True), confidence)
-    expected = steps.figures(noise.expected_errors(classes, columns))
-    looked_at, linked, strictly = steps.ask(linking.linking_counts(links, kept), [])[0]
+    expected = steps.fetch_figures(noise.expected_errors(classes, columns))
+    looked_at, linked, strictly = steps.fetch_rows(linking.linking_counts(links, kept), [])[0]
     steps.drop(links)
     attack = Linking(looked_at, linked, strictly, all_records)
     return NoiseResult(
@@ -246,22 +248,24 @@ def _keep(
     )
     if beta is not None:
         each = [
-            steps.make(work(f"noise_near_{j}"), linking.nearby_originals(rows, classes, noisy, beta, j))
+            steps.create_table(work(f"noise_near_{j}"), linking.nearby_originals(rows, classes, noisy, beta, j))
             for j in range(len(noisy))
         ]
         near = each[0]
         if len(each) > 1:
-            near = steps.make(work("noise_near"), linking.nearby_originals_in_all(rows, classes, noisy, beta, each, k))
+            near = steps.create_table(
+                work("noise_near"), linking.nearby_originals_in_all(rows, classes, noisy, beta, each, k)
+            )
     places = {column.name: f"value_{place}" for place, column in enumerate(recoding.columns)}
     sensitive = [places[column] for column in columns.sensitive]
     person = places.get(columns.person or "")
     query = survivors(rows, classes, list(recoding.class_keys()), attributes, sensitive, person, near, k)
-    left = steps.make(work("noise_survivors"), query)
+    left = steps.create_table(work("noise_survivors"), query)
     # How many of the population a class matches does not change; what counts them all is refused by the policy.
     requirements, sets = prepared.requirements.without_population, prepared.frequency_sets.ground.sensitive
     query = judged_survivors(left, attributes, columns.sensitive_names, sets, person is not None, requirements)
-    judged = steps.make(work("noise_judged"), query)
-    return left, judged, steps.make(work("noise_kept"), kept_records(left, judged, attributes))
+    judged = steps.create_table(work("noise_judged"), query)
+    return left, judged, steps.create_table(work("noise_kept"), kept_records(left, judged, attributes))
 
 
 def _suppressed_last(
@@ -273,11 +277,11 @@ def _suppressed_last(
     kept_records: exp.Table,
 ) -> Recoding:
     """The recoding without the rows that were suppressed after noise was drawn."""
-    found, rows = steps.figures(class_figures(judged=star(judged))), prepared.marginals.rows
+    found, rows = steps.fetch_figures(class_figures(judged=select_star(judged))), prepared.marginals.rows
     suppressed, limit, persons = rows - found["rows"], prepared.limit, None
     if prepared.members is not None:
         query = persons_of_records(prepared.members, survivors, kept_records)
-        every, lost, partly = steps.ask(query, [])[0]
+        every, lost, partly = steps.fetch_rows(query, [])[0]
         persons = PersonFigures(every, lost, partly, found["fewest"])
     suppressed_persons = None if persons is None else persons.suppressed
     if not limit.allows(suppressed, suppressed_persons) or not found["classes"]:
@@ -346,7 +350,7 @@ def _errors(
     expected: Mapping[str, Any],
 ) -> dict[str, dict[str, Any]]:
     """By attribute, what was expected of noise, and what was observed: over all records that got it."""
-    observed = steps.figures(noise.observed_errors(rows, columns))
+    observed = steps.fetch_figures(noise.observed_errors(rows, columns))
     return {
         name: {
             "epsilon": one.epsilon,
@@ -377,4 +381,4 @@ def _links(
     every = 1
     if len(columns) > 1:
         every = int(steps.look_up(linking.record_pairs(classes), [(0,)])[0][0] // PAIRS) + 1
-    return steps.make(work("noise_links"), linking.linked_records(rows, classes, columns, every)), every == 1
+    return steps.create_table(work("noise_links"), linking.linked_records(rows, classes, columns, every)), every == 1

@@ -24,19 +24,19 @@ from sqlanon.frequency.uncoded import uncoded_distribution, uncoded_frequency_se
 from sqlanon.requirements import Distribution, Requirements
 from sqlanon.strategies.lattice.classes import judged_classes
 from sqlanon.strategies.recoding import ClassRecoding, order_by_class
-from sqlanon.support.coding import Column, code_name, dense_rank
+from sqlanon.support.coding import Column, code_column, dense_rank
 from sqlanon.support.expressions import (
     aliased,
     all_of,
     anonymous,
     arbitrary_row_number,
+    as_column,
     cast,
     col,
     fragment,
     greatest,
-    named,
+    null_safe_equal,
     number,
-    same,
     subquery,
     template,
     total,
@@ -174,7 +174,7 @@ def records(rows: exp.Select, columns: Sequence[NoisyColumn]) -> exp.Select:
     values = [(col(f"value_{one.place}", "r"), one) for one in columns]
     return _RECORDS(
         any_number=arbitrary_row_number(),
-        numbers=[named(as_number(value, one.type), f"x_{j}") for j, (value, one) in enumerate(values)],
+        numbers=[as_column(as_number(value, one.type), f"x_{j}") for j, (value, one) in enumerate(values)],
         rows=rows,
         usable=all_of(is_usable(value, one) for value, one in values),
     )
@@ -200,20 +200,20 @@ def noise_classes(records: exp.Table, keys: Mapping[int, str], columns: Sequence
         x, value = col(f"x_{j}"), col(f"value_{one.place}")
         delta, zero = _DELTA(value=value, x=x, ulp=2.0**-52, tiniest=_TINIEST), is_zero(x.copy())
         figures += [
-            named(exp.Min(this=x.copy()), f"low_{j}"),
-            named(delta, f"delta_{j}"),
-            named(_INVERSES(x=x, is_zero=zero), f"inverses_{j}"),
-            named(_ZEROS(is_zero=zero), f"zeros_{j}"),
+            as_column(exp.Min(this=x.copy()), f"low_{j}"),
+            as_column(delta, f"delta_{j}"),
+            as_column(_INVERSES(x=x, is_zero=zero), f"inverses_{j}"),
+            as_column(_ZEROS(is_zero=zero), f"zeros_{j}"),
         ]
         steps += [
-            named(col(f"delta_{j}", "g") / number(float(STEPS)), f"grid_{j}"),
-            named(_step(one, j), f"step_{j}"),
+            as_column(col(f"delta_{j}", "g") / number(float(STEPS)), f"grid_{j}"),
+            as_column(_step(one, j), f"step_{j}"),
         ]
     # The number of a class is its place among them by their keys, so that it is the same on every run.
     order = exp.Order(expressions=[exp.Ordered(this=col(key, "g")) for key in keys.values()])
     return _CLASSES(
         number=exp.Window(this=exp.RowNumber(), order=order if keys else None),
-        ranks=[named(dense_rank([col(key, "g")]), f"key_{i}") for i, key in keys.items()],
+        ranks=[as_column(dense_rank([col(key, "g")]), f"key_{i}") for i, key in keys.items()],
         steps=steps,
         keys=[col(key) for key in keys.values()],
         figures=figures,
@@ -277,14 +277,18 @@ def noisy_records(
             n=col(f"n_{j}", "d"),
         )
         still = col(f"delta_{j}", "c").eq(0.0)
-        noise += [named(value, f"v_{j}"), named(col(f"step_{j}", "c"), f"step_{j}"), named(still, f"still_{j}")]
+        noise += [
+            as_column(value, f"v_{j}"),
+            as_column(col(f"step_{j}", "c"), f"step_{j}"),
+            as_column(still, f"still_{j}"),
+        ]
     released = [round_to_step(col(f"v_{j}", "w"), col(f"step_{j}", "w"), one) for j, one in enumerate(columns)]
     return _NOISY(
-        released=[named(value, f"y_{j}") for j, value in enumerate(released)],
+        released=[as_column(value, f"y_{j}") for j, value in enumerate(released)],
         noise=noise,
         records=records,
         classes=classes,
-        same_class=all_of(same(col(key, "r"), col(key, "c")) for key in keys.values()),
+        same_class=all_of(null_safe_equal(col(key, "r"), col(key, "c")) for key in keys.values()),
         drawn=drawn,
     )
 
@@ -326,7 +330,7 @@ def released(
     output: list[exp.Expr] = []
     for name in rows:
         if name not in by_name:
-            output.append(named(col(renamed.get(name, name), "n"), name))
+            output.append(as_column(col(renamed.get(name, name), "n"), name))
             continue
         j, one = by_name[name]
         value = as_released_type(col(f"y_{j}", "n"), one)
@@ -334,7 +338,7 @@ def released(
             value = _UNLESS_STILL(
                 still=col(f"still_{j}", "n"), own=cast(col(name, "n"), one.released_type), value=value
             )
-        output.append(named(value, name))
+        output.append(as_column(value, name))
     query = _RELEASED(columns=output, noisy=noisy)
     if kept is not None:
         query = query.join(aliased(kept, "k"), on=_is_record(), join_type="semi", copy=False)
@@ -400,7 +404,7 @@ class NoisyRecoding:
             f"value_{one.place}": _CLASS_RANGE(x=col(f"x_{j}"), step=col(f"step_{j}"))
             for j, one in enumerate(self.noisy_columns)
         }
-        columns = [named(ranges.get(name, _ANY_VALUE(value=col(name))), name) for name in self.names]
+        columns = [as_column(ranges.get(name, _ANY_VALUE(value=col(name))), name) for name in self.names]
         return self.plain.with_labels(subquery(_BY_CLASS(columns=columns, noisy=self.noisy), "r"))
 
     def all_records(self) -> exp.Select:
@@ -428,10 +432,10 @@ def expected_errors(classes: exp.Table, columns: Sequence[NoisyColumn]) -> exp.S
     for j, _ in enumerate(columns):
         delta, zeros, inverses = col(f"delta_{j}"), col(f"zeros_{j}"), col(f"inverses_{j}")
         figures += [
-            named(_EXPECTED(delta=delta), f"expected_{j}"),
-            named(_EXPECTED_RELATIVE(delta=delta, inverses=inverses, zeros=zeros), f"expected_relative_{j}"),
-            named(_ZERO_ROWS(zeros=zeros), f"zeros_{j}"),
-            named(total(col("size"), delta.eq(0.0)), f"still_{j}"),
+            as_column(_EXPECTED(delta=delta), f"expected_{j}"),
+            as_column(_EXPECTED_RELATIVE(delta=delta, inverses=inverses, zeros=zeros), f"expected_relative_{j}"),
+            as_column(_ZERO_ROWS(zeros=zeros), f"zeros_{j}"),
+            as_column(total(col("size"), delta.eq(0.0)), f"still_{j}"),
         ]
     return _FIGURES(figures=figures, rows=classes)
 
@@ -446,8 +450,8 @@ def observed_errors(noisy: exp.Table, columns: Sequence[NoisyColumn]) -> exp.Sel
     for j, _ in enumerate(columns):
         x, y = col(f"x_{j}"), col(f"y_{j}")
         figures += [
-            named(_OBSERVED(y=y, x=x), f"observed_{j}"),
-            named(_OBSERVED_RELATIVE(y=y, x=x, is_zero=is_zero(x.copy())), f"observed_relative_{j}"),
+            as_column(_OBSERVED(y=y, x=x), f"observed_{j}"),
+            as_column(_OBSERVED_RELATIVE(y=y, x=x, is_zero=is_zero(x.copy())), f"observed_relative_{j}"),
         ]
     return _FIGURES(figures=figures, rows=noisy)
 
@@ -478,9 +482,9 @@ def survivors(
 ) -> exp.Select:
     """The records that are not suppressed by themselves, as rows of `frequency.statements.raw_frequency`: ``q0, q1,
     ...`` (a class's key of each quasi-identifier, never NULL), ``s0, s1, ...``, ``person`` and ``n``."""
-    columns = [named(col(f"key_{i}", "c") if i in keys else number(0), f"q{i}") for i in range(attributes)]
-    columns += [named(col(name, "n"), f"s{s}") for s, name in enumerate(sensitive)]
-    columns += [named(col(person, "n"), PERSON)] if person is not None else []
+    columns = [as_column(col(f"key_{i}", "c") if i in keys else number(0), f"q{i}") for i in range(attributes)]
+    columns += [as_column(col(name, "n"), f"s{s}") for s, name in enumerate(sensitive)]
+    columns += [as_column(col(person, "n"), PERSON)] if person is not None else []
     if near is None:
         return _SURVIVORS(columns=columns, noisy=noisy, classes=classes)
     return _HIDDEN_SURVIVORS(columns=columns, noisy=noisy, classes=classes, near=near, most=k - 1)
@@ -513,7 +517,7 @@ def judged_survivors(
         sensitive=tables,
         persons=persons,
     )
-    keys: list[exp.Expr] = [named(col(code_name(i, 0)), f"q{i}") for i in quasi]
+    keys: list[exp.Expr] = [as_column(col(code_column(i, 0)), f"q{i}") for i in quasi]
     return _JUDGED(keys=[col(f"q{i}") for i in quasi], judged=judged_classes(space, (0,) * attributes, keys))
 
 

@@ -46,8 +46,8 @@ from sqlanon.policy.sections import (
 )
 from sqlanon.requirements.base import SensitiveAttribute
 from sqlanon.requirements.registry import RequirementType, requirement_types_by_key
-from sqlanon.support.fields import Section, nearest
-from sqlanon.support.names import EARLIER, METADATA_VIEWS, labels_table
+from sqlanon.support.fields import Section, nearest_word
+from sqlanon.support.names import EARLIER_RELEASES_COLUMN, METADATA_VIEWS, labels_table
 
 _Attributes: TypeAlias = Mapping[str, Attribute]
 _Keys: TypeAlias = Mapping[str, Any]
@@ -133,7 +133,7 @@ def _check_quasi_identifiers(attributes: _Attributes) -> Iterator[Problem]:
 
 def _unknown_attribute(name: str, role: Role, attributes: _Attributes, names: list[str]) -> str:
     candidates = {known.lower(): known for known in names if known not in attributes or attributes[known].role == role}
-    guess = nearest(name, candidates)
+    guess = nearest_word(name, candidates)
     if guess is not None:
         advice = f"did you mean {candidates[guess]!r}?"
     elif candidates:
@@ -261,7 +261,7 @@ def _never_released(name: str, attribute: Attribute, columns: str) -> str:
 
 def _check_reserved_names(policy: PolicySections) -> Iterator[Problem]:
     for name in policy.attributes:
-        if name.lower() == EARLIER:
+        if name.lower() == EARLIER_RELEASES_COLUMN:
             message = "is a name that sqlanon reserves: rename the column, with query under [source]"
             yield Problem(join_key("attributes", name), message)
     if policy.source is not None:

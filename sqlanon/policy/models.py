@@ -40,7 +40,7 @@ from sqlanon.policy.sections import (
     SourceSection,
 )
 from sqlanon.requirements.registry import on_change
-from sqlanon.support.fields import Section, in_words, nearest
+from sqlanon.support.fields import Section, in_words, nearest_word
 from sqlanon.support.names import SHARED_CATALOG, table_parts
 
 SECTIONS: Mapping[str, type[Section]] = {
@@ -78,7 +78,7 @@ def read_tree(
     unknown = [key for key in tree if key not in known]
     problems = [*known_problems, *(Problem(join_key("", key), unknown_key(key, known, "section")) for key in unknown)]
     # A misspelled section is not reported as missing.
-    misspelled = {nearest(key, known) for key in unknown}
+    misspelled = {nearest_word(key, known) for key in unknown}
     written = {key: tree[key] for key in known if tree.get(key) is not None}
     written |= {key: {} for key in ("attributes", "privacy") if key not in written and key not in misspelled}
 
@@ -141,7 +141,7 @@ def parse_toml(file: Path) -> dict[str, Any]:
         content = file.read_bytes()
     except FileNotFoundError:
         candidates = {path.stem.lower(): path.name for path in file.parent.glob("*.toml")}
-        guess = nearest(file.stem, candidates)
+        guess = nearest_word(file.stem, candidates)
         advice = f"; did you mean {candidates[guess]}?" if guess else ""
         raise PolicyError([Problem(place, f"there is no such file{advice}")], "the command") from None
     except IsADirectoryError:

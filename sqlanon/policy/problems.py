@@ -14,7 +14,7 @@ from typing import Any, TypeVar, get_args
 from pydantic import BaseModel, ValidationError
 
 from sqlanon.errors import Problem
-from sqlanon.support.fields import Flaws, Loc, Section, in_words, nearest
+from sqlanon.support.fields import Flaws, Loc, Section, in_words, nearest_word
 
 _Part = TypeVar("_Part", bound=Section)
 
@@ -46,7 +46,7 @@ def unknown_key(key: str, known: list[str], noun: str = "key") -> str:
     "unknown key 'hierachy'; did you mean 'hierarchy'?"
     """
     known = [name for name in known if name != key]
-    guess = nearest(key, known)
+    guess = nearest_word(key, known)
     advice = f"did you mean {guess!r}?" if guess else f"known here: {', '.join(known)}"
     return f"unknown {noun} {key!r}; {advice}"
 
@@ -58,7 +58,7 @@ def _problems(error: ValidationError, model: type[BaseModel], value: object, pla
     for detail in errors:
         if detail["type"] == "extra_forbidden":
             *path, key = detail["loc"]
-            misspelled.add((*path, nearest(str(key), _known_keys(_model_at(model, tuple(path))))))
+            misspelled.add((*path, nearest_word(str(key), _known_keys(_model_at(model, tuple(path))))))
     return [
         Problem(_place(place, (*detail["loc"], *loc), value), message)
         for detail in errors
@@ -106,7 +106,7 @@ def _advice(model: type[BaseModel], path: Loc, key: str) -> str | None:
 
 def _describe_options(expected: str, value: object) -> str:
     options = re.findall(r"'([^']*)'", expected)
-    guess = nearest(value, options) if isinstance(value, str) else None
+    guess = nearest_word(value, options) if isinstance(value, str) else None
     advice = f"; did you mean {guess!r}?" if guess else ""
     return f"must be one of {', '.join(options)}, not {in_words(value)}{advice}"
 

@@ -35,7 +35,7 @@ from sqlanon.support.fields import (
     StrictInteger,
     as_list,
     in_words,
-    nearest,
+    nearest_word,
     one_or_more,
 )
 
@@ -390,11 +390,11 @@ def _refuse_unknown_rule(value: object) -> object:
         if keys := [key for key in _BY_KEY if key in value]:
             raise ValueError(f"has {' and '.join(keys)} in one rule: write a list of rules to compose them")
         unknown = [key for key in value if isinstance(key, str)][:1]
-        guess = next((_SYNONYMS.get(key) or nearest(key, kinds) for key in unknown), None)
+        guess = next((_SYNONYMS.get(key) or nearest_word(key, kinds) for key in unknown), None)
         raise ValueError("; ".join([*(f"unknown rule {key!r}" for key in unknown), _suggest(guess) or expected]))
     if value in kinds:
         raise ValueError(f"{value!r} needs its parameter: {{ {value} = ... }}")
-    guess = nearest(value, ["suppress", *kinds]) if isinstance(value, str) else None
+    guess = nearest_word(value, ["suppress", *kinds]) if isinstance(value, str) else None
     raise ValueError(f"{expected}, not {in_words(value)}" + (f"; {_suggest(guess)}" if guess else ""))
 
 

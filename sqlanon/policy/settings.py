@@ -16,7 +16,7 @@ from sqlanon.policy.models import SECTIONS, Policy, read_file, read_tree, toml_p
 from sqlanon.policy.problems import read_part, unknown_key
 from sqlanon.policy.sections import CsvSection
 from sqlanon.policy.strategies import strategy_traits
-from sqlanon.support.fields import nearest
+from sqlanon.support.fields import nearest_word
 
 _UNQUOTED_TEXT = re.compile(r"[^\s\"'\[\]{}=#,]+")
 """A text such as mondrian, which may stand without quotes although it is not TOML."""
@@ -127,12 +127,12 @@ def _refuse_unknown_path(tree: Mapping[str, Any], path: Sequence[str], value: An
     if first == "attributes":
         known = tree.get("attributes")
         if isinstance(known, Mapping) and path[1:] and path[1] not in known and not isinstance(value, dict):
-            guess = nearest(path[1], known)
+            guess = nearest_word(path[1], known)
             raise ValueError(f"unknown attribute {path[1]!r}; " + _suggest(guess, known))
     elif first not in SECTIONS:
         keys = [*SECTIONS, "attributes", *(f"{name}.{key}" for name, model in SECTIONS.items() for key in _keys(model))]
         same_key = [key for key in keys if key.endswith(f".{first}")]
-        guess = nearest(".".join(path), keys) or nearest(first, keys)
+        guess = nearest_word(".".join(path), keys) or nearest_word(first, keys)
         if len(path) == 1 and same_key:
             guess = same_key[0]
         raise ValueError(f"unknown key {'.'.join(path)!r}; " + _suggest(guess, [*SECTIONS, "attributes"]))

@@ -11,17 +11,17 @@ from sqlanon.frequency.sets import ClassSpace
 from sqlanon.requirements.base import CLASS_COUNT, CLASS_SIZE
 from sqlanon.strategies.lattice.classes import KEPT, judged_classes
 from sqlanon.strategies.recoding import MASKED, order_by_class
-from sqlanon.support.coding import KNOWN, SOURCE_ALIAS, Coded, Column, Levels, code_name, levels_below_top
+from sqlanon.support.coding import KNOWN, SOURCE_ALIAS, CodedAttribute, Column, Levels, code_column, levels_below_top
 from sqlanon.support.expressions import (
     aliased,
     all_of,
+    as_column,
     cast,
     col,
     filter_where,
-    is_there,
-    named,
+    is_not_null,
+    null_safe_equal,
     number,
-    same,
     select,
     subquery,
     text,
@@ -40,7 +40,7 @@ class FullDomainRecoding:
 
     source: exp.Table
     columns: tuple[Column, ...]
-    attributes: tuple[Coded, ...]
+    attributes: tuple[CodedAttribute, ...]
     tops: tuple[str | None, ...]  # the labels of their top levels
     levels: Levels
     suppressed: exp.Table | None = None  # the suppressed classes, made by `suppressed_classes`
@@ -69,25 +69,25 @@ class FullDomainRecoding:
         return {i: f"code_{i}" for i, _ in _coded(self)}
 
     def rows(self) -> exp.Select:
-        output = [named(col(f"code_{level}", f"h{i}"), f"code_{i}") for i, level in _coded(self)]
-        output += [named(col(self.columns[j].name, SOURCE_ALIAS), f"value_{j}") for j in unchanged_columns(self)]
+        output = [as_column(col(f"code_{level}", f"h{i}"), f"code_{i}") for i, level in _coded(self)]
+        output += [as_column(col(self.columns[j].name, SOURCE_ALIAS), f"value_{j}") for j in unchanged_columns(self)]
         if self.mask:
-            output.append(named(_masked(self), MASKED))
+            output.append(as_column(_masked(self), MASKED))
         # Where all is at the top, the rows still have to be counted.
-        return _kept_rows(self).select(*(output or [named(exp.true(), KNOWN)]), copy=False)
+        return _kept_rows(self).select(*(output or [as_column(exp.true(), KNOWN)]), copy=False)
 
     def with_labels(self, rows: exp.Expr) -> exp.Select:
         query = exp.Select().from_(aliased(rows, "r"))
         for i, level in _coded(self):
             on = col(f"code_{i}", "r").eq(col("code", f"l{i}"))
             query = query.join(subquery(_labels(self.attributes[i], level, self.mask), f"l{i}"), on=on, copy=False)
-        output = [named(_value(self, j), column.name) for j, column in enumerate(self.columns)]
+        output = [as_column(_value(self, j), column.name) for j, column in enumerate(self.columns)]
         return query.select(*output, copy=False)
 
     def select(self, shuffled: bool = True) -> exp.Select:
         if shuffled:
             return order_by_class(self, self.rows())
-        output = [named(_value_of_row(self, j), column.name) for j, column in enumerate(self.columns)]
+        output = [as_column(_value_of_row(self, j), column.name) for j, column in enumerate(self.columns)]
         return _kept_rows(self).select(*output, copy=False)
 
     def label_counts(self) -> exp.Select:
@@ -104,7 +104,7 @@ class FullDomainRecoding:
         """One row of figures of the labels of some attributes at their levels. (A subquery for each attribute takes
         four times as long to plan.)"""
         labels = [
-            select([named(number(i), "i")], subquery(_labels(self.attributes[i], level), "l"))
+            select([as_column(number(i), "i")], subquery(_labels(self.attributes[i], level), "l"))
             for i, level in counted.items()
         ]
         return select(figures, subquery(union_all(*labels), "labels")) if labels else exp.Select(expressions=figures)
@@ -116,10 +116,10 @@ def _count_of(attribute: int) -> exp.Filter:
 
 def suppressed_classes(space: ClassSpace, levels: Levels) -> exp.Select:
     """The classes that are not kept: for each attribute ``i`` below its top its code ``code_i``; and ``known``."""
-    codes: list[exp.Expr] = [named(col(code_name(i, level)), f"code_{i}") for i, level in space.below_top(levels)]
+    codes: list[exp.Expr] = [as_column(col(code_column(i, level)), f"code_{i}") for i, level in space.below_top(levels)]
     output: list[exp.Expr] = [col(f"code_{i}") for i, _ in space.below_top(levels)]
     known = col(KNOWN) if space.unknown else exp.true()
-    query = select([*output, named(known, KNOWN)], subquery(judged_classes(space, levels, codes), "f"))
+    query = select([*output, as_column(known, KNOWN)], subquery(judged_classes(space, levels, codes), "f"))
     return query.where(~col(KEPT), col(CLASS_SIZE) > 0, copy=False)
 
 
@@ -138,7 +138,7 @@ def _kept_rows(recoding: FullDomainRecoding) -> exp.Select:
     query, coded = exp.Select().from_(aliased(recoding.source, SOURCE_ALIAS)), _coded(recoding)
     for i, attribute in enumerate(recoding.attributes):
         if attribute.unknown or (i, recoding.levels[i]) in coded:
-            on = same(col(attribute.column, SOURCE_ALIAS), col("value", f"h{i}"), attribute.nullable)
+            on = null_safe_equal(col(attribute.column, SOURCE_ALIAS), col("value", f"h{i}"), attribute.nullable)
             query = query.join(aliased(attribute.table, f"h{i}"), on=on, copy=False)
     known = _known(recoding)
     if recoding.suppressed is not None:
@@ -161,11 +161,11 @@ def _masked(recoding: FullDomainRecoding) -> exp.Expr:
     """Whether a row is masked."""
     masked: list[exp.Expr] = [(~one) for one in _known(recoding)]
     if recoding.suppressed is not None:
-        masked.append(is_there(col(KNOWN, "x")))
+        masked.append(is_not_null(col(KNOWN, "x")))
     return exp.or_(*masked, copy=False)
 
 
-def _label(attribute: Coded, level: int, as_text: bool, relation: str | None = None) -> exp.Expr:
+def _label(attribute: CodedAttribute, level: int, as_text: bool, relation: str | None = None) -> exp.Expr:
     """The label of a level beside a coded value; a value too as text, where that is asked for."""
     if level >= attribute.lowest_labelled:
         return col(f"label_{level}", relation)
@@ -174,10 +174,10 @@ def _label(attribute: Coded, level: int, as_text: bool, relation: str | None = N
     return cast(col("value", relation), "VARCHAR") if as_text else col("value", relation)
 
 
-def _labels(attribute: Coded, level: int, as_text: bool = False) -> exp.Select:
+def _labels(attribute: CodedAttribute, level: int, as_text: bool = False) -> exp.Select:
     """The labels of a level by their codes: ``code`` and ``label``."""
     label = _label(attribute, level, as_text)
-    query = select([named(col(f"code_{level}"), "code"), named(label, "label")], attribute.table.copy())
+    query = select([as_column(col(f"code_{level}"), "code"), as_column(label, "label")], attribute.table.copy())
     return query if level < attribute.lowest_labelled else query.distinct(copy=False)
 
 

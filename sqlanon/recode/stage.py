@@ -74,7 +74,7 @@ def recode_at(steps: StatementRunner, prepared: SearchInput, levels: Levels, fig
     space = prepared.frequency_sets.at(levels)
     masked, warnings = 0, list(warn_of_void_shields(prepared.requirements.shields, prepared.search_policy.privacy.k))
     if figures.suppressed_rows:
-        suppressed = steps.make(prepared.work("suppressed"), suppressed_classes(space, levels))
+        suppressed = steps.create_table(prepared.work("suppressed"), suppressed_classes(space, levels))
         if prepared.policy.masks_suppressed_rows:
             masked, warning = _masked(steps, prepared, suppressed, levels, figures)
             warnings += warning

@@ -20,7 +20,15 @@ from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.release.label_levels import LEVELS
 from sqlanon.release.manifest import Manifest
 from sqlanon.release.metadata import DESCRIPTION_TABLES, expected_relations
-from sqlanon.support.expressions import column_definitions, create_schema, fragment, literal_path, table, template, text
+from sqlanon.support.expressions import (
+    create_schema,
+    create_table_with_columns,
+    fragment,
+    literal_path,
+    table,
+    template,
+    text,
+)
 from sqlanon.support.resources import LIBRARY, MEDIAN_LIBRARY, macro_scripts
 from sqlanon.support.workdir import spill_directory
 
@@ -201,7 +209,7 @@ def find_unexpected_definitions(engine: DuckDBEngine, database: str = ATTACHED) 
     with _scratch_database(engine, name=f"sqlanon_{uuid4().hex[:12]}") as scratch:
         for (schema, name), table_columns in columns.items():
             with suppress(duckdb.Error):  # the type may be one of the file
-                engine.execute(column_definitions(table(name, schema, scratch), table_columns))
+                engine.execute(create_table_with_columns(table(name, schema, scratch), table_columns))
         plain = {(schema, name): sql for schema, name, sql in engine.rows(_TABLES(database=text(scratch)))}
     return sorted(
         f"{schema}.{name}"

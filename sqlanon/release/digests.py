@@ -25,7 +25,7 @@ from collections.abc import Mapping
 
 from sqlglot import exp
 
-from sqlanon.engines.base import Queries
+from sqlanon.engines.base import Queryable
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.support.expressions import anonymous, col, fragment, template
 
@@ -60,7 +60,7 @@ def hash_rows(engine: DuckDBEngine, rows: exp.Expr, types: Mapping[str, str]) ->
     return digest.hexdigest()
 
 
-def hash_buckets(server: Queries, buckets: exp.Select) -> str:
+def hash_buckets(server: Queryable, buckets: exp.Select) -> str:
     """The SHA-256 of rows whose hashes a server has hashed in buckets."""
     lines = sorted(f"{bucket}{rows_hash}" for bucket, rows_hash in server.rows(buckets))
     return hashlib.sha256("".join(lines).encode()).hexdigest()

@@ -288,8 +288,8 @@ def show_rows(runner: StatementRunner, draft: ReleaseDraft) -> None:
     note = "here: at level 1, or the lowest allowed level"
     if policy.search.is_local:
         note = "each combination with its own labels"
-    runner.show_text(source.render_statement(runner.engine, source.release_query(draft.statement)))
-    runner.finish("recode and suppress", source.release_note(kind_for_target(None, policy).writes, note))
+    runner.record_text(source.render_statement(runner.engine, source.release_query(draft.statement)))
+    runner.finish_stage("recode and suppress", source.release_note(kind_for_target(None, policy).writes, note))
 
 
 def show_audit(runner: StatementRunner, draft: ReleaseDraft) -> None:
@@ -303,7 +303,7 @@ def show_audit(runner: StatementRunner, draft: ReleaseDraft) -> None:
     if columns.person is not None:
         released = (*search_input.released_columns, Column(columns.person))
         recoding = FullDomainRecoding(source.relation, released, search_input.attributes, tops, levels)
-        persons = runner.make(run.work("audited"), recoding.select(shuffled=False))
+        persons = runner.create_table(run.work("audited"), recoding.select(shuffled=False))
     if run.population is not None and search_input.population is not None:
         person = search_input.population.person
         query = generalized_population(
@@ -315,7 +315,7 @@ def show_audit(runner: StatementRunner, draft: ReleaseDraft) -> None:
             search_input.types,
             person,
         )
-        needed = runner.make(run.work("population_audited"), query)
+        needed = runner.create_table(run.work("population_audited"), query)
     private = PrivateRelations(
         source.relation.sql(dialect),
         columns.person,
@@ -332,6 +332,6 @@ def show_audit(runner: StatementRunner, draft: ReleaseDraft) -> None:
     queries: list[exp.Expr] = [call_k_anonymity(relation, columns.generalized), call_digest(relation)]
     queries += list_requirement_queries(policy.privacy, audited)
     for text in dict.fromkeys(runner.engine.render(query) for query in queries):
-        runner.show_text(text)
+        runner.record_text(text)
     note = "in the new file, which then replaces the old one; checks that need the source run in its engine"
-    runner.finish("audit and publish", note)
+    runner.finish_stage("audit and publish", note)

@@ -16,7 +16,7 @@ from sqlglot import exp
 
 from sqlanon.engines.base import Engine
 from sqlanon.hierarchies import Hierarchy, find_static_height, hierarchy_query
-from sqlanon.hierarchies.bounds import bounds
+from sqlanon.hierarchies.bounds import label_bounds
 from sqlanon.hierarchies.parts import TOP, ColumnKind, column_kind, label_range_kind, try_cast
 from sqlanon.policy import Attribute
 from sqlanon.policy.rules import IntervalsRule
@@ -232,7 +232,7 @@ def _range_paths(spec: Attribute, hierarchy: Hierarchy, type_: str, labels: exp.
     kind = label_range_kind(type_)
     if kind is None or (kind == "number" and column_kind(type_) is ColumnKind.INTEGER):
         return  # DOUBLE does not hold these integers
-    low, high = bounds(col("label"), kind)
+    low, high = label_bounds(col("label"), kind)
     last_number, intervals = high, [rule for rule in spec.hierarchy or () if isinstance(rule, IntervalsRule)]
     if kind == "number":
         width = min(rule.widths[0] for rule in intervals)

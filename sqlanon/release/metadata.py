@@ -10,7 +10,7 @@ from sqlglot import exp
 from sqlanon.disclosure.class_sizes import class_sizes
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import ReleaseError
-from sqlanon.hierarchies.bounds import RangeKind, bounds
+from sqlanon.hierarchies.bounds import RangeKind, label_bounds
 from sqlanon.release.manifest import Manifest
 from sqlanon.release.sentences import (
     CLASSES,
@@ -25,8 +25,8 @@ from sqlanon.release.sentences import (
 from sqlanon.support.expressions import (
     cast,
     col,
-    column_definitions,
     create_table,
+    create_table_with_columns,
     create_view,
     ident,
     insert_rows,
@@ -202,7 +202,7 @@ def write_metadata(
         ("suppression", SUPPRESSION_COLUMNS, suppressed),
     ):
         target = table(name, "sqlanon", catalog)
-        engine.execute(column_definitions(target.copy(), columns.items()))
+        engine.execute(create_table_with_columns(target.copy(), columns.items()))
         for start in range(0, len(content), _INSERT_SIZE):
             batch = content[start : start + _INSERT_SIZE]
             engine.execute(insert_rows(target.copy(), columns, len(batch)), [value for row in batch for value in row])
@@ -296,7 +296,7 @@ def label_query(name: str, rows: exp.Table, kind: RangeKind | None) -> exp.Selec
     names: dict[str, exp.Expr] = {"label": col(name), "position": ident(f"{name}_order")}
     if kind is None:
         return _LABELS(**names, rows=rows)
-    lower_bound, upper_bound = bounds(cast(col(name), "VARCHAR"), kind)
+    lower_bound, upper_bound = label_bounds(cast(col(name), "VARCHAR"), kind)
     names |= {"low": ident(f"{name}_low"), "high": ident(f"{name}_high")}
     return _RANGE_LABELS(**names, lower_bound=lower_bound, upper_bound=upper_bound, rows=rows)
 

@@ -18,7 +18,7 @@ from sqlanon.audit.check import Check
 from sqlanon.errors import AuditError, OvertakenError
 from sqlanon.release.manifest import Manifest
 from sqlanon.release.targets.base import Draft, Published, ReleaseTarget, Staged, Verification
-from sqlanon.support.expressions import create_table, star
+from sqlanon.support.expressions import create_table, select_star
 
 ATTEMPTS = 5
 """Maximum number of attempts while other runs publish to the same target."""
@@ -122,7 +122,7 @@ def copy_audited_rows(target: ReleaseTarget[Any, Any], draft: Draft, rows: exp.T
     with target.stage(draft) as staged:
         audit(staged, draft.manifest(target.table_name, target.facts(staged)), draft, NoLedger())
         with staged.rows() as released:
-            draft.run.engine.execute(create_table(rows, star(released)))
+            draft.run.engine.execute(create_table(rows, select_star(released)))
     return rows
 
 

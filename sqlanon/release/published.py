@@ -19,7 +19,7 @@ from sqlanon.release.manifest import Manifest
 from sqlanon.release.reader import SUBJECT, open_release
 from sqlanon.release.sentences import render_manifest
 from sqlanon.release.targets.base import Verification
-from sqlanon.support.expressions import star, table
+from sqlanon.support.expressions import select_star, table
 
 if TYPE_CHECKING:
     import duckdb
@@ -139,7 +139,7 @@ class Release:
     @contextmanager
     def _open_rows(self) -> Iterator[duckdb.DuckDBPyRelation]:
         with open_release(self.path, self.limits) as release:
-            yield release.engine.relation(star(SUBJECT))
+            yield release.engine.relation(select_star(SUBJECT))
 
     def _class_sizes(self, rows: exp.Table) -> exp.Query:
         return class_sizes(rows, self.manifest.quasi_identifiers)

@@ -8,10 +8,10 @@ from sqlglot import exp
 
 from sqlanon.engines.base import Engine
 from sqlanon.hierarchies import Hierarchy
-from sqlanon.hierarchies.bounds import RangeKind, bounds
+from sqlanon.hierarchies.bounds import RangeKind, label_bounds
 from sqlanon.hierarchies.parts import label_range_kind, try_cast
 from sqlanon.strategies.lattice.input import SearchInput
-from sqlanon.support.expressions import all_of, cast, col, fragment, named, template, union_all
+from sqlanon.support.expressions import all_of, as_column, cast, col, fragment, template, union_all
 
 _LISTED = {"file", "table", "categories"}
 
@@ -78,9 +78,9 @@ def _contain_values(i: int, hierarchy: Hierarchy, kind: RangeKind) -> exp.Select
     """Whether the labels of attribute ``i`` contain the ground values below them, and some label is a range."""
     levels = range(1, hierarchy.height)  # without the top
     ends = [
-        named(end, f"{side}_{level}")
+        as_column(end, f"{side}_{level}")
         for level in levels
-        for side, end in zip(("low", "high"), bounds(col(f"level_{level}"), kind), strict=True)
+        for side, end in zip(("low", "high"), label_bounds(col(f"level_{level}"), kind), strict=True)
     ]
     pairs = [(col(f"low_{level}"), col(f"high_{level}")) for level in levels]
     return _CONTAIN_VALUES(

@@ -13,7 +13,7 @@ import duckdb
 from sqlglot import exp
 
 from sqlanon.audit.parquet import Layout, read_layout
-from sqlanon.engines.base import Queries
+from sqlanon.engines.base import Queryable
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.errors import BrokenReleaseError, ReleaseError
@@ -28,7 +28,7 @@ from sqlanon.support.expressions import (
     literal_path,
     read_parquet,
     select,
-    star,
+    select_star,
     table,
 )
 from sqlanon.support.resources import RELEASE_MACROS, macro_scripts
@@ -38,7 +38,7 @@ from sqlanon.support.workdir import spill_directory
 class CachedQueries:
     """An engine that caches the results of its queries, for data that does not change."""
 
-    def __init__(self, engine: Queries) -> None:
+    def __init__(self, engine: Queryable) -> None:
         self._engine = engine
         self._results: dict[str, list[tuple[Any, ...]]] = {}
 
@@ -82,7 +82,7 @@ def attach_release(engine: DuckDBEngine, path: Path, manifest: Manifest, alias: 
             if flaw := _read_layout(path).flaw:
                 raise _not_read(path, flaw)
             view = table(alias, "main", "temp")
-            engine.execute(create_temporary_view(view.copy(), star(read_parquet([str(path)]))))
+            engine.execute(create_temporary_view(view.copy(), select_star(read_parquet([str(path)]))))
             return view
         _refuse_log(path)
         engine.attach(path, alias, read_only=True)
@@ -196,7 +196,7 @@ def open_release(
         flaw = _find_flaw(engine, manifest, layout)
         if not flaw:
             rows = table(manifest.rows_table, "main", ATTACHED) if layout is None else read_parquet([str(path)])
-            engine.execute(create_view(SUBJECT.copy(), star(rows)))
+            engine.execute(create_view(SUBJECT.copy(), select_star(rows)))
         elif not to_verify:
             raise _not_read(path, flaw)
         is_parquet = layout is not None

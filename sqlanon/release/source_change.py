@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from sqlanon.audit.check import SOURCE_PREFIX
-from sqlanon.support.notices import with_noun
+from sqlanon.support.notices import count_noun
 
 SOURCE_CHECK = f"{SOURCE_PREFIX}unchanged source"
 """The check that fails if the source has changed and the release has not."""
@@ -102,9 +102,9 @@ class SourceChange:
         """
         phrases, growth = [*self._describe_losses()], self.rows_now - self.rows_before
         if self.new_rows:
-            phrases.append(f"{with_noun(self.new_rows, 'row', 'is', 'are')} new")
+            phrases.append(f"{count_noun(self.new_rows, 'row', 'is', 'are')} new")
         elif growth > 0:
-            phrases.append(f"the source has grown by {with_noun(growth, 'row')}")
+            phrases.append(f"the source has grown by {count_noun(growth, 'row')}")
         elif growth < 0 and not self.has_lost_rows:
             phrases.append(f"the source has {-growth:,} fewer {'row' if growth == -1 else 'rows'}")
         if self.relabelled:
@@ -116,13 +116,13 @@ class SourceChange:
     def _describe_losses(self) -> Iterator[str]:
         if self.withdrawn_persons:
             prefix = "about " if self.is_estimate else ""
-            yield f"{prefix}{with_noun(self.withdrawn_persons, 'person', 'is', 'are')} withdrawn"
+            yield f"{prefix}{count_noun(self.withdrawn_persons, 'person', 'is', 'are')} withdrawn"
         if self.deleted_rows:
-            yield f"{with_noun(self.deleted_rows, 'released row', 'was', 'were')} deleted"
+            yield f"{count_noun(self.deleted_rows, 'released row', 'was', 'were')} deleted"
         if self.changed_rows:
-            yield f"{with_noun(self.changed_rows, 'released row', 'has', 'have')} other values"
+            yield f"{count_noun(self.changed_rows, 'released row', 'has', 'have')} other values"
         if self.deleted_rows is None and self.missing_rows:
-            yield f"{with_noun(self.missing_rows, 'released row', 'was', 'were')} deleted or changed"
+            yield f"{count_noun(self.missing_rows, 'released row', 'was', 'were')} deleted or changed"
 
     @property
     def what_holds(self) -> str:
@@ -137,10 +137,10 @@ class SourceChange:
             return message
         noun = "person" if self.counts_persons else "row"
         message += (
-            f". Counted by what the source still has, its smallest class has {with_noun(self.smallest_class, noun)}"
+            f". Counted by what the source still has, its smallest class has {count_noun(self.smallest_class, noun)}"
         )
         if self.small_classes:
-            few = with_noun(self.small_classes, "class", "has", "have")
+            few = count_noun(self.small_classes, "class", "has", "have")
             message += f", and {few} fewer than {self.least:,}"
         return message
 

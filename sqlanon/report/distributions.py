@@ -14,7 +14,7 @@ from sqlglot import exp
 
 from sqlanon.disclosure.residual_risk import FEWEST_HIDDEN_VALUES
 from sqlanon.engines.base import Engine
-from sqlanon.hierarchies.bounds import RangeKind, bounds
+from sqlanon.hierarchies.bounds import RangeKind, label_bounds
 from sqlanon.hierarchies.parts import label_range_kind
 from sqlanon.support.expressions import anonymous, col, fragment, number, subquery, template, text, values_query
 from sqlanon.support.markup import make_distinct
@@ -169,9 +169,9 @@ def _spans_of_labels(engine: Engine, labels: Sequence[str], kind: RangeKind) -> 
 def spans_of(label: exp.Expr, kind: RangeKind) -> tuple[exp.Expr, exp.Expr]:
     """The first number of a label, and the first number beyond it; of dates in years."""
     if kind == "date":
-        low, high = bounds(label, "date")
+        low, high = label_bounds(label, "date")
         return _YEARS(day=low), _YEARS(day=_NEXT(value=high))
-    (low, high), (least, beyond) = bounds(label, "integer"), bounds(label, "number")
+    (low, high), (least, beyond) = label_bounds(label, "integer"), label_bounds(label, "number")
     return _EITHER(whole=low, other=least), _EITHER(whole=_NEXT(value=high), other=beyond)
 
 

@@ -25,8 +25,8 @@ from sqlanon.strategies.lattice.candidate import between_ends
 from sqlanon.strategies.lattice.classes import judged_classes
 from sqlanon.strategies.lattice.input import SearchInput
 from sqlanon.strategies.lattice.lattice import Lattice
-from sqlanon.support.coding import Coded, Levels, code_name, group_counts, level_leaves
-from sqlanon.support.expressions import cast, col, fragment, named, subquery, template
+from sqlanon.support.coding import CodedAttribute, Levels, code_column, group_counts, level_leaves
+from sqlanon.support.expressions import as_column, cast, col, fragment, subquery, template
 from sqlanon.support.markup import escape_html
 from sqlanon.support.toml import toml_key, toml_value
 
@@ -215,17 +215,17 @@ def _figures(prepared: SearchInput, levels: Levels) -> list[Any]:
     others = [one for one in prepared.requirements.conditions if not isinstance(one, KAnonymity)]
     space = replace(prepared.frequency_sets.at(levels), requirements=Requirements.from_conditions(others))
     between = between_ends(prepared.attributes, levels)
-    codes = [named(col(code_name(i, level)), f"code_{i}") for i, level in between]
+    codes = [as_column(col(code_column(i, level)), f"code_{i}") for i, level in between]
     sums = [
-        named(
+        as_column(
             _LEAVES(leaves=subquery(level_leaves(prepared.attributes[i], level), "l"), code=col(f"code_{i}")),
             f"leaves_{i}",
         )
         for i, level in between
     ]
     query = _SIZES(
-        sums=sums or [named(exp.null(), "none")],
-        codes=[col(f"code_{i}") for i, _ in between] or [named(exp.null(), "none")],
+        sums=sums or [as_column(exp.null(), "none")],
+        codes=[col(f"code_{i}") for i, _ in between] or [as_column(exp.null(), "none")],
         most=_most(prepared),
         classes=subquery(judged_classes(space, levels, codes), "j"),
     )
@@ -241,11 +241,13 @@ def _figures(prepared: SearchInput, levels: Levels) -> list[Any]:
     return [above, never, sizes]
 
 
-def _labels(prepared: SearchInput, attribute: Coded) -> tuple[list[str], list[int]]:
+def _labels(prepared: SearchInput, attribute: CodedAttribute) -> tuple[list[str], list[int]]:
     """What the most frequent value reads like at each level, and how many values there are."""
     ground = col("label_0") if attribute.open_ends else cast(col("value"), "VARCHAR")
-    labels = [named(ground, "label_0")]
-    labels += [named(cast(col(f"label_{level}"), "VARCHAR"), f"l{level}") for level in range(1, attribute.height + 1)]
+    labels = [as_column(ground, "label_0")]
+    labels += [
+        as_column(cast(col(f"label_{level}"), "VARCHAR"), f"l{level}") for level in range(1, attribute.height + 1)
+    ]
     engine = prepared.frequency_sets.steps.engine
     rows = engine.rows(_FREQUENT(labels=labels, values=attribute.table.copy()))
     read = ["(no value)" if label is None else label for label in rows[0]] if rows else [""] * (attribute.height + 1)

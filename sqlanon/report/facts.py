@@ -42,7 +42,7 @@ from sqlanon.requirements import Requirement, check_requirements, list_requireme
 from sqlanon.requirements.macros import call_k_anonymity
 from sqlanon.strategies.lattice.checker import policy_measure
 from sqlanon.support.expressions import cast, col, create_table, drop_table, fragment, number, template
-from sqlanon.support.names import EARLIER
+from sqlanon.support.names import EARLIER_RELEASES_COLUMN
 
 MARK = "<!-- a report of sqlanon -->"
 """In its second line each page says what it is."""
@@ -324,7 +324,7 @@ class Unpublished:
             explorer=explorer(self.draft) if whole else None,
             losses=loss_by_column(self.draft),
             numbers=numbers_of(engine, source, in_source, {}, 1),
-            source_columns=tuple(name for name in types if name != EARLIER),
+            source_columns=tuple(name for name in types if name != EARLIER_RELEASES_COLUMN),
         )
 
     @property
@@ -339,7 +339,7 @@ class Unpublished:
     def small_lattice(self) -> tuple[GeneralizationFigures, ...]:
         """All generalizations, where there are few; those that were not counted, too."""
         lattice = self.draft.search_input.lattice
-        if lattice.size > SMALL or EARLIER in lattice.attributes:
+        if lattice.size > SMALL or EARLIER_RELEASES_COLUMN in lattice.attributes:
             return ()
         statuses = {one.levels: one for one in self._figures(_EVERY(lattice=self.lattice))}
         every = product(*(lattice.levels(i) for i in range(len(lattice.top))))

@@ -16,7 +16,7 @@ from sqlanon.release.draft import ReleaseDraft
 from sqlanon.release.manifest import Manifest
 from sqlanon.report.distributions import spans_of
 from sqlanon.strategies.compare import compute_attribute_losses
-from sqlanon.support.expressions import all_of, cast, col, fragment, is_there, named, subquery, template
+from sqlanon.support.expressions import all_of, as_column, cast, col, fragment, is_not_null, subquery, template
 
 MOST = 8
 """Correlations are shown of up to this many columns."""
@@ -110,15 +110,15 @@ def numbers_of(
     if not usable:
         return NO_NUMBERS
     keys = {name: f"v{i}" for i, name in enumerate(usable)}
-    query = _NUMBERS(columns=[named(value, keys[name]) for name, value in usable.items()], relation=relation)
+    query = _NUMBERS(columns=[as_column(value, keys[name]) for name, value in usable.items()], relation=relation)
     figures: list[exp.Expr] = []
     for key in keys.values():
         figures += [make(value=col(key)) for make in (_COUNT, _MEAN, _DEVIATION)]
     pairs = list(combinations(list(keys)[:MOST], 2))
     for x, y in pairs:
-        both = all_of([is_there(col(keys[x])), is_there(col(keys[y]))])
+        both = all_of([is_not_null(col(keys[x])), is_not_null(col(keys[y]))])
         figures.append(_CORRELATION(x=col(keys[x]), y=col(keys[y]), both=both))
-    output = [named(one, f"f{i}") for i, one in enumerate(figures)]
+    output = [as_column(one, f"f{i}") for i, one in enumerate(figures)]
     row = engine.rows(_FIGURES(figures=output, numbers=subquery(query, "numbers")))[0]
     columns = {
         name: ColumnNumbers(row[3 * i], row[3 * i + 1], row[3 * i + 2])

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
-from sqlanon.support.expressions import col, ident, named, number, subquery, template, unused_name
+from sqlanon.support.expressions import as_column, col, ident, number, subquery, template, unused_name
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class WarehouseRelease:
     def small_classes(self, quasi: Sequence[str], k: int) -> exp.Select:
         """The classes of fewer than k rows over some of the quasi-identifiers."""
         return template("SELECT :named, count(*) AS :size FROM :release GROUP BY :columns HAVING count(*) < :k")(
-            named=[named(col(name), name) for name in quasi],
+            named=[as_column(col(name), name) for name in quasi],
             size=ident(unused_name("class_size", quasi)),
             release=self.release,
             columns=[col(name) for name in quasi],
@@ -95,7 +95,7 @@ class ClassValues:
 
     def _violations(self, values: exp.Select, figure: exp.Expr, violated: exp.Expr) -> exp.Select:
         return template("SELECT :names, :figure AS :figure_name FROM :values AS v GROUP BY :keys HAVING :violated")(
-            names=[named(col(f"q{i}"), key) for i, key in enumerate(self.keys)],
+            names=[as_column(col(f"q{i}"), key) for i, key in enumerate(self.keys)],
             figure=figure,
             figure_name=ident(unused_name("figure", self.keys)),
             values=values,
@@ -112,7 +112,7 @@ def _count_values(relation: exp.Table, keys: Sequence[str], attribute: str) -> e
         GROUP BY :keys, value
     """)(
         keys=[col(f"q{i}") for i in range(len(keys))],
-        renamed=[named(col(key), f"q{i}") for i, key in enumerate(keys)],
+        renamed=[as_column(col(key), f"q{i}") for i, key in enumerate(keys)],
         attribute=col(attribute),
         relation=relation,
     )

@@ -13,7 +13,7 @@ from sqlglot import exp
 
 from sqlanon.requirements.audit import AuditedRelease, Check, missing_population
 from sqlanon.requirements.base import Entry, Requirement, RetainedRows, SeparateCondition
-from sqlanon.support.expressions import all_of, cast, col, row_count, same, template
+from sqlanon.support.expressions import all_of, cast, col, null_safe_equal, row_count, template
 from sqlanon.support.fields import Section, Share
 
 
@@ -59,7 +59,7 @@ class WrongMap(Section, SeparateCondition, Requirement):
             return
         relation, options = audited.population
         population = exp.to_table(relation, dialect="duckdb")
-        in_class = [same(col(name, "r"), col(name, "p")) for name in audited.quasi_identifiers]
+        in_class = [null_safe_equal(col(name, "r"), col(name, "p")) for name in audited.quasi_identifiers]
         persons = audited.person, options["population_person"]
         wrong = audited.query_value(wrong_rows(audited.table, population, in_class, *persons)) or 0
         released = audited.query_value(row_count(rows=audited.table)) or 0

@@ -62,7 +62,18 @@ from sqlanon.sources.columns import Columns, match_columns
 from sqlanon.sources.run import Run
 from sqlanon.strategies.lattice.classes import equivalence_classes
 from sqlanon.support.coding import ROWS
-from sqlanon.support.expressions import all_of, cast, col, fragment, named, same, select, star, subquery, template
+from sqlanon.support.expressions import (
+    all_of,
+    as_column,
+    cast,
+    col,
+    fragment,
+    null_safe_equal,
+    select,
+    select_star,
+    subquery,
+    template,
+)
 from sqlanon.support.notices import sort_messages
 
 _COMBINATIONS_OF_BOTH = fragment("""
@@ -144,11 +155,13 @@ class _Assessment:
         # Requirements apply to the generalized quasi-identifiers; other figures include those that are to get noise.
         needs_classes = self.columns.noisy or self.counts_persons or space.population or space.sensitive
         sizes_alone = None if needs_classes else _CLASSES_BY_SIZE(sizes=self.attribute_sets.sizes)
-        figures = self.runner.figures(_figures(space, sizes_alone))
+        figures = self.runner.fetch_figures(_figures(space, sizes_alone))
         source_figures = figures
         if self.columns.noisy:
             quasi = range(len(self.columns.generalized) + len(self.columns.noisy))
-            source_figures = self.runner.figures(_figures(self._uncoded_space(self.rows, quasi, None, Requirements())))
+            source_figures = self.runner.fetch_figures(
+                _figures(self._uncoded_space(self.rows, quasi, None, Requirements()))
+            )
         requirements = space.requirements
         persons = self._person_count if self.counts_persons else None
         sizes = self._class_sizes()
@@ -239,12 +252,12 @@ class _Assessment:
         query = template("SELECT DISTINCT :quasi, person FROM :raw")(
             quasi=quasi_columns(len(self.names)), raw=self.rows
         )
-        rows = self.runner.make(self.work("person_rows"), query)
+        rows = self.runner.create_table(self.work("person_rows"), query)
         return rows if self.runner.count(rows) == self._person_count else None
 
     @cached_property
     def _person_count(self) -> int:
-        return int(self.runner.figures(count_persons(self.rows))[PERSONS])
+        return int(self.runner.fetch_figures(count_persons(self.rows))[PERSONS])
 
     def _leaking_sets(self) -> CountedSets:
         """The sets of all quasi-identifiers, of rows weighted by the policy's priors, or else of persons or rows."""
@@ -262,8 +275,8 @@ class _Assessment:
         """The sizes of the classes of all quasi-identifiers."""
         if self.counts_persons:
             space = self._uncoded_space(self.rows, range(len(self.names)), None, Requirements())
-            return ClassSizes.from_rows(self.runner.ask(_SIZES(classes=_classes(space)), []))
-        return ClassSizes.from_classes(dict(self.runner.ask(star(self.attribute_sets.sizes.copy()), [])))
+            return ClassSizes.from_rows(self.runner.fetch_rows(_SIZES(classes=_classes(space)), []))
+        return ClassSizes.from_classes(dict(self.runner.fetch_rows(select_star(self.attribute_sets.sizes.copy()), [])))
 
     def _population_risks(
         self, sizes: ClassSizes, space: ClassSpace, share: float | None
@@ -273,7 +286,7 @@ class _Assessment:
         if self.population is None:
             return journalist_by_estimate(sizes, share, thresholds), marketer_by_estimate(sizes, share)
         classes = _classes(replace(space, requirements=Requirements(), sensitive={}))
-        population_sizes = PopulationSizes.from_rows(self.runner.ask(_POPULATION_SIZES(classes=classes), []))
+        population_sizes = PopulationSizes.from_rows(self.runner.fetch_rows(_POPULATION_SIZES(classes=classes), []))
         return journalist_by_table(population_sizes, thresholds), marketer_by_table(population_sizes)
 
     @cached_property
@@ -291,11 +304,11 @@ class _Assessment:
         raw = self._raw_population
         if raw is None:
             return None
-        keys = [named(cast(col(f"q{i}"), type_), f"q{i}") for i, type_ in enumerate(self._types)]
+        keys = [as_column(cast(col(f"q{i}"), type_), f"q{i}") for i, type_ in enumerate(self._types)]
         assert self.policy.population is not None
         # With a person column, each person has one row for each of its combinations.
         count = col("n") if self.policy.population.person is None else exp.convert(1)
-        return subquery(select([*keys, named(count, "population")], raw.copy()), "population")
+        return subquery(select([*keys, as_column(count, "population")], raw.copy()), "population")
 
     @cached_property
     def rows(self) -> exp.Table | exp.Subquery:
@@ -307,9 +320,11 @@ class _Assessment:
         )
         quasi = (*columns.generalized, *columns.noisy)
         if not is_scanned_again and not columns.noisy:
-            keys = [named(col(name), f"q{i}") for i, name in enumerate(quasi)]
-            return subquery(select([*keys, named(exp.convert(1), "n")], source.copy()), "rows")
-        return self.runner.make(self.work("raw"), raw_frequency(source, quasi, columns.sensitive, columns.person))
+            keys = [as_column(col(name), f"q{i}") for i, name in enumerate(quasi)]
+            return subquery(select([*keys, as_column(exp.convert(1), "n")], source.copy()), "rows")
+        return self.runner.create_table(
+            self.work("raw"), raw_frequency(source, quasi, columns.sensitive, columns.person)
+        )
 
     @property
     def _types(self) -> list[str]:
@@ -342,14 +357,14 @@ class _Assessment:
             combinations: exp.Expr = template("SELECT DISTINCT :quasi FROM :raw")(quasi=columns, raw=raw)
         else:
             combinations = _COMBINATIONS_OF_BOTH(quasi=columns, raw=raw, population=population)
-        numbers = runner.make(
+        numbers = runner.create_table(
             work("class_numbers"),
             template("SELECT :quasi, row_number() OVER () AS number FROM :combinations AS d")(
                 quasi=columns, combinations=combinations
             ),
         )
         names = [f"s{s}" for s in range(len(self.columns.sensitive))] + [PERSON] * self.counts_persons + [ROWS]
-        rows = runner.make(work("numbered"), _add_class_numbers(raw, numbers, quasi, names))
+        rows = runner.create_table(work("numbered"), _add_class_numbers(raw, numbers, quasi, names))
         if population is not None:
             population = subquery(_add_class_numbers(population, numbers, quasi, [POPULATION]), "population")
         values, domains = self._sensitive_values(raw)
@@ -369,9 +384,11 @@ class _Assessment:
         """The values of each sensitive attribute in the whole source, with their shares."""
         values, domains = {}, {}
         for s, name in enumerate(self.columns.sensitive_names):
-            pairs = self.runner.make(self.work(f"pairs_{s}"), count_value_pairs(raw, 0, s, (), self.counts_persons))
+            pairs = self.runner.create_table(
+                self.work(f"pairs_{s}"), count_value_pairs(raw, 0, s, (), self.counts_persons)
+            )
             query = number_sensitive_values(pairs, moving=False)
-            values[name] = self.runner.make(self.work(f"sensitive_{s}"), query)
+            values[name] = self.runner.create_table(self.work(f"sensitive_{s}"), query)
             domains[name] = sensitive_domain(self.runner, values[name], 0)
         return values, domains
 
@@ -389,7 +406,7 @@ class _Assessment:
             nodes[name] = values[name]  # without levels, the single value is the root
             if height:
                 query = hierarchy_nodes(values[name], coded, height)
-                nodes[name] = self.runner.make(self.work(f"nodes_{names.index(name)}"), query)
+                nodes[name] = self.runner.create_table(self.work(f"nodes_{names.index(name)}"), query)
         return heights, nodes
 
     def _sensitive_table(
@@ -401,14 +418,14 @@ class _Assessment:
         pairs = count_value_pairs(rows, 1, index, inner, self.counts_persons)
         domain = None
         if distribution.kind == "values":
-            domain = self.runner.make(self.work(f"domain_{index}"), ordered_domain(attribute_values))
+            domain = self.runner.create_table(self.work(f"domain_{index}"), ordered_domain(attribute_values))
         return SensitiveTable(uncoded_distribution(pairs, attribute_values, 1, len(inner)), len(inner), domain)
 
     def _shield_risks(self, requirements: Requirements) -> Iterator[RequirementRisk]:
         """Assess each shield by itself: k-anonymity over its own quasi-identifiers."""
         for shield in requirements.shields:
             space = self._uncoded_space(self.rows, shield.attributes, None, Requirements((KAnonymity(shield.k),)))
-            figures = self.runner.figures(_figures(space))
+            figures = self.runner.fetch_figures(_figures(space))
             classes, rows = figures["classes_0"], figures["rows_0"]
             yield RequirementRisk(shield.name, not classes, classes, rows)
 
@@ -424,15 +441,17 @@ class _Assessment:
 
     def _count_classes_by_size(self, space: ClassSpace) -> Mapping[int, int]:
         query = _SIZES(classes=_classes(replace(space, requirements=Requirements())))
-        return ClassSizes.from_rows(self.runner.ask(query, [])).sizes
+        return ClassSizes.from_rows(self.runner.fetch_rows(query, [])).sizes
 
     def _count_wrong_matches(self) -> int:
         """Count the rows that match only other people in the population."""
         population = self._raw_population
         assert population is not None
-        keys = [same(col(f"q{i}", "r"), cast(col(f"q{i}", "p"), type_)) for i, type_ in enumerate(self._types)]
+        keys = [
+            null_safe_equal(col(f"q{i}", "r"), cast(col(f"q{i}", "p"), type_)) for i, type_ in enumerate(self._types)
+        ]
         query = wrong_rows(self.rows, population, keys, PERSON, PERSON, col(ROWS, "r"))
-        return int(self.runner.ask(query, [(0,)])[0][0])
+        return int(self.runner.fetch_rows(query, [(0,)])[0][0])
 
 
 @dataclass(frozen=True)
@@ -447,7 +466,7 @@ class _AllRows:
 
 def _add_class_numbers(rows: exp.Expr, numbers: exp.Table, quasi: int, columns: Sequence[str]) -> exp.Select:
     """Rows with the number of their class as their only quasi-identifier ``q0``, and some of their columns."""
-    on = all_of(same(col(f"q{i}", "r"), col(f"q{i}", "c")) for i in range(quasi))
+    on = all_of(null_safe_equal(col(f"q{i}", "r"), col(f"q{i}", "c")) for i in range(quasi))
     return _ROWS_WITH_NUMBERS(columns=[col(name, "r") for name in columns], rows=rows, numbers=numbers, same=on)
 
 
@@ -469,19 +488,19 @@ def _figures(space: ClassSpace, by_size: exp.Select | None = None) -> exp.Select
     for i, condition in enumerate(space.requirements.class_conditions):
         flag = col(f"breaks_{i}")
         flags.append(
-            named(
+            as_column(
                 fragment("class_size > 0 AND NOT coalesce((:condition), FALSE)")(condition=condition.condition()),
                 flag.name,
             )
         )
         violations.append(
-            named(
+            as_column(
                 fragment("coalesce(sum(classes) FILTER (WHERE :is_violated)::BIGINT, 0)")(is_violated=flag),
                 f"classes_{i}",
             )
         )
         violations.append(
-            named(
+            as_column(
                 fragment("coalesce(sum(classes * class_size) FILTER (WHERE :is_violated)::BIGINT, 0)")(
                     is_violated=flag
                 ),
@@ -490,8 +509,8 @@ def _figures(space: ClassSpace, by_size: exp.Select | None = None) -> exp.Select
         )
     if space.population:
         violations += [
-            named(fragment("count(*) FILTER (WHERE class_population > 0 AND NOT (class_size > 0))")(), "absent"),
-            named(
+            as_column(fragment("count(*) FILTER (WHERE class_population > 0 AND NOT (class_size > 0))")(), "absent"),
+            as_column(
                 fragment("coalesce(sum(classes * class_size) FILTER (WHERE class_population = 0)::BIGINT, 0)")(),
                 "unmatched",
             ),

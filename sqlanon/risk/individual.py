@@ -30,7 +30,7 @@ from sqlanon.frequency.population import count_people, sampling_fraction
 from sqlanon.policy import Policy, RiskSection
 from sqlanon.sources.columns import Columns, match_columns
 from sqlanon.sources.run import Run
-from sqlanon.support.expressions import all_of, col, fragment, named, same, subquery, template
+from sqlanon.support.expressions import all_of, as_column, col, fragment, null_safe_equal, subquery, template
 
 NEAR = 1e-3
 """Missing share of a class in the sample below which the formulas are series."""
@@ -155,7 +155,7 @@ def _weighed_classes(source: exp.Table, columns: Columns, share: float | None) -
     """
     weights, quasi = columns.weights, _quasi_columns(columns)
     grouping = {
-        "keys": [named(col(name), f"q{i}") for i, name in enumerate(quasi)],
+        "keys": [as_column(col(name), f"q{i}") for i, name in enumerate(quasi)],
         "columns": [col(name) for name in quasi],
         "source": source,
     }
@@ -179,7 +179,7 @@ def _household_members(source: exp.Table, columns: Columns, classes: exp.Expr) -
     """The query for each row, or each person, of each household with its (greatest) ``risk``."""
     query = _MEMBERS(
         household=col(columns.household or "", "r"),
-        person=[] if columns.person is None else [named(col(columns.person, "r"), "person")],
+        person=[] if columns.person is None else [as_column(col(columns.person, "r"), "person")],
         source=source,
         classes=classes,
         same=_same_class(columns),
@@ -188,7 +188,7 @@ def _household_members(source: exp.Table, columns: Columns, classes: exp.Expr) -
 
 
 def _same_class(columns: Columns) -> exp.Expr:
-    return all_of(same(col(name, "r"), col(f"q{i}", "c")) for i, name in enumerate(_quasi_columns(columns)))
+    return all_of(null_safe_equal(col(name, "r"), col(f"q{i}", "c")) for i, name in enumerate(_quasi_columns(columns)))
 
 
 @dataclass(frozen=True)
@@ -279,9 +279,9 @@ def row_risks(run: Run, policy: Policy) -> exp.Select:
     classes = _weighed_classes(source, columns, share)
     more: list[exp.Expr] = []
     if columns.weights is not None or share is not None:
-        more.append(named(col("risk", "c"), "individual"))
+        more.append(as_column(col("risk", "c"), "individual"))
     if columns.household is not None:
-        more.append(named(fragment("coalesce(h.risk, c.risk)")(), "household_risk"))
+        more.append(as_column(fragment("coalesce(h.risk, c.risk)")(), "household_risk"))
     query = _ROW_RISKS(more=more, source=source, classes=classes, same=_same_class(columns))
     if columns.household is None:
         return query
@@ -296,7 +296,7 @@ def measure_individual_risk(
     """The figures of `Risk` that depend on the columns of weights and households, by name."""
     source, weights = run.source.relation, columns.weights
     if weights is not None:
-        ((invalid,),) = runner.ask(_INVALID_WEIGHTS(weight=_parse_weight(weights), source=source), [(0,)])
+        ((invalid,),) = runner.fetch_rows(_INVALID_WEIGHTS(weight=_parse_weight(weights), source=source), [(0,)])
         if invalid:
             raise SourceError(
                 f"risk.weights: {invalid} rows have no weight above 0 in {weights!r}: set the number of members of the "
@@ -307,9 +307,9 @@ def measure_individual_risk(
     query = _weighed_classes(source, columns, share)
     if columns.household is None:
         return _measure_rows(runner, query, section)
-    classes = runner.make(run.work("weighed_classes"), query)
+    classes = runner.create_table(run.work("weighed_classes"), query)
     figures_of_rows = _measure_rows(runner, classes, section) if weights is not None else {}
-    figures = runner.figures(_HOUSEHOLD_FIGURES(people=_household_members(source, columns, classes)))
+    figures = runner.fetch_figures(_HOUSEHOLD_FIGURES(people=_household_members(source, columns, classes)))
     household = HouseholdRisk(
         households=figures["households"],
         highest=figures["highest"],
@@ -321,7 +321,7 @@ def measure_individual_risk(
 
 def _measure_rows(runner: StatementRunner, classes: exp.Expr, section: RiskSection) -> Mapping[str, Any]:
     above = [
-        named(
+        as_column(
             fragment("coalesce(sum(class_size) FILTER (WHERE risk > :threshold::DOUBLE)::BIGINT, 0)")(
                 threshold=threshold
             ),
@@ -329,7 +329,7 @@ def _measure_rows(runner: StatementRunner, classes: exp.Expr, section: RiskSecti
         )
         for i, threshold in enumerate(section.threshold)
     ]
-    figures = runner.figures(_INDIVIDUAL_FIGURES(above=above, classes=classes))
+    figures = runner.fetch_figures(_INDIVIDUAL_FIGURES(above=above, classes=classes))
     individual = IndividualRisk(
         highest=figures["highest"],
         average=figures["expected"] / figures["count"] if figures["count"] else 0.0,

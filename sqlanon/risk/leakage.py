@@ -47,12 +47,12 @@ from sqlanon.support.expressions import (
     aliased,
     all_of,
     anonymous,
+    as_column,
     cast,
     col,
     fragment,
-    named,
+    null_safe_equal,
     number,
-    same,
     template,
     union_all,
 )
@@ -223,35 +223,37 @@ class AttributeSets:
         self.runner, self.work, self._all = runner, work, tuple(range(quasi))
         count = _ROW_COUNT[counted]()
         self.dictionaries = [
-            runner.make(work(f"dictionary_{i}"), _DICTIONARY(key=col(f"q{i}"), count=count, rows=rows))
+            runner.create_table(work(f"dictionary_{i}"), _DICTIONARY(key=col(f"q{i}"), count=count, rows=rows))
             for i in self._all
         ]
         output: list[exp.Expr] = []
         for i, dictionary in enumerate(self.dictionaries):
-            output.append(named(fragment("(SELECT count(*) FROM :dictionary)")(dictionary=dictionary), f"values_{i}"))
             output.append(
-                named(
+                as_column(fragment("(SELECT count(*) FROM :dictionary)")(dictionary=dictionary), f"values_{i}")
+            )
+            output.append(
+                as_column(
                     fragment("(SELECT count(*) FILTER (WHERE value IS NULL) FROM :dictionary)")(dictionary=dictionary),
                     f"nulls_{i}",
                 )
             )
             output.append(
-                named(fragment("(SELECT coalesce(max(n), 0) FROM :dictionary)")(dictionary=dictionary), f"most_{i}")
+                as_column(fragment("(SELECT coalesce(max(n), 0) FROM :dictionary)")(dictionary=dictionary), f"most_{i}")
             )
         output.append(
-            named(
+            as_column(
                 fragment("(SELECT coalesce(sum(n)::BIGINT, 0) FROM :dictionary)")(dictionary=self.dictionaries[0]),
                 "rows",
             )
         )
-        figures = runner.figures(exp.Select(expressions=output))
+        figures = runner.fetch_figures(exp.Select(expressions=output))
         self._values = [int(figures[f"values_{i}"]) for i in self._all]
         self._most_frequent = [int(figures[f"most_{i}"]) for i in self._all]
         self._rows = int(figures["rows"])
         self._nullable = [bool(figures[f"nulls_{i}"]) for i in self._all]
         if runner.dry:  # a dry run has no figures: assume the most general statements
             self._values, self._nullable = [MANY] * quasi, [True] * quasi
-        table = runner.make(work("coded"), self.coded(rows, counted))
+        table = runner.create_table(work("coded"), self.coded(rows, counted))
         self._tables = [_CodedTable(frozenset(self._all), table, runner.count(table), counted)]
         self.known: dict[Attributes, SetFigures] = {}
         self._replace_rows_by_combinations()
@@ -263,11 +265,11 @@ class AttributeSets:
             # The approximate count only chooses how to count: no figure depends on it.
             hash_ = anonymous("hash", *code_columns(self._all))
             query: exp.Query = template("SELECT approx_count_distinct(:hash) FROM :rows")(hash=hash_, rows=base.table)
-            ((combinations,),) = self.runner.ask(query, [(0,)])
+            ((combinations,),) = self.runner.fetch_rows(query, [(0,)])
             if combinations > base.rows // 2:
                 return
         query = _distinct_combinations(base.table, self._all, base.counted)
-        table = self.runner.make(self.work("combinations"), query)
+        table = self.runner.create_table(self.work("combinations"), query)
         self._tables = [_CodedTable(base.attributes, table, self.runner.count(table), True)]
 
     @cached_property
@@ -281,7 +283,7 @@ class AttributeSets:
             sizes = self._sizes_query(self._all, source)
         if source.singles:
             sizes = _SIZES_WITH_SINGLES(sizes=sizes, classes=source.singles)
-        return self.runner.make(self.work("sizes"), sizes)
+        return self.runner.create_table(self.work("sizes"), sizes)
 
     @property
     def whole(self) -> float:
@@ -339,8 +341,8 @@ class AttributeSets:
                 continue
             name = "_".join(map(str, pair))
             query = _distinct_combinations(source.table, pair, source.counted, shared=True)
-            shared = self.runner.make(self.work(f"shared_{name}"), query)
-            summary = self.runner.ask(_summary(_SINGLE_LABEL(sizes=_SIZES_OF_GROUPS(groups=shared))), [])
+            shared = self.runner.create_table(self.work(f"shared_{name}"), query)
+            summary = self.runner.fetch_rows(_summary(_SINGLE_LABEL(sizes=_SIZES_OF_GROUPS(groups=shared))), [])
             _, rows, classes, _, bits = summary[0] if summary else (0, 0, 0, 0, 0.0)
             singles = self._rows - rows
             self.known[pair] = SetFigures(pair, classes + singles, singles, compute_gain(bits, self._rows))
@@ -349,7 +351,7 @@ class AttributeSets:
                 query = template("SELECT r.* FROM :rows AS r SEMI JOIN :shared AS s ON :same")(
                     rows=source.table, shared=shared, same=on
                 )
-                table = self.runner.make(self.work(f"sharing_{name}"), query)
+                table = self.runner.create_table(self.work(f"sharing_{name}"), query)
                 row_count = self.runner.count(table)
                 self._tables.append(
                     _CodedTable(base.attributes, table, row_count, source.counted, frozenset(pair), singles)
@@ -371,11 +373,11 @@ class AttributeSets:
         by_values = sorted(attributes, key=lambda i: self._values[i])
         for i in reversed(by_values):
             digit = fragment("(key // :place_value) % :values")(place_value=place_value, values=self._values[i])
-            codes.append(named(cast(digit, _code_type(self._values[i])), code_name(i)))
+            codes.append(as_column(cast(digit, _code_type(self._values[i])), code_name(i)))
             place_value *= self._values[i]
         query = _COMBINATIONS_BY_KEY(codes=codes, key=key, count=_ROW_COUNT[source.counted](), rows=source.table)
         name = "_".join(map(str, attributes))
-        table = self.runner.make(self.work(f"combinations_{name}"), query)
+        table = self.runner.create_table(self.work(f"combinations_{name}"), query)
         self._tables.append(_CodedTable(frozenset(attributes), table, self.runner.count(table), True))
 
     def _serves_pairs(self, attributes: Attributes, source: _CodedTable) -> bool:
@@ -413,13 +415,14 @@ class AttributeSets:
         """Rows ``r`` of the source with codes in the smallest types that hold them; with ``n``, if ``counted``."""
         names = [f"d{i}" for i in self._all]
         codes = [
-            named(cast(col("code", name), _code_type(self._values[i])), code_name(i)) for i, name in enumerate(names)
+            as_column(cast(col("code", name), _code_type(self._values[i])), code_name(i))
+            for i, name in enumerate(names)
         ]
         query = template("SELECT :codes, :count FROM :rows AS r")(
             codes=codes, count=[col("n", "r")] if counted else [], rows=rows
         )
         for i, (name, dictionary) in enumerate(zip(names, self.dictionaries, strict=True)):
-            on = same(col(f"q{i}", "r"), col("value", name), self._nullable[i])
+            on = null_safe_equal(col(f"q{i}", "r"), col("value", name), self._nullable[i])
             query = query.join(aliased(dictionary, name), on=on, copy=False)
         return query
 
@@ -444,7 +447,7 @@ class AttributeSets:
         return base.table, col("n") if base.counted else number(1)
 
     def _count_sizes(self, sets: Sequence[Attributes], sizes: exp.Select, singles: Sequence[int]) -> None:
-        summaries = {i: figures for i, _, *figures in self.runner.ask(_summary(sizes), [])}
+        summaries = {i: figures for i, _, *figures in self.runner.fetch_rows(_summary(sizes), [])}
         for i, attributes in enumerate(sets):
             classes, uniques, bits = summaries.get(i, (0, 0, 0.0))  # an empty table has no groups
             gain = compute_gain(bits, self._rows)

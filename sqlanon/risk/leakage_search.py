@@ -24,7 +24,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from sqlanon.engines.base import Queries
+from sqlanon.engines.base import Queryable
 from sqlanon.engines.deadline import interrupt_after
 from sqlanon.errors import OvertimeError
 from sqlanon.risk.leakage import DIGITS, Attributes, SetFigures
@@ -87,7 +87,7 @@ class LeakageSearch:
 
 
 def search_leakage(
-    sets: CountedSets, attributes: int, size: int, seconds: float | None, engines: Sequence[Queries]
+    sets: CountedSets, attributes: int, size: int, seconds: float | None, engines: Sequence[Queryable]
 ) -> tuple[list[SetFigures], LeakageSearch]:
     """Count the sets of up to ``size`` attributes, and then larger ones for some seconds, the highest leakage first."""
     if seconds is None:

@@ -45,7 +45,7 @@ def code_levels(
         if hierarchy is not None:
             height, top, open_ends = hierarchy.height, hierarchy.top or "", hierarchy.open_ends
             query = coded_values(source, target, height, top, nullable=True, open_ends=open_ends)
-            coded[name] = runner.make(work(f"coded_{i}"), query), height
+            coded[name] = runner.create_table(work(f"coded_{i}"), query), height
     if problems:
         raise HierarchyError(problems)
     return coded

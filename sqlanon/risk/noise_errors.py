@@ -44,7 +44,7 @@ def estimate_noise_errors(
 ) -> NoiseRisk:
     """Estimate the errors of noise in the classes of a generalization."""
     _, classes = make_noise_classes(runner, recoding.statement, columns, search_input.work)
-    expected = runner.figures(expected_errors(classes, columns))
+    expected = runner.fetch_figures(expected_errors(classes, columns))
     return {
         name: [
             {"epsilon": epsilon, **expected_errors_for(epsilon, column, j, expected)}
@@ -57,4 +57,4 @@ def estimate_noise_errors(
 def show_noise_errors(run: Run, policy: Policy, statements: list[str]) -> None:
     """Add the statement of the estimates, over the classes with noise that `plan` creates."""
     columns = noisy_columns(policy, run.source)
-    StatementRunner(run.engine, statements).figures(expected_errors(run.work("noise_classes"), columns))
+    StatementRunner(run.engine, statements).fetch_figures(expected_errors(run.work("noise_classes"), columns))

@@ -31,7 +31,17 @@ from sqlanon.risk.leakage import (
     batches,
     compute_gain,
 )
-from sqlanon.support.expressions import Namer, aliased, anonymous, cast, col, named, same, template, union_all
+from sqlanon.support.expressions import (
+    Namer,
+    aliased,
+    anonymous,
+    as_column,
+    cast,
+    col,
+    null_safe_equal,
+    template,
+    union_all,
+)
 
 _PERSONS = template("""
     SELECT person, row_number() OVER () AS who, sum(n)::BIGINT AS n
@@ -68,12 +78,12 @@ class PersonSets:
     ) -> None:
         self.runner, self.known = runner, dict[Attributes, SetFigures]()
         self._sets, self._attributes = sets, attributes
-        persons = runner.make(work("persons_with_rows"), _PERSONS(raw=raw))
+        persons = runner.create_table(work("persons_with_rows"), _PERSONS(raw=raw))
         self._persons = runner.count(persons)
         weight = cast(cast(col("n", "r"), "DOUBLE") / col("n", "p"), "DECIMAL(38, 30)")
-        query = sets.coded(raw).select(col("who", "p"), named(weight, "weight"), copy=False)
-        query = query.join(aliased(persons, "p"), on=same(col(PERSON, "r"), col(PERSON, "p")), copy=False)
-        self.coded = runner.make(work("coded_persons"), query)
+        query = sets.coded(raw).select(col("who", "p"), as_column(weight, "weight"), copy=False)
+        query = query.join(aliased(persons, "p"), on=null_safe_equal(col(PERSON, "r"), col(PERSON, "p")), copy=False)
+        self.coded = runner.create_table(work("coded_persons"), query)
 
     @property
     def whole(self) -> float:
@@ -97,7 +107,7 @@ class PersonSets:
                 for i, attributes in enumerate(batch)
             ]
             query = _FIGURES(log2=anonymous("log2", cast(col("n"), "DOUBLE")), groups=union_all(*groups))
-            figures_by_label = {label: figures for label, *figures in self.runner.ask(query, [])}
+            figures_by_label = {label: figures for label, *figures in self.runner.fetch_rows(query, [])}
             for i, attributes in enumerate(batch):
                 classes, uniques, bits = figures_by_label.get(i, (0, 0, 0.0))
                 gain = compute_gain(bits, self._persons)

@@ -45,7 +45,7 @@ from sqlanon.support.expressions import (
     cast,
     col,
     fragment,
-    same,
+    null_safe_equal,
     subquery,
     template,
     union_all,
@@ -166,14 +166,14 @@ class WeightedSets:
         for i, table in factors.items():
             on = col("code", f"f{i}").eq(col(f"c{i}", "r"))
             query = query.join(aliased(table.copy(), f"f{i}"), on=on, copy=False)
-        self.table = runner.make(work("weighed"), query)
+        self.table = runner.create_table(work("weighed"), query)
 
     @cached_property
     def whole(self) -> float:
         """The bits that it takes to find a row."""
         log2_rows, log2_weight = (anonymous("log2", cast(col(name), "DOUBLE")) for name in ("n", "weight"))
         query = _WHOLE(log2_rows=log2_rows, log2_weight=log2_weight, weighted=self.table)
-        return float(self.runner.ask(query, [(0.0,)])[0][0])
+        return float(self.runner.fetch_rows(query, [(0.0,)])[0][0])
 
     @cached_property
     def at_once(self) -> int:
@@ -192,7 +192,7 @@ class WeightedSets:
                 for i, attributes in enumerate(batch)
             ]
             query = _SET_FIGURES(log2=anonymous("log2", cast(col("weight"), "DOUBLE")), groups=union_all(*groups))
-            figures_by_label = {label: figures for label, *figures in self.runner.ask(query, [])}
+            figures_by_label = {label: figures for label, *figures in self.runner.fetch_rows(query, [])}
             for i, attributes in enumerate(batch):
                 self.known[attributes] = SetFigures(attributes, *figures_by_label.get(i, (0, 0, 0.0)))
 
@@ -217,9 +217,9 @@ def read_shares(
         except RuleError as error:
             problems.append(Problem(key, str(error)))
             continue
-        given = runner.make(work(f"prior_{i}"), _GIVEN_SHARES(keys=subquery(pairs, "keys")))
-        on = same(col("value", "d"), col("key", "g"))
-        present = runner.make(
+        given = runner.create_table(work(f"prior_{i}"), _GIVEN_SHARES(keys=subquery(pairs, "keys")))
+        on = null_safe_equal(col("value", "d"), col("key", "g"))
+        present = runner.create_table(
             work(f"present_{i}"),
             template("SELECT d.code, g.share FROM :dictionary AS d JOIN :given AS g ON :same")(
                 dictionary=dictionary, given=given, same=on
@@ -228,7 +228,7 @@ def read_shares(
         faults = [] if runner.dry else list(_find_faults(runner, origin, given, present, dictionary, type_))
         problems += [Problem(key, fault) for fault in faults]
         if not faults:
-            shares[i] = runner.make(work(f"shares_{i}"), _SCALED_SHARES(present=present))
+            shares[i] = runner.create_table(work(f"shares_{i}"), _SCALED_SHARES(present=present))
     if problems:
         raise PolicyError(problems, "the priors")
     return shares
@@ -252,7 +252,7 @@ def _find_faults(
             "SELECT text AS label, 1 AS n FROM :given WHERE share > 0 AND share < :least"
         )(given=given, least=LEAST),
         f"values of the column without a share in {origin}": _VALUES_WITHOUT_SHARE(
-            dictionary=dictionary, given=given, same=same(col("value", "d"), col("key", "g"))
+            dictionary=dictionary, given=given, same=null_safe_equal(col("value", "d"), col("key", "g"))
         ),
     }
     has_faults = False
@@ -288,7 +288,7 @@ def _fit_factors(
     """Fit the factors of each attribute with a prior so that all shares hold."""
     codes = code_columns(list(shares))
     query = _COMBINATIONS(codes=codes, count=count, rows=rows)
-    combinations = runner.make(work("prior_combinations"), query)
+    combinations = runner.create_table(work("prior_combinations"), query)
     factors = _fit(runner, work, codes, combinations, shares)
     if factors is not None:
         return factors
@@ -321,8 +321,8 @@ def _fit(
         deviation = 0.0
         for i, table in shares.items():
             query = _factors(i, table, codes, combinations, factors)
-            previous, factors[i] = factors.get(i), runner.make(work(f"factors_{i}_{turn % 2}"), query)
-            greatest, is_finite = runner.ask(_MAX_DEVIATION(factors=factors[i]), [(0.0, True)])[0]
+            previous, factors[i] = factors.get(i), runner.create_table(work(f"factors_{i}_{turn % 2}"), query)
+            greatest, is_finite = runner.fetch_rows(_MAX_DEVIATION(factors=factors[i]), [(0.0, True)])[0]
             if previous is not None:
                 runner.drop(previous)
             deviation = max(deviation, greatest) if is_finite else math.inf

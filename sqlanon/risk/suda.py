@@ -44,7 +44,17 @@ from sqlanon.frequency.population import count_people, sampling_fraction
 from sqlanon.policy import Policy
 from sqlanon.sources.columns import match_columns
 from sqlanon.sources.run import Run
-from sqlanon.support.expressions import anonymous, cast, col, fragment, named, same, template, text, union_all
+from sqlanon.support.expressions import (
+    anonymous,
+    as_column,
+    cast,
+    col,
+    fragment,
+    null_safe_equal,
+    template,
+    text,
+    union_all,
+)
 
 if TYPE_CHECKING:
     import duckdb
@@ -153,7 +163,7 @@ def ihsn_weights(attributes: int, size: int) -> list[float]:
 def _larger_uniques(keys: exp.Table, packing: Packing, subsets: Sequence[Sequence[int]], msus: exp.Table) -> exp.Select:
     """The query for the MSUs among some sets of attributes of one size, given all smaller MSUs."""
     numbered = {subset_number(subset): subset for subset in subsets}
-    groups = subset_groups(keys, packing, numbered, [named(fragment("min(k.id)")(), "id")])
+    groups = subset_groups(keys, packing, numbered, [as_column(fragment("min(k.id)")(), "id")])
     return _LARGER_UNIQUES(size=len(subsets[0]), groups=groups.having(sum_group_rows().eq(1), copy=False), msus=msus)
 
 
@@ -172,7 +182,7 @@ def _exact_double(value: float) -> exp.Expr:
 def _class_struct(names: Sequence[str]) -> exp.Expr:
     """A row's quasi-identifiers as a STRUCT, so that their names cannot collide with other columns."""
     fields = [exp.PropertyEQ(this=col(name).this, expression=col(f"q{i}", "r")) for i, name in enumerate(names)]
-    return named(exp.Struct(expressions=fields), "class")
+    return as_column(exp.Struct(expressions=fields), "class")
 
 
 FRACTION = 0.01
@@ -379,18 +389,18 @@ class _Search:
         source, work = self.run.source.relation, self.run.work
         if self.person is not None:
             columns = [col(name) for name in dict.fromkeys((*self.columns, self.person))]
-            source = self.runner.make(
+            source = self.runner.create_table(
                 work("suda_persons"), template("SELECT DISTINCT :columns FROM :source")(columns=columns, source=source)
             )
         packed = pack_combinations(self.runner, work, source, self.columns, singles_apart=True)
         msus = self._find_msus(packed)
         weight, ihsn_weight = map(_weight_by_size, self.weights)
         query = _ROW_SCORES(weight=weight, ihsn_weight=ihsn_weight, msus=msus)
-        scored = self.runner.make(work("suda_scores"), query)
-        row_counts = self.runner.figures(count_uniques_and_pairs(combinations=packed.combinations))
-        figures = self.runner.figures(_SCORE_FIGURES(exponent=repr(-self.exponent), scored=scored))
+        scored = self.runner.create_table(work("suda_scores"), query)
+        row_counts = self.runner.fetch_figures(count_uniques_and_pairs(combinations=packed.combinations))
+        figures = self.runner.fetch_figures(_SCORE_FIGURES(exponent=repr(-self.exponent), scored=scored))
         contributions = [
-            named(
+            as_column(
                 fragment("coalesce(sum(:weight) FILTER (WHERE (subset & :bit::BIGINT) <> 0)::DOUBLE, 0)")(
                     weight=size_weight, bit=1 << j
                 ),
@@ -399,18 +409,20 @@ class _Search:
             for i, size_weight in enumerate((weight, ihsn_weight))
             for j in range(len(self.names))
         ]
-        totals = self.runner.figures(template("SELECT :totals FROM :msus")(totals=contributions, msus=msus))
+        totals = self.runner.fetch_figures(template("SELECT :totals FROM :msus")(totals=contributions, msus=msus))
         by_size = {
             size: count
             for size, count, _ in sorted(
-                self.runner.ask(
+                self.runner.fetch_rows(
                     template("SELECT size, count(*), count(DISTINCT id) FROM :msus GROUP BY size")(msus=msus), []
                 )
             )
         }
         by_smallest = dict(
             sorted(
-                self.runner.ask(template("SELECT smallest, count(*) FROM :scored GROUP BY smallest")(scored=scored), [])
+                self.runner.fetch_rows(
+                    template("SELECT smallest, count(*) FROM :scored GROUP BY smallest")(scored=scored), []
+                )
             )
         )
         uniques, rows = row_counts["uniques"], row_counts["rows"]
@@ -467,11 +479,11 @@ class _Search:
                 subset=1 << i,
                 combinations=packed.combinations,
                 numbers=numbers,
-                same=same(col(f"q{i}", "r"), col("value", "v")),
+                same=null_safe_equal(col(f"q{i}", "r"), col("value", "v")),
             )
             for i, numbers in enumerate(packed.numbers)
         )
-        msus = self.runner.make(self.run.work("suda_msus"), union_all(*singles))
+        msus = self.runner.create_table(self.run.work("suda_msus"), union_all(*singles))
         for size in range(2, self.size + 1):
             for subsets in packed.batches(subsets_of_size(len(self.names), size)):
                 query = _larger_uniques(packed.keys, packed.packing, subsets, msus)

@@ -24,8 +24,19 @@ from sqlanon.risk.leakage import SMALL
 from sqlanon.risk.levels import code_levels, resolve_attributes
 from sqlanon.sources.columns import match_columns
 from sqlanon.sources.run import Run
-from sqlanon.support.coding import ROWS, Coded, code_name, combined_values, value_counts
-from sqlanon.support.expressions import Namer, aliased, all_of, cast, col, fragment, named, same, template, union_all
+from sqlanon.support.coding import ROWS, CodedAttribute, code_column, combined_values, value_counts
+from sqlanon.support.expressions import (
+    Namer,
+    aliased,
+    all_of,
+    as_column,
+    cast,
+    col,
+    fragment,
+    null_safe_equal,
+    template,
+    union_all,
+)
 
 _NUMBERED_COMBINATIONS = template("""
     SELECT :quasi, row_number() OVER () AS others
@@ -153,19 +164,19 @@ def count_uniques_by_level(
     names = [columns.by_attribute[name] for name in (*policy.generalized_attributes, *policy.noisy_attributes)]
     types = [run.source.columns[column] for column in columns.generalized]
     counts_persons = columns.person is not None
-    raw = runner.make(work("raw"), raw_frequency(run.source.relation, names, person=columns.person))
+    raw = runner.create_table(work("raw"), raw_frequency(run.source.relation, names, person=columns.person))
     population = None
     if run.population is not None:
         population = scan_raw_population(population_runner(runner, run.population), policy, run.population, types, work)
     numbers = {name: policy.generalized_attributes.index(name) for name in (first, second)}
     values = dict[str, AttributeValues]()
     for name, i in numbers.items():
-        table = runner.make(work(f"values_{i}"), value_counts(raw, f"q{i}", counted=True))
+        table = runner.create_table(work(f"values_{i}"), value_counts(raw, f"q{i}", counted=True))
         if population is not None:
-            table = runner.make(work(f"values_of_both_{i}"), combined_values(table, population, i, types[i]))
+            table = runner.create_table(work(f"values_of_both_{i}"), combined_values(table, population, i, types[i]))
         values[name] = AttributeValues(table, types[i])
     attributes = [
-        Coded(f"q{numbers[name]}", height, table, nullable=True)
+        CodedAttribute(f"q{numbers[name]}", height, table, nullable=True)
         for name, (table, height) in code_levels(runner, work, policy, values).items()
     ]
     count_columns = [ROWS, *([PERSON] if counts_persons else [])]
@@ -182,17 +193,17 @@ def count_uniques_by_level(
         query = _SOURCE_AND_POPULATION(
             source_keys=quasi_columns(len(types)),
             raw=raw,
-            population_keys=[named(cast(col(f"q{i}"), type_), f"q{i}") for i, type_ in enumerate(types)],
+            population_keys=[as_column(cast(col(f"q{i}"), type_), f"q{i}") for i, type_ in enumerate(types)],
             person=col(PERSON) if has_person else exp.null(),
             population=population,
         )
         assert isinstance(query, exp.Query)
-        both = runner.make(work("both"), query)
+        both = runner.create_table(work("both"), query)
         rows = _make_coded_levels(runner, work, both, len(types), attributes, [ROWS, POPULATION, PERSON])
         size = _POPULATION_PERSONS() if has_person else fragment("sum(population)::BIGINT")()
         figures = _count_cells(runner, rows, attributes, _POPULATION_CELL, 3, population_size=size)
         population_uniques = PopulationUniques(*figures)
-    total = int(runner.ask(template("SELECT coalesce(sum(n)::BIGINT, 0) FROM :raw")(raw=raw), [(0,)])[0][0])
+    total = int(runner.fetch_rows(template("SELECT coalesce(sum(n)::BIGINT, 0) FROM :raw")(raw=raw), [(0,)])[0][0])
     return UniquesMatrix((first, second), total, uniques, population_uniques, "persons" if counts_persons else "rows")
 
 
@@ -201,12 +212,12 @@ def _make_coded_levels(
     work: Namer,
     raw: exp.Table,
     quasi: int,
-    attributes: Sequence[Coded],
+    attributes: Sequence[CodedAttribute],
     counts: Sequence[str],
 ) -> exp.Table:
     """Create the combinations with the codes of two attributes at all levels, and a number for all other attributes."""
     codes = [
-        named(col(f"code_{level}", f"v{i}"), code_name(i, level))
+        as_column(col(f"code_{level}", f"v{i}"), code_column(i, level))
         for i, attribute in enumerate(attributes)
         for level in range(attribute.height)
     ]
@@ -217,19 +228,19 @@ def _make_coded_levels(
     )
     if unchanged:
         combinations = _NUMBERED_COMBINATIONS(quasi=[col(name) for name in unchanged], raw=raw)
-        numbers = runner.make(work(f"others_of_{raw.name}"), combinations)
-        on = all_of(same(col(name, "r"), col(name, "o")) for name in unchanged)
+        numbers = runner.create_table(work(f"others_of_{raw.name}"), combinations)
+        on = all_of(null_safe_equal(col(name, "r"), col(name, "o")) for name in unchanged)
         query = query.join(aliased(numbers, "o"), on=on, copy=False)
     for i, attribute in enumerate(attributes):
-        on = same(col(attribute.column, "r"), col("value", f"v{i}"), attribute.nullable)
+        on = null_safe_equal(col(attribute.column, "r"), col("value", f"v{i}"), attribute.nullable)
         query = query.join(aliased(attribute.table, f"v{i}"), on=on, copy=False)
-    return runner.make(work(f"levels_of_{raw.name}"), query)
+    return runner.create_table(work(f"levels_of_{raw.name}"), query)
 
 
 def _count_cells(
     runner: StatementRunner,
     rows: exp.Table,
-    attributes: Sequence[Coded],
+    attributes: Sequence[CodedAttribute],
     cell_query: Callable[..., exp.Select],
     figures: int,
     **expressions: exp.Expr,
@@ -244,13 +255,13 @@ def _count_cells(
         queries = []
         for levels in batch:
             codes = [
-                col(code_name(number, level))
+                col(code_column(number, level))
                 for number, level in enumerate(levels)
                 if level < attributes[number].height
             ]
             i, j = levels
             queries.append(cell_query(i=i, j=j, rows=rows, keys=[col("others"), *codes], **expressions))
         example = [(*levels, *[0] * figures) for levels in batch]
-        for i, j, *cell_counts in runner.ask(_CELLS(cells=union_all(*queries)), example):
+        for i, j, *cell_counts in runner.fetch_rows(_CELLS(cells=union_all(*queries)), example):
             counts[i, j] = cell_counts
     return [tuple(tuple(counts[i, j][figure] for j in second) for i in first) for figure in range(figures)]

@@ -25,7 +25,7 @@ from sqlanon.risk.person_sets import PersonSets
 from sqlanon.risk.priors import WeightedSets, read_priors, read_shares
 from sqlanon.sources.columns import match_columns
 from sqlanon.sources.run import Run
-from sqlanon.support.expressions import anonymous, cast, col, fragment, same, template, union_all
+from sqlanon.support.expressions import anonymous, cast, col, fragment, null_safe_equal, template, union_all
 
 if TYPE_CHECKING:
     import duckdb
@@ -187,24 +187,24 @@ def measure_value_leakage(
     person = None if read_priors(policy) else columns.person
     quasi = [columns.by_attribute[name] for name in names]
     types = [run.source.columns[column] for column in quasi]
-    raw = runner.make(work("raw"), raw_frequency(run.source.relation, quasi, person=person))
+    raw = runner.create_table(work("raw"), raw_frequency(run.source.relation, quasi, person=person))
     sets = AttributeSets(runner, work, raw, len(names), counted=True)
     (coded, _), weight, whole = sets.base, "n", sets.whole
     if shares := read_shares(runner, work, policy, names, types, sets.dictionaries):
         weighted = WeightedSets(runner, work, sets, names, shares)
         coded, weight, whole = weighted.table, "weight", weighted.whole
     query = _VALUES(weight=col(weight, "c"), coded=coded, dictionary=sets.dictionaries[0])
-    values = runner.make(work("values"), query)
+    values = runner.create_table(work("values"), query)
     counted_values = values
     if person is not None:
         person_sets = PersonSets(runner, work, sets, len(names), raw)
         members = _MEMBERS(coded=person_sets.coded, dictionary=sets.dictionaries[0])
-        counted_values, whole = runner.make(work("members"), members), person_sets.whole
+        counted_values, whole = runner.create_table(work("members"), members), person_sets.whole
     labels, top = code_levels(runner, work, policy, {attribute: AttributeValues(values, types[0])})[attribute]
     lowest = 0 if policy.attributes[attribute].has_open_ends else 1
     levels = (_level_query(counted_values, labels, level, top, lowest, person is not None) for level in range(top + 1))
     query = _LEAKAGE(log2=anonymous("log2", col("share")), levels=union_all(*levels))
-    leakage = runner.make(work("leakage"), query)
+    leakage = runner.create_table(work("leakage"), query)
     counts: Literal["rows", "persons"] = "rows" if person is None else "persons"
     return ValueLeakage(attribute, whole, _read_levels(runner, leakage, whole), counts, run, leakage)
 
@@ -230,14 +230,14 @@ def _level_query(
         share=share(values=values),
         values=values,
         labels=labels,
-        same=same(col("value", "v"), col("value", "l")),
+        same=null_safe_equal(col("value", "v"), col("value", "l")),
         key=key,
     )
 
 
 def _read_levels(runner: StatementRunner, leakage: exp.Table, whole: float) -> tuple[LevelLeakage, ...]:
     most_leaking: dict[int, list[ValueFigures]] = {}
-    for level, *figures in runner.ask(_MOST_LEAKING(leakage=leakage, most=MOST_LEAKING), []):
+    for level, *figures in runner.fetch_rows(_MOST_LEAKING(leakage=leakage, most=MOST_LEAKING), []):
         most_leaking.setdefault(level, []).append(ValueFigures(*figures))
     return tuple(
         LevelLeakage(
@@ -248,5 +248,5 @@ def _read_levels(runner: StatementRunner, leakage: exp.Table, whole: float) -> t
             highest or 0.0,
             tuple(most_leaking.get(level, ())),
         )
-        for level, values, gain, highest in runner.ask(_LEVELS(leakage=leakage), [])
+        for level, values, gain, highest in runner.fetch_rows(_LEVELS(leakage=leakage), [])
     )

@@ -17,7 +17,7 @@ from itertools import islice
 from typing import NamedTuple, TextIO
 
 from sqlanon.sources.csv_lines import MAX_EXAMPLES, Layout, Record, describe_record, open_reader, read_records
-from sqlanon.support.notices import Notice, with_noun
+from sqlanon.support.notices import Notice, count_noun
 
 _MAX_RECORD_LINES = 10_000  # a quote that is closed later is a stray one
 _RUN_LINES = 200  # parsed at once, as most lines are good
@@ -47,7 +47,7 @@ class DroppedLines:
     def message(self) -> str:
         more = f", and {self.count - len(self.examples):,} more" if self.count > len(self.examples) else ""
         scope = "" if self.read_lines is None else f" of the first {self.read_lines:,} lines"
-        count = with_noun(self.count, "bad line", "is", "are")
+        count = count_noun(self.count, "bad line", "is", "are")
         return f"{self.file}: {count} dropped{scope}: {', '.join(self.examples)}{more}"
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from sqlglot import exp
 
-from sqlanon.support.expressions import anonymous, col, fragment, named, template, text
+from sqlanon.support.expressions import anonymous, as_column, col, fragment, template, text
 
 NEARLY_UNIQUE_SHARE = 0.9
 """A column with this many distinct values per row is nearly unique."""
@@ -69,17 +69,17 @@ def column_figures_query(
     """
     output: list[exp.Expr] = []
     for i, name in sorted([*texts.items(), *numbers.items(), *dates.items(), *others.items()]):
-        output.append(named(exp.Count(this=col(name)), f"values_{i}"))
-        output.append(named(_DISTINCT(value=col(name)), f"distinct_{i}"))
+        output.append(as_column(exp.Count(this=col(name)), f"values_{i}"))
+        output.append(as_column(_DISTINCT(value=col(name)), f"distinct_{i}"))
     for i, name in texts.items():
-        output.append(named(exp.Max(this=exp.Length(this=col(name))), f"longest_{i}"))
-        output.append(named(exp.Avg(this=exp.Length(this=col(name))), f"mean_{i}"))
+        output.append(as_column(exp.Max(this=exp.Length(this=col(name))), f"longest_{i}"))
+        output.append(as_column(exp.Avg(this=exp.Length(this=col(name))), f"mean_{i}"))
     for i, name in [*numbers.items(), *dates.items()]:
         is_number = i in numbers
         value = (fragment(":value::DOUBLE") if is_number else fragment("epoch(:value)"))(value=col(name))
         is_finite = anonymous("ISFINITE", value.copy() if is_number else col(name))
         output.append(
-            named(
+            as_column(
                 fragment("quantile_cont(CASE WHEN :is_finite THEN :number END, [0.0, 0.01, 0.05, 0.95, 0.99, 1.0])")(
                     number=value, is_finite=is_finite
                 ),
@@ -93,10 +93,10 @@ def content_figures_query(rows: exp.Select, texts: Mapping[int, str], patterns: 
     """One row: for each column i of texts ``seen_i``, its values, and for each pattern j ``like_i_j``, its matches."""
     output: list[exp.Expr] = []
     for i, name in texts.items():
-        output.append(named(exp.Count(this=col(name)), f"seen_{i}"))
+        output.append(as_column(exp.Count(this=col(name)), f"seen_{i}"))
         for j, pattern in patterns.items():
             matches = anonymous("REGEXP_FULL_MATCH", col(name), text(pattern))
-            output.append(named(fragment("count(*) FILTER (WHERE :matches)")(matches=matches), f"like_{i}_{j}"))
+            output.append(as_column(fragment("count(*) FILTER (WHERE :matches)")(matches=matches), f"like_{i}_{j}"))
     return template("SELECT :figures FROM :rows AS r")(figures=output, rows=rows)
 
 

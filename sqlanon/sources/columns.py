@@ -15,8 +15,8 @@ from sqlanon.requirements import examined_sensitive_attributes
 from sqlanon.sources.source import Source
 from sqlanon.support.coding import Column
 from sqlanon.support.expressions import col, is_null, template
-from sqlanon.support.fields import nearest
-from sqlanon.support.names import EARLIER
+from sqlanon.support.fields import nearest_word
+from sqlanon.support.names import EARLIER_RELEASES_COLUMN
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Columns:
 
 def _suggest_columns(missing: Sequence[str], by_lower: Mapping[str, str]) -> str:
     """Suggest columns for names that no column has."""
-    guesses = {name: by_lower[guess] for name in missing if (guess := nearest(name, by_lower))}
+    guesses = {name: by_lower[guess] for name in missing if (guess := nearest_word(name, by_lower))}
     if not guesses:
         return "check the spelling"
     if len(missing) == 1:
@@ -128,7 +128,9 @@ def _find_released_columns(policy: Policy, source: Source, matched: Mapping[str,
     return tuple(
         Column(column, number.get(by_column[column]))
         for column in source.columns
-        if column in by_column and column != EARLIER and policy.attributes[by_column[column]].role != "identifying"
+        if column in by_column
+        and column != EARLIER_RELEASES_COLUMN
+        and policy.attributes[by_column[column]].role != "identifying"
     )
 
 

@@ -56,15 +56,15 @@ from sqlanon.sources.tabular import refuse_different_columns
 from sqlanon.sources.typed_columns import SHORT_NUMBER, ZONE, projection, read_columns, thousands_error, without_zone
 from sqlanon.support.expressions import (
     anonymous,
+    as_column,
     cast,
     col,
     create_table,
     drop_table,
     fragment,
-    is_there,
-    named,
+    is_not_null,
     select,
-    star,
+    select_star,
     subquery,
     table,
     template,
@@ -211,7 +211,7 @@ def scan_csv(
         if readable == paths:
             return _read_converted(csv_table, list(csv_table.columns), _convert_zones), dropped
     types = {name: "TIMESTAMP" if type_ == _ZONED else type_ for name, type_ in csv_table.columns.items()}
-    nulls = [named(cast(exp.null(), type_), name) for name, type_ in types.items()]
+    nulls = [as_column(cast(exp.null(), type_), name) for name, type_ in types.items()]
     return exp.select(*nulls).where(exp.false()), dropped
 
 
@@ -396,7 +396,7 @@ def _have_values_in_first_rows(engine: DuckDBEngine, target: exp.Table, names: l
     """Whether each column has a value in the first rows: without one, its type is not known from them."""
     if not names:
         return True
-    first_rows = star(target.copy()).limit(_FIRST_ROWS, copy=False)
+    first_rows = select_star(target.copy()).limit(_FIRST_ROWS, copy=False)
     return all(engine.rows(select([exp.Count(this=col(name)) for name in names], subquery(first_rows, "f")))[0])
 
 
@@ -406,7 +406,7 @@ def _convert_number_columns(engine: DuckDBEngine, target: exp.Table, names: Coll
     values = read_columns(engine, target, {}, undeclared=names)
     if values:
         texts = table(f"{target.name}_texts", target.db, target.catalog)
-        engine.execute(create_table(texts.copy(), star(target.copy())))
+        engine.execute(create_table(texts.copy(), select_star(target.copy())))
         engine.execute(drop_table(target.copy()))
         engine.execute(create_table(target.copy(), select(projection([*engine.columns(texts)], values), texts.copy())))
         engine.execute(drop_table(texts))
@@ -489,7 +489,7 @@ def _read_converted(
         as_text = {name for name, conversion in conversions.items() if conversion is not None}
         columns = {name: "VARCHAR" if name in as_text else type_ for name, type_ in files[0].columns.items()}
         typed = [replace(file, columns=columns) for file in files]
-        output: list[exp.Expr] = [named(conversion or col(name), name) for name, conversion in conversions.items()]
+        output: list[exp.Expr] = [as_column(conversion or col(name), name) for name, conversion in conversions.items()]
         queries.append(select(output, _read_texts(typed, names) if checks_empty_fields else read_csv(typed)))
     return union_all(*queries)
 
@@ -521,7 +521,7 @@ def _read_texts(files: Sequence[CsvFile], names: Sequence[str]) -> exp.Expr:
         if missing:
             is_missing = exp.In(this=col(name), expressions=[text(code) for code in missing])
             value = exp.Case(ifs=[exp.If(this=exp.Not(this=is_missing), true=col(name))])
-        texts.append(named(value, name))
+        texts.append(as_column(value, name))
     return subquery(select(texts, read_csv([file.with_texts() for file in files], nullstr=NO_TEXT)), "texts")
 
 
@@ -539,7 +539,7 @@ def _convert_plainly(name: str, type_: str, options: Options) -> exp.Expr | None
         is_plain = exp.and_(is_plain, exp.Paren(this=is_shown_again))
     cases = [
         exp.If(this=is_plain, true=cast(col(name), type_)),
-        exp.If(this=is_there(col(name)), true=anonymous("error", text(""))),
+        exp.If(this=is_not_null(col(name)), true=anonymous("error", text(""))),
     ]
     return exp.Case(ifs=cases)
 
@@ -703,7 +703,7 @@ def _refuse_points_between_thousands(engine: DuckDBEngine, csv_table: CsvTable, 
         return
     are_likely = engine.rows(select([_MAY_BE_THOUSANDS(column=col(name)) for name in names], target.copy()))[0]
     for name in (name for name, is_likely in zip(names, are_likely, strict=True) if is_likely):
-        texts = [select([named(col(name), "value")], read_csv([file.with_texts()])) for file in csv_table.files]
+        texts = [select([as_column(col(name), "value")], read_csv([file.with_texts()])) for file in csv_table.files]
         others, with_points = engine.rows(_NUMBER_SPELLINGS(texts=subquery(union_all(*texts), "t")))[0]
         if with_points and not others:
             raise thousands_error(name)

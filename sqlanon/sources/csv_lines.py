@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, AnyStr, BinaryIO, cast
 from sqlanon.policy.sections import CsvSection
 from sqlanon.sources.tabular import TOTAL_WORDS
 from sqlanon.support.fields import in_words
-from sqlanon.support.notices import with_noun
+from sqlanon.support.notices import count_noun
 
 if TYPE_CHECKING:
     from _csv import Reader
@@ -454,15 +454,15 @@ def _describe_extra_delimiters(comparison: _LineComparison, name: str) -> str | 
     if rows and first.fields and first.fields[-1] == "":
         if comparison.counts == {expected - 1: rows}:
             return (
-                f"the header (line {first.line:,}) ends with an extra {name}: it has {with_noun(expected, 'field')}, "
-                f"and the {with_noun(rows, 'line', 'below it has', 'below it have')} {expected - 1:,}; remove the last "
-                f"{name} of the header"
+                f"the header (line {first.line:,}) ends with an extra {name}: it has {count_noun(expected, 'field')}, "
+                f"and the {count_noun(rows, 'line', 'below it has', 'below it have')} {expected - 1:,}; remove the "
+                f"last {name} of the header"
             )
         if comparison.blank_ends == rows:
             return f"every line ends with an extra {name}; remove it from each line"
     if comparison.extra_ends == comparison.broken_lines == rows > 0:
         return (
-            f"all lines below the header end with an extra {name}: they have {with_noun(expected + 1, 'field')}, and "
+            f"all lines below the header end with an extra {name}: they have {count_noun(expected + 1, 'field')}, and "
             f"the header (line {first.line:,}) has {expected:,}; remove the last {name} of each line"
         )
     return None
@@ -470,7 +470,7 @@ def _describe_extra_delimiters(comparison: _LineComparison, name: str) -> str | 
 
 def _describe_lines(comparison: _LineComparison, name: str) -> str:
     broken, examples = comparison.broken_lines, comparison.examples
-    head = f"line {comparison.first.line:,} has {with_noun(comparison.expected_fields, 'field')} (delimiter {name})"
+    head = f"line {comparison.first.line:,} has {count_noun(comparison.expected_fields, 'field')} (delimiter {name})"
     if broken == comparison.rows > 1 and len(comparison.counts) == 1 and 0 not in comparison.counts:
         return (
             f"{head}, and the {broken:,} lines below it have {next(iter(comparison.counts)):,}; give each field a name "

@@ -22,7 +22,7 @@ from sqlanon.policy.sections import CsvSection
 from sqlanon.sources import csv_lines
 from sqlanon.sources.csv_text import describe_bad_byte
 from sqlanon.sources.tabular import refuse_ambiguous_names
-from sqlanon.support.expressions import anonymous, ident, literal_path, select, star, template, text
+from sqlanon.support.expressions import anonymous, ident, literal_path, select, select_star, template, text
 
 Options = Mapping[str, str | bool | int]
 """Arguments of ``read_csv`` or ``sniff_csv``."""
@@ -150,7 +150,7 @@ def open_lines(engine: DuckDBEngine, path: str) -> csv_lines.Lines:
     if csv_lines.can_open(path):
         return partial(csv_lines.read_lines, path)
     options: Options = {"delim": _NO_DELIMITER, "quote": "", "escape": "", "header": False, "strict_mode": False}
-    rows = star(read_csv([CsvFile(path, options, {"line": "VARCHAR"})]))
+    rows = select_star(read_csv([CsvFile(path, options, {"line": "VARCHAR"})]))
 
     def read_lines(limit: int | None) -> Iterator[str]:
         with engine.stream(rows.copy() if limit is None else rows.limit(limit)) as batches:
@@ -273,7 +273,7 @@ def _with_given_header(engine: DuckDBEngine, file: CsvFile, has_header: bool) ->
     """Correct a file for the policy's ``header``: the sniffer overlooks a header above few rows of text."""
     names = _generate_names(file)
     if has_header:
-        first_row = engine.rows(star(read_csv([file.with_header_as_row()])).limit(1))[0]
+        first_row = engine.rows(select_star(read_csv([file.with_header_as_row()])).limit(1))[0]
         names = [name or names[i] for i, name in enumerate(first_row)]
     options = {**file.options, "header": has_header}
     return replace(file, options=options, columns=dict(zip(names, file.columns.values(), strict=True)))
@@ -290,7 +290,7 @@ def _with_names_of_header(engine: DuckDBEngine, file: CsvFile, section: CsvSecti
         flaw = csv_lines.describe_repeated_header(file.layout(), open_lines(engine, file.path))
         if flaw is not None:
             raise SourceError(f"source.files: {file.name}: {flaw}")
-    first_rows = engine.rows(star(read_csv([file.with_header_as_row()])).limit(1))
+    first_rows = engine.rows(select_star(read_csv([file.with_header_as_row()])).limit(1))
     if not first_rows:  # the quotes of the header are broken, and the sniffer treats it as unquoted
         refuse_broken_lines(engine, file.path, section, file)
         refuse_unreadable_lines(engine, file.path, is_only_file=True)

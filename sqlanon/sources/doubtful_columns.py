@@ -36,9 +36,9 @@ from sqlanon.sources.date_formats import (
 )
 from sqlanon.sources.source import FindLocations
 from sqlanon.sources.typed_columns import MAX_LISTED_VALUES, POINT, NumberMarks, number_pattern
-from sqlanon.support.expressions import col, fragment, named, select, subquery, template, text
+from sqlanon.support.expressions import as_column, col, fragment, select, subquery, template, text
 from sqlanon.support.fields import in_words
-from sqlanon.support.notices import with_noun
+from sqlanon.support.notices import count_noun
 from sqlanon.support.toml import toml_key, toml_value
 
 MOSTLY = 0.95
@@ -122,11 +122,11 @@ class DoubtfulColumn:
     @property
     def summary(self) -> str:
         if not self.has_words and self.kind == "date":
-            return f"{with_noun(self.fitting, 'date')}, read as texts: {self.examples}"
+            return f"{count_noun(self.fitting, 'date')}, read as texts: {self.examples}"
         if not self.has_words:
-            return f"{with_noun(self.fitting, self.kind)}, {self.count:,} of them with marks: {self.examples}"
-        others = with_noun(self.count, "other value")
-        return f"{with_noun(self.fitting, self.kind)} and {others}: {self.examples}"
+            return f"{count_noun(self.fitting, self.kind)}, {self.count:,} of them with marks: {self.examples}"
+        others = count_noun(self.count, "other value")
+        return f"{count_noun(self.fitting, self.kind)} and {others}: {self.examples}"
 
     @property
     def date_keys(self) -> str:
@@ -213,7 +213,7 @@ def refuse_future_births(engine: DuckDBEngine, rows: exp.Expr, births: Collectio
         count, row = engine.rows(_FUTURE(day=col(name), rows=rows.copy(), is_future=is_future[column_kind(type_)]))[0]
         if count:
             raise SourceError(
-                f"attributes.{toml_key(name)}: {with_noun(count, 'date')} of birth after today, the first in row "
+                f"attributes.{toml_key(name)}: {count_noun(count, 'date')} of birth after today, the first in row "
                 f"{row:,}: correct them, or the format and pivot by which they are read"
             )
 
@@ -376,7 +376,7 @@ def _compute_figures(
 ) -> dict[str, tuple[int, ...]]:
     """Compute the figures of columns in one pass."""
     output: list[exp.Expr] = [
-        named(figure, f"figure_{i}_{j}")
+        as_column(figure, f"figure_{i}_{j}")
         for i, column_figures in enumerate(figures.values())
         for j, figure in enumerate(column_figures)
     ]

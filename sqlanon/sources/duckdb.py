@@ -24,7 +24,7 @@ from sqlanon.sources.queries import (
 from sqlanon.sources.relation import bind_relation, source_errors
 from sqlanon.sources.source import Source, WorkNames
 from sqlanon.sources.typed_columns import ColumnReading
-from sqlanon.support.expressions import create_temporary_view, star, table, template
+from sqlanon.support.expressions import create_temporary_view, select_star, table, template
 from sqlanon.support.names import table_parts
 
 
@@ -143,4 +143,4 @@ def _bind_table(engine: DuckDBEngine, name: str | None, work_names: WorkNames) -
     is_temporary = relation.catalog == "temp" and engine.holder is not engine
     if not is_temporary and (_is_table(engine, relation, plain=True) or has_same_meaning(engine)):
         return relation
-    return read_by_holder(engine, star(relation).sql(engine.dialect), work_names)
+    return read_by_holder(engine, select_star(relation).sql(engine.dialect), work_names)

@@ -23,13 +23,13 @@ from sqlanon.sources.source import FindLocations
 from sqlanon.sources.tabular import refuse_different_columns
 from sqlanon.sources.workbook import TIMES, Kind, Workbook, column_letters
 from sqlanon.support.expressions import (
+    as_column,
     cast,
     col,
     create_table,
     drop_table,
-    named,
     select,
-    star,
+    select_star,
     table,
     template,
     union_all,
@@ -149,7 +149,7 @@ def copy_excel(
         queries: list[exp.Query] = []
         for read_sheet, rows in zip(sheets, raw, strict=True):
             values: list[exp.Expr] = [
-                named(cast(col(_raw_name(read_sheet.names[read_sheet.column(name)])), type_), name)
+                as_column(cast(col(_raw_name(read_sheet.names[read_sheet.column(name)])), type_), name)
                 for name, type_ in types.items()
             ]
             queries.append(select(values, rows.copy()))
@@ -209,7 +209,7 @@ def _read_sheet(engine: DuckDBEngine, path: str, sheet: str | None, target: exp.
                 for cell in row.cells:
                     values[positions[cell.column]][i] = cell.text
             with engine.register_arrow(pyarrow.table(values, schema=schema)) as relation:
-                engine.execute(exp.Insert(this=target.copy(), expression=star(relation)))
+                engine.execute(exp.Insert(this=target.copy(), expression=select_star(relation)))
         names = sheet_table.names
         return ReadSheet(
             path,

@@ -73,7 +73,7 @@ from sqlanon.support.expressions import (
     literal_path,
     read_parquet,
     select,
-    star,
+    select_star,
     subquery,
     table,
     template,
@@ -111,7 +111,7 @@ def _scan_parquet(scan: Scan) -> exp.Select:
     # A scan of several files drops columns that the first file lacks, and casts values to its types.
     files = {path: scan.engine.columns(read_parquet([path])) for path in scan.paths} if len(scan.paths) > 1 else {}
     refuse_different_columns([*files.items()])
-    return star(read_parquet(scan.paths))
+    return select_star(read_parquet(scan.paths))
 
 
 def _scan_folders(function: str) -> Callable[[Scan], exp.Query]:
@@ -445,7 +445,7 @@ def _script_relation(
         relation = exp.Table(this=anonymous(format_.function, exp.Array(expressions=paths), *options))
     else:
         tables = [exp.Table(this=anonymous(format_.function, path)) for path in paths]
-        relation = subquery(union_all(*map(star, tables)), "files")
+        relation = subquery(union_all(*map(select_star, tables)), "files")
     return subquery(select(projection(columns, values), relation), "files") if values else relation
 
 

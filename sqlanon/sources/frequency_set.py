@@ -24,10 +24,10 @@ from sqlanon.sources.kinds import Binding, SourceKind
 from sqlanon.sources.relation import source_errors
 from sqlanon.sources.source import UNKNOWN_TYPE, CountedCombinations, RecodingStatement, Source
 from sqlanon.support.expressions import (
+    as_column,
     col,
     create_table,
     create_temporary_view,
-    named,
     select,
     template,
     total,
@@ -186,4 +186,4 @@ def count_facts_query(relation: exp.Table, count: str) -> exp.Select:
 def merged_combinations_query(relation: exp.Table, columns: Sequence[str], count: str) -> exp.Select:
     """Each combination once: several files may repeat a combination."""
     keys: list[exp.Expr] = [col(name) for name in columns]
-    return select([*keys, named(total(col(count)), count)], relation.copy(), [key.copy() for key in keys])
+    return select([*keys, as_column(total(col(count)), count)], relation.copy(), [key.copy() for key in keys])

@@ -21,12 +21,12 @@ from sqlanon.sources.tabular import refuse_ambiguous_names, refuse_different_col
 from sqlanon.sources.typed_columns import SHORT_NUMBER, ZONE, without_zone
 from sqlanon.support.expressions import (
     anonymous,
+    as_column,
     cast,
     col,
     fragment,
     ident,
     literal_path,
-    named,
     select,
     subquery,
     template,
@@ -107,7 +107,7 @@ def scan_json(engine: DuckDBEngine, paths: list[str], text_columns: Collection[s
     zoned = [name for name, type_ in types.items() if type_ == "TIMESTAMP WITH TIME ZONE"]
     rows = _read_as(files, options, {**types, **dict.fromkeys(zoned, "VARCHAR")})
     clocks = _find_local_times(engine, rows, zoned)
-    return select([named(_local_time(name), name) if name in clocks else col(name) for name in types], rows)
+    return select([as_column(_local_time(name), name) if name in clocks else col(name) for name in types], rows)
 
 
 def _refuse_byte_order_mark(path: str) -> None:

@@ -28,10 +28,10 @@ from sqlanon.sources.column_figures import approximate_counts_query
 from sqlanon.sources.column_kinds import AGE, BIRTH, DATE, NAME, RACE, SEX, YEAR, find_kind, is_person_number
 from sqlanon.sources.source import Source, WorkNames
 from sqlanon.support.expressions import (
+    as_column,
     cast,
     col,
     create_temporary_view,
-    named,
     number,
     select,
     subquery,
@@ -320,13 +320,13 @@ def _select_compared(relation: exp.Expr, keys: Sequence[KeyColumn], compared: Ma
     """Select the compared columns; texts of keys are normalized."""
     texts = [key.name for key in keys if key.type == "VARCHAR"]
     names = dict.fromkeys([*(key.name for key in keys), *compared])
-    columns: list[exp.Expr] = [named(person_id(col(name)), name) if name in texts else col(name) for name in names]
+    columns: list[exp.Expr] = [as_column(person_id(col(name)), name) if name in texts else col(name) for name in names]
     return subquery(select(columns, relation.copy()), "ids")
 
 
 def _sample_query(relation: exp.Expr, key: str, columns: Sequence[str], step: int) -> exp.Select:
     """A query of the rows of some values of a key, with columns ``person`` and ``v0``, ``v1``, ..."""
-    output: list[exp.Expr] = [named(col(name), f"v{i}") for i, name in enumerate(columns)]
+    output: list[exp.Expr] = [as_column(col(name), f"v{i}") for i, name in enumerate(columns)]
     value = cast(col(key), "VARCHAR")
     if step == 1:
         return template("SELECT :key AS person, :columns FROM :source WHERE :key IS NOT NULL")(
@@ -395,7 +395,7 @@ def trim_person_ids(engine: Engine, source: Source, work_names: WorkNames, perso
         return source
     view = work_names.view("persons")
     columns: list[exp.Expr] = [
-        named(person_id(col(column)), column) if column == name else col(column)
+        as_column(person_id(col(column)), column) if column == name else col(column)
         for column in engine.columns(source.relation)
     ]
     engine.execute(create_temporary_view(view, select(columns, source.relation.copy())))

@@ -44,6 +44,7 @@ from sqlanon.sources.source import (
 )
 from sqlanon.sources.tabular import refuse_ambiguous_names
 from sqlanon.support.expressions import (
+    as_column,
     cast,
     col,
     column_names,
@@ -52,10 +53,9 @@ from sqlanon.support.expressions import (
     create_temporary_view,
     drop_table,
     full_name,
-    named,
     quote_name,
     select,
-    star,
+    select_star,
     subquery,
     table,
 )
@@ -359,7 +359,7 @@ def _bind(binding: Binding, server: PostgresEngine, address: str) -> PostgresSou
     ]
     columns = find_local_types(remote_types, wanted, _NUMERIC_ADVICE)
     values: list[exp.Expr] = [
-        named(pg.canonical_column(name, kind, columns[name], is_enum), name)
+        as_column(pg.canonical_column(name, kind, columns[name], is_enum), name)
         for name, kind, is_enum in remote.columns
         if name.lower() in wanted
     ]
@@ -413,7 +413,7 @@ def _select_all_columns(
     types = {name: "VARCHAR" if kind == "numeric" else type_ for name, kind, type_ in own}
     types_by_name = {name: type_ for name, type_ in types.items() if type_ is not None}
     columns: list[exp.Expr] = [
-        named(pg.canonical_column(name, kinds[name], type_, name in enums), name)
+        as_column(pg.canonical_column(name, kinds[name], type_, name in enums), name)
         for name, type_ in types_by_name.items()
     ]
     return subquery(select(columns, relation.copy()), "source"), types_by_name
@@ -442,7 +442,7 @@ def _bind_persons(
     types |= {person: columns[person] if pg.to_duckdb_type(kind) else "VARCHAR"}
     relation = subquery(
         select(
-            [*(value.copy() for value in values), named(pg.person_id_column(person, kind, is_enum), person)],
+            [*(value.copy() for value in values), as_column(pg.person_id_column(person, kind, is_enum), person)],
             remote.relation.copy(),
         )
     )
@@ -474,7 +474,7 @@ def _transfer_errors(server: PostgresEngine, relation: exp.Expr, types: Mapping[
 
 
 def _empty_query(types: Mapping[str, str]) -> exp.Select:
-    nothing = [named(cast(exp.null(), type_), name) for name, type_ in types.items()]
+    nothing = [as_column(cast(exp.null(), type_), name) for name, type_ in types.items()]
     return exp.Select(expressions=nothing).limit(0, copy=False)
 
 
@@ -554,7 +554,7 @@ def _read_columns_of_view(server: PostgresEngine, statement: exp.Expr) -> list[t
 def _read_columns_without_view(server: PostgresEngine, relation: exp.Subquery) -> list[tuple[str, str, bool]]:
     """Read the columns if no view may be created; a numeric then has no precision."""
     with server.read_only():
-        names = server.names(star(relation.copy()).limit(0, copy=False))
+        names = server.names(select_star(relation.copy()).limit(0, copy=False))
         refuse_ambiguous_names(names, "the source")
         types = server.rows(pg.query_column_types(relation, names))
     return [(name, kind, is_enum) for name, (kind, is_enum) in zip(names, types, strict=True)]

@@ -22,7 +22,7 @@ from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import SourceError
 from sqlanon.sources.relation import describe_engine_error
 from sqlanon.sources.source import WorkNames
-from sqlanon.support.expressions import anonymous, col, create_table, ident, star, table, template
+from sqlanon.support.expressions import anonymous, col, create_table, ident, select_star, table, template
 
 _SHADOWING_SCHEMAS = template("""
     WITH named AS (
@@ -115,7 +115,11 @@ def list_temporary_objects(holder: DuckDBEngine) -> set[str]:
 
 def read_by_holder(engine: DuckDBEngine, query: str, work_names: WorkNames) -> exp.Table:
     """Copy a query, or only its columns, on the holder's connection."""
-    rows = star(verbatim_query(query)) if work_names.reads_rows else star(verbatim_query(query)).limit(0, copy=False)
+    rows = (
+        select_star(verbatim_query(query))
+        if work_names.reads_rows
+        else select_star(verbatim_query(query)).limit(0, copy=False)
+    )
     holder = engine.holder
     with holder.setting("python_enable_replacements", False), holder.setting("default_collation", ""):
         holder.execute(create_table(work_names.table.copy(), rows))
@@ -127,7 +131,7 @@ def bring_temporary(engine: DuckDBEngine, names: list[str], schema: str, databas
     temporary = list_temporary_objects(engine.holder) if names else set[str]()
     for name in names:
         if name.lower() in temporary:
-            engine.holder.execute(create_table(table(name, schema, database), star(table(name, "main", "temp"))))
+            engine.holder.execute(create_table(table(name, schema, database), select_star(table(name, "main", "temp"))))
 
 
 def refuse_functions(engine: DuckDBEngine) -> None:
@@ -182,7 +186,7 @@ def refuse_guessed_csv(engine: DuckDBEngine, relation: str | exp.Table) -> None:
 
 
 def _explain(engine: DuckDBEngine, relation: str | exp.Table) -> Any:
-    query = relation if isinstance(relation, str) else engine.sql(star(relation))
+    query = relation if isinstance(relation, str) else engine.sql(select_star(relation))
     statement = exp.Command(this="EXPLAIN", expression=f"(FORMAT JSON) {query}")
     return json.loads(engine.rows(statement)[0][1])
 

@@ -26,13 +26,13 @@ from sqlanon.sources.source import Source, WorkNames
 from sqlanon.sources.tabular import refuse_ambiguous_names
 from sqlanon.support.expressions import (
     anonymous,
+    as_column,
     cast,
     col,
     create_temporary_view,
     drop_view,
     ident,
-    is_there,
-    named,
+    is_not_null,
     native_type,
     number,
     select,
@@ -56,7 +56,7 @@ def bind_relation(
     types = engine.types(relation)
     refuse_ambiguous_names(list(types), "the source")
     view = work_names.view("source")
-    output: list[exp.Expr] = [named(plain_column(name, type_), name) for name, type_ in types.items()]
+    output: list[exp.Expr] = [as_column(plain_column(name, type_), name) for name, type_ in types.items()]
     engine.execute(create_temporary_view(view, select(output, relation.copy())))
     columns = engine.columns(view)
     if all_columns:
@@ -235,7 +235,7 @@ def _rebuild_struct(value: exp.Expr, type_: DuckDBPyType, depth: int) -> exp.Exp
         struct: exp.Expr = anonymous("row", *fields)
     else:
         struct = _pack_struct({name: _rebuild_field(value, name, child, depth) for name, child in children})
-    return exp.Case(ifs=[exp.If(this=is_there(value.copy()), true=struct)])
+    return exp.Case(ifs=[exp.If(this=is_not_null(value.copy()), true=struct)])
 
 
 def _rebuild_union(value: exp.Expr, type_: DuckDBPyType, depth: int) -> exp.Expr:

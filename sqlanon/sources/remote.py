@@ -15,7 +15,16 @@ from sqlanon.engines.federation import FederatedEngine, RemoteTables
 from sqlanon.errors import SourceError
 from sqlanon.sources.relation import find_local_types
 from sqlanon.sources.source import REMOTE_ROWS, AllColumns, RecodingStatement, RemotePersons, Source, WorkNames
-from sqlanon.support.expressions import drop_view, full_name, named, release_order, select, subquery, table, template
+from sqlanon.support.expressions import (
+    as_column,
+    drop_view,
+    full_name,
+    release_order,
+    select,
+    subquery,
+    table,
+    template,
+)
 
 _Server = TypeVar("_Server")
 
@@ -157,7 +166,7 @@ def bind_remote(
         [(name, kind, dialect.to_duckdb_type(kind)) for name, kind in remote_columns.items()], wanted
     )
     plain: list[exp.Expr] = [
-        named((dialect.person_id_column if name in persons else dialect.canonical_column)(name, kind), name)
+        as_column((dialect.person_id_column if name in persons else dialect.canonical_column)(name, kind), name)
         for name, kind in remote_columns.items()
         if name.lower() in wanted
     ]
@@ -176,7 +185,7 @@ def bind_remote(
         name: type_ for name, kind in remote_columns.items() if (type_ := dialect.to_duckdb_type(kind)) is not None
     }
     all_plain: list[exp.Expr] = [
-        named(dialect.canonical_column(name, remote_columns[name]), name) for name in types_by_name
+        as_column(dialect.canonical_column(name, remote_columns[name]), name) for name in types_by_name
     ]
     every = subquery(select(all_plain, source.copy()), "source")
     row_persons = _RowEnginePersons(engine, view) if persons else None

@@ -18,7 +18,7 @@ from sqlanon.policy import Policy
 from sqlanon.sources.bad_lines import count_dropped_lines, warn_of_dropped_lines
 from sqlanon.sources.relation import drop_source_views
 from sqlanon.sources.source import Population, Source, WorkNames
-from sqlanon.support.expressions import Namer, create_table, drop_schema, star, table, template
+from sqlanon.support.expressions import Namer, create_table, drop_schema, select_star, table, template
 from sqlanon.support.notices import Notice
 from sqlanon.support.resources import REQUIREMENT_MACROS, macro_scripts
 
@@ -153,7 +153,7 @@ def _copy_tables(run: Run, staged: Path, file: Path) -> None:
         run.engine.attach(staged, _ATTACHED)
         try:
             for name in names:
-                run.engine.execute(create_table(table(name, "main", _ATTACHED), star(run.work(name))))
+                run.engine.execute(create_table(table(name, "main", _ATTACHED), select_star(run.work(name))))
         finally:
             run.engine.detach(_ATTACHED)
         staged.chmod(0o600)

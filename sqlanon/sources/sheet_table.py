@@ -16,7 +16,7 @@ from sqlanon.errors import SourceError
 from sqlanon.sources.tabular import TOTAL_WORDS, refuse_ambiguous_names
 from sqlanon.sources.workbook import NUMBERS, Cell, Kind, Range, Row, Sheet, Workbook, column_letters, column_number
 from sqlanon.support.fields import in_words
-from sqlanon.support.notices import with_noun
+from sqlanon.support.notices import count_noun
 from sqlanon.support.toml import toml_value
 
 CellText: TypeAlias = tuple[str, str]
@@ -265,7 +265,7 @@ class SheetTable:
         end = self._last_row if below is None else below.before
         without = "" if below is None else f", which leaves out the likely notes or totals from row {end + 1:,} on"
         raise SourceError(
-            f"{self._prefix}: row {last + 1:,} is blank, and {with_noun(count, 'row', 'has', 'have')} values below it "
+            f"{self._prefix}: row {last + 1:,} is blank, and {count_noun(count, 'row', 'has', 'have')} values below it "
             f"(from row {first:,} on); {option}; if they are part of the table, set {self._table_key_to(end)}{without}"
         )
 

@@ -28,22 +28,22 @@ from sqlanon.places.databases import file_name, is_remote
 from sqlanon.sources.statistics_reader import FAILED
 from sqlanon.sources.tabular import refuse_ambiguous_names, refuse_different_columns
 from sqlanon.support.expressions import (
+    as_column,
     cast,
     col,
     create_table,
     drop_table,
     fragment,
+    is_not_null,
     is_null,
-    is_there,
-    named,
     select,
-    star,
+    select_star,
     table,
     text,
     union_all,
     values_query,
 )
-from sqlanon.support.notices import with_noun
+from sqlanon.support.notices import count_noun
 from sqlanon.support.toml import toml_value
 
 Kind: TypeAlias = Literal["spss", "stata", "sas", "xport"]
@@ -169,7 +169,7 @@ class _Variable:
             fragment(":value BETWEEN :low AND :high")(value=self.value, low=_literal(low), high=_literal(high))
             for low, high in self.missing
         ]
-        return exp.or_(is_there(self.letter), *ranges) if not self.is_text else exp.or_(exp.false(), *ranges)
+        return exp.or_(is_not_null(self.letter), *ranges) if not self.is_text else exp.or_(exp.false(), *ranges)
 
     def present(self, choices: ReadingChoices) -> exp.Expr:
         """The value, NULL where it is missing."""
@@ -227,7 +227,7 @@ def copy_statistics_files(
         queries = [
             select(
                 [
-                    named(_convert_column(file, name, type_, file_figures, choices), name)
+                    as_column(_convert_column(file, name, type_, file_figures, choices), name)
                     for name, type_ in types.items()
                 ],
                 rows,
@@ -375,10 +375,10 @@ def _copy_rows(engine: DuckDBEngine, file: _File, process: Popen[bytes], target:
     batches = pyarrow.ipc.open_stream(process.stdout)
     empty = pyarrow.Table.from_batches([], batches.schema)
     with engine.register_arrow(empty) as relation:
-        engine.execute(create_table(target.copy(), star(relation)))
+        engine.execute(create_table(target.copy(), select_star(relation)))
     for batch in batches:
         with engine.register_arrow(pyarrow.Table.from_batches([batch])) as relation:
-            engine.execute(exp.Insert(this=target.copy(), expression=star(relation)))
+            engine.execute(exp.Insert(this=target.copy(), expression=select_star(relation)))
         count += batch.num_rows
     if process.wait():  # a truncated stream ends like a complete one
         raise EOFError
@@ -391,7 +391,7 @@ def _compute_figures(engine: DuckDBEngine, file: _File, rows: exp.Table, choices
     for variable in file.variables:
         value, is_missing = variable.present(choices), variable.missing_condition()
         unit = exp.convert(_unit_of_day(file.kind))
-        without_label = exp.and_(is_there(value), is_null(variable.label)) if variable.labels else exp.false()
+        without_label = exp.and_(is_not_null(value), is_null(variable.label)) if variable.labels else exp.false()
         figures += [_COUNT(value=value), _COUNT_WHERE(condition=is_missing), _COUNT_WHERE(condition=without_label)]
         if not variable.is_text:
             figures += [
@@ -451,14 +451,14 @@ def _refuse_undecided(
             else '["NAME", ...] reads the labels of columns'
         )
         problems.append(
-            f"{with_noun(len(labelled), 'column', 'has', 'have')} value labels: {columns}; decide how they are read: "
+            f"{count_noun(len(labelled), 'column', 'has', 'have')} value labels: {columns}; decide how they are read: "
             f"value_labels = {labels}, false reads codes"
         )
     if missing and choices.user_missing is None:
         proposal["user_missing"] = "missing"
-        columns = _join_words([f"{name} ({with_noun(count, 'value')})" for name, count in missing.items()])
+        columns = _join_words([f"{name} ({count_noun(count, 'value')})" for name, count in missing.items()])
         problems.append(
-            f"{with_noun(len(missing), 'column', 'has', 'have')} user-missing values: {columns}; decide how they "
+            f"{count_noun(len(missing), 'column', 'has', 'have')} user-missing values: {columns}; decide how they "
             'are read: user_missing = "missing" reads them as NULL, "keep" as ordinary values'
         )
     if problems:
@@ -485,7 +485,7 @@ def _refuse_labels(
             rows = _count_rows_without_label(files, figures, name) if is_labelled and _is_wanted(name, wanted) else 0
             if rows:
                 raise SourceError(
-                    f"source.value_labels: {with_noun(rows, 'value')} of {name!r} in {_describe_files(files)} "
+                    f"source.value_labels: {count_noun(rows, 'value')} of {name!r} in {_describe_files(files)} "
                     f"{'has' if rows == 1 else 'have'} no label: list the columns whose labels are read, "
                     'value_labels = ["NAME", ...]; a value without a label is then read as the text of its code'
                 )
@@ -633,7 +633,7 @@ def _convert_column(
     ]
     keeps_letters = choices.user_missing == "keep" and not variable.is_text and type_ == "VARCHAR"
     if variable.reads_labels(choices):
-        is_read = exp.or_(is_there(value), is_there(variable.letter)) if keeps_letters else is_there(value)
+        is_read = exp.or_(is_not_null(value), is_not_null(variable.letter)) if keeps_letters else is_not_null(value)
         values.insert(0, exp.Case(ifs=[exp.If(this=is_read, true=variable.label)]))
     if keeps_letters:
         values.append(exp.DPipe(this=text("."), expression=variable.letter))

@@ -22,17 +22,17 @@ from sqlanon.policy.sections import Attribute, CsvSection
 from sqlanon.sources.date_formats import count_date_formats, date_keys, most_fitting_formats
 from sqlanon.sources.source import FindLocations
 from sqlanon.support.expressions import (
+    as_column,
     cast,
     col,
     fragment,
-    named,
     select,
     subquery,
     template,
     text,
 )
 from sqlanon.support.fields import in_words
-from sqlanon.support.notices import with_noun
+from sqlanon.support.notices import count_noun
 
 MAX_LISTED_VALUES = 5
 _BIGINT_DIGITS = 18  # every integer of 18 digits is a BIGINT
@@ -242,48 +242,48 @@ class _Candidate:
 
     def figures(self, marks: NumberMarks) -> list[exp.Alias]:
         i, number, value = self.i, col(f"number_{self.i}"), col(f"text_{self.i}")
-        output = [named(exp.Count(this=value.copy()), f"count_{i}")]
+        output = [as_column(exp.Count(this=value.copy()), f"count_{i}")]
         if self.number is not None:
             output += [
-                named(exp.Count(this=number.copy()), f"numbers_{i}"),
-                named(
+                as_column(exp.Count(this=number.copy()), f"numbers_{i}"),
+                as_column(
                     fragment("max(length(ltrim(regexp_extract(:number, '^[-+]?([0-9]*)', 1), '0')))")(number=number),
                     f"digits_{i}",
                 ),
-                named(
+                as_column(
                     fragment("max(length(regexp_extract(:number, '[.]([0-9]*)', 1)))")(number=number), f"decimals_{i}"
                 ),
-                named(
+                as_column(
                     fragment("coalesce(bool_or(contains(lower(:number), 'e')), false)")(number=number), f"exponent_{i}"
                 ),
-                named(
+                as_column(
                     fragment("coalesce(bool_or(regexp_matches(:number, '^-.*[eE]|[.].*[eE]|[eE][-+]')), false)")(
                         number=number
                     ),
                     f"plain_exponent_{i}",
                 ),
-                named(_FITTING_DOUBLE(number=number, short=exp.convert(SHORT_NUMBER)), f"doubles_{i}"),
+                as_column(_FITTING_DOUBLE(number=number, short=exp.convert(SHORT_NUMBER)), f"doubles_{i}"),
             ]
-            output.append(named(_MAY_BE_THOUSANDS(number=number), f"thousands_{i}"))
+            output.append(as_column(_MAY_BE_THOUSANDS(number=number), f"thousands_{i}"))
         if self.reading.type in ("integer", "number"):
             output += [
-                named(
+                as_column(
                     fragment("count(DISTINCT :unit) FILTER (WHERE NOT :text IS NULL)")(unit=_unit(value), text=value),
                     f"units_{i}",
                 ),
-                named(
+                as_column(
                     fragment("mode(:unit) FILTER (WHERE NOT :text IS NULL)")(unit=_unit(value), text=value),
                     f"usual_unit_{i}",
                 ),
             ]
         if self.day is not None:
-            output.append(named(exp.Count(this=col(f"day_{i}")), f"days_{i}"))
+            output.append(as_column(exp.Count(this=col(f"day_{i}")), f"days_{i}"))
         if self.time is not None:
-            output.append(named(exp.Count(this=col(f"time_{i}")), f"times_{i}"))
+            output.append(as_column(exp.Count(this=col(f"time_{i}")), f"times_{i}"))
         if not self.is_declared:
             for name, pattern in (("lenient", number_pattern(marks)), ("like_numbers", _character_pattern(marks))):
                 output.append(
-                    named(
+                    as_column(
                         fragment("count(*) FILTER (WHERE regexp_full_match(trim(:text), :pattern))")(
                             text=value, pattern=text(pattern)
                         ),
@@ -295,7 +295,7 @@ class _Candidate:
     def readings(self) -> list[exp.Expr]:
         """The columns from which the figures are computed."""
         values = {"text": self.value, "number": self.number, "day": self.day, "time": self.time}
-        return [named(value.copy(), f"{name}_{self.i}") for name, value in values.items() if value is not None]
+        return [as_column(value.copy(), f"{name}_{self.i}") for name, value in values.items() if value is not None]
 
 
 def read_columns(
@@ -336,7 +336,7 @@ def read_columns(
 
 def projection(names: Collection[str], values: Mapping[str, tuple[exp.Expr, str]]) -> list[exp.Expr]:
     """Select all columns, converted ones by their expressions."""
-    return [named(values[name][0].copy(), name) if name in values else col(name) for name in names]
+    return [as_column(values[name][0].copy(), name) if name in values else col(name) for name in names]
 
 
 def _build_candidate(i: int, name: str, reading: ColumnReading, marks: NumberMarks, is_declared: bool) -> _Candidate:
@@ -488,7 +488,7 @@ class _TextReader:
         )
         thousands = "" if marks.thousands is None else f" and thousands = {in_words(marks.thousands)}"
         raise SourceError(
-            f"source.csv: {with_noun(misplaced, 'value')} of column {candidate.column!r} "
+            f"source.csv: {count_noun(misplaced, 'value')} of column {candidate.column!r} "
             f"{'is' if misplaced == 1 else 'are'} not written with decimal = {in_words(marks.decimal)}{thousands}: "
             f'{self._list_misfits(candidate, read)}; correct the file, or set type = "text" in '
             f"attributes.{candidate.column}"

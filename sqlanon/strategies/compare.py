@@ -15,7 +15,7 @@ from sqlanon.policy.strategies import STRATEGIES, strategy_traits
 from sqlanon.strategies.lattice.checker import Checker, policy_measure
 from sqlanon.strategies.lattice.input import SearchInput
 from sqlanon.strategies.lattice.result import SearchResult
-from sqlanon.support.expressions import cast, col, ident, named, select
+from sqlanon.support.expressions import as_column, cast, col, ident, select
 
 COLUMNS: Mapping[str, str] = {
     "strategy": "VARCHAR",
@@ -175,4 +175,4 @@ def comparison_query(rows: Sequence[ComparisonRow]) -> exp.Select:
         expressions=[exp.Tuple(expressions=[exp.convert(asdict(row)[name]) for name in COLUMNS]) for row in rows],
         alias=exp.TableAlias(this=ident("c"), columns=[ident(name) for name in COLUMNS]),
     )
-    return select([named(cast(col(name), type_), name) for name, type_ in COLUMNS.items()], values)
+    return select([as_column(cast(col(name), type_), name) for name, type_ in COLUMNS.items()], values)

@@ -7,7 +7,7 @@ from typing import Protocol
 from sqlglot import exp
 
 from sqlanon.support.coding import Column
-from sqlanon.support.expressions import release_order, star, subquery
+from sqlanon.support.expressions import release_order, select_star, subquery
 
 MASKED = "masked"
 
@@ -71,4 +71,4 @@ def order_by_class(recoding: ClassRecoding, rows: exp.Select) -> exp.Select:
         return recoding.with_labels(subquery(rows.order_by(*release_order(keys), copy=False), "r"))
     quasi_identifiers = [column.name for column in recoding.columns if column.quasi is not None]
     released = recoding.with_labels(subquery(rows, "r"))
-    return star(subquery(released, "released")).order_by(*release_order(quasi_identifiers), copy=False)
+    return select_star(subquery(released, "released")).order_by(*release_order(quasi_identifiers), copy=False)

@@ -23,7 +23,7 @@ from sqlanon.policy import Policy
 from sqlanon.risk.suda import count_uniques_and_pairs
 from sqlanon.sources.columns import match_columns
 from sqlanon.sources.run import Run
-from sqlanon.support.expressions import Namer, named, template, values_query
+from sqlanon.support.expressions import Namer, as_column, template, values_query
 
 _SET_FIGURES = template("""
     SELECT subset, count(*) AS "distinct", sum(n * (n - 1))::BIGINT AS together
@@ -69,7 +69,7 @@ def distinction_statements(run: Run, policy: Policy | None, size: int) -> str:
     """
     statements: list[str] = []
     steps = StatementRunner(run.engine, statements)
-    steps.show(_figures(run, policy, size, steps))
+    steps.record(_figures(run, policy, size, steps))
     return "\n\n".join(f"{statement};" for statement in statements)
 
 
@@ -92,7 +92,7 @@ def figures_of(
     """
     refuse_too_many(len(columns), size, "size")
     packed = pack_combinations(steps, work, relation, columns, singles_apart=False)
-    rows = steps.figures(count_uniques_and_pairs(combinations=packed.combinations))["rows"]
+    rows = steps.fetch_figures(count_uniques_and_pairs(combinations=packed.combinations))["rows"]
     sets = figures = None
     keys: set[tuple[int, ...]] = set()
     first = 0
@@ -108,7 +108,7 @@ def figures_of(
             sets = _into(steps, work("distinction_sets"), query, sets)
         for batch in packed.batches([one for i, one in numbered.items() if i not in known]):
             subsets = {by_subset[one]: one for one in batch}
-            groups = subset_groups(packed.keys, packed.packing, subsets, [named(sum_group_rows(), "n")])
+            groups = subset_groups(packed.keys, packed.packing, subsets, [as_column(sum_group_rows(), "n")])
             query = _SET_FIGURES(groups=groups)
             figures = _into(steps, work("distinction_figures"), query, figures)
         some = sorted(known)
@@ -117,7 +117,9 @@ def figures_of(
             figures = _into(steps, work("distinction_figures"), _KEY_FIGURES(rows=rows, sets=sets_of_keys), figures)
         if level < size and figures is not None and rows:
             keys = {
-                numbered[one] for (one,) in steps.ask(_KEYS_AMONG(figures=figures, rows=rows), []) if one in numbered
+                numbered[one]
+                for (one,) in steps.fetch_rows(_KEYS_AMONG(figures=figures, rows=rows), [])
+                if one in numbered
             }
     assert sets is not None
     assert figures is not None
@@ -126,6 +128,6 @@ def figures_of(
 
 def _into(steps: StatementRunner, target: exp.Table, query: exp.Select, table: exp.Table | None) -> exp.Table:
     if table is None:
-        return steps.make(target, query)
+        return steps.create_table(target, query)
     steps.add(table, query)
     return table

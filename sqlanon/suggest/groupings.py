@@ -89,7 +89,7 @@ _LABELLED = template("""
 
 def make_vocabulary(steps: StatementRunner, work: Namer) -> exp.Table:
     lines = subquery(values_query(_COLUMNS, vocabulary()), "lines")
-    return steps.make(work("vocabulary"), _WORDS(lines=lines))
+    return steps.create_table(work("vocabulary"), _WORDS(lines=lines))
 
 
 def find_groupings(
@@ -102,8 +102,10 @@ def find_groupings(
     def given(i: int, name: str) -> dict[str, exp.Expr]:
         return {"i": number(i), "word": _WORD(value=col(name)), "value": col(name), "rows": rows}
 
-    matches = steps.ask(union_all(*(_MATCHES(**given(i, name), vocabulary=known) for i, name in columns.items())), [])
-    totals = steps.ask(union_all(*(_TOTALS(**given(i, name)) for i, name in columns.items())), [])
+    matches = steps.fetch_rows(
+        union_all(*(_MATCHES(**given(i, name), vocabulary=known) for i, name in columns.items())), []
+    )
+    totals = steps.fetch_rows(union_all(*(_TOTALS(**given(i, name)) for i, name in columns.items())), [])
     unknown = {i: (words, count) for i, grouping, words, count in matches if grouping == _UNKNOWN}
     found: dict[int, tuple[str, float]] = {}
     for i, all_words, all_rows in totals:
@@ -135,7 +137,7 @@ def labelled_values(
         unknown=text(_UNKNOWN if grouping else ""),
         most=exp.null() if most is None else number(most + 1),
     )
-    found = steps.ask(query, [])
+    found = steps.fetch_rows(query, [])
     if most is not None and len(found) > most:
         return None
     return [Labelled(one, n, tuple(filter(None, (fine, coarse)))) for one, n, fine, coarse in found]

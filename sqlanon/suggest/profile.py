@@ -162,7 +162,7 @@ def profile_table(run: Run) -> TableProfile:
     plain = {i: name for i, (name, type_) in enumerate(columns.items()) if not is_nested(type_)}
     if not plain:
         raise SourceError("all columns are nested: give their parts as columns of their own, in a view")
-    sample = steps.make(run.work("looked_rows"), sample_query(run.source.relation, [*plain.values()], step))
+    sample = steps.create_table(run.work("looked_rows"), sample_query(run.source.relation, [*plain.values()], step))
     kinds = {i: column_kind(columns[name]) for i, name in plain.items()}
     texts = {i: name for i, name in plain.items() if kinds[i] is ColumnKind.TEXT}
     numbers = {i: name for i, name in plain.items() if kinds[i] in _ARE_NUMBERS}
@@ -170,18 +170,18 @@ def profile_table(run: Run) -> TableProfile:
     # DuckDB does not say which of these are finite.
     dates = {i: name for i, name in moments.items() if columns[name] != ZONED_NANOSECONDS}
     others = {i: name for i, name in plain.items() if i not in texts and i not in numbers and i not in dates}
-    found = steps.figures(column_figures_query(sample, texts, numbers, dates, others))
+    found = steps.fetch_figures(column_figures_query(sample, texts, numbers, dates, others))
     vocabulary = make_vocabulary(steps, run.work)
     words = {i: name for i, name in plain.items() if i in texts or columns[name].startswith("ENUM")}
     words = {i: name for i, name in words.items() if 1 < found[f"distinct_{i}"] <= _WORDS}
     groupings = find_groupings(steps, vocabulary, sample, words)
     likes = _likes(steps, sample_query(sample, [*texts.values()], rows // step // _CLOSER), texts) if texts else {}
     if step > 1:  # how many values there are, is of all rows
-        counts = iter(steps.ask(approximate_counts_query(run.source.relation, [*plain.values()]), [])[0])
+        counts = iter(steps.fetch_rows(approximate_counts_query(run.source.relation, [*plain.values()]), [])[0])
         whole = {i: (next(counts), next(counts)) for i in plain}
         # An estimate of 1 may be 2, and a constant column is released as it is: count those exactly.
         same = {i: plain[i] for i, (distinct, _) in whole.items() if distinct <= 1}
-        exact = iter(steps.ask(exact_counts_query(run.source.relation, [*same.values()]), [])[0] if same else ())
+        exact = iter(steps.fetch_rows(exact_counts_query(run.source.relation, [*same.values()]), [])[0] if same else ())
         whole |= {i: (next(exact), whole[i][1]) for i in same}
     else:
         whole = {i: (found[f"distinct_{i}"], found[f"values_{i}"]) for i in plain}
@@ -217,7 +217,7 @@ def number_types(run: Run, columns: Sequence[str]) -> dict[str, str]:
         return {}
     patterns = {0: f"{_NUMBER}|{_MISSING}", 1: f"{_WHOLE}|{_MISSING}"}
     rows = _TEXTS(columns=[col(name) for name in columns], rows=run.source.relation)
-    found = steps.figures(content_figures_query(rows, texts, patterns))
+    found = steps.fetch_figures(content_figures_query(rows, texts, patterns))
     return {
         name: "BIGINT" if found[f"like_{i}_1"] == found[f"seen_{i}"] else "DOUBLE"
         for i, name in texts.items()
@@ -236,5 +236,5 @@ def _likes(steps: StatementRunner, rows: exp.Select, texts: Mapping[int, str]) -
     patterns |= {CODES: _CODE, NUMBERS: _NUMBER, WHOLE_NUMBERS: _WHOLE, MISSING: _MISSING, YES_OR_NO: _YES_OR_NO}
     patterns[PARTIAL_DATES] = PARTIAL_DATE
     patterns |= {_FIRST_MENTION - j: pattern for j, (pattern, _) in enumerate(MENTION_PATTERNS.values())}
-    found = steps.figures(content_figures_query(rows, texts, patterns))
+    found = steps.fetch_figures(content_figures_query(rows, texts, patterns))
     return {i: {j: found[f"like_{i}_{j}"] / seen for j in patterns} for i in texts if (seen := found[f"seen_{i}"])}

@@ -28,7 +28,7 @@ from sqlanon.sources.run import Run
 from sqlanon.sources.typed_columns import ONLY_POINT, POINT, UNITS
 from sqlanon.suggest.profile import MISSING_WORDS, TableProfile
 from sqlanon.support.expressions import col, fragment, select, template, text
-from sqlanon.support.notices import with_noun
+from sqlanon.support.notices import count_noun
 from sqlanon.support.toml import toml_value
 
 _WORDS = re.compile(MISSING_WORDS)
@@ -108,7 +108,7 @@ def _days_without_marks(run: Run) -> list[str]:
     figures: list[exp.Expr] = [
         _ARE_DAYS(column=col(name), format=text(_DAY_WITHOUT_MARKS), least=exp.convert(_LEAST_DAYS)) for name in names
     ]
-    are_days = StatementRunner(run.engine).ask(select(figures, source.relation.copy()), [])[0]
+    are_days = StatementRunner(run.engine).fetch_rows(select(figures, source.relation.copy()), [])[0]
     return [name for name, is_day in zip(names, are_days, strict=True) if is_day]
 
 
@@ -134,7 +134,7 @@ def _find_marked_number(run: Run, name: str) -> str | None:
         plain=text("[-+]?[0-9]+"),
         share=exp.convert(MOSTLY),
     )
-    are_marked, example = StatementRunner(run.engine).ask(query, [])[0]
+    are_marked, example = StatementRunner(run.engine).fetch_rows(query, [])[0]
     return str(example) if are_marked and example is not None else None
 
 
@@ -248,7 +248,7 @@ def find_missing_codes(run: Run, profile: TableProfile, readings: Mapping[str, R
             query = _TEXT_CODES(
                 column=col(column.name), rows=profile.sample, pattern=text(MISSING_WORDS), most=_MOST_WORDS
             )
-            codes = [(code, count) for code, count in steps.ask(query, []) if code.strip() or code]
+            codes = [(code, count) for code, count in steps.fetch_rows(query, []) if code.strip() or code]
         else:
             continue
         if codes:
@@ -258,10 +258,10 @@ def find_missing_codes(run: Run, profile: TableProfile, readings: Mapping[str, R
 
 def _number_codes(steps: StatementRunner, rows: exp.Table, name: str) -> Iterator[tuple[str, int]]:
     numbers = [exp.Literal.number(code) for code in _CODES]
-    counts = steps.ask(_COUNTS(column=col(name), rows=rows, codes=numbers), [])
+    counts = steps.fetch_rows(_COUNTS(column=col(name), rows=rows, codes=numbers), [])
     if not counts:
         return
-    least, greatest = steps.ask(_OUTSIDE(column=col(name), rows=rows, codes=numbers), [])[0]
+    least, greatest = steps.fetch_rows(_OUTSIDE(column=col(name), rows=rows, codes=numbers), [])[0]
     if least is None:
         return
     gap = max(_GAP * float(greatest - least), 1)
@@ -273,7 +273,7 @@ def _number_codes(steps: StatementRunner, rows: exp.Table, name: str) -> Iterato
 
 
 def _of_codes(codes: Sequence[tuple[str, int]]) -> Reading:
-    shown = ", ".join(f"{toml_value(code)} ({with_noun(count, 'row')})" for code, count in codes)
+    shown = ", ".join(f"{toml_value(code)} ({count_noun(count, 'row')})" for code, count in codes)
     listed = ", ".join(toml_value(code) for code, _ in codes)
     has_star = any(code == "*" for code, _ in codes)
     return Reading(

@@ -31,7 +31,7 @@ from sqlanon.suggest.profile import TableProfile, number_types, profile_table
 from sqlanon.suggest.propose import NEEDS_FILES, SUPPRESS, Proposal, is_measured, propose
 from sqlanon.suggest.reading import AS_IT_STANDS, Reading, find_missing_codes, find_readings
 from sqlanon.suggest.trials import Diversity, Trial, try_with_diversity
-from sqlanon.support.expressions import col, fragment, named, table, template
+from sqlanon.support.expressions import as_column, col, fragment, table, template
 from sqlanon.support.names import table_parts
 from sqlanon.support.notices import sort_messages
 
@@ -192,7 +192,7 @@ _DECIMAL = fragment("TRY_CAST(nullif(lower(:text), 'nan') AS DOUBLE)")
 
 def _as_number(name: str, type_: str) -> exp.Expr:
     """A cast by which words become NULL: NaN, too, which is in no interval."""
-    return named((_WHOLE if type_ == "BIGINT" else _DECIMAL)(text=col(name)), name)
+    return as_column((_WHOLE if type_ == "BIGINT" else _DECIMAL)(text=col(name)), name)
 
 
 def _advised(proposals: Sequence[Proposal]) -> list[Proposal]:
@@ -269,7 +269,7 @@ def _combinations(
     steps = StatementRunner(run.engine)
     size = next(size for size in range(SIZE, 0, -1) if size == 1 or math.comb(len(names), size) <= MOST_SETS)
     query = figures_of(steps, run.work, table_profile.sample, names, names, size)
-    return [(attributes, distinct, rows) for attributes, _, distinct, rows, *_ in steps.ask(query, [])]
+    return [(attributes, distinct, rows) for attributes, _, distinct, rows, *_ in steps.fetch_rows(query, [])]
 
 
 def _dependencies(
@@ -311,7 +311,9 @@ def find_person(run: Run, profile: TableProfile, proposals: Sequence[Proposal]) 
     ]
     compared = {one.column.name: one.column.type for one in proposals if one.role == "quasi"}
     steps = StatementRunner(run.engine)
-    return find_person_column(lambda query: steps.ask(query, []), run.source.relation, keys, compared, profile.rows)
+    return find_person_column(
+        lambda query: steps.fetch_rows(query, []), run.source.relation, keys, compared, profile.rows
+    )
 
 
 def _with_person(proposals: Sequence[Proposal], person: PersonColumn | None) -> Sequence[Proposal]:

@@ -470,7 +470,7 @@ def _sampled(run: Run, policy: Policy, most: int, sensitive: Sequence[str], name
     more = [matched.by_attribute[name] for name in sensitive]
     names = dict.fromkeys([*matched.generalized, *matched.sensitive, *more, *([person] if person else [])])
     given = {"rows": source.relation, "columns": [col(name) for name in names or source.columns]}
-    count = int(steps.ask(_COUNT(rows=source.relation), [])[0][0])
+    count = int(steps.fetch_rows(_COUNT(rows=source.relation), [])[0][0])
     step = math.ceil(count / (_TO_SPARE * most))
     if count <= most:
         query = _ALL(**given)
@@ -478,7 +478,7 @@ def _sampled(run: Run, policy: Policy, most: int, sensitive: Sequence[str], name
         query = _BY_PERSON(**given, person_hash=anonymous("HASH", col(person)), step=step, most=most)
     else:
         query = _BY_PLACE(**given, place_hash=anonymous("HASH", col("sqlanon place")), step=step, most=most)
-    return replace(source, relation=steps.make(run.work(name), query), in_place=True)
+    return replace(source, relation=steps.create_table(run.work(name), query), in_place=True)
 
 
 def _try(sample: _Sample, policy: Policy, trial: Trial, seconds: float, pace: float, prefix: str) -> Trial:
@@ -511,12 +511,14 @@ def _figures(sample: _Sample, policy: Policy, trial: Trial, prefix: str) -> Tria
     stopped = limit is not None and time.monotonic() - began >= limit
     stopped |= most is not None and found.rounds >= most
     recoding = recode(steps, prepared, found)
-    gone = steps.ask(recoding.statement.fully_suppressed(), [])[0]
+    gone = steps.fetch_rows(recoding.statement.fully_suppressed(), [])[0]
     homogeneous = {}
     if sensitive:
         release = subquery(recoding.statement.select(shuffled=False), "r")
         for name in sensitive:
-            homogeneous[name] = int(steps.ask(homogeneous_rows(release, policy.generalized_attributes, name), [])[0][0])
+            homogeneous[name] = int(
+                steps.fetch_rows(homogeneous_rows(release, policy.generalized_attributes, name), [])[0][0]
+            )
     count_error = None
     if sample.counts is not None:
         work = prepared.work

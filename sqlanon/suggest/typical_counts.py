@@ -17,13 +17,24 @@ from sqlglot import exp
 
 from sqlanon.disclosure.dependencies import number_columns
 from sqlanon.engines.statement_runner import StatementRunner
-from sqlanon.hierarchies.bounds import RangeKind, bounds
+from sqlanon.hierarchies.bounds import RangeKind, label_bounds
 from sqlanon.hierarchies.parts import label_range_kind
 from sqlanon.sources.source import Source
 from sqlanon.strategies.lattice.input import SearchInput
 from sqlanon.strategies.recoding import ClassRecoding
-from sqlanon.support.coding import Coded, Column
-from sqlanon.support.expressions import Namer, aliased, all_of, cast, col, fragment, star, subquery, template, union_all
+from sqlanon.support.coding import CodedAttribute, Column
+from sqlanon.support.expressions import (
+    Namer,
+    aliased,
+    all_of,
+    cast,
+    col,
+    fragment,
+    select_star,
+    subquery,
+    template,
+    union_all,
+)
 
 MOST = 10
 """The most counts that are asked for."""
@@ -110,12 +121,13 @@ class TypicalCounts:
 def typical_counts(steps: StatementRunner, source: Source, names: Sequence[str], work: Namer) -> TypicalCounts:
     """Counts with conditions on columns of a source, at most `MOST`. Makes ``ranked_i``."""
     ranked = [
-        steps.make(work(f"ranked_{i}"), _RANKED(column=col(name), rows=source.relation)) for i, name in enumerate(names)
+        steps.create_table(work(f"ranked_{i}"), _RANKED(column=col(name), rows=source.relation))
+        for i, name in enumerate(names)
     ]
     spans = []
     for name, table in zip(names, ranked, strict=True):
         query = _MOST_FREQUENT if label_range_kind(source.columns[name]) is None else _TO_MEDIAN
-        found = steps.ask(query(ranked=table), [])
+        found = steps.fetch_rows(query(ranked=table), [])
         low, high = found[0] if found else (1, None)
         spans.append((low, high or 1))
     counts = _chosen_counts(len(names))
@@ -125,7 +137,7 @@ def typical_counts(steps: StatementRunner, source: Source, names: Sequence[str],
     for i in sorted({i for count in counts for i in count}):
         on = col(names[i], "s").eq(col("value", f"r{i}"))
         rows = rows.join(aliased(ranked[i], f"r{i}"), on=on, join_type="left", copy=False)
-    *found, every = steps.ask(rows, [])[0]
+    *found, every = steps.fetch_rows(rows, [])[0]
     return TypicalCounts(ranked, spans, counts, found, every)
 
 
@@ -142,30 +154,32 @@ def error_of_counts(
     for i in asked.attributes:
         recoding = recoding.with_column(Column(prepared.attributes[i].column))
     rows = number_columns(recoding.select(shuffled=False), len(columns) + len(asked.attributes))
-    released = steps.make(work("counted_rows"), star(rows))
+    released = steps.create_table(work("counted_rows"), select_star(rows))
     labels = {column.quasi: f"r{j}" for j, column in enumerate(columns) if column.quasi is not None}
     shares = {}
     for place, i in enumerate(asked.attributes, len(columns)):
         low, high = asked.spans[i]
         ranked, nodes = asked.ranked[i], _labels_of_hierarchy(prepared.attributes[i], asked.ranked[i])
-        known = steps.make(work(f"known_labels_{i}"), _OF_HIERARCHY(labels=nodes, low=low, high=high))
+        known = steps.create_table(work(f"known_labels_{i}"), _OF_HIERARCHY(labels=nodes, low=low, high=high))
         seen = _OTHER_LABELS(label=col(labels[i]), value=col(f"r{place}"), released=released)
         kind = label_range_kind(prepared.source.columns[prepared.attributes[i].column])
         given = {"labels": seen, "known": known, "ranked": ranked, "low": low, "high": high}
         others = _OF_SETS(**given) if kind is None else _OF_RANGES(**given, **_ends(kind, ranked))
-        shares[i] = steps.make(work(f"shares_{i}"), union_all(star(known), star(subquery(others, "others"))))
+        shares[i] = steps.create_table(
+            work(f"shares_{i}"), union_all(select_star(known), select_star(subquery(others, "others")))
+        )
     products = [reduce(_times, [_SHARE(share=col("share", f"s{i}")) for i in count]) for count in asked.counts]
     query = _SUMS(sums=[_SUM(product=one) for one in products], released=released)
     for i, table in shares.items():
         on = _IS_LABEL(released=col(labels[i], "p"), label=col("label", f"s{i}"))
         query = query.join(aliased(table, f"s{i}"), on=on, join_type="left", copy=False)
-    estimates = steps.ask(query, [])[0]
+    estimates = steps.fetch_rows(query, [])[0]
     least = max(1, _LEAST * asked.rows)
     errors = [abs(estimate - true) / max(true, least) for estimate, true in zip(estimates, asked.answers, strict=True)]
     return float(sum(errors) / len(errors))
 
 
-def _labels_of_hierarchy(attribute: Coded, ranked: exp.Table) -> exp.Query:
+def _labels_of_hierarchy(attribute: CodedAttribute, ranked: exp.Table) -> exp.Query:
     """Each label of a hierarchy beside the ranks of the values under it: ``label`` and ``rank``."""
     values: list[exp.Expr] = [] if attribute.open_ends else [cast(col("value", "c"), "VARCHAR")]
     values += [col(f"label_{level}", "c") for level in range(attribute.lowest_labelled, attribute.height + 1)]
@@ -174,7 +188,7 @@ def _labels_of_hierarchy(attribute: Coded, ranked: exp.Table) -> exp.Query:
 
 def _ends(kind: RangeKind, ranked: exp.Table) -> dict[str, exp.Expr]:
     """The ends of the ranges that labels show, and the values to compare with them."""
-    least, greatest = bounds(col("label"), kind)
+    least, greatest = label_bounds(col("label"), kind)
     if kind == "date":
         least, greatest = _START_OF_DAY(day=least), _END_OF_DAY(day=greatest)
     values = _COMPARED(value=cast(col("value"), _COMPARED_AS[kind]), ranked=ranked)

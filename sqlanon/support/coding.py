@@ -14,14 +14,14 @@ from sqlglot import exp
 from sqlanon.support.expressions import (
     aliased,
     all_of,
+    as_column,
     cast,
     col,
     filter_where,
     fragment,
-    named,
     native_type,
+    null_safe_equal,
     number,
-    same,
     select,
     subquery,
     table,
@@ -49,7 +49,7 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Coded:
+class CodedAttribute:
     """A quasi-identifier with the table of its coded values."""
 
     column: str  # in the source
@@ -70,7 +70,7 @@ class Coded:
         return self.lowest_labelled <= level < self.height
 
 
-def code_name(attribute: int, level: int) -> str:
+def code_column(attribute: int, level: int) -> str:
     return f"q{attribute}_l{level}"
 
 
@@ -183,42 +183,42 @@ def coded_values(
     names = {level: f"level_{level}" if level else "label_0" for level in between}
     is_tall, type_ = height >= TALL_HIERARCHY, _code_type(count)
     counted: list[exp.Expr] = [
-        named(col(name, "h"), name) for name in dict.fromkeys(["level_0", *names.values(), f"level_{height}"])
+        as_column(col(name, "h"), name) for name in dict.fromkeys(["level_0", *names.values(), f"level_{height}"])
     ]
     leaves = _LEAVES_OF_COLUMN if has_population_values else _LEAVES
     if not is_tall:
-        counted += [named(leaves(label=col(name, "h")), f"leaves_{level}") for level, name in names.items()]
-    with_leaves = select([*counted, named(exp.true(), KNOWN)], aliased(hierarchy, "h"))
+        counted += [as_column(leaves(label=col(name, "h")), f"leaves_{level}") for level, name in names.items()]
+    with_leaves = select([*counted, as_column(exp.true(), KNOWN)], aliased(hierarchy, "h"))
     if has_population_values and not is_tall:
-        on_value = same(col("value", "w"), col("level_0", "h"), nullable)
+        on_value = null_safe_equal(col("value", "w"), col("level_0", "h"), nullable)
         with_leaves = with_leaves.join(aliased(values, "w"), on=on_value, copy=False)
     known = exp.Coalesce(this=col(KNOWN, "l"), expressions=[exp.false()])
     if is_tall:
-        codes: list[exp.Expr] = [named(cast(col(f"code_{i}", "c"), type_), f"code_{i}") for i in names]
+        codes: list[exp.Expr] = [as_column(cast(col(f"code_{i}", "c"), type_), f"code_{i}") for i in names]
         leaves_of_levels: list[exp.Expr] = [col(f"leaves_{i}", "c") for i in names]
     else:
-        codes = [named(_rank_of_label(col(name, "l"), type_), f"code_{i}") for i, name in names.items()]
+        codes = [as_column(_rank_of_label(col(name, "l"), type_), f"code_{i}") for i, name in names.items()]
         leaves_of_levels = [
-            named(exp.Coalesce(this=col(f"leaves_{i}", "l"), expressions=[number(0)]), f"leaves_{i}") for i in names
+            as_column(exp.Coalesce(this=col(f"leaves_{i}", "l"), expressions=[number(0)]), f"leaves_{i}") for i in names
         ]
     output: list[exp.Expr] = [
         col("value", "v"),
         col("rows", "v"),
-        *([named(cast(col("value", "v"), "VARCHAR"), TEXT_COLUMN)] if texts else []),
-        named(known, KNOWN),
-        *(named(col(name, "l"), f"label_{level}") for level, name in names.items()),
-        *([named(exp.Literal.string(top), f"label_{height}")] if height else []),
+        *([as_column(cast(col("value", "v"), "VARCHAR"), TEXT_COLUMN)] if texts else []),
+        as_column(known, KNOWN),
+        *(as_column(col(name, "l"), f"label_{level}") for level, name in names.items()),
+        *([as_column(exp.Literal.string(top), f"label_{height}")] if height else []),
         *codes,
-        *([named(dense_rank([col("value", "v")], type_), "code_0")] if height and not open_ends else []),
+        *([as_column(dense_rank([col("value", "v")], type_), "code_0")] if height and not open_ends else []),
         *leaves_of_levels,
     ]
-    on = same(col("value", "v"), col("level_0", "l"), nullable)
+    on = null_safe_equal(col("value", "v"), col("level_0", "l"), nullable)
     # Parsing a `join_type` would take half a millisecond for each attribute of each run.
     joined = exp.Join(this=subquery(with_leaves, "l"), side="LEFT")
     query = select(output, aliased(values, "v")).join(joined, on=on, copy=False)
     if is_tall:
         by_value = _codes_by_value(values, hierarchy, names, has_population_values)
-        on = same(col("value", "c"), col("value", "v"), nullable)
+        on = null_safe_equal(col("value", "c"), col("value", "v"), nullable)
         query = query.join(subquery(by_value, "c"), on=on, copy=False)
     return query
 
@@ -242,7 +242,7 @@ def _codes_by_value(
         rank=_rank_of_label(col("label", "l"), within=col("level", "e")),
     )
     figures = [
-        named(_AT_LEVEL(level=number(i), figure=col(figure, "c")), f"{figure}_{i}")
+        as_column(_AT_LEVEL(level=number(i), figure=col(figure, "c")), f"{figure}_{i}")
         for figure in ("code", "leaves")
         for i in names
     ]
@@ -265,13 +265,13 @@ def dense_rank(order: list[exp.Expr], type_: str = "INTEGER", within: exp.Expr |
     return cast(window - 1, type_)
 
 
-def level_codes(coded: Coded, level: int) -> exp.Select:
+def level_codes(coded: CodedAttribute, level: int) -> exp.Select:
     """The distinct codes of an attribute at a level and above: ``code_l`` .. ``code_{h-1}``."""
     codes: list[exp.Expr] = [col(f"code_{upper}") for upper in range(level, coded.height)]
     return exp.Select(expressions=codes, distinct=exp.Distinct()).from_(coded.table.copy(), copy=False)
 
 
-def distinct_codes(coded: Coded) -> exp.Table | exp.Subquery:
+def distinct_codes(coded: CodedAttribute) -> exp.Table | exp.Subquery:
     """A relation with each code of level 0 once, with the codes above and ``known``."""
     if not coded.open_ends:
         return coded.table
@@ -280,13 +280,13 @@ def distinct_codes(coded: Coded) -> exp.Table | exp.Subquery:
     return subquery(query)
 
 
-def group_counts(coded: Coded) -> exp.Select:
+def group_counts(coded: CodedAttribute) -> exp.Select:
     """One row: the number of groups of values at each level below the top."""
     codes = [exp.Count(this=exp.Distinct(expressions=[col(f"code_{level}")])) for level in range(coded.height)]
     return select([*codes], coded.table.copy())
 
 
-def levels_showing(coded: Coded, labels: Sequence[str]) -> exp.Select:
+def levels_showing(coded: CodedAttribute, labels: Sequence[str]) -> exp.Select:
     """One row: for each level, whether a known value of the source has one of the labels."""
     is_in_source = all_of([col(KNOWN), col("rows") > 0])
     ground = col("label_0") if coded.open_ends else cast(col("value"), "VARCHAR")
@@ -300,7 +300,7 @@ def levels_showing(coded: Coded, labels: Sequence[str]) -> exp.Select:
 
 def matching_labels(hierarchy: exp.Table, columns: Sequence[str], labels: Sequence[str]) -> exp.Select:
     """The labels that occur in the columns of a hierarchy; its ground values are compared as texts."""
-    released = [named(cast(col(name), "VARCHAR"), "label") for name in columns]
+    released = [as_column(cast(col(name), "VARCHAR"), "label") for name in columns]
     all_labels = union_all(*(select([label], hierarchy.copy()) for label in released))
     return _LABELS_AMONG(all_labels=all_labels, labels=[exp.Literal.string(label) for label in labels])
 
@@ -309,14 +309,14 @@ def _is_one_of(label: exp.Expr, labels: Sequence[str]) -> exp.In:
     return exp.In(this=label, expressions=[exp.Literal.string(text) for text in labels])
 
 
-def group_sizes(coded: Coded, level: int) -> exp.Select:
+def group_sizes(coded: CodedAttribute, level: int) -> exp.Select:
     """The rows of each group of values of an attribute at a level below the top."""
     return select([total(col("rows"))], coded.table.copy(), [col(f"code_{level}")])
 
 
-def level_leaves(coded: Coded, level: int) -> exp.Select:
+def level_leaves(coded: CodedAttribute, level: int) -> exp.Select:
     """The codes of an attribute at a level between bottom and top, with ``leaves``: the leaves under them minus one."""
-    output: list[exp.Expr] = [named(col(f"code_{level}"), "code"), named(col(f"leaves_{level}"), "leaves")]
+    output: list[exp.Expr] = [as_column(col(f"code_{level}"), "code"), as_column(col(f"leaves_{level}"), "leaves")]
     return exp.Select(expressions=output, distinct=exp.Distinct()).from_(coded.table.copy(), copy=False)
 
 
@@ -331,7 +331,7 @@ _ENTROPY_BY_LEVEL = template("""
 """)
 
 
-def marginals(attributes: Sequence[Coded], entropy: bool) -> exp.Query:
+def marginals(attributes: Sequence[CodedAttribute], entropy: bool) -> exp.Query:
     """For each attribute its number and a list of figures, which bound the score of any generalization.
 
     The figures are: the rows with unknown values; for each level below the top, from level 0, the sum over rows of the
@@ -341,7 +341,7 @@ def marginals(attributes: Sequence[Coded], entropy: bool) -> exp.Query:
     return union_all(*(_marginals(i, attribute, entropy) for i, attribute in enumerate(attributes)))
 
 
-def _marginals(attribute: int, coded: Coded, entropy: bool) -> exp.Select:
+def _marginals(attribute: int, coded: CodedAttribute, entropy: bool) -> exp.Select:
     rows = cast(col("rows"), "DOUBLE")
     unknown = total(col("rows"), ~col(KNOWN))
     figures: list[exp.Expr] = [cast(exp.Coalesce(this=unknown, expressions=[number(0)]), "DOUBLE")]
@@ -356,7 +356,7 @@ def _marginals(attribute: int, coded: Coded, entropy: bool) -> exp.Select:
         figures += [exp.Max(this=col(f"entropy_{level}")) for level in levels]
     elif entropy:
         groups = [
-            named(exp.Window(this=exp.Sum(this=rows.copy()), partition_by=partition), f"group_{level}")
+            as_column(exp.Window(this=exp.Sum(this=rows.copy()), partition_by=partition), f"group_{level}")
             for level, partition in [(i, [col(f"code_{i}")]) for i in below] + [(coded.height, [])]
         ]
         source = subquery(exp.Select(expressions=[exp.Star(), *groups]).from_(coded.table.copy()), "g")
@@ -366,18 +366,18 @@ def _marginals(attribute: int, coded: Coded, entropy: bool) -> exp.Select:
         ]
     # Values that only the population has do not count.
     is_in_source = col("rows") > 0
-    output = [named(number(attribute), "i"), named(exp.Array(expressions=figures), "figures")]
+    output = [as_column(number(attribute), "i"), as_column(exp.Array(expressions=figures), "figures")]
     return select([*output], source).where(is_in_source, copy=False)
 
 
-def _add_entropies(coded: Coded, levels: Sequence[int]) -> exp.Subquery:
+def _add_entropies(coded: CodedAttribute, levels: Sequence[int]) -> exp.Subquery:
     """The coded values with the entropies of all levels, ``entropy_1`` .., computed in a narrow table of levels."""
     codes = [col(f"code_{level}") if level < coded.height else number(0) for level in levels]
     rows = union_all(
         *(_ROWS_AT_LEVEL(level=level, code=code, coded=coded.table) for level, code in zip(levels, codes, strict=True))
     )
     figures = [
-        named(_AT_LEVEL(level=number(level), figure=col("entropy", "c")), f"entropy_{level}") for level in levels
+        as_column(_AT_LEVEL(level=number(level), figure=col("entropy", "c")), f"entropy_{level}") for level in levels
     ]
     log2 = _log2(cast(col("n", "g"), "DOUBLE") / col("rows", "g"))
     entropies = _ENTROPY_BY_LEVEL(figures=figures, log2=log2, rows=rows)

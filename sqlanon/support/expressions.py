@@ -241,7 +241,7 @@ def aliased(relation: _Relation, alias: str) -> _Relation:
     return copy
 
 
-def named(expression: exp.Expr, name: str) -> exp.Alias:
+def as_column(expression: exp.Expr, name: str) -> exp.Alias:
     """``expression AS name``."""
     return exp.Alias(this=expression, alias=ident(name))
 
@@ -288,7 +288,7 @@ def _and(left: exp.Expr, right: exp.Expr) -> exp.Expr:
     return exp.And(this=left, expression=right)
 
 
-def same(left: exp.Expr, right: exp.Expr, nullable: bool = True) -> exp.Expr:
+def null_safe_equal(left: exp.Expr, right: exp.Expr, nullable: bool = True) -> exp.Expr:
     """Equality in which NULL equals NULL; plain equality if not ``nullable``, which is faster."""
     return exp.NullSafeEQ(this=left, expression=right) if nullable else left.eq(right)
 
@@ -298,7 +298,7 @@ def is_null(value: exp.Expr) -> exp.Is:
     return exp.Is(this=value, expression=exp.null())
 
 
-def is_there(value: exp.Expr) -> exp.Not:
+def is_not_null(value: exp.Expr) -> exp.Not:
     """Whether a value is not NULL."""
     return ~is_null(value)
 
@@ -414,7 +414,7 @@ def create_view(target: exp.Table, query: exp.Expr) -> exp.Create:
 def create_secure_view(target: exp.Table, query: exp.Expr) -> exp.Create:
     """``CREATE SECURE VIEW target AS query``: the engine hides its definition. (sqlglot would drop the word.)
 
-    >>> create_secure_view(table("v"), star(table("t"))).sql("duckdb")
+    >>> create_secure_view(table("v"), select_star(table("t"))).sql("duckdb")
     'CREATE SECURE VIEW "v" AS SELECT * FROM "t"'
     """
     return exp.Create(this=target, kind="SECURE VIEW", expression=query)
@@ -451,7 +451,7 @@ def drop_schema(name: str, catalog: str) -> exp.Drop:
     return exp.Drop(tables=[exp.Table(db=ident(name), catalog=ident(catalog))], kind="SCHEMA", cascade=True)
 
 
-def star(relation: exp.Expr) -> exp.Select:
+def select_star(relation: exp.Expr) -> exp.Select:
     """``SELECT * FROM relation``."""
     return select([exp.Star()], relation)
 
@@ -464,7 +464,7 @@ def insert_rows(target: exp.Table, columns: Iterable[str], count: int = 1) -> ex
     return exp.Insert(this=exp.Schema(this=target, expressions=names), expression=values)
 
 
-def column_definitions(target: exp.Table, types: Iterable[tuple[str, str]]) -> exp.Create:
+def create_table_with_columns(target: exp.Table, types: Iterable[tuple[str, str]]) -> exp.Create:
     """``CREATE TABLE target (name type, ...)``, types in the engine's spelling."""
     columns = [exp.ColumnDef(this=ident(name), kind=native_type(type_)) for name, type_ in types]
     return exp.Create(this=exp.Schema(this=target, expressions=columns), kind="TABLE")
@@ -481,7 +481,7 @@ def values_query(columns: Mapping[str, str], rows: Sequence[Sequence[Any]]) -> e
         expressions=[exp.Tuple(expressions=[exp.convert(value) for value in row]) for row in rows or null_row],
         alias=exp.TableAlias(this=ident("v"), columns=[ident(name) for name in columns]),
     )
-    query = select([named(cast(col(name), type_), name) for name, type_ in columns.items()], values)
+    query = select([as_column(cast(col(name), type_), name) for name, type_ in columns.items()], values)
     return query if rows else query.where(exp.false(), copy=False)
 
 

@@ -123,10 +123,10 @@ def in_words(value: object) -> str:
     return text if len(text) <= 40 else f"{text[:37]}..."
 
 
-def nearest(word: object, known: Iterable[str]) -> str | None:
+def nearest_word(word: object, known: Iterable[str]) -> str | None:
     """Return the known word that was probably meant.
 
-    >>> nearest("hierachy", ["role", "hierarchy"])
+    >>> nearest_word("hierachy", ["role", "hierarchy"])
     'hierarchy'
     """
     word, known = str(word).lower(), list(known)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-EARLIER = "sqlanon earlier releases"
+EARLIER_RELEASES_COLUMN = "sqlanon earlier releases"
 """The column that marks which earlier releases have a row; no attribute can have this name."""
 
 METADATA_VIEWS = ("release_overview", "class_sizes", "suppression_by", "quality")

@@ -24,10 +24,10 @@ def sort_messages(notices: Iterable[Notice]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(notice.message for notice in by_affected))
 
 
-def with_noun(count: int, noun: str, singular: str = "", plural: str = "") -> str:
+def count_noun(count: int, noun: str, singular: str = "", plural: str = "") -> str:
     """A count with its noun, and optionally a verb, in the singular or plural.
 
-    >>> with_noun(1, "row"), with_noun(1186, "row"), with_noun(2, "class", "holds", "hold")
+    >>> count_noun(1, "row"), count_noun(1186, "row"), count_noun(2, "class", "holds", "hold")
     ('1 row', '1,186 rows', '2 classes hold')
     """
     nouns = f"{noun}es" if noun.endswith("s") else f"{noun}s"

@@ -24,19 +24,19 @@ _CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-
 _NUMBER = re.compile(r"<?[-+]?[\d.,]+(e[-+]?\d+)?(-[\d,]+)?( %)?( \(.*\))?|inf|nan|")
 
 
-def printable(text: str) -> str:
+def make_printable(text: str) -> str:
     r"""Escape control characters, so that a text is on one line and cannot control the terminal.
 
-    >>> print(printable("\x1b[31mred\n[bold]é"))
+    >>> print(make_printable("\x1b[31mred\n[bold]é"))
     \x1b[31mred\n[bold]é
     """
     return _CONTROL.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
 
 
-def say(text: str, *, err: bool = False) -> None:
+def echo(text: str, *, err: bool = False) -> None:
     """Print lines on stdout or stderr; on a terminal, wrap them at words."""
     stream = sys.stderr if err else sys.stdout
-    lines = [printable(line) for line in text.split("\n")]
+    lines = [make_printable(line) for line in text.split("\n")]
     if stream and stream.isatty():
         lines = [part for line in lines for part in _wrap_line(line, shutil.get_terminal_size().columns)]
     print("\n".join(lines), file=stream)
@@ -52,51 +52,51 @@ def _wrap_line(line: str, width: int) -> list[str]:
     )
 
 
-def hand_out(text: str) -> None:
+def echo_sql(text: str) -> None:
     """Print a text for programs, such as SQL, unchanged; on a terminal, escape control characters."""
     if sys.stdout and sys.stdout.isatty():
         # Tabs are harmless, and statements are not wrapped.
-        print("\n".join(map(printable, text.expandtabs(4).rstrip("\n").split("\n"))))
+        print("\n".join(map(make_printable, text.expandtabs(4).rstrip("\n").split("\n"))))
     else:
         print(text.rstrip("\n"))
 
 
-def encode_safely() -> None:
+def escape_unencodable_output() -> None:
     """Make stdout and stderr escape characters that their encoding lacks, instead of failing."""
     for stream in (sys.stdout, sys.stderr):
         if stream is not None and hasattr(stream, "reconfigure"):  # else a caller replaced it
             stream.reconfigure(errors="backslashreplace")
 
 
-def is_unicode() -> bool:
+def is_unicode_output() -> bool:
     return "utf" in (getattr(sys.stdout, "encoding", None) or "").lower()
 
 
-def percent(part: float, whole: float) -> str:
+def format_percent(part: float, whole: float) -> str:
     """A share as a percentage with three digits; empty if the whole is 0.
 
-    >>> percent(1346, 30162), percent(1, 3), percent(0, 0)
+    >>> format_percent(1346, 30162), format_percent(1, 3), format_percent(0, 0)
     ('4.46 %', '33.3 %', '')
     """
     return f"{100 * part / whole:.3g} %" if whole else ""
 
 
-def figure(value: float) -> str:
+def format_figure(value: float) -> str:
     """A figure with three digits; whole thousands with commas.
 
-    >>> figure(0.0239431), figure(12345.6), figure(0.4), figure(1e-7)
+    >>> format_figure(0.0239431), format_figure(12345.6), format_figure(0.4), format_figure(1e-7)
     ('0.0239', '12,346', '0.4', '1e-07')
     """
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
 
 
-def show_table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+def print_table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     """Print a table: with rules and as wide as the terminal, or in plain aligned columns.
 
     Columns of numbers are aligned to the right.
     """
-    heads = [printable(head) for head in headers]
-    cells = [[printable(cell) for cell in row] for row in rows]
+    heads = [make_printable(head) for head in headers]
+    cells = [[make_printable(cell) for cell in row] for row in rows]
     right = [
         all(_NUMBER.fullmatch(row[i]) for row in cells) and any(row[i] for row in cells) for i in range(len(heads))
     ]
@@ -106,12 +106,12 @@ def show_table(headers: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
         print("\n".join(_align_columns(heads, cells, right)))
 
 
-def show_bars(headers: tuple[str, str], bars: Mapping[str, int]) -> None:
+def print_bars(headers: tuple[str, str], bars: Mapping[str, int]) -> None:
     """Print counts with bars, whose lengths are relative to the greatest count."""
     greatest = max(bars.values(), default=0)
-    mark = "█" if sys.stdout and sys.stdout.isatty() and is_unicode() else "#"
+    mark = "█" if sys.stdout and sys.stdout.isatty() and is_unicode_output() else "#"
     lengths = {name: -(-_BAR * count // greatest) if greatest else 0 for name, count in bars.items()}
-    show_table([*headers, ""], [(name, f"{count:,}", mark * lengths[name]) for name, count in bars.items()])
+    print_table([*headers, ""], [(name, f"{count:,}", mark * lengths[name]) for name, count in bars.items()])
 
 
 def _align_columns(headers: list[str], rows: list[list[str]], right: list[bool]) -> list[str]:

@@ -11,7 +11,7 @@ from sqlanon.policy import FileRule, Policy
 from sqlanon.policy.compatibility import REMOTE_SOURCES, collect_sections, find_conflicts
 from sqlanon.recode.full_domain import FullDomainRecoding
 from sqlanon.strategies.examples import example_height, example_levels, find_lattice_size
-from sqlanon.support.coding import Coded, Column
+from sqlanon.support.coding import CodedAttribute, Column
 from sqlanon.support.expressions import table
 from sqlanon.warehouse import statements as wa
 from sqlanon.warehouse.statements import (
@@ -85,7 +85,7 @@ def _height(policy: Policy, name: str, engine: WorkEngine) -> int:
 
 def _example(policy: Policy, engine: WorkEngine) -> FullDomainRecoding:
     attributes = tuple(
-        Coded(
+        CodedAttribute(
             name,
             _height(policy, name, engine),
             table(name),

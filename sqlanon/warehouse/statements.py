@@ -27,11 +27,11 @@ from sqlanon.sources.frequency_set import COUNT_COLUMN
 from sqlanon.support.coding import SOURCE_ALIAS
 from sqlanon.support.expressions import (
     anonymous,
+    as_column,
     cast,
     col,
     create_table,
     ident,
-    named,
     number,
     select,
     subquery,
@@ -81,7 +81,7 @@ def with_one_form(statement: exp.Expr, dialect: str, types: Mapping[str, str]) -
     """A translated statement that reads values of the source in the form that its reader sees: one NaN, no -0.0, and
     texts as they are written, whatever the type or collation of their column takes for equal.
 
-    >>> query = select([named(col("x", "s"), "value_0")], exp.to_table("t", alias="s"))
+    >>> query = select([as_column(col("x", "s"), "value_0")], exp.to_table("t", alias="s"))
     >>> print(with_one_form(query, "trino", {"x": "DOUBLE"}).sql("trino", pretty=True))
     SELECT
       CASE
@@ -161,7 +161,7 @@ def uploaded(relation: exp.Table, columns: Sequence[str], open_ends: bool = Fals
             return cast(col("value"), "VARCHAR")
         return cast(col(name), "INTEGER") if name.startswith("code_") else col(name)
 
-    return select([named(value(name), name) for name in columns], relation.copy())
+    return select([as_column(value(name), name) for name in columns], relation.copy())
 
 
 def figures(release: exp.Table, quasi: Sequence[str]) -> exp.Select:
@@ -191,7 +191,7 @@ def row_count(relation: exp.Table) -> exp.Select:
 
 def distinct_values(release: exp.Table, columns: Sequence[str]) -> exp.Select:
     """One row: the rows of the release, and how many distinct values each of some columns has."""
-    counts = [named(exp.Count(this=exp.Distinct(expressions=[col(name)])), name) for name in columns]
+    counts = [as_column(exp.Count(this=exp.Distinct(expressions=[col(name)])), name) for name in columns]
     return _DISTINCT_VALUES(rows=ident(unused_name("released_rows", columns)), counts=counts, release=release)
 
 
@@ -252,7 +252,7 @@ class Target:
     def frequency_set(self, names: Mapping[str, str]) -> exp.Select:
         columns = [names[one] for one in self.looked_at]
         return _FREQUENCY_SET(
-            named=[named(col(name), name) for name in columns],
+            named=[as_column(col(name), name) for name in columns],
             count=ident(self.count),
             source=self.source,
             columns=[col(name) for name in columns],

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from oracle_attacks import Row, Tree
 
 from sqlanon.disclosure import attribute_disclosure as dc
-from sqlanon.support.expressions import column_definitions, table
+from sqlanon.support.expressions import create_table_with_columns, table
 
 QUASI, SENSITIVE = ['my "col"', "n"], "Value"
 TREE = Tree([("a", "x", "*"), ("b", "x", "*"), ("c", "y", "*"), (None, None, "*")])
@@ -24,7 +24,7 @@ ROWS = st.lists(st.tuples(*[st.sampled_from([None, "1", "2"])] * 2, st.sampled_f
 
 def make(connection: duckdb.DuckDBPyConnection, name: str, columns: list[str], rows: list[Row]) -> None:
     target = table(name)
-    connection.execute(column_definitions(target, [(column, "VARCHAR") for column in columns]).sql("duckdb"))
+    connection.execute(create_table_with_columns(target, [(column, "VARCHAR") for column in columns]).sql("duckdb"))
     for row in rows:
         connection.execute(f"INSERT INTO {target.sql('duckdb')} VALUES ({', '.join('?' * len(row))})", list(row))
 

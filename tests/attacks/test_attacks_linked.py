@@ -39,7 +39,7 @@ from sqlanon.ledger.joint.label_pairs import LinkedAttribute, find_ranges, order
 from sqlanon.ledger.joint.pair_audit import PairAudit
 from sqlanon.ledger.joint.release_links import ComparedRelease, count_unknown_labels
 from sqlanon.ledger.joint.row_matching import ReleaseLink, with_comparison_parts
-from sqlanon.support.expressions import column_definitions, table
+from sqlanon.support.expressions import create_table_with_columns, table
 
 NAMES = ['my "col"', "n", "l0", "Größe", "s0", "k1"]
 """Names of columns: some are the builders' own."""
@@ -47,7 +47,7 @@ NAMES = ['my "col"', "n", "l0", "Größe", "s0", "k1"]
 
 def make(connection: duckdb.DuckDBPyConnection, name: str, columns: list[str], rows: list[Row]) -> exp.Table:
     target = table(name)
-    connection.execute(column_definitions(target, [(column, "VARCHAR") for column in columns]).sql("duckdb"))
+    connection.execute(create_table_with_columns(target, [(column, "VARCHAR") for column in columns]).sql("duckdb"))
     for row in rows:
         connection.execute(f"INSERT INTO {target.sql('duckdb')} VALUES ({', '.join('?' * len(row))})", list(row))
     return target

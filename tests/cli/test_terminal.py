@@ -20,7 +20,15 @@ import pytest
 import sqlanon
 from sqlanon.cli import _say
 from sqlanon.errors import ReleaseError
-from sqlanon.support.terminal import encode_safely, hand_out, percent, printable, say, show_bars, show_table
+from sqlanon.support.terminal import (
+    echo,
+    echo_sql,
+    escape_unencodable_output,
+    format_percent,
+    make_printable,
+    print_bars,
+    print_table,
+)
 
 BOXES = re.compile("[\u2500-\u259f]")
 """Lines, corners and blocks."""
@@ -51,7 +59,7 @@ def lines_of(capsys: pytest.CaptureFixture[str]) -> list[str]:
 def test_columns_are_aligned_and_whole(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "20")
     long = "an attribute with a name that is longer than any terminal is wide " * 3
-    show_table(["name", "rows", "share"], [(long, "1,234", "12.5 %"), ("b", "7", "0.1 %")])
+    print_table(["name", "rows", "share"], [(long, "1,234", "12.5 %"), ("b", "7", "0.1 %")])
     head, first, second = lines_of(capsys)
     assert first == f"{long}  1,234  12.5 %"
     assert second == f"{'b':<{len(long)}}      7   0.1 %"
@@ -60,7 +68,7 @@ def test_columns_are_aligned_and_whole(capsys: pytest.CaptureFixture[str], monke
 
 def test_text_is_left_and_numbers_are_right(capsys: pytest.CaptureFixture[str]) -> None:
     rows = [("1", "x", "-1.5e+06", "5-8", ""), ("12", "1", "", "129-256", "no"), ("3 (optimal)", "", "2", "1", "yes")]
-    show_table(["a", "b", "c", "d", "e"], rows)
+    print_table(["a", "b", "c", "d", "e"], rows)
     assert lines_of(capsys) == [
         "          a  b         c        d  e",
         "          1  x  -1.5e+06      5-8",
@@ -70,15 +78,15 @@ def test_text_is_left_and_numbers_are_right(capsys: pytest.CaptureFixture[str]) 
 
 
 def test_a_table_without_rows_has_its_head(capsys: pytest.CaptureFixture[str]) -> None:
-    show_table(["a", "b"], [])
-    show_bars(("rows", "classes"), {})
+    print_table(["a", "b"], [])
+    print_bars(("rows", "classes"), {})
     assert lines_of(capsys) == ["a  b", "rows  classes"]
 
 
 def test_names_that_do_harm_are_shown_as_text(capsys: pytest.CaptureFixture[str]) -> None:
-    show_table(["name [b]", "n"], [(name, "1") for name in HOSTILE])
+    print_table(["name [b]", "n"], [(name, "1") for name in HOSTILE])
     for name in HOSTILE:
-        say(name)
+        echo(name)
     out = capsys.readouterr().out
     assert "\x1b" not in out and "\u202e" not in out and "\t" not in out
     shown = [
@@ -94,13 +102,13 @@ def test_names_that_do_harm_are_shown_as_text(capsys: pytest.CaptureFixture[str]
 def test_what_steers_is_escaped() -> None:
     steering = [chr(code) for code in (*range(32), *range(127, 160), 0x2028, 0x2029, 0x202E, 0x2066, 0xD800)]
     for one in steering:
-        assert printable(one).isascii() and printable(one).startswith("\\")
+        assert make_printable(one).isascii() and make_printable(one).startswith("\\")
     kept = "é日🙂 [x] \\n \u00a0"
-    assert printable(kept) == kept
+    assert make_printable(kept) == kept
 
 
 def test_bars_are_as_long_as_counts_are(capsys: pytest.CaptureFixture[str]) -> None:
-    show_bars(("rows in a class", "classes"), {"1": 3000, "2": 1500, "3-4": 0, "5-8": 1})
+    print_bars(("rows in a class", "classes"), {"1": 3000, "2": 1500, "3-4": 0, "5-8": 1})
     assert lines_of(capsys) == [
         "rows in a class  classes",
         f"              1    3,000  {'#' * 30}",
@@ -126,8 +134,8 @@ def test_lines_are_folded_between_words_on_a_terminal(monkeypatch: pytest.Monkey
     monkeypatch.setenv("COLUMNS", "30")
     monkeypatch.setattr(sys, "stdout", io.StringIO())
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
-    say("  - full-domain recoding, and /a/path/that/is/longer/than/the/line of --memory-limit\nshort")
-    hand_out("SELECT 'a text that is longer than a line is left alone'")
+    echo("  - full-domain recoding, and /a/path/that/is/longer/than/the/line of --memory-limit\nshort")
+    echo_sql("SELECT 'a text that is longer than a line is left alone'")
     assert sys.stdout.getvalue().splitlines() == [  # type: ignore[attr-defined]
         "  - full-domain recoding, and",
         "    /a/path/that/is/longer/than/the/line",
@@ -138,12 +146,12 @@ def test_lines_are_folded_between_words_on_a_terminal(monkeypatch: pytest.Monkey
 
 
 def test_percent() -> None:
-    assert [percent(0, 7), percent(7, 7), percent(1, 100_000)] == ["0 %", "100 %", "0.001 %"]
+    assert [format_percent(0, 7), format_percent(7, 7), format_percent(1, 100_000)] == ["0 %", "100 %", "0.001 %"]
 
 
 def test_a_stream_of_others_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdout", None)
-    encode_safely()
+    escape_unencodable_output()
     assert sys.stdout is None
 
 
@@ -197,7 +205,7 @@ def test_a_table_fits_into_its_terminal(width: int) -> None:
     assert "…" not in plain and "..." not in plain
     letters = re.sub(r"[\s\u2500-\u259f]", "", plain)
     for name in HOSTILE:
-        assert width < 200 or printable(name) in letters
+        assert width < 200 or make_printable(name) in letters
     assert plain.count("19,892") == plain.count("99.96 %") == len(HOSTILE)
     assert "█" * 30 in plain
     if width == 200:

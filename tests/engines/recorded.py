@@ -21,7 +21,7 @@ from support import SMALL_SET
 
 import sqlanon
 from sqlanon.engines.duckdb import DuckDBEngine
-from sqlanon.support.expressions import star
+from sqlanon.support.expressions import select_star
 
 THERE = re.compile(
     r"(?:sqlanon_work\w*_source|(?:population_)?frequency(?:_raw|_\d+)|distribution_\d.*|(?:joint_)?pairs_\d+"
@@ -96,7 +96,7 @@ def _plain_names(text: str) -> str:
 
 def _all_of(engine: DuckDBEngine, one: exp.Table) -> pa.Table:
     plain = exp.Table(this=one.this.copy(), db=one.args["db"].copy(), catalog=one.args["catalog"].copy())
-    return engine.relation(star(plain)).to_arrow_table()
+    return engine.relation(select_star(plain)).to_arrow_table()
 
 
 @contextmanager

@@ -23,10 +23,10 @@ from sqlanon.errors import UntranslatableError
 from sqlanon.support.expressions import (
     all_columns,
     anonymous,
+    as_column,
     cast,
     col,
     filter_where,
-    named,
     number,
     select,
     subquery,
@@ -118,7 +118,7 @@ def test_what_is_translated_stays_as_it_is() -> None:
 
 
 def test_text_and_names_are_quoted_as_spark_does() -> None:
-    query = select([named(text("it's \\n"), 'a`b"c')], table("d.e`"))
+    query = select([as_column(text("it's \\n"), 'a`b"c')], table("d.e`"))
     assert translate_query(query, "spark").sql("spark") == "SELECT 'it\\'s \\\\n' AS `a``b\"c` FROM `d.e```"
 
 
@@ -380,7 +380,7 @@ def _queries() -> Mapping[str, exp.Expr]:
         alias=exp.TableAlias(this=exp.to_identifier("v"), columns=[exp.to_identifier("a"), exp.to_identifier("b")]),
     )
     both = exp.union(select([_T], own.copy()), select([_NULL], own.copy()), distinct=False)
-    once = select([named(exp.Count(this=exp.Star()), "n"), col("g")], own.copy(), [col("g")])
+    once = select([as_column(exp.Count(this=exp.Star()), "n"), col("g")], own.copy(), [col("g")])
     shared = select([all_columns("a")], table("c", alias="a")).join(
         table("c", alias="b"), on=exp.NullSafeEQ(this=col("g", "a"), expression=col("g", "b"))
     )
@@ -451,7 +451,7 @@ def there(engine: Any, own: DuckDBEngine) -> dict[str, exp.Expr]:
 def test_each_expression_means_in_spark_what_it_means_here(
     expressions: Mapping[str, exp.Expr], keys: list[str], engine: Any, own: DuckDBEngine, there: dict[str, exp.Expr]
 ) -> None:
-    output = [*map(col, keys), *(named(one.copy(), f"c{i}") for i, one in enumerate(expressions.values()))]
+    output = [*map(col, keys), *(as_column(one.copy(), f"c{i}") for i, one in enumerate(expressions.values()))]
     query = select([*output], table("t"), [*map(col, keys)] if expressions is AGGREGATES else None)
     here, elsewhere = rows(own.relation(query.copy()).to_arrow_table()), rows(in_spark(engine, query, there))
     names = [*keys, *expressions]
@@ -491,7 +491,7 @@ def test_a_value_that_spark_reads_or_writes_otherwise_is_an_error_there(
     value: exp.Expr, type_: str, engine: Any, there: dict[str, exp.Expr]
 ) -> None:
     with pytest.raises(Exception, match=r"(?i)USER_RAISED_EXCEPTION|DATATYPE_MISMATCH"):
-        in_spark(engine, select([named(cast(value.copy(), type_), "c")], table("t")), there)
+        in_spark(engine, select([as_column(cast(value.copy(), type_), "c")], table("t")), there)
 
 
 @pytest.fixture(scope="module")

@@ -22,7 +22,7 @@ from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.federation import FederatedEngine, RemoteTables
 from sqlanon.engines.postgres.engine import PostgresEngine
 from sqlanon.engines.spark.engine import SparkEngine
-from sqlanon.support.expressions import aliased, drop_table, star, table
+from sqlanon.support.expressions import aliased, drop_table, select_star, table
 
 NUMBERS = {
     "duckdb": "range({0}) AS r(i)",
@@ -79,25 +79,25 @@ def test_spark_satisfies_the_protocol(of_spark: SparkEngine) -> None:
 def satisfies(engine: Engine) -> None:
     uploaded = engine.upload("sqlanon_uploaded", pa.table({"zip": ["a", "b"], "n": pa.array([1, 2], pa.int64())}))
     assert list(engine.columns(uploaded)) == ["zip", "n"]
-    assert sorted(engine.rows(star(uploaded))) == [("a", 1), ("b", 2)]
+    assert sorted(engine.rows(select_star(uploaded))) == [("a", 1), ("b", 2)]
     query = exp.select("zip").from_(uploaded.copy()).where("n > 1")
     for _ in range(2):  # the second takes the place of the first
         assert engine.materialize("sqlanon_materialized", query.copy()) == 1
-    assert engine.rows(star(table("sqlanon_materialized"))) == [("b",)]
-    with engine.stream(star(table("sqlanon_materialized"))) as reader:
+    assert engine.rows(select_star(table("sqlanon_materialized"))) == [("b",)]
+    with engine.stream(select_star(table("sqlanon_materialized"))) as reader:
         assert reader.read_all().to_pydict() == {"zip": ["b"]}
-    assert "sqlanon_materialized" in engine.render(star(table("sqlanon_materialized")))
+    assert "sqlanon_materialized" in engine.render(select_star(table("sqlanon_materialized")))
     if engine.dialect != "spark":  # there they are views
         engine.execute(drop_table(table("sqlanon_materialized")))
         with pytest.raises(Exception, match="sqlanon_materialized"):
-            engine.rows(star(table("sqlanon_materialized")))
+            engine.rows(select_star(table("sqlanon_materialized")))
 
 
 def test_an_engine_with_tables_elsewhere_satisfies_it_too(of_duckdb: DuckDBEngine) -> None:
     server = DuckDBEngine(duckdb.connect())
     engine: Engine = FederatedEngine(of_duckdb, RemoteTables(server, 10))  # type: ignore[arg-type]
     assert engine.materialize("m", exp.select("1 AS a")) == 1
-    assert engine.rows(star(engine.upload("u", pa.table({"a": [7]})))) == [(7,)]
+    assert engine.rows(select_star(engine.upload("u", pa.table({"a": [7]})))) == [(7,)]
     server.close()
 
 

@@ -21,7 +21,7 @@ from sqlglot import exp, parse_one
 
 import sqlanon
 from sqlanon.engines.spark.engine import SparkEngine
-from sqlanon.support.expressions import col, create_temporary_view, drop_view, select, star, table
+from sqlanon.support.expressions import col, create_temporary_view, drop_view, select, select_star, table
 
 SECRET = "Ann-of-the-tests"
 HOSTILE = "a`b \"c\" 'd' .e;-- \\ äß"
@@ -74,14 +74,14 @@ def test_values_come_back_as_they_went(engine: SparkEngine) -> None:
     arrays = {name: pa.array([value, None], kind) for name, (kind, value, _) in TYPES.items()}
     there = engine.upload("values_of_all_types", pa.table(arrays))
     assert engine.columns(there) == {name: told for name, (_, _, told) in TYPES.items()}
-    one, none = sorted(engine.rows(star(there)), key=lambda row: row[0] is None)
+    one, none = sorted(engine.rows(select_star(there)), key=lambda row: row[0] is None)
     assert one == tuple(value for _, value, _ in TYPES.values())
     assert none == (None,) * len(TYPES)
 
 
 def test_floats_that_are_no_numbers(engine: SparkEngine) -> None:
     there = engine.upload("floats", pa.table({"x": [float("nan"), float("inf"), -0.0]}))
-    with engine.stream(star(there)) as reader:
+    with engine.stream(select_star(there)) as reader:
         values = reader.read_all()["x"].to_pylist()
     assert sorted(map(str, values)) == ["-0.0", "inf", "nan"]
 
@@ -93,8 +93,8 @@ def test_names_with_quotes_dots_and_backticks(engine: SparkEngine) -> None:
     )
     assert engine.rows(asked) == [(HOSTILE, 1, 2)]
     assert list(engine.columns(there)) == [HOSTILE, "x.y", "*"]
-    assert engine.materialize(HOSTILE + "2", star(there)) == 1
-    assert engine.rows(star(table(HOSTILE + "2"))) == [(HOSTILE, 1, 2)]
+    assert engine.materialize(HOSTILE + "2", select_star(there)) == 1
+    assert engine.rows(select_star(table(HOSTILE + "2"))) == [(HOSTILE, 1, 2)]
     engine.forget(HOSTILE)
     engine.forget(HOSTILE + "2")
     assert not _there(engine, HOSTILE) and not _there(engine, HOSTILE + "2")
@@ -110,10 +110,10 @@ def _there(engine: SparkEngine, name: str) -> bool:
 
 def test_tables_without_rows(engine: SparkEngine) -> None:
     there = engine.upload("nothing", pa.table({"a": pa.array([], pa.int32()), "b": pa.array([], pa.string())}))
-    assert engine.rows(star(there)) == []
-    with engine.stream(star(there)) as reader:
+    assert engine.rows(select_star(there)) == []
+    with engine.stream(select_star(there)) as reader:
         assert reader.schema.names == ["a", "b"] and reader.read_all().num_rows == 0
-    assert engine.materialize("kept_nothing", star(there)) == 0
+    assert engine.materialize("kept_nothing", select_star(there)) == 0
 
 
 def test_two_columns_of_one_name(engine: SparkEngine) -> None:
@@ -280,7 +280,7 @@ def test_settings_are_put_back(spark_cluster: Cluster, spark_connect: Any) -> No
 
 def test_views_of_a_users_session_are_visible(engine: SparkEngine) -> None:
     engine.session.sql("CREATE TEMPORARY VIEW of_the_user AS SELECT 7 AS n")
-    assert engine.rows(star(table("of_the_user"))) == [(7,)]
+    assert engine.rows(select_star(table("of_the_user"))) == [(7,)]
     engine.close()
     assert engine.session.catalog.tableExists("of_the_user")
     engine.session.catalog.dropTempView("of_the_user")

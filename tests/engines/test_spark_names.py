@@ -24,7 +24,7 @@ from sqlanon.engines.spark.engine import SparkEngine
 from sqlanon.places.addresses import spark_name_flaw
 from sqlanon.release.targets.spark import statements as sr
 from sqlanon.release.targets.spark.reader import SparkLocation
-from sqlanon.support.expressions import col, named, select, text
+from sqlanon.support.expressions import as_column, col, select, text
 from sqlanon.support.expressions import table as named_table
 
 SCHEMA = "sqlanon_names"
@@ -225,7 +225,9 @@ def test_a_setting_that_is_changed_meanwhile_is_set_again_and_given_back(spark: 
         }
         engine = SparkEngine(own)
         with settings(own, changed):
-            query = select([named(text("${spark.app.name}"), "a"), named(exp.column("a.c", quoted=True), "b")], TABLE)
+            query = select(
+                [as_column(text("${spark.app.name}"), "a"), as_column(exp.column("a.c", quoted=True), "b")], TABLE
+            )
             own.sql("SELECT 1 AS `abc`, 2 AS `a.c`").createOrReplaceTempView("columns_of_a_name")
             assert engine.rows(query) == [("${spark.app.name}", 2)]
             assert own.conf.get("spark.sql.ansi.enabled") == "true"
@@ -253,7 +255,7 @@ def test_texts_have_no_variables_whatever_is_set(spark: Any) -> None:
     """Not even where variables are replaced: as in a session that was not asked to leave them."""
     own = spark.newSession()
     engine = SparkEngine(own)
-    told = [engine.sql(exp.select(named(text(one), "x"))) for one in TEXTS]
+    told = [engine.sql(exp.select(as_column(text(one), "x"))) for one in TEXTS]
     view, rows = named_table("r", "s"), named_table("r_v1", "s")
     made: list[exp.Expr] = [
         sr.create_view(view=view, comment=text(TEXTS[1]), columns=[col("a")], rows=rows),

@@ -28,7 +28,7 @@ import sqlanon
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.frequency.codes import assign_packs
 from sqlanon.frequency.sets import draw_shares, expected_classes
-from sqlanon.support.coding import Coded
+from sqlanon.support.coding import CodedAttribute
 from sqlanon.support.expressions import table
 
 
@@ -183,7 +183,7 @@ def test_a_large_table_is_coded_once_and_counted_from_its_codes(
 
 
 def test_attributes_share_a_column_as_long_as_there_is_room() -> None:
-    attributes = [Coded(f"q{i}", 1, table(f"coded_{i}")) for i in range(6)]
+    attributes = [CodedAttribute(f"q{i}", 1, table(f"coded_{i}")) for i in range(6)]
     attributes[3] = replace(attributes[3], unknown=True)
     attributes[4] = replace(attributes[4], height=0)
     packs = assign_packs(attributes, [2, 30_000, 41, 3, 3, 700], rows=10**8)

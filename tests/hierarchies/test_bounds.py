@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from sqlglot import exp
 from test_hierarchies import Bench, few, interval_rules, reference_interval
 
-from sqlanon.hierarchies.bounds import RangeKind, bounds
+from sqlanon.hierarchies.bounds import RangeKind, label_bounds
 from sqlanon.hierarchies.parts import label_range_kind
 from sqlanon.policy.rules import DatesRule, IntervalsRule, MaskRule
 from sqlanon.support.expressions import col, select, subquery, values_query
@@ -28,7 +28,7 @@ def bench() -> Bench:
 def told(labels: Iterable[str | None], kind: RangeKind) -> dict[str | None, tuple[Any, Any]]:
     """The bounds of some labels."""
     rows = values_query({"label": "VARCHAR"}, [(label,) for label in labels])
-    query = select([col("label"), *bounds(col("label"), kind)], subquery(rows, "l"))
+    query = select([col("label"), *label_bounds(col("label"), kind)], subquery(rows, "l"))
     return {label: (low, high) for label, low, high in duckdb.connect().execute(query.sql("duckdb")).fetchall()}
 
 
@@ -223,6 +223,6 @@ def test_what_a_column_is_made_of(column_type: str, kind: RangeKind | None) -> N
 
 
 def test_the_builder_splices_no_text() -> None:
-    low, high = bounds(col('a"; DROP TABLE t; --'), "integer")
+    low, high = label_bounds(col('a"; DROP TABLE t; --'), "integer")
     query = exp.Select(expressions=[low, high]).from_("t").sql("duckdb")
     assert query.count('"a""; DROP TABLE t; --"') == query.count("DROP TABLE")

@@ -42,8 +42,8 @@ from sqlanon.ledger.records import (
     find_other_catalogs,
     read_history,
 )
-from sqlanon.support.expressions import all_of, col, named, same, star, table
-from sqlanon.support.names import EARLIER
+from sqlanon.support.expressions import all_of, as_column, col, null_safe_equal, select_star, table
+from sqlanon.support.names import EARLIER_RELEASES_COLUMN
 
 
 @pytest.fixture(scope="module")
@@ -69,8 +69,8 @@ def rows_of(connection: duckdb.DuckDBPyConnection, query: Any) -> list[tuple[Any
 def test_rows_of_other_releases_alone_are_candidates(connection: duckdb.DuckDBPyConnection) -> None:
     """The extended release has the first bit, and the releases that it is based on have others."""
     marks = [0, 1, 2, 3, 4, 5, 6, 7]
-    rows = create_table(connection, "marked", f'"{EARLIER}" BIGINT', [(mark,) for mark in marks])
-    assert rows_of(connection, _UNRELEASED(rows=rows, mark=col(EARLIER))) == [(0,), (2,), (4,), (6,)]
+    rows = create_table(connection, "marked", f'"{EARLIER_RELEASES_COLUMN}" BIGINT', [(mark,) for mark in marks])
+    assert rows_of(connection, _UNRELEASED(rows=rows, mark=col(EARLIER_RELEASES_COLUMN))) == [(0,), (2,), (4,), (6,)]
     assert rows_of(connection, select_released_rows(rows)) == [(1,), (3,), (5,), (7,)]
     coded = create_table(connection, "coded", "value BIGINT, code_0 INT", [(mark, 10 + mark) for mark in marks])
     counted = create_table(connection, "counted", "mark INT, n INT", [(10 + mark, mark) for mark in marks])
@@ -101,7 +101,7 @@ def test_parts_of_classes_have_the_k_that_they_are_held_against(
     assert found.privacy.k == parts == max(min(k, one) for one in earlier)
     shields = [(one.quasi, one.k) for one in found.privacy.k_anonymity]
     assert shields == ([] if shield is None else [(("zip", "age"), shield)])
-    mark = found.attributes[EARLIER]
+    mark = found.attributes[EARLIER_RELEASES_COLUMN]
     assert (mark.role, mark.max_level) == ("quasi", 0)  # never generalized, so that parts stay apart
 
 
@@ -181,13 +181,13 @@ def test_classes_of_which_too_few_rows_are_left(
     released = create_table(connection, "released", "zip VARCHAR", [("a",)] * 4 + [(None,)] * 6)
     recoded = create_table(connection, "recoded", "zip VARCHAR", [("a",)] * left + [(None,)] * 6 + [("c",)])
     query = _COUNT_REMAINING_CLASSES(
-        keys=[named(col("zip"), "k0")],
+        keys=[as_column(col("zip"), "k0")],
         columns=[col("zip")],
         size=exp.Count(this=exp.Star()),
         recoded=recoded,
         released=released,
         least=4,
-        same=same(col("k0", "c"), col("k0", "s")),
+        same=null_safe_equal(col("k0", "c"), col("k0", "s")),
     )
     assert rows_of(connection, query) == [(smallest, small)]
 
@@ -235,11 +235,11 @@ def test_rows_that_a_new_version_lacks_are_counted_by_class(connection: duckdb.D
     create_table(connection, "published_rows", "zip VARCHAR", published)
     create_table(connection, "drafted_rows", "zip VARCHAR", drafted)
     query = _COUNT_WITHDRAWN(
-        keys=[named(col("zip"), "k0")],
+        keys=[as_column(col("zip"), "k0")],
         columns=[col("zip")],
         released=table("published_rows"),
-        rows=star(table("drafted_rows")),
-        same=all_of([same(col("k0", "p"), col("k0", "d"))]),
+        rows=select_star(table("drafted_rows")),
+        same=all_of([null_safe_equal(col("k0", "p"), col("k0", "d"))]),
     )
     lost = {key: n - Counter(drafted)[key] for key, n in Counter(published).items()}
     few = [n for n in lost.values() if n > 0]

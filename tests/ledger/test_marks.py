@@ -17,9 +17,9 @@ from sqlanon.ledger.growth.marks import (
     count_rows_in_both,
     mark_rows_by_values,
 )
-from sqlanon.support.coding import Coded
+from sqlanon.support.coding import CodedAttribute
 from sqlanon.support.expressions import subquery, table
-from sqlanon.support.names import EARLIER
+from sqlanon.support.names import EARLIER_RELEASES_COLUMN
 
 
 @pytest.mark.slow
@@ -43,7 +43,7 @@ def test_as_many_rows_are_counted_as_are_marked(seed: int, tmp_path: Path) -> No
     engine.connection.executemany("INSERT INTO source VALUES (?, ?, ?)", source)
     engine.connection.executemany("INSERT INTO shown VALUES (?, ?, ?)", released)
     run("CREATE TABLE rows_ AS " + add_empty_marks(table("source"), ["a", "b", "c"]).sql("duckdb"))
-    coded, other = Coded("a", 2, table("labels")), Coded("b", 1, table("labels"))
+    coded, other = CodedAttribute("a", 2, table("labels")), CodedAttribute("b", 1, table("labels"))
     attributes = [EarlierAttribute(coded, 1, "*", "a"), EarlierAttribute(other, 1, "*", "b")]
     for shown, shared in ((attributes, [("c", "c")]), (attributes, []), ([], [("c", "c")]), ([], [])):
         both = mark_rows_by_values(table("rows_"), ["a", "b", "c"], shown, shared, table("shown"), 1)
@@ -62,11 +62,13 @@ def test_of_rows_that_read_alike_those_that_other_releases_have_are_marked_first
     with duckdb.connect() as connection:
         connection.execute(
             f"CREATE TABLE rows_ AS FROM (VALUES ('x', 1, 0), ('x', 2, 1), ('x', 3, 0), ('y', 4, 1), ('y', 5, 3)) "
-            f'AS v(c, id, "{EARLIER}")'
+            f'AS v(c, id, "{EARLIER_RELEASES_COLUMN}")'
         )
         connection.execute("CREATE TABLE shown AS FROM (VALUES ('x'), ('x'), ('y')) AS v(c)")
         both = mark_rows_by_values(table("rows_"), ["c", "id"], [], [("c", "c")], table("shown"), 4)
-        found = connection.execute(f'SELECT id, "{EARLIER}" FROM ({both.sql("duckdb")}) ORDER BY id').fetchall()
+        found = connection.execute(
+            f'SELECT id, "{EARLIER_RELEASES_COLUMN}" FROM ({both.sql("duckdb")}) ORDER BY id'
+        ).fetchall()
         assert found == [(1, 4), (2, 5), (3, 0), (4, 1), (5, 7)]
         counted = connection.execute(count_marked_rows(subquery(both, "m"), 3).sql("duckdb")).fetchone()
         assert counted == (5, 3, 1, 3)

@@ -434,7 +434,7 @@ def test_rows_that_one_side_has_more_often_are_found() -> None:
                 if rows:
                     connection.executemany(f"INSERT INTO {name} VALUES (?, ?)", rows)
             engine.execute(parse_one("DROP TABLE IF EXISTS once"))
-            StatementRunner(engine).make(once, nc.count_combinations(recoded, list(types), "n"))
+            StatementRunner(engine).create_table(once, nc.count_combinations(recoded, list(types), "n"))
             left, right = (Counter(map(str, rows)) for rows in sides)
             expected = [((left - right).total(), (right - left).total())]
             assert engine.rows(count_different_rows(released, once, types, "n")) == expected

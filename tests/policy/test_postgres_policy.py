@@ -14,7 +14,7 @@ from sqlanon.engines.dialects import postgres as pg
 from sqlanon.errors import MissingLibraryError
 from sqlanon.places.addresses import format_location, resolve_postgres_address, server_address
 from sqlanon.release.targets.base import release_location
-from sqlanon.support.expressions import col, same, select, table
+from sqlanon.support.expressions import col, null_safe_equal, select, table
 
 HERE = "postgresql://holder@db.example/hospital"
 ZIP = {"zip": "suppress"}
@@ -276,7 +276,7 @@ def test_types_that_would_come_back_as_others_are_not_sent() -> None:
 
 
 def test_joins_that_take_null_for_a_value_can_be_hashed() -> None:
-    on = same(col("a", "s"), col("value", "h"))
+    on = null_safe_equal(col("a", "s"), col("value", "h"))
     query = select([col("a", "s")], table("s")).join(table("h", "run_1", "work"), on=on, copy=False)
     shown = pg.translate_to_postgres(query, {'"work"."run_1"."h"': table("shipped", "pg_temp")}).sql("postgres")
     assert 'JOIN "pg_temp"."shipped" AS "h" ON ARRAY["s"."a"] = ARRAY["h"."value"]' in shown

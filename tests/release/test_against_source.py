@@ -28,7 +28,7 @@ from sqlanon.audit.visible_values import count_different_rows
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import BrokenReleaseError
 from sqlanon.frequency.suppression_limit import SuppressionLimit
-from sqlanon.hierarchies.bounds import bounds
+from sqlanon.hierarchies.bounds import label_bounds
 from sqlanon.release.metadata import suppressed_by_label
 from sqlanon.release.source_change import SourceChange
 from sqlanon.source_verification import (
@@ -39,7 +39,7 @@ from sqlanon.source_verification import (
     check_lost_rows,
     explain_failure,
 )
-from sqlanon.support.expressions import col, star, table
+from sqlanon.support.expressions import col, select_star, table
 
 SAME = SourceChange(datetime(2026, 1, 2), 100, 100, withdrawn_persons=0, missing_rows=0)
 
@@ -344,7 +344,7 @@ def test_levels_of_labels_make_a_tree_of_what_is_released(
     released = [("zip", "02139"), ("zip", "02140"), ("zip", "05001"), ("age", "0299*")]
     fill(engine, "released", released, {"attribute": "VARCHAR", "label": "VARCHAR"})
     levels = table("levels")
-    assert engine.rows(_UNRELATED_LABELS(levels=levels, released=star(table("released")))) == [(strange,)]
+    assert engine.rows(_UNRELATED_LABELS(levels=levels, released=select_star(table("released")))) == [(strange,)]
     assert engine.rows(_AMBIGUOUS_ANCESTORS(levels=levels)) == [(repeated,)]
     assert bool(engine.rows(_CONTRADICTING_ANCESTORS(levels=levels))[0][0]) is bool(contradicted)
 
@@ -393,8 +393,8 @@ def test_masked_labels_lie_under_their_masks(
     ],
 )
 def test_ranges_lie_under_wider_ones(label: str, ancestor: str, is_under: bool, engine: DuckDBEngine) -> None:
-    low, high = bounds(col("label"), "integer")
-    from_, to_ = bounds(col("ancestor"), "integer")
+    low, high = label_bounds(col("label"), "integer")
+    from_, to_ = label_bounds(col("ancestor"), "integer")
     condition = _IS_RANGE_WITHIN(low=low, high=high, from_=from_, to_=to_).sql("duckdb")
     query = f"SELECT {condition} FROM (SELECT '{label}' AS label, '{ancestor}' AS ancestor)"
     assert engine.connection.execute(query).fetchone() == (is_under,)

@@ -17,7 +17,7 @@ import sqlanon
 from sqlanon.audit.decoys import count_foreign_values, count_surplus_rows, subtract_rows
 from sqlanon.audit.verify import verify_file
 from sqlanon.audit.visible_values import count_different_rows
-from sqlanon.support.expressions import star, table
+from sqlanon.support.expressions import select_star, table
 from sqlanon.support.resources import RELEASE_MACROS, macro_script
 
 ROWS = """
@@ -207,9 +207,9 @@ def test_a_collation_does_not_hide_another_case() -> None:
         one, other, types = table("one"), table("other"), {"a": "VARCHAR"}
         assert connection.execute(count_different_rows(one, other, types).sql("duckdb")).fetchall() == [(1, 1)]
         assert connection.execute(subtract_rows(one, other, types).sql("duckdb")).fetchall() == [("Flu",)]
-        assert connection.execute(count_foreign_values(one, star(other), "a", "VARCHAR").sql("duckdb")).fetchall() == [
-            (1,)
-        ]
+        assert connection.execute(
+            count_foreign_values(one, select_star(other), "a", "VARCHAR").sql("duckdb")
+        ).fetchall() == [(1,)]
 
 
 # The hash of the file

@@ -44,7 +44,7 @@ from sqlanon.release.targets.spark.digest import HashedTexts, digest_query, is_d
 from sqlanon.release.targets.spark.reader import SparkLocation
 from sqlanon.release.targets.spark.statements import insert_shuffled
 from sqlanon.requirements.macros import call_digest
-from sqlanon.support.expressions import col, select, star, subquery, table
+from sqlanon.support.expressions import col, select, select_star, subquery, table
 from sqlanon.support.resources import RELEASE_MACROS, macro_script
 
 pyspark = pytest.importorskip("pyspark", reason="the extra spark is not installed")
@@ -186,7 +186,7 @@ def test_digest_in_spark_is_that_of_duckdb(spark: Any) -> None:
             assert engine.rows(digest_query(relation.copy(), {name: type_})) == expected, name
         expected = here.execute(call_digest("t").sql("duckdb")).fetchall()
         assert engine.rows(digest_query(relation.copy(), types)) == expected
-        none = star(relation.copy()).where("FALSE").subquery("none")
+        none = select_star(relation.copy()).where("FALSE").subquery("none")
         assert engine.rows(digest_query(none, types)) == [(0, "0")]
     finally:
         engine.close()

@@ -135,10 +135,10 @@ def test_rows_with_a_very_frequent_value_are_counted_apart(
     ]
     fill(live, rows)
     asked: list[str] = []
-    answer = leakage.StatementRunner.ask
+    answer = leakage.StatementRunner.fetch_rows
     monkeypatch.setattr(
         leakage.StatementRunner,
-        "ask",
+        "fetch_rows",
         lambda self, query, *rest: asked.append(query.sql("duckdb")) or answer(self, query, *rest),
     )
     check(found(live, policy()), rows, 4, person=False)
@@ -155,10 +155,10 @@ def test_what_is_nearly_unique_is_left_out(live: duckdb.DuckDBPyConnection, monk
     asked = policy()
     with connected(live) as db:
         shown = []
-        made = leakage.StatementRunner.make
+        made = leakage.StatementRunner.create_table
         monkeypatch.setattr(
             leakage.StatementRunner,
-            "make",
+            "create_table",
             lambda self, target, *rest: shown.append(target.name) or made(self, target, *rest),
         )
         risk = db.risk(asked)

@@ -27,7 +27,7 @@ def code(values: dict[str | None, int], paths: list[list[str | None]], tall: int
         query = coding.coded_values(table("v"), table("h"), height, "*", nullable=True, count=len(values), **options)
         connection.execute(f"CREATE TABLE coded AS {query.sql('duckdb')}")
         coded = connection.execute("SELECT * FROM coded ORDER BY value NULLS FIRST").fetchall()
-        of = coding.Coded("x", height, table("coded"), open_ends=options["open_ends"])
+        of = coding.CodedAttribute("x", height, table("coded"), open_ends=options["open_ends"])
         (figures,) = connection.execute(coding.marginals([of], entropy=True).sql("duckdb")).fetchall()
     return query.named_selects, coded, figures
 

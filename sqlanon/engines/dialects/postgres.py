@@ -15,11 +15,11 @@ from sqlanon.engines.values import FLOATING_TYPES, canonical_float, person_id
 from sqlanon.support.expressions import (
     aliased,
     anonymous,
+    as_column,
     cast,
     col,
     full_name,
     ident,
-    named,
     native_type,
     select,
     subquery,
@@ -84,7 +84,7 @@ _query = partial(template, dialect="postgres")
 
 def decode_uploaded(relation: exp.Expr, types: Mapping[str, str]) -> exp.Select:
     """Restore the types of transferred columns in PostgreSQL; `travel.decode_columns` does so in DuckDB."""
-    return select([named(_decode_column(name, type_), name) for name, type_ in types.items()], relation)
+    return select([as_column(_decode_column(name, type_), name) for name, type_ in types.items()], relation)
 
 
 def _decode_column(name: str, duckdb_type: str) -> exp.Expr:
@@ -185,14 +185,14 @@ def relation_oid() -> exp.Select:
     """One row: the oid of the relation that parameter 1 names, or NULL; independent of the search path."""
     name = exp.Cast(this=exp.Parameter(this=exp.Literal.number(1)), to=native_type("pg_catalog.text"))
     oid = exp.Cast(this=catalog_function("to_regclass", name), to=native_type("pg_catalog.oid"))
-    return exp.Select(expressions=[named(oid, "number")])
+    return exp.Select(expressions=[as_column(oid, "number")])
 
 
 def query_column_types(query: exp.Expr, names: Sequence[str]) -> exp.Expr:
     """Like `relation_columns` for the columns of a query, with a row for each column; types have no precision."""
-    one_row = subquery(exp.Select(expressions=[named(exp.null(), "nothing")]), "one")
+    one_row = subquery(exp.Select(expressions=[as_column(exp.null(), "nothing")]), "one")
     type_oids = [cast(catalog_function("pg_typeof", col(name, "query")), "oid") for name in names]
-    oids = select([named(exp.Array(expressions=type_oids), "type_oids")], one_row)
+    oids = select([as_column(exp.Array(expressions=type_oids), "type_oids")], one_row)
     oids.append("joins", exp.Join(this=query.copy(), side="LEFT", on=exp.false()))
     return _TYPES_BY_OID(oids=oids)
 
@@ -233,7 +233,7 @@ def count_combinations(relation: exp.Expr, columns: Mapping[str, str], count: st
     >>> count_combinations(table("patients"), {"zip": "VARCHAR"}, "n").sql("postgres")
     'SELECT "zip" AS "zip", "n" AS "n" FROM (SELECT "zip", COUNT(*) AS "n" FROM "patients" GROUP BY "zip") AS "rows"'
     """
-    rows = named(exp.Count(this=exp.Star()), count)
+    rows = as_column(exp.Count(this=exp.Star()), count)
     query = select([*map(col, columns), rows], relation.copy(), [col(name) for name in columns])
     return encode_columns(query, {**columns, count: "BIGINT"})
 

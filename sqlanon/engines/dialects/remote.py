@@ -12,11 +12,11 @@ from sqlanon.engines.dialects.translation import translate_query
 from sqlanon.engines.values import person_id
 from sqlanon.support.expressions import (
     aliased,
+    as_column,
     cast,
     col,
     fragment,
     full_name,
-    named,
     select,
     subquery,
     table,
@@ -61,7 +61,7 @@ class RemoteDialect:
             name: col(name) if type_ in self.direct_types else cast(col(name), self._type(type_))
             for name, type_ in types.items()
         }
-        return subquery(select([named(value, name) for name, value in values.items()], relation), "shipped")
+        return subquery(select([as_column(value, name) for name, value in values.items()], relation), "shipped")
 
     def _type(self, duckdb_type: str) -> str:
         type_ = self.from_duckdb_type(duckdb_type)
@@ -100,7 +100,7 @@ def shadow_query(types: Mapping[str, str]) -> exp.Select:
 
     A constant condition would be folded before rows are read, and NULLs would pass for an empty table.
     """
-    columns = [named(cast(_REFUSAL(), type_), name) for name, type_ in types.items()]
+    columns = [as_column(cast(_REFUSAL(), type_), name) for name, type_ in types.items()]
     return _SHADOW(columns=columns, refused=cast(_REFUSAL(), "BOOLEAN"))
 
 
@@ -121,5 +121,5 @@ def name_columns(query: exp.Query) -> exp.Query:
         first = first.this
     for i, column in enumerate(list(first.expressions)):
         if not isinstance(column, (exp.Alias, exp.Column, exp.Star)):
-            column.replace(named(column.copy(), f"c{i}"))
+            column.replace(as_column(column.copy(), f"c{i}"))
     return query

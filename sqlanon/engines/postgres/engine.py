@@ -17,13 +17,13 @@ from sqlglot import Dialect, exp
 from sqlanon.engines.dialects.postgres import catalog_function, query_column_types, server_capabilities
 from sqlanon.errors import MissingLibraryError, SourceError, SqlanonError, UnreadableColumnsError
 from sqlanon.support.expressions import (
-    column_definitions,
+    as_column,
+    create_table_with_columns,
     create_temporary_table,
     drop_table,
     ident,
-    named,
     row_count,
-    star,
+    select_star,
     table,
     template,
     text,
@@ -252,8 +252,10 @@ class PostgresEngine:
             return [str(column[0]) for column in cursor.description]
 
     def columns(self, relation: exp.Expr) -> dict[str, str]:
-        names = self.names(star(relation.copy()).limit(0, copy=False))
-        types = self.rows(query_column_types(exp.Subquery(this=star(relation.copy()), alias=ident("query")), names))
+        names = self.names(select_star(relation.copy()).limit(0, copy=False))
+        types = self.rows(
+            query_column_types(exp.Subquery(this=select_star(relation.copy()), alias=ident("query")), names)
+        )
         return {name: type_ for name, (type_, _) in zip(names, types, strict=True)}
 
     def materialize(self, name: str, query: exp.Query) -> int:
@@ -291,7 +293,7 @@ class PostgresEngine:
         calls = [
             catalog_function("set_config", text(name), text(value), is_local.copy()) for name, value in settings.items()
         ]
-        self._rows(exp.Select(expressions=[named(call, f"s{i}") for i, call in enumerate(calls)]))
+        self._rows(exp.Select(expressions=[as_column(call, f"s{i}") for i, call in enumerate(calls)]))
 
     @contextmanager
     def on_user_path(self) -> Iterator[None]:
@@ -324,7 +326,7 @@ class PostgresEngine:
         """Create a temporary table of this connection from an Arrow stream of encoded columns."""
         # The driver could create the table, but then its errors have no SQLSTATE.
         types = [(field.name, _UPLOAD_TYPES[str(field.type)]) for field in arrow.schema]
-        target = column_definitions(table(name), types)
+        target = create_table_with_columns(table(name), types)
         target.set("properties", exp.Properties(expressions=[exp.TemporaryProperty()]))
         self.execute(target)
         with self.connection.cursor() as cursor:

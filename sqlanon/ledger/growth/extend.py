@@ -59,7 +59,7 @@ from sqlanon.strategies.lattice.candidate import between_ends, candidate_query, 
 from sqlanon.strategies.lattice.checker import fetch_leaf_sums, policy_measure
 from sqlanon.strategies.lattice.input import SearchInput
 from sqlanon.strategies.lattice.persons import PersonFigures, person_figures
-from sqlanon.support.coding import Coded, Column, Levels, code_name
+from sqlanon.support.coding import CodedAttribute, Column, Levels, code_column
 from sqlanon.support.expressions import (
     all_of,
     col,
@@ -68,11 +68,11 @@ from sqlanon.support.expressions import (
     release_order,
     row_count,
     select,
-    star,
+    select_star,
     subquery,
     template,
 )
-from sqlanon.support.names import EARLIER
+from sqlanon.support.names import EARLIER_RELEASES_COLUMN
 from sqlanon.support.notices import sort_messages
 from sqlanon.support.resources import RELEASE_MACROS, __version__
 
@@ -167,7 +167,7 @@ def extend(
             persons = _person_figures(run, search_input, recoding)
         rows = _union_rows(release.relation, run.work("added"), manifest)
         quasi = [col(name) for name in manifest.quasi_identifiers]
-        figures = runner.figures(_CLASS_FIGURES(rows=subquery(rows, "r"), quasi=quasi))
+        figures = runner.fetch_figures(_CLASS_FIGURES(rows=subquery(rows, "r"), quasi=quasi))
     everything = replace(recoding, source=search_input.source.relation)
     dependencies = measure_dependencies(run.engine, runner, search_input, everything, levels)
     totals = replace(waiting, classes=figures["classes"], squared_sizes=float(figures["squares"]))
@@ -261,7 +261,7 @@ def _recoding(
     """
     engine, levels = run.engine, (*generalization.values(), 0)
     candidates, waiting = run.work("candidates"), run.work("waiting")
-    unreleased = _UNRELEASED(rows=search_input.source.relation, mark=col(EARLIER))
+    unreleased = _UNRELEASED(rows=search_input.source.relation, mark=col(EARLIER_RELEASES_COLUMN))
     engine.execute(create_table(candidates.copy(), unreleased))
     space = _select_unreleased(search_input.frequency_sets.at(levels), search_input.attributes[-1])
     figures = _figures(search_input, space, levels)
@@ -279,9 +279,9 @@ def _recoding(
     return recoding, figures
 
 
-def _select_unreleased(space: ClassSpace, marks: Coded) -> ClassSpace:
+def _select_unreleased(space: ClassSpace, marks: CodedAttribute) -> ClassSpace:
     """The same classes with only the rows that the release does not contain."""
-    code = col(code_name(len(space.heights) - 1, 0))
+    code = col(code_column(len(space.heights) - 1, 0))
 
     def select_unreleased(relation: exp.Expr) -> exp.Expr:
         return subquery(_UNRELEASED_COUNTS(relation=relation, code=code, marks=marks.table), "f")
@@ -293,7 +293,7 @@ def _select_unreleased(space: ClassSpace, marks: Coded) -> ClassSpace:
 def _figures(search_input: SearchInput, space: ClassSpace, levels: Levels) -> Figures:
     """The figures of the waiting rows for the policy's measure."""
     runner, measure = search_input.frequency_sets.steps, policy_measure(search_input)
-    suppressed = runner.figures(candidate_query(space, levels))["suppressed_rows"]
+    suppressed = runner.fetch_figures(candidate_query(space, levels))["suppressed_rows"]
     leaves: dict[int, float] = {}
     if suppressed and measure.needs_leaves and between_ends(search_input.attributes, levels):
         leaves = fetch_leaf_sums(runner, class_leaves_query(space, levels, search_input.attributes, kept=False))
@@ -397,7 +397,7 @@ class Extension:
             draft = ExtensionDraft(run, search_input, self, release, origin.recoding)
             hashed = select([col(KEY_HASH)], run.work("keys_0"))
             extended = ExtensionRecord(publication.run_id, self._hierarchies(), hashed, self._run_record())
-            rows, keyed = self.released_before + self.new_rows, star(run.work("added"))
+            rows, keyed = self.released_before + self.new_rows, select_star(run.work("added"))
             person = search_input.columns.person
             people = None if person is None else _with_persons(run, [], person)
             entry = LedgerEntry(

@@ -19,28 +19,28 @@ from sqlanon.recode.full_domain import FullDomainRecoding
 from sqlanon.release.manifest import Manifest
 from sqlanon.sources.run import Run
 from sqlanon.strategies.lattice.input import SearchInput
-from sqlanon.support.coding import ROWS, Coded
+from sqlanon.support.coding import ROWS, CodedAttribute
 from sqlanon.support.expressions import (
     aliased,
     all_of,
     anonymous,
+    as_column,
     cast,
     col,
     create_table,
     fragment,
-    is_there,
-    named,
+    is_not_null,
+    null_safe_equal,
     number,
-    same,
     subquery,
     template,
     text,
 )
-from sqlanon.support.names import EARLIER
+from sqlanon.support.names import EARLIER_RELEASES_COLUMN
 
 KEY_HASH = "key_hash"
 
-# The column of the marks is `EARLIER`.
+# The column of the marks is `EARLIER_RELEASES_COLUMN`.
 _UNMARKED = template('SELECT :columns, 0::BIGINT AS "sqlanon earlier releases" FROM :source')
 _LABELLED = template("SELECT :values FROM :rows")
 _RANK = fragment('row_number() OVER (PARTITION BY :keys ORDER BY s."sqlanon earlier releases" DESC, :order)')
@@ -74,7 +74,7 @@ class EarlierAttribute:
         Its column in the release.
     """
 
-    attribute: Coded
+    attribute: CodedAttribute
     level: int
     top: str | None
     column: str
@@ -91,7 +91,7 @@ class EarlierAttribute:
 
 
 def add_empty_marks(source: exp.Expr, columns: Sequence[str]) -> exp.Select:
-    """The source without marks: its columns, and `EARLIER`, 0."""
+    """The source without marks: its columns, and `EARLIER_RELEASES_COLUMN`, 0."""
     return _UNMARKED(columns=[col(name) for name in columns], source=source)
 
 
@@ -103,13 +103,13 @@ def mark_rows_by_values(
     release: exp.Expr,
     bit: int,
 ) -> exp.Select:
-    """Set a bit in `EARLIER` for the rows that the release contains."""
+    """Set a bit in `EARLIER_RELEASES_COLUMN` for the rows that the release contains."""
     prefix = _free_prefix(columns)
     labels = _labels(prefix, attributes)
     keys = [*labels.values(), *(col(name, "s") for name, _ in shared)]
     rank = _RANK(keys=keys or [number(1)], order=[col(name, "s") for name in columns])
-    values: list[exp.Expr] = [col(name, "s") for name in (*columns, EARLIER)]
-    values += [named(value, name) for name, value in {**labels, f"{prefix}rank": rank}.items()]
+    values: list[exp.Expr] = [col(name, "s") for name in (*columns, EARLIER_RELEASES_COLUMN)]
+    values += [as_column(value, name) for name, value in {**labels, f"{prefix}rank": rank}.items()]
     marked_keys = [col(name, "r") for name in (*labels, *(name for name, _ in shared))]
     return _MARKED(
         columns=[col(name, "r") for name in columns],
@@ -117,7 +117,7 @@ def mark_rows_by_values(
         bit=bit,
         rows=subquery(_select_labels(values, rows, attributes)),
         release=_count_released_rows(attributes, shared, release),
-        same=all_of(same(key, col(f"k{i}", "e")) for i, key in enumerate(marked_keys)),
+        same=all_of(null_safe_equal(key, col(f"k{i}", "e")) for i, key in enumerate(marked_keys)),
     )
 
 
@@ -131,10 +131,12 @@ def count_rows_in_both(
         keys=[col(name) for name in names],
         names=[col(name) for name in names],
         labelled=subquery(
-            _select_labels([named(label, name) for name, label in zip(names, labels, strict=True)], rows, attributes)
+            _select_labels(
+                [as_column(label, name) for name, label in zip(names, labels, strict=True)], rows, attributes
+            )
         ),
         release=_count_released_rows(attributes, shared, release),
-        same=all_of(same(col(name, "r"), col(name, "e")) for name in names[: len(attributes) + len(shared)]),
+        same=all_of(null_safe_equal(col(name, "r"), col(name, "e")) for name in names[: len(attributes) + len(shared)]),
     )
 
 
@@ -147,7 +149,7 @@ def _select_labels(values: list[exp.Expr], rows: exp.Table, attributes: Sequence
     labelled = _LABELLED(values=values, rows=aliased(rows, "s"))
     for i, attribute in enumerate(attributes):
         if attribute.is_looked_up:
-            on = same(col(attribute.attribute.column, "s"), col("value", f"h{i}"))
+            on = null_safe_equal(col(attribute.attribute.column, "s"), col("value", f"h{i}"))
             labelled = labelled.join(aliased(attribute.attribute.table, f"h{i}"), on=on, join_type="left", copy=False)
     return labelled
 
@@ -157,7 +159,7 @@ def _count_released_rows(
 ) -> exp.Subquery:
     """The rows of a release, counted by the columns in common with the source: ``k0`` .., and ``n``."""
     columns = [col(attribute.column) for attribute in attributes] + [col(column) for _, column in shared]
-    keys = [named(key.copy(), f"k{i}") for i, key in enumerate(columns)]
+    keys = [as_column(key.copy(), f"k{i}") for i, key in enumerate(columns)]
     return subquery(
         template("SELECT :named, count(*) AS n FROM :release GROUP BY :columns")(
             named=keys, release=release, columns=columns
@@ -168,10 +170,10 @@ def _count_released_rows(
 def mark_rows_by_key(
     rows: exp.Table, columns: Sequence[str], key: Sequence[str], secret: str, hashes: exp.Expr, bit: int
 ) -> exp.Select:
-    """Set a bit in `EARLIER` for the rows whose key hash is among those of a release."""
+    """Set a bit in `EARLIER_RELEASES_COLUMN` for the rows whose key hash is among those of a release."""
     return _MARKED(
         columns=[col(name, "r") for name in columns],
-        there=is_there(col(KEY_HASH, "e")),
+        there=is_not_null(col(KEY_HASH, "e")),
         bit=bit,
         rows=rows,
         release=hashes,
@@ -182,10 +184,10 @@ def mark_rows_by_key(
 def mark_rows_by_person(
     rows: exp.Table, columns: Sequence[str], person: exp.Expr, people: exp.Expr, bit: int
 ) -> exp.Select:
-    """Set a bit in `EARLIER` for the rows ``r`` whose person is among those of a release."""
+    """Set a bit in `EARLIER_RELEASES_COLUMN` for the rows ``r`` whose person is among those of a release."""
     return _MARKED(
         columns=[col(name, "r") for name in columns],
-        there=is_there(col("person", "e")),
+        there=is_not_null(col("person", "e")),
         bit=bit,
         rows=rows,
         release=people,
@@ -228,7 +230,7 @@ _RELEASED = template("SELECT * FROM :rows WHERE NOT (:mark & 1) = 0")
 
 
 def select_released_rows(marked: exp.Table) -> exp.Select:
-    return _RELEASED(rows=marked, mark=col(EARLIER))
+    return _RELEASED(rows=marked, mark=col(EARLIER_RELEASES_COLUMN))
 
 
 def recode_released_rows(run: Run, search_input: SearchInput, levels: Mapping[str, int]) -> FullDomainRecoding:

@@ -31,13 +31,13 @@ from sqlanon.strategies.lattice.input import SearchInput
 from sqlanon.support.coding import Column
 from sqlanon.support.expressions import (
     all_of,
+    as_column,
     col,
     create_table,
     create_temporary_view,
     fragment,
-    named,
+    null_safe_equal,
     row_count,
-    same,
     select,
     subquery,
     template,
@@ -154,16 +154,16 @@ def measure_released_rows(
     missing, _ = run.engine.rows(count_different_rows(released.copy(), view, types))[0]
     least = guaranteed_k(search_input.policy.privacy, search_input.policy.quasi_identifiers)
     columns = [col(name) for name in manifest.quasi_identifiers]
-    keys: list[exp.Expr] = [named(column.copy(), f"k{i}") for i, column in enumerate(columns)]
+    keys: list[exp.Expr] = [as_column(column.copy(), f"k{i}") for i, column in enumerate(columns)]
     size = exp.Count(this=exp.Star()) if person is None else _PERSONS(person=col(person))
     query = _COUNT_REMAINING_CLASSES(
-        keys=keys or [named(exp.true(), "every")],
+        keys=keys or [as_column(exp.true(), "every")],
         columns=columns or [exp.true()],
         size=size,
         recoded=view,
         released=released.copy(),
         least=least,
-        same=all_of(same(col(f"k{i}", "c"), col(f"k{i}", "s")) for i in range(len(keys))),
+        same=all_of(null_safe_equal(col(f"k{i}", "c"), col(f"k{i}", "s")) for i in range(len(keys))),
     )
     smallest, small = run.engine.rows(query)[0]
     changed = None if change.deleted_rows is None else max(missing - change.deleted_rows, 0)
@@ -196,7 +196,7 @@ class _PublishedRelease:
         if not keys:
             return None
         hashed = key_hash([_find_spelling(source, name) for name in key], secret)
-        now = subquery(select([named(hashed, KEY_HASH)], source.relation), "n")
+        now = subquery(select([as_column(hashed, KEY_HASH)], source.relation), "n")
         gone = run.engine.rows(_COUNT_GONE(before=before, now=now, same=col(KEY_HASH, "b").eq(col(KEY_HASH, "n"))))[0][
             0
         ]
@@ -212,7 +212,7 @@ class _PublishedRelease:
             return None, False
         name = _find_spelling(source, person)
         hashed = person_hash(col(name), source.columns[name], secret)
-        now = subquery(select([named(hashed, "person")], source.relation), "n")
+        now = subquery(select([as_column(hashed, "person")], source.relation), "n")
         same_person = col("person", "b").eq(col("person", "n"))
         return run.engine.rows(_COUNT_GONE(before=before, now=now, same=same_person))[0][0], False
 

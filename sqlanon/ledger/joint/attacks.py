@@ -30,14 +30,14 @@ from sqlanon.ledger.joint.row_matching import (
 )
 from sqlanon.support.expressions import (
     all_of,
+    as_column,
     cast,
     col,
     fragment,
     ident,
-    named,
+    null_safe_equal,
     number,
-    same,
-    star,
+    select_star,
     subquery,
     table,
     template,
@@ -123,7 +123,7 @@ def _pair_columns(linked: ReleaseLink) -> list[exp.Expr]:
     part = col("prefix_0", "a") if linked.multilevel_attributes else number(1)
     return [
         *template("SELECT a.i AS a, b.i AS b, a.n AS n_a, b.n AS n_b, least(a.n, b.n) AS n")().expressions,
-        named(part, "part"),
+        as_column(part, "part"),
     ]
 
 
@@ -154,7 +154,7 @@ def count_complementary_victims(linked: ReleaseLink, k: int) -> exp.Select:
     reported.
     """
     same_combination = all_of(
-        same(col(f"finest_{i}", "m"), col(f"finest_{i}", "f")) for i in range(len(linked.attributes))
+        null_safe_equal(col(f"finest_{i}", "m"), col(f"finest_{i}", "f")) for i in range(len(linked.attributes))
     )
     return _COMPLEMENTARY_VICTIMS(
         pairs=join_groups([*finest_values(linked, numbers=True), *_pair_columns(linked)], linked, numbers=True),
@@ -222,7 +222,7 @@ def few_new_rows_in_classes(linked: ReleaseLink, k: int) -> exp.Select:
     """The query of `temporal_attack`: it reads `comparison_parts`, and `UNMATCHED` where labels have several levels."""
     attributes = [i for i, _ in linked.side(is_first=False)[1]]
     return _FEW_NEW_ROWS(
-        named=[named(col(f"label_{i}"), f"finest_{i}") for i in attributes],
+        named=[as_column(col(f"label_{i}"), f"finest_{i}") for i in attributes],
         new=subquery(new_rows(linked, [col(f"label_{i}", "b") for i in attributes])),
         labels=[col(f"label_{i}") for i in attributes],
         most=k - 1,
@@ -238,7 +238,7 @@ def new_rows(linked: ReleaseLink, columns: Sequence[exp.Expr]) -> exp.Select:
         keys=[col(name) for name in linked.key],
         keys_now=[col(name, "b") for name in linked.key],
         keys_match=keys_match(linked),
-        same_key=all_of(same(col(name, "b"), col(name, "m")) for name in linked.key),
+        same_key=all_of(null_safe_equal(col(name, "b"), col(name, "m")) for name in linked.key),
     )
 
 
@@ -319,11 +319,11 @@ def labelled_unmatched(linked: ReleaseLink) -> exp.Select:
     for release, is_first in ((FIRST, True), (SECOND, False)):
         columns = group_columns(linked, is_first)
         labels: list[exp.Expr] = [
-            named(cast(col(name, "g") if name in columns else exp.null(), "VARCHAR"), name)
+            as_column(cast(col(name, "g") if name in columns else exp.null(), "VARCHAR"), name)
             for name in columns_of_both(linked)
         ]
         queries.append(_LABELLED(labels=labels, groups=table(release), is_first=exp.convert(is_first)))
-    return star(subquery(union_all(*queries), "u"))
+    return select_star(subquery(union_all(*queries), "u"))
 
 
 def add_unmatched(query: exp.Select, linked: ReleaseLink, rows: Sequence[Sequence[Any]]) -> exp.Select:
@@ -336,7 +336,8 @@ def add_unmatched(query: exp.Select, linked: ReleaseLink, rows: Sequence[Sequenc
             groups=table(release),
             is_first=exp.convert(is_first),
             same_labels=all_of(
-                same(cast(col(name, "g"), "VARCHAR"), col(name, "x")) for name in group_columns(linked, is_first)
+                null_safe_equal(cast(col(name, "g"), "VARCHAR"), col(name, "x"))
+                for name in group_columns(linked, is_first)
             ),
         )
         for release, is_first in ((FIRST, True), (SECOND, False))

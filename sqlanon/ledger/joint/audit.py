@@ -89,7 +89,7 @@ from sqlanon.support.expressions import (
     template,
     text,
 )
-from sqlanon.support.notices import with_noun
+from sqlanon.support.notices import count_noun
 
 MOST_NAMED_CATALOGS = 3
 """The most other catalogs that a warning names."""
@@ -271,7 +271,7 @@ class JointAudit:
         so_far = math.fsum(runs.values())
         both = math.fsum([*runs.values(), new.epsilon])
         figures = (
-            f"epsilon of a record: {so_far:g} so far, in {with_noun(len(runs), 'release')} of this source, "
+            f"epsilon of a record: {so_far:g} so far, in {count_noun(len(runs), 'release')} of this source, "
             f"{new.epsilon:g} in this one, {both:g} in all"
         )
         shares = [all_shares[record.source] for record in spent if record.source and record.source in all_shares]
@@ -513,8 +513,8 @@ class JointAudit:
             combinations, count = audit.count_combinations()
             if combinations:
                 few = f"has fewer than {k:,} rows" if combinations == 1 else f"have fewer than {k:,} rows each"
-                message = f"joined with it, {with_noun(combinations, 'combination')} of values {few}"
-                message += f" ({with_noun(count, 'row')} in all; complementary release)"
+                message = f"joined with it, {count_noun(combinations, 'combination')} of values {few}"
+                message += f" ({count_noun(count, 'row')} in all; complementary release)"
                 attacks.append(_Attack(message, complementary_release, public, k, reason))
         if not attacks:
             attacks += self._violations(earlier, audit, public, "joined")

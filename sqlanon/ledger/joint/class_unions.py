@@ -23,13 +23,13 @@ from sqlanon.ledger.joint.row_matching import ReleaseLink, matching_prefixes_nam
 from sqlanon.support.expressions import (
     Namer,
     all_of,
+    as_column,
     col,
     create_table,
     drop_table,
     ident,
-    named,
+    null_safe_equal,
     number,
-    same,
     subquery,
     table,
     template,
@@ -115,7 +115,7 @@ def few_new_rows_in_unions(linked: ReleaseLink, k: int, union: Union) -> exp.Sel
     The query reads `comparison_parts`, and `REGIONS` and `UNMATCHED` for a region.
     """
     by: list[exp.Expr] = [*map(col, union_columns(linked, union))]
-    labels: list[exp.Expr] = [named(col(f"label_{i}"), f"finest_{i}") for i, _ in linked.shared_attributes]
+    labels: list[exp.Expr] = [as_column(col(f"label_{i}"), f"finest_{i}") for i, _ in linked.shared_attributes]
     return _FEW_NEW_ROWS(
         named=labels if union == "class" and labels else by,
         rows=subquery(new_rows_in_unions(linked, union)),
@@ -145,14 +145,18 @@ def new_rows_in_unions(linked: ReleaseLink, union: Union) -> exp.Select:
     shared_of_group = [col(name, "g") for name in shared]
     if union == "region":
         return _NEW_ROWS_OF_REGIONS(shared=shared_of_group, same_labels=_same_labels(linked, "r"))
-    by_group: list[exp.Expr] = [named(number(1), "whole")] if names == ["whole"] else [col(name, "g") for name in names]
+    by_group: list[exp.Expr] = (
+        [as_column(number(1), "whole")] if names == ["whole"] else [col(name, "g") for name in names]
+    )
     return _NEW_ROWS(
         by=[*map(col, names)], shared=[*map(col, shared)], by_group=by_group, shared_of_group=shared_of_group
     )
 
 
 def _same_labels(linked: ReleaseLink, alias: str) -> exp.Expr:
-    return all_of(same(col(f"label_{i}", "g"), col(f"label_{i}", alias)) for i, _ in linked.shared_attributes)
+    return all_of(
+        null_safe_equal(col(f"label_{i}", "g"), col(f"label_{i}", alias)) for i, _ in linked.shared_attributes
+    )
 
 
 def _classes(linked: ReleaseLink) -> exp.Select:

@@ -19,7 +19,7 @@ from typing import Literal, TypeAlias
 
 from sqlglot import exp
 
-from sqlanon.hierarchies.bounds import bounds
+from sqlanon.hierarchies.bounds import label_bounds
 from sqlanon.hierarchies.numerals import NUMERAL, expand_exponent, extract_part, trim_zeros
 from sqlanon.support.expressions import col, fragment, ident, number, subquery, table, template, union_all
 
@@ -460,9 +460,9 @@ def find_ranges(labels: exp.Query, nodes: exp.Expr, hierarchy: exp.Expr) -> exp.
         first_node=_strip_padding(col("label", "a")),
         last_node=_strip_padding(col("label", "b")),
     )
-    first_number, last_number = bounds(label, "number")
-    first_day, last_day = bounds(label, "date")
-    first_time, last_time = bounds(label, "time")
+    first_number, last_number = label_bounds(label, "number")
+    first_day, last_day = label_bounds(label, "date")
+    first_time, last_time = label_bounds(label, "time")
     by_value = _RANGES_BY_VALUE(
         hierarchy=hierarchy,
         first_day=first_day,

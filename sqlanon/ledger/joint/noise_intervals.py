@@ -26,7 +26,7 @@ from typing import Any, TypeAlias
 from sqlglot import exp
 
 from sqlanon.errors import NotComparedError
-from sqlanon.hierarchies.bounds import bounds
+from sqlanon.hierarchies.bounds import label_bounds
 from sqlanon.ledger import catalog
 from sqlanon.ledger.joint.label_pairs import FIRST, SECOND
 from sqlanon.ledger.joint.pair_audit import MOST_MATCHING_PAIRS
@@ -42,15 +42,15 @@ from sqlanon.support.expressions import (
     aliased,
     all_of,
     anonymous,
+    as_column,
     cast,
     col,
     create_table,
     drop_table,
     fragment,
-    named,
+    null_safe_equal,
     number,
     row_count,
-    same,
     subquery,
     table,
     template,
@@ -384,9 +384,12 @@ class IntervalAudit:
                 raise _unknown_ranges(side.release, column)
         is_first = name == "first"
         same_group = [
-            same(col(f"label_{i}", "g"), cast(col(label, "e"), "VARCHAR")) for i, label in self.linked.side(is_first)[1]
+            null_safe_equal(col(f"label_{i}", "g"), cast(col(label, "e"), "VARCHAR"))
+            for i, label in self.linked.side(is_first)[1]
         ]
-        same_group += [same(col(f"shared_{j}", "g"), col(shared, "e")) for j, shared in enumerate(self.linked.shared)]
+        same_group += [
+            null_safe_equal(col(f"shared_{j}", "g"), col(shared, "e")) for j, shared in enumerate(self.linked.shared)
+        ]
         placed = _PLACED(
             intervals=[col(end(j), "e") for j in range(len(self.names)) for end in (_low, _high)],
             records=records,
@@ -410,7 +413,7 @@ class IntervalAudit:
                 )
                 labels = [cast(col(quasi, "r"), "VARCHAR") for quasi in release.manifest.quasi_identifiers]
                 class_labels = anonymous("list_value", *labels)
-                joins.append((subquery(ranges, f"c{j}"), same(col("labels", f"c{j}"), class_labels)))
+                joins.append((subquery(ranges, f"c{j}"), null_safe_equal(col("labels", f"c{j}"), class_labels)))
                 low, high = _interval_of_noise(release, released, f"c{j}")
             elif release.is_quasi(column):
                 is_date = _find_column(other_side.release, column).type == "DATE"
@@ -427,7 +430,7 @@ class IntervalAudit:
             else:
                 low = _exact_value(release, released)
                 high = low.copy()
-            columns += [named(low, _low(j)), named(high, _high(j))]
+            columns += [as_column(low, _low(j)), as_column(high, _high(j))]
         query = template('SELECT :columns, count(*)::BIGINT AS "sqlanon rows" FROM :release AS r GROUP BY ALL')(
             columns=columns, release=side.relation
         )
@@ -447,7 +450,7 @@ class IntervalAudit:
             )
             for level in range(hierarchy.height + 1)
         ]
-        ends = bounds(col("label", "d"), "date" if is_date else "number")
+        ends = label_bounds(col("label", "d"), "date" if is_date else "number")
         first, last = (fragment("(:day - '1970-01-01'::DATE)::DOUBLE")(day=end) if is_date else end for end in ends)
         return _INTERVALS_OF_LABELS(
             least=number(-EVERYTHING),

@@ -35,8 +35,8 @@ from sqlanon.support.expressions import (
     create_table,
     drop_table,
     fragment,
+    null_safe_equal,
     number,
-    same,
     template,
     values_query,
 )
@@ -504,7 +504,9 @@ def subtraction(linked: ReleaseLink, k: int, shared_rows: Sequence[SharedRows]) 
                 values = dict(zip(group_columns(linked, is_first), group, strict=True))
                 bounds.append((pair_id, is_first, *(values.get(name) for name in columns)))
     same_first, same_second = (
-        all_of(same(cast(col(name, "g"), "VARCHAR"), col(name, "b")) for name in group_columns(linked, is_first))
+        all_of(
+            null_safe_equal(cast(col(name, "g"), "VARCHAR"), col(name, "b")) for name in group_columns(linked, is_first)
+        )
         for is_first in (True, False)
     )
     texts = dict.fromkeys(columns, "VARCHAR")

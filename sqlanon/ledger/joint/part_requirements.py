@@ -26,7 +26,18 @@ from sqlanon.ledger.joint.row_matching import ReleaseLink, finest_values, join_g
 from sqlanon.requirements import list_requirements
 from sqlanon.requirements.base import ClassCondition, Requirement, SourceDomains
 from sqlanon.requirements.plain_sql import WarehouseRelease
-from sqlanon.support.expressions import all_of, cast, col, ident, named, same, subquery, table, template, values_query
+from sqlanon.support.expressions import (
+    all_of,
+    as_column,
+    cast,
+    col,
+    ident,
+    null_safe_equal,
+    subquery,
+    table,
+    template,
+    values_query,
+)
 
 NewRows: TypeAlias = "Literal['new'] | Union"
 """The new rows of each class of the second release, or of each union of classes."""
@@ -143,7 +154,7 @@ def find_violating_parts(
         violating_parts=subquery(violations),
         keys=[col(name) for name in keys],
         rows=rows,
-        same_part=all_of(same(col(name, "f"), col(name, "p")) for name in keys),
+        same_part=all_of(null_safe_equal(col(name, "f"), col(name, "p")) for name in keys),
     )
     query.set("with_", ctes.args["with_"])
     return query
@@ -158,9 +169,11 @@ def labelled_shared_rows(linked: ReleaseLink, requirement: SharedRequirement, mo
     violations = find_violating_parts(linked, requirement, "joined by counts", numbers=True)
     with_ = violations.args.pop("with_")
     labels: list[exp.Expr] = [
-        named(cast(col(name, side), "VARCHAR"), f"{side}_{name}") for side, name in _group_labels(linked)
+        as_column(cast(col(name, side), "VARCHAR"), f"{side}_{name}") for side, name in _group_labels(linked)
     ]
-    same_class = all_of(same(col(f"finest_{i}", "m"), col(f"finest_{i}", "f")) for i in range(len(linked.attributes)))
+    same_class = all_of(
+        null_safe_equal(col(f"finest_{i}", "m"), col(f"finest_{i}", "f")) for i in range(len(linked.attributes))
+    )
     violating_parts = subquery(violations.limit(most_parts))
     query = _LABELLED_SHARED_ROWS(labels=labels, violating_parts=violating_parts, same_class=same_class)
     query.set("with_", with_)
@@ -207,7 +220,7 @@ def _shared_rows_by_labels(linked: ReleaseLink, shared: Sequence[Sequence[Any]])
     columns = dict.fromkeys((f"{side}_{name}" for side, name in labels), "VARCHAR")
     same_first, same_second = (
         all_of(
-            same(cast(col(name, side), "VARCHAR"), col(f"{side}_{name}", "x"))
+            null_safe_equal(cast(col(name, side), "VARCHAR"), col(f"{side}_{name}", "x"))
             for side, name in labels
             if side == release
         )
@@ -235,13 +248,13 @@ def _part_rows(linked: ReleaseLink, part: Part, shared: list[str], numbers: bool
             attributes = [i for i, _ in linked.side(is_first=False)[1]]
             keys = [f"finest_{i}" for i in attributes]
             columns = [
-                *(named(col(f"label_{i}", "b"), f"finest_{i}") for i in attributes),
+                *(as_column(col(f"label_{i}", "b"), f"finest_{i}") for i in attributes),
                 *(col(name, "b") for name in shared),
             ]
             return _ROW_COUNTS(columns=[*map(col, keys), *values], rows=subquery(new_rows(linked, columns))), keys
         case _:
             renamed = {name: name.replace("label_", "finest_") for name in union_columns(linked, part)}
-            columns = [*(named(col(name), key) for name, key in renamed.items()), *values]
+            columns = [*(as_column(col(name), key) for name, key in renamed.items()), *values]
             rows = subquery(new_rows_in_unions(linked, part))
             return template("SELECT :columns, n FROM :rows AS r WHERE n > 0")(columns=columns, rows=rows), [
                 *renamed.values()

@@ -18,7 +18,7 @@ from sqlanon.places.addresses import format_location
 from sqlanon.policy import Policy, ReleaseSection
 from sqlanon.policy.compatibility import EARLIER_RELEASES, REMOTE_SOURCES, collect_sections, find_conflicts
 from sqlanon.release.targets.base import kind_for_path
-from sqlanon.support.notices import with_noun
+from sqlanon.support.notices import count_noun
 
 MaskedRows: TypeAlias = Literal["none", "own class", "left out"]
 """How a comparison of two releases treats masked rows: there are none, they are a class of their own, or they are left
@@ -189,7 +189,7 @@ def describe_few_rows(rows: int, change: str, k: int, classes: int, part: NewRow
         case _:
             nouns = "one class", "classes"
     location = f"in {nouns[0]}" if classes == 1 else f"in each of {classes:,} {nouns[1]}"
-    return f"{with_noun(rows, 'row')} {'is' if rows == 1 else 'are'} {change}, fewer than {k:,} {location}"
+    return f"{count_noun(rows, 'row')} {'is' if rows == 1 else 'are'} {change}, fewer than {k:,} {location}"
 
 
 def describe_distinguished_rows(distinguished: DistinguishedRows, k: int) -> str:
@@ -202,9 +202,11 @@ def describe_distinguished_rows(distinguished: DistinguishedRows, k: int) -> str
     """
     few, findings = f"fewer than {k:,}", []
     if distinguished.first_linked:
-        findings.append(f"{with_noun(distinguished.first_linked, 'row')} of that release can be {few} rows of this one")
+        findings.append(
+            f"{count_noun(distinguished.first_linked, 'row')} of that release can be {few} rows of this one"
+        )
     if distinguished.second_linked:
-        rows = with_noun(distinguished.second_linked, "row")
+        rows = count_noun(distinguished.second_linked, "row")
         findings.append(f"{rows} of this one can be {few} rows of that release")
     for count, change in (
         (distinguished.first_alone, "of that release {} gone"),
@@ -212,10 +214,10 @@ def describe_distinguished_rows(distinguished: DistinguishedRows, k: int) -> str
     ):
         if count:
             verb = change.format("is" if count == 1 else "are")
-            findings.append(f"{with_noun(count, 'row')} {verb}, {few} in one class")
+            findings.append(f"{count_noun(count, 'row')} {verb}, {few} in one class")
     if distinguished.combinations:
         verb = "has" if distinguished.combinations == 1 else "have"
-        findings.append(f"{with_noun(distinguished.combinations, 'combination')} of values {verb} {few} rows")
+        findings.append(f"{count_noun(distinguished.combinations, 'combination')} of values {verb} {few} rows")
     columns = ", ".join(distinguished.columns)
     intervals = f"by intervals around values with noise ({columns}, {CONFIDENCE:.0%} confidence)"
     return f"{intervals}, {', and '.join(findings)}"
@@ -245,7 +247,7 @@ def describe_shared_rows(groups: Sequence[SharedRows], k: int) -> str:
     'by the counts of both, two of their classes share at most 3 rows, fewer than 5 (subtraction)'
     """
     most = count_shared_rows(groups)
-    rows = with_noun(sum(most.values()), "row")
+    rows = count_noun(sum(most.values()), "row")
     if len(most) == 1:
         return f"by the counts of both, two of their classes share at most {rows}, fewer than {k:,} (subtraction)"
     pairs = f"{len(most):,} pairs of their classes"
@@ -262,5 +264,5 @@ def explain_required_rows(rows: int, persons: int, most_rows: int) -> str:
     """
     if most_rows == 1:
         return ""
-    fewer_persons = f"{rows - 1:,} rows can be those of {with_noun(persons - 1, 'person')}"
+    fewer_persons = f"{rows - 1:,} rows can be those of {count_noun(persons - 1, 'person')}"
     return f" (why {rows:,} rows with k = {persons:,}: one person has up to {most_rows:,} rows, so {fewer_persons})"

@@ -30,11 +30,11 @@ from sqlanon.requirements import guaranteed_k
 from sqlanon.support.expressions import (
     aliased,
     all_of,
+    as_column,
     cast,
     col,
     fragment,
-    named,
-    same,
+    null_safe_equal,
     select,
     subquery,
     table,
@@ -176,7 +176,7 @@ class ComparedRelease:
         if not self._lists:
             return self
         output: list[exp.Expr] = [
-            named(_SET_TEXT(members=col(column.name)), column.name)
+            as_column(_SET_TEXT(members=col(column.name)), column.name)
             if column.name.lower() in self._lists
             else col(column.name)
             for column in self.manifest.columns
@@ -188,7 +188,7 @@ class ComparedRelease:
         if not names:
             return self
         output: list[exp.Expr] = [
-            named(col(column.name), names[column.name]) if column.name in names else col(column.name)
+            as_column(col(column.name), names[column.name]) if column.name in names else col(column.name)
             for column in self.manifest.columns
         ]
         columns = tuple(replace(column, name=names.get(column.name, column.name)) for column in self.manifest.columns)
@@ -206,7 +206,7 @@ class ComparedRelease:
         for name in self.manifest.quasi_identifiers:
             hierarchy = hierarchies.get(name.lower())
             # The labels of a NULL are NULL below the top: such rows are not masked.
-            tops.append(same(cast(col(name), "VARCHAR"), text(TOP) if hierarchy is None else hierarchy.top))
+            tops.append(null_safe_equal(cast(col(name), "VARCHAR"), text(TOP) if hierarchy is None else hierarchy.top))
         query = select([exp.Star()], self.relation.copy()).where(exp.not_(all_of(tops)), copy=False)
         return replace(self, relation=subquery(query, "release"), excludes_masked_rows=True)
 
@@ -286,7 +286,7 @@ class ComparedHierarchy:
         if not open_ends:
             return cls(table, height)
         labels = [released_column(level, open_ends) for level in range(height + 1)]
-        output: list[exp.Expr] = [named(col(name), f"level_{i}") for i, name in enumerate(["level_0", *labels])]
+        output: list[exp.Expr] = [as_column(col(name), f"level_{i}") for i, name in enumerate(["level_0", *labels])]
         return cls(subquery(select(output, table.copy()), "h"), height + 1, below=1)
 
     @property
@@ -334,13 +334,13 @@ def cross_hierarchies(first: ComparedHierarchy, second: ComparedHierarchy, types
     """The table of `CrossedHierarchies`; ``types`` are those of the ground values in both."""
     levels: list[exp.Expr] = [col(f"level_{level}", "a") for level in range(first.height + 1)]
     levels += [
-        named(col(f"level_{level}", "b"), f"level_{first.height + 1 + level}") for level in range(second.height + 1)
+        as_column(col(f"level_{level}", "b"), f"level_{first.height + 1 + level}") for level in range(second.height + 1)
     ]
     return _CROSSED(
         levels=levels,
         first=aliased(first.table.copy(), "a"),
         second=aliased(second.table.copy(), "b"),
-        same=same(
+        same=null_safe_equal(
             comparable_value(col("level_0", "a"), *types),
             comparable_value(col("level_0", "b"), *reversed(types)),
         ),
@@ -671,7 +671,7 @@ def _cast(subject: ComparedRelease, names: Set[str], types: Mapping[str, str]) -
     for column in subject.manifest.columns:
         name, value = column.name.lower(), col(column.name)
         if name in names:
-            output.append(named(comparable_value(value, subject.columns[name], types[name]), column.name))
+            output.append(as_column(comparable_value(value, subject.columns[name], types[name]), column.name))
         else:
             output.append(value)
     return subquery(select(output, subject.relation.copy()))

@@ -32,13 +32,13 @@ from sqlanon.ledger.joint.label_pairs import (
 )
 from sqlanon.support.expressions import (
     all_of,
+    as_column,
     cast,
     col,
     fragment,
     ident,
-    named,
+    null_safe_equal,
     number,
-    same,
     select,
     subquery,
     table,
@@ -169,11 +169,11 @@ def group_rows(linked: ReleaseLink, is_first: bool) -> exp.Select:
     by = [col(column, "r") for column in dict.fromkeys([*(column for _, column in numbered), *shared])]
     if not by:
         return _ONE_GROUP(rows=rows, release=release)
-    labels = [named(cast(col(f"label_{i}"), "VARCHAR"), f"label_{i}") for i, _ in numbered]
+    labels = [as_column(cast(col(f"label_{i}"), "VARCHAR"), f"label_{i}") for i, _ in numbered]
     values = [col(f"shared_{j}") for j in range(len(shared))]
     columns = [
-        *(named(col(column, "r"), f"label_{i}") for i, column in numbered),
-        *(named(col(column, "r"), f"shared_{j}") for j, column in enumerate(shared)),
+        *(as_column(col(column, "r"), f"label_{i}") for i, column in numbered),
+        *(as_column(col(column, "r"), f"shared_{j}") for j, column in enumerate(shared)),
     ]
     grouped_by = linked.columns[0 if is_first else 1]
     if linked.count is not None and isinstance(release, exp.Table) and {key.name for key in by} == {*grouped_by}:
@@ -197,7 +197,7 @@ def add_keys(groups: exp.Select, linked: ReleaseLink, is_first: bool) -> exp.Sel
             continue
         level, other_level = attribute.levels if is_first else reversed(attribute.levels)
         if level >= other_level or attribute.hierarchy is None:
-            labels.append(named(label, f"key_{i}"))
+            labels.append(as_column(label, f"key_{i}"))
             continue
         alias = f"h{i}"
         coarser_labels = _COARSER_LABELS(
@@ -207,7 +207,7 @@ def add_keys(groups: exp.Select, linked: ReleaseLink, is_first: bool) -> exp.Sel
         key = fragment("CASE WHEN NOT :known IS NULL THEN :coarser ELSE :label END")(
             known=col("label", alias), coarser=col("coarser", alias), label=label
         )
-        labels.append(named(key, f"key_{i}"))
+        labels.append(as_column(key, f"key_{i}"))
     shared = [col(f"shared_{j}", "g") for j in range(len(linked.shared))]
     query = template("SELECT :labels, :shared, g.n FROM :groups AS g")(labels=labels, shared=shared, groups=groups)
     for coarser_labels, alias, on in joins:
@@ -217,7 +217,7 @@ def add_keys(groups: exp.Select, linked: ReleaseLink, is_first: bool) -> exp.Sel
 
 def keys_match(linked: ReleaseLink) -> exp.Expr:
     """Whether groups of the two releases, ``a`` and ``b``, can be the same rows by shared values and known levels."""
-    return all_of(same(col(name, "a"), col(name, "b")) for name in linked.key)
+    return all_of(null_safe_equal(col(name, "a"), col(name, "b")) for name in linked.key)
 
 
 def comparison_parts(linked: ReleaseLink, finest: FinestForm) -> dict[str, exp.Query]:
@@ -253,7 +253,7 @@ def _add_prefixes(groups: exp.Select, linked: ReleaseLink) -> exp.Select:
     prefixes: list[exp.Expr] = []
     for length in range(len(labels) + 1):
         columns = [col(name) for name in (*linked.key, *labels[:length])]
-        prefixes.append(named(_PREFIX(columns=columns) if columns else number(1), f"prefix_{length}"))
+        prefixes.append(as_column(_PREFIX(columns=columns) if columns else number(1), f"prefix_{length}"))
     return template("SELECT *, :prefixes FROM :groups AS g")(prefixes=prefixes, groups=groups)
 
 
@@ -263,7 +263,7 @@ def _match_prefixes(linked: ReleaseLink, length: int, finest: FinestForm) -> exp
     if not length:
         return _MATCHING_KEYS(key=[col(name) for name in linked.key], keys_match=keys_match(linked))
     i = multilevel[length - 1][0]
-    finer = [*(col(f"finer_{j}", "m") for j, _ in multilevel[: length - 1]), named(col("f", "c"), f"finer_{i}")]
+    finer = [*(col(f"finer_{j}", "m") for j, _ in multilevel[: length - 1]), as_column(col("f", "c"), f"finer_{i}")]
     return _MATCHING_PREFIXES(
         finer=finer if finest else [],
         shorter_matches=table(matching_prefixes_name(length - 1)),
@@ -324,7 +324,7 @@ def finest_values(linked: ReleaseLink, numbers: bool = False) -> list[exp.Expr]:
         else:
             first_level, second_level = attribute.levels
             value = col(f"label_{i}", "a" if first_level <= second_level else "b")
-        values.append(named(value, f"finest_{i}"))
+        values.append(as_column(value, f"finest_{i}"))
     return values
 
 
@@ -336,7 +336,7 @@ def add_titles(query: exp.Select, titles: Iterable[str]) -> exp.Select:
     names = {f"finest_{i}": title for i, title in enumerate(titles)}
     figures = [name for name in query.named_selects if name not in names]
     return _TITLED(
-        figures=[named(col("n"), "rows") if name == "n" else col(name) for name in sorted(figures, key="n".__ne__)],
-        values=[named(col(name), names[name]) for name in query.named_selects if name in names],
+        figures=[as_column(col("n"), "rows") if name == "n" else col(name) for name in sorted(figures, key="n".__ne__)],
+        values=[as_column(col(name), names[name]) for name in query.named_selects if name in names],
         rows=query,
     )

@@ -9,15 +9,15 @@ from sqlglot import exp
 from sqlanon.frequency.sets import ClassSpace
 from sqlanon.requirements.base import CLASS_COUNT, CLASS_POPULATION, CLASS_SIZE
 from sqlanon.strategies.lattice.classes import KEPT, PLACE, SHORT, jointly_judged_classes, judged_classes
-from sqlanon.support.coding import Coded, Levels, code_name, level_leaves
+from sqlanon.support.coding import CodedAttribute, Levels, code_column, level_leaves
 from sqlanon.support.expressions import (
     all_of,
     anonymous,
+    as_column,
     cast,
     col,
     double_total,
     filter_where,
-    named,
     number,
     select,
     subquery,
@@ -35,7 +35,7 @@ def candidate_query(
     levels: Levels,
     short: bool = False,
     squares: bool = False,
-    attributes: Sequence[Coded] = (),
+    attributes: Sequence[CodedAttribute] = (),
 ) -> exp.Select:
     """One row with the figures of a generalization, by name.
 
@@ -56,7 +56,7 @@ def candidate_query(
     columns = _figures(space, short, squares)
     for i, _ in between:
         leaves = exp.Sum(this=cast(col(CLASS_SIZE), "DOUBLE") * col("leaves", f"w{i}"))
-        columns.append(named(filter_where(leaves, ~col(KEPT)), f"leaves_{i}"))
+        columns.append(as_column(filter_where(leaves, ~col(KEPT)), f"leaves_{i}"))
     query = select(columns, subquery(judged_classes(space, levels, _codes(between), short=short), "j"))
     for i, level in between:
         leaves_by_code = _LEAVES_BY_CODE(leaves=subquery(level_leaves(attributes[i], level)))
@@ -65,13 +65,13 @@ def candidate_query(
     return query
 
 
-def between_ends(attributes: Sequence[Coded], levels: Levels) -> list[tuple[int, int]]:
+def between_ends(attributes: Sequence[CodedAttribute], levels: Levels) -> list[tuple[int, int]]:
     """Attribute and level for each attribute with labels other than the top label."""
     return [(i, levels[i]) for i, attribute in enumerate(attributes) if attribute.between_ends(levels[i])]
 
 
 def _codes(between: Sequence[tuple[int, int]]) -> list[exp.Expr]:
-    return [named(col(code_name(i, level)), f"code_{i}") for i, level in between]
+    return [as_column(col(code_column(i, level)), f"code_{i}") for i, level in between]
 
 
 def joint_candidate_query(
@@ -85,26 +85,26 @@ def joint_candidate_query(
 def _figures(space: ClassSpace, short: bool, squares: bool) -> list[exp.Expr]:
     size, zero, count = col(CLASS_SIZE), number(0), exp.Count(this=exp.Star())
     figures: list[exp.Expr] = [
-        named(filter_where(count.copy(), col(KEPT)), "classes"),
-        named(exp.Coalesce(this=total(size.copy(), ~col(KEPT)), expressions=[zero]), "suppressed_rows"),
+        as_column(filter_where(count.copy(), col(KEPT)), "classes"),
+        as_column(exp.Coalesce(this=total(size.copy(), ~col(KEPT)), expressions=[zero]), "suppressed_rows"),
     ]
     if squares:
         squared = exp.Sum(this=exp.Pow(this=size.copy(), expression=number(2)))
-        figures.append(named(filter_where(squared, col(KEPT)), "squares"))
+        figures.append(as_column(filter_where(squared, col(KEPT)), "squares"))
     if space.requirements.table_conditions:
         is_single = col(CLASS_COUNT).eq(1)
-        figures.append(named(total(col(CLASS_COUNT), col(KEPT)), "count"))
-        figures.append(named(filter_where(count.copy(), all_of([col(KEPT), is_single])), "singles"))
+        figures.append(as_column(total(col(CLASS_COUNT), col(KEPT)), "count"))
+        figures.append(as_column(filter_where(count.copy(), all_of([col(KEPT), is_single])), "singles"))
         if space.population:
             is_unmatched = col(CLASS_POPULATION).eq(0)
-            figures.append(named(total(size.copy(), all_of([col(KEPT), is_unmatched])), "unmatched"))
+            figures.append(as_column(total(size.copy(), all_of([col(KEPT), is_unmatched])), "unmatched"))
     if short:
-        figures.append(named(double_total(col(SHORT)), "lost"))
+        figures.append(as_column(double_total(col(SHORT)), "lost"))
     covering = space.requirements.covering_condition
     if covering is not None and (uncoverable := covering.uncoverable_class()) is not None:
         is_unmet = all_of([col(CLASS_POPULATION) > 0, ~col(KEPT)])
-        figures.append(named(filter_where(count.copy(), is_unmet), "unmet"))
-        figures.append(named(filter_where(count.copy(), uncoverable), "too_few"))
+        figures.append(as_column(filter_where(count.copy(), is_unmet), "unmet"))
+        figures.append(as_column(filter_where(count.copy(), uncoverable), "too_few"))
     return figures
 
 
@@ -117,10 +117,10 @@ def smallest_class_query(space: ClassSpace, levels: Levels) -> exp.Select:
 def visible_classes_query(space: ClassSpace, levels: Levels, visible: int) -> exp.Select:
     """One row: the number of kept classes as readers see them, by the first ``visible`` attributes, and the rows of the
     smallest."""
-    codes = [col(code_name(i, level)) for i, level in space.below_top(levels) if i < visible]
+    codes = [col(code_column(i, level)) for i, level in space.below_top(levels) if i < visible]
     keys = [col(f"code_{i}") for i in range(len(codes))]
-    judged = judged_classes(space, levels, [named(code, f"code_{i}") for i, code in enumerate(codes)])
-    classes = select([named(total(col(CLASS_SIZE)), "size")], subquery(judged, "j"), [*keys]).where(
+    judged = judged_classes(space, levels, [as_column(code, f"code_{i}") for i, code in enumerate(codes)])
+    classes = select([as_column(total(col(CLASS_SIZE)), "size")], subquery(judged, "j"), [*keys]).where(
         col(KEPT), copy=False
     )
     if not keys:  # one class, unless there are no rows
@@ -143,7 +143,9 @@ _CLASS_LEAVES = template("""
 _SLOT_LEAVES = template("SELECT :slot AS slot, l.code, l.leaves FROM :leaves AS l")
 
 
-def class_leaves_query(space: ClassSpace, levels: Levels, attributes: Sequence[Coded], kept: bool) -> exp.Select:
+def class_leaves_query(
+    space: ClassSpace, levels: Levels, attributes: Sequence[CodedAttribute], kept: bool
+) -> exp.Select:
     """Rows ``slot, leaves``: for each attribute with labels other than the top, the sum over kept (or suppressed) rows
     of the leaves under its value, less one.
 
@@ -168,7 +170,7 @@ def class_leaves_query(space: ClassSpace, levels: Levels, attributes: Sequence[C
 _ATTRIBUTE_LEAVES = template("SELECT :slot AS slot, :level AS level, l.code, l.leaves FROM :leaves AS l")
 
 
-def attribute_leaves(attributes: Sequence[Coded]) -> exp.Query:
+def attribute_leaves(attributes: Sequence[CodedAttribute]) -> exp.Query:
     """The leaves under each code, less one, of all attributes at all levels with labels other than the top.
 
     At least one attribute must have such a level.
@@ -193,7 +195,7 @@ _JOINT_CLASS_LEAVES = template("""
 
 
 def class_leaves_together(
-    space: ClassSpace, requests: Sequence[tuple[Levels, bool]], attributes: Sequence[Coded], leaves: exp.Table
+    space: ClassSpace, requests: Sequence[tuple[Levels, bool]], attributes: Sequence[CodedAttribute], leaves: exp.Table
 ) -> exp.Select:
     """Rows ``place, slot, leaves``: `class_leaves_query` for several generalizations, each with whether its kept
     classes are summed; ``leaves`` is the table of `attribute_leaves`."""
@@ -201,8 +203,8 @@ def class_leaves_together(
     slots = sorted({i for labelled in between for i in labelled})
 
     def codes(labelled: Mapping[int, int]) -> list[exp.Expr]:
-        values = {i: col(code_name(i, labelled[i])) if i in labelled else exp.null() for i in slots}
-        return [named(cast(value, "BIGINT"), f"code_{i}") for i, value in values.items()]
+        values = {i: col(code_column(i, labelled[i])) if i in labelled else exp.null() for i in slots}
+        return [as_column(cast(value, "BIGINT"), f"code_{i}") for i, value in values.items()]
 
     generalizations = [levels for levels, _ in requests]
     classes = jointly_judged_classes(space, generalizations, [codes(labelled) for labelled in between])
@@ -235,7 +237,7 @@ def suppressed_entropy(space: ClassSpace, levels: Levels, suppressed: int, visib
     At least one attribute must be below its top, where the single value adds nothing. The first ``visible`` attributes
     are released.
     """
-    codes = [col(code_name(i, level)) for i, level in space.below_top(levels) if i < visible]
+    codes = [col(code_column(i, level)) for i, level in space.below_top(levels) if i < visible]
     counts = [_VALUE_COUNTS(rows=total(col(CLASS_SIZE)), code=code) for code in codes]
     return _SUPPRESSED_ENTROPY(
         judged=judged_classes(space, levels, codes),

@@ -28,7 +28,7 @@ from sqlanon.strategies.lattice.input import SearchInput
 from sqlanon.strategies.lattice.persons import count_persons_in_classes, persons_in_classes
 from sqlanon.strategies.lattice.population_match import wrong_map
 from sqlanon.strategies.lattice.search import VerdictRules
-from sqlanon.support.coding import Coded, Levels
+from sqlanon.support.coding import CodedAttribute, Levels
 
 
 def policy_measure(search_input: SearchInput) -> Measure:
@@ -47,7 +47,7 @@ def verdict_rules(search_input: SearchInput) -> VerdictRules:
 
 def fetch_leaf_sums(runner: StatementRunner, query: exp.Select) -> dict[int, float]:
     """The result of `candidate.class_leaves_query`, by attribute."""
-    return {slot: leaves for slot, leaves in runner.ask(query, []) if leaves is not None}
+    return {slot: leaves for slot, leaves in runner.fetch_rows(query, []) if leaves is not None}
 
 
 LEAVES_WITHIN = 2
@@ -106,13 +106,15 @@ class Checker:
             leaves = self._subtract_from_all(levels, leaves) if sums_kept else leaves
         return replace(self._figures(space, levels, row, leaves), counted_share=share)
 
-    def _fetch_row(self, space: ClassSpace, levels: Levels, attributes: Sequence[Coded] = ()) -> dict[str, Any]:
+    def _fetch_row(
+        self, space: ClassSpace, levels: Levels, attributes: Sequence[CodedAttribute] = ()
+    ) -> dict[str, Any]:
         """The row of `candidate_query`. Without leaves, generalizations with classes from one table share most of the
         statement's text."""
         keys, squares = space.keys(levels), self._measure.needs_squares
         if self._runner.dry or attributes or not keys or not can_be_judged_together(space):
             query = candidate_query(space, levels, self._short, squares, attributes)
-            return dict(self._runner.figures(query))
+            return dict(self._runner.fetch_figures(query))
         if (table := space.frequency.name) not in self._regrouped:
             query = candidate_query(space, levels, self._short, squares)
             self._regrouped[table] = query.named_selects, self._runner.engine.prepare_grouping(query)
@@ -130,7 +132,7 @@ class Checker:
         checked = generalizations[:limit]
         query = joint_candidate_query(space, checked, self._short, self._measure.needs_squares)
         names = query.named_selects
-        rows = {row[0]: dict(zip(names, row, strict=True)) for row in self._runner.ask(query, [])}
+        rows = {row[0]: dict(zip(names, row, strict=True)) for row in self._runner.fetch_rows(query, [])}
         if len(rows) < len(checked):  # no rows, so no classes
             return [self(generalizations[0])]
         self._count_persons(space, checked, [rows[place] for place in range(len(checked))])
@@ -147,11 +149,13 @@ class Checker:
         if not places:
             return {}
         if self._leaves is None:
-            self._leaves = self._runner.make(self._search_input.work("leaves"), attribute_leaves(self._attributes))
+            self._leaves = self._runner.create_table(
+                self._search_input.work("leaves"), attribute_leaves(self._attributes)
+            )
         requests = [(generalizations[place], _has_fewer_kept_classes(space, rows[place])) for place in places]
         leaves: dict[int, dict[int, float]] = {place: {} for place in places}
         query = class_leaves_together(space, requests, self._attributes, self._leaves)
-        for position, slot, leaf_sum in self._runner.ask(query, []):
+        for position, slot, leaf_sum in self._runner.fetch_rows(query, []):
             leaves[places[position]][slot] = leaf_sum
         return {
             place: self._subtract_from_all(levels, leaves[place]) if sums_kept else leaves[place]
@@ -183,7 +187,7 @@ class Checker:
         for rest, share in enumerate((0.5, 1.0)):
             with self._sets.half_at(levels, attribute, rest) as space:
                 query = candidate_query(space, levels, self._short, self._measure.needs_squares)
-                part = self._runner.figures(query)
+                part = self._runner.fetch_figures(query)
             row = {name: (row.get(name) or 0) + (figure or 0) for name, figure in part.items()}
             # Half of the classes does not decide conditions on the whole table. They do not matter here: the verdict
             # follows from suppressed rows alone, and the other half only adds some.
@@ -207,7 +211,7 @@ class Checker:
             counts = {0: count_persons_in_classes(self._sets, space, generalizations[0], kept=False)}
         else:
             query = persons_in_classes(space, [generalizations[place] for place in places], kept=False)
-            counts = dict(self._runner.ask(query, []))
+            counts = dict(self._runner.fetch_rows(query, []))
         for position, persons in counts.items():
             rows[places[position]]["suppressed_persons"] = persons
 

@@ -16,13 +16,13 @@ from sqlanon.support.expressions import (
     all_columns,
     all_of,
     anonymous,
+    as_column,
     cast,
     col,
     filter_where,
     greatest,
     ident,
-    is_there,
-    named,
+    is_not_null,
     number,
     select,
     subquery,
@@ -45,7 +45,7 @@ def judged_classes(space: ClassSpace, levels: Levels, extra: Sequence[exp.Expr] 
     """
     requirements = space.requirements
     keys = space.keys(levels) if requirements.shields else []
-    shield_keys = [named(col(key), f"shield {key}") for key in keys]
+    shield_keys = [as_column(col(key), f"shield {key}") for key in keys]
     classes = equivalence_classes(space, levels, [*extra, *shield_keys], requirements.k)
     judged = _judge(space, classes, short)
     return _judge_shields(judged, keys, requirements.shields, space.moving) if requirements.shields else judged
@@ -64,7 +64,7 @@ def jointly_judged_classes(
     """`judged_classes` of several generalizations, with the index of each as ``place`` and its own ``extra``."""
     classes = []
     for place, levels in enumerate(generalizations):
-        columns = [named(number(place), PLACE), *(extra[place] if extra else ())]
+        columns = [as_column(number(place), PLACE), *(extra[place] if extra else ())]
         classes.append(equivalence_classes(space, levels, columns, space.requirements.k))
     return _judge(space, union_all(*classes), short)
 
@@ -81,18 +81,20 @@ def equivalence_classes(
     if space.are_classes:
         size = cast(col(ROWS), "BIGINT")
         known = [col(KNOWN)] if space.unknown else []
-        return select([named(size, CLASS_SIZE), named(size.copy(), CLASS_COUNT), *known], space.frequency.copy())
+        return select(
+            [as_column(size, CLASS_SIZE), as_column(size.copy(), CLASS_COUNT), *known], space.frequency.copy()
+        )
     keys = space.keys(levels)
     persons = class_count(PERSONS, MOVER if space.moving else None) if space.persons else total(col(ROWS))
-    aggregates: list[exp.Expr] = [named(total(col(ROWS)), CLASS_SIZE), named(persons, CLASS_COUNT)]
+    aggregates: list[exp.Expr] = [as_column(total(col(ROWS)), CLASS_SIZE), as_column(persons, CLASS_COUNT)]
     if space.population:
         mover = POPULATION_MOVER if space.population_moving else None
-        aggregates.append(named(class_count(POPULATION, mover), CLASS_POPULATION))
+        aggregates.append(as_column(class_count(POPULATION, mover), CLASS_POPULATION))
     if space.requirements.shields and space.moving:
-        movers = filter_where(exp.ArrayAgg(this=exp.Distinct(expressions=[col(MOVER)])), is_there(col(MOVER)))
+        movers = filter_where(exp.ArrayAgg(this=exp.Distinct(expressions=[col(MOVER)])), is_not_null(col(MOVER)))
         none = cast(exp.Array(expressions=[]), "INTEGER[]")
-        aggregates.append(named(exp.Coalesce(this=movers, expressions=[none]), MOVERS))
-        aggregates.append(named(total(col(PERSONS)), SETTLED))
+        aggregates.append(as_column(exp.Coalesce(this=movers, expressions=[none]), MOVERS))
+        aggregates.append(as_column(total(col(PERSONS)), SETTLED))
     if space.unknown:
         aggregates.append(col(KNOWN))
     classes = select([*aggregates, *extra], space.frequency.copy(), [col(key) for key in keys])
@@ -100,7 +102,7 @@ def equivalence_classes(
     if not distributions:
         return classes
     # Keys get other names, because ``extra`` may contain them, too.
-    classes.set("expressions", [*classes.expressions, *(named(col(key), f"key {key}") for key in keys)])
+    classes.set("expressions", [*classes.expressions, *(as_column(col(key), f"key {key}") for key in keys)])
     query = select([all_columns("own")], subquery(classes, "own"))
     for i, (distribution, conditions) in enumerate(distributions.items()):
         alias = f"d{i}"
@@ -151,11 +153,11 @@ def _condition_figures(
             aggregates |= {name(figure): value for figure, value in condition.figures().items()}
             derived |= {name(figure): value for figure, value in condition.derived_figures(least).items()}
     columns: list[exp.Expr] = [col(key) for key in keys]
-    columns += [named(figure, name) for name, figure in aggregates.items()]
+    columns += [as_column(figure, name) for name, figure in aggregates.items()]
     query = select(columns, source, [col(key) for key in keys])
     if not derived:
         return query
-    derived_columns = [named(value, name) for name, value in derived.items()]
+    derived_columns = [as_column(value, name) for name, value in derived.items()]
     query = select([all_columns("figures"), *derived_columns], subquery(query, "figures"))
     if domain is not None and any(condition.needs_domain for condition in conditions):
         query = query.join(domain.copy(), join_type="cross", copy=False)
@@ -169,7 +171,7 @@ def _judge(space: ClassSpace, classes: exp.Query, short: bool) -> exp.Select:
     if space.population:
         conditions.append(col(CLASS_SIZE) > 0)
     kept = exp.Coalesce(this=exp.Paren(this=all_of(conditions)), expressions=[exp.false()])
-    added = [named(kept, KEPT), *([named(_least_suppressed(space), SHORT)] if short else [])]
+    added = [as_column(kept, KEPT), *([as_column(_least_suppressed(space), SHORT)] if short else [])]
     return exp.Select(expressions=[exp.Star(), *added]).from_(subquery(classes, "c"), copy=False)
 
 

@@ -19,7 +19,7 @@ from sqlanon.requirements import Requirements
 from sqlanon.sources import Source
 from sqlanon.sources.columns import Columns
 from sqlanon.strategies.lattice import Lattice
-from sqlanon.support.coding import Coded, Column
+from sqlanon.support.coding import CodedAttribute, Column
 from sqlanon.support.expressions import Namer
 
 
@@ -84,7 +84,7 @@ class SearchInput:
         return self.frequency_sets.work
 
     @property
-    def attributes(self) -> tuple[Coded, ...]:
+    def attributes(self) -> tuple[CodedAttribute, ...]:
         """The quasi-identifiers, in the policy's order."""
         return self.frequency_sets.ground.attributes
 
@@ -105,7 +105,7 @@ class SearchInput:
         return weights + [0.0] * (len(self.attributes) - len(weights))
 
     @property
-    def policy_attributes(self) -> tuple[Coded, ...]:
+    def policy_attributes(self) -> tuple[CodedAttribute, ...]:
         """The policy's quasi-identifiers, without the mark of earlier releases."""
         return self.attributes[: len(self.policy.generalized_attributes)]
 

@@ -13,8 +13,8 @@ from sqlglot import exp
 
 from sqlanon.engines.base import Engine
 from sqlanon.support.coding import Levels
-from sqlanon.support.expressions import cast, column_definitions, named
-from sqlanon.support.names import EARLIER
+from sqlanon.support.expressions import as_column, cast, create_table_with_columns
+from sqlanon.support.names import EARLIER_RELEASES_COLUMN
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,9 @@ class Lattice:
 
     def named(self, levels: Levels) -> dict[str, int]:
         """Level by attribute of the policy."""
-        return {name: level for name, level in zip(self.attributes, levels, strict=True) if name != EARLIER}
+        return {
+            name: level for name, level in zip(self.attributes, levels, strict=True) if name != EARLIER_RELEASES_COLUMN
+        }
 
     @staticmethod
     def _raise(levels: Levels, attribute: int) -> Levels:
@@ -250,8 +252,10 @@ def store_lattice(
 ) -> None:
     """Create the lattice table and fill it from lists, one for each column."""
     definitions = list(LATTICE_COLUMNS.items())[: None if persons else -1]
-    engine.execute(column_definitions(target, definitions))
+    engine.execute(create_table_with_columns(target, definitions))
     if columns is not None:
-        lists = [named(exp.Explode(this=cast(exp.Placeholder(), f"{type_}[]")), name) for name, type_ in definitions]
+        lists = [
+            as_column(exp.Explode(this=cast(exp.Placeholder(), f"{type_}[]")), name) for name, type_ in definitions
+        ]
         insert = exp.Insert(this=target, expression=exp.Select(expressions=lists))
         engine.execute(insert, columns[: len(definitions)])

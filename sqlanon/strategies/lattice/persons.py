@@ -10,8 +10,8 @@ from sqlglot import exp
 from sqlanon.frequency.sets import ClassSpace, FrequencySets, class_columns
 from sqlanon.frequency.statements import MOVER, PERSONS, class_count
 from sqlanon.strategies.lattice.classes import KEPT, judged_classes
-from sqlanon.support.coding import Levels, code_name
-from sqlanon.support.expressions import all_of, col, named, subquery, template, union_all
+from sqlanon.support.coding import Levels, code_column
+from sqlanon.support.expressions import all_of, as_column, col, subquery, template, union_all
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ def persons_in_classes(space: ClassSpace, generalizations: Sequence[Levels], kep
     """
     counts = []
     for place, levels in enumerate(generalizations):
-        columns = [named(exp.Literal.number(place), "place"), _count_persons(space)]
+        columns = [as_column(exp.Literal.number(place), "place"), _count_persons(space)]
         counts.append(_class_members(space, levels, kept, columns))
     return union_all(*counts)
 
@@ -71,13 +71,13 @@ def count_persons_in_classes(frequency_sets: FrequencySets, space: ClassSpace, l
     if movers is None:
         return int(runner.look_up(persons_in_classes(space, [levels], kept), [(0, 0)])[0][1])
     pairs = class_columns(space, levels)
-    judged = judged_classes(space, levels, [named(col(key), f"class_{key}") for key, _ in pairs])
+    judged = judged_classes(space, levels, [as_column(col(key), f"class_{key}") for key, _ in pairs])
     query = _CLASSES(
-        columns=[named(col(f"class_{key}"), name) for key, name in pairs] or [named(exp.true(), "every")],
+        columns=[as_column(col(f"class_{key}"), name) for key, name in pairs] or [as_column(exp.true(), "every")],
         judged=subquery(judged),
         chosen=_is_chosen(kept),
     )
-    chosen = runner.make(frequency_sets.work("chosen_classes"), query)
+    chosen = runner.create_table(frequency_sets.work("chosen_classes"), query)
     settled = _SETTLED_PERSONS(
         frequency=frequency_sets.settled_at(levels).frequency,
         classes=chosen,
@@ -95,14 +95,14 @@ _FEWEST_PERSONS = template("SELECT coalesce(min(persons), 0) AS persons FROM :cl
 
 def fewest_persons_query(space: ClassSpace, levels: Levels, visible: int) -> exp.Select:
     """One number: the persons of the smallest kept class as readers see it, by its first ``visible`` attributes."""
-    codes = [col(code_name(i, level), "f") for i, level in space.below_top(levels) if i < visible]
+    codes = [col(code_column(i, level), "f") for i, level in space.below_top(levels) if i < visible]
     classes = _class_members(space, levels, True, [_count_persons(space)]).group_by(*codes, copy=False)
     return _FEWEST_PERSONS(classes=subquery(classes))
 
 
 def _count_persons(space: ClassSpace) -> exp.Expr:
     count = class_count(PERSONS, MOVER if space.moving else None)
-    return named(exp.Coalesce(this=count, expressions=[exp.Literal.number(0)]), "persons")
+    return as_column(exp.Coalesce(this=count, expressions=[exp.Literal.number(0)]), "persons")
 
 
 def _is_chosen(kept: bool) -> exp.Expr:
@@ -119,7 +119,7 @@ _CLASS_MEMBERS = template("""
 def _class_members(space: ClassSpace, levels: Levels, kept: bool, columns: Sequence[exp.Expr]) -> exp.Select:
     """Columns of the frequency set's rows in kept (or suppressed) classes."""
     names = {key: f"class_{key}" for key in space.keys(levels)}
-    judged = judged_classes(space, levels, [named(col(key), name) for key, name in names.items()])
+    judged = judged_classes(space, levels, [as_column(col(key), name) for key, name in names.items()])
     return _CLASS_MEMBERS(
         columns=list(columns),
         frequency=space.frequency,

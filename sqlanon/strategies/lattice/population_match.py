@@ -16,8 +16,8 @@ from sqlanon.frequency.statements import PERSON, encode_combinations
 from sqlanon.hierarchies.parts import TOP
 from sqlanon.strategies.lattice.classes import judged_classes
 from sqlanon.strategies.lattice.input import SearchInput
-from sqlanon.support.coding import KNOWN, ROWS, Coded, Levels
-from sqlanon.support.expressions import aliased, all_of, cast, col, named, same, template, text
+from sqlanon.support.coding import KNOWN, ROWS, CodedAttribute, Levels
+from sqlanon.support.expressions import aliased, all_of, as_column, cast, col, null_safe_equal, template, text
 
 UNKNOWN_PREFIX = "sqlanon: in no hierarchy: "
 
@@ -40,7 +40,7 @@ def wrong_map(search_input: SearchInput, space: ClassSpace, levels: Levels) -> e
     """)
     return wrong_matches(
         source_persons=_persons(members, search_input.attributes, levels, keys),
-        judged=judged_classes(space, levels, [named(col(key), f"key {key}") for key in keys]),
+        judged=judged_classes(space, levels, [as_column(col(key), f"key {key}") for key in keys]),
         in_class=all_of(col(key, "own").eq(col(f"key {key}", "kept")) for key in keys),
         population_persons=_persons(population_members, search_input.attributes, levels, keys, search_input.types),
         same_person=all_of(col(name, "own").eq(col(name, "theirs")) for name in (*keys, PERSON)),
@@ -50,7 +50,7 @@ def wrong_map(search_input: SearchInput, space: ClassSpace, levels: Levels) -> e
 def generalized_population(
     population: exp.Table,
     columns: Sequence[str],
-    attributes: Sequence[Coded],
+    attributes: Sequence[CodedAttribute],
     tops: Sequence[str | None],
     levels: Levels,
     types: Sequence[str],
@@ -68,13 +68,13 @@ def generalized_population(
         if level == attribute.height and tops[i] == TOP:
             value = text(TOP)
         elif level >= attribute.lowest_labelled:
-            on = same(value, col("value", f"h{i}"))
+            on = null_safe_equal(value, col("value", f"h{i}"))
             query = query.join(aliased(attribute.table, f"h{i}"), on=on, copy=False)
             unknown = exp.Concat(expressions=[text(UNKNOWN_PREFIX), cast(value.copy(), "VARCHAR")], safe=True)
             value = exp.If(this=col(KNOWN, f"h{i}"), true=col(f"label_{level}", f"h{i}"), false=unknown)
         elif labelled:
             value = cast(value, "VARCHAR")
-        output.append(named(value, name))
+        output.append(as_column(value, name))
     if person is not None:
         output.append(col(person, "s"))
     return query.select(*output, copy=False)
@@ -82,7 +82,7 @@ def generalized_population(
 
 def _persons(
     members: exp.Table,
-    attributes: Sequence[Coded],
+    attributes: Sequence[CodedAttribute],
     levels: Levels,
     keys: Sequence[str],
     population_types: Sequence[str] | None = None,
@@ -94,8 +94,8 @@ def _persons(
     query, codes = encode_combinations(members, attributes, levels, types=population_types)
     if population_types is not None:
         codes[KNOWN] = exp.true()
-    columns = [named(codes[key], key) for key in keys]
-    return query.select(*columns, named(cast(col(PERSON, "r"), "VARCHAR"), PERSON), col(ROWS, "r"), copy=False)
+    columns = [as_column(codes[key], key) for key in keys]
+    return query.select(*columns, as_column(cast(col(PERSON, "r"), "VARCHAR"), PERSON), col(ROWS, "r"), copy=False)
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from sqlanon.strategies.lattice.input import SearchInput
 from sqlanon.strategies.lattice.persons import PersonFigures
 from sqlanon.strategies.lattice.search import LatticeSearch
 from sqlanon.support.coding import Levels
-from sqlanon.support.names import EARLIER
+from sqlanon.support.names import EARLIER_RELEASES_COLUMN
 from sqlanon.support.notices import Notice
 
 
@@ -85,5 +85,5 @@ class SearchResult:
         if self.search is None:
             return None
         levels_column, *columns = self.search.lattice_columns()
-        is_released = [name != EARLIER for name in self.search.lattice.attributes]
+        is_released = [name != EARLIER_RELEASES_COLUMN for name in self.search.lattice.attributes]
         return [[list(compress(levels, is_released)) for levels in levels_column], *columns]

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property, wraps
 
-from sqlanon.engines.base import Engine, Queries
+from sqlanon.engines.base import Engine, Queryable
 from sqlanon.engines.deadline import interrupt_after
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.strategies.lattice.checker import Checker, policy_measure, verdict_rules
@@ -75,7 +75,7 @@ class SearchTask:
         return search
 
 
-def task_engines(task: SearchTask) -> list[Queries]:
+def task_engines(task: SearchTask) -> list[Queryable]:
     """The engines that run the statements of a search."""
     return [task.engine, task.search_input.frequency_sets.steps.engine]
 

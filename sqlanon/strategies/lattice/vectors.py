@@ -21,15 +21,15 @@ from sqlanon.frequency.sets import ClassSpace
 from sqlanon.requirements.base import CLASS_SIZE
 from sqlanon.strategies.lattice.classes import KEPT, judged_classes
 from sqlanon.strategies.lattice.input import SearchInput
-from sqlanon.support.coding import KNOWN, Levels, code_name, group_counts
+from sqlanon.support.coding import KNOWN, Levels, code_column, group_counts
 from sqlanon.support.expressions import (
     all_of,
+    as_column,
     cast,
     col,
     create_table,
     drop_table,
     filter_where,
-    named,
     number,
     select,
     subquery,
@@ -79,16 +79,16 @@ def combinations(space: ClassSpace, bottom: Levels) -> exp.Select:
     Ids count from 0, outliers first, in the order of their codes. If all classes of the population must be kept, a
     combination that only the population has is an outlier too, as long as it is not covered.
     """
-    codes = [code_name(i, level) for i, low in enumerate(bottom) for level in range(low, space.heights[i])]
-    code_columns = [named(exp.Min(this=col(code)), f"of {code}") for code in codes]
+    codes = [code_column(i, level) for i, low in enumerate(bottom) for level in range(low, space.heights[i])]
+    code_columns = [as_column(exp.Min(this=col(code)), f"of {code}") for code in codes]
     outlier: exp.Expr = ~col(KEPT)
     if space.requirements.covering_condition is None:
         outlier = all_of([outlier, col(CLASS_SIZE) > 0])
     order: list[exp.Expr] = [exp.Ordered(this=exp.Paren(this=outlier.copy()), desc=True)]
-    order += [exp.Ordered(this=col(f"of {code_name(i, low)}")) for i, low in space.below_top(bottom)]
+    order += [exp.Ordered(this=col(f"of {code_column(i, low)}")) for i, low in space.below_top(bottom)]
     position = exp.Window(this=exp.RowNumber(), order=exp.Order(expressions=order))
-    output = [named(cast(exp.Sub(this=position, expression=number(1)), "BIGINT"), ID)]
-    output += [named(exp.Paren(this=outlier), OUTLIER), *(named(col(f"of {code}"), code) for code in codes)]
+    output = [as_column(cast(exp.Sub(this=position, expression=number(1)), "BIGINT"), ID)]
+    output += [as_column(exp.Paren(this=outlier), OUTLIER), *(as_column(col(f"of {code}"), code) for code in codes)]
     query = select([*output], subquery(judged_classes(space, bottom, code_columns), "j"))
     return query.where(col(KNOWN), copy=False) if space.unknown else query
 
@@ -106,13 +106,13 @@ def neighbours(combinations: exp.Table, bottom: Levels, heights: Levels, attribu
     A group has equal values in the other attributes, and in this one at the level. One pass over the combinations finds
     them, where `vectors` compares pairs.
     """
-    keys = [code_name(i, low) for i, (low, height) in enumerate(zip(bottom, heights, strict=True)) if low < height]
-    keys.remove(code_name(attribute, bottom[attribute]))
-    keys += [code_name(attribute, level)] if level < heights[attribute] else []
-    lower_code = col(code_name(attribute, level - 1))
+    keys = [code_column(i, low) for i, (low, height) in enumerate(zip(bottom, heights, strict=True)) if low < height]
+    keys.remove(code_column(attribute, bottom[attribute]))
+    keys += [code_column(attribute, level)] if level < heights[attribute] else []
+    lower_code = col(code_column(attribute, level - 1))
     differ = exp.Min(this=lower_code) < exp.Max(this=lower_code.copy())
     has_outlier = filter_where(exp.Count(this=exp.Star()), col(OUTLIER)) > 0
-    groups = select([named(number(1), "one")], combinations.copy(), [col(key) for key in keys])
+    groups = select([as_column(number(1), "one")], combinations.copy(), [col(key) for key in keys])
     groups = groups.having(all_of([has_outlier, differ]), copy=False)
     return select([exp.Count(this=exp.Star())], subquery(groups, "g"))
 
@@ -123,8 +123,8 @@ def vectors(combinations: exp.Table, bottom: Levels, heights: Levels, first: int
     from_first = exp.GTE(this=col(ID), expression=number(first))
     outliers = select([exp.Star()], combinations.copy()).where(from_first, col(ID) < number(end), copy=False)
     compared = select([exp.Star()], combinations.copy()).where(from_first.copy(), copy=False)
-    words = [named(_pack(word, bottom, heights), f"word_{i}") for i, word in enumerate(_words(bottom, heights))]
-    query = exp.Select(expressions=words or [named(number(0), "word_0")], distinct=exp.Distinct())
+    words = [as_column(_pack(word, bottom, heights), f"word_{i}") for i, word in enumerate(_words(bottom, heights))]
+    query = exp.Select(expressions=words or [as_column(number(0), "word_0")], distinct=exp.Distinct())
     query = query.from_(subquery(outliers, "x"), copy=False)
     return query.join(subquery(compared, "y"), join_type="cross", copy=False)
 
@@ -178,7 +178,7 @@ def _pack(word: list[int], bottom: Levels, heights: Levels) -> exp.Expr:
         steps = heights[i] - bottom[i]
         distance = exp.Case(default=number(steps * unit))
         for step in range(steps):
-            code = code_name(i, bottom[i] + step)
+            code = code_column(i, bottom[i] + step)
             distance = distance.when(col(code, "x").eq(col(code, "y")), number(step * unit), copy=False)
         digits.append(distance)
         unit *= steps + 1

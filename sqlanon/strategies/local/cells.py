@@ -39,12 +39,12 @@ from sqlanon.support.coding import Levels
 from sqlanon.support.expressions import (
     aliased,
     all_of,
+    as_column,
     col,
     fragment,
-    is_there,
-    named,
+    is_not_null,
     number,
-    star,
+    select_star,
     subquery,
     template,
     union_all,
@@ -69,7 +69,7 @@ def readable_at(combinations: exp.Table, trees: Sequence[Tree], levels: Levels) 
         readable = fragment("""
             CASE WHEN :label = (SELECT label FROM :nodes WHERE node = :root) THEN :root ELSE :node END
         """)(label=col("label", f"v{i}"), nodes=tree.nodes, root=tree.root, node=node)
-        query = query.select(named(readable, node_column(i)), copy=False)
+        query = query.select(as_column(readable, node_column(i)), copy=False)
     return query
 
 
@@ -150,7 +150,7 @@ def tries(
         if i not in blankable:
             nodes.append(node)
             continue
-        nodes.append(named(_if_blank(i, root, node, "p"), node_column(i)))
+        nodes.append(as_column(_if_blank(i, root, node, "p"), node_column(i)))
         blanks_are_new.append(_if_blank(i, node.neq(root), exp.true(), "p"))
     return template("""
         SELECT w.class, w.combination, w.n, :nodes, p.weight, p.pattern
@@ -235,7 +235,7 @@ class _CellSuppression:
             blanked = fragment("(CASE WHEN :chosen <> :readable THEN :root ELSE :node END)::INTEGER")(
                 chosen=col(name, "d"), readable=col(name, "r"), root=tree.root, node=node
             )
-            nodes.append(named(blanked, name))
+            nodes.append(as_column(blanked, name))
         # The released rows: the kept ones, and those of a choice with their blanks.
         return template("""
             SELECT c.combination, :nodes
@@ -270,7 +270,7 @@ class _CellSuppression:
                 FROM :partitions AS w
                 JOIN range(:end) AS b ON b.range <= w.last + 1
             """)(
-                blocks=[*(col(former, "w") for former in names[:i]), named(fragment("b.range::INTEGER")(), name)],
+                blocks=[*(col(former, "w") for former in names[:i]), as_column(fragment("b.range::INTEGER")(), name)],
                 partitions=partitions,
                 end=i + 2,
             )
@@ -284,7 +284,7 @@ class _CellSuppression:
             block_of_class(**{"class": i + 1}, block=block, blocks=columns, partitions=partitions)
             for i, block in enumerate(columns)
         ]
-        blocks = self._make("parts", star(subquery(union_all(*by_class), "e")))
+        blocks = self._make("parts", select_star(subquery(union_all(*by_class), "e")))
         choices = self._make("blocks", self._block_choices(blocks))
         rows = self._chosen_rows(self.rows, choices).select(col("partition", "d"), copy=False)
         keys = ["partition", *self.columns]
@@ -299,7 +299,7 @@ class _CellSuppression:
         nodes = []
         for i, (name, tree) in enumerate(zip(self.columns, self.task.trees, strict=True)):
             blank = number(tree.root) if i in self.blankable else exp.null()
-            nodes.append(named(_COMMON_OR_BLANK(node=col(name, "r"), blank=blank), name))
+            nodes.append(as_column(_COMMON_OR_BLANK(node=col(name, "r"), blank=blank), name))
         # The choice of each class by partition, with blanks where its block differs.
         query = template("""
             SELECT *
@@ -311,7 +311,7 @@ class _CellSuppression:
             ) AS b
         """)(nodes=nodes, blocks=blocks, nodes_of_rows=self._nodes(), rows=self.rows)
         # Blocks that differ in an attribute that cannot be blanked have no choice.
-        return query.where(*(is_there(node) for node in self._nodes()), copy=False)
+        return query.where(*(is_not_null(node) for node in self._nodes()), copy=False)
 
     def _best_partition(self, blocks: exp.Table, choices: exp.Table, evaluated: exp.Table) -> exp.Select:
         blank_weight, weights = number(0.0), [float(tree.weight) for tree in self.task.trees]
@@ -418,7 +418,7 @@ class _CellSuppression:
                     ) AS b ON :same_class
                 """)(nodes=self._nodes("o"), options=options, same_class=same_class)
                 accepted = self._make("accepted", query)
-            choice = self._make("choice", union_all(star(choice.copy()), star(accepted.copy())))
+            choice = self._make("choice", union_all(select_star(choice.copy()), select_star(accepted.copy())))
             runner.drop(waiting, tried, options)
 
     def _waiting(self, choice: exp.Table) -> exp.Table:

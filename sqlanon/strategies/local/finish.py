@@ -173,7 +173,7 @@ class LocalResult:
         """Make ``suppressed``: the combinations that are not kept, as classes of the generalization at the floor."""
         frequency = search_input.frequency_sets.at(self.floor).frequency
         query = suppressed_combinations(frequency, self.table, self.trees)
-        return runner.make(search_input.work("suppressed"), query)
+        return runner.create_table(search_input.work("suppressed"), query)
 
     def recoding(self, search_input: SearchInput, mask: bool) -> LocalRecoding:
         """The builder of the release's statement."""
@@ -232,8 +232,8 @@ def finish(task: LocalTask, outcome: LocalOutcome) -> LocalResult:
     keys = [f"code_{i}" for i in attributes]
     evaluated = task.make("judged", replace(task.evaluator, requirements=requirements).evaluate(readable, keys))
     kept_combinations = task.make("kept", feasible_rows(readable, evaluated, keys))
-    figures = runner.figures(class_figures(judged=evaluated))
-    sums = runner.figures(attribute_figures(kept_combinations, len(task.trees)))
+    figures = runner.fetch_figures(class_figures(judged=evaluated))
+    sums = runner.fetch_figures(attribute_figures(kept_combinations, len(task.trees)))
     persons = _person_figures(task, kept_combinations, figures["fewest"])
     return LocalResult(
         trees=task.trees,

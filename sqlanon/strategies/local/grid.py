@@ -25,7 +25,7 @@ from sqlglot import exp
 
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.hierarchies import Hierarchy
-from sqlanon.hierarchies.bounds import RangeKind, bounds
+from sqlanon.hierarchies.bounds import RangeKind, label_bounds
 from sqlanon.hierarchies.labels import calendar_day
 from sqlanon.hierarchies.numerals import NUMERAL, expand_exponent, extract_part, trim_zeros
 from sqlanon.hierarchies.parts import ColumnKind, column_kind, decimal_size, label_range_kind, try_cast
@@ -34,13 +34,13 @@ from sqlanon.strategies.lattice.input import SearchInput
 from sqlanon.strategies.local.nodes import END_COLUMNS, NODE, Grid, Tree
 from sqlanon.support.expressions import (
     aliased,
+    as_column,
     cast,
     col,
     fragment,
     greatest,
-    named,
     number,
-    star,
+    select_star,
     subquery,
     template,
     text,
@@ -100,10 +100,10 @@ def make_grid(
     level = _lowest_usable_level(runner, reader, tree, hierarchy, order)
     target = search_input.work(f"local_grid_{i}")
     if level is not None:
-        return Grid(runner.make(target, _grid_of_level(reader, tree, level)), level, reader.kind == "date")
+        return Grid(runner.create_table(target, _grid_of_level(reader, tree, level)), level, reader.kind == "date")
     if tree.floor or tree.open_ends or reader.type == "TIME WITH TIME ZONE":
         return None
-    grid = runner.make(target, quantile_grid(reader, tree, hierarchy, order, least_class))
+    grid = runner.create_table(target, quantile_grid(reader, tree, hierarchy, order, least_class))
     query = template("SELECT count(DISTINCT cell) FROM :grid WHERE least IS NOT NULL OR beyond IS NOT NULL")(grid=grid)
     cells = runner.look_up(query, [(2,)])[0][0]
     return Grid(grid, None, reader.kind == "date") if cells > 1 else None
@@ -129,7 +129,7 @@ def _lowest_usable_level(
             order=order,
             hierarchy=hierarchy.table,
         )
-        queries.append(star(subquery(query, "u")))
+        queries.append(select_star(subquery(query, "u")))
     usable = runner.look_up(union_all(*queries), [(level, True) for level in levels])
     return min((level for level, is_usable in usable if is_usable), default=None)
 
@@ -143,7 +143,7 @@ def _grid_of_level(reader: LabelReader, tree: Tree, level: int) -> exp.Select:
         WHERE f.level = :floor
     """)(
         texts=[col(name, "c") for name in END_COLUMNS],
-        ends=[named(end, name) for name, end in zip(END_COLUMNS, reader.texts(col("label")), strict=True)],
+        ends=[as_column(end, name) for name, end in zip(END_COLUMNS, reader.texts(col("label")), strict=True)],
         nodes=tree.nodes,
         level=level,
         floor=tree.floor,
@@ -202,7 +202,7 @@ class LabelReader:
     def bounds(self, label: exp.Expr) -> tuple[exp.Expr, exp.Expr, exp.Expr]:
         """The least and the greatest value of a label, and whether the latter is in it."""
         assert self.kind is not None
-        low, high = bounds(label, self.kind)
+        low, high = label_bounds(label, self.kind)
         closed = _IS_CLOSED(label=label) if self.kind == "number" else exp.true()
         if self.masked and self.kind != "date":
             type_ = "BIGINT" if self.kind == "integer" else "DOUBLE"
@@ -217,7 +217,7 @@ class LabelReader:
     def texts(self, label: exp.Expr) -> tuple[exp.Expr, ...]:
         """``lower``, ``upper``, ``least``, ``beyond``, ``middle`` and ``closed`` of a cell with this label."""
         assert self.kind is not None
-        low, high = bounds(label, self.kind)
+        low, high = label_bounds(label, self.kind)
         if self.kind == "date":
             first, last, following = (cast(day, "VARCHAR") for day in (low, high, high + 1))
             middle = _FIRST_NOT_NULL(values=[_MIDDLE_DAY(low=low, high=high), low, high])
@@ -343,7 +343,7 @@ def quantile_grid(
     return _QUANTILE_GRID(
         value=value,
         border=border,
-        texts=[named(end, name) for name, end in zip(END_COLUMNS, texts, strict=True)],
+        texts=[as_column(end, name) for name, end in zip(END_COLUMNS, texts, strict=True)],
         order=order,
         hierarchy=hierarchy.table,
         nodes=tree.nodes,

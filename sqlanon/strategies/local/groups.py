@@ -33,10 +33,10 @@ from sqlanon.support.coding import ROWS, Levels
 from sqlanon.support.expressions import (
     aliased,
     all_of,
+    as_column,
     col,
     fragment,
-    is_there,
-    named,
+    is_not_null,
     subquery,
     template,
     union_all,
@@ -72,7 +72,7 @@ def priced_combinations(combinations: exp.Table, trees: Sequence[Tree]) -> exp.S
         for level in tree.levels[1:]:
             names += [level_column(i, level), price_column(i, level)]
         signed = _SIGNED_NODE(released=col("released", alias), node=col(ground, "c"))
-        query = query.select(*(col(name, alias) for name in names), named(signed, ground), copy=False)
+        query = query.select(*(col(name, alias) for name in names), as_column(signed, ground), copy=False)
     return query
 
 
@@ -90,7 +90,9 @@ def _priced_nodes(tree: Tree, attribute: int, share: float) -> exp.Select:
             node = _SIGNED_NODE(released=col("released", alias), node=node)
         price = fragment("round(:leaves * :share)::BIGINT")(leaves=col("leaves", alias), share=share)
         query = query.select(
-            named(node, level_column(attribute, level)), named(price, price_column(attribute, level)), copy=False
+            as_column(node, level_column(attribute, level)),
+            as_column(price, price_column(attribute, level)),
+            copy=False,
         )
     return query
 
@@ -108,10 +110,10 @@ def priced_classes(members: exp.Table, prices: exp.Table, trees: Sequence[Tree],
             common = fragment("CASE WHEN min(:node) = max(:node) AND min(:node) >= 0 THEN min(:node) ELSE NULL END")(
                 node=col(node_name, "p")
             )
-            common_nodes += [named(common, node_name), named(exp.Min(this=col(price_name, "p")), price_name)]
+            common_nodes += [as_column(common, node_name), as_column(exp.Min(this=col(price_name, "p")), price_name)]
             nodes.append(col(node_name))
-            price = price.when(is_there(col(node_name)), col(price_name), copy=False)
-        released.append(named(fragment("coalesce(:nodes)")(nodes=nodes) if nodes[1:] else nodes[0], node_column(i)))
+            price = price.when(is_not_null(col(node_name)), col(price_name), copy=False)
+        released.append(as_column(fragment("coalesce(:nodes)")(nodes=nodes) if nodes[1:] else nodes[0], node_column(i)))
         attribute_prices.append(price)
     return template("""
         SELECT class_id, n, :released, :price AS price

@@ -54,13 +54,13 @@ from sqlanon.strategies.local.nodes import (
     node_columns,
 )
 from sqlanon.strategies.local.task import LocalOutcome, LocalTask
-from sqlanon.support.coding import Coded, Column
+from sqlanon.support.coding import CodedAttribute, Column
 from sqlanon.support.expressions import (
+    as_column,
     col,
-    column_definitions,
+    create_table_with_columns,
     fragment,
-    is_there,
-    named,
+    is_not_null,
     number,
     subquery,
     template,
@@ -107,7 +107,7 @@ _FIRST_MAPS = template("""
 def tuples_by_combination(
     source: exp.Table,
     columns: Sequence[Column],
-    attributes: Sequence[Coded],
+    attributes: Sequence[CodedAttribute],
     combinations: exp.Table,
     trees: Sequence[Tree],
 ) -> exp.Select:
@@ -115,12 +115,12 @@ def tuples_by_combination(
     rows ``n`` of each combination."""
     names = [column.name for column in columns if column.quasi is None]
     aliases = [f"o{j}" for j in range(len(names))]
-    values = [named(col(attribute.column), f"q{i}") for i, attribute in enumerate(attributes)]
-    values += [named(col(name), alias) for name, alias in zip(names, aliases, strict=True)]
+    values = [as_column(col(attribute.column), f"q{i}") for i, attribute in enumerate(attributes)]
+    values += [as_column(col(name), alias) for name, alias in zip(names, aliases, strict=True)]
     source_values = subquery(template("SELECT :values FROM :source")(values=values, source=source), "s")
     query, codes = encode_combinations(source_values, attributes, tuple(tree.floor for tree in trees))
     coded = query.select(
-        *(named(code, name) for name, code in codes.items()), *(col(alias, "r") for alias in aliases), copy=False
+        *(as_column(code, name) for name, code in codes.items()), *(col(alias, "r") for alias in aliases), copy=False
     )
     rows = map_to_combinations(subquery(coded, "f"), combinations, trees, aliases)
     return template("""
@@ -131,7 +131,7 @@ def tuples_by_combination(
 
 def flag_violations(rows: exp.Table, small_classes: Sequence[tuple[exp.Query, Sequence[str]]]) -> exp.Select:
     """Rows with ``violates``: whether one of their classes is too small."""
-    are_small = [is_there(col(keys[0], f"g{j}")) for j, (_, keys) in enumerate(small_classes)]
+    are_small = [is_not_null(col(keys[0], f"g{j}")) for j, (_, keys) in enumerate(small_classes)]
     query = template("SELECT p.*, :violates AS violates FROM :rows AS p")(
         violates=exp.or_(*are_small, copy=False), rows=rows
     )
@@ -356,7 +356,8 @@ class StateTables:
         grounds = [col(level_column(i, tree.floor)) for i, tree in enumerate(trees)]
         # The combinations that can be released, with the lowest node of each attribute.
         query = template("SELECT combination, n, :grounds FROM :combinations")(
-            grounds=[named(ground, f"ground_{i}") for i, ground in enumerate(grounds)], combinations=task.combinations
+            grounds=[as_column(ground, f"ground_{i}") for i, ground in enumerate(grounds)],
+            combinations=task.combinations,
         )
         are_mapped = [
             fragment(":node IN (SELECT ground FROM :maps WHERE attribute = :attribute)")(
@@ -366,7 +367,7 @@ class StateTables:
         ]
         self._combinations = task.make("iab_ground", query.where(*are_mapped, copy=False))
         self._hits = task.work("iab_hits")
-        task.engine.execute(column_definitions(self._hits, HIT_COLUMNS.items()))
+        task.engine.execute(create_table_with_columns(self._hits, HIT_COLUMNS.items()))
         self._tuples = None
         if any(column.quasi is None for column in search_input.released_columns):
             attributes, source = search_input.attributes, search_input.source.relation
@@ -392,7 +393,7 @@ class StateTables:
             FROM :combinations AS c
             CROSS JOIN :states AS t(state)
         """)(
-            nodes=[named(col("node", f"m{i}"), node_column(i)) for i in attributes],
+            nodes=[as_column(col("node", f"m{i}"), node_column(i)) for i in attributes],
             combinations=self._combinations,
             states=exp.values([(number_,) for number_ in numbers]),
         )

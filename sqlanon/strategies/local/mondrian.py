@@ -52,10 +52,10 @@ from sqlanon.support.expressions import (
     aliased,
     col,
     fragment,
+    is_not_null,
     is_null,
-    is_there,
     number,
-    star,
+    select_star,
     subquery,
     template,
     union_all,
@@ -199,7 +199,7 @@ class Cutting:
                     twice_least_class=2 * self._least_class,
                 )
             )
-        return union_all(*(star(subquery(cut, "c")) for cut in cuts))
+        return union_all(*(select_star(subquery(cut, "c")) for cut in cuts))
 
     def close_parts(self) -> None:
         """Add the open parts to the classes."""
@@ -230,7 +230,7 @@ def first_parts(combinations: exp.Table, trees: Sequence[Tree], limited: Mapping
     for i, table in limited.items():
         on = col(level_column(i, trees[i].floor), "c").eq(col(NODE, f"a{i}"))
         query = query.join(aliased(table, f"a{i}"), on=on, copy=False)
-        query = query.where(is_there(col("highest_released", f"a{i}")), copy=False)
+        query = query.where(is_not_null(col("highest_released", f"a{i}")), copy=False)
     return query
 
 

@@ -37,7 +37,17 @@ from sqlanon.strategies.local.finish import on_combinations
 from sqlanon.strategies.local.nodes import Tree, equal_columns, node_column
 from sqlanon.strategies.local.placement import feasible_rows, generalized_combinations
 from sqlanon.strategies.local.task import START_SHARE, LocalOutcome, LocalTask
-from sqlanon.support.expressions import col, fragment, greatest, named, number, star, subquery, template, union_all
+from sqlanon.support.expressions import (
+    as_column,
+    col,
+    fragment,
+    greatest,
+    number,
+    select_star,
+    subquery,
+    template,
+    union_all,
+)
 
 MAX_CHECKED = 64
 """Maximum number of combinations of attributes checked by one statement."""
@@ -65,7 +75,7 @@ def unsafe_rows(
                 if i in attributes
                 else number(0)
             )
-            counts.append(named(is_shown, unsafe_column(i)))
+            counts.append(as_column(is_shown, unsafe_column(i)))
         query = template("""
             SELECT p.combination, p.n, :counts
             FROM :assignment AS p
@@ -84,7 +94,8 @@ def unsafe_rows(
 def sum_unsafe_counts(parts: Sequence[exp.Query], trees: Sequence[Tree]) -> exp.Select:
     """The unsafe rows of several queries, with their counts added up."""
     sums = [
-        named(fragment("sum(:count)::BIGINT")(count=col(unsafe_column(i))), unsafe_column(i)) for i in range(len(trees))
+        as_column(fragment("sum(:count)::BIGINT")(count=col(unsafe_column(i))), unsafe_column(i))
+        for i in range(len(trees))
     ]
     return template("SELECT combination, n, :sums FROM :parts AS e GROUP BY combination, n")(
         sums=sums, parts=union_all(*parts)
@@ -108,7 +119,7 @@ def blank_cells(assignment: exp.Table, unsafe: exp.Table, trees: Sequence[Tree],
         node = fragment("(CASE WHEN u.cell = :attribute THEN :root ELSE :node END)::INTEGER")(
             attribute=i, root=tree.root, node=col(node_column(i), "p")
         )
-        nodes.append(named(node, node_column(i)))
+        nodes.append(as_column(node, node_column(i)))
     cell_or_none = cell if order else number(-1)
     return template("""
         WITH cells AS (
@@ -224,7 +235,7 @@ class _MuArgus:
             parts.append(self._make("unsafe", query))
         if not parts[1:]:
             return parts[0]
-        unsafe = self._make("unsafe", sum_unsafe_counts([star(part) for part in parts], task.trees))
+        unsafe = self._make("unsafe", sum_unsafe_counts([select_star(part) for part in parts], task.trees))
         task.runner.drop(*parts)
         return unsafe
 

@@ -14,17 +14,17 @@ from sqlglot import exp
 
 from sqlanon.hierarchies import Hierarchy
 from sqlanon.hierarchies.build import released_column
-from sqlanon.support.coding import KNOWN, Coded, code_name
+from sqlanon.support.coding import KNOWN, CodedAttribute, code_column
 from sqlanon.support.expressions import (
     aliased,
     all_of,
+    as_column,
     cast,
     col,
     fragment,
-    is_there,
-    named,
+    is_not_null,
+    null_safe_equal,
     number,
-    same,
     template,
     text,
     union_all,
@@ -124,10 +124,10 @@ def distinct_combinations(frequency: exp.Expr, trees: Sequence[Tree]) -> exp.Sel
             if level == tree.height:
                 node: exp.Expr = cast(number(offset), "INTEGER")
             else:
-                code = col(code_name(i, level))
+                code = col(code_column(i, level))
                 codes.append(code)
                 node = NODE_OF_CODE(code=code, offset=offset)
-            nodes.append(named(node, level_column(i, level)))
+            nodes.append(as_column(node, level_column(i, level)))
     return template("""
         SELECT (row_number() OVER (ORDER BY :order) - 1)::INTEGER AS combination, :nodes, n
         FROM (SELECT :codes, sum(n)::BIGINT AS n FROM :frequency WHERE known GROUP BY :codes) AS c
@@ -148,7 +148,7 @@ def map_to_combinations(
     """
     keys = [
         col(level_column(i, tree.floor), "c").eq(
-            NODE_OF_CODE(code=col(code_name(i, tree.floor), "f"), offset=tree.offsets[0])
+            NODE_OF_CODE(code=col(code_column(i, tree.floor), "f"), offset=tree.offsets[0])
         )
         for i, tree in enumerate(trees)
         if tree.floor < tree.height
@@ -186,7 +186,7 @@ _NODES_OF_LEVEL = template("""
 """)
 
 
-def hierarchy_nodes(coded: Coded, hierarchy: Hierarchy, tree: Tree, order: exp.Expr) -> exp.Query:
+def hierarchy_nodes(coded: CodedAttribute, hierarchy: Hierarchy, tree: Tree, order: exp.Expr) -> exp.Query:
     """The nodes of a hierarchy over known values of the source, from the floor up.
 
     Columns: ``node``, ``parent`` (NULL at the top), ``level``, ``label`` (NULL for the value NULL below the top),
@@ -212,7 +212,7 @@ def hierarchy_nodes(coded: Coded, hierarchy: Hierarchy, tree: Tree, order: exp.E
                 label_in_hierarchy=col(released_column(level, coded.open_ends)),
                 order=order,
                 hierarchy=hierarchy.table,
-                same_value=same(col("value", "v"), col("level_0", "p"), coded.nullable),
+                same_value=null_safe_equal(col("value", "v"), col("level_0", "p"), coded.nullable),
             )
         )
     root = template("""
@@ -290,9 +290,9 @@ def set_labels(tree: Tree, frequent: exp.Expr, exact: bool) -> exp.Select:
             may_list = _IS_FREQUENT(node=col(NODE, node), frequent=frequent)
         label = col("label", node)
         query = query.select(
-            named(label, f"label_{level}"),
-            named(cast(col("leaves", node) + 1, "BIGINT"), f"size_{level}"),
-            named(all_of([is_there(label), col("released", node), may_list]), f"is_member_{level}"),
+            as_column(label, f"label_{level}"),
+            as_column(cast(col("leaves", node) + 1, "BIGINT"), f"size_{level}"),
+            as_column(all_of([is_not_null(label), col("released", node), may_list]), f"is_member_{level}"),
             copy=False,
         )
     return query

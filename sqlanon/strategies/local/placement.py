@@ -23,16 +23,16 @@ from sqlanon.strategies.local.nodes import (
     node_column,
 )
 from sqlanon.strategies.recoding import MASKED, order_by_class
-from sqlanon.support.coding import KNOWN, ROWS, Coded, Column, Levels, code_name
+from sqlanon.support.coding import KNOWN, ROWS, CodedAttribute, Column, Levels, code_column
 from sqlanon.support.expressions import (
     aliased,
     all_of,
+    as_column,
     cast,
     col,
     fragment,
     is_null,
-    named,
-    same,
+    null_safe_equal,
     subquery,
     template,
     text,
@@ -57,13 +57,13 @@ class ClassEvaluator:
         """The classes of a relation with ``combination``, ``n`` and some keys: the keys, ``class_size`` (rows),
         ``class_count`` (rows or persons) and ``kept``: whether they meet the requirements."""
         # The statement for classes expects codes of attributes at level 0.
-        codes = [code_name(i, 0) for i in range(len(keys))]
-        coded_keys = [named(col(key, "p"), code) for key, code in zip(keys, codes, strict=True)]
+        codes = [code_column(i, 0) for i in range(len(keys))]
+        coded_keys = [as_column(col(key, "p"), code) for key, code in zip(keys, codes, strict=True)]
         if self.persons is None:
             frequency = template("SELECT :keys, p.n AS n FROM :relation AS p")(keys=coded_keys, relation=relation)
         else:
             # Rows are counted once for each combination, persons for each of its movers.
-            movers = [named(col(MOVER, "c"), MOVER)] if self.moving else []
+            movers = [as_column(col(MOVER, "c"), MOVER)] if self.moving else []
             frequency = template("""
                 SELECT :keys, c.n AS n, c.persons AS persons, :movers
                 FROM :relation AS p
@@ -88,7 +88,7 @@ class ClassEvaluator:
             persons=self.persons is not None,
             moving=self.moving,
         )
-        extra: list[exp.Expr] = [named(col(code), key) for code, key in zip(codes, keys, strict=True)]
+        extra: list[exp.Expr] = [as_column(col(code), key) for code, key in zip(codes, keys, strict=True)]
         classes = judged_classes(space, (0,) * len(keys), extra)
         return template("SELECT :keys, class_size, class_count, kept FROM :classes AS j")(
             keys=[col(key) for key in keys], classes=classes
@@ -97,7 +97,7 @@ class ClassEvaluator:
 
 def generalized_combinations(combinations: exp.Table, levels: Levels) -> exp.Select:
     """The combinations at a generalization: ``combination``, ``n``, ``node_i``."""
-    nodes = [named(col(level_column(i, level)), node_column(i)) for i, level in enumerate(levels)]
+    nodes = [as_column(col(level_column(i, level)), node_column(i)) for i, level in enumerate(levels)]
     return template("SELECT combination, n, :nodes FROM :combinations")(nodes=nodes, combinations=combinations)
 
 
@@ -135,10 +135,10 @@ def attribute_figures(kept_combinations: exp.Table, attribute_count: int) -> exp
     for i in range(attribute_count):
         rows, level = col(ROWS), col(f"level_{i}")
         figures += [
-            named(cast(exp.Sum(this=cast(rows, "DOUBLE") * col(f"leaves_{i}")), "DOUBLE"), f"leaves_{i}"),
-            named(cast(exp.Sum(this=rows * level), "BIGINT"), f"levels_{i}"),
-            named(exp.Min(this=level.copy()), f"low_{i}"),
-            named(exp.Max(this=level.copy()), f"high_{i}"),
+            as_column(cast(exp.Sum(this=cast(rows, "DOUBLE") * col(f"leaves_{i}")), "DOUBLE"), f"leaves_{i}"),
+            as_column(cast(exp.Sum(this=rows * level), "BIGINT"), f"levels_{i}"),
+            as_column(exp.Min(this=level.copy()), f"low_{i}"),
+            as_column(exp.Max(this=level.copy()), f"high_{i}"),
         ]
     return _SELECT_FROM(figures=figures, relation=kept_combinations)
 
@@ -151,13 +151,13 @@ def _has_ground_node(code: exp.Expr, attribute: int, tree: Tree) -> exp.Expr:
 def suppressed_combinations(frequency: exp.Expr, kept_combinations: exp.Table, trees: tuple[Tree, ...]) -> exp.Select:
     """The combinations that are not kept, and those of unknown values, as classes of the generalization at the floor:
     ``code_i`` and ``known``."""
-    codes = {i: col(code_name(i, tree.floor), "f") for i, tree in enumerate(trees) if tree.floor < tree.height}
+    codes = {i: col(code_column(i, tree.floor), "f") for i, tree in enumerate(trees) if tree.floor < tree.height}
     return template("""
         SELECT DISTINCT :codes, f.known
         FROM :frequency AS f
         ANTI JOIN :kept AS k ON :same_combination
     """)(
-        codes=[named(code, f"code_{i}") for i, code in codes.items()],
+        codes=[as_column(code, f"code_{i}") for i, code in codes.items()],
         frequency=frequency,
         kept=kept_combinations,
         same_combination=all_of([*(_has_ground_node(code, i, trees[i]) for i, code in codes.items()), col(KNOWN, "f")]),
@@ -200,8 +200,8 @@ def readable_combinations(
         on = col(node_column(i), "p").eq(col(NODE, alias))
         query = query.join(aliased(table, alias), on=on, copy=False)
         query = query.select(
-            *(named(col(name, alias), f"{name}_{i}") for name in ("code", "leaves", "level")),
-            named(col(level_column(i, tree.floor), "c"), f"ground_{i}"),
+            *(as_column(col(name, alias), f"{name}_{i}") for name in ("code", "leaves", "level")),
+            as_column(col(level_column(i, tree.floor), "c"), f"ground_{i}"),
             copy=False,
         )
     return query
@@ -257,7 +257,7 @@ class LocalRecoding:
 
     source: exp.Table
     columns: tuple[Column, ...]
-    attributes: tuple[Coded, ...]
+    attributes: tuple[CodedAttribute, ...]
     tops: tuple[str | None, ...]
     trees: tuple[Tree, ...]
     # The released combinations, with their ground nodes ``ground_i`` and the codes of their labels ``code_i``. Rows of
@@ -319,7 +319,9 @@ class LocalRecoding:
             on = col(f"code_{i}", "r").eq(col("code", f"l{i}"))
             join_type = "left" if self.mask else ""
             query = query.join(subquery(labels, f"l{i}"), on=on, join_type=join_type, copy=False)
-        return query.select(*(named(self._value(j), column.name) for j, column in enumerate(self.columns)), copy=False)
+        return query.select(
+            *(as_column(self._value(j), column.name) for j, column in enumerate(self.columns)), copy=False
+        )
 
     def _coded_attributes(self) -> list[int]:
         """The attributes whose labels are looked up by their code."""
@@ -330,7 +332,7 @@ class LocalRecoding:
         combination: dict[str, exp.Expr] = {}  # codes at the floor, and whether values are known
         for i, (attribute, tree) in enumerate(zip(self.attributes, self.trees, strict=True)):
             if tree.floor < tree.height or attribute.unknown:
-                on = same(col(attribute.column, "s"), col("value", f"h{i}"), attribute.nullable)
+                on = null_safe_equal(col(attribute.column, "s"), col("value", f"h{i}"), attribute.nullable)
                 query = query.join(aliased(attribute.table, f"h{i}"), on=on, copy=False)
             if tree.floor < tree.height:
                 combination[f"ground_{i}"] = col(f"code_{tree.floor}", f"h{i}")
@@ -348,8 +350,8 @@ class LocalRecoding:
                 combination=[value.copy() for value in combination.values()] or [exp.true()],
                 key=[cast(col(name, "s"), "VARCHAR") for name in self.division_key],
             )
-            columns = [named(value, name) for name, value in {**combination, **values}.items()]
-            query = query.select(*columns, named(position, "position"), copy=False)
+            columns = [as_column(value, name) for name, value in {**combination, **values}.items()]
+            query = query.select(*columns, as_column(position, "position"), copy=False)
             query = exp.Select().from_(subquery(query, "s"))
             combination = {name: col(name, "s") for name in combination}
             values = {name: col(name, "s") for name in values}
@@ -362,11 +364,11 @@ class LocalRecoding:
         keys += [fragment("s.position BETWEEN k.first_row AND k.last_row")()] if self.division_key else []
         kind = "left" if self.mask else "inner"
         query = query.join(aliased(self.kept_combinations, "k"), on=all_of(keys), join_type=kind, copy=False)
-        output = [named(col(f"code_{i}", "k"), f"code_{i}") for i in self._coded_attributes()]
-        output += [named(value, name) for name, value in values.items()]
+        output = [as_column(col(f"code_{i}", "k"), f"code_{i}") for i in self._coded_attributes()]
+        output += [as_column(value, name) for name, value in values.items()]
         if self.mask:
-            output.append(named(is_null(col("combination", "k")), MASKED))
-        return query.select(*(output or [named(exp.true(), KNOWN)]), copy=False)
+            output.append(as_column(is_null(col("combination", "k")), MASKED))
+        return query.select(*(output or [as_column(exp.true(), KNOWN)]), copy=False)
 
     def _source_value(self, column: Column) -> exp.Expr:
         """A value of the source; its text beside masks, unless the engine formats it."""

@@ -49,7 +49,7 @@ from sqlanon.strategies.local.nodes import (
 from sqlanon.strategies.local.placement import ClassEvaluator, feasible_rows
 from sqlanon.strategies.local.task import LocalOutcome, LocalTask
 from sqlanon.support.coding import ROWS, Levels
-from sqlanon.support.expressions import col, fragment, named, number, subquery, template
+from sqlanon.support.expressions import as_column, col, fragment, number, subquery, template
 
 SCALE = 10**12
 """The cost of a row released as the roots. A value costs 1 for each level beside its loss, so that of two nodes with
@@ -93,7 +93,7 @@ def cutting_at(combinations: exp.Table, trees: Sequence[Tree], levels: Levels) -
     for i in range(len(trees)):
         cost = cost + col(COST, f"v{i}")
     nodes = [col(level_column(i, level), "c") for i, level in enumerate(levels)]
-    released = [named(node, node_column(i)) for i, node in enumerate(nodes)]
+    released = [as_column(node, node_column(i)) for i, node in enumerate(nodes)]
     query = template("SELECT :columns, :nodes, :cost AS cost FROM :combinations AS c")(
         columns=_combination_columns(trees, "c"), nodes=released, cost=cost, combinations=combinations
     )
@@ -172,7 +172,7 @@ def split_all(cutting: exp.Table, trees: Sequence[Tree], attribute: int, moves: 
     """The rows of a cutting whose nodes of an attribute can be split, with all of them split; ``split`` is the former
     node."""
     nodes = node_columns(len(trees), "p")
-    former_node, nodes[attribute] = nodes[attribute], named(col(NEW_NODE, "s"), node_column(attribute))
+    former_node, nodes[attribute] = nodes[attribute], as_column(col(NEW_NODE, "s"), node_column(attribute))
     return template("""
         SELECT :columns, :nodes, :former_node AS split, p.cost + s.added_cost AS cost
         FROM :cutting AS p
@@ -192,7 +192,9 @@ def make_moves(
 ) -> exp.Select:
     """A cutting after the moves of an attribute that have one of some nodes in a column."""
     columns = node_columns(len(trees), "p")
-    columns[attribute] = named(fragment("coalesce(s.new_node, :node)")(node=columns[attribute]), node_column(attribute))
+    columns[attribute] = as_column(
+        fragment("coalesce(s.new_node, :node)")(node=columns[attribute]), node_column(attribute)
+    )
     return template("""
         SELECT :columns, :nodes, p.cost + coalesce(s.added_cost, 0) AS cost
         FROM :cutting AS p

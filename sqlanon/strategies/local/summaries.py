@@ -29,7 +29,7 @@ from sqlanon.strategies.local.nodes import (
     node_column,
 )
 from sqlanon.strategies.local.task import LocalOutcome, LocalTask
-from sqlanon.support.expressions import aliased, all_of, col, fragment, named, number, template, union_all
+from sqlanon.support.expressions import aliased, all_of, as_column, col, fragment, number, template, union_all
 
 PART = "part"
 
@@ -266,7 +266,7 @@ def as_set(classes: exp.Table, attribute: int, tree: Tree, allowed: exp.Table) -
             label=col(f"label_{level}"), size=col(f"size_{level}")
         )
         are_members = fragment("bool_and(:is_member)")(is_member=col(f"is_member_{level}"))
-        facts = facts.select(named(labels, f"list_{level}"), named(are_members, f"all_{level}"), copy=False)
+        facts = facts.select(as_column(labels, f"list_{level}"), as_column(are_members, f"all_{level}"), copy=False)
         members = members.when(col(f"all_{level}"), col(f"list_{level}"), copy=False)
     size = fragment("list_sum(list_transform(:members, lambda item: item.size))::DOUBLE")(members=members)
     is_set = fragment("""
@@ -329,7 +329,7 @@ def summarize(
             )
             if not task.fetch_value(ancestors):
                 typed.add(i)
-    assigned = [named(col(NODE, f"s{i}"), node_column(i)) for i in range(len(summaries))]
+    assigned = [as_column(col(NODE, f"s{i}"), node_column(i)) for i in range(len(summaries))]
     query = _with_summaries(classes, summaries).select(*assigned, copy=False)
     assignment = task.make(f"{prefix}_placed", query)
     exact_ends = None
@@ -374,7 +374,7 @@ def exact_end_flags(task: LocalTask, classes: exp.Table, summaries: Sequence[exp
             is_end = fragment("(:summary > :root AND :node IN (SELECT node FROM :set_labels AS m WHERE is_rare))")(
                 **summary_node, node=node, set_labels=tree.set_labels
             )
-        query = query.select(named(is_end, f"is_end_{i}"), copy=False)
+        query = query.select(as_column(is_end, f"is_end_{i}"), copy=False)
     return query
 
 

@@ -86,7 +86,7 @@ class LocalTask:
 
     def make(self, name: str, query: exp.Query) -> exp.Table:
         """Make a table in the run's work schema."""
-        return self.runner.make(self.work(name), query)
+        return self.runner.create_table(self.work(name), query)
 
     def fetch_row(self, query: exp.Expr) -> tuple[Any, ...]:
         """The only row of a query."""
@@ -198,11 +198,11 @@ def prepare_local_task(
     trees = tuple(_build_tree(runner, search_input, i, orders[i] is not None) for i in attributes)
     space = search_input.frequency_sets.at(tuple(tree.floor for tree in trees))
     _refuse_remote_tables(search_input, space)
-    combinations = runner.make(work("combinations"), distinct_combinations(space.frequency, trees))
+    combinations = runner.create_table(work("combinations"), distinct_combinations(space.frequency, trees))
     for i, tree in enumerate(trees):
         order, hierarchy = orders[i], search_input.hierarchies[i]
         query = hierarchy_nodes(search_input.attributes[i], hierarchy, tree, col("level_0") if order is None else order)
-        runner.make(tree.nodes, query)
+        runner.create_table(tree.nodes, query)
     requirements = _class_requirements(search_input.requirements)
     if search.traits.summarizes and search.ends == "grid":
         least_class = requirements.min_class_rows
@@ -212,12 +212,12 @@ def prepare_local_task(
     if space.persons:
         columns = [ROWS, PERSONS, *movers]
         query = map_to_combinations(space.frequency, combinations, trees, columns, include_unknown=True)
-        persons = runner.make(work("local_members"), query)
+        persons = runner.create_table(work("local_members"), query)
     sensitive = {}
     for d, (distribution, counts) in enumerate(space.sensitive.items()):
         columns = [*(f"o{i}" for i in range(counts.inner)), VALUE, SHARE, ROWS, *movers]
         query = map_to_combinations(counts.table, combinations, trees, columns)
-        table = runner.make(work(f"local_members_{d}"), query)
+        table = runner.create_table(work(f"local_members_{d}"), query)
         sensitive[distribution] = SensitiveTable(table, counts.inner, counts.domain)
     evaluator = ClassEvaluator(requirements, persons, space.moving, sensitive)
     if search.traits.summarizes and search.summary == "set":
@@ -318,6 +318,6 @@ def _with_set_labels(
             for column in columns
         )
     )
-    frequent_nodes = runner.make(search_input.work(f"local_frequent_{i}"), frequent)
+    frequent_nodes = runner.create_table(search_input.work(f"local_frequent_{i}"), frequent)
     query = set_labels(tree, frequent_nodes, search_input.policy.search.ends == "exact")
-    return replace(tree, set_labels=runner.make(search_input.work(f"local_sets_{i}"), query))
+    return replace(tree, set_labels=runner.create_table(search_input.work(f"local_sets_{i}"), query))

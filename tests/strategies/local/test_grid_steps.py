@@ -17,7 +17,7 @@ from sqlanon.policy.rules import MaskRule
 from sqlanon.strategies.local import grid
 from sqlanon.strategies.local.grid import QUANTILES, LabelReader, quantile_grid
 from sqlanon.strategies.local.nodes import Tree
-from sqlanon.support.expressions import col, named, table
+from sqlanon.support.expressions import as_column, col, table
 
 
 def labels_of(type_: str, masked: bool = False) -> LabelReader:
@@ -70,7 +70,7 @@ TEXTS: dict[tuple[str, bool], dict[str, tuple[str | bool | None, ...]]] = {
 def test_the_ends_of_cells_are_those_of_their_labels(type_: str, masked: bool) -> None:
     expected = TEXTS[type_, masked]
     names = [*"abcdef"]
-    ends = [named(end, name) for end, name in zip(labels_of(type_, masked).texts(col("label")), names, strict=True)]
+    ends = [as_column(end, name) for end, name in zip(labels_of(type_, masked).texts(col("label")), names, strict=True)]
     found = query(
         exp.select("label", *ends).from_("labels"), labels=("label VARCHAR", [(label,) for label in expected])
     )
@@ -93,7 +93,7 @@ def test_the_bounds_of_labels_hold_their_values(
     type_: str, masked: bool, label: str, expected: tuple[Any, ...]
 ) -> None:
     low, high, closed = labels_of(type_, masked).bounds(col("label"))
-    bounds = exp.select(named(low, "low"), named(high, "high"), named(closed, "closed")).from_("labels")
+    bounds = exp.select(as_column(low, "low"), as_column(high, "high"), as_column(closed, "closed")).from_("labels")
     assert query(bounds, labels=("label VARCHAR", [(label,)])) == [expected]
 
 
@@ -229,14 +229,14 @@ def test_cells_end_at_rounded_quantiles(number: int) -> None:
 
 def test_steps_are_1_2_or_5_times_a_power_of_ten() -> None:
     gaps = [0.07, 0.2, 1.0, 1.9, 2.0, 4.9, 5.0, 9.9, 10.0, 49.0, 50.0, 5000.0]
-    steps = exp.select("gap", named(grid._ROUND_STEP(power=grid._POWER_OF_TEN()), "step")).from_("gaps")
+    steps = exp.select("gap", as_column(grid._ROUND_STEP(power=grid._POWER_OF_TEN()), "step")).from_("gaps")
     found = dict(query(steps, gaps=("gap DOUBLE", [(gap,) for gap in gaps])))
     assert found == pytest.approx({gap: nice(gap, 0.0) for gap in gaps})
 
 
 def test_borders_of_dates_begin_months_years_or_decades() -> None:
     day = date(1987, 11, 23)
-    starts = exp.select("gap", named(grid._CALENDAR_START(), "start")).from_("gaps")
+    starts = exp.select("gap", as_column(grid._CALENDAR_START(), "start")).from_("gaps")
     found = query(starts, gaps=("value DATE, gap INTEGER", [(day, gap) for gap in (1, 365, 366, 3652, 3653)]))
     month, year, decade = date(1987, 11, 1), date(1987, 1, 1), date(1980, 1, 1)
     assert found == [(1, month), (365, month), (366, year), (3652, year), (3653, decade)]
@@ -247,7 +247,7 @@ def test_borders_of_dates_begin_months_years_or_decades() -> None:
 def test_cells_of_dates_times_and_numbers_end_between_two_borders() -> None:
     def ends(type_: str, low: str, high: str) -> tuple[Any, ...]:
         texts = grid._quantile_texts(labels_of(type_), col("low"), col("high"))
-        wanted = exp.select(*(named(one, name) for one, name in zip(texts, "abcdef", strict=True))).from_("t")
+        wanted = exp.select(*(as_column(one, name) for one, name in zip(texts, "abcdef", strict=True))).from_("t")
         kind = {"TIME": "BIGINT", "VARCHAR": "DOUBLE"}.get(type_, type_)
         return tuple(query(wanted, t=(f"low {kind}, high {kind}", [(low or None, high or None)]))[0])
 

@@ -23,7 +23,7 @@ from sqlanon.strategies.local.nodes import (
     map_to_combinations,
 )
 from sqlanon.strategies.local.placement import LocalRecoding
-from sqlanon.support.coding import Coded, Column
+from sqlanon.support.coding import CodedAttribute, Column
 from sqlanon.support.expressions import col, table
 
 
@@ -98,7 +98,11 @@ ROWS = [
     (i, f"a{a}", f"b{b}", f"c{c}", f"s{i}")
     for i, (a, b, c) in enumerate(random.Random(2).choices([*itertools.product(range(5), range(3), range(2))], k=60))
 ]
-ATTRIBUTES = (Coded("a", 1, table("h0"), unknown=True), Coded("b", 2, table("h1")), Coded("c", 1, table("h2")))
+ATTRIBUTES = (
+    CodedAttribute("a", 1, table("h0"), unknown=True),
+    CodedAttribute("b", 2, table("h1")),
+    CodedAttribute("c", 1, table("h2")),
+)
 TREES = (tree("a", 1, 0, (6, 10)), tree("b", 2, 1, (3, 5)), tree("c", 1, 0, (0, 2)))
 COLUMNS = (Column("id"), Column("a", 0), Column("b", 1), Column("c", 2), Column("s"))
 LABELS = [{0: "a|", 1: None, 2: "{x, y}"}, {0: "7", 1: "8"}, {}]
@@ -240,7 +244,7 @@ def test_nodes_know_what_is_under_them() -> None:
             coded,
         ),
     }
-    spec = Coded("a", 2, table("coded"), unknown=True)
+    spec = CodedAttribute("a", 2, table("coded"), unknown=True)
     source: Any = SimpleNamespace(table=table("hierarchy"), top="*")
     whole = Tree("a", 2, 0, 1, (0, 10, 20), 5, 1.0, table("nodes"), False, ("w", "*"))
     made = hierarchy_nodes(spec, source, whole, col("place"))

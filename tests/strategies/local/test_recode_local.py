@@ -56,7 +56,7 @@ def at_random(task: LocalTask) -> LocalOutcome:
     names = ["combination", *(f"node_{i}" for i in range(len(heights)))]
     values = exp.values([tuple(map(int, row)) for row in placed] or [(-1,) * len(names)], alias="v", columns=names)
     target = task.work("at_random")
-    return LocalOutcome(task, task.runner.make(target, exp.select("*").from_(values)), rounds=1)
+    return LocalOutcome(task, task.runner.create_table(target, exp.select("*").from_(values)), rounds=1)
 
 
 class Expected:

@@ -28,7 +28,7 @@ def as_ancestors(task: LocalTask) -> LocalOutcome:
     """The groups as what they are compared by: lowest common ancestors."""
     _, _, best, rounds = group_combinations(task)
     nodes = best.assignment(len(task.trees))
-    return LocalOutcome(task, task.runner.make(task.work("as_ancestors"), nodes), rounds=rounds)
+    return LocalOutcome(task, task.runner.create_table(task.work("as_ancestors"), nodes), rounds=rounds)
 
 
 def partitions(things: list[int]) -> Iterator[list[list[int]]]:

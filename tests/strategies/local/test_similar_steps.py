@@ -167,7 +167,7 @@ def test_few_combinations_are_grouped_as_no_others_lose_less(small: Small) -> No
         plain = Plain(task)
         assert len(plain.n) <= 7
         _, _, best, _ = group_combinations(task)
-        nodes = task.runner.make(table("found"), best.assignment(len(task.trees)))
+        nodes = task.runner.create_table(table("found"), best.assignment(len(task.trees)))
         assert plain.loss(plain.placed(nodes)) == pytest.approx(least_loss(plain, small.k), abs=1e-8)
 
 

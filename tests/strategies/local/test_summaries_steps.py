@@ -164,7 +164,9 @@ def classes_of(small: Small, renamed: Mapping[str, str | None]) -> Iterator[tupl
 def found(task: LocalTask, tree: Tree, summary: Summary) -> dict[int, Shown]:
     """By class what it is released as; each of them as one number, above those of the hierarchy if it is no node."""
     name = summary.__name__
-    shown = task.runner.make(table(name), summary(table("classes"), 0, tree, make_allowed_nodes(task, f"{name}_of")[0]))
+    shown = task.runner.create_table(
+        table(name), summary(table("classes"), 0, tree, make_allowed_nodes(task, f"{name}_of")[0])
+    )
     numbers: dict[int, Any] = {}
     parts: dict[int, Shown] = {}
     for part, node, *rest in task.engine.rows(exp.select("part", "node", "label", "leaves", "level").from_(shown)):
@@ -256,7 +258,7 @@ def test_sets_list_what_is_frequent_as_in_plain_python(exact: bool) -> None:
         connection.execute("CREATE TABLE frequent (node INTEGER)")
         connection.executemany("INSERT INTO frequent VALUES (?)", [(node,) for node in frequent])
         tree = task.trees[0]
-        made = task.runner.make(table("sets"), set_labels(tree, table("frequent"), exact))
+        made = task.runner.create_table(table("sets"), set_labels(tree, table("frequent"), exact))
         members = {}
         for paths in plain.paths.values():
             row: dict[str, Any] = {"node": paths[0][0], "is_rare": paths[0][0] not in frequent}
@@ -298,10 +300,10 @@ def test_whose_own_values_are_shown_is_known(summary: str) -> None:
         if summary == "set":
             connection = task.engine.connection  # type: ignore[attr-defined]
             connection.execute("CREATE TABLE frequent AS SELECT node FROM nodes_0 WHERE node % 3 <> 0")
-            task.runner.make(table("sets"), set_labels(tree, table("frequent"), exact=True))
+            task.runner.create_table(table("sets"), set_labels(tree, table("frequent"), exact=True))
         ordered = replace(task, trees=(tree, task.trees[1]))
         parts = found(task, tree, build)
-        lasting = task.runner.make(
+        lasting = task.runner.create_table(
             table("others"), as_ancestor(table("classes"), 1, task.trees[1], make_allowed_nodes(task, "u")[1])
         )
         query = summaries.exact_end_flags(ordered, table("classes"), [table(build.__name__), lasting], summary)

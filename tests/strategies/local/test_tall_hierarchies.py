@@ -11,7 +11,7 @@ from sqlglot import exp
 
 from sqlanon.strategies.local.nodes import Tree, hierarchy_nodes
 from sqlanon.strategies.local.subtree import paths, raises, splits
-from sqlanon.support.coding import Coded
+from sqlanon.support.coding import CodedAttribute
 from sqlanon.support.expressions import col, table
 
 
@@ -20,7 +20,7 @@ def tree_of_height(height: int) -> Tree:
 
 
 def nodes_of_height(height: int) -> exp.Query:
-    coded = Coded("id", height, table("coded"), nullable=False)
+    coded = CodedAttribute("id", height, table("coded"), nullable=False)
     hierarchy: Any = SimpleNamespace(table=table("hierarchy"), top="*")
     return hierarchy_nodes(coded, hierarchy, tree_of_height(height), col("level_0"))
 

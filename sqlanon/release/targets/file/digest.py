@@ -13,7 +13,7 @@ from sqlglot import exp
 
 from sqlanon.audit.visible_values import distinguishing_parts
 from sqlanon.release.digests import INTEGER_TYPES, column_multipliers
-from sqlanon.support.expressions import aliased, cast, col, fragment, named, number, select, subquery, template
+from sqlanon.support.expressions import aliased, as_column, cast, col, fragment, number, select, subquery, template
 
 MIN_ROWS = 1_000_000
 """Minimum number of rows for which values are hashed once."""
@@ -67,7 +67,7 @@ def digest_by_value(rows: exp.Table, types: Mapping[str, str], repeated: Collect
         cells.append(col("cell", alias))
     numbers = [_CELL_OR_ZERO(cell=cell) for cell in cells]
     line = reduce(lambda left, right: _XOR(left=left, right=right), numbers)
-    return _DIGEST(lines=subquery(query.select(named(line, "line"), copy=False), "lines"))
+    return _DIGEST(lines=subquery(query.select(as_column(line, "line"), copy=False), "lines"))
 
 
 def _cell_number(value: exp.Expr, name: str, type_: str) -> exp.Expr:

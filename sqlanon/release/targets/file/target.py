@@ -55,16 +55,16 @@ from sqlanon.requirements.macros import call_digest, call_k_anonymity
 from sqlanon.sources import UNKNOWN_TYPE, Source
 from sqlanon.sources.relation import describe_engine_error
 from sqlanon.support.expressions import (
+    as_column,
     cast,
-    column_definitions,
     create_schema,
+    create_table_with_columns,
     create_temporary_view,
     drop_table,
     ident,
     insert_rows,
-    named,
     read_parquet,
-    star,
+    select_star,
     subquery,
     table,
     text,
@@ -135,7 +135,7 @@ def attach_new(engine: DuckDBEngine, file: Path, storage_version: str) -> None:
 
 def _is_held_by_parquet(engine: DuckDBEngine, type_: str, path: Path) -> bool:
     """Whether a Parquet file returns all values of a type unchanged."""
-    no_rows = exp.Select(expressions=[named(cast(exp.null(), type_), "probe")]).limit(0, copy=False)
+    no_rows = exp.Select(expressions=[as_column(cast(exp.null(), type_), "probe")]).limit(0, copy=False)
     duckdb_type = engine.types(subquery(no_rows.copy(), "p"))["probe"]
     try:
         engine.execute(_copy_to_parquet(no_rows, path))
@@ -156,7 +156,7 @@ def _scalar_types(type_: DuckDBPyType) -> Iterator[str]:
 def _is_held(engine: DuckDBEngine, probe: exp.Table, type_: str) -> bool:
     """Whether a DuckDB file can have a column of a type."""
     try:
-        engine.execute(column_definitions(probe.copy(), [("probe", type_)]))
+        engine.execute(create_table_with_columns(probe.copy(), [("probe", type_)]))
     except duckdb.Error:
         return False
     engine.execute(drop_table(probe.copy()))
@@ -171,7 +171,7 @@ def _create_released_table(engine: DuckDBEngine, draft: Draft, target: exp.Table
         (name, f"{type_} USING COMPRESSION dictionary" if name in chosen else type_) for name, type_ in types.items()
     ]
     try:
-        engine.execute(column_definitions(target, definitions))
+        engine.execute(create_table_with_columns(target, definitions))
     except duckdb.Error as error:
         unsupported = {name: type_ for name, type_ in types.items() if not _is_held(engine, target, type_)}
         raise ReleaseError(_unsupported_types(unsupported)) from error
@@ -189,7 +189,7 @@ def _is_older(storage_version: str, version: tuple[int, int]) -> bool:
 def write_parquet(engine: DuckDBEngine, manifest: Manifest, target: Path) -> None:
     metadata = exp.Struct(expressions=[exp.PropertyEQ(this=ident(KEY), expression=text(manifest.to_json()))])
     option = exp.CopyParameter(this=exp.Var(this="KV_METADATA"), expression=metadata)
-    engine.execute(_copy_to_parquet(star(table(manifest.rows_table, "main", ATTACHED)), target, option))
+    engine.execute(_copy_to_parquet(select_star(table(manifest.rows_table, "main", ATTACHED)), target, option))
     target.chmod(0o600)
 
 
@@ -368,7 +368,7 @@ class StagedRows:
     def count(self, version: int | None) -> Facts:
         self.engine.attach(self.file, ATTACHED, read_only=True)
         rows = table(self.table_name, "main", ATTACHED)
-        self.engine.execute(create_temporary_view(SUBJECT.copy(), star(rows)))
+        self.engine.execute(create_temporary_view(SUBJECT.copy(), select_star(rows)))
         figures = self.queries.rows(call_k_anonymity(SUBJECT.name, self.draft.quasi_identifiers))[0]
         smallest_class, classes, count, _ = figures
         # The verification of a Parquet file reuses the cached result of the macro.
@@ -436,8 +436,8 @@ class StagedFile:
             with attach_temporarily(engine, self.target.path, manifest, _EARLIER) as earlier_rows:
                 self.refuse_replaced_file()
                 types = [(column.name, column.type) for column in manifest.columns]
-                engine.execute(column_definitions(target.copy(), types))
-                engine.execute(exp.Insert(this=target, expression=star(earlier_rows)))
+                engine.execute(create_table_with_columns(target.copy(), types))
+                engine.execute(exp.Insert(this=target, expression=select_star(earlier_rows)))
 
     def refuse_replaced_file(self) -> None:
         if _file_identity(self.target.path) != self.replaced_file:
@@ -498,7 +498,7 @@ def write_rows(draft: Draft, query: exp.Select, file: Path, table_name: str, wit
         if with_levels:
             levels = table(LEVELS, "sqlanon", STAGED)
             engine.execute(create_schema("sqlanon", STAGED))
-            engine.execute(column_definitions(levels.copy(), LEVELS_COLUMNS.items()))
+            engine.execute(create_table_with_columns(levels.copy(), LEVELS_COLUMNS.items()))
             engine.execute(exp.Insert(this=levels, expression=draft.label_levels(target)))
     except duckdb.OutOfMemoryException as error:
         raise ReleaseError("the release needs more memory: raise memory_limit") from error

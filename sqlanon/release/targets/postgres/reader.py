@@ -47,7 +47,7 @@ from sqlanon.release.targets.server import (
     split_location,
     types_in,
 )
-from sqlanon.support.expressions import create_table, create_temporary_view, create_view, star, table
+from sqlanon.support.expressions import create_table, create_temporary_view, create_view, select_star, table
 from sqlanon.support.names import table_parts
 from sqlanon.support.resources import RELEASE_MACROS, macro_scripts
 from sqlanon.support.workdir import spill_directory
@@ -191,7 +191,7 @@ class LockedRelease:
             verification = replace(verification, checks=(*verification.checks, *self.checks))
             if copy is not None:
                 release.engine.attach(copy, _COPY)
-                release.engine.execute(create_table(_COPIED_ROWS.copy(), star(SUBJECT)))
+                release.engine.execute(create_table(_COPIED_ROWS.copy(), select_star(SUBJECT)))
                 release.engine.detach(_COPY)
             return replace(verification, residual_risk=find_residual_risk(release, verification))
 
@@ -213,7 +213,7 @@ class LockedRelease:
                 raise BrokenReleaseError(
                     f"{format_location(self.location.path)} cannot be read: a value does not fit its type"
                 ) from error
-            engine.execute(create_view(SUBJECT.copy(), star(target.copy())))
+            engine.execute(create_view(SUBJECT.copy(), select_star(target.copy())))
             manifests = (self.manifest,)
             yield OpenRelease(engine, CachedQueries(engine), self.manifest, is_parquet=True, manifests=manifests)
 
@@ -243,7 +243,7 @@ class VerifiedInPostgres:
     def _stream(self, types: Mapping[str, str]) -> Iterator[Any]:
         with (
             self._opened_copy() as engine,
-            engine.stream(encode_columns(star(_COPIED_ROWS), types, "VARCHAR")) as reader,
+            engine.stream(encode_columns(select_star(_COPIED_ROWS), types, "VARCHAR")) as reader,
         ):
             yield reader
 
@@ -266,7 +266,7 @@ class OpenedPostgres:
 
     def rows(self, engine: DuckDBEngine, alias: str) -> AbstractContextManager[exp.Table]:
         types = self.release.engine.columns(SUBJECT)
-        stream = self.release.engine.stream(encode_columns(star(SUBJECT), types, "VARCHAR"))
+        stream = self.release.engine.stream(encode_columns(select_star(SUBJECT), types, "VARCHAR"))
         return copy_stream(engine, alias, types, stream)
 
 
@@ -372,7 +372,7 @@ def _refuse_unreadable(
 def _create_view_by_number(server: PostgresEngine, name: str, relation: exp.Table) -> tuple[exp.Table, int | None]:
     """Create a temporary view of a relation, lock both, and return the view and the number of the relation."""
     view = table(name, "pg_temp")
-    server.execute(create_temporary_view(table(name), star(relation)))
+    server.execute(create_temporary_view(table(name), select_star(relation)))
     view_number = relation_number(server, "pg_temp", name)
     server.execute(ps.lock_relation(view, ps.READ_LOCK))
     numbers = [number for (number,) in server.rows(ps.relations_read(), [view_number])]

@@ -15,7 +15,7 @@ from sqlglot.errors import SqlglotError
 from sqlanon.engines.dialects.postgres import from_duckdb_type
 from sqlanon.places.addresses import MANIFEST
 from sqlanon.release.targets.server import column_list
-from sqlanon.support.expressions import col, column_definitions, fragment, ident, table
+from sqlanon.support.expressions import col, create_table_with_columns, fragment, ident, table
 
 MANIFEST_TYPES = {"table_name": "text", "version": "integer", "manifest": "text"}
 """The columns of the table of manifests."""
@@ -46,7 +46,7 @@ def manifests(schema: str) -> exp.Table:
 def create_version_table(target: exp.Table, types: Mapping[str, str]) -> exp.Create:
     """Create the table of a version, by DuckDB's types. Text sorts byte by byte, as in DuckDB."""
     postgres_types = {name: from_duckdb_type(type_) or "" for name, type_ in types.items()}
-    return column_definitions(
+    return create_table_with_columns(
         target, [(name, 'text COLLATE "C"' if type_ == "text" else type_) for name, type_ in postgres_types.items()]
     )
 

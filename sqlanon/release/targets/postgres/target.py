@@ -43,7 +43,7 @@ from sqlanon.release.targets.server import (
     version_number,
 )
 from sqlanon.sources import Source
-from sqlanon.support.expressions import drop_table, drop_view, star, table
+from sqlanon.support.expressions import drop_table, drop_view, select_star, table
 from sqlanon.support.workdir import spill_directory
 
 __all__ = ["PostgresTarget", "recorded_location", "release_location", "target_for"]
@@ -78,7 +78,7 @@ class PostgresTarget(ServerTarget[PostgresLocation]):
             _insert_rows(server, location.address, draft, relation, types)
             file = directory / STAGED_FILE
             with (
-                server.stream(encode_columns(star(relation.copy()), types)) as reader,
+                server.stream(encode_columns(select_star(relation.copy()), types)) as reader,
                 draft.run.engine.register_arrow(reader) as arrow_table,
             ):
                 write_rows(draft, decode_columns(arrow_table, types), file, _READ_BACK)

@@ -13,11 +13,11 @@ from sqlanon.support.expressions import (
     aliased,
     all_of,
     anonymous,
+    as_column,
     cast,
     col,
     fragment,
-    named,
-    same,
+    null_safe_equal,
     subquery,
     template,
     text,
@@ -137,11 +137,11 @@ def bucket_hashes(relation: exp.Expr, types: Mapping[str, str]) -> exp.Select:
     """The SHA-256 of the sorted row hashes of each of 4,096 buckets, for `sqlanon.release.digests.hash_buckets`."""
     cells = [(f"c{i}", name, type_) for i, (name, type_) in enumerate(types.items())]
     values = _SELECT(
-        columns=[named(_spark_value(col(name), type_), cell) for cell, name, type_ in cells], rows=relation.copy()
+        columns=[as_column(_spark_value(col(name), type_), cell) for cell, name, type_ in cells], rows=relation.copy()
     )
     texts = _SELECT(
         columns=[
-            named(cast(col(cell), "STRING") if type_ in INTEGER_TYPES else _duckdb_text(col(cell), type_), cell)
+            as_column(cast(col(cell), "STRING") if type_ in INTEGER_TYPES else _duckdb_text(col(cell), type_), cell)
             for cell, _, type_ in cells
         ],
         rows=subquery(values, "raw"),
@@ -188,8 +188,8 @@ def digest_query(relation: exp.Expr, types: Mapping[str, str], texts: Sequence[H
     parts = [f"part{j}" for j, _ in enumerate(texts)]
     joined = exp.Select(
         expressions=[
-            *(named(col(value.column, "r"), value.expression.name) for value in row_values),
-            *(named(col("line", alias), part) for alias, part in zip(aliases, parts, strict=True)),
+            *(as_column(col(value.column, "r"), value.expression.name) for value in row_values),
+            *(as_column(col("line", alias), part) for alias, part in zip(aliases, parts, strict=True)),
         ]
     ).from_(aliased(relation, "r"), copy=False)
     for alias, combinations in zip(aliases, texts, strict=True):
@@ -197,7 +197,7 @@ def digest_query(relation: exp.Expr, types: Mapping[str, str], texts: Sequence[H
         hashed = _row_numbers(
             combinations.combinations, [value for value in values if value.column in nullable], keys=list(nullable)
         )
-        keys = (same(col(name, "r"), col(f"k{i}", alias), nullable[name]) for i, name in enumerate(nullable))
+        keys = (null_safe_equal(col(name, "r"), col(f"k{i}", alias), nullable[name]) for i, name in enumerate(nullable))
         joined = joined.join(subquery(hashed, alias), on=all_of(keys), copy=False)
     joined.set("hint", exp.Hint(expressions=[anonymous("BROADCAST", *map(col, aliases))]))
     return _DIGEST(lines=_row_numbers(subquery(joined, "joined"), row_values, parts=parts))
@@ -215,22 +215,22 @@ def _row_numbers(
     # One stage each: Spark would evaluate `reflect` again for every use of its result in the same stage.
     raw = _SELECT(
         columns=[
-            *(named(_spark_value(value.expression, value.type), cell) for cell, value in cells),
-            *(named(col(key), name) for key, name in zip(keys, key_names, strict=True)),
+            *(as_column(_spark_value(value.expression, value.type), cell) for cell, value in cells),
+            *(as_column(col(key), name) for key, name in zip(keys, key_names, strict=True)),
             *map(col, parts),
         ],
         rows=relation.copy(),
     )
     hashed = _SELECT(
         columns=[
-            *(named(_integer_or_hash(col(cell), value.type), cell) for cell, value in cells),
+            *(as_column(_integer_or_hash(col(cell), value.type), cell) for cell, value in cells),
             *map(col, [*key_names, *parts]),
         ],
         rows=subquery(raw, "raw"),
     )
     numbers: list[exp.Expr] = [exp.Paren(this=_cell_number(col(cell), value)) for cell, value in cells]
     line = reduce(lambda left, right: exp.BitwiseXor(this=left, expression=right), [*numbers, *map(col, parts)])
-    return _SELECT(columns=[named(line, "line"), *map(col, key_names)], rows=subquery(hashed, "hashed"))
+    return _SELECT(columns=[as_column(line, "line"), *map(col, key_names)], rows=subquery(hashed, "hashed"))
 
 
 def is_digestible(type_: str) -> bool:

@@ -38,13 +38,13 @@ from sqlanon.release.targets.spark.digest import HashedTexts, bucket_hashes, dig
 from sqlanon.requirements import examined_sensitive_attributes
 from sqlanon.support.expressions import (
     col,
-    column_definitions,
+    create_table_with_columns,
     create_temporary_view,
     drop_table,
     drop_view,
     fragment,
     select,
-    star,
+    select_star,
     subquery,
     table,
 )
@@ -107,12 +107,12 @@ class Combinations:
     def fetch(self, engine: DuckDBEngine, target: exp.Table) -> FetchedCombinations:
         """Copy the combinations to a temporary table of a local engine."""
         fetched = FetchedCombinations(engine, target, self.types, self.count_column)
-        create = column_definitions(target.copy(), fetched.all_types.items())
+        create = create_table_with_columns(target.copy(), fetched.all_types.items())
         create.set("properties", exp.Properties(expressions=[exp.TemporaryProperty()]))
         engine.execute(create)
         parts = -(-self.count // FETCH_SIZE)
         for part in range(parts):
-            query = star(self.relation)
+            query = select_star(self.relation)
             if parts > 1:
                 query.where(sr.is_in_part(list(fetched.all_types), part, parts), copy=False)
             leaving = SPARK.encode_columns(query, fetched.all_types, TEXT)
@@ -173,7 +173,7 @@ class CountedRelease:
         """Open the checked columns in another engine."""
         suffix, combinations = uuid4().hex[:12], self.combinations
         name = f"sqlanon_counted_{suffix}"
-        query = encode_columns(star(combinations.relation.copy()), combinations.all_types, "VARCHAR")
+        query = encode_columns(select_star(combinations.relation.copy()), combinations.all_types, "VARCHAR")
         copied = replace(combinations, engine=engine, relation=table(name, "main", "temp"))
         with (
             copy_stream(engine, name, combinations.all_types, combinations.engine.stream(query)),
@@ -315,7 +315,7 @@ def pinned_rows(server: SparkEngine, relation: exp.Table) -> Iterator[exp.Table]
     """Keep the rows of a relation in Spark, so that all queries read the same rows."""
     name = f"sqlanon_rows_{uuid4().hex[:12]}"
     try:
-        server.materialize(name, star(relation))
+        server.materialize(name, select_star(relation))
         yield table(name)
     finally:
         server.forget(name)

@@ -9,7 +9,7 @@ from sqlglot import exp, parse_one
 from sqlglot.errors import SqlglotError
 
 from sqlanon.engines.dialects.spark import TEXT, from_duckdb_type
-from sqlanon.support.expressions import col, column_definitions, fragment, ident, named, template, text
+from sqlanon.support.expressions import as_column, col, create_table_with_columns, fragment, ident, template, text
 
 RELEASE_PROPERTY = "sqlanon.release"
 """The table property with the name of the release that a table was created for."""
@@ -73,7 +73,7 @@ def _create_parquet_table(target: exp.Table, types: Mapping[str, str], release: 
     columns = {
         name: f"{type_} COLLATE UTF8_BINARY" if type_.upper() == TEXT else type_ for name, type_ in types.items()
     }
-    create = column_definitions(target, columns.items())
+    create = create_table_with_columns(target, columns.items())
     parquet = exp.FileFormatProperty(this=exp.Var(this="PARQUET"))
     release_property = exp.Property(this=text(RELEASE_PROPERTY), value=text(release))
     create.set("properties", exp.Properties(expressions=[parquet, release_property]))
@@ -131,7 +131,7 @@ def show_setting(name: str) -> exp.Command:
 
 def count_combinations(relation: exp.Expr, columns: Sequence[str], count_column: str) -> exp.Expr:
     """Count the rows of each distinct combination of columns."""
-    row_count = named(exp.Count(this=exp.Star()), count_column)
+    row_count = as_column(exp.Count(this=exp.Star()), count_column)
     return _COUNT_COMBINATIONS(columns=[col(name) for name in columns], row_count=row_count, relation=relation)
 
 

@@ -53,7 +53,7 @@ from sqlanon.release.targets.spark.rows import (
     pinned_rows,
 )
 from sqlanon.requirements.macros import call_k_anonymity
-from sqlanon.support.expressions import col, drop_table, named, table, text
+from sqlanon.support.expressions import as_column, col, drop_table, table, text
 
 __all__ = ["SparkTarget", "recorded_location", "release_location", "target_for"]
 
@@ -192,7 +192,7 @@ def _insert_rows(
     engine: DuckDBEngine, server: SparkEngine, target: exp.Table, rows: exp.Query, columns: Sequence[str]
 ) -> None:
     """Insert the rows in an order that depends on a secret. Statements are logged, so it is sent as a table."""
-    name, secret = f"sqlanon_secret_{uuid4().hex[:12]}", named(text(secrets.token_hex(32)), sr.SECRET)
+    name, secret = f"sqlanon_secret_{uuid4().hex[:12]}", as_column(text(secrets.token_hex(32)), sr.SECRET)
     with engine.stream(exp.Select(expressions=[secret])) as reader:
         view = server.upload(name, reader)
     try:
