@@ -16,7 +16,7 @@ from typer.main import get_command_name
 from sqlanon.cli.commands import app
 from sqlanon.cli.interrupts import ended_by
 from sqlanon.errors import ReleaseError, SqlanonError
-from sqlanon.support.terminal import echo, escape_unencodable_output
+from sqlanon.support.terminal import escape_unencodable_output, print_lines
 from sqlanon.support.workdir import describe_disk_error
 
 __all__ = ["app", "main"]
@@ -51,14 +51,16 @@ def _asked(name: str) -> Typer:
 
 def _say(error: Exception) -> None:
     if isinstance(error, SqlanonError):
-        echo(_cut(f"error: {error}"), err=True)
+        print_lines(_cut(f"error: {error}"), err=True)
         sys.exit(error.exit_status)
     if isinstance(error, BrokenPipeError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
     if isinstance(error, OSError):
         named = f"{error.filename}: " if error.filename else ""
-        echo(f"error: {describe_disk_error(error) or f'{named}{error.strerror or type(error).__name__}'}", err=True)
+        print_lines(
+            f"error: {describe_disk_error(error) or f'{named}{error.strerror or type(error).__name__}'}", err=True
+        )
         sys.exit(SqlanonError.exit_status)
     # An engine's message may quote private values: only its kind is shown.
     if isinstance(error, RuntimeError) and "interrupted" in str(error).lower():  # the engine's word for Ctrl-C
@@ -66,12 +68,12 @@ def _say(error: Exception) -> None:
     if os.environ.get("SQLANON_DEBUG"):
         raise error
     if (message := describe_disk_error(error)) is not None:
-        echo(f"error: {message}", err=True)
+        print_lines(f"error: {message}", err=True)
         sys.exit(SqlanonError.exit_status)
     if type(error).__name__ == "OutOfMemoryException":  # the engine's
-        echo("error: out of memory: raise --memory-limit or lower --threads", err=True)
+        print_lines("error: out of memory: raise --memory-limit or lower --threads", err=True)
         sys.exit(SqlanonError.exit_status)
-    echo(
+    print_lines(
         f"error: internal error ({type(error).__name__}). Set SQLANON_DEBUG=1 for the traceback, which may quote "
         "values of the source",
         err=True,

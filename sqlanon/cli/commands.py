@@ -50,7 +50,7 @@ from sqlanon.cli.printing import (
 from sqlanon.errors import AuditError, PolicyError, Problem
 from sqlanon.support.notices import count_noun
 from sqlanon.support.resources import __version__
-from sqlanon.support.terminal import echo, echo_sql, make_printable
+from sqlanon.support.terminal import make_printable, print_lines, print_sql
 
 if TYPE_CHECKING:
     from sqlanon.disclosure.residual_risk import ResidualRisk
@@ -95,7 +95,7 @@ def _sqlanon(
     ] = False,
 ) -> None:
     if context.invoked_subcommand is None:
-        echo(context.get_help())
+        print_lines(context.get_help())
 
 
 @command(START, "demo", "demo --dir /tmp/demo --rows 10000", refusal="the demo's release does not verify")
@@ -195,7 +195,7 @@ def anonymize(
             print_json(result.to_dict() | more | {"seconds": seconds} | cost.to_dict())
             return
         for sentence in cost.sentences(policy, result.rows):
-            echo(sentence)
+            print_lines(sentence)
         print_residual_risk(worst, price)
 
 
@@ -254,7 +254,7 @@ def _refuse_nowhere(policy: Policy) -> None:
 
 def _warn(warnings: Iterable[str]) -> None:
     for warning in warnings:
-        echo(f"warning: {warning}", err=True)
+        print_lines(f"warning: {warning}", err=True)
 
 
 @command(RELEASES, "extend policy.toml", refusal="the audit refuses the extended release; the old one stays")
@@ -290,14 +290,16 @@ def extend(
     if as_json:
         print_json(figures)
         return
-    echo(f"released before: {count_noun(found.released_before, 'row')}; new in the source: {found.new_rows:,}")
-    echo(f"added: {count_noun(found.added_rows, 'row')}; waiting for more rows like them: {found.waiting_rows:,}")
+    print_lines(f"released before: {count_noun(found.released_before, 'row')}; new in the source: {found.new_rows:,}")
+    print_lines(
+        f"added: {count_noun(found.added_rows, 'row')}; waiting for more rows like them: {found.waiting_rows:,}"
+    )
     print_lost_rows(found.source_change, policy)
     if not found.added_rows:
-        echo("the release is unchanged")
+        print_lines("the release is unchanged")
     fewest = count_noun(found.smallest_class, "row" if found.persons is None else "person")
-    echo(f"{count_noun(found.classes, 'class')}; the smallest has {fewest}")
-    echo(f"release: {found.path}, table {found.table}")
+    print_lines(f"{count_noun(found.classes, 'class')}; the smallest has {fewest}")
+    print_lines(f"release: {found.path}, table {found.table}")
 
 
 @command(
@@ -349,7 +351,7 @@ def withdraw(
             return
         print_withdrawal(withdrawal, published)
         if statement is not None:
-            echo_sql(statement)
+            print_sql(statement)
 
 
 @command(
@@ -378,7 +380,7 @@ def live(
         if as_json:
             print_json({"dropped": dropped})
         else:
-            echo(f"dropped: view {make_printable(dropped)} and its tables")
+            print_lines(f"dropped: view {make_printable(dropped)} and its tables")
         return
     shown = shown_progress(time_limit=loaded.search.time_limit)
     with connect(memory_limit=memory_limit, threads=threads) as db, shown as progress:
@@ -454,9 +456,9 @@ def plan(
         found = db.plan(loaded, dialect)
     _warn(found.warnings)
     if sql or dialect is not None:
-        echo_sql(str(found))
+        print_sql(str(found))
     else:
-        echo(plan_summary(loaded, found, f"sqlanon plan {shlex.quote(str(policy))} --sql"))
+        print_lines(plan_summary(loaded, found, f"sqlanon plan {shlex.quote(str(policy))} --sql"))
 
 
 @command(MORE, "schema > sqlanon.schema.json")
@@ -464,7 +466,7 @@ def schema() -> None:
     """Print the JSON Schema of a policy, with which editors complete and check policies."""
     from sqlanon.support.resources import POLICY_SCHEMA
 
-    echo_sql(POLICY_SCHEMA.read_text(encoding="utf-8"))
+    print_sql(POLICY_SCHEMA.read_text(encoding="utf-8"))
 
 
 @command(MORE, "init warehouse.duckdb")
@@ -477,7 +479,7 @@ def init(
     from sqlanon.ledger.catalog import init_database
 
     init_database(database.absolute())
-    echo(f"{database.absolute()}: catalog and macro library installed in the schema sqlanon")
+    print_lines(f"{database.absolute()}: catalog and macro library installed in the schema sqlanon")
 
 
 @command(BEFORE, "risk policy.toml", "risk policy.toml --suda --matrix zip,age")
@@ -566,7 +568,7 @@ def risk(
     if found.noise is not None:
         print_noise(found.noise)
     elif loaded.noisy_attributes:
-        echo("Nothing meets the policy, so the errors of noise are unknown.")
+        print_lines("Nothing meets the policy, so the errors of noise are unknown.")
     if special is not None:
         print_suda(special)
 
@@ -620,16 +622,18 @@ def suggest(
     text = suggestion.text
     _warn(suggestion.warnings)
     if output is None:
-        echo_sql(text)
+        print_sql(text)
         return
     write_private(output, f"#:schema ./{SCHEMA}\n{text}")
     for line in write_schema(output.absolute().with_name(SCHEMA), force):
-        echo(line)
+        print_lines(line)
     for name, reason in suggestion.unreleased.items():
-        echo(f"not released: {make_printable(name)} ({make_printable(reason)})")
-    echo(f"{output}: a policy to start from. Read it, then run: sqlanon anonymize {shlex.quote(str(output))}")
+        print_lines(f"not released: {make_printable(name)} ({make_printable(reason)})")
+    print_lines(f"{output}: a policy to start from. Read it, then run: sqlanon anonymize {shlex.quote(str(output))}")
     if "--hierarchies" in text:  # a comment advises it
-        echo("Some columns hold numbers among words such as NA. For round widths, add: --hierarchies DIR --force")
+        print_lines(
+            "Some columns hold numbers among words such as NA. For round widths, add: --hierarchies DIR --force"
+        )
 
 
 @command(START, "inspect patients.csv", "inspect patients.csv --csv skip=2 --csv on_bad_line=drop")
@@ -688,12 +692,12 @@ def import_arx(
 
     imported = import_project(project, directory or Path(project.stem), encoding)
     for line in write_schema(imported.folder.absolute() / SCHEMA, force=False):
-        echo(line)
+        print_lines(line)
     for heading, lines in (("Not imported:", imported.left_out), ("Decided:", imported.notes)):
-        echo("\n".join([heading, *(f"- {make_printable(line)}" for line in lines)])) if lines else None
+        print_lines("\n".join([heading, *(f"- {make_printable(line)}" for line in lines)])) if lines else None
     policy = imported.folder / imported.policy
     others = count_noun(len(imported.files) - 1, "file")
-    echo(f"{policy} and {others} beside it. Read it, then run: sqlanon anonymize {shlex.quote(str(policy))}")
+    print_lines(f"{policy} and {others} beside it. Read it, then run: sqlanon anonymize {shlex.quote(str(policy))}")
 
 
 @command(
@@ -845,7 +849,7 @@ def report(
             progress,
         )
     verdict = "the policy's requirements hold" if found.holds else "NOT verified"
-    echo(f"{output.absolute()}: {verdict}")
+    print_lines(f"{output.absolute()}: {verdict}")
     print_residual_risk(found.worst)
     if not found.holds:
         raise typer.Exit(1)

@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from sqlanon.support.notices import count_noun
-from sqlanon.support.terminal import echo, make_printable, print_table
+from sqlanon.support.terminal import make_printable, print_lines, print_table
 from sqlanon.support.toml import toml_value
 
 if TYPE_CHECKING:
@@ -20,28 +20,28 @@ _MOST_FILES = 10
 def print_inspection(found: Inspection) -> None:
     """Print an inspection; a refusal is an error of the command."""
     for file in found.files[:_MOST_FILES]:
-        echo("\n".join(make_printable(line) for line in _describe_file(file)))
+        print_lines("\n".join(make_printable(line) for line in _describe_file(file)))
     if (more := len(found.files) - _MOST_FILES) > 0:
-        echo(f"and {count_noun(more, 'more file')}")
+        print_lines(f"and {count_noun(more, 'more file')}")
     if found.rows is None:
         return
-    echo(f"{count_noun(found.rows, 'row')}, {count_noun(len(found.columns), 'column')}")
+    print_lines(f"{count_noun(found.rows, 'row')}, {count_noun(len(found.columns), 'column')}")
     if found.missing is not None:
-        echo(f"missing values: {', '.join(map(toml_value, found.missing)) or 'none'}")
-    echo("")
+        print_lines(f"missing values: {', '.join(map(toml_value, found.missing)) or 'none'}")
+    print_lines("")
     rows = [
         [make_printable(one.name), one.type, f"{one.values:,}", make_printable(_describe_fit(one))]
         for one in found.columns
     ]
     print_table(["column", "type", "values", "note"], rows)
     if found.undecided:
-        echo("")
-        echo("As quasi-identifiers, these columns are refused until keys decide:")
+        print_lines("")
+        print_lines("As quasi-identifiers, these columns are refused until keys decide:")
         for message in found.undecided:
-            echo(f"- {make_printable(message)}")
+            print_lines(f"- {make_printable(message)}")
     if found.csv:
-        echo("")
-        echo(found.toml().rstrip())
+        print_lines("")
+        print_lines(found.toml().rstrip())
 
 
 def _describe_file(file: InspectedFile) -> Iterator[str]:

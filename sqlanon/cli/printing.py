@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 from sqlanon.errors import ReleaseError
 from sqlanon.support.notices import count_noun
 from sqlanon.support.terminal import (
-    echo,
-    echo_sql,
     format_figure,
     format_percent,
     is_unicode_output,
     make_printable,
     print_bars,
+    print_lines,
+    print_sql,
     print_table,
 )
 
@@ -49,51 +49,51 @@ def print_result(
 ) -> ResidualRisk | None:
     """Print what was released; gives back the worst that it still shows."""
     manifest = release.manifest
-    echo(f"{result.released_rows:,} of {result.rows:,} rows released, {_suppressed(result)}")
+    print_lines(f"{result.released_rows:,} of {result.rows:,} rows released, {_suppressed(result)}")
     _print_persons(result, "released")
     _print_search(result, manifest.classes, manifest.fewest_rows, seconds)
     if result.noise is not None:
         print_noise_of(result)
     if result.decoys is not None:
-        echo(decoys_in_words(result.decoys))
-    echo("")
+        print_lines(decoys_in_words(result.decoys))
+    print_lines("")
     _show_attributes(result, "what was done")
-    echo("")
+    print_lines("")
     worst = None
     try:
         sizes, worst = release.class_sizes_and_risk()
         print_class_sizes(sizes.sizes.items())
     except ReleaseError as error:  # it is published all the same
-        echo(f"class sizes: not available: {error}")
-    echo("")
-    echo(f"release: {release.path}, table {release.table}")
+        print_lines(f"class sizes: not available: {error}")
+    print_lines("")
+    print_lines(f"release: {release.path}, table {release.table}")
     if release.sha256 is not None:
-        echo(f"sha256: {release.sha256}")
+        print_lines(f"sha256: {release.sha256}")
     if manifest.draft:
-        echo(DRAFT)
+        print_lines(DRAFT)
     return worst
 
 
 def print_residual_risk(worst: ResidualRisk | None, price: str | None = None) -> None:
     """Print the worst of what a release still shows, what prevents it, and what that costs; else nothing."""
     if worst is not None:
-        echo(make_printable(worst.line))
+        print_lines(make_printable(worst.line))
         if price is not None:
-            echo(price)
-        echo(worst.advice)
+            print_lines(price)
+        print_lines(worst.advice)
 
 
 def print_trial(result: Result, seconds: float) -> None:
     _print_unpublished(result, seconds)
-    echo("dry run: not published, not recorded, not compared with earlier releases")
+    print_lines("dry run: not published, not recorded, not compared with earlier releases")
 
 
 def print_export(result: Result, folder: Path, draft: bool, seconds: float) -> None:
     _print_unpublished(result, seconds)
-    echo(f"written to {make_printable(str(folder))}")
-    echo("In the warehouse: upload the Parquet files, run release.sql, then audit.sql")
+    print_lines(f"written to {make_printable(str(folder))}")
+    print_lines("In the warehouse: upload the Parquet files, run release.sql, then audit.sql")
     if draft:
-        echo(DRAFT)
+        print_lines(DRAFT)
 
 
 def _suppressed(result: Result) -> str:
@@ -110,16 +110,16 @@ def _print_persons(result: Result, released: str) -> None:
     line += f"{result.suppressed_persons:,} with suppressed rows{share}"
     if result.partly_released_persons:
         line += f", of whom {result.partly_released_persons:,} have other rows in the release"
-    echo(line)
+    print_lines(line)
 
 
 def _print_unpublished(result: Result, seconds: float) -> None:
-    echo(f"{result.released_rows:,} of {result.rows:,} rows to be released, {_suppressed(result)}")
+    print_lines(f"{result.released_rows:,} of {result.rows:,} rows to be released, {_suppressed(result)}")
     _print_persons(result, "to be released")
     _print_search(result, result.classes, result.smallest_class_rows, seconds)
-    echo("")
+    print_lines("")
     _show_attributes(result, "what is done")
-    echo("")
+    print_lines("")
 
 
 _SUMMARIES = {
@@ -139,11 +139,11 @@ def _show_attributes(result: Result, heading: str) -> None:
     rows = [(name, _loss(result.losses.get(name)), words) for name, words in done.items()]
     print_table(["quasi-identifier", "loss", heading], rows)
     if SEVERAL_LEVELS in done.values():
-        echo("Each group of rows is generalized only as far as it needs.")
+        print_lines("Each group of rows is generalized only as far as it needs.")
         if result.policy.search.traits.summarizes:
-            echo(_SUMMARIES[result.policy.search.summary])
+            print_lines(_SUMMARIES[result.policy.search.summary])
     if result.suppressed_rows:
-        echo("A suppressed row counts as a loss of 1 in each column.")
+        print_lines("A suppressed row counts as a loss of 1 in each column.")
 
 
 def _loss(loss: float | None) -> str:
@@ -165,14 +165,14 @@ def _print_search(result: Result, classes: int, smallest: int, seconds: float) -
     fewest = count_noun(smallest, "row")
     if result.persons is not None:
         fewest = f"{count_noun(result.smallest_class, 'person')} ({fewest} or more)"
-    echo(f"{count_noun(classes, 'class')}; the smallest has {fewest}")
-    echo(f"{result.measure} {format_figure(result.score)}: {result.proof}")
+    print_lines(f"{count_noun(classes, 'class')}; the smallest has {fewest}")
+    print_lines(f"{result.measure} {format_figure(result.score)}: {result.proof}")
     checked = f"checked {result.checked:,} of {result.nodes:,} generalizations"
     if result.policy.search.is_local:
         checked = count_noun(result.checked, "round") + (
             " of splits" if result.policy.search.traits.splits_classes else ""
         )
-    echo(f"{checked} in {seconds:.2f} s")
+    print_lines(f"{checked} in {seconds:.2f} s")
 
 
 def print_live(view: LiveView, policy: Policy) -> None:
@@ -182,25 +182,25 @@ def print_live(view: LiveView, policy: Policy) -> None:
         view.rows - view.suppressed_rows,
         "" if view.limit_rows is None else f" (limit {view.limit_rows:,})",
     )
-    echo(f"{visible:,} of {view.rows:,} rows shown now, {view.suppressed_rows:,} suppressed{limit}")
+    print_lines(f"{visible:,} of {view.rows:,} rows shown now, {view.suppressed_rows:,} suppressed{limit}")
     if view.suppressed_persons is not None:
         lost = f"{view.suppressed_persons:,} of {view.persons:,} persons"
-        echo(f"{lost} with suppressed rows now (limit {view.limit_persons:,})")
-    echo(
+        print_lines(f"{lost} with suppressed rows now (limit {view.limit_persons:,})")
+    print_lines(
         f"{view.measure} {format_figure(view.score)}"
         f"{': optimal among full-domain generalizations' if view.optimal else ''}"
     )
-    echo("")
+    print_lines("")
     done = []
     for name, level in view.generalization.items():
         rules = [rule.redact() for rule in policy.attributes[name].hierarchy or ()]
         done.append((name, level_in_words(rules, level, view.heights[name])))
     _show_levels(done)
-    echo("")
+    print_lines("")
     kind = "secure" if view.secure else "not secure: this file or this DuckDB does not support secure views"
     name, place = make_printable(view.view), make_printable(str(policy.source.database))  # on one line each
-    echo(f"{'replaced' if view.replaced else 'created'}: view {name} ({kind}) in {place}")
-    echo("rows that it suppresses later: FROM sqlanon.live_views")
+    print_lines(f"{'replaced' if view.replaced else 'created'}: view {name} ({kind}) in {place}")
+    print_lines("rows that it suppresses later: FROM sqlanon.live_views")
 
 
 def print_class_sizes(sizes: Iterable[tuple[int, int]], unit: str = "rows") -> None:
@@ -227,13 +227,13 @@ def print_verification(found: Verification, policy: Path | None) -> None:
             word, message = _OPEN[reason], rest
         rows.append((word, check.name, message))
     print_table(["result", "check", "what was found"], rows)
-    echo(_verdict(found, policy is None))
+    print_lines(_verdict(found, policy is None))
     if found.verified and found.claims:
         how = ". To check: add --sha256 HEX" if found.is_file else ""
-        echo(f"Claims that nothing but the manifest says: {', '.join(found.claims)}{how}")
+        print_lines(f"Claims that nothing but the manifest says: {', '.join(found.claims)}{how}")
     if (change := found.source_change) is not None:
-        echo(f"What holds: {change.what_holds}")
-        echo(f"What to do: {change.remedy('POLICY.toml' if policy is None else shlex.quote(str(policy)))}")
+        print_lines(f"What holds: {change.what_holds}")
+        print_lines(f"What to do: {change.remedy('POLICY.toml' if policy is None else shlex.quote(str(policy)))}")
     print_residual_risk(found.residual_risk)
 
 
@@ -241,8 +241,8 @@ def print_lost_rows(change: SourceChange, policy: Path) -> None:
     """What the release still shows of rows and persons who have left the source."""
     if not change.losses:
         return
-    echo(f"since then: {change.losses}; the release still shows them as they were")
-    echo(f"What to do: {change.remedy(shlex.quote(str(policy)))}")
+    print_lines(f"since then: {change.losses}; the release still shows them as they were")
+    print_lines(f"What to do: {change.remedy(shlex.quote(str(policy)))}")
 
 
 def print_withdrawal(found: Withdrawal, published: Release | PostgresRelease | SparkRelease | None) -> None:
@@ -251,30 +251,32 @@ def print_withdrawal(found: Withdrawal, published: Release | PostgresRelease | S
 
     change, result = found.source_change, found.result
     if result is None:
-        echo(f"nothing to withdraw from {format_location(found.path)}: {change.differences if change else 'no change'}")
-        echo("the release is unchanged")
+        print_lines(
+            f"nothing to withdraw from {format_location(found.path)}: {change.differences if change else 'no change'}"
+        )
+        print_lines("the release is unchanged")
         return
-    echo(f"since the release: {change.losses or change.differences}")
+    print_lines(f"since the release: {change.losses or change.differences}")
     now = "now" if published is not None else "would be now"
-    echo(
+    print_lines(
         f"released before: {count_noun(found.released_before, 'row')}; {now}: {count_noun(result.released_rows, 'row')}"
     )
     if result.suppressed_rows:
         why = "in classes that are too small without them" if found.only_released_rows else "as before"
-        echo(f"suppressed: {count_noun(result.suppressed_rows, 'row')}, {why}")
+        print_lines(f"suppressed: {count_noun(result.suppressed_rows, 'row')}, {why}")
     if not found.only_released_rows:
-        echo("the new version has all rows of the source, also those that are new since")
-    echo("generalization: " + ("as before" if found.same_generalization else "another one than before:"))
+        print_lines("the new version has all rows of the source, also those that are new since")
+    print_lines("generalization: " + ("as before" if found.same_generalization else "another one than before:"))
     if not found.same_generalization:
         _show_attributes(result, "what is done")
     noun = "row" if result.persons is None else "person"
-    echo(f"{count_noun(result.classes, 'class')}; the smallest has {count_noun(result.smallest_class, noun)}")
+    print_lines(f"{count_noun(result.classes, 'class')}; the smallest has {count_noun(result.smallest_class, noun)}")
     if found.revealed is not None:
-        echo(f"What this reveals: {found.revealed}")
+        print_lines(f"What this reveals: {found.revealed}")
     if published is not None:
-        echo(f"release: {published.path}, table {published.table}")
+        print_lines(f"release: {published.path}, table {published.table}")
         if published.sha256 is not None:
-            echo(f"sha256: {published.sha256}")
+            print_lines(f"sha256: {published.sha256}")
 
 
 def _verdict(found: Verification, alone: bool) -> str:
@@ -304,7 +306,7 @@ def _verdict(found: Verification, alone: bool) -> str:
 
 
 def print_requirements(requirements: Sequence[RequirementRisk]) -> None:
-    echo("")
+    print_lines("")
 
     def format_figure(one: RequirementRisk) -> str:
         if one.limit is not None:
@@ -321,21 +323,21 @@ def print_requirements(requirements: Sequence[RequirementRisk]) -> None:
 
 
 def print_suda(found: Suda) -> None:
-    echo("")
+    print_lines("")
     alone = format_percent(found.rows_with_msus, found.rows)
-    echo(
+    print_lines(
         f"SUDA: {count_noun(found.rows_with_msus, 'row')} ({alone}) unique on {found.size} or fewer quasi-identifiers,"
     )
-    echo(f"by {count_noun(found.msus, 'minimal sample unique')}")
+    print_lines(f"by {count_noun(found.msus, 'minimal sample unique')}")
     if not found.msus:
         return
     sizes = [(str(size), f"{rows:,}") for size, rows in found.rows_by_smallest.items()]
     print_table(["quasi-identifiers needed", "rows"], sizes)
     score, ihsn = found.scores, found.ihsn_scores
-    echo(f"SUDA score: highest {score.highest:.4g} (IHSN: {ihsn.highest:.4g}), mean {score.average:.4g}")
+    print_lines(f"SUDA score: highest {score.highest:.4g} (IHSN: {ihsn.highest:.4g}), mean {score.average:.4g}")
     by = {"call": "as given", "policy": "of the policy", "default": "the default"}
-    echo(f"DIS-SUDA score: highest {score.highest_dis:.4g} (IHSN: {ihsn.highest_dis:.4g})")
-    echo(f"DIS: {found.dis:.4g}, at a sampling fraction of {found.fraction:g} ({by[found.fraction_by]})")
+    print_lines(f"DIS-SUDA score: highest {score.highest_dis:.4g} (IHSN: {ihsn.highest_dis:.4g})")
+    print_lines(f"DIS: {found.dis:.4g}, at a sampling fraction of {found.fraction:g} ({by[found.fraction_by]})")
     shares = sorted(score.contributions.items(), key=lambda one: -one[1])
     print_table(["quasi-identifier", "share of the scores"], [(name, f"{one:.1f} %") for name, one in shares])
 
@@ -373,17 +375,17 @@ def print_comparison(found: Sequence[Mapping[str, Any]], policy: Policy, path: P
         rows.append([" ".join([one["strategy"], *(mark for mark, _ in marks)]), *cells])
     print_table(["strategy", *formats], rows)
     if measure != "loss":
-        echo(f"score: by the measure {measure}")
+        print_lines(f"score: by the measure {measure}")
     for mark, meaning in used.items():
-        echo(f"{mark} {meaning}")
+        print_lines(f"{mark} {meaning}")
     if late or endless:
         shown = [f"{name} (took too long)" for name in late] + [f"{name} (has no end of its own)" for name in endless]
-        echo(f"Skipped: {', '.join(shown)}. To run {'it' if len(shown) == 1 else 'them'} to the end:")
+        print_lines(f"Skipped: {', '.join(shown)}. To run {'it' if len(shown) == 1 else 'them'} to the end:")
         limit = " --set search.time_limit=600" if endless else ""
-        echo(f"  sqlanon compare {shlex.quote(str(path))} --strategies {','.join([*late, *endless])}{limit}")
+        print_lines(f"  sqlanon compare {shlex.quote(str(path))} --strategies {','.join([*late, *endless])}{limit}")
     for one in found:
         if one["error"] is not None and one["strategy"] not in late:
-            echo(f"{one['strategy']}: {one['error']}", err=True)
+            print_lines(f"{one['strategy']}: {one['error']}", err=True)
 
 
 def print_noise_of(result: Result) -> None:
@@ -392,12 +394,12 @@ def print_noise_of(result: Result) -> None:
         shares = one["expected_relative_error"], one["observed_relative_error"]
         if None not in shares:  # a date has none, nor has a column of zeros
             errors = [f"{error} ({100 * share:.3g} %)" for error, share in zip(errors, shares, strict=True)]
-        echo(f"noise on {name}: ε = {one['epsilon']:g}, mean error {errors[1]}, expected {errors[0]}")
+        print_lines(f"noise on {name}: ε = {one['epsilon']:g}, mean error {errors[1]}, expected {errors[0]}")
     risk = 100 * (result.linking_risk or 0.0)
-    echo(f"ε of a record: {result.epsilon:g}; records that can be linked to their own values: {risk:.3g} %")
+    print_lines(f"ε of a record: {result.epsilon:g}; records that can be linked to their own values: {risk:.3g} %")
     if result.confidence is not None:
         rows, beta = result.confidence["suppressed_rows"], result.confidence["beta"]
-        echo(f"{rows:,} of the suppressed rows were suppressed for a confidence of {100 * beta:g} %")
+        print_lines(f"{rows:,} of the suppressed rows were suppressed for a confidence of {100 * beta:g} %")
 
 
 def decoys_in_words(decoys: Decoys) -> str:
@@ -408,7 +410,7 @@ def decoys_in_words(decoys: Decoys) -> str:
 
 
 def print_noise(noise: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
-    echo("")
+    print_lines("")
     rows = []
     for name, errors in noise.items():
         for one in errors:
@@ -435,23 +437,23 @@ def print_attacks(attacks: Attacks, with_sql: bool) -> None:
         rows.append([name, f"{one.worst.victims:,}", format_percent(one.worst.share, 1), figures])
     print_table(["attack", "victims", "share", "figures"], rows)
     for reason, names in skipped.items():
-        echo(f"skipped: {', '.join(names)}: {reason}")
+        print_lines(f"skipped: {', '.join(names)}: {reason}")
     for path, decoys in attacks.decoys.items():
-        echo(f"{path} has {count_noun(decoys, 'decoy')}: k, classes and victims count them")
+        print_lines(f"{path} has {count_noun(decoys, 'decoy')}: k, classes and victims count them")
     for finding in [finding for one in attacks.values() for finding in one.findings if finding.kept is not None]:
         _print_kept(finding)
     if with_sql:
         _hand_out_statements(attacks)
     elif any(one.victims for one in attacks.values()):
-        echo("To show the victims: add --sql, which prints the statements")
+        print_lines("To show the victims: add --sql, which prints the statements")
 
 
 def _hand_out_statements(attacks: Attacks) -> None:
     for one in attacks.values():
         if one.victims:
-            echo_sql(f"\n-- {one.name.replace('_', ' ')}: the victims\n{one.sql}")
+            print_sql(f"\n-- {one.name.replace('_', ' ')}: the victims\n{one.sql}")
         if one.worst is not None and one.worst.kept is not None and one.worst.kept.rows:
-            echo_sql(f"\n-- {one.name}: the classes that could be finer\n{one.sql}")
+            print_sql(f"\n-- {one.name}: the classes that could be finer\n{one.sql}")
 
 
 def _print_kept(finding: Finding) -> None:
@@ -459,10 +461,10 @@ def _print_kept(finding: Finding) -> None:
     kept, place = finding.kept, finding.releases[0]
     assert kept is not None
     if not kept.rows:
-        echo(f"downcoding: no class of {place} could be finer")
+        print_lines(f"downcoding: no class of {place} could be finer")
         return
     rows = f"{count_noun(kept.rows, 'row')} ({format_percent(kept.rows, finding.rows)})"
-    echo(
+    print_lines(
         f"downcoding (no breach): {rows} of {place} could show an attribute one level finer and still meet the policy; "
         f'strategy = "{kept.strategy}" keeps more'
     )
@@ -489,16 +491,16 @@ def print_risk(found: Risk, noisy: Sequence[str]) -> None:
     unique = f"{found.uniques:,}"
     if found.uniques:
         unique += f" ({format_percent(found.uniques, found.classes if persons else found.rows)})"
-    echo(f"{who} in {count_noun(found.classes, 'class')}; {_UNIQUE[found.counts]}: {unique}")
+    print_lines(f"{who} in {count_noun(found.classes, 'class')}; {_UNIQUE[found.counts]}: {unique}")
     if found.k is not None:
         few = count_noun(found.k, "person" if persons else "row")
         share = f" ({format_percent(found.rows_below_k, found.rows)})" if found.rows_below_k else ""
         of = f", without {', '.join(noisy)}" if noisy else ""
-        echo(f"rows in classes of fewer than {few}: {found.rows_below_k:,}{share}{of}")
+        print_lines(f"rows in classes of fewer than {few}: {found.rows_below_k:,}{share}{of}")
     fewest = count_noun(found.smallest_class, "person" if persons else "row")
     rows = "" if found.smallest_class_rows is None else f", {count_noun(found.smallest_class_rows, 'row')} or more"
-    echo(f"smallest class: {fewest}{rows}")
-    echo(f"prosecutor's risk: highest {_share(found.highest_risk)}, average {_share(found.average_risk)}")
+    print_lines(f"smallest class: {fewest}{rows}")
+    print_lines(f"prosecutor's risk: highest {_share(found.highest_risk)}, average {_share(found.average_risk)}")
     print_attackers(found)
 
 
@@ -512,41 +514,41 @@ def print_attackers(found: Risk) -> None:
     prosecutor, journalist, marketer = found.prosecutor, found.journalist, found.marketer
     for threshold, rows in prosecutor.rows_above.items():
         of_all = _share(prosecutor.share_above[threshold])
-        echo(f"rows with a prosecutor's risk above {_share(float(threshold))}: {rows:,} ({of_all})")
+        print_lines(f"rows with a prosecutor's risk above {_share(float(threshold))}: {rows:,} ({of_all})")
     by = {"table": "from the population table", "estimate": "estimated from the size of the population", None: ""}
     if journalist.population is not None:
         figures = f"highest {_share(journalist.highest)}, average {_share(journalist.average)}"
-        echo(f"journalist's risk: {figures} ({by[journalist.population]})")
+        print_lines(f"journalist's risk: {figures} ({by[journalist.population]})")
         if journalist.rows_of_nobody:
-            echo(f"rows that match nobody in the population: {journalist.rows_of_nobody:,}")
-        echo(
+            print_lines(f"rows that match nobody in the population: {journalist.rows_of_nobody:,}")
+        print_lines(
             f"marketer's risk: {_share(marketer.average)}, or {format_figure(marketer.expected)} of the {found.counts}"
         )
     if found.population is not None:
         one = found.population
         share = "no estimate" if one.dankar is None else f"{100 * one.dankar:.4g} %"
         model = f" ({one.chosen})" if one.chosen else ""
-        echo(f"unique in a population of {one.N:,.0f}: {share} of the {found.counts}{model}")
+        print_lines(f"unique in a population of {one.N:,.0f}: {share} of the {found.counts}{model}")
         if (sentence := explain_disagreement(journalist, found.population)) is not None:
-            echo(sentence)
+            print_lines(sentence)
     if found.individual is not None:
         risk = found.individual
         figures = (
             f"highest {_share(risk.highest)}, average {_share(risk.average)}, {format_figure(risk.expected)} expected"
         )
-        echo(f"individual risk by weights: {figures}")
+        print_lines(f"individual risk by weights: {figures}")
     if found.household is not None:
         home = found.household
         figures = f"highest {_share(home.highest)}, average {_share(home.average)}"
-        echo(f"risk of {count_noun(home.households, 'household')}: {figures}")
-    echo("")
+        print_lines(f"risk of {count_noun(home.households, 'household')}: {figures}")
+    print_lines("")
     print_class_sizes(found.class_sizes.sizes.items(), found.counts)
 
 
 def print_leakage(leakage: Sequence[Leakage], search: LeakageSearch, counts: str) -> None:
     if not leakage:
         return
-    echo("")
+    print_lines("")
     rows = []
     for one in leakage[:MOST_LEAKING]:
         cells = [f"{one.gain:.1f}", format_percent(one.normalized, 1), f"{one.classes:,}", f"{one.uniques:,}"]
@@ -554,16 +556,16 @@ def print_leakage(leakage: Sequence[Leakage], search: LeakageSearch, counts: str
     print_table(["attributes", "bits of leakage", "share", "classes", _UNIQUE[counts]], rows)
     measured = f"Leakage measured for {search.measured:,} of {search.sets:,} sets of attributes"
     if search.stopped == "size":
-        echo(f"{measured}; --leakage-seconds S measures larger ones.")
+        print_lines(f"{measured}; --leakage-seconds S measures larger ones.")
     elif search.stopped == "time limit":
-        echo(f"{measured} before the time limit.")
+        print_lines(f"{measured} before the time limit.")
         if first := min(search.proven, len(rows)):
             are = "row is the set that leaks" if first == 1 else f"{first} rows are the sets that leak"
-            echo(f"The first {are} the most, apart from sets that contain one with all classes.")
+            print_lines(f"The first {are} the most, apart from sets that contain one with all classes.")
 
 
 def print_values(found: ValueLeakage) -> None:
-    echo("")
+    print_lines("")
     rows = []
     for one in found.levels:
         most = "".join(f"{_shown(value.value)} ({value.gain:.1f})" for value in one.most_leaking[:1])
@@ -580,19 +582,19 @@ def _shown(value: str | None) -> str:
 def print_dependencies(found: Sequence[Narrowing]) -> None:
     if not found:
         return
-    echo("")
+    print_lines("")
     rows = [
         [" and ".join(one.columns), one.quasi, f"{one.before:,.1f}", f"{one.after:,.1f}", f"{100 * one.pinned:.1f} %"]
         for one in found
     ]
     print_table(["released unchanged", "narrows", "values", "values left", "rows revealed"], rows)
-    echo("Statement that shows the values left:")
-    echo_sql(found[0].query)
+    print_lines("Statement that shows the values left:")
+    print_sql(found[0].query)
 
 
 def print_matrix(found: UniquesMatrix) -> None:
     def show(what: str, cells: Sequence[Sequence[str]]) -> None:
-        echo("")
+        print_lines("")
         first, second = found.attributes
         headers = [f"{what}: {first} by {second}", *(f"level {j}" for j in range(len(cells[0])))]
         print_table(headers, [[f"level {i}", *row] for i, row in enumerate(cells)])

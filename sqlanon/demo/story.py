@@ -14,7 +14,7 @@ from sqlanon.demo.attack import QUASI, Attack, attack
 from sqlanon.demo.hospital import make_hospital
 from sqlanon.demo.linkage import GROUND
 from sqlanon.errors import SourceError
-from sqlanon.support.terminal import echo, format_percent, print_table
+from sqlanon.support.terminal import format_percent, print_lines, print_table
 
 HOSPITAL, POLICY, RELEASE, FIRST_POLICY = "hospital.duckdb", "policy.toml", "release.duckdb", "first.toml"
 FILES = (HOSPITAL, POLICY, RELEASE, FIRST_POLICY, "sqlanon.catalog.duckdb", "policy.catalog.duckdb")
@@ -131,9 +131,9 @@ def run_demo(directory: Path, rows: int) -> Demo:
     _tell(*_hides(after))
 
     seconds = time.perf_counter() - start
-    echo("")
+    print_lines("")
     print_table(["", "before", "after"], figures(before, after))
-    echo("")
+    print_lines("")
     _tell(*_made(hospital, policy, release), f"\n{seconds:.1f} seconds.")
     return Demo(hospital, policy, release, generalization, before, after, verified, seconds)
 
@@ -156,7 +156,7 @@ def _own(directory: Path) -> Path:
 
 def _tell(*lines: str) -> None:
     for line in lines:
-        echo(line)
+        print_lines(line)
 
 
 def _gave_away(before: Attack) -> list[str]:

@@ -33,7 +33,7 @@ def make_printable(text: str) -> str:
     return _CONTROL.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
 
 
-def echo(text: str, *, err: bool = False) -> None:
+def print_lines(text: str, *, err: bool = False) -> None:
     """Print lines on stdout or stderr; on a terminal, wrap them at words."""
     stream = sys.stderr if err else sys.stdout
     lines = [make_printable(line) for line in text.split("\n")]
@@ -52,7 +52,7 @@ def _wrap_line(line: str, width: int) -> list[str]:
     )
 
 
-def echo_sql(text: str) -> None:
+def print_sql(text: str) -> None:
     """Print a text for programs, such as SQL, unchanged; on a terminal, escape control characters."""
     if sys.stdout and sys.stdout.isatty():
         # Tabs are harmless, and statements are not wrapped.

@@ -21,12 +21,12 @@ import sqlanon
 from sqlanon.cli import _say
 from sqlanon.errors import ReleaseError
 from sqlanon.support.terminal import (
-    echo,
-    echo_sql,
     escape_unencodable_output,
     format_percent,
     make_printable,
     print_bars,
+    print_lines,
+    print_sql,
     print_table,
 )
 
@@ -86,7 +86,7 @@ def test_a_table_without_rows_has_its_head(capsys: pytest.CaptureFixture[str]) -
 def test_names_that_do_harm_are_shown_as_text(capsys: pytest.CaptureFixture[str]) -> None:
     print_table(["name [b]", "n"], [(name, "1") for name in HOSTILE])
     for name in HOSTILE:
-        echo(name)
+        print_lines(name)
     out = capsys.readouterr().out
     assert "\x1b" not in out and "\u202e" not in out and "\t" not in out
     shown = [
@@ -134,8 +134,8 @@ def test_lines_are_folded_between_words_on_a_terminal(monkeypatch: pytest.Monkey
     monkeypatch.setenv("COLUMNS", "30")
     monkeypatch.setattr(sys, "stdout", io.StringIO())
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
-    echo("  - full-domain recoding, and /a/path/that/is/longer/than/the/line of --memory-limit\nshort")
-    echo_sql("SELECT 'a text that is longer than a line is left alone'")
+    print_lines("  - full-domain recoding, and /a/path/that/is/longer/than/the/line of --memory-limit\nshort")
+    print_sql("SELECT 'a text that is longer than a line is left alone'")
     assert sys.stdout.getvalue().splitlines() == [  # type: ignore[attr-defined]
         "  - full-domain recoding, and",
         "    /a/path/that/is/longer/than/the/line",

@@ -35,7 +35,7 @@ def shares(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
     for name, value in ((SMALL_SET, 0), (COARSE_SET, 0), (SHARE, 10**9), (ROWS_PER_CODE, 10**9), (FAR, 0)):
         monkeypatch.setattr(name, value)
     found: list[float] = []
-    by_halves = Checker._by_halves
+    by_halves = Checker._count_by_halves
 
     def held(self: Checker, levels: Levels) -> tuple[dict[str, Any], float] | None:
         halved = by_halves(self, levels)
@@ -53,7 +53,7 @@ def shares(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
             assert (row["lost"] if self._short else row["suppressed_rows"]) > self._allowed
         return row, share
 
-    monkeypatch.setattr(Checker, "_by_halves", held)
+    monkeypatch.setattr(Checker, "_count_by_halves", held)
     yield found
 
 

@@ -15,7 +15,7 @@ from support import quoted
 from test_report import ALLOWED, read
 
 import sqlanon
-from sqlanon.support.terminal import echo_sql
+from sqlanon.support.terminal import print_sql
 
 BITES = [
     "</script><img src=x onerror=alert(1)>",
@@ -81,7 +81,7 @@ def test_a_plan_steers_no_terminal(source: sqlanon.Database, monkeypatch: pytest
     shown = io.StringIO()
     monkeypatch.setattr(shown, "isatty", lambda: True, raising=False)
     with contextlib.redirect_stdout(shown):
-        echo_sql(str(source.plan(hostile_policy())))
+        print_sql(str(source.plan(hostile_policy())))
     assert not re.search(f"{STEERING}|[\r\u2028\u202e]", shown.getvalue())
     assert "\\x1b]0;owned" in shown.getvalue()
 
