@@ -35,7 +35,7 @@ def utc_now() -> datetime:
 def version_name(table_name: str, version: int) -> str:
     """The name of the table of a version.
 
-    >>> versioned("patients", 3)
+    >>> version_name("patients", 3)
     'patients_v3'
     """
     return f"{table_name}_v{version}"

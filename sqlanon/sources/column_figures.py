@@ -27,7 +27,7 @@ _SOME_ROWS = template("""
 def has_many_values(distinct: int, values: int) -> bool:
     """Whether a column has too many distinct values for categories.
 
-    >>> are_many(20, 100), are_many(19, 20), are_many(60, 1000)
+    >>> has_many_values(20, 100), has_many_values(19, 20), has_many_values(60, 1000)
     (True, False, False)
     """
     return distinct >= max(_MANY_VALUES, _MANY * values)
@@ -37,7 +37,7 @@ def sample_query(source: exp.Table, columns: Sequence[str], step: int) -> exp.Se
     """A query of columns in about every n-th row, independent of chance and of the order of rows.
 
     >>> from sqlanon.support.expressions import table
-    >>> some_rows(table("t"), ["a"], 1).sql("duckdb")
+    >>> sample_query(table("t"), ["a"], 1).sql("duckdb")
     'SELECT "a" FROM "t"'
     """
     output = [col(name) for name in columns]

@@ -445,7 +445,7 @@ _NUMBER_OF_A_PERSON = re.compile(
 def is_person_number(name: str) -> bool:
     """Whether a column is named like an identifier of the persons in a table, not of those who serve them.
 
-    >>> [names_people(name) for name in ("PatientID", "customer_no", "doctor_id", "id")]
+    >>> [is_person_number(name) for name in ("PatientID", "customer_no", "doctor_id", "id")]
     [True, True, False, False]
     """
     return _NUMBER_OF_A_PERSON.fullmatch(split_words(name)) is not None
@@ -456,7 +456,7 @@ def find_special_category(name: str) -> str | None:
 
     Others of GDPR's articles 9 and 10, such as ethnicity, are quasi-identifiers to `suggest`.
 
-    >>> [special_category(name) for name in ("HbA1c", "religion", "health_insurance")]
+    >>> [find_special_category(name) for name in ("HbA1c", "religion", "health_insurance")]
     ['health', 'belief, politics, sexual life, crime', None]
     """
     kind = find_kind(name)
@@ -466,7 +466,7 @@ def find_special_category(name: str) -> str | None:
 def split_words(name: str) -> str:
     """Split the name of a column into words, in lower case, without accents, joined by ``_``.
 
-    >>> words_of("Geburts-Datum"), words_of("ZIPCode2"), words_of("Straße"), words_of("prénom")
+    >>> split_words("Geburts-Datum"), split_words("ZIPCode2"), split_words("Straße"), split_words("prénom")
     ('geburts_datum', 'zip_code_2', 'strasse', 'prenom')
     """
     plain = unicodedata.normalize("NFKD", unicodedata.normalize("NFC", name).translate(_GERMAN))
@@ -478,9 +478,9 @@ def split_words(name: str) -> str:
 def find_kind(name: str) -> Kind | None:
     """Find the kind of a column by its name.
 
-    >>> kind_by_name("PatientName").name, kind_by_name("plz").role, kind_by_name("Geburtsdatum").name
+    >>> find_kind("PatientName").name, find_kind("plz").role, find_kind("Geburtsdatum").name
     ('names', 'quasi', 'dates: of birth')
-    >>> kind_by_name("flag") is None
+    >>> find_kind("flag") is None
     True
     """
     words = split_words(name)

@@ -420,7 +420,7 @@ def small_classes_query(released: exp.Query, keys: Sequence[str], least: int) ->
     ``person`` count as one person.
 
     >>> from sqlanon.support.expressions import select, table
-    >>> query = count_small_classes(select([col("person"), col("zip")], table("t")), ["zip"], 5)
+    >>> query = small_classes_query(select([col("person"), col("zip")], table("t")), ["zip"], 5)
     >>> query.named_selects
     ['classes', 'rows']
     """

@@ -169,7 +169,7 @@ def test_whoever_may_read_some_columns_decides_about_these(postgres: Server) -> 
 def test_a_server_that_fails_hides_no_key(postgres: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     """An error that is not about columns, such as a time limit, ends the run: with fewer columns, none might repeat."""
     load(postgres, visits())
-    ask, asked = PostgresSource.ask_there, []
+    ask, asked = PostgresSource.query_remote_rows, []
 
     def ask_once(self: Any, *arguments: Any) -> Any:
         asked.append(arguments)
@@ -178,7 +178,7 @@ def test_a_server_that_fails_hides_no_key(postgres: Server, monkeypatch: pytest.
                 return self.engine.rows(CANCEL_ITSELF)
         return ask(self, *arguments)
 
-    monkeypatch.setattr(PostgresSource, "ask_there", ask_once)
+    monkeypatch.setattr(PostgresSource, "query_remote_rows", ask_once)
     with sqlanon.connect() as db, pytest.raises(SourceError, match="it was cancelled") as failed:
         db.anonymize(policy_of("identifying", SOURCE))
     assert len(asked) == 1 and not isinstance(failed.value, UnreadableColumnsError)

@@ -711,7 +711,7 @@ def test_every_requirement_and_every_measure_has_its_words() -> None:
     assert "{" not in " ".join(told)
     for figure in ("at least 3 rows", "at least 7 rows", "20 %", "10 %", "5 %", "75 %", "c = 4", "at most 0.3"):
         assert any(figure in one.lower() for one in told), figure
-    assert all(one.words and one.formula for one in MEASURES.values())
+    assert all(one.description and one.formula for one in MEASURES.values())
 
 
 @pytest.fixture(scope="module")
