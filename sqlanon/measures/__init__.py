@@ -1,13 +1,13 @@
-"""The measures: how much a generalization loses, and a bound on that before it is checked.
+"""Measures: the information loss of a generalization, with bounds that are known before it is checked.
 
-Every measure is a cost: smaller is better. Each gives a score, and bounds on it.
+Every measure is a cost: smaller is better.
 
-- ``bound(levels)``: a lower bound of the score of a generalization, from each attribute's own counts alone.
-- ``after(figures)``: a lower bound of the scores of a checked generalization and of all above it.
-- ``lift(levels, figures)``: once one is checked, by so much everything at or below it is above these bounds.
+- ``bound(levels)``: a lower bound on the score of a generalization, from counts of single attributes.
+- ``bound_above(figures)``: a lower bound on the scores of a checked generalization and of all above it.
+- ``lift(levels, figures)``: the rise of these bounds for everything at or below a checked generalization.
 - ``score(levels, figures)``: the score.
 
-A measure is a class that `register` is called with; its attributes say what the rest has to know of it.
+A measure is a class passed to `register`; its attributes are the properties that other modules rely on.
 """
 
 from sqlanon.measures.attributes import Entropy, Height, Loss, Precision, RelativeHeight
@@ -19,23 +19,23 @@ MEASURES: dict[str, type[Measure]] = {}
 
 
 def find_measure(name: object) -> type[Measure] | None:
-    """The measure of a name that anybody may have written; None for anything else."""
-    return next((one for known, one in MEASURES.items() if known == name), None)
+    """The measure of this name; None for any other value."""
+    return MEASURES.get(name) if isinstance(name, str) else None
 
 
 def register(measure: type[Measure]) -> None:
-    """Add a measure. Policies know its name from now on."""
+    """Add a measure; policies may name it from now on."""
     if measure.name in MEASURES:
-        raise ValueError(f"there is a measure {measure.name!r} already")
+        raise ValueError(f"measure {measure.name!r} is registered already")
     MEASURES[measure.name] = measure
 
 
 def unregister(measure: type[Measure]) -> None:
-    """Take one out that was added."""
+    """Remove a registered measure."""
     del MEASURES[measure.name]
 
 
-for _one in (
+for _measure in (
     Loss,
     Precision,
     Height,
@@ -46,7 +46,7 @@ for _one in (
     Suppression,
     Entropy,
 ):
-    register(_one)
+    register(_measure)
 
 __all__ = [
     "MEASURES",

@@ -1,4 +1,4 @@
-"""Measures that follow from each attribute's own figures: `loss`, `precision`, the heights, `entropy`."""
+"""Measures that combine figures of single attributes: `loss`, `precision`, the heights, `entropy`."""
 
 # ruff: noqa: D102 - what the measures override is documented once, in Measure
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Loss(Measure):
-    """The share of the leaves of the hierarchies that can no longer be told apart."""
+    """The share of the hierarchies' leaves that become indistinguishable."""
 
     name = "loss"
     formula = "mean over all rows of (leaves(v) − 1) / (leaves − 1); a suppressed row counts 1"
@@ -36,7 +36,7 @@ class Loss(Measure):
             [((leaf_sum / (leaves - 1) if leaves > 1 else 0.0) + unknown) / m.rows for leaf_sum in leaf_sums]
             for leaves, unknown, leaf_sums in zip(m.leaves, m.unknown, m.leaf_sums, strict=True)
         ]
-        # A search asks for very many bounds: what is a sum is added up from parts.
+        # A search computes very many bounds, so terms of sums are computed once.
         total = {"mean": math.fsum(self.weights), "sum": 1.0}.get(aggregate)
         self._shares = [weight / total for weight in self.weights] if total else []
         self._parts = total and [
@@ -44,13 +44,13 @@ class Loss(Measure):
         ]
 
     def bound(self, levels: Levels) -> float:
-        """The score if nothing more than the unknown values had to be suppressed."""
+        """The score if only unknown values were suppressed."""
         if self._parts:
             return math.fsum([row[level] for row, level in zip(self._parts, levels, strict=True)])
         return self.combine([row[level] for row, level in zip(self._bounds, levels, strict=True)], self.weights)
 
     def bound_with(self, levels: Levels, suppressed_rows: int) -> float:
-        """No attribute loses less than the share of the rows that are suppressed."""
+        """No attribute loses less than the share of suppressed rows."""
         least = suppressed_rows / self.marginals.rows
         if self._parts:
             rows = zip(self._parts, self._shares, levels, strict=True)
@@ -59,7 +59,7 @@ class Loss(Measure):
         return self.combine(losses, self.weights)
 
     def lift(self, levels: Levels, figures: Figures) -> float:
-        """A suppressed row counts 1; the bound has it with its leaves, of which there are fewer further down."""
+        """A suppressed row counts 1; the bound counts it by its leaves, which are fewer further down."""
         gains = [self._gain(i, level, figures) for i, level in enumerate(levels)]
         return self.least_gain(gains, self.weights)
 
@@ -71,9 +71,9 @@ class Loss(Measure):
         return (known - (figures.suppressed_leaves.get(attribute, 0.0) / span if span else 0.0)) / m.rows
 
     def score(self, levels: Levels, figures: Figures) -> float:
-        return self.combine([self._of(i, level, figures) for i, level in enumerate(levels)], self.weights)
+        return self.combine([self._loss(i, level, figures) for i, level in enumerate(levels)], self.weights)
 
-    def _of(self, attribute: int, level: int, figures: Figures) -> float:
+    def _loss(self, attribute: int, level: int, figures: Figures) -> float:
         m, suppressed = self.marginals, figures.suppressed_rows
         span = m.leaves[attribute] - 1
         if not span:
@@ -86,7 +86,7 @@ class Loss(Measure):
 
     def score_recoding(self, figures: Figures, totals: RecodingTotals) -> float:
         m = self.marginals
-        spans = [max(leaves - 1, 1) for leaves in m.leaves]  # of one leaf nothing is lost
+        spans = [max(leaves - 1, 1) for leaves in m.leaves]  # a hierarchy with one leaf loses nothing
         parts = [
             (total / span + figures.suppressed_rows) / m.rows for total, span in zip(totals.leaves, spans, strict=True)
         ]
@@ -94,7 +94,7 @@ class Loss(Measure):
 
 
 class Precision(Measure):
-    """The share of the hierarchies' heights that is used.
+    """The share of the hierarchies' heights by which values are generalized.
 
     Source: L. Sweeney, "Achieving k-anonymity privacy protection using generalization and suppression" (2002),
     definition of Prec; reported as loss.
@@ -113,7 +113,7 @@ class Precision(Measure):
         return self._with(levels, max(self._unknown, suppressed_rows / self.marginals.rows))
 
     def lift(self, levels: Levels, figures: Figures) -> float:
-        """A row that is suppressed counts 1; the bound has it with level / height, which is less further down."""
+        """A suppressed row counts 1; the bound counts it with level / height, which is less further down."""
         more = max(figures.suppressed_rows / self.marginals.rows - self._unknown, 0.0)
         return self.least_gain([more * (1 - share) for share in self._shares(levels)], self.weights)
 
@@ -193,9 +193,9 @@ class Entropy(Measure):
         return math.fsum(row[level] for row, level in zip(self.marginals.entropies, levels, strict=True))
 
     def lift(self, levels: Levels, figures: Figures) -> float:
-        """The entropy of the values among the suppressed rows, times these, grows with more rows and with finer values.
+        """The suppressed rows times the entropy of their values grow with more rows and with finer values.
 
-        With more rows, for n·H of two sets of rows together is at least the sum of theirs: H is concave.
+        H is concave, so n·H of two sets of rows together is at least the sum of theirs.
         """
         return figures.suppressed_entropy
 

@@ -1,4 +1,4 @@
-"""What a measure is to the rest, and what it is computed from: figures of a check, marginals, totals of a recoding."""
+"""The interface of measures, and their inputs: figures of a check, marginals, and totals of a local recoding."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def _weighed(x: Sequence[float], w: Sequence[float]) -> list[float]:
-    """The figures that count: the mark of earlier releases has no weight, and is no value that is lost."""
+    """The values with a weight. Marks of earlier releases have none."""
     return [value for value, weight in zip(x, w, strict=True) if weight]
 
 
@@ -35,78 +35,78 @@ LEAST_GAINS: Mapping[str, Callable[[Sequence[float], Sequence[float]], float]] =
     "max": lambda gains, w: min(_weighed(gains, w)),
     "geometric": lambda gains, w: _geometric_mean(_weighed(gains, w)),
 }
-"""At most so much is gained by what is combined, where the attributes' figures x gain so much: combine(x + gains) is at
-least combine(x) + this, for whatever x. For ``geometric`` that is Minkowski: the geometric mean of sums is at least the
-sum of the geometric means."""
+"""A lower bound on the rise of the combination if the attributes' figures rise by ``gains``: combine(x + gains) is at
+least combine(x) plus this, for every x. For ``geometric`` this is Minkowski's inequality: the geometric mean of sums is
+at least the sum of the geometric means."""
 
 
 @dataclass(frozen=True)
 class Figures:
-    """What a check says of a generalization."""
+    """The figures of a checked generalization."""
 
     classes: int
     suppressed_rows: int
-    """Kept classes, and rows in the others."""
+    """Number of kept classes, and of rows in the others."""
     squared_sizes: float = 0.0
     """Sum of the squared sizes of the kept classes, for measures that need it."""
     least_suppressed: float | None = None
-    """The fewest rows that are suppressed here and at every lower generalization; None: all requirements are
-    hereditary, and the rows that are suppressed here are suppressed there, too."""
+    """The fewest rows that are suppressed here and at every lower generalization. None: all requirements are
+    hereditary, so the rows suppressed here are suppressed there, too."""
     count: int = 0
     singles: int = 0
     unmatched: int = 0
-    """For requirements on the whole table: rows or persons in kept classes, kept classes of one, and the rows of those
-    that match nobody of a population."""
+    """For requirements on the whole table: rows or persons in kept classes, kept classes of one, and rows of kept
+    classes without a match in the population."""
     unmet: int = 0
     too_few: int = 0
-    """For δ-presence: classes of the population that are not kept; those of which too little is in the source."""
+    """For δ-presence: classes of the population that are not kept, and those with too few rows in the source."""
     violated: Mapping[str, float] = field(default_factory=dict)
-    """Of the requirements that are counted for each generalization separately, the names of those that it does not
-    meet, with its figures; NaN: it has none."""
+    """The violated requirements among those with a statement of their own, and their figures; NaN: no estimate."""
     suppressed_leaves: Mapping[int, float] = field(default_factory=dict)
-    """For `loss`: for each attribute with labels that are not the top, the sum over suppressed rows of the leaves
-    under its value, less one. It is needed only where no more rows are suppressed than may be."""
+    """For `loss`: for each attribute with labels other than the top, the sum over suppressed rows of the leaves under
+    its value, less one. Needed only within the suppression limit."""
     counted_share: float = 1.0
-    """The share of the classes that was counted: below 1 if that showed that too many rows are suppressed. Then all
-    figures are of this part alone."""
+    """The share of the classes that was counted: below 1 if it proved that too many rows are suppressed. All figures
+    are then of this part."""
     suppressed_entropy: float = 0.0
     """For `entropy`: −Σ over suppressed rows and attributes of log2(count of the value among them / suppressed
     rows)."""
     suppressed_persons: int | None = None
-    """Persons with a suppressed row. None where rows are counted, and where more rows are suppressed than the persons
-    who may lose one have."""
+    """Persons with a suppressed row. None if rows are counted, or if more rows are suppressed than the persons who may
+    lose one can have."""
 
     @property
     def expected_least_suppressed(self) -> float:
-        """An estimate of the rows that are lost in all classes."""
+        """An estimate of ``least_suppressed`` for all classes."""
         return (self.suppressed_rows if self.least_suppressed is None else self.least_suppressed) / self.counted_share
 
     @property
     def expected_suppressed(self) -> float:
-        """An estimate of the rows that all classes suppress."""
+        """An estimate of the suppressed rows of all classes."""
         return self.suppressed_rows / self.counted_share
 
 
 @dataclass(frozen=True)
 class Marginals:
-    """What the attributes' own counts tell."""
+    """Counts of single attributes."""
 
     rows: int
     """Rows of the source."""
     heights: Levels
     leaves: Levels
-    """Of each quasi-identifier's hierarchy."""
+    """Height and leaves of each quasi-identifier's hierarchy."""
     unknown: Levels
-    """For each, its rows with a value that is missing from the hierarchy."""
+    """By quasi-identifier, the rows with a value that is missing from the hierarchy."""
     leaf_sums: tuple[tuple[float, ...], ...]
-    """For each and each level, the sum over its known rows of the leaves under the value, less one."""
+    """By quasi-identifier and level, the sum over rows with a known value of the leaves under it, less one."""
     entropies: tuple[tuple[float, ...], ...] = ()
-    """For each and each level, −Σ over rows of log2(count(value) / count(generalized value)). Empty unless asked."""
+    """By quasi-identifier and level, −Σ over rows of log2(count(value) / count(generalized value)). Empty unless the
+    measure needs it."""
 
 
 @dataclass(frozen=True)
 class RecodingTotals:
-    """Of a recoding that is no generalization, by attribute, over its kept rows."""
+    """Totals of a local recoding over its kept rows, by attribute."""
 
     leaves: tuple[float, ...]
     """The sum of the leaves under the released values, less one each."""
@@ -115,43 +115,43 @@ class RecodingTotals:
 
 
 class Measure:
-    """A cost of a generalization. Subclasses give `score`, and the bounds that they know.
+    """A cost of a generalization. Subclasses define `score`, and bounds tighter than the defaults.
 
-    The default bounds say nothing: every cost here is at least 0.
+    Every cost is at least 0, which the default bounds return.
     """
 
     name: ClassVar[str]
-    """As policies name it."""
+    """Its name in policies."""
     formula: ClassVar[str]
-    """What it is, in words."""
+    """Its definition, in words."""
     description: ClassVar[str]
-    """The same for readers of a report."""
+    """A description for readers of a report."""
 
     aggregates: ClassVar[bool] = False
-    """Each attribute has a figure of its own, and the policy's ``aggregate`` and weights combine them."""
+    """Each attribute has a figure, and the policy's ``aggregate`` and weights combine them."""
     needs_levels: ClassVar[bool] = False
-    """It is of one level for all rows: there is none below the full domain."""
+    """It needs one level for all rows, so local strategies cannot use it."""
     counts_classes: ClassVar[bool] = False
-    """It looks at the classes of the release."""
+    """It depends on the classes of the release."""
     compares_with_source: ClassVar[bool] = False
-    """It compares with the values of the source, and of no other rows."""
+    """It compares with the values of this source, so extensions by new rows cannot use it."""
     derivable_from: ClassVar[Literal["levels", "counts"] | None] = None
-    """What a release shows that its score follows from, if anything does: its levels, or its counts of rows."""
+    """What a release shows from which its score can be recomputed: its levels, or its counts of rows; None: neither."""
     counts_suppression: ClassVar[bool] = True
-    """Suppressed rows count in it."""
+    """It counts suppressed rows."""
     counts_steps: ClassVar[bool] = False
-    """It counts levels as such: it depends on how many there are above a released one."""
+    """It counts levels, so it depends on how many a hierarchy has."""
 
     needs_leaves: ClassVar[bool] = False
-    """A check has to give `Figures.suppressed_leaves`."""
+    """It needs `Figures.suppressed_leaves`."""
     needs_squares: ClassVar[bool] = False
-    """A check has to give `Figures.squares`."""
+    """It needs `Figures.squared_sizes`."""
     needs_entropy: ClassVar[bool] = False
-    """A check has to give `Figures.suppressed_entropy`."""
+    """It needs `Figures.suppressed_entropy`."""
     is_maximized: ClassVar[bool] = False
-    """It is reported with the other sign, and more of it is better."""
+    """It is reported with the opposite sign, and more is better."""
     bounds_above: ClassVar[bool] = False
-    """Whether `after` says more than nothing."""
+    """Whether `bound_above` is more than 0."""
 
     def __init__(
         self,
@@ -167,32 +167,32 @@ class Measure:
         self.least_gain = LEAST_GAINS[aggregate]
 
     def bound(self, levels: Levels) -> float:
-        """A lower bound of the score of a generalization that is not checked."""
+        """A lower bound on the score of an unchecked generalization."""
         return 0.0
 
     def bound_with(self, levels: Levels, suppressed_rows: int) -> float:
-        """A lower bound of the score of a generalization that suppresses at least this number of rows."""
+        """A lower bound on the score of a generalization that suppresses at least this number of rows."""
         return self.bound(levels)
 
     def bound_above(self, figures: Figures) -> float:
-        """A lower bound of the scores of a checked generalization and of all above it."""
+        """A lower bound on the scores of a checked generalization and of all above it."""
         return 0.0
 
     def lift(self, levels: Levels, figures: Figures) -> float:
-        """By so much everything at or below a checked generalization is above its own bounds, at least: see `raised`.
+        """A rise of the bounds of everything at or below a checked generalization: see `raise_bound`.
 
-        Only where all requirements are hereditary, and the generalization suppresses no more than is allowed: then the
-        rows that it suppresses are suppressed in everything below it.
+        It is used only if all requirements are hereditary and the generalization is within the suppression limit: then
+        the rows that it suppresses are suppressed in everything below it.
         """
         return 0.0
 
     def raise_bound(self, bound: float, lift: float) -> float:
-        """A lower bound of the score of a generalization: a bound (`bound` of it, or `after` of one at or below it)
-        raised by the lift of one at or above it."""
+        """A lower bound on the score of a generalization: a bound of it, or of one at or below it, raised by the lift
+        of one at or above it."""
         return bound + lift
 
     def most_suppressed(self, cost: float) -> int:
-        """No generalization with at most this score suppresses more rows."""
+        """The most rows that a generalization with at most this score suppresses."""
         return self.marginals.rows
 
     def score(self, levels: Levels, figures: Figures) -> float:
@@ -200,9 +200,9 @@ class Measure:
         raise NotImplementedError
 
     def score_recoding(self, figures: Figures, totals: RecodingTotals) -> float:
-        """The score of a recoding that is no generalization. Measures of the whole release need no levels."""
+        """The score of a local recoding. Measures of the whole release need no levels."""
         return self.score((), figures)
 
     def reported_score(self, cost: float) -> float:
-        """The score as it is reported: positive where it is maximised."""
+        """The score as reported: with the opposite sign if it is maximized."""
         return -cost if self.is_maximized else cost

@@ -32,7 +32,7 @@ class Suppression(Measure):
 
 
 class _ClassCount(Measure):
-    """What measures that count classes share.
+    """Bounds shared by the measures that count classes.
 
     A kept class stays in a kept class when classes merge, and a new one takes at least ``min_class_rows`` suppressed
     rows: that bounds the kept classes above a checked generalization.
@@ -43,16 +43,16 @@ class _ClassCount(Measure):
     bounds_above = True
 
     def most(self) -> int:
-        """At most so many kept classes, anywhere."""
+        """The most kept classes of any generalization."""
         return self.marginals.rows // self.min_class_rows
 
     def most_after(self, figures: Figures) -> int:
-        """At most so many kept classes at a checked generalization and above it."""
+        """The most kept classes at a checked generalization and above it."""
         return figures.classes + figures.suppressed_rows // self.min_class_rows
 
     def lift(self, levels: Levels, figures: Figures) -> float:
-        """So many classes fewer: both counts of classes take every row that is suppressed for one that may become part
-        of a new class, and these never do. Rounded down both, as ⌊a − b⌋ is at most ⌊a⌋ − ⌊b⌋."""
+        """The classes that suppressed rows cannot form: both counts of classes assume that every suppressed row may
+        become part of a new class. Rounded down, because ⌊a − b⌋ is at most ⌊a⌋ − ⌊b⌋."""
         return float(figures.suppressed_rows // self.min_class_rows)
 
 
@@ -75,7 +75,7 @@ class Distinct(_ClassCount):
 
 
 class AverageClassSize(_ClassCount):
-    """Few large classes cost more than many small ones."""
+    """The average size of a class, with suppressed rows as one class."""
 
     name = "average_class_size"
     formula = "rows / (kept classes + 1 if any row is suppressed)"
@@ -95,7 +95,7 @@ class AverageClassSize(_ClassCount):
 
 
 class Discernibility(Measure):
-    """How many rows cannot be told apart.
+    """The number of indistinguishable rows.
 
     Source: R. Bayardo, R. Agrawal, "Data privacy through optimal k-anonymization" (2005), metric C_DM.
     """
@@ -112,11 +112,11 @@ class Discernibility(Measure):
         return float(self.marginals.rows) * self._least
 
     def bound_above(self, figures: Figures) -> float:
-        # A kept class only grows; a suppressed row costs at least the size of a class wherever it ends.
+        # Kept classes only grow; a suppressed row costs at least the size of the class that it joins.
         return figures.squared_sizes + float(figures.suppressed_rows) * self._least
 
     def lift(self, levels: Levels, figures: Figures) -> float:
-        """A row that is suppressed costs as much as all rows; both bounds have it with the size of a least class."""
+        """A suppressed row costs as many as all rows; both bounds count it with the size of the smallest class."""
         return float(figures.suppressed_rows) * (self.marginals.rows - self._least)
 
     def most_suppressed(self, cost: float) -> int:
