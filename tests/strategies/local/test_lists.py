@@ -108,8 +108,8 @@ def test_reports_attacks_and_the_ledger_take_lists(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("section", "place", "message"),
     [
-        ({"search": {"strategy": "mondrian", "sets": "list"}}, "search.sets", "applies to released sets"),
-        ({"search": {"strategy": "optimal", "summary": "set", "sets": "list"}}, "search.sets", "applies to released sets"),
+        ({"search": {"strategy": "mondrian", "sets": "list"}}, "search.sets", "released sets"),
+        ({"search": {"strategy": "optimal", "summary": "set", "sets": "list"}}, "search.sets", "released sets"),
         ({"release": {"postgres": "postgresql://x/y", "table": "s.t"}}, "search.sets", "PostgreSQL"),
         ({"release": {"spark": True, "table": "s.t"}}, "search.sets", "Spark"),
         ({"source": {"spark": "sc://x", "table": "t"}}, "search.sets", "where sqlanon runs"),
