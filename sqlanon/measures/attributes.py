@@ -163,7 +163,7 @@ class RelativeHeight(Measure):
 
     name = "relative_height"
     formula = "Σ level / height; suppression does not count"
-    description = "the number of generalization steps, relative to those that there are (relative height)"
+    description = "the number of generalization steps, as a share of the height of each hierarchy (relative height)"
     needs_levels = True
     derivable_from = "levels"
     counts_suppression = False

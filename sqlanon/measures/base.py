@@ -136,7 +136,7 @@ class Measure:
     compares_with_source: ClassVar[bool] = False
     """It compares with the values of this source, so extensions by new rows cannot use it."""
     derivable_from: ClassVar[Literal["levels", "counts"] | None] = None
-    """What a release shows from which its score can be recomputed: its levels, or its counts of rows; None: neither."""
+    """The part of a release from which its score can be recomputed: its levels or its row counts; None: neither."""
     counts_suppression: ClassVar[bool] = True
     """It counts suppressed rows."""
     counts_steps: ClassVar[bool] = False

@@ -48,7 +48,7 @@ class StrategyInfo:
 
     name: str
     description: str
-    """What it finds, in a few words."""
+    """Its result, in a few words."""
     module: str | None
     """The module whose ``run`` searches; None for a strategy registered with its code."""
     traits: Traits = Traits()

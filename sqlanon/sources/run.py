@@ -130,8 +130,7 @@ def keep_work_tables(run: Run, path: str | os.PathLike[str]) -> Iterator[None]:
         The file exists, or cannot be written.
     """
     file = Path(path)
-    if os.path.lexists(file):
-        raise SourceError(f"{file} exists already: keep the intermediate tables in a new file")
+    _refuse_existing(file)
     try:
         folder = TemporaryDirectory(prefix=".sqlanon_work_", dir=file.parent)  # mode 0700
     except OSError as error:
@@ -146,6 +145,11 @@ def keep_work_tables(run: Run, path: str | os.PathLike[str]) -> Iterator[None]:
         _copy_tables(run, staged, file)
 
 
+def _refuse_existing(file: Path) -> None:
+    if os.path.lexists(file):
+        raise SourceError(f"{file} exists already: keep the intermediate tables in a new file")
+
+
 def _copy_tables(run: Run, staged: Path, file: Path) -> None:
     any_table = run.work("any")
     names = [name for (name,) in run.engine.rows(_TABLES(database=any_table.catalog, schema=any_table.db))]
@@ -157,6 +161,7 @@ def _copy_tables(run: Run, staged: Path, file: Path) -> None:
         finally:
             run.engine.detach(_ATTACHED)
         staged.chmod(0o600)
+        _refuse_existing(file)  # a search may take hours, and somebody may have written it since
         staged.replace(file)
     except (duckdb.Error, OSError) as error:
         message = str(error).splitlines()[0]

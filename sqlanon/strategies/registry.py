@@ -21,7 +21,7 @@ class Strategy(Protocol):
 
     @property
     def description(self) -> str:
-        """What it finds, in a few words."""
+        """Its result, in a few words."""
 
     @property
     def traits(self) -> Traits:

@@ -63,6 +63,19 @@ def test_an_infeasible_run_keeps_its_lattice(tmp_path: Path) -> None:
     assert again.status == 2 and f"{file} exists already" in again.err
 
 
+def test_a_file_that_appears_during_the_run_is_not_replaced(tmp_path: Path) -> None:
+    file = tmp_path / "work.duckdb"
+
+    def write_file(stage: str, *_: object) -> None:
+        if stage == "search":
+            file.write_text("of another run", encoding="utf-8")
+
+    with sqlanon.connect(duckdb.connect().sql(ROWS)) as db, pytest.raises(sqlanon.SourceError, match="exists already"):
+        db.anonymize(sqlanon.Policy(**POLICY), progress=write_file, keep_work=file)
+    assert file.read_text(encoding="utf-8") == "of another run"
+    assert [path.name for path in tmp_path.iterdir()] == ["work.duckdb"]
+
+
 def test_a_file_that_cannot_be_written_is_refused_before_the_search(tmp_path: Path) -> None:
     with (
         sqlanon.connect(duckdb.connect().sql(ROWS)) as db,
