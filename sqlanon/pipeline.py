@@ -280,7 +280,7 @@ def verify(workspace: Workspace, policy: Policy, place: ReleaseLocation, sha256:
         verification = release.verification
         if not verification.is_file and (policy.noisy_attributes or policy.has_decoys):
             raise ReleaseError(
-                "only a file with noise or decoys can be verified against its source: publish the release to a file"
+                "a release with noise or decoys can be verified against its source only as a file: publish it to a file"
             )
         with workspace.run(policy, counted=True) as run, source_errors():
             runner, policy_checks, source_checks = (

@@ -334,7 +334,7 @@ def test_a_release_with_noise(place: Any) -> None:
         assert verification.verified, verification.failures
         assert release.manifest.noise["cost"]["epsilon"] == result.epsilon == 2.0
         # What it says instead of a check that it could not pass.
-        with pytest.raises(sqlanon.ReleaseError, match="noise or decoys is held against its source as a file"):
+        with pytest.raises(sqlanon.ReleaseError, match="verified against its source only as a file"):
             db.verify(place, policy, "shared.r")
         again = result.publish()  # nothing is drawn anew
         assert (again.manifest.version, again.manifest.digest) == (2, release.manifest.digest)
