@@ -138,12 +138,9 @@ RENAMED = {"words and views": "comments and views"}  # names of checks in older 
 WHEN = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d")
 RISKS = ("k", "person", "population")
 DRAWN = ("noise", "decoys")
-VOLATILE = {"seconds", "release", "digest", "sha256", "run", "run_id", "created", "published_at", "version", "path"}
-VOLATILE |= {
-    "policy",
-    "fully_suppressed",
-    "alternative",
-}  # older commits do not print them, and trials end by the clock
+VOLATILE = {"seconds", "release", "digest", "sha256", "run", "run_id", "created", "version", "path", "policy"}
+VOLATILE |= {"published_at"}
+VOLATILE |= {"fully_suppressed", "alternative"}  # older commits do not print them, and trials end by the clock
 
 
 def _told(key: str, value: Any) -> Any:
