@@ -25,7 +25,7 @@ from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.pipeline import prepare
 from sqlanon.sources import WorkNames, bind_source
-from sqlanon.strategies.lattice.checker import Checker, allowed_rows, policy_measure
+from sqlanon.strategies.lattice.checker import Checker, policy_measure
 from sqlanon.support.expressions import table
 
 FOLDER = DATA / "adult"
@@ -88,7 +88,7 @@ def main() -> None:
         engine, asks = DuckDBEngine(connection), policy(asked)
         source = bind_source(engine, asks.source, WorkNames(f"run_{number}", None))
         prepared = prepare(StatementRunner(engine), asks, source, partial(work, number))
-        checks[name] = Checker(engine, prepared, policy_measure(prepared), allowed_rows(prepared))
+        checks[name] = Checker(engine, prepared, policy_measure(prepared))
     drawn = random.Random(1)
     heights = prepared.marginals.heights
     chosen = [tuple(drawn.randint(0, height) for height in heights) for _ in range(nodes)]

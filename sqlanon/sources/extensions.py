@@ -42,7 +42,7 @@ def load_extension(engine: DuckDBEngine, name: str, where: str, reads: str) -> N
         except duckdb.Error as error:
             raise SourceError(_describe_failure(engine, name, where, reads, f"{file} cannot be loaded")) from error
     try:
-        engine.execute(exp.Command(this="INSTALL", expression=text(name).sql(engine.dialect)))
+        _install(engine, name)
         _load(engine, name)
     except duckdb.Error as error:
         reason = "it is not installed, and cannot be downloaded"
@@ -61,6 +61,10 @@ def _describe_failure(engine: DuckDBEngine, name: str, where: str, reads: str, r
         f"from its {folder} to the same folder here\n"
         f"  - or: pip install {install}{why}"
     )
+
+
+def _install(engine: DuckDBEngine, name: str) -> None:
+    engine.execute(exp.Command(this="INSTALL", expression=text(name).sql(engine.dialect)))
 
 
 def _load(engine: DuckDBEngine, name: str) -> None:

@@ -158,12 +158,12 @@ def test_a_stream_of_others_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> No
 # --- on a terminal
 
 PROGRAM = f"""
-from sqlanon.support.terminal import show_bars, show_table
-show_table(
+from sqlanon.support.terminal import print_bars, print_table
+print_table(
     ["an attribute's name", "bits of leakage", "of all", "classes", "unique rows", "what was done"],
     [(name, "14.2823", "99.96 %", "19,946", "19,892", "some words that take more than a line") for name in {HOSTILE}],
 )
-show_bars(("rows in a class", "classes"), {{"1": 3, "1025-2048": 1234567}})
+print_bars(("rows in a class", "classes"), {{"1": 3, "1025-2048": 1234567}})
 """
 
 
@@ -227,7 +227,7 @@ def test_a_terminal_without_utf_8() -> None:
     shown = shown_at(
         80,
         "-c",
-        "from sqlanon.support.terminal import encode_safely; encode_safely()\n" + PROGRAM,
+        "from sqlanon.support.terminal import escape_unencodable_output; escape_unencodable_output()\n" + PROGRAM,
         PYTHONIOENCODING="ascii",
     )
     assert shown.isascii()

@@ -121,7 +121,7 @@ def test_a_path_that_is_not_the_pinned_one_is_refused(pooled: Server, monkeypatc
     monkeypatch.undo()
     with closing(PostgresEngine.open(address, "source.postgres")) as engine:
         assert engine._user_path == "public, pg_catalog"
-        assert engine._shown("search_path") == SEARCH_PATH
+        assert engine._show("search_path") == SEARCH_PATH
 
 
 LIMITS = ("statement_timeout", "idle_in_transaction_session_timeout", "idle_session_timeout")
@@ -132,11 +132,11 @@ def test_time_limits_of_a_role_do_not_end_a_run(postgres: Server) -> None:
     postgres.run(*(f"ALTER ROLE holder SET {name} = '400ms'" for name in LIMITS))
     try:
         with closing(PostgresEngine.open(postgres.address(), "source.postgres")) as engine:
-            assert [engine._shown(name) for name in LIMITS] == ["0"] * len(LIMITS)
+            assert [engine._show(name) for name in LIMITS] == ["0"] * len(LIMITS)
             time.sleep(0.6)
             with engine.read_only():
                 engine._rows(parse_one("SELECT pg_sleep(0.6)", dialect="postgres"))
                 time.sleep(0.6)
-                assert engine._shown("lock_timeout") == "20s"
+                assert engine._show("lock_timeout") == "20s"
     finally:
         postgres.run(*(f"ALTER ROLE holder RESET {name}" for name in LIMITS))

@@ -116,7 +116,7 @@ def test_a_memory_limit_that_no_machine_has_is_refused() -> None:
 
 @pytest.mark.parametrize("size", ["0GB", "10KB", "9.5MB"])
 def test_a_memory_limit_that_is_too_little_is_refused(size: str) -> None:
-    with pytest.raises(SourceError, match=r"memory_limit: .* too little"):
+    with pytest.raises(SourceError, match=r"memory_limit: .* is too small"):
         sqlanon.connect(memory_limit=size)
 
 
@@ -194,13 +194,13 @@ def test_the_command_line_has_the_settings(tmp_path: Path, monkeypatch: pytest.M
         'release.database = "r.duckdb"\n'
     )
     seen = []
-    real = DuckDBEngine.private
+    real = DuckDBEngine.open_private
 
     def private(spill: Path, limits: Limits = NO_LIMITS, *more: Any) -> DuckDBEngine:
         seen.append(limits)
         return real(spill, limits, *more)
 
-    monkeypatch.setattr(DuckDBEngine, "private", private)
+    monkeypatch.setattr(DuckDBEngine, "open_private", private)
     commands: list[list[Any]] = [
         ["anonymize", policy],
         ["risk", policy],

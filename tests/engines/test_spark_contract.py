@@ -125,7 +125,7 @@ class Watched:
 def watched(monkeypatch: pytest.MonkeyPatch) -> Watched:
     seen = Watched()
     stream, rows, write = SparkEngine.stream, SparkEngine.rows, SparkEngine.write_parquet
-    adopt = FederatedEngine.adopt
+    adopt = FederatedEngine.register_remote
 
     @contextmanager
     def streamed(self: SparkEngine, *args: Any) -> Iterator[pa.RecordBatchReader]:
@@ -152,7 +152,7 @@ def watched(monkeypatch: pytest.MonkeyPatch) -> Watched:
     monkeypatch.setattr(SparkEngine, "stream", streamed)
     monkeypatch.setattr(SparkEngine, "rows", listed)
     monkeypatch.setattr(SparkEngine, "write_parquet", written)
-    monkeypatch.setattr(FederatedEngine, "adopt", adopted)
+    monkeypatch.setattr(FederatedEngine, "register_remote", adopted)
     return seen
 
 

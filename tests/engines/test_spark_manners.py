@@ -65,7 +65,7 @@ def test_nothing_is_left(own: Any, huge: sqlanon.Policy, tmp_path: Path) -> None
 @pytest.mark.thorough
 def test_nothing_is_left_of_what_fails(own: Any, huge: sqlanon.Policy, monkeypatch: pytest.MonkeyPatch) -> None:
     """Wherever in a run it is: at any of the questions that Spark is asked."""
-    before, earlier, asked = state(own), kept(own), SparkEngine._asked
+    before, earlier, asked = state(own), kept(own), SparkEngine._run
     calls, fails_at = [0], [10**9]
 
     def counted(self: SparkEngine, work: Any) -> Any:
@@ -74,7 +74,7 @@ def test_nothing_is_left_of_what_fails(own: Any, huge: sqlanon.Policy, monkeypat
             raise sqlanon.SourceError("the cable is cut")
         return asked(self, work)
 
-    monkeypatch.setattr(SparkEngine, "_asked", counted)
+    monkeypatch.setattr(SparkEngine, "_run", counted)
     with sqlanon.connect(own) as db:
         db.anonymize(huge)
         whole, failed = calls[0], 0

@@ -166,7 +166,7 @@ def turned_round(session: Any) -> dict[str, str]:
     while entries.hasNext():
         entry = entries.next()
         name, default = entry.key(), entry.defaultValueString()
-        matters = name in spark_settings.SETTINGS or spark_settings._is_of_meaning(name)
+        matters = name in spark_settings.SETTINGS or spark_settings._changes_meaning(name)
         if matters and default in ("true", "false") and not every.isStaticConfigKey(name):
             found[name] = "false" if default == "true" else "true"
     return found

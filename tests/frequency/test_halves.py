@@ -50,7 +50,7 @@ def shares(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
             else:
                 assert value <= (whole[name] or 0) * (1 + 1e-9)
         if share < 1:
-            assert (row["lost"] if self._short else row["suppressed_rows"]) > self._allowed
+            assert (row["lost"] if self._short else row["suppressed_rows"]) > self._limit.rows
         return row, share
 
     monkeypatch.setattr(Checker, "_count_by_halves", held)

@@ -128,7 +128,7 @@ def test_nothing_is_based_on_a_draft(folder: Path) -> None:
     source = {"table": None, "query": "SELECT *, rowid AS id FROM patients", "key": ["id"], "undeclared": "drop"}
     with pytest.raises(ReleaseError, match="is a draft"), sqlanon.connect() as db:
         db.extend(policy(folder, "two", FINE_ZIP, source=dict(source)))
-    with pytest.raises(PolicyError, match="a draft is not extended"), sqlanon.connect() as db:
+    with pytest.raises(PolicyError, match="a draft cannot be extended"), sqlanon.connect() as db:
         db.extend(policy(folder, "two", FINE_ZIP, release={"draft": True}, source=dict(source)))
 
 

@@ -591,7 +591,11 @@ def test_a_version_that_is_not_the_recorded_one_is_not_kept(hospital: Path) -> N
     ("place", "sections", "loss"),
     [
         ("release.after", {"release": {"after": "all"}}, "needs the ledger, which is in the catalog"),
-        ("release.keep", {"release": {"keep": 2}}, "two versions can single out whoever has come or gone"),
+        (
+            "release.keep",
+            {"release": {"keep": 2}},
+            "two versions can single out the persons who came or left",
+        ),
         ("privacy.epsilon_total", {"privacy": {"k": 2, "epsilon_total": 1}}, "readers of several releases can average"),
     ],
 )

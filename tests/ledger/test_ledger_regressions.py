@@ -52,7 +52,7 @@ def test_columns_that_are_called_as_ours(hospital: Path, name: str) -> None:
 
 @pytest.mark.parametrize("role", [{"role": "insensitive"}, {"role": "quasi", "hierarchy": "suppress"}])
 def test_no_attribute_is_called_as_the_marks(tmp_path: Path, role: dict[str, Any]) -> None:
-    with pytest.raises(PolicyError, match="a name that sqlanon uses"):
+    with pytest.raises(PolicyError, match="a name that sqlanon reserves"):
         policy(tmp_path, "one", {}, attributes={"SQLANON earlier releases": role})
 
 

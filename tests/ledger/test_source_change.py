@@ -130,7 +130,7 @@ def test_a_deleted_row_of_a_person_who_keeps_others_withdraws_nobody(visits: Pat
 def test_a_grown_source_is_named_and_the_release_has_lost_nothing(visits: Path) -> None:
     change(visits / "h.duckdb", GROW)
     found = source_change(visits)
-    assert (found.lost_rows, found.differences) == (False, "4 rows are new")
+    assert (found.has_lost_rows, found.differences) == (False, "4 rows are new")
     assert "withdraw" not in found.remedy("policy.toml")
 
 
@@ -154,7 +154,7 @@ def test_suppressed_rows_are_not_new(tmp_path: Path) -> None:
 def test_a_changed_value_is_named(visits: Path) -> None:
     change(visits / "h.duckdb", CHANGE_A_VALUE)
     found = source_change(visits)
-    assert (found.lost_rows, found.differences) == (False, "1 released row has other values")
+    assert (found.has_lost_rows, found.differences) == (False, "1 released row has other values")
 
 
 def test_all_changes_at_once_are_told_apart(visits: Path) -> None:

@@ -16,18 +16,18 @@ from whole_classes import WholeClasses
 
 import sqlanon
 from sqlanon.measures import register, unregister
-from sqlanon.policy import strategies
+from sqlanon.strategies import registry
 
 Steepest = recipe("steepest").Steepest
 
 
 @pytest.fixture(autouse=True)
 def steepest() -> Iterator[None]:
-    strategies.register(whole := WholeClasses())
+    registry.register(whole := WholeClasses())
     register(Steepest)
     yield
     unregister(Steepest)
-    strategies.unregister(whole)
+    registry.unregister(whole)
 
 
 def best(rows: Sequence[Row], limit: float) -> tuple[float, tuple[int, ...]]:

@@ -77,7 +77,7 @@ def test_temporary_rows_answer_with_figures_alone(postgres: Server) -> None:
 
 @pytest.mark.thorough
 def test_of_many_rows_some_are_measured(postgres: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(narrowing, "ENOUGH", 4000)
+    monkeypatch.setattr(narrowing, "SAMPLE_ROWS", 4000)
     load(postgres, 12000).close()
     with sqlanon.connect() as db:
         (found,) = db.anonymize(policies()[1]).dependencies

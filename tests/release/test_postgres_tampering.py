@@ -512,7 +512,8 @@ def test_names_of_a_query_are_found_on_the_path_and_functions_of_others_need_the
             for query in ("SELECT own(a) AS a, b FROM t", "SELECT a, b FROM t, absent"):
                 policy = in_postgres({"query": query}, HERE).model_copy(update={"release": None})
                 with pytest.raises(
-                    sqlanon.SourceError, match=r"does not exist; in source\.query, write functions, operators and types"
+                    sqlanon.SourceError,
+                    match=r"does not exist; in source\.query, write your functions, operators",
                 ):
                     db.anonymize(policy)
     finally:

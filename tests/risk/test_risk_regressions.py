@@ -199,7 +199,7 @@ def test_the_risks_of_rows_need_a_population_that_has_the_source(people: duckdb.
             several(privacy={"population_uniqueness": {"limit": 1, "population": 9}}),
         ):
             for ask in (db.risk, db.row_risks, db.suda):
-                with pytest.raises(SourceError, match=r"population: is 9, and the source alone has 10"):
+                with pytest.raises(SourceError, match=r"population: is 9, but the source alone has 10"):
                     ask(asked)
         assert db.row_risks(several({"population": 9}, person=True)).fetchall()
         assert db.row_risks(several({"population": 9, "weights": "weight"})).fetchall()

@@ -28,7 +28,7 @@ import duckdb
 
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import SqlanonError
-from sqlanon.sources import csv
+from sqlanon.sources import csv, csv_lines
 from sqlanon.sources.relation import source_errors
 from sqlanon.support.expressions import drop_table, table
 
@@ -133,7 +133,7 @@ class Reader:
         self._connection, self._path = connection, folder / "people.csv"
         self._engine = DuckDBEngine(connection).use_utc()
 
-    def read(self, content: bytes, are_texts: bool) -> tuple[csv.Layout, list[tuple[Any, ...]]]:
+    def read(self, content: bytes, are_texts: bool) -> tuple[csv_lines.Layout, list[tuple[Any, ...]]]:
         self._path.write_bytes(content)
         # a name that no file has makes nothing a text
         texts = _Everything() if are_texts else ()
@@ -187,7 +187,7 @@ def flaws(file: Damaged, reader: Reader) -> Iterator[str]:
     yield from _flaws_of_table(file, text, layout, rows)
 
 
-def _flaws_of_table(file: Damaged, text: str, layout: csv.Layout, rows: Sequence[Sequence[Any]]) -> Iterator[str]:
+def _flaws_of_table(file: Damaged, text: str, layout: csv_lines.Layout, rows: Sequence[Sequence[Any]]) -> Iterator[str]:
     options, names = layout.files[0].options, list(layout.columns)
     if len(names) == 1 and any(delimiter in text for delimiter in DELIMITERS):
         yield "WRONG: lines with a delimiter are the values of one column"

@@ -512,7 +512,7 @@ def test_an_extension_that_is_missing_is_named_with_what_to_do(
     data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(extensions, "_load", no_network)
-    monkeypatch.setattr(extensions, "_in_package", lambda name: None)
+    monkeypatch.setattr(extensions, "_find_packaged_file", lambda name: None)
     with sqlite3.connect(tmp_path / "x.db") as connection:
         connection.execute("CREATE TABLE t (x)")
     connection.close()
@@ -542,7 +542,7 @@ def test_an_extension_that_is_missing_is_named_with_what_to_do(
 @pytest.mark.whole
 def test_with_extensions() -> None:
     """All of this file, with the newest DuckDB for which PyPI has extensions."""
-    if extensions._in_package("sqlite_scanner") is not None:
+    if extensions._find_packaged_file("sqlite_scanner") is not None:
         pytest.skip("this environment has the extensions")
     python = python_of("extensions", with_sqlanon=True)
     done = run([python, "-m", "pytest", "-n", "0", "-rs", "-p", "no:cacheprovider", Path(__file__)], ROOT, ROOT)

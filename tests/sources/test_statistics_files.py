@@ -217,7 +217,7 @@ def test_files_of_sas(tmp_path: Path) -> None:
 def test_a_file_that_is_read_in_pieces_is_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = read(name)
     for rows in (1, 4):
-        monkeypatch.setattr(statistics_files, "_CELLS", rows * len(whole[0]))
+        monkeypatch.setattr(statistics_files, "_BATCH_CELLS", rows * len(whole[0]))
         assert read(name) == whole
 
 

@@ -97,7 +97,7 @@ def test_what_takes_too_long_is_skipped_and_named(folder: Path, monkeypatch: pyt
         raise sqlanon.SourceError("interrupted")
 
     with monkeypatch.context() as patch:
-        patch.setattr("sqlanon.strategies.compare.SECONDS", 0.01)
+        patch.setattr("sqlanon.strategies.compare.DEFAULT_SECONDS", 0.01)
         patch.setattr("sqlanon.pipeline.run_search", slow)
         ended = cli("compare", folder / "policy.toml")
     assert ended.status == 1  # nothing was found

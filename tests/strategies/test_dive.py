@@ -198,7 +198,7 @@ def test_a_stopped_dive_is_honest(case: Case) -> None:
 @given(case=strategies_privacy.privacy_cases())
 def test_a_dive_is_honest_with_any_requirement(case: PrivacyCase) -> None:
     """What is checked together is compared with what is found alone, too."""
-    together = Checker.together
+    together = Checker.check_together
 
     def compared(self: Checker, several: Sequence[Levels]) -> list[Figures]:
         found = together(self, several)
@@ -206,7 +206,7 @@ def test_a_dive_is_honest_with_any_requirement(case: PrivacyCase) -> None:
             check_same(figures, self(levels))
         return found
 
-    with patch.object(Checker, "together", compared):
+    with patch.object(Checker, "check_together", compared):
         for checks in (1, 3, 8, 1000):
             check_privacy(case, checks)
 

@@ -309,7 +309,7 @@ def test_limits_in_the_policy_and_its_schema() -> None:
 
 @pytest.mark.slow
 def test_a_statement_that_takes_long_is_interrupted(connection: Any) -> None:
-    asked, row = [], Checker._row
+    asked, row = [], Checker._fetch_row
 
     def slow(self: Checker, *arguments: Any) -> Any:
         asked.append(arguments)
@@ -320,7 +320,7 @@ def test_a_statement_that_takes_long_is_interrupted(connection: Any) -> None:
         return row(self, *arguments)
 
     began = time.monotonic()
-    with sqlanon.connect(connection) as db, patch.object(Checker, "_row", slow):
+    with sqlanon.connect(connection) as db, patch.object(Checker, "_fetch_row", slow):
         result = db.anonymize(make_policy(ROLES, k=5, search={"time_limit": 0.5}))
     assert time.monotonic() - began < 30
     assert (len(asked), result.checked, result.optimal) == (2, 1, False)

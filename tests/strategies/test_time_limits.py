@@ -132,7 +132,7 @@ def test_a_first_check_that_takes_long_is_interrupted_with_advice(connection: An
 
     with (
         sqlanon.connect(connection) as db,
-        patch.object(Checker, "_row", endless),
+        patch.object(Checker, "_fetch_row", endless),
         patch("sqlanon.strategies.lattice.search.FIRST_GRACE", 0.1),
         pytest.raises(sqlanon.InfeasibleError) as raised,
     ):

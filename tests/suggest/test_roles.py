@@ -189,7 +189,7 @@ def test_a_wide_table_loses_no_column_silently(tmp_path: Path) -> None:
         rule = printed[name].partition("to add it: ")[2]
         text = text.replace(f'{name} = {{ role = "identifying" }}', f"{name} = {rule}")
     (tmp_path / "p.toml").write_text(text, encoding="utf-8")
-    assert len(Policy.load(tmp_path / "p.toml").quasi) == 38
+    assert len(Policy.load(tmp_path / "p.toml").quasi_identifiers) == 38
 
 
 @settings(max_examples=examples(200), deadline=None)

@@ -126,7 +126,7 @@ def test_a_strategy_that_does_not_end_is_interrupted(people: sqlanon.Database, m
             steps.engine.rows(sqlglot.parse_one(ENDLESS))
         return run_search(steps, prepared, ignore_progress)
 
-    monkeypatch.setattr("sqlanon.suggest.trials.search", endless)
+    monkeypatch.setattr("sqlanon.suggest.trials.run_search", endless)
     candidates = {name: CANDIDATES[name] for name in ("local", "optimal")}
     stuck, next_one = people.try_strategies(policy_of(), candidates, seconds=4)
     assert re.fullmatch(r"took more than [0-2]\.\d seconds", stuck.error or "")
