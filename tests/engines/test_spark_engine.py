@@ -314,7 +314,9 @@ def test_a_folder_that_is_not_shared_is_told(
 ) -> None:
     # As where executors on other machines write into a folder of the same name.
     monkeypatch.setattr("sqlanon.engines.spark.engine.count_parquet_rows", lambda folder: 1)
-    with pytest.raises(sqlanon.SourceError, match="not all of them are here: give a folder that its executors"):
+    with pytest.raises(
+        sqlanon.SourceError, match="not all of them are on this machine: give a folder that its executors"
+    ):
         engine.write_parquet(query("SELECT id FROM range(5)"), str(tmp_path / "rows"))
 
 
@@ -375,7 +377,7 @@ def test_kept_rows_that_die_with_an_executor_are_never_others(engine: SparkEngin
     engine.materialize("mortal", query("SELECT id, rand() AS r FROM range(0, 1000, 1, 4)"))
     for victim in spark_cluster.executors():
         os.kill(victim, signal.SIGKILL)
-    with pytest.raises(sqlanon.SourceError, match="an executor was lost, and with it rows"), engine.translate_errors():
+    with pytest.raises(sqlanon.SourceError, match="an executor was lost with rows"), engine.translate_errors():
         engine.rows(query("SELECT SUM(r) FROM mortal"))
     assert engine.materialize("mortal", query("SELECT id FROM range(10)")) == 10
     assert engine.rows(query("SELECT COUNT(*) FROM mortal")) == [(10,)]

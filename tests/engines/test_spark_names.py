@@ -321,7 +321,7 @@ def test_a_spark_whose_functions_can_be_replaced_is_refused(session: Any, monkey
     """As before 4.2: the setting is not known, and what is registered takes the place of Spark's own."""
     monkeypatch.setattr(spark_settings, "_ORDER", "spark.sql.functionResolution.notKnown")
     own = session.newSession()
-    with pytest.raises(sqlanon.SourceError, match="functions of a session take the place"):
+    with pytest.raises(sqlanon.SourceError, match="functions of a session replace those of Spark"):
         SparkEngine(own)
     SparkEngine(own, is_own=True).close()
 
