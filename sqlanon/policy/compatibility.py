@@ -1,14 +1,14 @@
 """Incompatible features of a policy, as one table: `TABLE`.
 
-A row names two features that cannot be combined, the place of the problem, and the way out. The checks of policies,
-their messages and the page docs/reference/compatibility.md (`page`) are made from the rows.
+A row names two features that cannot be combined, and the way out. The checks of policies, their messages and the page
+docs/reference/compatibility.md (`page`) are made from the rows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby
+from itertools import product
 from typing import Any
 
 from sqlanon.errors import Problem
@@ -33,16 +33,11 @@ class PolicySections:
     search: Any = None
     release: Any = None
     catalog: Any = None
-    written: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """The sections as written, valid or not."""
-    complete: bool = True
-    """All attributes are valid."""
-    privacy_keys_known: bool = True
-    """All keys of ``[privacy]`` are known."""
-    exported: bool = False
-    """Statements for a warehouse are exported, whatever the source is."""
-    connected: Mapping[str, Any] = field(default_factory=dict)
-    """The connected source that replaces the policy's."""
+    written: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # as written, valid or not
+    complete: bool = True  # all attributes are valid
+    privacy_keys_known: bool = True  # all keys of ``[privacy]`` are known
+    exported: bool = False  # statements for a warehouse are exported, whatever the source is
+    connected: Mapping[str, Any] = field(default_factory=dict)  # the connected source that replaces the policy's
 
     def get(self, path: str) -> Any:
         """The value at ``section.key``; None if it is missing."""
@@ -50,15 +45,46 @@ class PolicySections:
         part = getattr(self, section)
         return getattr(part, key) if part is not None and key else part
 
-    @property
-    def requirements(self) -> set[str]:
-        return set() if self.privacy is None else set(self.privacy.requirements)
+    def is_set(self, path: str) -> bool:
+        """Whether a section is present, or a key differs from its default."""
+        section, _, key = path.partition(".")
+        part, value = getattr(self, section), self.get(path)
+        return value is not None and not (key and value == type(part).model_fields[key].default)
 
     def writes(self, path: str) -> bool:
         """Whether a section or its key is written, valid or not."""
         section, _, key = path.partition(".")
         part = self.written.get(section)
         return part is not None and (not key or part.get(key) is not None)
+
+    @property
+    def requirements(self) -> set[str]:
+        return set() if self.privacy is None else set(self.privacy.requirements)
+
+    @property
+    def noisy_attributes(self) -> list[str]:
+        return [name for name, attribute in self.attributes.items() if attribute.noise is not None]
+
+    @property
+    def remote_engine(self) -> str | None:
+        """The engine of a source whose rows sqlanon does not see."""
+        if self.exported or self.get("source.frequency_set"):
+            return "a warehouse"
+        engines = {"PostgreSQL": "source.postgres", "Spark": "source.spark"}
+        return next((engine for engine, path in engines.items() if self.get(path) is not None), None)
+
+    @property
+    def words(self) -> dict[str, str]:
+        """The words about the whole policy that messages quote."""
+        engine, search = self.remote_engine, self.search
+        never_leave = f"and the rows of a source in {engine} never leave it"
+        unseen = "and sqlanon does not see the rows of a table in a warehouse"
+        words = {"where": f"in {engine}", "rows": unseen if engine == "a warehouse" else never_leave}
+        if search is not None:
+            words |= {"strategy": search.strategy, "measure": search.measure, "aggregate": search.aggregate}
+            words["known"] = " and ".join(sorted(search.traits.supported_requirements or ()))
+            words["local"] = f"strategy {search.strategy}" if search.traits.is_local else 'suppression = "cells"'
+        return words
 
 
 def collect_sections(parts: Mapping[str, Any], **facts: Any) -> PolicySections:
@@ -68,12 +94,10 @@ def collect_sections(parts: Mapping[str, Any], **facts: Any) -> PolicySections:
 
 @dataclass(frozen=True)
 class Use:
-    """A place where a policy uses a feature, with the words that messages quote."""
+    """A place where a policy uses a feature, with the words about it that messages quote."""
 
     place: str
     words: Mapping[str, str] = field(default_factory=dict)
-    position: int = 0
-    """The position of the attribute, for a feature of attributes."""
 
 
 @dataclass(frozen=True)
@@ -82,102 +106,77 @@ class Feature:
 
     label: str
     find_uses: Callable[[PolicySections], Iterable[Use]]
-    of_attributes: bool = False
 
 
 @dataclass(frozen=True)
 class Row:
-    """Two features that cannot be combined. The message may quote the words of both uses."""
+    """Two features that cannot be combined. The problem is at the place of the first one."""
 
     feature: Feature
     beside: Feature
     message: str
-    place: str = ""
-    """The place of the problem; by default, that of the feature."""
-
-    def problems(self, policy: PolicySections) -> Iterator[tuple[int, Problem]]:
-        """One problem for each pair of uses, with the position of its attribute."""
-        uses_beside = list(self.beside.find_uses(policy))
-        for use in self.feature.find_uses(policy) if uses_beside else ():
-            for use_beside in uses_beside:
-                message = self.message.format(**{**use_beside.words, **use.words})
-                yield use.position, Problem(self.place or use.place, message)
 
 
 def find_conflicts(rows: Sequence[Row], policy: PolicySections) -> Iterator[Problem]:
-    """The conflicts in a policy, row by row; for adjacent rows on attributes, attribute by attribute."""
-    for _, group in groupby(rows, key=lambda row: row.feature.of_attributes):
-        problems = [positioned for row in group for positioned in row.problems(policy)]
-        yield from (problem for _, problem in sorted(problems, key=lambda positioned: positioned[0]))
+    """The conflicts in a policy, row by row."""
+    for row in rows:
+        for use, use_beside in product(row.feature.find_uses(policy), row.beside.find_uses(policy)):
+            yield Problem(use.place, row.message.format(**{**policy.words, **use_beside.words, **use.words}))
 
 
 # --- Features of keys and sections
 
 
-def _feature_at(label: str, place: str, condition: Callable[[PolicySections], object]) -> Feature:
+def _feature(label: str, place: str, condition: Callable[[PolicySections], object]) -> Feature:
     """A feature with one place."""
     return Feature(label, lambda policy: [Use(place)] if condition(policy) else [])
 
 
-def _setting(*paths: str) -> Feature:
-    """Any of some keys with a value that is not empty."""
-    return Feature(_join_paths(paths), lambda policy: [Use(path) for path in paths if policy.get(path)])
-
-
-def _present(*paths: str) -> Feature:
-    """Any of some keys or sections."""
-    return Feature(_join_paths(paths), lambda policy: [Use(path) for path in paths if policy.get(path) is not None])
-
-
-def _join_paths(paths: Sequence[str]) -> str:
+def _keys(*paths: str, label: str = "") -> Feature:
+    """Any of some sections, or of some keys with a value other than their default."""
     *first, last = (f"`{path}`" if "." in path else f"`[{path}]`" for path in paths)
-    return f"{', '.join(first)} or {last}" if first else last
+    names = f"{', '.join(first)} or {last}" if first else last
+    return Feature(label or names, lambda policy: [Use(path) for path in paths if policy.is_set(path)])
 
 
 def _missing(path: str) -> Feature:
-    return _feature_at(f"no `{path}`", path, lambda policy: not policy.get(path))
+    return _feature(f"no `{path}`", path, lambda policy: not policy.get(path))
 
 
-def _operation(label: str) -> Feature:
-    """An operation on any policy."""
-    return Feature(label, lambda policy: [Use("")])
-
-
-PERSON = _feature_at("`source.person`", "source.person", lambda policy: isinstance(policy.get("source.person"), str))
-KEY = _setting("source.key")
-QUERY = _setting("source.query")
-RISK = _present("risk")
-POPULATION = _present("population")
-MASK = _feature_at(
-    '`release.suppressed = "mask"`', "release.suppressed", lambda policy: policy.get("release.suppressed") == "mask"
-)
-AFTER = _setting("release.after")
-DECOYS = _setting("release.decoys")
-EPSILON_TOTAL = _setting("privacy.epsilon_total")
-DRAFT = _setting("release.draft")
-KEEP = _feature_at(
-    "`release.keep` of several versions", "release.keep", lambda policy: (policy.get("release.keep") or 1) > 1
-)
-STORAGE_VERSION = _feature_at(
+PERSON = _feature("`source.person`", "source.person", lambda policy: policy.get("source.person_column"))
+KEY = _keys("source.key")
+QUERY = _keys("source.query")
+RISK = _keys("risk")
+POPULATION = _keys("population")
+MASK = _keys("release.suppressed", label='`release.suppressed = "mask"`')
+AFTER = _keys("release.after")
+DECOYS = _keys("release.decoys")
+DRAFT = _keys("release.draft")
+KEEP = _keys("release.keep", label="`release.keep` of several versions")
+STORAGE_VERSION = _feature(
     "`release.storage_version`",
     "release.storage_version",
     lambda policy: policy.release is not None and "storage_version" in policy.release.model_fields_set,
 )
-NO_LEDGER = _feature_at(
-    "`release.ledger = false`", "release.ledger", lambda policy: policy.get("release.ledger") is False
-)
-CONFIDENCE = _present("privacy.confidence")
-SMALL_K = _feature_at(
+NO_LEDGER = _keys("release.ledger", label="`release.ledger = false`")
+FILE_RELEASE = _keys("release.file")
+POSTGRES_RELEASE = _keys("release.postgres")
+SPARK_RELEASE = _keys("release.spark")
+CONFIDENCE = _keys("privacy.confidence")
+EPSILON_TOTAL = _keys("privacy.epsilon_total")
+NOISE_KEYS = _keys("privacy.epsilon", "privacy.epsilon_total", "privacy.linkable_noise", "privacy.confidence")
+SMALL_K = _feature(
     "no `privacy.k`, or `k = 1`", "privacy.k", lambda policy: policy.privacy is not None and (policy.privacy.k or 1) < 2
 )
-LIVE_VIEW = _operation("a live view")
-EXTENSION = _operation("a release that grows")
-RELEASE_OUTSIDE_FILE = _feature_at(
+NO_CATALOG = _missing("catalog")
+LIVE_VIEW = Feature("a live view", lambda policy: [Use("")])
+EXTENSION = Feature("a release that grows", lambda policy: [Use("")])
+RELEASE_OUTSIDE_FILE = _feature(
     "a release outside a file",
     "release",
     lambda policy: not (policy.get("release.database") or policy.get("release.file")),
 )
-FILES = _feature_at(
+FILES = _feature(
     "`source.files`",
     "source.files",
     lambda policy: policy.connected.get("files") or (policy.get("source.files") and "database" not in policy.connected),
@@ -187,12 +186,12 @@ FILES = _feature_at(
 # --- Features of [search]
 
 
-def _search(label: str, key: str, condition: Callable[[Any], object], **words: Callable[[Any], str]) -> Feature:
-    def find_uses(policy: PolicySections) -> Iterator[Use]:
-        search = policy.search
-        if search is not None and condition(search):
-            names = {"strategy": search.strategy, "measure": search.measure, "aggregate": search.aggregate}
-            yield Use(f"search.{key}", names | {name: describe(search) for name, describe in words.items()})
+def _search(label: str, key: str, condition: Callable[[Any], object], able: Callable[[], str] = str) -> Feature:
+    """A feature of ``[search]``; messages quote ``able``."""
+
+    def find_uses(policy: PolicySections) -> list[Use]:
+        is_used = policy.search is not None and condition(policy.search)
+        return [Use(f"search.{key}", {"able": able()})] if is_used else []
 
     return Feature(label, find_uses)
 
@@ -202,9 +201,7 @@ def _search_key(key: str) -> Feature:
     return _search(f"`search.{key}`", key, lambda search: key in search.model_fields_set)
 
 
-def _strategy(
-    label: str, trait: str, has: bool = True, between: str = " and ", **words: Callable[[Any], str]
-) -> Feature:
+def _strategy(label: str, trait: str, has: bool = True, between: str = " and ") -> Feature:
     """A strategy with a trait, or without it; messages quote the strategies with it as ``able``."""
 
     def list_able() -> list[str]:
@@ -214,8 +211,7 @@ def _strategy(
         _list_names(label, list_able()),
         "strategy",
         lambda search: bool(getattr(search.traits, trait)) is has,
-        able=lambda search: between.join(list_able()),
-        **words,
+        lambda: between.join(list_able()),
     )
 
 
@@ -229,7 +225,7 @@ def _measure(label: str, trait: str, has: bool = True) -> Feature:
         _list_names(label, list_measures(has)),
         "measure",
         lambda search: search.measure in list_measures(has),
-        able=lambda search: " or ".join(list_measures(True)),
+        lambda: " or ".join(list_measures(True)),
     )
 
 
@@ -237,18 +233,16 @@ def _list_names(label: str, names: Iterable[str]) -> str:
     return f"{label} ({', '.join(f'`{name}`' for name in names)})"
 
 
-def _describe_local(search: Any) -> str:
-    return f"strategy {search.strategy}" if search.traits.is_local else 'suppression = "cells"'
+def _local(place: str = "") -> Feature:
+    def find_uses(policy: PolicySections) -> list[Use]:
+        if policy.search is None or not policy.search.is_local:
+            return []
+        return [Use(place or f"search.{'suppression' if policy.search.suppression == 'cells' else 'strategy'}")]
+
+    return Feature('a strategy below the full domain, or `search.suppression = "cells"`', find_uses)
 
 
-def _find_local(policy: PolicySections) -> Iterator[Use]:
-    search = policy.search
-    if search is not None and search.is_local:
-        key = "suppression" if search.suppression == "cells" else "strategy"
-        yield Use(f"search.{key}", {"local": _describe_local(search), "strategy": search.strategy})
-
-
-LOCAL = Feature('a strategy below the full domain, or `search.suppression = "cells"`', _find_local)
+LOCAL = _local()
 LOCAL_STRATEGY = _strategy("a strategy below the full domain", "is_local")
 SPLITS_EQUAL_ROWS = _strategy("a strategy that may split equal rows", "may_split_equal_rows")
 NO_SUMMARIES = _strategy("a strategy other than those that summarize", "summarizes", has=False)
@@ -257,17 +251,9 @@ COMBINATIONS_ONLY = _strategy("a strategy that guarantees combinations", "protec
 NOT_COMBINATIONS = _strategy(
     "a strategy other than those for combinations", "protects_combinations_only", has=False, between=" or "
 )
-LIMITED_STRATEGY = _strategy(
-    "a strategy that supports some requirements only",
-    "supported_requirements",
-    local=_describe_local,
-    known=lambda search: " and ".join(sorted(search.traits.supported_requirements or ())),
-)
+LIMITED_STRATEGY = _strategy("a strategy that supports some requirements only", "supported_requirements")
 CELLS = _search('`search.suppression = "cells"`', "suppression", lambda search: search.suppression == "cells")
-AGGREGATE = _search_key("aggregate")
-SUMMARY = _search_key("summary")
-ENDS = _search_key("ends")
-CUTS = _search_key("cuts")
+AGGREGATE, SUMMARY, ENDS, CUTS = map(_search_key, ("aggregate", "summary", "ends", "cuts"))
 LISTS = _search('`search.sets = "list"`', "sets", lambda search: search.sets == "list")
 NO_SETS = _search("no sets", "summary", lambda search: search.summary != "set" or not search.traits.summarizes)
 LEVEL_MEASURE = _measure("a measure of one level for all rows", "needs_levels")
@@ -278,7 +264,7 @@ OTHER_AGGREGATE = _search(
     "an aggregate other than mean and sum",
     "aggregate",
     lambda search: MEASURES[search.measure].aggregates and search.aggregate not in ("mean", "sum"),
-    able=lambda search: " or ".join(name for name, measure in MEASURES.items() if measure.aggregates),
+    lambda: " or ".join(name for name, measure in MEASURES.items() if measure.aggregates),
 )
 
 
@@ -287,11 +273,10 @@ OTHER_AGGREGATE = _search(
 
 def _attribute(key: str, condition: Callable[[Any], object]) -> Feature:
     def find_uses(policy: PolicySections) -> Iterator[Use]:
-        for position, (name, attribute) in enumerate(policy.attributes.items()):
-            if condition(attribute):
-                yield Use(join_key(join_key("attributes", name), key), position=position)
+        names = [name for name, attribute in policy.attributes.items() if condition(attribute)]
+        return (Use(join_key(join_key("attributes", name), key)) for name in names)
 
-    return Feature(f"`attributes.*.{key}`", find_uses, of_attributes=True)
+    return Feature(f"`attributes.*.{key}`", find_uses)
 
 
 WEIGHT = _attribute("weight", lambda attribute: attribute.weight != 1)
@@ -301,197 +286,159 @@ TABLE_HIERARCHY = _attribute(
     "hierarchy", lambda attribute: any(isinstance(rule, TableRule) for rule in attribute.hierarchy or ())
 )
 UNKNOWN_WITH_NOISE = _attribute("on_unknown", lambda attribute: attribute.noise and attribute.on_unknown == "suppress")
-
-
-def _noisy_attributes(policy: PolicySections) -> list[str]:
-    return [name for name, attribute in policy.attributes.items() if attribute.noise is not None]
-
-
-NOISE = _feature_at("noise", "attributes", _noisy_attributes)
+NOISE = _feature("noise", "attributes", lambda policy: policy.noisy_attributes)
 # An invalid attribute may be meant to have noise.
-NO_NOISE = _feature_at("no noise", "attributes", lambda policy: policy.complete and not _noisy_attributes(policy))
+NO_NOISE = _feature("no noise", "attributes", lambda policy: policy.complete and not policy.noisy_attributes)
 
 
 # --- Features of [privacy]
 
 
-def _keys_where(condition: Callable[[Any], bool]) -> list[str]:
-    """The keys of requirements whose entry has a property."""
-    return [type_.entry.key for type_ in requirement_types() if condition(type_.entry)]
-
-
-def _population_keys() -> list[str]:
-    return _keys_where(lambda entry: entry.scope == "population")
-
-
-def _table_keys() -> list[str]:
-    return _keys_where(lambda entry: entry.scope == "table")
-
-
-def _whole_source_keys() -> list[str]:
-    return _keys_where(lambda entry: entry.whole_source)
-
-
-def _covering_keys() -> list[str]:
-    return _keys_where(lambda entry: entry.scope == "population" and entry.whole_source)
-
-
-def _person_keys() -> list[str]:
-    return _keys_where(lambda entry: entry.compares_persons)
+def _requirement_keys(**properties: object) -> list[str]:
+    """The keys of requirements whose entry has these properties."""
+    entries = [type_.entry for type_ in requirement_types()]
+    return [entry.key for entry in entries if all(getattr(entry, name) == value for name, value in properties.items())]
 
 
 def _requirements(label: str, find_keys: Callable[[PolicySections], Iterable[str]]) -> Feature:
     def find_uses(policy: PolicySections) -> Iterator[Use]:
-        for key in find_keys(policy):
-            place = join_key("privacy", key)
-            yield Use(place, {"requirement": place, "name": key})
+        return (Use(f"privacy.{key}", {"requirement": f"privacy.{key}"}) for key in find_keys(policy))
 
     return Feature(label, find_uses)
 
 
-def _written_requirements(label: str, list_keys: Callable[[], list[str]]) -> Feature:
+def _valid_requirements(label: str, **properties: object) -> Feature:
+    return _requirements(
+        _list_names(label, _requirement_keys(**properties)),
+        lambda policy: sorted(policy.requirements.intersection(_requirement_keys(**properties))),
+    )
+
+
+def _written_requirements(label: str, **properties: object) -> Feature:
     """Requirements as written: an invalid number does not hide a missing population."""
     return _requirements(
-        _list_names(label, list_keys()), lambda policy: [key for key in list_keys() if policy.writes(f"privacy.{key}")]
+        _list_names(label, _requirement_keys(**properties)),
+        lambda policy: [key for key in _requirement_keys(**properties) if policy.writes(f"privacy.{key}")],
     )
 
 
 def _find_unsupported(policy: PolicySections) -> list[str]:
     supported = None if policy.search is None else policy.search.traits.supported_requirements
-    if supported is None:
-        return []
-    return sorted(policy.requirements - supported - {*_population_keys(), *_table_keys()})
+    of_all_rows = {*_requirement_keys(scope="population"), *_requirement_keys(scope="table")}
+    return [] if supported is None else sorted(policy.requirements - supported - of_all_rows)
 
 
 def _shields(policy: PolicySections) -> dict[str, Sequence[Any]]:
     """By key, the requirements on subsets of the quasi-identifiers."""
-    keys = _keys_where(lambda entry: entry.subsets)
-    return {key: shields for key in keys if policy.privacy is not None and (shields := getattr(policy.privacy, key))}
+    keys = policy.requirements.intersection(_requirement_keys(subsets=True))
+    return {key: shields for key in keys if (shields := getattr(policy.privacy, key))}
 
 
 def _find_noisy_shields(policy: PolicySections) -> Iterator[Use]:
-    noisy = _noisy_attributes(policy)
+    noisy = policy.noisy_attributes
     for key, shields in _shields(policy).items():
         for i, shield in enumerate(shields):
             for j, name in enumerate(shield.quasi):
                 if name in noisy:
-                    yield Use(f"{join_key('privacy', key)}[{i}].quasi[{j}]", {"name": repr(name)})
+                    yield Use(f"privacy.{key}[{i}].quasi[{j}]", {"name": repr(name)})
 
 
-def _find_decided(policy: PolicySections) -> Iterator[Use]:
+def _find_decided(policy: PolicySections) -> list[Use]:
     """Requirements that are decided before noise is drawn, and not again."""
-    for key in _whole_source_keys():
-        if key in policy.requirements:
-            yield Use(join_key("privacy", key), {"decided": f"{key} was"})
+    keys = [key for key in _requirement_keys(whole_source=True) if key in policy.requirements]
+    return [Use(f"privacy.{key}", {"decided": f"{key} was"}) for key in keys]
 
 
-def _find_decided_with_persons(policy: PolicySections) -> Iterator[Use]:
-    yield from _find_decided(policy)
-    if isinstance(policy.get("source.person"), str):
-        for key in _shields(policy):
-            yield Use(join_key("privacy", key), {"decided": "shields over persons were"})
+def _find_decided_with_persons(policy: PolicySections) -> list[Use]:
+    shields = _shields(policy) if policy.get("source.person_column") else ()
+    return _find_decided(policy) + [Use(f"privacy.{key}", {"decided": "shields over persons were"}) for key in shields]
 
 
-POPULATION_REQUIREMENT = _requirements(
-    _list_names("a requirement on a population", _population_keys()),
-    lambda policy: sorted(policy.requirements & {*_population_keys()}),
-)
-TABLE_REQUIREMENT = _requirements(
-    _list_names("a requirement on the whole table", _table_keys()),
-    lambda policy: sorted(policy.requirements & {*_table_keys()}),
-)
+def _find_unused_population(policy: PolicySections) -> list[Use]:
+    keys = _requirement_keys(scope="population")
+    is_used = policy.writes("risk") or any(policy.writes(f"privacy.{key}") for key in keys)
+    is_unused = policy.written.get("privacy") and policy.privacy_keys_known and not is_used
+    return [Use("population", {"kinds": " and ".join(keys)})] if is_unused else []
+
+
+POPULATION_REQUIREMENT = _valid_requirements("a requirement on a population", scope="population")
+TABLE_REQUIREMENT = _valid_requirements("a requirement on the whole table", scope="table")
 UNSUPPORTED_REQUIREMENT = _requirements("a requirement that the strategy does not support", _find_unsupported)
 MORE_THAN_K = _requirements("a requirement other than `k`", lambda policy: sorted(policy.requirements - {"k"}))
 ESTIMATE = _requirements(
     "an estimate of the population", lambda policy: estimated_requirements(policy.privacy) if policy.privacy else ()
 )
 NOISY_SHIELD = Feature("a shield over an attribute with noise", _find_noisy_shields)
-DECIDED_BEFORE_NOISE = Feature(_list_names("a requirement on the whole source", _whole_source_keys()), _find_decided)
+DECIDED_BEFORE_NOISE = Feature(
+    _list_names("a requirement on the whole source", _requirement_keys(whole_source=True)), _find_decided
+)
 DECIDED_WITH_PERSONS = Feature(
-    _list_names("a requirement on the whole source, or shields over persons", _whole_source_keys()),
+    _list_names("a requirement on the whole source, or shields over persons", _requirement_keys(whole_source=True)),
     _find_decided_with_persons,
 )
-NEEDS_POPULATION = _written_requirements("a requirement on a population", _population_keys)
-COVERING_REQUIREMENT = _written_requirements("a requirement on a population as a whole", _covering_keys)
-COMPARES_PERSONS = _written_requirements("a requirement that compares persons with the population's", _person_keys)
-NO_POPULATION = _feature_at("no `[population]`", "population", lambda policy: not policy.writes("population"))
-WRITTEN_POPULATION = _feature_at("`[population]`", "population", lambda policy: policy.writes("population"))
-WRITTEN_MASK = _feature_at(
+NEEDS_POPULATION = _written_requirements("a requirement on a population", scope="population")
+COVERING_REQUIREMENT = _written_requirements(
+    "a requirement on a population as a whole", scope="population", whole_source=True
+)
+COMPARES_PERSONS = _written_requirements(
+    "a requirement that compares persons with the population's", compares_persons=True
+)
+NO_POPULATION = _feature("no `[population]`", "population", lambda policy: not policy.writes("population"))
+WRITTEN_POPULATION = _feature("`[population]`", "population", lambda policy: policy.writes("population"))
+WRITTEN_MASK = _feature(
     MASK.label, "release.suppressed", lambda policy: policy.written.get("release", {}).get("suppressed") == "mask"
 )
-
-
-def _find_unused_population(policy: PolicySections) -> Iterator[Use]:
-    is_used = policy.writes("risk") or any(policy.writes(f"privacy.{key}") for key in _population_keys())
-    if policy.written.get("privacy") and policy.privacy_keys_known and not is_used:
-        yield Use("population", {"kinds": " and ".join(_population_keys())})
-
-
 NO_POPULATION_USE = Feature("no requirement on a population, and no `[risk]`", _find_unused_population)
 
 
 # --- Features of the place of rows and releases
 
 
-def _find_remote(policy: PolicySections) -> Iterator[Use]:
-    """A source whose rows sqlanon does not see."""
-    source = policy.source
-    if policy.exported or (source is not None and source.frequency_set):
-        rows = "and sqlanon does not see the rows of a table in a warehouse"
-        yield Use("source", {"where": "in a warehouse", "rows": rows})
-    elif source is not None and source.postgres is not None:
-        yield Use("source", {"where": "in PostgreSQL", "rows": "and the rows of a source in PostgreSQL never leave it"})
-    elif source is not None and source.spark is not None:
-        yield Use("source", {"where": "in Spark", "rows": "and the rows of a source in Spark never leave it"})
+def _remote(label: str, *engines: str) -> Feature:
+    """A remote source in some engines."""
+    return _feature(label, "source", lambda policy: policy.remote_engine in engines)
 
 
-def _remote(label: str, *locations: str) -> Feature:
-    """A remote source in some locations."""
-    return Feature(label, lambda policy: [use for use in _find_remote(policy) if use.words["where"] in locations])
-
-
-REMOTE_SOURCE = Feature("a source in PostgreSQL, in Spark or in a warehouse", _find_remote)
-POSTGRES_OR_WAREHOUSE = _remote("a source in PostgreSQL or in a warehouse", "in PostgreSQL", "in a warehouse")
-WAREHOUSE = _remote("a table in a warehouse", "in a warehouse")
-SPARK_SOURCE = _remote("a source in Spark", "in Spark")
-FREQUENCY_SET = _setting("source.frequency_set")
-NO_KEY = _feature_at(
+REMOTE_SOURCE = _feature(
+    "a source in PostgreSQL, in Spark or in a warehouse", "source", lambda policy: policy.remote_engine
+)
+POSTGRES_OR_WAREHOUSE = _remote("a source in PostgreSQL or in a warehouse", "PostgreSQL", "a warehouse")
+WAREHOUSE = _remote("a table in a warehouse", "a warehouse")
+SPARK_SOURCE = _remote("a source in Spark", "Spark")
+FREQUENCY_SET = _keys("source.frequency_set")
+NO_KEY = _feature(
     "no `source.key`, where there could be one",
     "source.key",
-    lambda policy: not policy.get("source.key") and not [*_find_remote(policy)],
+    lambda policy: not policy.get("source.key") and not policy.remote_engine,
 )
-NO_PERSON = _feature_at(
+NO_PERSON = _feature(
     "no `source.person`",
     "source",
-    lambda policy: not policy.written.get("source", {}).get("person") and not [*_find_remote(policy)],
+    lambda policy: not policy.written.get("source", {}).get("person") and not policy.remote_engine,
 )
-NO_PERSON_OF_POPULATION = _feature_at(
+NO_PERSON_OF_POPULATION = _feature(
     "`[population]` without `person`",
     "population",
     lambda policy: policy.writes("population") and not policy.writes("population.person"),
 )
-POPULATION_OF_SOURCE = _feature_at(
+POPULATION_OF_SOURCE = _feature(
     "`[population]` without a database or files",
     "population",
     lambda policy: policy.population is not None and policy.population.database is None and not policy.population.files,
 )
 
 
-def _find_release_in_source_schema(policy: PolicySections) -> Iterator[Use]:
+def _find_release_in_source_schema(policy: PolicySections) -> list[Use]:
     source, release = policy.source, policy.release
     if source is None or release is None:
-        return
+        return []
     source_schema = table_parts(source.table)[:-1][-1:] if source.table else ()
     release_schema = table_parts(release.table)[:1]
     same_server = source.postgres is not None and release.postgres == source.postgres
-    in_postgres = same_server and source_schema == release_schema
-    in_spark = source.spark is not None and release.spark and _lower(source_schema) == _lower(release_schema)
-    if source_schema and (in_postgres or in_spark):
-        yield Use("release.table", {"schema": repr(source_schema[0])})
-
-
-def _lower(names: Iterable[str]) -> list[str]:
-    return [name.lower() for name in names]
+    in_spark = source.spark is not None and release.spark
+    same_schema = [name.lower() for name in source_schema] == [name.lower() for name in release_schema]
+    shared = (same_server and source_schema == release_schema) or (in_spark and same_schema)
+    return [Use("release.table", {"schema": repr(source_schema[0])})] if source_schema and shared else []
 
 
 def _releases_to_source(policy: PolicySections) -> bool:
@@ -499,24 +446,24 @@ def _releases_to_source(policy: PolicySections) -> bool:
     return source is not None and release is not None and table_parts(source) == table_parts(release)
 
 
-def _is_outside_spark(policy: PolicySections) -> object:
-    """Whether the source names another location; a source without one may be connected as a Spark session."""
-    source = policy.source
-    return source is not None and source.spark is None and (source.database or source.postgres or source.files)
-
-
 SOURCE_SCHEMA_MESSAGE = (
     "is in the source's schema {schema}: readers of the release would be let into that one; use another"
 )
 RELEASE_IN_SOURCE_SCHEMA = Feature("`release.table` in the schema of the source", _find_release_in_source_schema)
-SPARK_RELEASE = _setting("release.spark")
-NON_SPARK_SOURCE = _feature_at("a source that is not in Spark", "source", _is_outside_spark)
-UNNAMED_RELEASE = _feature_at(
+NON_SPARK_SOURCE = _feature(  # a source without a location may be connected as a Spark session
+    "a source that is not in Spark",
+    "source",
+    lambda policy: (
+        not policy.get("source.spark") and any(policy.get(f"source.{key}") for key in ("database", "postgres", "files"))
+    ),
+)
+UNNAMED_RELEASE = _feature(
     "`release.table` that names no table",
     "release.table",
     lambda policy: policy.release and not table_parts(policy.release.table),
 )
-RELEASE_IS_SOURCE = _feature_at("`release.table` that is the source", "release.table", _releases_to_source)
+RELEASE_IS_SOURCE = _feature("`release.table` that is the source", "release.table", _releases_to_source)
+RELEASE_LOCATION = _keys("release.database", "release.file", "release.postgres", "release.spark")
 
 
 # --- The table
@@ -525,6 +472,8 @@ FULL_DOMAIN_ADVICE = "use a full-domain strategy, such as optimal"
 AFTER_ADVICE = "leave `after` out: the ledger then refuses a release that is not safe beside the earlier ones"
 DECOYS_ADVICE = "leave decoys out: the rows of the classes that they would fill are suppressed then"
 
+# A row takes one to three lines.
+# fmt: off
 SEARCH = (
     Row(AGGREGATE, MEASURE_WITHOUT_FIGURES, "measure {measure} has no aggregate: leave it out, or use {able}"),
     Row(SUMMARY, NO_SUMMARIES, "applies to strategy {able}, not to {strategy}: leave it out"),
@@ -532,122 +481,75 @@ SEARCH = (
     Row(LISTS, NO_SETS, 'applies to released sets: use strategy = "mondrian" with summary = "set", or leave it out'),
     Row(CUTS, NO_CUTS, "applies to strategy {able}, not to {strategy}: leave it out"),
     Row(CELLS, LOCAL_STRATEGY, "strategy {strategy} already recodes below the full domain: leave it out"),
-    Row(
-        LEVEL_MEASURE,
-        LOCAL_STRATEGY,
+    Row(LEVEL_MEASURE, LOCAL_STRATEGY,
         "measure {measure} needs one level per attribute, and strategy {strategy} mixes levels: use loss, or a "
-        "full-domain strategy",
-    ),
-    Row(
-        LEVEL_MEASURE,
-        CELLS,
-        "measure {measure} needs one level per attribute, and blank cells have another: use loss, for example",
-    ),
+        "full-domain strategy"),
+    Row(LEVEL_MEASURE, CELLS,
+        "measure {measure} needs one level per attribute, and blank cells have another: use loss, for example"),
 )
 VERSIONS = (
-    Row(KEEP, _present("release.file"), "a Parquet file holds one version: use database = ... instead of file = ..."),
-    Row(KEEP, _present("release.postgres"), "PostgreSQL keeps one version: leave it out"),
-    Row(KEEP, _setting("release.spark"), "Spark keeps one version: leave it out"),
-    Row(STORAGE_VERSION, _present("release.file"), "a Parquet file has none: leave it out"),
-    Row(STORAGE_VERSION, _present("release.postgres"), "applies to a release in a DuckDB file: leave it out"),
-    Row(STORAGE_VERSION, _setting("release.spark"), "applies to a release in a DuckDB file: leave it out"),
+    Row(KEEP, FILE_RELEASE, "a Parquet file holds one version: use database = ... instead of file = ..."),
+    Row(KEEP, POSTGRES_RELEASE, "PostgreSQL keeps one version: leave it out"),
+    Row(KEEP, SPARK_RELEASE, "Spark keeps one version: leave it out"),
+    Row(STORAGE_VERSION, FILE_RELEASE, "a Parquet file has none: leave it out"),
+    Row(STORAGE_VERSION, POSTGRES_RELEASE, "applies to a release in a DuckDB file: leave it out"),
+    Row(STORAGE_VERSION, SPARK_RELEASE, "applies to a release in a DuckDB file: leave it out"),
     Row(KEEP, NO_LEDGER, "kept versions are compared through the ledger: leave ledger = false out"),
 )
 WEIGHTS = (
-    Row(
-        WEIGHT,
-        MEASURE_WITHOUT_FIGURES,
-        "measure {measure} has no weights: leave it out, or use {able} with mean or sum",
-    ),
+    Row(WEIGHT, MEASURE_WITHOUT_FIGURES,
+        "measure {measure} has no weights: leave it out, or use {able} with mean or sum"),
     Row(WEIGHT, OTHER_AGGREGATE, "aggregate {aggregate} has no weights: leave it out, or use {able} with mean or sum"),
 )
 STRATEGY_SUPPORT = (
-    Row(
-        LISTS, _present("release.postgres"), "a release in PostgreSQL has no lists: leave it out, or publish to a file"
-    ),
-    Row(LISTS, _setting("release.spark"), "a release in Spark has no lists: leave it out, or publish to a file"),
+    Row(LISTS, POSTGRES_RELEASE, "a release in PostgreSQL has no lists: leave it out, or publish to a file"),
+    Row(LISTS, SPARK_RELEASE, "a release in Spark has no lists: leave it out, or publish to a file"),
     Row(POPULATION_REQUIREMENT, LOCAL, "{local} does not use a population: " + FULL_DOMAIN_ADVICE),
-    Row(
-        TABLE_REQUIREMENT,
-        LOCAL,
-        "{local} decides class by class, and this requirement is about the whole table: " + FULL_DOMAIN_ADVICE,
-    ),
+    Row(TABLE_REQUIREMENT, LOCAL,
+        "{local} decides class by class, and this requirement is about the whole table: " + FULL_DOMAIN_ADVICE),
     Row(UNSUPPORTED_REQUIREMENT, LIMITED_STRATEGY, "{local} supports only {known}: " + FULL_DOMAIN_ADVICE),
-    Row(
-        NO_KEY,
-        SPLITS_EQUAL_ROWS,
-        "is missing: strategy {strategy} divides equal rows by it; add the columns that identify a row, such as "
-        'key = "id"',
-    ),
-    Row(
-        PERSON,
-        SPLITS_EQUAL_ROWS,
+    Row(NO_KEY, SPLITS_EQUAL_ROWS,
+        "is missing: strategy {strategy} divides equal rows by it; add the columns that identify a row, such as key = "
+        '"id"'),
+    Row(PERSON, SPLITS_EQUAL_ROWS,
         "strategy {strategy} counts rows, so a class of k rows may be of one person: use another strategy, such as "
-        "optimal, local or mondrian",
-    ),
+        "optimal, local or mondrian"),
 )
 IDENTIFICATIONS = (
     Row(IDENTIFICATION, NOT_COMBINATIONS, "applies to strategy {able}, not to {strategy}: leave it out"),
 )
 POPULATIONS = (
-    Row(
-        NEEDS_POPULATION,
-        NO_POPULATION,
-        "needs a population: add [population] with table = ..., query = ... or files = ...",
-    ),
+    Row(NEEDS_POPULATION, NO_POPULATION,
+        "needs a population: add [population] with table = ..., query = ... or files = ..."),
     Row(COMPARES_PERSONS, NO_PERSON, "compares persons: add person = ... to [source]"),
     Row(COMPARES_PERSONS, NO_PERSON_OF_POPULATION, "compares persons: add person = ... to [population]"),
-    Row(
-        WRITTEN_POPULATION,
-        NO_POPULATION_USE,
+    Row(WRITTEN_POPULATION, NO_POPULATION_USE,
         "is not used: only {kinds} use it, and `risk` with a [risk] section; add one of them under [privacy], or leave "
-        "the section out",
-    ),
-    Row(
-        WRITTEN_MASK,
-        COVERING_REQUIREMENT,
-        'a masked class cannot be compared with a class of the population: with {requirement}, use "drop"',
-    ),
+        "the section out"),
+    Row(WRITTEN_MASK, COVERING_REQUIREMENT,
+        'a masked class cannot be compared with a class of the population: with {requirement}, use "drop"'),
 )
 BUDGETS = (
-    Row(
-        _present("privacy.epsilon", "privacy.epsilon_total", "privacy.linkable_noise", "privacy.confidence"),
-        NO_NOISE,
-        "applies to attributes with noise, and no attribute has noise: add noise = {{}} to one, or leave it out",
-    ),
+    Row(NOISE_KEYS, NO_NOISE,
+        "applies to attributes with noise, and no attribute has noise: add noise = {{}} to one, or leave it out"),
 )
 WITH_NOISE = (
     Row(SMALL_K, NOISE, "noise hides a record among the others of its class: add k = 5, for example"),
-    Row(
-        NOISY_SHIELD,
-        NOISE,
+    Row(NOISY_SHIELD, NOISE,
         "{name} has noise, and k_anonymity is over generalized attributes: give it a hierarchy; a shield without it "
-        "does not count who shares its values",
-    ),
-    Row(
-        COMBINATIONS_ONLY,
-        NOISE,
-        "noise needs classes of k rows, which {strategy} does not guarantee: use optimal, for example",
-    ),
+        "does not count who shares its values"),
+    Row(COMBINATIONS_ONLY, NOISE,
+        "noise needs classes of k rows, which {strategy} does not guarantee: use optimal, for example"),
 )
 LATE_SUPPRESSION = (
-    Row(
-        CONFIDENCE,
-        PERSON,
+    Row(CONFIDENCE, PERSON,
         "counts rows, and source.person counts persons: give the attribute a hierarchy in place of noise; without "
-        "confidence, the release does not promise that k records are near a noisy one",
-    ),
-    Row(
-        UNKNOWN_WITH_NOISE,
-        DECIDED_WITH_PERSONS,
-        "suppresses rows after {decided} decided: exclude these rows with query = ... under [source]",
-    ),
-    Row(
-        CONFIDENCE,
-        DECIDED_BEFORE_NOISE,
+        "confidence, the release does not promise that k records are near a noisy one"),
+    Row(UNKNOWN_WITH_NOISE, DECIDED_WITH_PERSONS,
+        "suppresses rows after {decided} decided: exclude these rows with query = ... under [source]"),
+    Row(CONFIDENCE, DECIDED_BEFORE_NOISE,
         "suppresses rows after {decided} decided: give the attribute a hierarchy in place of noise; without "
-        "confidence, the release does not promise that k records are near a noisy one",
-    ),
+        "confidence, the release does not promise that k records are near a noisy one"),
 )
 EARLIER_RELEASES = (
     Row(AFTER, LOCAL, "{local} has no levels to compare with an earlier release: use a full-domain strategy"),
@@ -658,27 +560,18 @@ EARLIER_RELEASES = (
     Row(AFTER, NOISE, "noise is drawn anew in each release: " + AFTER_ADVICE),
 )
 LEDGER_FEATURES = (
-    Row(AFTER, _missing("catalog"), "needs the ledger, which is in the catalog: add [catalog] database = ..."),
-    Row(
-        EPSILON_TOTAL,
-        _missing("catalog"),
+    Row(AFTER, NO_CATALOG, "needs the ledger, which is in the catalog: add [catalog] database = ..."),
+    Row(EPSILON_TOTAL, NO_CATALOG,
         "needs the ledger, which adds up the noise of all releases: add [catalog] database = ...; without it, readers "
-        "of several releases can average the noise away",
-    ),
-    Row(
-        KEEP,
-        _missing("catalog"),
+        "of several releases can average the noise away"),
+    Row(KEEP, NO_CATALOG,
         "needs the ledger, which compares the versions before readers do: add [catalog] database = ...; without it, "
-        "two versions can single out the persons who came or left in between",
-    ),
+        "two versions can single out the persons who came or left in between"),
 )
 WITH_DECOYS = (
     Row(SMALL_K, DECOYS, "decoys fill classes up to k rows: add k = 5, for example"),
-    Row(
-        DECOYS,
-        MORE_THAN_K,
-        "work with k alone: decoys, which are not persons, would decide whether {requirement} holds; " + DECOYS_ADVICE,
-    ),
+    Row(DECOYS, MORE_THAN_K,
+        "work with k alone: decoys, which are not persons, would decide whether {requirement} holds; " + DECOYS_ADVICE),
     Row(DECOYS, LOCAL, "{local} has no levels above a class to take values from: use a full-domain strategy"),
     Row(DECOYS, NOISE, "noise hides a record among real records, and decoys are not real: " + DECOYS_ADVICE),
     Row(DECOYS, PERSON, "are not persons, and source.person counts persons: " + DECOYS_ADVICE),
@@ -687,57 +580,33 @@ WITH_DECOYS = (
     Row(DECOYS, AFTER, "are missing from earlier releases, which would reveal them: " + DECOYS_ADVICE),
 )
 REMOTE_SOURCES = (
-    Row(
-        PERSON,
-        WAREHOUSE,
+    Row(PERSON, WAREHOUSE,
         "a warehouse counts rows, so a class of k rows may be of one person: anonymize the table where persons are "
-        "counted (DuckDB, PostgreSQL or Spark), or make it one row a person",
-    ),
-    Row(
-        COMPARES_PERSONS,
-        REMOTE_SOURCE,
+        "counted (DuckDB, PostgreSQL or Spark), or make it one row a person"),
+    Row(COMPARES_PERSONS, REMOTE_SOURCE,
         "compares persons row by row, {rows}: anonymize a copy of the table in DuckDB; without it, released rows may "
-        "be attributed to other people",
-    ),
-    Row(
-        KEY,
-        REMOTE_SOURCE,
-        "keys are recorded row by row, {rows}: leave it out; `extend` and `after`, which need it, read rows as well",
-    ),
+        "be attributed to other people"),
+    Row(KEY, REMOTE_SOURCE,
+        "keys are recorded row by row, {rows}: leave it out; `extend` and `after`, which need it, read rows as well"),
     Row(ATTRIBUTE_NOISE, POSTGRES_OR_WAREHOUSE, "is drawn row by row, {rows}: give it a hierarchy"),
-    Row(
-        TABLE_HIERARCHY,
-        REMOTE_SOURCE,
-        "names a table of a DuckDB source, and this one is {where}: export it, and use file = ...",
-    ),
+    Row(TABLE_HIERARCHY, REMOTE_SOURCE,
+        "names a table of a DuckDB source, and this one is {where}: export it, and use file = ..."),
     Row(RISK, REMOTE_SOURCE, "needs single rows, {rows}: leave it out, and measure the risk of a release"),
     Row(LISTS, REMOTE_SOURCE, "lists are made where sqlanon runs, {rows}: leave it out"),
-    Row(LOCAL, POSTGRES_OR_WAREHOUSE, "{local} places rows one by one, {rows}: " + FULL_DOMAIN_ADVICE, place="search"),
-    Row(
-        SPLITS_EQUAL_ROWS,
-        SPARK_SOURCE,
-        "strategy {strategy} divides equal rows by their key, {rows}: " + FULL_DOMAIN_ADVICE,
-    ),
-    Row(
-        POPULATION_OF_SOURCE,
-        REMOTE_SOURCE,
-        "a table of a source {where} cannot be the population: give database = ... or files = ...",
-    ),
+    Row(_local("search"), POSTGRES_OR_WAREHOUSE, "{local} places rows one by one, {rows}: " + FULL_DOMAIN_ADVICE),
+    Row(SPLITS_EQUAL_ROWS, SPARK_SOURCE,
+        "strategy {strategy} divides equal rows by their key, {rows}: " + FULL_DOMAIN_ADVICE),
+    Row(POPULATION_OF_SOURCE, REMOTE_SOURCE,
+        "a table of a source {where} cannot be the population: give database = ... or files = ..."),
     Row(DECOYS, REMOTE_SOURCE, "are drawn among the rows, {rows}: " + DECOYS_ADVICE),
     Row(AFTER, REMOTE_SOURCE, "needs the rows of an earlier release, {rows}: " + AFTER_ADVICE),
     Row(RELEASE_IN_SOURCE_SCHEMA, REMOTE_SOURCE, SOURCE_SCHEMA_MESSAGE),
-    Row(
-        SPARK_RELEASE,
-        NON_SPARK_SOURCE,
-        "applies to a source in Spark, and this source is elsewhere: give database = ... or file = ...",
-    ),
+    Row(SPARK_RELEASE, NON_SPARK_SOURCE,
+        "applies to a source in Spark, and this source is elsewhere: give database = ... or file = ..."),
     Row(UNNAMED_RELEASE, WAREHOUSE, "must be table, schema.table or database.schema.table, as the warehouse has it"),
-    Row(
-        _setting("release.database", "release.file", "release.postgres", "release.spark"),
-        FREQUENCY_SET,
+    Row(RELEASE_LOCATION, FREQUENCY_SET,
         "a frequency set has no rows to release: leave it out, export the statement that creates the release there, "
-        'and name that with table = "schema.name"',
-    ),
+        'and name that with table = "schema.name"'),
     Row(KEEP, FREQUENCY_SET, "applies to a release in a separate database: leave it out"),
     Row(RELEASE_IS_SOURCE, FREQUENCY_SET, "is the source: name another table of the warehouse"),
 )
@@ -747,39 +616,31 @@ LIVE_VIEWS = (
     Row(QUERY, LIVE_VIEW, "create a view with this query, and name it: table = ..."),
     Row(POPULATION, LIVE_VIEW, "may change while the view is read: " + PUBLISH_ADVICE),
     Row(POPULATION_REQUIREMENT, LIVE_VIEW, "needs a population, which a view does not read: " + PUBLISH_ADVICE),
-    Row(
-        TABLE_REQUIREMENT,
-        LIVE_VIEW,
-        "is about the whole table and suppresses nothing, so a view cannot keep it: " + PUBLISH_ADVICE,
-    ),
+    Row(TABLE_REQUIREMENT, LIVE_VIEW,
+        "is about the whole table and suppresses nothing, so a view cannot keep it: " + PUBLISH_ADVICE),
     Row(LOCAL, LIVE_VIEW, "recodes below the full domain: a view shows one level of each attribute; use optimal"),
     Row(MASK, LIVE_VIEW, 'a view omits suppressed rows: use "drop"'),
     Row(AFTER, LIVE_VIEW, "a view changes with its table, and cannot be compared with earlier releases"),
     Row(DECOYS, LIVE_VIEW, "are drawn once, and a view is computed on each read: " + DECOYS_ADVICE),
-    Row(
-        ATTRIBUTE_NOISE,
-        LIVE_VIEW,
-        "noise that a view draws on each read can be averaged away: give the attribute a hierarchy",
-    ),
+    Row(ATTRIBUTE_NOISE, LIVE_VIEW,
+        "noise that a view draws on each read can be averaged away: give the attribute a hierarchy"),
 )
 EXTENSIONS = (
     Row(_missing("source.key"), EXTENSION, "is missing: name the columns that identify a row and never change"),
     Row(POPULATION, EXTENSION, "does not grow with the release: run anonymize again"),
-    Row(LOCAL, EXTENSION, "recodes below the full domain: new rows have no level to be at", place="search.strategy"),
+    Row(_local("search.strategy"), EXTENSION, "recodes below the full domain: new rows have no level to be at"),
     Row(SOURCE_MEASURE, EXTENSION, "compares with one source, and an extended release has rows of several"),
-    Row(_missing("catalog"), EXTENSION, "is missing: its ledger records what was released"),
+    Row(NO_CATALOG, EXTENSION, "is missing: its ledger records what was released"),
     Row(RELEASE_OUTSIDE_FILE, EXTENSION, "only a release in a file can be extended"),
     Row(NOISE, EXTENSION, "noise is drawn once for all rows of a class: run anonymize again"),
-    Row(
-        ESTIMATE,
-        EXTENSION,
-        "is estimated from one source, and an extended release has rows of several: run anonymize again",
-    ),
+    Row(ESTIMATE, EXTENSION,
+        "is estimated from one source, and an extended release has rows of several: run anonymize again"),
     Row(MASK, EXTENSION, 'masked rows cannot be taken back: use "drop"'),
     Row(KEEP, EXTENSION, "an extended release contains the one before: leave it out"),
     Row(DECOYS, EXTENSION, "decoys cannot be distinguished from rows: run anonymize again"),
     Row(DRAFT, EXTENSION, "a draft cannot be extended: publish a release first"),
 )
+# fmt: on
 
 TABLE: Mapping[str, Sequence[Row]] = {
     "Strategies, measures and weights": (*SEARCH, *WEIGHTS),
