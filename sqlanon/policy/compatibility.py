@@ -186,12 +186,14 @@ FILES = _feature(
 # --- Features of [search]
 
 
-def _search(label: str, key: str, condition: Callable[[Any], object], able: Callable[[], str] = str) -> Feature:
+def _search(
+    label: str, key: str, condition: Callable[[Any], object], list_able: Callable[[], str] | None = None
+) -> Feature:
     """A feature of ``[search]``; messages quote ``able``."""
 
     def find_uses(policy: PolicySections) -> list[Use]:
         is_used = policy.search is not None and condition(policy.search)
-        return [Use(f"search.{key}", {"able": able()})] if is_used else []
+        return [Use(f"search.{key}", {"able": list_able()} if list_able else {})] if is_used else []
 
     return Feature(label, find_uses)
 

@@ -12,13 +12,9 @@ from datetime import date
 from decimal import Decimal
 from typing import Annotated, Any
 
-from pydantic import (
-    BeforeValidator,
-    Field,
-    WithJsonSchema,
-)
+from pydantic import BeforeValidator, Field, WithJsonSchema
 
-from sqlanon.support.fields import Bound, ExactNumber, Flaw, SparseSection, as_real, in_words
+from sqlanon.support.fields import Bound, ExactNumber, Flaw, SparseSection, as_real, in_words, policy_key
 
 Epsilon = Annotated[float, Field(ge=1e-6, le=1e6, allow_inf_nan=False), as_real]
 
@@ -59,16 +55,12 @@ class Noise(SparseSection):
     1.0
     """
 
-    _optional = ("epsilon", "bounds", "round")
-
-    epsilon: Epsilon | None = Field(
-        default=None, description="the attribute's share of the record's budget", examples=[1.0]
+    epsilon: Epsilon | None = policy_key("the attribute's share of the record's budget", 1.0)
+    bounds: Annotated[tuple[Bound, Bound], BeforeValidator(_require_pair)] | None = policy_key(
+        "the least and the greatest value that may be released", [0, 100]
     )
-    bounds: Annotated[tuple[Bound, Bound], BeforeValidator(_require_pair)] | None = Field(
-        default=None, description="the least and the greatest value that may be released", examples=[[0, 100]]
-    )
-    round: Annotated[ExactNumber, Field(gt=0), _AS_NUMBER] | None = Field(
-        default=None, description="released values are multiples of it", examples=[0.5]
+    round: Annotated[ExactNumber, Field(gt=0), _AS_NUMBER] | None = policy_key(
+        "released values are multiples of it", 0.5
     )
 
     def _flaws(self) -> Iterator[Flaw]:

@@ -25,7 +25,7 @@ from pydantic_core.core_schema import no_info_wrap_validator_function
 from sqlanon.policy.noise import MOST_EPSILON, Epsilon
 from sqlanon.policy.problems import Missing
 from sqlanon.requirements.registry import RequirementType, on_change, requirement_types_by_key
-from sqlanon.support.fields import Flaw, Flaws, Section, as_list, as_real, in_words, one_or_more
+from sqlanon.support.fields import Flaw, Flaws, Section, as_list, as_real, in_words, one_or_more, policy_key
 
 
 class PrivacySection(Section):
@@ -38,32 +38,24 @@ class PrivacySection(Section):
     The classes of the other requirements name their sources.
     """
 
-    epsilon: Epsilon | None = Field(
-        default=None,
-        description="the budget of a record for noise, shared out among the attributes with noise",
-        examples=[4.0],
+    epsilon: Epsilon | None = policy_key(
+        "the budget of a record for noise, shared out among the attributes with noise", 4.0
     )
-    epsilon_total: Epsilon | None = Field(
-        default=None,
-        description="the greatest sum of a record's budgets over all releases of its source in the ledger",
-        examples=[10.0],
+    epsilon_total: Epsilon | None = policy_key(
+        "the greatest sum of a record's budgets over all releases of its source in the ledger", 10.0
     )
-    linkable_noise: bool | None = Field(
-        default=None,
-        description=f"allow an epsilon, or epsilon_total, above {MOST_EPSILON:g}: readers who have the values can link "
+    linkable_noise: bool | None = policy_key(
+        f"allow an epsilon, or epsilon_total, above {MOST_EPSILON:g}: readers who have the values can link "
         "most released rows to persons",
-        examples=[True],
+        True,
     )
-    confidence: Annotated[float, Field(gt=0, lt=1, allow_inf_nan=False), as_real] | None = Field(
-        default=None,
-        description="suppress records whose noisy values are near those of fewer than k records, with this confidence",
-        examples=[0.99],
+    confidence: Annotated[float, Field(gt=0, lt=1, allow_inf_nan=False), as_real] | None = policy_key(
+        "suppress records whose noisy values are near those of fewer than k records, with this confidence", 0.99
     )
-    dependencies: Literal["warn", "error"] | None = Field(
-        default=None,
-        description="released columns that narrow a generalized quasi attribute: warn, or refuse to publish; unset, "
+    dependencies: Literal["warn", "error"] | None = policy_key(
+        "released columns that narrow a generalized quasi attribute: warn, or refuse to publish; unset, "
         "sqlanon refuses those that leave a group of one row",
-        examples=["error"],
+        "error",
     )
 
     if TYPE_CHECKING:  # the keys of requirements

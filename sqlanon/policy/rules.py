@@ -25,6 +25,7 @@ from pydantic import (
 from sqlanon.support.encodings import check_encoding
 from sqlanon.support.fields import (
     Bound,
+    Count,
     ExactNumber,
     FilePath,
     Flaw,
@@ -32,11 +33,11 @@ from sqlanon.support.fields import (
     Leaf,
     Name,
     Section,
-    StrictInteger,
     as_list,
     in_words,
     nearest_word,
     one_or_more,
+    policy_key,
 )
 
 Granularity: TypeAlias = Literal["day", "week", "month", "quarter", "year", "decade"]
@@ -155,9 +156,7 @@ class _Rule(Section):
 
 
 class _LevelsRule(_Rule):
-    levels: Annotated[StrictInteger, Field(ge=1)] | None = Field(
-        default=None, description="the number of levels of this rule that are used", examples=[2]
-    )
+    levels: Count | None = policy_key("the number of levels of this rule that are used", 2)
 
 
 class MaskRule(_LevelsRule):
@@ -169,9 +168,7 @@ class MaskRule(_LevelsRule):
 
     kind: ClassVar[str] = "mask"
     public: ClassVar[frozenset[str]] = frozenset({"levels", "mask"})
-    mask: Literal["right", "left"] = Field(
-        description="the side that is masked first: right or left", examples=["right"]
-    )
+    mask: Literal["right", "left"] = policy_key("the side that is masked first: right or left", "right", default=...)
 
 
 class IntervalsRule(_LevelsRule):
@@ -193,18 +190,12 @@ class IntervalsRule(_LevelsRule):
 
     kind: ClassVar[str] = "intervals"
     public: ClassVar[frozenset[str]] = frozenset({"levels", "widths", "origin", "below", "above"})
-    widths: tuple[ExactNumber, ...] = Field(
-        min_length=1, description="interval widths, level by level", examples=[[5, 10, 20]]
+    widths: tuple[ExactNumber, ...] = policy_key(
+        "interval widths, level by level", [5, 10, 20], min_length=1, default=...
     )
-    origin: Bound = Field(
-        default=Decimal(0), description="where intervals are anchored", json_schema_extra={"default": 0}, examples=[1]
-    )
-    below: Bound | None = Field(
-        default=None, description="smaller values share one open end, also at level 0", examples=[18]
-    )
-    above: Bound | None = Field(
-        default=None, description="this value and greater ones share one open end, also at level 0", examples=[90]
-    )
+    origin: Bound = policy_key("where intervals are anchored", 1, default=Decimal(0), json_schema_extra={"default": 0})
+    below: Bound | None = policy_key("smaller values share one open end, also at level 0", 18)
+    above: Bound | None = policy_key("this value and greater ones share one open end, also at level 0", 90)
 
     @model_validator(mode="before")
     @classmethod
@@ -254,8 +245,8 @@ class DatesRule(_LevelsRule):
 
     kind: ClassVar[str] = "dates"
     public: ClassVar[frozenset[str]] = frozenset({"levels", "dates"})
-    dates: tuple[Granularity, ...] = Field(
-        min_length=1, description="calendar levels, from fine to coarse", examples=[["month", "year"]]
+    dates: tuple[Granularity, ...] = policy_key(
+        "calendar levels, from fine to coarse", ["month", "year"], min_length=1, default=...
     )
 
     @field_validator("dates")
@@ -300,9 +291,10 @@ class CategoriesRule(_LevelsRule):
     categories: Annotated[
         dict[str, Any],
         WithJsonSchema({"type": "object", "additionalProperties": {"type": ["object", "array"]}}),
-    ] = Field(
-        description="categories within categories, and lists of ground values in the innermost",
-        examples=[{"Europe": ["FR", "DE"], "Asia": ["JP"]}],
+    ] = policy_key(
+        "categories within categories, and lists of ground values in the innermost",
+        {"Europe": ["FR", "DE"], "Asia": ["JP"]},
+        default=...,
     )
 
     @field_validator("categories")
@@ -332,13 +324,11 @@ class FileRule(_LevelsRule):
     """A hierarchy file: CSV without a header, one line per ground value, leaf to root."""
 
     kind: ClassVar[str] = "file"
-    file: FilePath = Field(
-        description="a CSV file without a header, one line per ground value, leaf to root", examples=["education.csv"]
+    file: FilePath = policy_key(
+        "a CSV file without a header, one line per ground value, leaf to root", "education.csv", default=...
     )
-    encoding: Annotated[str, AfterValidator(check_encoding)] | None = Field(
-        default=None,
-        description="the encoding, by its Python name; default: utf-8, or utf-16 with a byte order mark",
-        examples=["windows-1252"],
+    encoding: Annotated[str, AfterValidator(check_encoding)] | None = policy_key(
+        "the encoding, by its Python name; default: utf-8, or utf-16 with a byte order mark", "windows-1252"
     )
 
 
@@ -346,7 +336,7 @@ class TableRule(_LevelsRule):
     """A hierarchy table in the database: one row per ground value, one column per level, leaf to root."""
 
     kind: ClassVar[str] = "table"
-    table: Name = Field(description="a table or view, one row per ground value, leaf to root", examples=["countries"])
+    table: Name = policy_key("a table or view, one row per ground value, leaf to root", "countries", default=...)
 
 
 Rule: TypeAlias = MaskRule | IntervalsRule | DatesRule | SuppressRule | CategoriesRule | FileRule | TableRule

@@ -6,16 +6,9 @@ import re
 from collections.abc import Iterator
 from datetime import date
 from decimal import Decimal
-from typing import Annotated, ClassVar, Literal, TypeAlias
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias
 
-from pydantic import (
-    AfterValidator,
-    BeforeValidator,
-    Field,
-    PlainValidator,
-    ValidationInfo,
-    WithJsonSchema,
-)
+from pydantic import AfterValidator, BeforeValidator, Field, PlainValidator, ValidationInfo, WithJsonSchema
 
 from sqlanon.measures import MEASURES
 from sqlanon.places.addresses import PostgresAddress, SparkAddress, postgres_name_flaws, spark_name_flaw
@@ -28,23 +21,27 @@ from sqlanon.policy.rules import Hierarchy, IntervalsRule
 from sqlanon.policy.strategies import STRATEGIES, Traits
 from sqlanon.support.encodings import check_encoding
 from sqlanon.support.fields import (
+    Count,
     ExactNumber,
     FilePath,
     FilePattern,
     Flaw,
     Name,
+    NameSet,
+    Natural,
     Number,
     RegistryName,
     Section,
     SparseSection,
     StrictBoolean,
-    StrictInteger,
+    TextSet,
     as_list,
     as_real,
     as_set,
     in_words,
     one_or_more,
     policy_folder,
+    policy_key,
 )
 from sqlanon.support.names import table_parts
 
@@ -53,10 +50,6 @@ Aggregate: TypeAlias = Literal["mean", "geometric", "max", "sum"]
 Identification: TypeAlias = Literal["identifying", "more", "most"]
 
 FETCH_LIMIT = 20_000_000
-
-
-def _day_as_text(value: object) -> object:
-    return value.isoformat() if isinstance(value, date) else value
 
 
 _HIERARCHY_KEYS = ("weight", "min_level", "max_level", "forbidden", "identification")
@@ -71,63 +64,46 @@ class Attribute(SparseSection):
 
     _optional = ("forbidden", "identification", "noise", *READING_KEYS)
 
-    role: Role = Field(description="one of identifying, quasi, sensitive, insensitive", examples=["quasi"])
-    hierarchy: Hierarchy | None = Field(
-        default=None, description="one rule, or a list of rules that compose", examples=[{"mask": "right"}]
+    role: Role = policy_key("one of identifying, quasi, sensitive, insensitive", "quasi", default=...)
+    hierarchy: Hierarchy | None = policy_key("one rule, or a list of rules that compose", {"mask": "right"})
+    noise: Noise | None = policy_key("in place of a hierarchy, for numbers and dates", {"epsilon": 4.0})
+    weight: Annotated[float, Field(strict=True, gt=0, le=1e12, allow_inf_nan=False)] = policy_key(
+        "how much the attribute counts in the measure", 2.0, default=1.0
     )
-    noise: Noise | None = Field(
-        default=None, description="in place of a hierarchy, for numbers and dates", examples=[{"epsilon": 4.0}]
-    )
-    weight: Annotated[float, Field(strict=True, gt=0, le=1e12, allow_inf_nan=False)] = Field(
-        default=1.0, description="how much the attribute counts in the measure", examples=[2.0]
-    )
-    on_unknown: Literal["error", "suppress"] = Field(
+    on_unknown: Literal["error", "suppress"] = policy_key(
+        "values that the hierarchy lacks, or that cannot get noise: an error, or suppress their rows",
+        "suppress",
         default="error",
-        description="values that the hierarchy lacks, or that cannot get noise: an error, or suppress their rows",
-        examples=["suppress"],
     )
-    min_level: Annotated[StrictInteger, Field(ge=0)] = Field(
-        default=0, description="the lowest level that may be released", examples=[1]
+    min_level: Natural = policy_key("the lowest level that may be released", 1, default=0)
+    max_level: Natural | None = policy_key(
+        "the highest level that any cell may show, masked rows and blanks included", 2
     )
-    max_level: Annotated[StrictInteger, Field(ge=0)] | None = Field(
-        default=None,
-        description="the highest level that any cell may show, masked rows and blanks included",
-        examples=[2],
-    )
-    forbidden: Annotated[tuple[Name, ...], as_list, as_set, one_or_more] = Field(
-        default=(), description="labels of the hierarchy, as text, that no release may show", examples=[["0213*"]]
-    )
-    identification: Identification = Field(
+    forbidden: NameSet = policy_key("labels of the hierarchy, as text, that no release may show", ["0213*"], default=())
+    identification: Identification = policy_key(
+        "for mu-argus: how identifying the attribute is; it decides which combinations are checked",
+        "most",
         default="identifying",
-        description="for mu-argus: how identifying the attribute is; it decides which combinations are checked",
-        examples=["most"],
     )
-    type: ColumnType | None = Field(
-        default=None,
-        description="for files and data frames: the type that the texts of the column are read as; values that are not "
+    type: ColumnType | None = policy_key(
+        "for files and data frames: the type that the texts of the column are read as; values that are not "
         "of it are refused",
-        examples=["date"],
+        "date",
     )
-    format: Name | None = Field(
-        default=None,
-        description="how dates and timestamps are written, with the directives of strptime",
-        examples=["%d.%m.%Y"],
+    format: Name | None = policy_key(
+        "how dates and timestamps are written, with the directives of strptime", "%d.%m.%Y"
     )
-    pivot: Annotated[StrictInteger, Field(ge=1000, le=9999)] | None = Field(
-        default=None,
-        description="the last year that two digits (%y) can mean: with 2026, 26 is 2026 and 27 is 1927",
-        examples=[2026],
+    pivot: Annotated[int, Field(strict=True, ge=1000, le=9999)] | None = policy_key(
+        "the last year that two digits (%y) can mean: with 2026, 26 is 2026 and 27 is 1927", 2026
     )
-    missing: Annotated[tuple[str, ...], as_list, as_set, one_or_more] = Field(
-        default=(),
-        description="for files and data frames: texts of the column that mean NULL",
-        examples=[["-9", "999"]],
+    missing: TextSet = policy_key(
+        "for files and data frames: texts of the column that mean NULL", ["-9", "999"], default=()
     )
 
     @property
     def has_reading_keys(self) -> bool:
         """Whether a key controls how the values of the column are read."""
-        return any(self._is_set(name) for name in READING_KEYS)
+        return bool(self._set_keys(*READING_KEYS))
 
     @property
     def has_open_ends(self) -> bool:
@@ -139,40 +115,28 @@ class Attribute(SparseSection):
             yield (), 'a quasi-identifier needs a hierarchy or noise; the simplest is hierarchy = "suppress"'
         if self.max_level is not None and self.min_level > self.max_level:
             yield ("min_level",), f"{self.min_level} is more than max_level, {self.max_level}"
-        yield from self._reading_flaws()
-        if self.role == "quasi":
-            if self.noise is not None:
-                yield from self._noise_flaws()
-            return
-        if self.hierarchy is not None and self.role != "sensitive":
-            yield (
-                ("hierarchy",),
-                f"only quasi-identifiers are generalized, and this attribute is {self.role}: "
-                'remove the hierarchy, or set role = "quasi"',
-            )
-        for name in ("noise", "on_unknown", *_HIERARCHY_KEYS):
-            if self._is_set(name):
-                yield (name,), f"applies to quasi-identifiers, and this attribute is {self.role}: leave it out"
-
-    def _reading_flaws(self) -> Iterator[Flaw]:
         yield from reading_flaws(self.type, self.format, self.pivot)
-        for name in READING_KEYS if self.role == "identifying" else ():
-            if self._is_set(name):
-                yield (
-                    (name,),
-                    "controls how values are read, and identifying attributes are not read: remove it",
-                )
-
-    def _noise_flaws(self) -> Iterator[Flaw]:
-        if self.hierarchy is not None:
+        if self.role == "identifying":
+            advice = "controls how values are read, and identifying attributes are not read: remove it"
+            yield from ((loc, advice) for loc in self._set_keys(*READING_KEYS))
+        if self.role != "quasi":
+            if self.hierarchy is not None and self.role != "sensitive":
+                message = f"only quasi-identifiers are generalized, and this attribute is {self.role}: remove the"
+                yield ("hierarchy",), f'{message} hierarchy, or set role = "quasi"'
+            message = f"applies to quasi-identifiers, and this attribute is {self.role}: leave it out"
+            yield from ((loc, message) for loc in self._set_keys("noise", "on_unknown", *_HIERARCHY_KEYS))
+        elif self.noise is not None and self.hierarchy is not None:
             yield ("noise",), "an attribute has a hierarchy or noise, not both: remove one"
-            return
-        for name in _HIERARCHY_KEYS:
-            if self._is_set(name):
-                yield (name,), "applies to attributes with a hierarchy, and this one has noise: remove it"
+        elif self.noise is not None:
+            message = "applies to attributes with a hierarchy, and this one has noise: remove it"
+            yield from ((loc, message) for loc in self._set_keys(*_HIERARCHY_KEYS))
 
-    def _is_set(self, name: str) -> bool:
-        return bool(getattr(self, name) != type(self).model_fields[name].default)
+    def _set_keys(self, *names: str) -> list[tuple[str]]:
+        """The keys that differ from their default, as the places of flaws."""
+        return [(name,) for name in names if getattr(self, name) != type(self).model_fields[name].default]
+
+
+_NAME_SCHEMA: dict[str, Any] = {"type": "string", "minLength": 1}
 
 
 def _read_person(value: object) -> object:
@@ -184,7 +148,7 @@ def _read_person(value: object) -> object:
 Person: TypeAlias = Annotated[
     str | Literal[False] | None,
     PlainValidator(_read_person),
-    WithJsonSchema({"anyOf": [{"type": "string", "minLength": 1}, {"type": "boolean", "const": False}]}),
+    WithJsonSchema({"anyOf": [_NAME_SCHEMA, {"type": "boolean", "const": False}]}),
 ]
 
 
@@ -201,13 +165,7 @@ ValueLabels: TypeAlias = Annotated[
     bool | tuple[str, ...] | None,
     BeforeValidator(_read_value_labels),
     WithJsonSchema(
-        {
-            "anyOf": [
-                {"type": "boolean"},
-                {"type": "string", "minLength": 1},
-                {"type": "array", "items": {"type": "string", "minLength": 1}, "minItems": 1},
-            ]
-        }
+        {"anyOf": [{"type": "boolean"}, _NAME_SCHEMA, {"type": "array", "items": _NAME_SCHEMA, "minItems": 1}]}
     ),
 ]
 
@@ -224,64 +182,33 @@ def _require_thousands_mark(value: str) -> str:
     return value
 
 
-def _require_quote(value: str) -> str:
-    return _require_character(value) if value else value
-
-
 class CsvSection(SparseSection):
     """The format of CSV files. Unset keys are detected, and an ambiguous file is refused."""
 
-    _optional = (
-        "encoding",
-        "delimiter",
-        "quote",
-        "header",
-        "skip",
-        "footer",
-        "decimal",
-        "thousands",
-        "missing",
-        "on_bad_line",
+    encoding: Annotated[str, AfterValidator(check_encoding)] | None = policy_key(
+        "the encoding, by its Python name; default: utf-8, or utf-16 with a byte order mark", "windows-1252"
     )
-
-    encoding: Annotated[str, AfterValidator(check_encoding)] | None = Field(
-        default=None,
-        description="the encoding, by its Python name; default: utf-8, or utf-16 with a byte order mark",
-        examples=["windows-1252"],
+    delimiter: Annotated[str, AfterValidator(_require_character)] | None = policy_key(
+        "the character between fields", ";"
     )
-    delimiter: Annotated[str, AfterValidator(_require_character)] | None = Field(
-        default=None, description="the character between fields", examples=[";"]
+    quote: Annotated[str, AfterValidator(lambda value: value and _require_character(value))] | None = policy_key(
+        'the character around values that have delimiters or line ends; "": there is none', "'"
     )
-    quote: Annotated[str, AfterValidator(_require_quote)] | None = Field(
-        default=None,
-        description='the character around values that have delimiters or line ends; "": there is none',
-        examples=["'"],
+    header: StrictBoolean | None = policy_key("whether the first line has the names of the columns", True)
+    skip: Natural | None = policy_key("lines above the header", 2)
+    footer: Natural = policy_key("lines below the data, without blank ones at the end of the file", 1, default=0)
+    decimal: Literal[".", ","] | None = policy_key("the mark before the decimals of numbers; default: a point", ",")
+    thousands: Annotated[str, AfterValidator(_require_thousands_mark)] | None = policy_key(
+        "the mark between groups of three digits; default: none", "."
     )
-    header: StrictBoolean | None = Field(
-        default=None, description="whether the first line has the names of the columns", examples=[True]
+    missing: TextSet | None = policy_key(
+        'the texts that mean NULL in every column; default: the empty text, [""]. []: none does', ["", "NA", "?"]
     )
-    skip: Annotated[StrictInteger, Field(ge=0)] | None = Field(
-        default=None, description="lines above the header", examples=[2]
-    )
-    footer: Annotated[StrictInteger, Field(ge=0)] = Field(
-        default=0, description="lines below the data, without blank ones at the end of the file", examples=[1]
-    )
-    decimal: Literal[".", ","] | None = Field(
-        default=None, description="the mark before the decimals of numbers; default: a point", examples=[","]
-    )
-    thousands: Annotated[str, AfterValidator(_require_thousands_mark)] | None = Field(
-        default=None, description="the mark between groups of three digits; default: none", examples=["."]
-    )
-    missing: Annotated[tuple[str, ...], as_list, as_set, one_or_more] | None = Field(
-        default=None,
-        description='the texts that mean NULL in every column; default: the empty text, [""]. []: none does',
-        examples=[["", "NA", "?"]],
-    )
-    on_bad_line: Literal["refuse", "drop"] = Field(
-        default="refuse",
-        description="a line with another number of fields than the header, a stray quote or a NUL byte: the file is "
+    on_bad_line: Literal["refuse", "drop"] = policy_key(
+        "a line with another number of fields than the header, a stray quote or a NUL byte: the file is "
         "refused, or such lines are dropped and counted",
-        examples=["drop"],
+        "drop",
+        default="refuse",
     )
 
     @property
@@ -298,17 +225,12 @@ class CsvSection(SparseSection):
         if self.delimiter is not None and self.delimiter == self.quote:
             yield ("quote",), "is also the delimiter: give another character"
         if self.thousands == (self.decimal or "."):
-            yield (
-                ("thousands",),
-                "is also the decimal mark: " + ("give another" if self.decimal else 'add decimal = ","'),
-            )
+            advice = "give another" if self.decimal else 'add decimal = ","'
+            yield ("thousands",), f"is also the decimal mark: {advice}"
 
 
-def _read_query(query: str, info: ValidationInfo) -> str:
+def _resolve_paths(query: str, info: ValidationInfo) -> str:
     return with_folder(query, policy_folder(info))
-
-
-Query: TypeAlias = Annotated[Name, AfterValidator(_read_query)]
 
 
 class _Relation(SparseSection):
@@ -316,45 +238,36 @@ class _Relation(SparseSection):
 
     _optional: ClassVar[tuple[str, ...]] = ("value_labels", "user_missing", "csv")
 
-    database: DatabaseLocation | None = Field(
-        default=None,
-        description="a DuckDB or SQLite file, `mysql:...`, `ducklake:...` or the `https://` address of a DuckDB file, "
+    database: DatabaseLocation | None = policy_key(
+        "a DuckDB or SQLite file, `mysql:...`, `ducklake:...` or the `https://` address of a DuckDB file, "
         "opened read-only; or `env:NAME`",
-        examples=["hospital.duckdb"],
+        "hospital.duckdb",
     )
-    table: Name | None = Field(
-        default=None,
-        description="a table or view; of an Excel file, a sheet, or a range of cells: Patients!A3:F",
-        examples=["patients"],
+    table: Name | None = policy_key(
+        "a table or view; of an Excel file, a sheet, or a range of cells: Patients!A3:F", "patients"
     )
-    query: Query | None = Field(
-        default=None, description="a query in place of a table", examples=["SELECT * FROM patients WHERE year = 2026"]
+    query: Annotated[Name, AfterValidator(_resolve_paths)] | None = policy_key(
+        "a query in place of a table", "SELECT * FROM patients WHERE year = 2026"
     )
-    files: Annotated[tuple[DataFiles, ...], as_list, one_or_more] = Field(
-        default=(),
-        description="Parquet, CSV, JSON, Excel, SPSS, Stata or SAS files, patterns or addresses (`https://`, `s3://`) "
+    files: Annotated[tuple[DataFiles, ...], as_list, one_or_more] = policy_key(
+        "Parquet, CSV, JSON, Excel, SPSS, Stata or SAS files, patterns or addresses (`https://`, `s3://`) "
         "of them, `delta:FOLDER` or `iceberg:FOLDER`, in place of a database; or `env:NAME`",
-        examples=["patients/*.parquet"],
+        "patients/*.parquet",
+        default=(),
     )
-    value_labels: ValueLabels = Field(
-        default=None,
-        description="for files of SPSS, Stata and SAS: the columns that are read as their value labels; true: all with "
+    value_labels: ValueLabels = policy_key(
+        "for files of SPSS, Stata and SAS: the columns that are read as their value labels; true: all with "
         "labels; false: codes are read",
-        examples=[["sex", "region"]],
+        ["sex", "region"],
     )
-    user_missing: Literal["missing", "keep"] | None = Field(
-        default=None,
-        description="for files of SPSS, Stata and SAS: user-missing values are NULL, or values like others",
-        examples=["missing"],
+    user_missing: Literal["missing", "keep"] | None = policy_key(
+        "for files of SPSS, Stata and SAS: user-missing values are NULL, or values like others", "missing"
     )
-    person: Person = Field(
-        default=None,
-        description="the column that identifies a person: classes count persons, not rows; false: each row is a person",
-        examples=["patient_id"],
+    person: Person = policy_key(
+        "the column that identifies a person: classes count persons, not rows; false: each row is a person",
+        "patient_id",
     )
-    csv: CsvSection | None = Field(
-        default=None, description="how CSV files are written; what is not given is detected", examples=[{"skip": 2}]
-    )
+    csv: CsvSection | None = policy_key("how CSV files are written; what is not given is detected", {"skip": 2})
 
     def _flaws(self) -> Iterator[Flaw]:
         if self.table is not None and self.query is not None:
@@ -393,39 +306,34 @@ class SourceSection(_Relation):
 
     _optional = (*_Relation._optional, "key", "postgres", "frequency_set", "spark", "fetch_limit", "scratch")
 
-    postgres: PostgresAddress | None = Field(
-        default=None,
-        description="a PostgreSQL server, in place of a database: its address without a password, or env:NAME",
-        examples=["env:HOSPITAL"],
+    postgres: PostgresAddress | None = policy_key(
+        "a PostgreSQL server, in place of a database: its address without a password, or env:NAME", "env:HOSPITAL"
     )
-    frequency_set: Annotated[tuple[FilePattern, ...], as_list, one_or_more] = Field(
+    frequency_set: Annotated[tuple[FilePattern, ...], as_list, one_or_more] = policy_key(
+        "Parquet files of combinations of values with their counts, from a table in a warehouse",
+        "freq.parquet",
         default=(),
-        description="Parquet files of combinations of values with their counts, from a table in a warehouse",
-        examples=["freq.parquet"],
     )
-    spark: SparkAddress | None = Field(
-        default=None,
-        description="Spark, in place of a database: sc://host:port, or a master such as local[2]; or env:NAME",
-        examples=["sc://cluster.example:15002"],
+    spark: SparkAddress | None = policy_key(
+        "Spark, in place of a database: sc://host:port, or a master such as local[2]; or env:NAME",
+        "sc://cluster.example:15002",
     )
-    fetch_limit: Annotated[StrictInteger, Field(ge=1)] = Field(
+    fetch_limit: Count = policy_key(
+        "for a source in Spark: the most combinations of values that are fetched and searched here",
+        5_000_000,
         default=FETCH_LIMIT,
-        description="for a source in Spark: the most combinations of values that are fetched and searched here",
-        examples=[5_000_000],
     )
-    scratch: FilePath | None = Field(
-        default=None,
-        description="for a source in Spark: a folder that Spark and this machine share, for large fetches",
-        examples=["/shared/scratch"],
+    scratch: FilePath | None = policy_key(
+        "for a source in Spark: a folder that Spark and this machine share, for large fetches", "/shared/scratch"
     )
-    undeclared: Literal["error", "drop"] = Field(
-        default="error", description="columns without a role: an error, or dropped from the release", examples=["drop"]
+    undeclared: Literal["error", "drop"] = policy_key(
+        "columns without a role: an error, or dropped from the release", "drop", default="error"
     )
-    key: Annotated[tuple[Name, ...], as_list, as_set, one_or_more] = Field(
-        default=(),
-        description="the columns that identify a row, never released: `extend` finds new rows by them, and "
+    key: NameSet = policy_key(
+        "the columns that identify a row, never released: `extend` finds new rows by them, and "
         "strategy forest divides equal rows",
-        examples=["id"],
+        "id",
+        default=(),
     )
 
     @property
@@ -441,21 +349,18 @@ class SourceSection(_Relation):
         yield from super()._flaws()
         if self.frequency_set:
             yield from self._frequency_set_flaws()
-        if self.postgres is not None:
-            if self.database is not None or self.files:
-                yield ("postgres",), "give postgres = ..., database = ... or files = ...: only one"
-            elif self.table is None and self.query is None:
-                yield (), 'has a PostgreSQL server and no table: add table = "schema.name" or query = ...'
+        if self.postgres is not None and (self.database is not None or self.files):
+            yield ("postgres",), "give postgres = ..., database = ... or files = ...: only one"
+        elif self.postgres is not None and self.table is None and self.query is None:
+            yield (), 'has a PostgreSQL server and no table: add table = "schema.name" or query = ...'
         yield from self._spark_flaws()
 
     def _spark_flaws(self) -> Iterator[Flaw]:
         if self.database is not None or self.postgres is not None or self.frequency_set:
-            for name, is_set in (
-                ("fetch_limit", self.fetch_limit != FETCH_LIMIT),
-                ("scratch", self.scratch is not None),
-            ):
-                if is_set:
-                    yield (name,), "applies to a source in Spark: leave it out"
+            if self.fetch_limit != FETCH_LIMIT:
+                yield ("fetch_limit",), "applies to a source in Spark: leave it out"
+            if self.scratch is not None:
+                yield ("scratch",), "applies to a source in Spark: leave it out"
         if self.spark is None:
             return
         if self.database is not None or self.postgres is not None:
@@ -486,10 +391,8 @@ class PopulationSection(_Relation):
         With it, distinct persons are counted; otherwise rows.
     """
 
-    person: Name | None = Field(
-        default=None,
-        description="the column that identifies a person: classes match persons, not rows",
-        examples=["person_id"],
+    person: Name | None = policy_key(
+        "the column that identifies a person: classes match persons, not rows", "person_id"
     )
 
     def _flaws(self) -> Iterator[Flaw]:
@@ -507,58 +410,46 @@ class PopulationSection(_Relation):
 class SearchSection(SparseSection):
     """The search for the best generalization, and the measure of quality."""
 
-    strategy: Annotated[str, RegistryName(STRATEGIES)] = Field(
-        default="optimal",
-        description="the algorithm; see docs/reference/strategies.md",
-        examples=["mondrian"],
+    strategy: Annotated[str, RegistryName(STRATEGIES)] = policy_key(
+        "the algorithm; see docs/reference/strategies.md", "mondrian", default="optimal"
     )
-    suppression: Literal["rows", "cells"] = Field(
-        default="rows",
-        description="leave out rows whose class breaks the policy, or blank some of their cells",
-        examples=["cells"],
+    suppression: Literal["rows", "cells"] = policy_key(
+        "leave out rows whose class breaks the policy, or blank some of their cells", "cells", default="rows"
     )
-    summary: Literal["range", "median", "set"] = Field(
+    summary: Literal["range", "median", "set"] = policy_key(
+        "for mondrian and k-similar: ranges or medians of ordered values; set: also sets of other values",
+        "set",
         default="range",
-        description="for mondrian and k-similar: ranges or medians of ordered values; set: also sets of other values",
-        examples=["set"],
     )
-    ends: Literal["grid", "exact"] = Field(
-        default="grid",
-        description="for mondrian and k-similar: ranges end on the grid of the hierarchy; exact: at values of rows, "
+    ends: Literal["grid", "exact"] = policy_key(
+        "for mondrian and k-similar: ranges end on the grid of the hierarchy; exact: at values of rows, "
         "which reveals these values",
-        examples=["exact"],
+        "exact",
+        default="grid",
     )
-    sets: Literal["text", "list"] = Field(
-        default="text",
-        description="with sets: release them as text, {a, b}, or as lists of type VARCHAR[]",
-        examples=["list"],
+    sets: Literal["text", "list"] = policy_key(
+        "with sets: release them as text, {a, b}, or as lists of type VARCHAR[]", "list", default="text"
     )
-    cuts: Literal["strict", "relaxed"] = Field(
-        default="strict",
-        description="for mondrian: strict cuts keep equal values on one side",
-        examples=["relaxed"],
+    cuts: Literal["strict", "relaxed"] = policy_key(
+        "for mondrian: strict cuts keep equal values on one side", "relaxed", default="strict"
     )
     suppression_limit: Annotated[
         ExactNumber,
         Field(ge=0, le=1),
         WithJsonSchema({"type": "number", "minimum": 0, "maximum": 1}),
-    ] = Field(
+    ] = policy_key(
+        "the share of the rows (or persons) that may be left out",
+        0.05,
         default=Decimal(0),
-        description="the share of the rows (or persons) that may be left out",
         json_schema_extra={"default": 0},
-        examples=[0.05],
     )
-    measure: Annotated[str, RegistryName(MEASURES)] = Field(
-        default="loss", description="the quality measure", examples=["precision"]
-    )
-    aggregate: Aggregate = Field(default="mean", description="how the attributes' figures combine", examples=["max"])
+    measure: Annotated[str, RegistryName(MEASURES)] = policy_key("the quality measure", "precision", default="loss")
+    aggregate: Aggregate = policy_key("how the attributes' figures combine", "max", default="mean")
     time_limit: Annotated[Number, Field(gt=0), WithJsonSchema({"type": "number", "exclusiveMinimum": 0})] | None = (
-        Field(default=None, description="stop after this time in seconds, with the best found by then", examples=[600])
+        policy_key("stop after this time in seconds, with the best found by then", 600)
     )
-    max_checks: Annotated[StrictInteger, Field(ge=1)] | None = Field(
-        default=None,
-        description="stop after checking this number of generalizations, with the best found by then",
-        examples=[5000],
+    max_checks: Count | None = policy_key(
+        "stop after checking this number of generalizations, with the best found by then", 5000
     )
 
     def _flaws(self) -> Iterator[Flaw]:
@@ -566,12 +457,12 @@ class SearchSection(SparseSection):
             yield (problem.place.removeprefix("search."),), problem.message
 
     def _idle(self) -> set[str]:
-        idle = {"aggregate"} if not MEASURES[self.measure].aggregates else set[str]()
-        if self.suppression == "rows":
-            idle.add("suppression")
-        if self.sets == "text":
-            idle.add("sets")
-        return idle.union(self.traits.ignored_keys)
+        is_idle = {
+            "aggregate": not MEASURES[self.measure].aggregates,
+            "suppression": self.suppression == "rows",
+            "sets": self.sets == "text",
+        }
+        return {*(name for name, idle in is_idle.items() if idle), *self.traits.ignored_keys}
 
     @property
     def traits(self) -> Traits:
@@ -603,53 +494,35 @@ class ReleaseSection(SparseSection):
 
     _optional = ("after", "decoys", "draft", "ledger", "keep", "postgres", "spark", "storage_version")
 
-    database: FilePath | None = Field(
-        default=None, description="a DuckDB file, written anew", examples=["release.duckdb"]
+    database: FilePath | None = policy_key("a DuckDB file, written anew", "release.duckdb")
+    file: FilePath | None = policy_key("a Parquet file, in place of a database", "release.parquet")
+    postgres: PostgresAddress | None = policy_key(
+        "a PostgreSQL server, in place of a file: its address without a password, or env:NAME", "env:WAREHOUSE"
     )
-    file: FilePath | None = Field(
-        default=None, description="a Parquet file, in place of a database", examples=["release.parquet"]
+    spark: StrictBoolean = policy_key(
+        "publish in the Spark that holds the source, in place of a file", True, default=False
     )
-    postgres: PostgresAddress | None = Field(
-        default=None,
-        description="a PostgreSQL server, in place of a file: its address without a password, or env:NAME",
-        examples=["env:WAREHOUSE"],
-    )
-    spark: StrictBoolean = Field(
-        default=False, description="publish in the Spark that holds the source, in place of a file", examples=[True]
-    )
-    table: Name = Field(
-        default="release", description="the table; default: the source's name, else release", examples=["patients"]
-    )
-    storage_version: Annotated[str, AfterValidator(_require_duckdb_version)] = Field(
+    table: Name = policy_key("the table; default: the source's name, else release", "patients", default="release")
+    storage_version: Annotated[str, AfterValidator(_require_duckdb_version)] = policy_key(
+        "of a DuckDB file: the oldest DuckDB that reads it",
+        "v1.0.0",
         default=STORAGE_VERSION,
-        description="of a DuckDB file: the oldest DuckDB that reads it",
-        examples=["v1.0.0"],
         json_schema_extra={"pattern": _DUCKDB_VERSION.pattern},
     )
-    suppressed: Literal["drop", "mask"] = Field(
-        default="drop",
-        description="omit suppressed rows, or keep them with every quasi-identifier masked",
-        examples=["mask"],
+    suppressed: Literal["drop", "mask"] = policy_key(
+        "omit suppressed rows, or keep them with every quasi-identifier masked", "mask", default="drop"
     )
-    after: Annotated[tuple[Name, ...], as_list, one_or_more] = Field(
-        default=(),
-        description='earlier releases that this one must be safe beside, by name; or "all" of them',
-        examples=["all"],
+    after: Annotated[tuple[Name, ...], as_list, one_or_more] = policy_key(
+        'earlier releases that this one must be safe beside, by name; or "all" of them', "all", default=()
     )
-    decoys: StrictBoolean = Field(
-        default=False,
-        description="fill classes that remain too small with decoys: invented rows",
-        examples=[True],
+    decoys: StrictBoolean = policy_key(
+        "fill classes that remain too small with decoys: invented rows", True, default=False
     )
-    ledger: StrictBoolean = Field(
-        default=True, description="whether the catalog records the publication", examples=[False]
+    ledger: StrictBoolean = policy_key("whether the catalog records the publication", False, default=True)
+    draft: StrictBoolean = policy_key(
+        "a draft, for trying out: no other release is compared with it", True, default=False
     )
-    draft: StrictBoolean = Field(
-        default=False, description="a draft, for trying out: no other release is compared with it", examples=[True]
-    )
-    keep: Annotated[StrictInteger, Field(ge=1)] = Field(
-        default=1, description="the number of versions in the file: this one, and the newest earlier ones", examples=[3]
-    )
+    keep: Count = policy_key("the number of versions in the file: this one, and the newest earlier ones", 3, default=1)
 
     @property
     def name(self) -> str:
@@ -664,27 +537,19 @@ class ReleaseSection(SparseSection):
     def _flaws(self) -> Iterator[Flaw]:
         if self.database is not None and self.file is not None:
             yield ("file",), "give database = ... or file = ..., not both"
-        yield from self._postgres_flaws()
-        yield from self._spark_flaws()
+        if self.postgres is not None:
+            if self.database is not None or self.file is not None:
+                yield ("postgres",), "give postgres = ..., database = ... or file = ...: only one"
+            yield from postgres_name_flaws(self.table)
+        if self.spark:
+            if self.database is not None or self.file is not None or self.postgres is not None:
+                yield ("spark",), "give spark = true, or another location of the release: only one"
+            if flaw := spark_name_flaw(self.table):
+                yield ("table",), flaw
         if self.file is not None and self.file.suffix.lower() != ".parquet":
             yield ("file",), f"must end in .parquet, and {self.file.name!r} does not"
         for problem in find_conflicts(VERSIONS, PolicySections(release=self)):
             yield (problem.place.removeprefix("release."),), problem.message
-
-    def _postgres_flaws(self) -> Iterator[Flaw]:
-        if self.postgres is None:
-            return
-        if self.database is not None or self.file is not None:
-            yield ("postgres",), "give postgres = ..., database = ... or file = ...: only one"
-        yield from postgres_name_flaws(self.table)
-
-    def _spark_flaws(self) -> Iterator[Flaw]:
-        if not self.spark:
-            return
-        if self.database is not None or self.file is not None or self.postgres is not None:
-            yield ("spark",), "give spark = true, or another location of the release: only one"
-        if flaw := spark_name_flaw(self.table):
-            yield ("table",), flaw
 
 
 class AboutSection(Section):
@@ -697,30 +562,22 @@ class AboutSection(Section):
     '2026-11-23'
     """
 
-    purpose: Name | None = Field(
-        default=None, description="what the release is for, and for whom", examples=["planning of beds"]
-    )
-    owner: Name | None = Field(
-        default=None, description="the person or office that answers for it", examples=["Data office"]
-    )
-    approved_by: Name | None = Field(default=None, description="the person who signed it off", examples=["A. Keeper"])
-    approved_on: Annotated[Name, BeforeValidator(_day_as_text)] | None = Field(
-        default=None, description="when it was signed off: a date, or any text", examples=["2026-11-23"]
-    )
+    purpose: Name | None = policy_key("what the release is for, and for whom", "planning of beds")
+    owner: Name | None = policy_key("the person or office that answers for it", "Data office")
+    approved_by: Name | None = policy_key("the person who signed it off", "A. Keeper")
+    approved_on: (
+        Annotated[Name, BeforeValidator(lambda value: value.isoformat() if isinstance(value, date) else value)] | None
+    ) = policy_key("when it was signed off: a date, or any text", "2026-11-23")
 
 
 class CatalogSection(Section):
     """The private database of hierarchies, runs and published releases."""
 
-    database: FilePath = Field(description="a separate DuckDB file", examples=["private.duckdb"])
+    database: FilePath = policy_key("a separate DuckDB file", "private.duckdb", default=...)
 
 
 _Fraction = Annotated[float, Field(ge=1e-12, le=1, allow_inf_nan=False), as_real]
 _Threshold = Annotated[float, Field(ge=0, lt=1, allow_inf_nan=False), as_real]
-
-
-def _sort_unique(values: tuple[float, ...]) -> tuple[float, ...]:
-    return tuple(sorted(set(values)))
 
 
 class Prior(Section):
@@ -732,13 +589,9 @@ class Prior(Section):
     'sex.csv'
     """
 
-    file: FilePath | None = Field(
-        default=None, description="a CSV file without a header, one line per value: value, share", examples=["sex.csv"]
-    )
-    table: Name | None = Field(
-        default=None,
-        description="in place of file: a table or view of two columns, value and share",
-        examples=["shares_of_sex"],
+    file: FilePath | None = policy_key("a CSV file without a header, one line per value: value, share", "sex.csv")
+    table: Name | None = policy_key(
+        "in place of file: a table or view of two columns, value and share", "shares_of_sex"
     )
 
     def _flaws(self) -> Iterator[Flaw]:
@@ -769,27 +622,17 @@ class RiskSection(Section):
     (0.5,)
     """
 
-    population: Annotated[StrictInteger, Field(ge=1, le=2**63 - 1)] | None = Field(
-        default=None,
-        description="the rows (or persons) of the population that the source is a sample of",
-        examples=[1_000_000],
+    population: Annotated[int, Field(strict=True, ge=1, le=2**63 - 1)] | None = policy_key(
+        "the rows (or persons) of the population that the source is a sample of", 1_000_000
     )
-    sampling_fraction: _Fraction | None = Field(
-        default=None, description="in place of population: the source's share of it, at most 1", examples=[0.1]
+    sampling_fraction: _Fraction | None = policy_key("in place of population: the source's share of it, at most 1", 0.1)
+    weights: Name | None = policy_key("the column of sampling weights", "weight")
+    household: Name | None = policy_key("the column that identifies a household", "household_id")
+    threshold: Annotated[tuple[_Threshold, ...], Field(min_length=1), as_set, as_list, one_or_more] = policy_key(
+        "rows with a greater risk are counted; one number or several", [0.1, 0.2], default=(0.2,)
     )
-    weights: Name | None = Field(default=None, description="the column of sampling weights", examples=["weight"])
-    household: Name | None = Field(
-        default=None, description="the column that identifies a household", examples=["household_id"]
-    )
-    threshold: Annotated[
-        tuple[_Threshold, ...], Field(min_length=1), AfterValidator(_sort_unique), as_list, one_or_more
-    ] = Field(
-        default=(0.2,), description="rows with a greater risk are counted; one number or several", examples=[[0.1, 0.2]]
-    )
-    priors: dict[str, Prior] | None = Field(
-        default=None,
-        description="for leakage: by quasi-identifier, a file or table with the share of each value",
-        examples=[{"sex": {"file": "sex.csv"}}],
+    priors: dict[str, Prior] | None = policy_key(
+        "for leakage: by quasi-identifier, a file or table with the share of each value", {"sex": {"file": "sex.csv"}}
     )
 
     @property

@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from pydantic import Field
 from sqlglot import exp
 
 from sqlanon.requirements.audit import AuditedRelease, Check, to_float
@@ -16,7 +15,7 @@ from sqlanon.requirements.macros import Macro
 from sqlanon.requirements.plain_sql import WarehouseRelease
 from sqlanon.support.coding import ROWS
 from sqlanon.support.expressions import col, double_total, fragment, greatest, number
-from sqlanon.support.fields import Name, Section, ShareAboveZero
+from sqlanon.support.fields import Name, Section, ShareAboveZero, policy_key
 
 ALPHA = Macro("alpha", ("alpha", "classes"))
 
@@ -31,9 +30,9 @@ class AlphaK(Section, Requirement, ClassCondition):
     0.5
     """
 
-    attribute: Name = Field(description="a sensitive attribute", examples=["diagnosis"])
-    alpha: ShareAboveZero = Field(
-        description="the greatest share of a value in a class, more than 0 and at most 1", examples=[0.5]
+    attribute: Name = policy_key("a sensitive attribute", "diagnosis", default=...)
+    alpha: ShareAboveZero = policy_key(
+        "the greatest share of a value in a class, more than 0 and at most 1", 0.5, default=...
     )
 
     entry: ClassVar[Entry] = Entry("alpha_k", "list", "no sensitive value above a share of a class", macros=(ALPHA,))

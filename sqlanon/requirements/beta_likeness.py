@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import ClassVar, Literal
 
-from pydantic import Field
 from sqlglot import exp
 
 from sqlanon.requirements.audit import AuditedRelease, Check, to_float
@@ -14,7 +13,7 @@ from sqlanon.requirements.macros import Macro
 from sqlanon.requirements.plain_sql import WarehouseRelease
 from sqlanon.support.coding import ROWS
 from sqlanon.support.expressions import col, double_total, fragment, number
-from sqlanon.support.fields import Name, Positive, Section
+from sqlanon.support.fields import Name, Positive, Section, policy_key
 
 BETA_LIKENESS = Macro("beta_likeness", ("beta", "enhanced_excess", "classes"))
 
@@ -29,11 +28,9 @@ class BetaLikeness(Section, Requirement, ClassCondition):
     'enhanced'
     """
 
-    attribute: Name = Field(description="a sensitive attribute", examples=["diagnosis"])
-    kind: Literal["basic", "enhanced"] = Field(
-        default="enhanced", description="one of basic, enhanced", examples=["basic"]
-    )
-    beta: Positive = Field(description="the greatest relative gain of a value, more than 0", examples=[1.0])
+    attribute: Name = policy_key("a sensitive attribute", "diagnosis", default=...)
+    kind: Literal["basic", "enhanced"] = policy_key("one of basic, enhanced", "basic", default="enhanced")
+    beta: Positive = policy_key("the greatest relative gain of a value, more than 0", 1.0, default=...)
 
     entry: ClassVar[Entry] = Entry(
         "beta_likeness",

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from pydantic import Field
 from sqlglot import exp
 
 from sqlanon.requirements.audit import AuditedRelease, Check, to_float
@@ -24,7 +23,7 @@ from sqlanon.requirements.macros import Macro
 from sqlanon.requirements.plain_sql import WarehouseRelease
 from sqlanon.support.coding import ROWS
 from sqlanon.support.expressions import anonymous, col, double_total, fragment, number
-from sqlanon.support.fields import Name, Positive, Section
+from sqlanon.support.fields import Name, Positive, Section, policy_key
 
 DELTA_DISCLOSURE = Macro("delta_disclosure", ("delta", "classes"))
 
@@ -39,8 +38,8 @@ class DeltaDisclosure(Section, Requirement):
     1.0
     """
 
-    attribute: Name = Field(description="a sensitive attribute", examples=["diagnosis"])
-    delta: Positive = Field(description="the greatest |ln(p / q)| of a value, more than 0", examples=[1.0])
+    attribute: Name = policy_key("a sensitive attribute", "diagnosis", default=...)
+    delta: Positive = policy_key("the greatest |ln(p / q)| of a value, more than 0", 1.0, default=...)
 
     entry: ClassVar[Entry] = Entry(
         "delta_disclosure",

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import ClassVar
 
-from pydantic import Field
 from sqlglot import exp
 
 from sqlanon.requirements.audit import AuditedRelease, Check, missing_population, to_float
 from sqlanon.requirements.base import TOLERANCE, ClassCondition, Entry, Requirement, format_number
 from sqlanon.requirements.macros import Macro
 from sqlanon.support.expressions import fragment, number
-from sqlanon.support.fields import Flaw, NotNegative, Section
+from sqlanon.support.fields import Flaw, NotNegative, Section, policy_key
 
 PRESENCE = Macro("delta_presence", ("min", "max", "classes"))
 
@@ -35,8 +34,8 @@ class DeltaPresence(Section, Requirement, ClassCondition):
     0.0
     """
 
-    min: NotNegative = Field(default=0.0, description="the least share of a population class", examples=[0.01])
-    max: NotNegative = Field(description="the greatest share of a population class", examples=[0.5])
+    min: NotNegative = policy_key("the least share of a population class", 0.01, default=0.0)
+    max: NotNegative = policy_key("the greatest share of a population class", 0.5, default=...)
 
     entry: ClassVar[Entry] = Entry(
         "delta_presence",

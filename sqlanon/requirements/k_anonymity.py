@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Annotated, ClassVar
+from typing import ClassVar
 
-from pydantic import Field
 from sqlglot import exp
 
 from sqlanon.requirements.audit import AuditedRelease, Check
@@ -19,7 +18,7 @@ from sqlanon.requirements.base import CLASS_COUNT, ClassCondition, Entry, Requir
 from sqlanon.requirements.macros import Macro
 from sqlanon.requirements.plain_sql import WarehouseRelease
 from sqlanon.support.expressions import col, number
-from sqlanon.support.fields import Name, Section, StrictInteger
+from sqlanon.support.fields import Count, Name, Section, policy_key
 from sqlanon.support.notices import Notice
 
 ROWS = Macro("k_anonymity", ("k", "classes", "rows", "uniques"))
@@ -43,7 +42,7 @@ class KAnonymity(Requirement, ClassCondition):
         "k",
         "number",
         "k-anonymity: every equivalence class has at least k rows (or persons)",
-        number=Annotated[StrictInteger, Field(ge=1)],
+        number=Count,
         example=5,
         macros=(ROWS, PERSONS),
         plain_macros=True,
@@ -97,11 +96,11 @@ class Shield(Section, Requirement):
     ('zip', 'age')
     """
 
-    quasi: tuple[Name, ...] = Field(
-        min_length=1, description="the quasi attributes of the shield", examples=[["zip", "age"]]
+    quasi: tuple[Name, ...] = policy_key(
+        "the quasi attributes of the shield", ["zip", "age"], min_length=1, default=...
     )
-    k: Annotated[StrictInteger, Field(ge=1)] = Field(
-        description="the least number of rows (or persons) with the same values of these attributes", examples=[20]
+    k: Count = policy_key(
+        "the least number of rows (or persons) with the same values of these attributes", 20, default=...
     )
 
     entry: ClassVar[Entry] = Entry(

@@ -7,16 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import ClassVar
 
-from pydantic import Field
 from sqlglot import exp
 
 from sqlanon.requirements.audit import AuditedRelease, Check, missing_population
 from sqlanon.requirements.base import CLASS_POPULATION, ClassCondition, Entry, Requirement
 from sqlanon.requirements.macros import Macro
 from sqlanon.support.expressions import col, number
-from sqlanon.support.fields import StrictInteger
+from sqlanon.support.fields import Count
 
 K_MAP = Macro("k_map", ("k", "null_map", "classes"))
 
@@ -34,7 +33,7 @@ class KMap(Requirement, ClassCondition):
         "k_map",
         "number",
         "k-map: every class matches at least this number of rows (or persons) of [population]",
-        number=Annotated[StrictInteger, Field(ge=1)],
+        number=Count,
         example=5,
         scope="population",
         verifiable_alone=False,

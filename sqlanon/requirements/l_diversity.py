@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from pydantic import Field
 from sqlglot import exp
 
 from sqlanon.requirements.audit import AuditedRelease, Check, to_float
@@ -26,7 +25,7 @@ from sqlanon.requirements.macros import Macro
 from sqlanon.requirements.plain_sql import ClassValues, WarehouseRelease
 from sqlanon.support.coding import ROWS
 from sqlanon.support.expressions import anonymous, cast, col, double_total, fragment, greatest, number
-from sqlanon.support.fields import Flaw, Name, Number, Positive, Section, StrictBoolean
+from sqlanon.support.fields import Flaw, Name, Number, Positive, Section, StrictBoolean, policy_key
 
 L_DIVERSITY = Macro("l_diversity", ("distinct_l", "entropy_l", "recursive_c", "classes"))
 
@@ -59,21 +58,18 @@ class LDiversity(Section, Requirement):
     4.0
     """
 
-    attribute: Name = Field(description="a sensitive attribute", examples=["diagnosis"])
-    kind: Literal["distinct", "entropy", "recursive"] = Field(
-        description="one of distinct, entropy, recursive", examples=["entropy"]
+    attribute: Name = policy_key("a sensitive attribute", "diagnosis", default=...)
+    kind: Literal["distinct", "entropy", "recursive"] = policy_key(
+        "one of distinct, entropy, recursive", "entropy", default=...
     )
-    l: Number = Field(  # the letter that the literature gives it
+    l: Number = policy_key(
+        "the required diversity: 1 or more; a whole number, except for entropy",
+        3,
         json_schema_extra={"minimum": 1},
-        description="the required diversity: 1 or more; a whole number, except for entropy",
-        examples=[3],
+        default=...,
     )
-    c: Positive | None = Field(
-        default=None, description="for recursive: the largest count is under c times the tail", examples=[4]
-    )
-    joint: StrictBoolean = Field(
-        default=False, description="the other sensitive attributes count as quasi-identifiers", examples=[True]
-    )
+    c: Positive | None = policy_key("for recursive: the largest count is under c times the tail", 4)
+    joint: StrictBoolean = policy_key("the other sensitive attributes count as quasi-identifiers", True, default=False)
 
     entry: ClassVar[Entry] = Entry(
         "l_diversity", "list", "diverse sensitive values in every class", macros=(L_DIVERSITY,)

@@ -8,13 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import ClassVar
 
-from pydantic import Field
-
 from sqlanon.requirements.audit import AuditedRelease, Check, missing_population
 from sqlanon.requirements.base import Entry, Requirement, RetainedClasses, TableCondition
 from sqlanon.requirements.k_map import K_MAP
 from sqlanon.support.expressions import row_count
-from sqlanon.support.fields import Section, Share
+from sqlanon.support.fields import Section, Share, policy_key
 
 
 class NullMap(Section, TableCondition, Requirement):
@@ -27,7 +25,7 @@ class NullMap(Section, TableCondition, Requirement):
     'null-map of at most 0.01'
     """
 
-    max: Share = Field(description="the greatest share of the released rows that match nobody", examples=[0.01])
+    max: Share = policy_key("the greatest share of the released rows that match nobody", 0.01, default=...)
 
     entry: ClassVar[Entry] = Entry(
         "null_map",

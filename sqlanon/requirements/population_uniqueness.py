@@ -14,7 +14,7 @@ from sqlanon.requirements.audit import AuditedRelease, Check
 from sqlanon.requirements.base import Entry, Requirement, RetainedRows, SeparateCondition
 from sqlanon.requirements.estimators import Estimator, population_uniqueness
 from sqlanon.requirements.k_anonymity import PERSONS
-from sqlanon.support.fields import Flaw, Section, Share, ShareAboveZero, StrictInteger
+from sqlanon.support.fields import Flaw, Section, Share, ShareAboveZero, policy_key
 
 
 class PopulationUniqueness(Section, SeparateCondition, Requirement):
@@ -33,18 +33,14 @@ class PopulationUniqueness(Section, SeparateCondition, Requirement):
     'dankar'
     """
 
-    limit: Share = Field(description="the greatest estimate, 0 to 1", examples=[0.01])
-    population: Annotated[StrictInteger, Field(ge=1, le=2**63 - 1)] | None = Field(
-        default=None, description="the rows of the population", examples=[1_000_000]
+    limit: Share = policy_key("the greatest estimate, 0 to 1", 0.01, default=...)
+    population: Annotated[int, Field(strict=True, ge=1, le=2**63 - 1)] | None = policy_key(
+        "the rows of the population", 1_000_000
     )
-    sampling_fraction: ShareAboveZero | None = Field(
-        default=None,
-        description="in place of population: the source's share of it, more than 0 and at most 1",
-        examples=[0.1],
+    sampling_fraction: ShareAboveZero | None = policy_key(
+        "in place of population: the source's share of it, more than 0 and at most 1", 0.1
     )
-    estimator: Estimator = Field(
-        default="dankar", description="one of dankar, pitman, zayatz, snb", examples=["pitman"]
-    )
+    estimator: Estimator = policy_key("one of dankar, pitman, zayatz, snb", "pitman", default="dankar")
 
     entry: ClassVar[Entry] = Entry(
         "population_uniqueness",

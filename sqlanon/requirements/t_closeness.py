@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Literal
 
-from pydantic import Field
 from sqlglot import exp
 
 from sqlanon.requirements.audit import AuditedRelease, Check, to_float
@@ -38,7 +37,7 @@ from sqlanon.requirements.macros import Macro
 from sqlanon.requirements.plain_sql import WarehouseRelease
 from sqlanon.support.coding import ROWS
 from sqlanon.support.expressions import anonymous, col, double_total, fragment, greatest, number
-from sqlanon.support.fields import Flaw, Name, Section, Share
+from sqlanon.support.fields import Flaw, Name, Section, Share, policy_key
 
 T_CLOSENESS = Macro("t_closeness", ("t", "classes"))
 
@@ -92,11 +91,11 @@ class TCloseness(Section, Requirement):
     0.2
     """
 
-    attribute: Name = Field(description="a sensitive attribute", examples=["diagnosis"])
-    distance: Literal["equal", "ordered", "hierarchical"] = Field(
-        description="one of equal, ordered, hierarchical", examples=["equal"]
+    attribute: Name = policy_key("a sensitive attribute", "diagnosis", default=...)
+    distance: Literal["equal", "ordered", "hierarchical"] = policy_key(
+        "one of equal, ordered, hierarchical", "equal", default=...
     )
-    t: Share = Field(description="the greatest distance of a class to the source table, 0 to 1", examples=[0.2])
+    t: Share = policy_key("the greatest distance of a class to the source table, 0 to 1", 0.2, default=...)
 
     entry: ClassVar[Entry] = Entry(
         "t_closeness",

@@ -8,13 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import ClassVar
 
-from pydantic import Field
 from sqlglot import exp
 
 from sqlanon.requirements.audit import AuditedRelease, Check, missing_population
 from sqlanon.requirements.base import Entry, Requirement, RetainedRows, SeparateCondition
 from sqlanon.support.expressions import all_of, cast, col, null_safe_equal, row_count, template
-from sqlanon.support.fields import Section, Share
+from sqlanon.support.fields import Section, Share, policy_key
 
 
 class WrongMap(Section, SeparateCondition, Requirement):
@@ -27,10 +26,7 @@ class WrongMap(Section, SeparateCondition, Requirement):
     'wrong-map of at most 0.05'
     """
 
-    max: Share = Field(
-        description="the greatest share of the released rows that match only other people",
-        examples=[0.05],
-    )
+    max: Share = policy_key("the greatest share of the released rows that match only other people", 0.05, default=...)
 
     entry: ClassVar[Entry] = Entry(
         "wrong_map",

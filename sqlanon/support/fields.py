@@ -82,14 +82,15 @@ class Section(BaseModel):
 
 
 class SparseSection(Section):
-    """A section that is written without what is not asked for: policies keep their fingerprints when it gets a key."""
+    """A section that is written without unset keys: policies keep their fingerprints when it gets a key."""
 
-    _optional: ClassVar[tuple[str, ...]] = ()
-    """The keys that are left out where they have their default."""
+    _optional: ClassVar[tuple[str, ...] | None] = None
+    """The keys that are left out where they have their default; None: all keys."""
 
     def _idle(self) -> set[str]:
         fields = type(self).model_fields
-        return {name for name in self._optional if getattr(self, name) == fields[name].default}
+        names = fields if self._optional is None else self._optional
+        return {name for name in names if getattr(self, name) == fields[name].default}
 
     # Older pydantic reads the annotation in the module of the subclass, which may not import Any.
     @model_serializer(mode="wrap")
@@ -105,6 +106,12 @@ class Flaws(ValueError):  # noqa: N818 - it travels inside pydantic only
     def __init__(self, flaws: Iterable[Flaw]) -> None:
         self.flaws = tuple(flaws)
         super().__init__("; ".join(message for _, message in self.flaws))
+
+
+def policy_key(description: str, example: object = None, default: object = None, **options: Any) -> Any:
+    """A key of a section with its description and an example, for editors and the reference; required if the default
+    is ``...``."""
+    return Field(default, description=description, examples=None if example is None else [example], **options)
 
 
 def in_words(value: object) -> str:
@@ -230,7 +237,7 @@ def _as_list(value: object) -> object:
     return value if isinstance(value, list | tuple) else (value,)
 
 
-def _as_set(values: tuple[str, ...]) -> tuple[str, ...]:
+def _as_set(values: tuple[Any, ...]) -> tuple[Any, ...]:
     """Each once, in one order: so the same set is the same policy."""
     return tuple(sorted(set(values)))
 
@@ -264,13 +271,17 @@ Bound: TypeAlias = Annotated[
 Name: TypeAlias = Annotated[str, Field(min_length=1)]
 FilePath: TypeAlias = Annotated[Path, BeforeValidator(_path), WithJsonSchema({"type": "string", "minLength": 1})]
 FilePattern: TypeAlias = Annotated[str, BeforeValidator(_file_pattern)]
-StrictInteger: TypeAlias = Annotated[int, Field(strict=True)]
+Natural: TypeAlias = Annotated[int, Field(strict=True, ge=0)]
+Count: TypeAlias = Annotated[int, Field(strict=True, ge=1)]
 StrictBoolean: TypeAlias = Annotated[bool, Field(strict=True)]
 
 as_list = BeforeValidator(_as_list)
 as_set = AfterValidator(_as_set)
 as_real = BeforeValidator(_real)
 one_or_more = _OneOrMore()
+
+NameSet: TypeAlias = Annotated[tuple[Name, ...], as_list, as_set, one_or_more]
+TextSet: TypeAlias = Annotated[tuple[str, ...], as_list, as_set, one_or_more]
 
 Share: TypeAlias = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False), as_real]
 ShareAboveZero: TypeAlias = Annotated[float, Field(gt=0, le=1, allow_inf_nan=False), as_real]

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import ClassVar
 
-from pydantic import Field
 from sqlglot import exp
 
 from sqlanon.requirements.audit import AuditedRelease, Check
 from sqlanon.requirements.base import Entry, Requirement, RetainedClasses, TableCondition
 from sqlanon.requirements.plain_sql import WarehouseRelease, class_sizes
 from sqlanon.support.expressions import template
-from sqlanon.support.fields import StrictInteger
+from sqlanon.support.fields import Count
 
 TOO_MANY = template("SELECT count(*) AS figure FROM :classes HAVING count(*) > :limit")
 
@@ -28,7 +27,7 @@ class FewClasses(Requirement, TableCondition):
         "few_classes",
         "number",
         "the greatest number of classes",
-        number=Annotated[StrictInteger, Field(ge=1)],
+        number=Count,
         scope="table",
     )
 
