@@ -18,11 +18,10 @@ from harness import header, row
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 
-import oracle
-from plain_samarati import data_of, misses, random_case
-from plain_search import search_of
-from strategies import Case
-
+from oracles import oracle
+from oracles.plain_samarati import data_of, misses, random_case
+from properties.plain_search import search_of
+from properties.random_cases import Case
 from sqlanon.strategies.full_domain.samarati import samarati
 
 

@@ -1,27 +1,27 @@
-"""Fixtures and helpers that tests of several features share."""
+"""Fixtures that tests of several features share, and the lanes of the suite."""
 
 from __future__ import annotations
 
 import gc
 import os
 import sys
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import pytest
 from _pytest.doctest import DoctestModule
 from hypothesis import HealthCheck, settings
-from postgres_intruder import Intruder
-from postgres_server import VARIABLE, running
-from spark_cluster import Cluster, cluster
 
-import sqlanon
 from sqlanon.release import contents
 from sqlanon.release.targets.file import target as file_target
 from sqlanon.support.resources import RELEASE_MACROS, macro_scripts
+from support.files import data_folder
+from support.lanes import SEARCHING, examples, group_cases, share, spread
+from support.servers.intruder import Intruder
+from support.servers.postgres import VARIABLE, running
+from support.servers.spark import CHEAP, Cluster, cluster
 
 gc.disable()  # until all tests are collected: what they are made of stays
 
@@ -29,35 +29,6 @@ gc.disable()  # until all tests are collected: what they are made of stays
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
-DUCKDB_1 = duckdb.__version__.startswith("1.")
-"""Whether this is the older DuckDB, which cannot do a few things by itself."""
-
-
-def data_folder() -> Path | None:
-    """The folder of real tables, hierarchies and proven optima: ``SQLANON_DATA``, else beside the project."""
-    beside = Path(__file__).resolve().parents[2] / "shared" / "data"
-    folder = Path(os.environ.get("SQLANON_DATA") or beside)
-    return folder if (folder / "known_optima.json").is_file() else None
-
-
-EXAMPLES = float(os.environ.get("SQLANON_EXAMPLES", "1"))
-"""Factor for the usual number of examples of each property; above 1 for a run overnight before a release."""
-
-
-def examples(usual: int) -> int:
-    """The number of examples that a property draws."""
-    return max(1, round(EXAMPLES * usual))
-
-
-def draw_tables(least: int, usual: int) -> int:
-    """The number of random tables that an oracle check draws: as `examples`, but never fewer than ``least``, since a
-    single table misses most faults."""
-    return max(least, examples(usual))
-
-
-SEARCHING = EXAMPLES >= 1
-"""Whether properties draw new examples on every run. If few are drawn, as in CI, they stay the same, so that a failure
-comes from the change."""
 
 # No deadline: the time of an example depends on the load of the machine.
 settings.register_profile(
@@ -124,14 +95,6 @@ def spark_cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
 def spark(spark_cluster: Cluster) -> Any:
     """A classic session of it."""
     return spark_cluster.session
-
-
-CHEAP = {
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    "spark.sql.adaptive.enabled": "false",
-    "spark.sql.shuffle.partitions": "2",
-}
 
 
 @pytest.fixture(scope="module")
@@ -201,77 +164,3 @@ def pytest_collection_finish() -> None:
 
 def pytest_unconfigure() -> None:
     gc.unfreeze()  # DuckDB reports objects that outlive the process as leaks
-
-
-LEAST_CASES = 2
-"""The number of slow cases of a test that run even if fewer examples are drawn."""
-
-
-def group_cases(items: Iterable[pytest.Item]) -> list[list[pytest.Item]]:
-    """The cases of each test."""
-    cases: dict[str, list[pytest.Item]] = {}
-    for item in items:
-        cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
-    return list(cases.values())
-
-
-def share(cases: list[Any], least: int = LEAST_CASES) -> list[Any]:
-    """The same share of the cases as of the examples, evenly spread."""
-    return spread(cases, max(least, examples(len(cases))))
-
-
-def spread(cases: list[Any], number: int) -> list[Any]:
-    """A number of the cases, evenly spread."""
-    number = min(len(cases), number)
-    return [cases[i * len(cases) // number] for i in range(number)]
-
-
-def connection_of(db: sqlanon.Database) -> Any:
-    """The connection with which a `Database` reads its source, for a live one the user's: tests look at its tables."""
-    space = db._space
-    return next(iter(space._readers.values()), space._engine.holder).connection
-
-
-def compacted(path: Path, compression: str = "auto") -> None:
-    """Write a changed release again without its unused blocks."""
-    fresh = path.with_suffix(".fresh")
-    with duckdb.connect() as connection:
-        connection.execute(f"SET force_compression = '{compression}'")
-        connection.execute(f"ATTACH '{path}' AS changed (READ_ONLY)")
-        connection.execute(f"ATTACH '{fresh}' AS fresh (STORAGE_VERSION 'v1.0.0')")
-        connection.execute("COPY FROM DATABASE changed TO fresh")
-    fresh.replace(path)
-
-
-def make_policy(attributes: Mapping[str, Any], k: int = 2, table: str | None = "t", **sections: Any) -> sqlanon.Policy:
-    """A policy from its attributes; the other sections as in TOML.
-
-    An attribute is a role, the rule of a quasi-identifier (``"mask"`` for short), or its whole table. Noise may have
-    any ε.
-    """
-    source = {"source": {"table": table}} if table is not None else {}
-    attributes = {name: _attribute(spec) for name, spec in attributes.items()}
-    privacy = {"k": k, **sections.pop("privacy", {})}
-    if sum(spec.get("noise", {}).get("epsilon", 0) for spec in attributes.values()) > 10:
-        privacy["linkable_noise"] = True
-    return sqlanon.Policy(attributes=attributes, privacy=privacy, **{**source, **sections})
-
-
-def _attribute(spec: Any) -> dict[str, Any]:
-    if spec in ("identifying", "sensitive", "insensitive"):
-        return {"role": spec}
-    if isinstance(spec, dict) and "role" in spec:
-        return spec
-    return {"role": "quasi", "hierarchy": {"mask": "right"} if spec == "mask" else spec}
-
-
-def some(values: Iterable[Any], every: int, few: int = 1) -> list[Any]:
-    """Values as parameters, tuples as several. Every ``every``-th value, from the first, is in the quick lane.
-
-    The slow lane has every ``few``-th of all values, or all if ``SQLANON_EXAMPLES`` is above 1.
-    """
-    return [
-        pytest.param(*(value if isinstance(value, tuple) else (value,)), marks=[pytest.mark.slow] if i % every else [])
-        for i, value in enumerate(values)
-        if not i % every or not i % few or EXAMPLES > 1
-    ]

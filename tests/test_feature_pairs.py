@@ -18,21 +18,19 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
-import feature_pairs
-import oracle
-import oracle_noise
-import oracle_privacy
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from conftest import compacted
-from feature_pairs import NORTH, SOUTH, K, Row
-from oracle import Hierarchy
-from oracle_labels import members, range_of
-from support import connected, failed, failed_alone, fetch, live_connection
 
 import sqlanon
+from oracles import oracle, oracle_noise, oracle_privacy
+from oracles.oracle import Hierarchy
+from oracles.oracle_labels import members, range_of
+from properties import feature_pairs
+from properties.feature_pairs import NORTH, SOUTH, K, Row
 from sqlanon.errors import AuditError, InfeasibleError, ReleaseError
+from support.databases import compacted, connected, fetch, live_connection
+from support.verification import failed, failed_alone
 
 Record = dict[str, Any]
 

@@ -7,9 +7,10 @@ import stat
 import subprocess
 from pathlib import Path
 
-import conftest
 import pytest
-from conftest import some
+
+from support import lanes
+from support.lanes import some
 
 CI = Path(__file__).resolve().parent.parent / ".ci" / "run"
 
@@ -27,8 +28,8 @@ CI = Path(__file__).resolve().parent.parent / ".ci" / "run"
 def test_a_share_of_the_cases_is_spread_over_all(
     examples: float, number: int, expected: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(conftest, "EXAMPLES", examples)
-    assert conftest.share(list(range(number))) == expected
+    monkeypatch.setattr(lanes, "EXAMPLES", examples)
+    assert lanes.share(list(range(number))) == expected
 
 
 @pytest.mark.parametrize("number", range(7))
@@ -39,7 +40,7 @@ def test_so_many_cases_as_a_test_says_are_in_the_quick_lane(number: int, request
 
 @pytest.mark.thorough
 def test_what_is_thorough_is_slow_and_left_out_where_a_share_is_drawn(request: pytest.FixtureRequest) -> None:
-    assert request.node.get_closest_marker("slow") is not None and conftest.EXAMPLES >= 1
+    assert request.node.get_closest_marker("slow") is not None and lanes.EXAMPLES >= 1
 
 
 STUB = """#!/bin/bash

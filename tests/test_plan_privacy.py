@@ -6,9 +6,9 @@ import re
 
 import duckdb
 import pytest
-from conftest import make_policy
 
 import sqlanon
+from support.policies import make_policy
 
 ATTRIBUTES = {
     "zip": "mask",

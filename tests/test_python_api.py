@@ -11,11 +11,12 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 import pytest
-from conftest import connection_of, make_policy
 
 import sqlanon
 from sqlanon import InfeasibleError, ReleaseError, SourceError
 from sqlanon.release.publish import NOT_COMPARED
+from support.databases import connection_of
+from support.policies import make_policy
 
 TOML = """
 [source]

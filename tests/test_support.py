@@ -9,7 +9,9 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-import support
+
+from support import thresholds
+from support.commands import cli
 
 TESTS = Path(__file__).parent
 FILES = sorted(path for path in TESTS.rglob("*.py") if path.name != Path(__file__).name)
@@ -92,9 +94,7 @@ def tree_of(file: Path) -> ast.Module:
 @pytest.mark.thorough
 def test_what_tests_set_exists() -> None:
     found = {path: file for file in FILES for path in paths(tree_of(file))}
-    constants = {
-        getattr(support, name) for name in ("SMALL_SET", "COARSE_SET", "ROWS_PER_CODE", "SMALL_SPARK", "PATIENCE")
-    }
+    constants = {path for path in vars(thresholds).values() if str(path).startswith("sqlanon.")}
     assert len(found) > 40  # that they are found at all
     assert {path: file for path, file in found.items() if not resolves(path)} == {}
     assert [path for path in constants if not resolves(path)] == []
@@ -124,7 +124,7 @@ def test_an_oracle_imports_nothing_of_the_package(file: Path) -> None:
 
 
 def test_the_command_line_in_this_process(tmp_path: Path) -> None:
-    ended = support.cli("anonymize", "none.toml", cwd=tmp_path)
+    ended = cli("anonymize", "none.toml", cwd=tmp_path)
     assert (ended.status, ended.out) == (2, "")
     assert "none.toml" in ended.err
-    assert support.cli("--version").out.startswith("sqlanon ")
+    assert cli("--version").out.startswith("sqlanon ")

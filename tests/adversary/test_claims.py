@@ -6,10 +6,11 @@ from pathlib import Path
 
 import duckdb
 import pytest
-from conftest import compacted, make_policy
 
 import sqlanon
 from sqlanon.audit.verify import verify_file
+from support.databases import compacted
+from support.policies import make_policy
 
 FORGED = {
     "published_at": "published_at = TIMESTAMP '2001-01-01'",

@@ -28,12 +28,13 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 import pytest
-from conftest import examples, make_policy, some
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import sqlanon
 from sqlanon.policy.strategies import STRATEGIES
+from support.lanes import examples, some
+from support.policies import make_policy
 
 K = 3
 RANGES = [name for name, strategy in STRATEGIES.items() if strategy.traits.summarizes]

@@ -10,10 +10,12 @@ from typing import Any
 
 import duckdb
 import pytest
-from support import change, failed, fetch, folder_again, insert, kept
 
 import sqlanon
 from sqlanon.release.source_change import SOURCE_CHECK
+from support.databases import change, fetch, insert
+from support.files import folder_again, kept
+from support.verification import failed
 
 CREATE = """
     CREATE TABLE visits AS

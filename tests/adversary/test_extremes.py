@@ -11,10 +11,11 @@ from typing import Any
 
 import duckdb
 import pytest
-from conftest import make_policy, some
 from test_level_limits import searches
 
 import sqlanon
+from support.lanes import some
+from support.policies import make_policy
 
 SOURCE = """
     CREATE TABLE t AS

@@ -10,17 +10,17 @@ from typing import Any
 
 import duckdb
 import pytest
-from between_statements import attacked
-from conftest import some
-from digest_collision import numbers_that_hide
-from postgres_server import VARIABLE, Server
-from support import failed
 
 import sqlanon
+from adversary.digest_collision import numbers_that_hide
 from sqlanon.engines.postgres.engine import PostgresEngine
 from sqlanon.engines.spark.engine import SparkEngine
 from sqlanon.release.source_change import SOURCE_CHECK
 from sqlanon.support.resources import RELEASE_MACROS, macro_scripts
+from support.between_statements import attacked
+from support.lanes import some
+from support.servers.postgres import VARIABLE, Server
+from support.verification import failed
 
 HERE = f"env:{VARIABLE}"
 ILLNESSES = ("asthma", "flu", "gout", "HIV")

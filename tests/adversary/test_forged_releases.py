@@ -10,16 +10,17 @@ from typing import Any
 
 import duckdb
 import pytest
-from between_statements import attacked
-from conftest import examples, make_policy, some
-from forged import DUCKDB, MARK, PARQUET
 
 import sqlanon
+from adversary.forged import DUCKDB, MARK, PARQUET
 from sqlanon.audit.verify import verify_file
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import SqlanonError
 from sqlanon.release import reader
 from sqlanon.release.targets.base import Verification
+from support.between_statements import attacked
+from support.lanes import examples, some
+from support.policies import make_policy
 
 SOURCE = """
     CREATE TABLE people AS

@@ -13,10 +13,11 @@ from typing import Any, TypeAlias
 
 import duckdb
 import pytest
-from conftest import connection_of, make_policy
 
 import sqlanon
 from sqlanon.policy.strategies import STRATEGIES
+from support.databases import connection_of
+from support.policies import make_policy
 
 BELOW, ABOVE = 18, 90
 BORN_BELOW, BORN_ABOVE = date(1940, 1, 1), date(2010, 1, 1)

@@ -10,12 +10,12 @@ from typing import Any
 
 import duckdb
 import pytest
-from conftest import some
-from oracle_noise_reader import Side, few_combinations, interval, nearest_matches, told_apart
-from support import fetch
 
 import sqlanon
+from oracles.oracle_noise_reader import Side, few_combinations, interval, nearest_matches, told_apart
 from sqlanon.errors import AuditError
+from support.databases import fetch
+from support.lanes import some
 
 ROWS = 400
 

@@ -8,10 +8,11 @@ from typing import Any
 
 import duckdb
 import pytest
-from conftest import make_policy
-from support import COARSE_SET, ROWS_PER_CODE, SMALL_SET, change, fetch
 
 import sqlanon
+from support.databases import change, fetch
+from support.policies import make_policy
+from support.thresholds import COARSE_SET, ROWS_PER_CODE, SMALL_SET
 
 AGE = {"intervals": {"widths": [5, 10], "below": 18, "above": 90}}
 AT_0 = {"role": "quasi", "hierarchy": AGE, "max_level": 0}

@@ -13,11 +13,11 @@ from typing import Any
 
 import duckdb
 import pytest
-from conftest import examples, some
-from support import cli
 
 import sqlanon
 from sqlanon.policy.strategies import STRATEGIES
+from support.commands import cli
+from support.lanes import examples, some
 
 K = 3
 ZIPS = ("110", "111", "120", "210", "211")

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import persons_cases as cases
 import pytest
-from postgres_server import VARIABLE, Server
 
 import sqlanon
+from properties import persons_cases as cases
+from support.servers.postgres import VARIABLE, Server
 
 K = 3
 

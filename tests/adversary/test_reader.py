@@ -8,13 +8,14 @@ from typing import Any
 
 import duckdb
 import pytest
-from conftest import examples, make_policy, some
-from odd_values import SCALARS, with_odd_floats
-from reader import ascents, findings, of_relation, read
 
 import sqlanon
+from adversary.odd_values import SCALARS, with_odd_floats
+from adversary.reader import ascents, findings, of_relation, read
 from sqlanon import InfeasibleError, ReleaseError, SqlanonError
 from sqlanon.policy.strategies import STRATEGIES
+from support.lanes import examples, some
+from support.policies import make_policy
 
 GUARANTEE_K = [name for name, one in STRATEGIES.items() if not one.traits.protects_combinations_only]
 

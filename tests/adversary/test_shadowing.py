@@ -15,14 +15,14 @@ from typing import Any
 
 import duckdb
 import pytest
-from conftest import some
-from support import quoted
 
 import sqlanon
 from sqlanon.attacks import NAMES as ATTACKS
 from sqlanon.audit.verify import verify_file
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.support.resources import macro_script
+from support.databases import quoted
+from support.lanes import some
 
 ROWS = [
     (

@@ -15,16 +15,17 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
-import parquet_bytes as pb
 import pyarrow.parquet as pq
 import pytest
-from conftest import DUCKDB_1, compacted, make_policy, some
-from support import fetch
 
 import sqlanon
+from adversary import parquet_bytes as pb
 from sqlanon.audit.verify import verify_file
 from sqlanon.errors import SqlanonError
 from sqlanon.release.targets.base import release_location
+from support.databases import DUCKDB_1, compacted, fetch
+from support.lanes import some
+from support.policies import make_policy
 
 SECRET = "John Doe has HIV"
 CITIES = {"Uplands": ["Hilltown", "Stonebridge"], "Lowlands": ["Fenmarsh", "Delta Port"]}

@@ -6,11 +6,13 @@ from pathlib import Path
 
 import duckdb
 import pytest
-from conftest import DUCKDB_1, make_policy, some
-from odd_values import SCALARS, nested, with_odd_floats
 
 import sqlanon
+from adversary.odd_values import SCALARS, nested, with_odd_floats
 from sqlanon import ReleaseError
+from support.databases import DUCKDB_1
+from support.lanes import some
+from support.policies import make_policy
 
 CASES = [
     *((name, values) for name, values in SCALARS.items() if name != "INTERVAL"),

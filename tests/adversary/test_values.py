@@ -16,13 +16,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import sqlglot
-from conftest import DUCKDB_1
-from odd_values import COLLATED, SCALARS, nested, odd_floats, with_odd_floats
 
+from adversary.odd_values import COLLATED, SCALARS, nested, odd_floats, with_odd_floats
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.policy import SourceSection
 from sqlanon.sources import WorkNames, bind_source, fixed_column
 from sqlanon.sources.relation import bind_relation
+from support.databases import DUCKDB_1
 
 SEVERAL_FORMS = ("FLOAT", "DOUBLE", "INTERVAL", "VARIANT")
 """Types with values that the engine takes for equal and a reader can tell apart."""

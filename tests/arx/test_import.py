@@ -15,11 +15,11 @@ import duckdb
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support import cli
 
 import sqlanon
 from sqlanon.arx import import_project
 from sqlanon.arx.criteria import Criterion, read_criterion
+from support.commands import cli
 
 METADATA = "<metadata>\n\t<version>3.9.1</version>\n\t<vocabulary>2.0</vocabulary>\n</metadata>"
 DATA = "age;zip;seen;city;cost;name\n" + "\n".join(

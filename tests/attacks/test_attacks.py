@@ -9,14 +9,15 @@ from typing import Any
 
 import duckdb
 import pytest
-from conftest import some
-from support import cli, quoted
 
 import sqlanon
 from sqlanon.attacks import NAMES, Attacks
 from sqlanon.attacks.findings import Kept
 from sqlanon.cli.printing import print_attacks
 from sqlanon.errors import BrokenReleaseError, PolicyError, ReleaseError, SourceError
+from support.commands import cli
+from support.databases import quoted
+from support.lanes import some
 
 ATTRIBUTES: dict[str, Any] = {
     "name": {"role": "identifying"},

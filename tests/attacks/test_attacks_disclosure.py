@@ -6,15 +6,15 @@ from collections.abc import Iterator
 from typing import Any
 
 import duckdb
-import oracle_attacks as oracle
 import pytest
-from conftest import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from oracle_attacks import Row, Tree
 
+from oracles import oracle_attacks as oracle
+from oracles.oracle_attacks import Row, Tree
 from sqlanon.disclosure import attribute_disclosure as dc
 from sqlanon.support.expressions import create_table_with_columns, table
+from support.lanes import examples
 
 QUASI, SENSITIVE = ['my "col"', "n"], "Value"
 TREE = Tree([("a", "x", "*"), ("b", "x", "*"), ("c", "y", "*"), (None, None, "*")])

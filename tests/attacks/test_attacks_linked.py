@@ -11,14 +11,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import duckdb
-import oracle_attacks as oracle
 import pytest
-from conftest import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from oracle_attacks import Attribute, Row, Tree
 from sqlglot import exp
 
+from oracles import oracle_attacks as oracle
+from oracles.oracle_attacks import Attribute, Row, Tree
 from sqlanon.attacks.attacker import Attacker
 from sqlanon.attacks.matching import (
     chance_by_class,
@@ -40,6 +39,7 @@ from sqlanon.ledger.joint.pair_audit import PairAudit
 from sqlanon.ledger.joint.release_links import ComparedRelease, count_unknown_labels
 from sqlanon.ledger.joint.row_matching import ReleaseLink, with_comparison_parts
 from sqlanon.support.expressions import create_table_with_columns, table
+from support.lanes import examples
 
 NAMES = ['my "col"', "n", "l0", "Größe", "s0", "k1"]
 """Names of columns: some are the builders' own."""

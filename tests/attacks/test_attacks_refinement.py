@@ -6,18 +6,18 @@ from dataclasses import replace
 from typing import Any
 
 import duckdb
-import oracle_attacks as oracle
 import pytest
-from conftest import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from oracle_attacks import Row
 from test_attacks_linked import make, trees
 
+from oracles import oracle_attacks as oracle
+from oracles.oracle_attacks import Row
 from sqlanon.attacks.refinement import FullDomainRelease, Released, downcoding, looks_at_rows_alone, minimality
 from sqlanon.requirements import KAnonymity, Requirements
 from sqlanon.requirements.l_diversity import DistinctDiversity, EntropyDiversity
 from sqlanon.support.expressions import table
+from support.lanes import examples
 
 NAMES = ['my "col"', "n"]
 

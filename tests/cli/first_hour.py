@@ -22,7 +22,7 @@ import sqlanon
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from support import Ended, cli
+from support.commands import Ended, cli
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "first_hour.txt"
 

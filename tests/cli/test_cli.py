@@ -19,10 +19,12 @@ from typing import Any
 
 import duckdb
 import pytest
-from conftest import some
-from support import HOSPITAL_POLICY, Ended, change, cli, fetch, small_hospital
 
 from sqlanon.audit.verify import verify_file
+from support.commands import Ended, cli
+from support.databases import change, fetch
+from support.hospital import HOSPITAL_POLICY, small_hospital
+from support.lanes import some
 
 
 @pytest.fixture(scope="module")

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import duckdb
 import pytest
-from support import cli, fetch
 
 import sqlanon
 from sqlanon.errors import SourceError
+from support.commands import cli
+from support.databases import fetch
 
 POLICY = """
 [source]

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import duckdb
 import pytest
-from support import cli
 
 import sqlanon
 from sqlanon.errors import PolicyError, SourceError
 from sqlanon.policy.sections import CsvSection
 from sqlanon.policy.settings import parse_csv_settings
+from support.commands import cli
 
 ROWS = "21;m;asthma\n53;w;flu\n" * 20
 EXPORT = "Export\n\nage;sex;illness\n" + ROWS + "5;m\n" + ROWS + "6;w;Fieber ä\n" * 6

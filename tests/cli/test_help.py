@@ -8,10 +8,10 @@ import sys
 
 import pytest
 import typer
-from support import cli
 
 import sqlanon
 from sqlanon.cli import app
+from support.commands import cli
 
 GROUP = typer.main.get_command(app)
 COMMANDS = GROUP.list_commands(typer.Context(GROUP))  # type: ignore[attr-defined]

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import duckdb
 import pytest
-from conftest import make_policy
-from support import cli
-from workbooks import write_workbook
 
 import sqlanon
 from sqlanon.errors import PolicyError, SourceError
+from support.commands import cli
+from support.policies import make_policy
+from support.workbooks import write_workbook
 
 FOLDER = Path(__file__).resolve().parents[1] / "sources" / "statistics_files"
 ROWS = "21;m;asthma\n53;w;flu\n" * 20

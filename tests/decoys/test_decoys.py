@@ -19,19 +19,17 @@ from types import SimpleNamespace
 from typing import Any
 
 import duckdb
-import oracle
 import pyarrow as pa
 import pytest
-import strategies
-from conftest import SEARCHING, compacted, examples, some
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from oracle import Hierarchy, Release, Row, Table
-from strategies import Case
-from support import Ended, cli, fetch
 from test_search_properties import arrow_table, policy
 
 import sqlanon
+from oracles import oracle
+from oracles.oracle import Hierarchy, Release, Row, Table
+from properties import random_cases as strategies
+from properties.random_cases import Case
 from sqlanon import decoys
 from sqlanon.audit.decoys import DecoyCheck
 from sqlanon.audit.verify import verify_file
@@ -40,6 +38,9 @@ from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import InfeasibleError, PolicyError
 from sqlanon.ledger import catalog
 from sqlanon.support.expressions import table
+from support.commands import Ended, cli
+from support.databases import compacted, fetch
+from support.lanes import SEARCHING, examples, some
 
 quick = settings(max_examples=examples(1), deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 thorough = settings(quick, derandomize=not SEARCHING, max_examples=examples(25), print_blob=True)

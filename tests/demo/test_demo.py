@@ -10,7 +10,6 @@ from pathlib import Path
 import duckdb
 import pytest
 from sqlglot import exp
-from support import DOCS
 
 from sqlanon.demo import story
 from sqlanon.demo.attack import QUASI, attack
@@ -19,6 +18,7 @@ from sqlanon.demo.linkage import GROUND, Linkage, label, link
 from sqlanon.demo.story import run_demo
 from sqlanon.errors import InfeasibleError, SourceError
 from sqlanon.policy import Policy
+from support.files import DOCS
 
 ROWS = 5_000
 

@@ -9,10 +9,9 @@ import base64
 import tempfile
 from pathlib import Path
 
-from browser import Browser
-
 import sqlanon
 from sqlanon.demo import run_demo
+from support.browser import Browser
 
 PICTURE = Path(__file__).resolve().parents[2] / "docs" / "assets" / "report.png"
 WIDTH, HEIGHT = 1100, 1000

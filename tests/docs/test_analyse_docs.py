@@ -8,10 +8,11 @@ from pathlib import Path
 
 import duckdb
 import pytest
-from support import ROOT, cli
 from test_readme import blocks
 
 from sqlanon.demo.hospital import make_hospital
+from support.commands import cli
+from support.files import ROOT
 
 sys.path.insert(0, str(ROOT / "benchmarks"))
 

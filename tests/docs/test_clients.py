@@ -12,12 +12,12 @@ from typing import Any
 
 import duckdb
 import pytest
-from conftest import make_policy
-from environments import PINS, node_modules, python_of, run
 from test_readme import FIRST_POLICY, blocks
 
 from sqlanon import Policy, connect
 from sqlanon.demo.hospital import make_hospital
+from support.environments import PINS, node_modules, python_of, run
+from support.policies import make_policy
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "how-to" / "serving.md").read_text(encoding="utf-8")
 SECTIONS = dict(re.findall(r"^### (.*?)\n(.*?)(?=^##|\Z)", PAGE, re.MULTILINE | re.DOTALL))

@@ -11,10 +11,10 @@ from typing import Any
 
 import duckdb
 import pytest
-from recipes import PAGE, REGISTRIES, code, registrations, run, section
-from support import ROOT
 
 import sqlanon
+from support.files import ROOT
+from support.recipes import PAGE, REGISTRIES, code, registrations, run, section
 
 if sys.version_info >= (3, 11):
     import tomllib

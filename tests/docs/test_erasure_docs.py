@@ -10,8 +10,9 @@ from pathlib import Path
 
 import duckdb
 import pytest
-from support import cli
 from test_readme import ROOT, blocks
+
+from support.commands import cli
 
 PAGE = (ROOT / "docs" / "how-to" / "erasure.md").read_text(encoding="utf-8")
 POLICY = """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from support import ROOT
+from support.files import ROOT
 
 PAGE = (ROOT / "docs" / "reference" / "published_examples.md").read_text(encoding="utf-8")
 SHOWN, _, _ = PAGE.partition("## What cannot be reproduced")

@@ -7,10 +7,10 @@ import shlex
 from pathlib import Path
 
 import pytest
-from environments import ROOT
-from support import cli
 
 from sqlanon.policy.sections import CsvSection
+from support.commands import cli
+from support.environments import ROOT
 
 PAGE = (ROOT / "docs" / "how-to" / "read-your-file.md").read_text(encoding="utf-8")
 ENCODINGS = {"towns.csv": "windows-1252"}

@@ -13,8 +13,6 @@ from pathlib import Path
 
 import duckdb
 import pytest
-from conftest import some
-from support import ROOT, cli, opened_catalog
 
 from sqlanon import Policy, connect
 from sqlanon.demo.hospital import make_hospital
@@ -25,6 +23,10 @@ from sqlanon.noise.statements import NoisyColumn, can_be_noisy
 from sqlanon.policy.models import parse_toml
 from sqlanon.policy.strategies import STRATEGIES as STRATEGIES_BY_NAME
 from sqlanon.requirements import requirement_types
+from support.commands import cli
+from support.databases import opened_catalog
+from support.files import ROOT
+from support.lanes import some
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 FIRST_RELEASE = (ROOT / "docs" / "tutorial" / "first-release.md").read_text(encoding="utf-8")

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 import reference
-from support import cli
 from test_policy_privacy import Schema
 
 from sqlanon.policy.models import parse_toml
 from sqlanon.policy.schema import editor_schema
 from sqlanon.support.resources import POLICY_SCHEMA
+from support.commands import cli
 
 
 @pytest.fixture(scope="module")

@@ -11,9 +11,9 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import pytest
-from support import ROOT
 
 from sqlanon.policy.models import parse_toml
+from support.files import ROOT
 
 pytest.importorskip("zensical", reason="the site is built by zensical: pip install '.[docs]'")
 pytestmark = pytest.mark.slow

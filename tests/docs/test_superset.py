@@ -27,9 +27,10 @@ from typing import Any
 
 import duckdb
 import pytest
-from environments import ROOT, missing, python_of, run
 from test_clients import SECTIONS, VIEWS, made, replace  # noqa: F401  (a fixture)
 from test_readme import blocks
+
+from support.environments import ROOT, missing, python_of, run
 
 pytestmark = [
     pytest.mark.slow,

@@ -17,11 +17,11 @@ import duckdb
 import pyarrow as pa
 import pytest
 from sqlglot import exp
-from support import SMALL_SET
 
 import sqlanon
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.support.expressions import select_star
+from support.thresholds import SMALL_SET
 
 THERE = re.compile(
     r"(?:sqlanon_work\w*_source|(?:population_)?frequency(?:_raw|_\d+)|distribution_\d.*|(?:joint_)?pairs_\d+"

@@ -12,9 +12,9 @@ from typing import Any, TypeAlias
 
 import duckdb
 import pyarrow as pa
-from plain_search import WIDE
 
 import sqlanon
+from properties.plain_search import WIDE
 from sqlanon.measures import MEASURES
 
 Rule: TypeAlias = Any

@@ -10,7 +10,6 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 import pytest
-from conftest import EXAMPLES, some
 from recorded import Asked, Job, Recorder, do, jobs, people, recording
 from spark_answers import differences, in_spark, rows
 from sqlglot import exp, parse_one
@@ -33,6 +32,7 @@ from sqlanon.support.expressions import (
     table,
     text,
 )
+from support.lanes import EXAMPLES, some
 
 JOBS = list(jobs())
 RECURSIVE = "WITH RECURSIVE"

@@ -12,8 +12,6 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 import pytest
-from kiosk import KioskEngine
-from postgres_server import Server
 from sqlglot import exp, parse_one
 
 from sqlanon.engines.base import Engine
@@ -23,6 +21,8 @@ from sqlanon.engines.federation import FederatedEngine, RemoteTables
 from sqlanon.engines.postgres.engine import PostgresEngine
 from sqlanon.engines.spark.engine import SparkEngine
 from sqlanon.support.expressions import aliased, drop_table, select_star, table
+from support.kiosk import KioskEngine
+from support.servers.postgres import Server
 
 NUMBERS = {
     "duckdb": "range({0}) AS r(i)",

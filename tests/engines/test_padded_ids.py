@@ -13,12 +13,12 @@ from typing import Any
 
 import duckdb
 import pytest
-from postgres_server import VARIABLE, Server
-from support import fetch
 
 import sqlanon
 from sqlanon.engines.values import WHITE_SPACE
 from sqlanon.errors import PolicyError
+from support.databases import fetch
+from support.servers.postgres import VARIABLE, Server
 
 PERSONS = 40
 PADDINGS = ("", " ", "\t", "\n", "\u00a0")

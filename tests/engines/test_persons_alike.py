@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from postgres_server import VARIABLE, Server
 
 import sqlanon
+from support.servers.postgres import VARIABLE, Server
 
 SPELLINGS = {
     "citext": ["citext", "p{i}", "P{i}", "p{i}"],

@@ -8,15 +8,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import persons_cases as cases
 import pytest
-from conftest import some
-from postgres_server import VARIABLE, Server
 
 import sqlanon
+from properties import persons_cases as cases
 from sqlanon import pipeline
 from sqlanon.engines.postgres.engine import PostgresEngine
 from sqlanon.engines.spark.engine import SparkEngine
+from support.lanes import some
+from support.servers.postgres import VARIABLE, Server
 
 POSTGRES = {"postgres": f"env:{VARIABLE}", "table": "visited.visits"}
 

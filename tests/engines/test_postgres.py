@@ -19,13 +19,13 @@ from typing import Any
 
 import duckdb
 import pytest
-from postgres_server import PASSWORD, VARIABLE, Server
-from support import quoted
 
 import sqlanon
 from sqlanon.engines.postgres import engine as postgres_engine
 from sqlanon.release.targets.base import release_location
 from sqlanon.sources.postgres import PostgresSource
+from support.databases import quoted
+from support.servers.postgres import PASSWORD, VARIABLE, Server
 
 dbapi = pytest.importorskip("adbc_driver_postgresql.dbapi", reason="the extra postgres is not installed")
 pytestmark = pytest.mark.slow

@@ -10,16 +10,16 @@ from typing import Any
 
 import duckdb
 import pytest
-from postgres_server import Server
-from postgres_server import psql as run_psql
-from support import quoted
 from test_warehouses import from_set
 from test_warehouses_postgres import THERE
-from warehouse_cases import COLUMNS, HERE, rows
-from warehouse_cases import policy as warehouse_policy
 
 import sqlanon
+from properties.warehouse_cases import COLUMNS, HERE, rows
+from properties.warehouse_cases import policy as warehouse_policy
 from sqlanon.release.targets.base import release_location
+from support.databases import quoted
+from support.servers.postgres import Server
+from support.servers.postgres import psql as run_psql
 
 pytest.importorskip("adbc_driver_postgresql", reason="the extra postgres is not installed")
 

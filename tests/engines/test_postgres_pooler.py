@@ -13,12 +13,12 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
-from postgres_server import PASSWORD, Server, free_port, psql, server_user
 from sqlglot import parse_one
 
 import sqlanon
 from sqlanon.engines.postgres import engine as postgres_engine
 from sqlanon.engines.postgres.engine import SEARCH_PATH, PostgresEngine
+from support.servers.postgres import PASSWORD, Server, free_port, psql, server_user
 
 pytest.importorskip("adbc_driver_postgresql", reason="the extra postgres is not installed")
 pytestmark = pytest.mark.slow

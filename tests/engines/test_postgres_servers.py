@@ -12,12 +12,12 @@ from typing import Any
 
 import duckdb
 import pytest
-from postgres_intruder import changed_before
-from postgres_server import PASSWORD, VARIABLE, Server, binaries, free_port, psql, server_user
 
 import sqlanon
 from sqlanon.engines.postgres import engine as postgres_engine
 from sqlanon.release.targets.base import release_location
+from support.servers.intruder import changed_before
+from support.servers.postgres import PASSWORD, VARIABLE, Server, binaries, free_port, psql, server_user
 
 dbapi: Any = pytest.importorskip("adbc_driver_postgresql.dbapi", reason="the extra postgres is not installed")
 pytestmark = pytest.mark.slow

@@ -17,8 +17,6 @@ from typing import Any
 
 import duckdb
 import pytest
-from conftest import make_policy, some
-from support import cli
 
 import sqlanon
 from sqlanon.engines.duckdb import DuckDBEngine
@@ -26,6 +24,9 @@ from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.errors import SourceError
 from sqlanon.release import contents
 from sqlanon.support.workdir import SPILL_PREFIX, spill_directory
+from support.commands import cli
+from support.lanes import some
+from support.policies import make_policy
 
 pytestmark = pytest.mark.slow
 

@@ -6,8 +6,6 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from conftest import some
-from plain_search import WIDE
 from spark_cases import (
     BELOW,
     BELOW_IT,
@@ -22,7 +20,9 @@ from spark_cases import (
     random_case,
 )
 
+from properties.plain_search import WIDE
 from sqlanon.measures import MEASURES
+from support.lanes import some
 
 
 def strategy_of(case: SparkCase) -> str:

@@ -14,13 +14,13 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 import pytest
-from conftest import examples
 from spark_cases import BELOW, BELOW_IT, FULL_DOMAIN, SparkCase, below_full_domain, in_duckdb, random_case, turn
-from support import SMALL_SET, SMALL_SPARK
 
 import sqlanon
 from sqlanon.engines.federation import FederatedEngine
 from sqlanon.engines.spark.engine import SparkEngine
+from support.lanes import examples
+from support.thresholds import SMALL_SET, SMALL_SPARK
 
 FIGURES = (
     "rows", "generalization", "classes", "smallest_class", "suppressed_rows", "released_rows", "optimal", "warnings",

@@ -16,12 +16,12 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 import pytest
-from spark_cluster import Cluster
 from sqlglot import exp, parse_one
 
 import sqlanon
 from sqlanon.engines.spark.engine import SparkEngine
 from sqlanon.support.expressions import col, create_temporary_view, drop_view, select, select_star, table
+from support.servers.spark import Cluster
 
 SECRET = "Ann-of-the-tests"
 HOSTILE = "a`b \"c\" 'd' .e;-- \\ äß"

@@ -9,11 +9,11 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 import pytest
-from support import SMALL_SET, SMALL_SPARK
 from test_spark_contract import PLANTED, in_duckdb, into_spark, outcome, plain_policy, planted_table
 
 import sqlanon
 from sqlanon.engines.spark.engine import SparkEngine
+from support.thresholds import SMALL_SET, SMALL_SPARK
 
 
 def state(session: Any) -> tuple[Any, ...]:

@@ -11,10 +11,8 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from conftest import CHEAP
 from spark_cases import in_duckdb
 from sqlglot import exp
-from support import SMALL_SET, SMALL_SPARK
 from test_spark_contract import into_spark, plain_policy, planted_table
 from test_spark_manners import state
 
@@ -26,6 +24,8 @@ from sqlanon.release.targets.spark import statements as sr
 from sqlanon.release.targets.spark.reader import SparkLocation
 from sqlanon.support.expressions import as_column, col, select, text
 from sqlanon.support.expressions import table as named_table
+from support.servers.spark import CHEAP
+from support.thresholds import SMALL_SET, SMALL_SPARK
 
 SCHEMA = "sqlanon_names"
 TABLE = named_table("columns_of_a_name")

@@ -9,11 +9,11 @@ from typing import Any
 
 import duckdb
 import pytest
-from support import SMALL_SET, SMALL_SPARK
 
 import sqlanon
 from sqlanon.engines import federation
 from sqlanon.errors import SourceError
+from support.thresholds import SMALL_SET, SMALL_SPARK
 
 pytestmark = pytest.mark.usefixtures("spark_cluster")
 

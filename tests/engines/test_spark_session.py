@@ -10,13 +10,13 @@ import time
 from pathlib import Path
 
 import pytest
-from spark_cluster import Cluster, free_port, needs_spark
 from sqlglot import parse_one
 
 import sqlanon
 from sqlanon.engines.spark.engine import SparkEngine
 from sqlanon.engines.spark.session import java_home
 from sqlanon.errors import MissingLibraryError
+from support.servers.spark import Cluster, free_port, needs_spark
 
 TOKEN = "token-of-the-tests"
 LOOPBACK = {"0100007F", "0000000000000000FFFF00000100007F", "00000000000000000000000001000000"}

@@ -8,13 +8,13 @@ from typing import Any
 
 import duckdb
 import pytest
-from postgres_server import VARIABLE, Server
 from sqlglot import parse_one
 
 import sqlanon
 from sqlanon.engines.postgres.engine import PostgresEngine
 from sqlanon.errors import PolicyError, SourceError, UnreadableColumnsError
 from sqlanon.sources.postgres import PostgresSource
+from support.servers.postgres import VARIABLE, Server
 
 # 60 persons with five to seven rows, and a ward that says nothing of them.
 VISITS = """

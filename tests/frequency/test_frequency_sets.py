@@ -11,25 +11,25 @@ from typing import Any
 
 import duckdb
 import pytest
-import strategies
-import strategies_privacy
 import test_privacy_properties
 import test_search_properties
-from conftest import examples, some
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlglot import exp
-from strategies import Case
-from strategies_privacy import PrivacyCase
-from support import COARSE_SET, ROWS_PER_CODE, SMALL_SET
 from test_search_properties import quick, thorough
 
 import sqlanon
+from properties import privacy_cases as strategies_privacy
+from properties import random_cases as strategies
+from properties.privacy_cases import PrivacyCase
+from properties.random_cases import Case
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.frequency.codes import assign_packs
 from sqlanon.frequency.sets import draw_shares, expected_classes
 from sqlanon.support.coding import CodedAttribute
 from sqlanon.support.expressions import table
+from support.lanes import examples, some
+from support.thresholds import COARSE_SET, ROWS_PER_CODE, SMALL_SET
 
 
 @pytest.fixture(autouse=True)

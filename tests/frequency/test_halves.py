@@ -7,22 +7,22 @@ from typing import Any
 
 import duckdb
 import pytest
-import strategies
-import strategies_privacy
 import test_privacy_properties
 import test_search_properties
-from conftest import examples
 from hypothesis import given, settings
-from strategies import Case
-from strategies_privacy import PrivacyCase
-from support import COARSE_SET, ROWS_PER_CODE, SMALL_SET
 from test_frequency_sets import people, policy_of
 from test_search_properties import quick, thorough
 
 import sqlanon
+from properties import privacy_cases as strategies_privacy
+from properties import random_cases as strategies
+from properties.privacy_cases import PrivacyCase
+from properties.random_cases import Case
 from sqlanon.strategies.lattice.candidate import candidate_query
 from sqlanon.strategies.lattice.checker import Checker
 from sqlanon.support.coding import Levels
+from support.lanes import examples
+from support.thresholds import COARSE_SET, ROWS_PER_CODE, SMALL_SET
 
 FAR = "sqlanon.strategies.lattice.checker.FAR"
 SHARE = "sqlanon.frequency.sets.FIRST_SET_SHARE"

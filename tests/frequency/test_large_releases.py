@@ -7,10 +7,10 @@ from typing import Any
 
 import duckdb
 import pytest
-from conftest import some
-from support import COARSE_SET, ROWS_PER_CODE, SMALL_SET
 
 import sqlanon
+from support.lanes import some
+from support.thresholds import COARSE_SET, ROWS_PER_CODE, SMALL_SET
 
 PEOPLE = """
     SELECT CASE WHEN i % 17 = 0 THEN NULL ELSE i % 2 END AS sex,

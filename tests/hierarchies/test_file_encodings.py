@@ -9,11 +9,11 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 import pytest
-from conftest import make_policy
 
 import sqlanon
 from sqlanon.errors import HierarchyError, PolicyError
 from sqlanon.support.encodings import probable_encodings
+from support.policies import make_policy
 
 LINES = 'Köln;"Nordrhein; Westfalen";*\nOrléans;Centre-Val;*\nÅbo;;*\n'
 TOWNS = ["Köln", "Orléans", "Åbo"] * 2

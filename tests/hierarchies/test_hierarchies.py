@@ -15,7 +15,6 @@ from typing import Any, TypeAlias
 
 import duckdb
 import pytest
-from conftest import DUCKDB_1, examples
 from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 from sqlglot import exp
@@ -37,6 +36,8 @@ from sqlanon.policy.rules import (
     TableRule,
 )
 from sqlanon.support.expressions import table
+from support.databases import DUCKDB_1
+from support.lanes import examples
 
 VALUES = table("the values")
 TARGET = table("the; hierarchy")

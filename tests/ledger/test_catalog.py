@@ -15,14 +15,17 @@ from typing import Any
 
 import duckdb
 import pytest
-from conftest import some
-from support import DOCS, PATIENCE, change, cli, fetch, folder_again, kept, opened_catalog, quoted
 
 import sqlanon
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import SourceError
 from sqlanon.ledger import catalog
 from sqlanon.ledger.catalog import init_database
+from support.commands import cli
+from support.databases import change, fetch, opened_catalog, quoted
+from support.files import DOCS, folder_again, kept
+from support.lanes import some
+from support.thresholds import PATIENCE
 
 pytestmark = pytest.mark.usefixtures("plain_macros")
 

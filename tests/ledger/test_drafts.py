@@ -7,11 +7,13 @@ from typing import Any
 
 import duckdb
 import pytest
-from support import change, cli, folder_again, kept
 from test_ledger import FINE_RACE, FINE_ZIP, make_hospital, policy, publish
 
 import sqlanon
 from sqlanon.errors import AuditError, PolicyError, ReleaseError
+from support.commands import cli
+from support.databases import change
+from support.files import folder_again, kept
 
 pytestmark = pytest.mark.usefixtures("plain_macros")
 

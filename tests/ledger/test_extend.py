@@ -9,16 +9,18 @@ from typing import Any
 
 import duckdb
 import pytest
-from conftest import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from sqlglot import exp, parse_one
-from support import change, cli, folder_again, kept
 
 import sqlanon
 from sqlanon.errors import AuditError, PolicyError, ReleaseError, SourceError
 from sqlanon.ledger.growth import extend as extending
 from sqlanon.support.expressions import subquery
+from support.commands import cli
+from support.databases import change
+from support.files import folder_again, kept
+from support.lanes import examples
 
 ROWS = [(i, 20 + i % 10, "mf"[i // 10 % 2], f"0213{i % 3}", f"illness {i % 7}") for i in range(60)]
 

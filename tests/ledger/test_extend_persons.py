@@ -9,9 +9,9 @@ from typing import Any
 
 import duckdb
 import pytest
-from oracle_persons import persons_by_class
 
 import sqlanon
+from oracles.oracle_persons import persons_by_class
 from sqlanon.errors import ReleaseError
 
 K = 3

@@ -10,16 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
-import oracle_attacks as oracle
 import pytest
-from conftest import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support import change
 from test_attacks_linked import built, link, make, releases
 from test_ledger import FINE_RACE, FINE_ZIP, hospital, make_hospital, policy, publish
 
 import sqlanon
+from oracles import oracle_attacks as oracle
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import AuditError
 from sqlanon.ledger.joint import pair_audit
@@ -31,6 +29,8 @@ from sqlanon.ledger.joint.release_links import ComparedRelease, comparable_value
 from sqlanon.ledger.joint.renamed_columns import match_renamed_columns
 from sqlanon.release.manifest import ReleasedColumn
 from sqlanon.support.expressions import col, table
+from support.databases import change
+from support.lanes import examples
 
 __all__ = ["hospital"]
 

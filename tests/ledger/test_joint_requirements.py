@@ -7,11 +7,11 @@ from typing import Any
 
 import duckdb
 import pytest
-from support import change
 
 import sqlanon
 from sqlanon.attacks import attack
 from sqlanon.errors import AuditError
+from support.databases import change
 
 ROLES = {"cost": "insensitive", "illness": "sensitive"}
 DISTINCT = {"l_diversity": [{"attribute": "illness", "kind": "distinct", "l": 2}]}

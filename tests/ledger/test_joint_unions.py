@@ -9,13 +9,13 @@ from typing import Any
 
 import duckdb
 import pytest
-from support import change, run_script
 
 import sqlanon
 from sqlanon.attacks import attack
 from sqlanon.errors import AuditError
 from sqlanon.ledger.joint.release_links import ComparedRelease
 from sqlanon.support.expressions import table
+from support.databases import change, run_script
 
 ILLNESSES = ["flu", "asthma", "HIV", "cancer"]
 CHANGES = {

@@ -9,12 +9,12 @@ from typing import Any
 
 import duckdb
 import pytest
-from conftest import some
-from support import folder_again, kept
 
 import sqlanon
 from sqlanon.errors import AuditError, PolicyError, ReleaseError, SourceError
 from sqlanon.ledger import recording
+from support.files import folder_again, kept
+from support.lanes import some
 
 pytestmark = pytest.mark.usefixtures("plain_macros")
 

@@ -14,7 +14,6 @@ from typing import Any
 
 import duckdb
 import pytest
-from conftest import make_policy
 from sqlglot import exp
 
 from sqlanon.engines.duckdb import DuckDBEngine
@@ -44,6 +43,7 @@ from sqlanon.ledger.records import (
 )
 from sqlanon.support.expressions import all_of, as_column, col, null_safe_equal, select_star, table
 from sqlanon.support.names import EARLIER_RELEASES_COLUMN
+from support.policies import make_policy
 
 
 @pytest.fixture(scope="module")

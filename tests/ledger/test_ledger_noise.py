@@ -8,10 +8,10 @@ from typing import Any
 
 import duckdb
 import pytest
-from support import folder_again, kept
 
 import sqlanon
 from sqlanon.errors import AuditError, PolicyError
+from support.files import folder_again, kept
 
 pytestmark = pytest.mark.usefixtures("plain_macros")
 

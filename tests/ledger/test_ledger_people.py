@@ -9,14 +9,14 @@ from typing import Any
 
 import duckdb
 import pytest
-from conftest import some
-from support import folder_again, kept
 
 import sqlanon
 from sqlanon.errors import AuditError
 from sqlanon.ledger.people_samples import canonical_text
 from sqlanon.release import publish as publishing
 from sqlanon.support.expressions import col
+from support.files import folder_again, kept
+from support.lanes import some
 
 pytestmark = pytest.mark.usefixtures("plain_macros")
 

@@ -14,18 +14,17 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
-import oracle
-import oracle_ledger
 import pyarrow as pa
 import pytest
-from conftest import SEARCHING, examples
 from hypothesis import HealthCheck, Phase, assume, event, given, settings
-from oracle_ledger import LEAST, File
-from oracle_privacy import Record, Release, Source
-from strategies_ledger import KEY, Asked, LedgerCase, ledger_cases
 
 import sqlanon
+from oracles import oracle, oracle_ledger
+from oracles.oracle_ledger import LEAST, File
+from oracles.oracle_privacy import Record, Release, Source
+from properties.ledger_cases import KEY, Asked, LedgerCase, ledger_cases
 from sqlanon.errors import AuditError, InfeasibleError, SourceError
+from support.lanes import SEARCHING, examples
 
 quick = settings(
     max_examples=examples(2),

@@ -13,16 +13,16 @@ from typing import Any
 
 import duckdb
 import pytest
-from conftest import examples, some
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support import folder_again, kept
 
 import sqlanon
 from sqlanon.errors import AuditError
 from sqlanon.ledger import source_match
 from sqlanon.ledger.source_match import LEAST_SHARE, estimate_shared_rows, exceeds_chance
 from sqlanon.support.expressions import table
+from support.files import folder_again, kept
+from support.lanes import examples, some
 
 pytestmark = pytest.mark.usefixtures("plain_macros")
 

@@ -11,7 +11,6 @@ from typing import Any
 
 import duckdb
 import pytest
-from postgres_server import VARIABLE, Server
 from test_ledger_sources import make, policy, publish
 
 import sqlanon
@@ -19,6 +18,7 @@ from sqlanon.engines.postgres.engine import PostgresEngine
 from sqlanon.errors import AuditError
 from sqlanon.ledger import postgres_samples, source_samples
 from sqlanon.support.expressions import table
+from support.servers.postgres import VARIABLE, Server
 
 pytest.importorskip("adbc_driver_postgresql.dbapi", reason="the extra postgres is not installed")
 pytestmark = pytest.mark.slow

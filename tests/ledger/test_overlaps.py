@@ -13,13 +13,11 @@ from typing import Any
 
 import duckdb
 import pytest
-from conftest import examples
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
-from oracle_attacks import greatest_flows
-from support import change, run_script
 
 import sqlanon
+from oracles.oracle_attacks import greatest_flows
 from sqlanon.attacks import attack, matching
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import AuditError
@@ -31,6 +29,8 @@ from sqlanon.ledger.joint.overlaps import count_shared_rows
 from sqlanon.ledger.joint.pair_audit import PairAudit
 from sqlanon.ledger.joint.row_matching import ReleaseLink
 from sqlanon.support.expressions import table
+from support.databases import change, run_script
+from support.lanes import examples
 
 
 def policy_of(

@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import duckdb
-import oracle_attacks as oracle
 import pytest
-from oracle_attacks import Attribute, Row, Tree
 from test_attacks_linked import built, link, make
 
+from oracles import oracle_attacks as oracle
+from oracles.oracle_attacks import Attribute, Row, Tree
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.ledger.joint.attacks import complementary_release, temporal_attack
 from sqlanon.ledger.joint.class_unions import Union

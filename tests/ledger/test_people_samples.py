@@ -9,7 +9,6 @@ from typing import Any
 
 import duckdb
 import pytest
-from conftest import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -21,6 +20,7 @@ from sqlanon.ledger.same_people import count_shared_people
 from sqlanon.sources.persons import MIN_PERSONS
 from sqlanon.sources.source import Source
 from sqlanon.support.expressions import table
+from support.lanes import examples
 
 Row = tuple[int | None, int | None, str | None]
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from conftest import examples
 from hypothesis import HealthCheck, Phase, event, given, settings
 from hypothesis import strategies as st
-from random_releases import KINDS, draw_case, is_unsafe, pairs
+
+from properties.random_releases import KINDS, draw_case, is_unsafe, pairs
+from support.lanes import examples
 
 seldom = settings(
     max_examples=examples(8),

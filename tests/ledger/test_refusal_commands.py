@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import change, cli, run_script
+
+from support.commands import cli
+from support.databases import change, run_script
 
 pytestmark = pytest.mark.usefixtures("plain_macros")
 

@@ -9,11 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import change, cli, failed, folder_again, kept
 
 import sqlanon
 from sqlanon.errors import ReleaseError
 from sqlanon.release.source_change import SOURCE_CHECK, SourceChange
+from support.commands import cli
+from support.databases import change
+from support.files import folder_again, kept
+from support.verification import failed
 
 K = 3
 CREATE = """

@@ -8,13 +8,13 @@ from typing import Any
 
 import duckdb
 import pytest
-from postgres_server import VARIABLE, Server
-from support import failed
 
 import sqlanon
 from sqlanon.errors import AuditError
 from sqlanon.ledger import people_samples
 from sqlanon.release.source_change import SOURCE_CHECK, SourceChange
+from support.servers.postgres import VARIABLE, Server
+from support.verification import failed
 
 ROWS = [(f"p{i % 60}", 20 + (i % 60) % 20, f"illness {i % 4}") for i in range(180)]
 LEFT = [row for i, row in enumerate(ROWS) if row[0] not in ("p1", "p2", "p3") and i != 10]

@@ -7,10 +7,10 @@ from typing import Any
 
 import duckdb
 import pytest
-from support import change
 
 import sqlanon
 from sqlanon.errors import AuditError
+from support.databases import change
 
 pytestmark = pytest.mark.usefixtures("plain_macros")
 

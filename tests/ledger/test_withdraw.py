@@ -9,12 +9,15 @@ from typing import Any
 
 import duckdb
 import pytest
-from support import change, cli, failed, fetch, folder_again, kept
 from test_source_change import CHANGE_A_VALUE, CREATE, DELETE_A_VISIT, GROW, POLICY, WITHDRAW_TWO, K, policy, publish
 
 import sqlanon
 from sqlanon.errors import AuditError, PolicyError, ReleaseError
 from sqlanon.release.targets.file.target import FileTarget
+from support.commands import cli
+from support.databases import change, fetch
+from support.files import folder_again, kept
+from support.verification import failed
 
 
 @pytest.fixture(scope="module")

@@ -12,11 +12,13 @@ from typing import Any
 
 import duckdb
 import pytest
-from conftest import DUCKDB_1, make_policy, some
-from support import cli
 
 import sqlanon
 from sqlanon import PolicyError, SourceError
+from support.commands import cli
+from support.databases import DUCKDB_1
+from support.lanes import some
+from support.policies import make_policy
 
 SECRET = "SECRET 4711"
 """A diagnosis of one person, alone in a ward."""

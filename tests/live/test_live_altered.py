@@ -8,12 +8,13 @@ from typing import Any
 
 import duckdb
 import pytest
-from conftest import make_policy, some
-from support import cli
 from test_live import FORMS, SECRET, all_of, live, policy_for
 
 import sqlanon
 from sqlanon import SourceError
+from support.commands import cli
+from support.lanes import some
+from support.policies import make_policy
 
 
 @pytest.fixture

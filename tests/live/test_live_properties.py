@@ -10,20 +10,20 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-import oracle_privacy
 import pytest
-import strategies
-import strategies_privacy
-from conftest import connection_of, some
 from hypothesis import Phase, assume, given, settings
 from hypothesis import strategies as st
-from oracle import Value
-from oracle_privacy import Record, Source
-from strategies_privacy import LISTED, PrivacyCase
-from support import quoted
 from test_privacy_properties import columns_of, opened, policy_of, quick
 
 import sqlanon
+from oracles import oracle_privacy
+from oracles.oracle import Value
+from oracles.oracle_privacy import Record, Source
+from properties import privacy_cases as strategies_privacy
+from properties import random_cases as strategies
+from properties.privacy_cases import LISTED, PrivacyCase
+from support.databases import connection_of, quoted
+from support.lanes import some
 
 pytestmark = pytest.mark.slow
 

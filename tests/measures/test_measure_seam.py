@@ -8,15 +8,16 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from conftest import some
-from recipes import recipe
-from support import change, cli, fetch
 from test_strategy_seam import HEIGHTS, Row, lost, patients, write
-from whole_classes import WholeClasses
 
 import sqlanon
 from sqlanon.measures import register, unregister
 from sqlanon.strategies import registry
+from support.commands import cli
+from support.databases import change, fetch
+from support.lanes import some
+from support.recipes import recipe
+from support.whole_classes import WholeClasses
 
 Steepest = recipe("steepest").Steepest
 

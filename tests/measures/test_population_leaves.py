@@ -8,10 +8,10 @@ from typing import Any
 
 import duckdb
 import pytest
-from conftest import make_policy
-from support import insert
 
 import sqlanon
+from support.databases import insert
+from support.policies import make_policy
 
 Labels = Callable[[Any], list[str]]  # of a value: by level, from the value itself to the top
 

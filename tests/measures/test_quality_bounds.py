@@ -5,16 +5,16 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-import oracle
 import pytest
-import strategies
 from hypothesis import given
-from oracle import Levels, Release, Table
-from plain_search import figures_of, measure_of
-from small_tables import plain_case
-from strategies import Case
 from test_search_properties import thorough
 
+from oracles import oracle
+from oracles.oracle import Levels, Release, Table
+from properties import random_cases as strategies
+from properties.plain_search import figures_of, measure_of
+from properties.random_cases import Case
+from properties.small_tables import plain_case
 from sqlanon.measures import MEASURES, Figures, Measure, RecodingTotals
 
 OBJECTIVES = [

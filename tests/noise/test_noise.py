@@ -22,18 +22,20 @@ from typing import Any
 
 import duckdb
 import opendp.prelude as dp
-import oracle_noise
 import pyarrow
 import pytest
-from conftest import make_policy, some
-from strategies_noise import number, seen
-from support import change, cli, fetch
 from test_leaks import plain
 from test_release import manifest_text
 
 import sqlanon
 import sqlanon.release.targets.file.target as publishing
+from oracles import oracle_noise
+from properties.noise_cases import number, seen
 from sqlanon.audit.verify import verify_file
+from support.commands import cli
+from support.databases import change, fetch
+from support.lanes import some
+from support.policies import make_policy
 
 pytestmark = pytest.mark.usefixtures("plain_macros")
 

@@ -12,14 +12,14 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
-import oracle
-import oracle_noise
 import pytest
-from conftest import SEARCHING, examples
 from hypothesis import HealthCheck, Phase, example, given, settings
-from oracle import Hierarchy
-from oracle_privacy import Source
-from strategies_noise import (
+
+import sqlanon
+from oracles import oracle, oracle_noise
+from oracles.oracle import Hierarchy
+from oracles.oracle_privacy import Source
+from properties.noise_cases import (
     ID,
     ILL,
     Column,
@@ -34,8 +34,7 @@ from strategies_noise import (
     shown_by,
     shown_in,
 )
-
-import sqlanon
+from support.lanes import SEARCHING, examples
 
 # Noise is drawn anew when a failing table is made smaller: that would take long, and end anywhere.
 quick = settings(

@@ -12,14 +12,15 @@ from collections.abc import Callable, Iterator, Sequence
 
 import duckdb
 import opendp.prelude as dp
-import oracle_noise
 import pytest
-from conftest import make_policy, some
-from oracle_noise import STEPS, Noisy
-from strategies_noise import seen
 
 import sqlanon
+from oracles import oracle_noise
+from oracles.oracle_noise import STEPS, Noisy
+from properties.noise_cases import seen
 from sqlanon.noise.laplace import laplace_mechanism
+from support.lanes import some
+from support.policies import make_policy
 
 FALSE_ALARM = 1e-6
 """Of each test, however many bounds it looks at."""

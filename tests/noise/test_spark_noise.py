@@ -21,14 +21,13 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
-import oracle_noise
 import pyarrow as pa
 import pytest
-from oracle_noise import Noisy
-from spark_cluster import Cluster, needs_spark
 from sqlglot import exp, parse_one
 
 import sqlanon
+from oracles import oracle_noise
+from oracles.oracle_noise import Noisy
 from sqlanon.audit import noise as nc
 from sqlanon.audit.visible_values import count_different_rows
 from sqlanon.engines.duckdb import DuckDBEngine
@@ -42,6 +41,7 @@ from sqlanon.noise.laplace import batch_noise_drawer
 from sqlanon.noise.statements import STEPS
 from sqlanon.release.publish import NOT_COMPARED
 from sqlanon.support.expressions import full_name, mark_row_level, table
+from support.servers.spark import Cluster, needs_spark
 
 FALSE_ALARM = 1e-6
 """Of each test that may fail by chance."""

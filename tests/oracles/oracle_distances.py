@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from fractions import Fraction
 
-from oracle import Hierarchy, Value
+from oracles.oracle import Hierarchy, Value
 
 Counts = Mapping[Value, int]
 Shares = Mapping[Value, Fraction]

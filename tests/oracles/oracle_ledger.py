@@ -13,11 +13,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-import oracle
-import oracle_attacks as attacks
-import oracle_privacy
-from oracle import Figures, Hierarchy, Levels, Row, Solution
-from oracle_privacy import Record, Source
+from oracles import oracle, oracle_privacy
+from oracles import oracle_attacks as attacks
+from oracles.oracle import Figures, Hierarchy, Levels, Row, Solution
+from oracles.oracle_privacy import Record, Source
 
 LEAST = 2
 """Where no k is promised, nobody is to be alone."""

@@ -12,9 +12,9 @@ from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, S
 from dataclasses import dataclass
 from fractions import Fraction
 
-import oracle_privacy
-from oracle import Row
-from oracle_privacy import Privacy, Source
+from oracles import oracle_privacy
+from oracles.oracle import Row
+from oracles.oracle_privacy import Privacy, Source
 
 STEPS = 1024
 """The steps of the grid that the range of a class is cut into."""

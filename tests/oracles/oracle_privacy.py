@@ -13,10 +13,10 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
-import oracle
-import oracle_distances as distances
-from oracle import Figures, Hierarchy, Levels, Row, Solution, Table, Unknown, Value
-from oracle_distances import TOLERANCE, Counts, Shares, exact
+from oracles import oracle
+from oracles import oracle_distances as distances
+from oracles.oracle import Figures, Hierarchy, Levels, Row, Solution, Table, Unknown, Value
+from oracles.oracle_distances import TOLERANCE, Counts, Shares, exact
 
 Record = Mapping[str, Value]
 Privacy = Mapping[str, Any]

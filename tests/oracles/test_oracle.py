@@ -10,12 +10,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import oracle
 import pytest
-import strategies
-from conftest import examples
 from hypothesis import given, settings
-from oracle import Hierarchy, Release, Table
+
+from oracles import oracle
+from oracles.oracle import Hierarchy, Release, Table
+from properties import random_cases as strategies
+from support.lanes import examples
 
 DATA = Path(os.environ.get("SQLANON_DATA", Path(__file__).parents[3] / "shared" / "data"))
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 import math
 from fractions import Fraction
 
-import oracle_noise as noise
 import pytest
-from conftest import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from oracle import Hierarchy
-from oracle_noise import Noisy
-from oracle_privacy import Source
+
+from oracles import oracle_noise as noise
+from oracles.oracle import Hierarchy
+from oracles.oracle_noise import Noisy
+from oracles.oracle_privacy import Source
+from support.lanes import examples
 
 # Class "a": 160, 170 and 180, so Δ = 20. Class "b": 50 twice, so no noise. ε = 0.5: b is 40 and 0.
 HEIGHTS = [

@@ -12,17 +12,18 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import oracle
-import oracle_distances as distances
-import oracle_privacy
 import pytest
-import strategies
-from conftest import EXAMPLES, data_folder, examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from oracle import Hierarchy, Value
-from oracle_distances import shares
-from oracle_privacy import Release, Source
+
+from oracles import oracle, oracle_privacy
+from oracles import oracle_distances as distances
+from oracles.oracle import Hierarchy, Value
+from oracles.oracle_distances import shares
+from oracles.oracle_privacy import Release, Source
+from properties import random_cases as strategies
+from support.files import data_folder
+from support.lanes import EXAMPLES, examples
 
 SUPPRESS = Hierarchy({x: (x, "*") for x in "abcd"})
 

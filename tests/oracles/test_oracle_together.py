@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from conftest import some
-from oracle_together import Person, Released, Together, enumerated_bounds
+
+from oracles.oracle_together import Person, Released, Together, enumerated_bounds
+from support.lanes import some
 
 
 def labels(*texts: str) -> tuple[frozenset[str], ...]:

@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_policy_privacy import Schema, load, only_problem, problems
 
 from sqlanon.errors import PolicyError
 from sqlanon.policy import Policy
+from support.lanes import examples
 
 ATTRIBUTES: dict[str, Any] = {
     "name": {"role": "identifying"},

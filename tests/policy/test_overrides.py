@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from support import HOSPITAL_POLICY
 
 from sqlanon.errors import PolicyError
 from sqlanon.policy import Policy
 from sqlanon.policy.settings import Overrides, load_overridden
+from support.hospital import HOSPITAL_POLICY
 
 
 def overridden(folder: Path, *settings: str, text: str = HOSPITAL_POLICY, **options: object) -> Policy:

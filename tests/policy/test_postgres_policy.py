@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import make_policy
 
 import sqlanon
 from sqlanon.engines.dialects import postgres as pg
@@ -15,6 +14,7 @@ from sqlanon.errors import MissingLibraryError
 from sqlanon.places.addresses import format_location, resolve_postgres_address, server_address
 from sqlanon.release.targets.base import release_location
 from sqlanon.support.expressions import col, null_safe_equal, select, table
+from support.policies import make_policy
 
 HERE = "postgresql://holder@db.example/hospital"
 ZIP = {"zip": "suppress"}

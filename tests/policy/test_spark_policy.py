@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from conftest import make_policy
 
 import sqlanon
 from sqlanon.errors import SourceError
 from sqlanon.places.addresses import format_spark_address, is_spark, resolve_spark_address
+from support.policies import make_policy
 
 HERE = "sc://cluster.example:15002"
 ZIP = {"zip": "suppress"}

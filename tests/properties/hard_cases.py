@@ -12,11 +12,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
-import oracle
-import oracle_privacy
-from oracle import Hierarchy, Levels, Value
-from oracle_privacy import Record, Release, Source
-from strategies_privacy import OF_A_POPULATION, PrivacyCase
+from oracles import oracle, oracle_privacy
+from oracles.oracle import Hierarchy, Levels, Value
+from oracles.oracle_privacy import Record, Release, Source
+from properties.privacy_cases import OF_A_POPULATION, PrivacyCase
 
 Persons = Literal["settled", "moving"] | None
 """Whether rows have persons, each in one combination of quasi-identifiers or in several."""

@@ -15,11 +15,11 @@ import pytest
 import test_privacy_properties as privacy_properties
 from hypothesis import strategies as st
 from sqlglot import exp
-from strategies import Case, cases
-from strategies_privacy import PrivacyCase
 from test_search_properties import arrow_table, policy
 
 import sqlanon
+from properties.privacy_cases import PrivacyCase
+from properties.random_cases import Case, cases
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.pipeline import prepare
 from sqlanon.strategies.local.task import LocalTask, prepare_local_task

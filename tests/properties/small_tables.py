@@ -14,11 +14,11 @@ from functools import cached_property
 from itertools import count
 from typing import Any
 
-import oracle
-from oracle import Hierarchy, Levels, Row, Value
-from oracle_privacy import Record, Release, Source, satisfies
-from strategies import Case
-from strategies_privacy import PrivacyCase
+from oracles import oracle
+from oracles.oracle import Hierarchy, Levels, Row, Value
+from oracles.oracle_privacy import Record, Release, Source, satisfies
+from properties.privacy_cases import PrivacyCase
+from properties.random_cases import Case
 
 ROW = "row"
 """A column that numbers the rows. It is released unchanged, so that each released row can be matched to its source."""

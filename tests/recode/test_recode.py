@@ -12,14 +12,15 @@ from typing import Any
 
 import duckdb
 import pytest
-from conftest import SEARCHING, draw_tables, make_policy, some
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from support import connected, emptied, insert, live_connection
 
 import sqlanon
 from sqlanon import HierarchyError, InfeasibleError
 from sqlanon.release.publish import NOT_COMPARED
+from support.databases import connected, emptied, insert, live_connection
+from support.lanes import SEARCHING, draw_tables, some
+from support.policies import make_policy
 
 Rows = Counter[tuple[Any, ...]]
 TREE = {"categories": {"low": ["a", "b"], "high": ["c", "d"]}}

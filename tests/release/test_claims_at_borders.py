@@ -10,7 +10,6 @@ from typing import Any
 
 import duckdb
 import pytest
-from conftest import make_policy
 
 import sqlanon
 from sqlanon.audit.verify import _check_score
@@ -20,6 +19,7 @@ from sqlanon.release.manifest import Facts, Manifest
 from sqlanon.release.metadata import figure_rows
 from sqlanon.source_verification import _check_figures
 from sqlanon.support.expressions import table
+from support.policies import make_policy
 
 
 @contextmanager

@@ -12,7 +12,6 @@ from pathlib import Path
 
 import duckdb
 import pytest
-from conftest import share
 from test_killed import asked, file_release, make, policy
 
 import sqlanon
@@ -20,6 +19,7 @@ from sqlanon.audit.verify import verify_file
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.limits import Limits
 from sqlanon.errors import DiskError
+from support.lanes import share
 
 MB = 1_000_000
 SIZE = 24 * MB

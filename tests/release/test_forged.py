@@ -10,8 +10,6 @@ from pathlib import Path
 
 import duckdb
 import pytest
-from conftest import compacted, some
-from support import cli, failed
 
 import sqlanon
 from sqlanon.audit.decoys import count_foreign_values, count_surplus_rows, subtract_rows
@@ -19,6 +17,10 @@ from sqlanon.audit.verify import verify_file
 from sqlanon.audit.visible_values import count_different_rows
 from sqlanon.support.expressions import select_star, table
 from sqlanon.support.resources import RELEASE_MACROS, macro_script
+from support.commands import cli
+from support.databases import compacted
+from support.lanes import some
+from support.verification import failed
 
 ROWS = """
     SELECT 20 + i % 20 AS age, ['north', 'south'][1 + i % 2] AS region, ['flu', 'gout', 'asthma'][1 + i % 3] AS illness,

@@ -20,8 +20,6 @@ from typing import Any
 
 import duckdb
 import pytest
-from conftest import examples, some
-from support import opened_catalog
 
 import sqlanon
 import sqlanon.pipeline
@@ -29,6 +27,8 @@ import sqlanon.recode.stage
 import sqlanon.release.targets.file.target as publishing
 from sqlanon.audit.verify import verify_file
 from sqlanon.support.workdir import SPILL_PREFIX, private_directory, remove_stale_directories
+from support.databases import opened_catalog
+from support.lanes import examples, some
 
 pytestmark = pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs SIGKILL")
 

@@ -19,9 +19,6 @@ from typing import Any
 
 import duckdb
 import pytest
-from conftest import EXAMPLES, share
-from postgres_server import VARIABLE, Server
-from support import PATIENCE
 from test_ledger import FINE_RACE, FINE_ZIP, hospital
 from test_ledger import policy as of_hospital
 
@@ -31,6 +28,9 @@ from sqlanon.ledger import Publication, read_ledger, recording
 from sqlanon.release.targets.base import Reach, release_location
 from sqlanon.release.targets.postgres.reader import PostgresLocation
 from sqlanon.support.workdir import BusyError, exclusive_lock, new_file_mode, private_files
+from support.lanes import EXAMPLES, share
+from support.servers.postgres import VARIABLE, Server
+from support.thresholds import PATIENCE
 
 __all__ = ["hospital"]
 

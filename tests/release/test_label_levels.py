@@ -7,12 +7,14 @@ from typing import Any
 
 import duckdb
 import pytest
-from conftest import compacted, make_policy, some
-from oracle_labels import may_be
-from support import change, failed_alone, fetch
 
 import sqlanon
+from oracles.oracle_labels import may_be
 from sqlanon.audit.verify import verify_file
+from support.databases import change, compacted, fetch
+from support.lanes import some
+from support.policies import make_policy
+from support.verification import failed_alone
 
 ROWS = """
     CREATE TABLE t AS

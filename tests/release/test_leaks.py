@@ -15,12 +15,13 @@ from typing import Any
 
 import duckdb
 import pytest
-from conftest import make_policy, some
 from sqlglot import exp
-from support import cli
 
 import sqlanon
 import sqlanon.release.targets.file.target as publishing
+from support.commands import cli
+from support.lanes import some
+from support.policies import make_policy
 
 ROWS = 400
 ODD = 5

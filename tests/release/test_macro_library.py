@@ -7,10 +7,10 @@ from pathlib import Path
 
 import duckdb
 import pytest
-from conftest import make_policy
 
 import sqlanon
 from sqlanon.release import macro_library
+from support.policies import make_policy
 
 
 @pytest.fixture

@@ -10,7 +10,6 @@ from typing import Any
 
 import duckdb
 import pytest
-from conftest import examples, some
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -18,6 +17,7 @@ import sqlanon
 from sqlanon.disclosure.narrowing import measure_narrowing, pinned_groups, values_by_chance
 from sqlanon.errors import AuditError
 from sqlanon.support.expressions import col, table
+from support.lanes import examples, some
 
 pytestmark = pytest.mark.usefixtures("plain_macros")
 

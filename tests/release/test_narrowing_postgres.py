@@ -7,13 +7,13 @@ from typing import Any
 
 import duckdb
 import pytest
-from postgres_server import VARIABLE, Server
 from sqlglot import exp
 from test_narrowing import PEOPLE, ROLES
 
 import sqlanon
 from sqlanon.disclosure import dependencies as narrowing
 from sqlanon.errors import AuditError, SourceError
+from support.servers.postgres import VARIABLE, Server
 
 pytestmark = pytest.mark.slow
 

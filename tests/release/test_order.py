@@ -12,9 +12,9 @@ from typing import Any
 
 import duckdb
 import pytest
-from conftest import make_policy
 
 import sqlanon
+from support.policies import make_policy
 
 Row = tuple[Any, ...]
 AGE = {"role": "quasi", "hierarchy": {"intervals": [10, 50]}, "min_level": 1, "max_level": 1}

@@ -10,9 +10,6 @@ from typing import Any
 
 import duckdb
 import pytest
-from conftest import examples
-from postgres_intruder import INTRUDER, changed_before
-from postgres_server import VARIABLE, Server
 
 import sqlanon
 from sqlanon.engines.duckdb import DuckDBEngine
@@ -22,6 +19,9 @@ from sqlanon.release.metadata import comment_statements
 from sqlanon.release.targets.base import release_location
 from sqlanon.release.targets.postgres.reader import PostgresLocation, PostgresRelease
 from sqlanon.support.expressions import text
+from support.lanes import examples
+from support.servers.intruder import INTRUDER, changed_before
+from support.servers.postgres import VARIABLE, Server
 
 dbapi: Any = pytest.importorskip("adbc_driver_postgresql.dbapi", reason="the extra postgres is not installed")
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import duckdb
 import pytest
-from postgres_server import VARIABLE, Server
-from support import quoted
 
 import sqlanon
 from sqlanon.release.targets.base import release_location
 from sqlanon.release.targets.postgres.checks import index_name
+from support.databases import quoted
+from support.servers.postgres import VARIABLE, Server
 
 dbapi: Any = pytest.importorskip("adbc_driver_postgresql.dbapi", reason="the extra postgres is not installed")
 

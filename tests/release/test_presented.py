@@ -10,14 +10,17 @@ from typing import Any
 
 import duckdb
 import pytest
-from conftest import compacted, examples, make_policy, some
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support import change, failed_alone, fetch, folder_again, kept
 
 import sqlanon
 from sqlanon.audit.verify import verify_file
 from sqlanon.demo.hospital import make_hospital
+from support.databases import change, compacted, fetch
+from support.files import folder_again, kept
+from support.lanes import examples, some
+from support.policies import make_policy
+from support.verification import failed_alone
 
 pytestmark = pytest.mark.usefixtures("plain_macros")
 

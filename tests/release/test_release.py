@@ -19,8 +19,6 @@ from typing import Any
 import duckdb
 import pyarrow.parquet as pq
 import pytest
-from conftest import make_policy, some
-from support import change, failed_alone, fetch
 
 import sqlanon
 import sqlanon.release.targets.file.target as publishing
@@ -28,6 +26,10 @@ from sqlanon.audit.verify import verify_file
 from sqlanon.errors import AuditError, BrokenReleaseError, ReleaseError
 from sqlanon.release.label_levels import LEVELS
 from sqlanon.support.resources import read_sql_file
+from support.databases import change, fetch
+from support.lanes import some
+from support.policies import make_policy
+from support.verification import failed_alone
 
 ROWS = 600
 CITIES = {"Uplands": ["Hilltown-q7", "Stonebridge-q7"], "Lowlands": ["Fenmarsh-q7", "Delta Port-q7"]}

@@ -14,7 +14,6 @@ from typing import Any
 import duckdb
 import pyarrow.parquet as pq
 import pytest
-from conftest import examples, make_policy, some
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
@@ -28,6 +27,8 @@ from sqlanon.ledger.joint.release_links import (
 )
 from sqlanon.policy import SearchSection
 from sqlanon.support.expressions import table
+from support.lanes import examples, some
+from support.policies import make_policy
 
 Row = tuple[int | None, str | None, str]
 

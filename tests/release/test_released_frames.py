@@ -11,12 +11,12 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 import pytest
-from conftest import _attribute, make_policy
-from postgres_server import VARIABLE
 
 import sqlanon
 from sqlanon import AuditError, ReleaseError
 from sqlanon.errors import MissingLibraryError
+from support.policies import _attribute, make_policy
+from support.servers.postgres import VARIABLE
 
 PATIENTS = """
     CREATE TABLE patients AS

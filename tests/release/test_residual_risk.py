@@ -14,9 +14,7 @@ from typing import Any
 import duckdb
 import pytest
 import tomllib
-from conftest import make_policy
 from sqlglot import exp
-from support import cli
 
 import sqlanon
 from sqlanon.attacks import attack
@@ -48,6 +46,8 @@ from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.release.manifest import Manifest, ReleasedColumn
 from sqlanon.release.published import Release
 from sqlanon.support.expressions import col, table
+from support.commands import cli
+from support.policies import make_policy
 
 NAME = 'ill"ness\nrelease: forged'
 # Wards 0 to 5 have one illness each, 6 to 11 two, the others four; a note is one person's; sign has two values.

@@ -11,9 +11,10 @@ from typing import Any
 
 import duckdb
 import pytest
-from conftest import make_policy, some
 
 import sqlanon
+from support.lanes import some
+from support.policies import make_policy
 
 pytestmark = pytest.mark.slow
 

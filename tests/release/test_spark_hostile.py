@@ -9,16 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from between_statements import attacked
-from conftest import examples, some
 from sqlglot import exp
-from support import failed
 from test_spark_release import ATTRIBUTES, names_in, patients, place, policy_of, publish, shown
 
 import sqlanon
 from sqlanon.engines.spark.engine import SparkEngine
 from sqlanon.errors import SqlanonError
 from sqlanon.release.targets.base import release_location
+from support.between_statements import attacked
+from support.lanes import examples, some
+from support.verification import failed
 
 __all__ = ["place"]
 

@@ -26,10 +26,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from conftest import make_policy
-from spark_cluster import Cluster, free_port
 from sqlglot import exp
-from support import SMALL_SPARK, cli, failed
 from test_killed import killed_at
 from test_readme import SPARK, blocks
 
@@ -46,6 +43,11 @@ from sqlanon.release.targets.spark.statements import insert_shuffled
 from sqlanon.requirements.macros import call_digest
 from sqlanon.support.expressions import col, select, select_star, subquery, table
 from sqlanon.support.resources import RELEASE_MACROS, macro_script
+from support.commands import cli
+from support.policies import make_policy
+from support.servers.spark import Cluster, free_port
+from support.thresholds import SMALL_SPARK
+from support.verification import failed
 
 pyspark = pytest.importorskip("pyspark", reason="the extra spark is not installed")
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import duckdb
 import pytest
-from support import cli
 
 import sqlanon
 from sqlanon.errors import PolicyError
 from sqlanon.policy import Policy
+from support.commands import cli
 
 # 60 persons with five to seven rows: five rows with the same birth date and ZIP code are one person.
 VISITS = """

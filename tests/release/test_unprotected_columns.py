@@ -9,11 +9,11 @@ from typing import Any
 
 import duckdb
 import pytest
-from conftest import make_policy
 
 import sqlanon
 from sqlanon.suggest.profile import Profile
 from sqlanon.suggest.propose import propose
+from support.policies import make_policy
 
 STAYS = """
     CREATE TABLE stays AS

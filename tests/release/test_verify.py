@@ -8,11 +8,13 @@ from pathlib import Path
 
 import duckdb
 import pytest
-from conftest import compacted, make_policy
-from support import change, failed, fetch, small_hospital
 
 import sqlanon
 from sqlanon.audit.verify import verify_file
+from support.databases import change, compacted, fetch
+from support.hospital import small_hospital
+from support.policies import make_policy
+from support.verification import failed
 
 FIGURES = """
     UPDATE sqlanon.manifest SET

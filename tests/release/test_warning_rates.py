@@ -6,10 +6,10 @@ import re
 
 import duckdb
 import pytest
-from conftest import examples, some
 from dependency_tables import PLANTED, Table, independent, planted
 
 import sqlanon
+from support.lanes import examples, some
 
 
 def warnings_of(table: Table) -> tuple[str, ...]:

@@ -10,10 +10,10 @@ from typing import Any
 
 import duckdb
 import pytest
-from conftest import make_policy
 
 import sqlanon
 from sqlanon.audit.check import Check
+from support.policies import make_policy
 
 HOSTILE = "<script>alert('x')</script>"
 COLUMN = f"zip {HOSTILE} \"&'"

@@ -20,8 +20,6 @@ from typing import Any
 import duckdb
 import pyarrow.parquet as pq
 import pytest
-from conftest import make_policy, some
-from support import cli, insert
 from test_leaks import ATTRIBUTES, ODD, ROWS, SOURCE, needles
 
 import sqlanon
@@ -37,6 +35,10 @@ from sqlanon.report.distributions import BARS, NO_VALUE, distribution
 from sqlanon.report.page import page
 from sqlanon.support.expressions import table
 from sqlanon.support.markup import escape_chart_text
+from support.commands import cli
+from support.databases import insert
+from support.lanes import some
+from support.policies import make_policy
 
 BUNDLE = "window.vegaEmbed = () => null;"
 

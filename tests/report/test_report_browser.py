@@ -13,8 +13,6 @@ from xml.etree import ElementTree
 
 import duckdb
 import pytest
-from browser import Browser, chromium
-from conftest import make_policy
 from test_report import HOSTILE
 
 import sqlanon
@@ -23,6 +21,8 @@ from sqlanon.errors import InfeasibleError
 from sqlanon.report.facts import SAMPLE
 from sqlanon.report.page import RUNNING
 from sqlanon.report.utility import loss_by_column
+from support.browser import Browser, chromium
+from support.policies import make_policy
 
 pytestmark = [
     pytest.mark.slow,

@@ -11,13 +11,13 @@ from typing import Any
 
 import duckdb
 import pytest
-from conftest import make_policy
 
 import sqlanon
 from sqlanon.errors import InfeasibleError
 from sqlanon.report.explorer import NODES, _entry, controls, explorer, size_in_words
 from sqlanon.report.utility import loss_by_column
 from sqlanon.support.markup import escape_html
+from support.policies import make_policy
 
 TABLE = """
     CREATE TABLE people AS

@@ -9,12 +9,12 @@ from typing import Any
 
 import duckdb
 import pytest
-from postgres_server import VARIABLE, Server
 from test_report import BUNDLE, read
 
 import sqlanon
 import sqlanon.report.page as paging
 from sqlanon.errors import PolicyError
+from support.servers.postgres import VARIABLE, Server
 
 pytestmark = pytest.mark.slow
 

@@ -12,7 +12,6 @@ from typing import Any
 import duckdb
 import pytest
 import tomllib
-from conftest import make_policy
 
 import sqlanon
 import sqlanon.report.page as paging
@@ -23,6 +22,7 @@ from sqlanon.policy import AboutSection
 from sqlanon.report.facts import ReportFacts
 from sqlanon.report.page import page
 from sqlanon.report.risks import uniques_in_source
+from support.policies import make_policy
 
 K = 4
 # Wards 0 to 8 have one diagnosis each, the others four; ten rows a ward. One cost is in two rows, three in one, and

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import get_args
 
 import pytest
-from conftest import examples
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from sqlanon.errors import SourceError
 from sqlanon.requirements.estimators import Estimator, dankar, pitman, population_uniqueness, snb, zayatz
+from support.lanes import examples
 
 Sizes = dict[int, int]
 

@@ -12,12 +12,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
-from oracle import Hierarchy
-from oracle_privacy import OF_VALUES, Record, Release, Source
-from small_tables import ROW, SmallTable
-from strategies_privacy import PrivacyCase
 from test_every_strategy import prepared_table
 
+from oracles.oracle import Hierarchy
+from oracles.oracle_privacy import OF_VALUES, Record, Release, Source
+from properties.privacy_cases import PrivacyCase
+from properties.small_tables import ROW, SmallTable
 from sqlanon.measures import Figures
 
 S = {"attribute": "s"}

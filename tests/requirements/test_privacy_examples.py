@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
-import oracle_distances as distances
 import pytest
-from conftest import some
-from oracle import Hierarchy
-from oracle_distances import shares
-from support import connected, emptied, insert, live_connection
 
 import sqlanon
+from oracles import oracle_distances as distances
+from oracles.oracle import Hierarchy
+from oracles.oracle_distances import shares
+from support.databases import connected, emptied, insert, live_connection
+from support.lanes import some
 
 S: dict[str, Any] = {"attribute": "s"}
 SUPPRESS = {"role": "quasi", "hierarchy": "suppress"}

@@ -13,20 +13,19 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
-import hard_cases
-import oracle
-import oracle_privacy
 import pyarrow as pa
 import pytest
-import strategies_privacy
-from conftest import SEARCHING, examples, some
 from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
-from oracle import Hierarchy, Row
-from oracle_privacy import Record, Release, Source
-from strategies_privacy import KINDS, PrivacyCase
 
 import sqlanon
+from oracles import oracle, oracle_privacy
+from oracles.oracle import Hierarchy, Row
+from oracles.oracle_privacy import Record, Release, Source
+from properties import hard_cases
+from properties import privacy_cases as strategies_privacy
+from properties.privacy_cases import KINDS, PrivacyCase
+from support.lanes import SEARCHING, examples, some
 
 quick = settings(
     max_examples=examples(5),

@@ -8,10 +8,11 @@ from typing import Any
 
 import duckdb
 import pytest
-from conftest import make_policy, some
 
 import sqlanon
 from sqlanon.audit.verify import verify_file
+from support.lanes import some
+from support.policies import make_policy
 
 
 def anonymized(rows: str, columns: str, attributes: dict[str, Any], privacy: dict[str, Any], **sections: Any) -> Any:

@@ -14,10 +14,7 @@ from typing import Any
 
 import duckdb
 import pytest
-from conftest import some
 from few_classes import FewClasses
-from recipes import recipe
-from support import ROOT, change, cli, insert
 
 import sqlanon
 from sqlanon import AuditError, InfeasibleError, PolicyError
@@ -25,6 +22,11 @@ from sqlanon.audit.verify import verify_file
 from sqlanon.requirements import register, requirement_types, unregister
 from sqlanon.requirements.plain_sql import WarehouseRelease
 from sqlanon.support.expressions import table
+from support.commands import cli
+from support.databases import change, insert
+from support.files import ROOT
+from support.lanes import some
+from support.recipes import recipe
 
 Others = recipe("others").Others
 

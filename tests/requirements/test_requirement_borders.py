@@ -7,7 +7,6 @@ from pathlib import Path
 
 import duckdb
 import pytest
-from support import change
 
 import sqlanon
 from sqlanon.audit.verify import verify_file
@@ -18,6 +17,7 @@ from sqlanon.requirements.audit import AuditedRelease, PrivateRelations
 from sqlanon.requirements.k_map import KMap
 from sqlanon.requirements.l_diversity import LDiversity
 from sqlanon.support.resources import REQUIREMENT_MACROS, macro_script
+from support.databases import change
 
 
 @pytest.mark.slow

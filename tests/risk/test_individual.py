@@ -10,9 +10,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import duckdb
-import oracle_risk as oracle
 import pytest
 
+from oracles import oracle_risk as oracle
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import SourceError

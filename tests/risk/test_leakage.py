@@ -10,18 +10,19 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
-import oracle_risk as oracle
 import pytest
-from conftest import connection_of, examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from support import cli, connected, insert, live_connection
 
 import sqlanon
+from oracles import oracle_risk as oracle
 from sqlanon.cli.printing import print_leakage
 from sqlanon.errors import HierarchyError, PolicyError
 from sqlanon.risk import leakage, leakage_search, priors
 from sqlanon.risk.leakage import SetFigures, attribute_sets
+from support.commands import cli
+from support.databases import connected, connection_of, insert, live_connection
+from support.lanes import examples
 
 NAMES = ('my "c0"', "n", "weight", "share")
 """Quasi-identifiers with names of our own columns."""

@@ -12,21 +12,22 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
-import oracle_privacy
 import pytest
-import strategies_privacy
-from conftest import SEARCHING, connection_of, examples, some
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from oracle import Row
-from oracle_privacy import Record, Source, of_persons
-from strategies_privacy import PrivacyCase
-from support import cli, connected, insert, live_connection
 from test_privacy_properties import opened, policy_of
 
 import sqlanon
+from oracles import oracle_privacy
+from oracles.oracle import Row
+from oracles.oracle_privacy import Record, Source, of_persons
+from properties import privacy_cases as strategies_privacy
+from properties.privacy_cases import PrivacyCase
 from sqlanon import HierarchyError, SourceError
 from sqlanon.risk import RequirementRisk, Risk
+from support.commands import cli
+from support.databases import connected, connection_of, insert, live_connection
+from support.lanes import SEARCHING, examples, some
 
 # Two quasi-identifiers with NULLs; a diagnosis; whose row it is: p1 is in two classes, and two rows are of nobody.
 ROWS = """

@@ -11,18 +11,18 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
-import oracle_risk as oracle
 import pytest
-from conftest import connection_of, examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from support import connected, insert, live_connection
 
 import sqlanon
+from oracles import oracle_risk as oracle
 from sqlanon.errors import HierarchyError, PolicyError, SourceError
 from sqlanon.requirements.estimators import pitman, snb, zayatz
 from sqlanon.risk import ClassSizes, leakage
 from sqlanon.risk.individual import individual_risk
+from support.databases import connected, connection_of, insert, live_connection
+from support.lanes import examples
 
 NAMES = ('my "col"', "class_size", "n", "c0")
 """Quasi-identifiers with the names of our own columns, and one that has to be quoted."""

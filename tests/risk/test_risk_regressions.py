@@ -11,10 +11,8 @@ from typing import Any
 
 import duckdb
 import pytest
-from conftest import examples, make_policy, some
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support import cli, connected, emptied, live_connection
 
 import sqlanon
 from sqlanon.attacks.findings import Attacks
@@ -22,6 +20,10 @@ from sqlanon.cli.printing import print_attackers, print_attacks, print_suda
 from sqlanon.errors import PolicyError, SourceError
 from sqlanon.risk import Risk
 from sqlanon.support.resources import macro_script, read_sql_file
+from support.commands import cli
+from support.databases import connected, emptied, live_connection
+from support.lanes import examples, some
+from support.policies import make_policy
 
 QUASI = {"ward": "suppress"}
 

@@ -15,15 +15,16 @@ from typing import Any
 
 import duckdb
 import pytest
-from conftest import examples, make_policy
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support import insert
 
 import sqlanon
 from sqlanon.errors import PolicyError
 from sqlanon.frequency.packing import assign_words
 from sqlanon.risk.suda import Suda, compute_dis
+from support.databases import insert
+from support.lanes import examples
+from support.policies import make_policy
 
 Row = tuple[Any, ...]
 

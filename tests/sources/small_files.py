@@ -22,7 +22,6 @@ from typing import Any
 
 import duckdb
 import openpyxl
-from workbooks import workbook
 
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import SqlanonError
@@ -30,6 +29,7 @@ from sqlanon.policy import SourceSection
 from sqlanon.sources.files import bind_files
 from sqlanon.sources.source import WorkNames
 from sqlanon.support.expressions import table
+from support.workbooks import workbook
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "small_files.txt"
 

@@ -11,10 +11,8 @@ from typing import Any
 
 import duckdb
 import pytest
-from conftest import examples, make_policy
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support import cli
 
 import sqlanon
 from sqlanon.engines.duckdb import DuckDBEngine
@@ -24,6 +22,9 @@ from sqlanon.sources import csv
 from sqlanon.sources.bad_lines import DroppedLines, UnclearLinesError, copy_good_lines
 from sqlanon.sources.csv_lines import Layout
 from sqlanon.support.expressions import table
+from support.commands import cli
+from support.lanes import examples
+from support.policies import make_policy
 
 HEADER = "age,sex,illness\n"
 ROWS = "21,m,asthma\n53,w,flu\n" * 20

@@ -8,13 +8,15 @@ from typing import Any
 
 import duckdb
 import pytest
-from conftest import DUCKDB_1, connection_of, make_policy, some
 
 import sqlanon
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import SourceError
 from sqlanon.sources import csv
 from sqlanon.support.expressions import table
+from support.databases import DUCKDB_1, connection_of
+from support.lanes import some
+from support.policies import make_policy
 
 
 def write(path: Path, content: str) -> str:

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import duckdb
 import pytest
-from conftest import examples, make_policy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_sources import published
@@ -21,6 +20,8 @@ from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import SourceError
 from sqlanon.sources import csv
 from sqlanon.support.expressions import table
+from support.lanes import examples
+from support.policies import make_policy
 
 COLUMNS = ("name", "age", "diagnosis")
 Row = tuple[str, int, str]

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import duckdb
 import pytest
-from support import cli
 
 import sqlanon
 from sqlanon.errors import SourceError
 from sqlanon.policy import Policy
+from support.commands import cli
 
 GUESSED = "DuckDB would guess how it is written"
 TOLD = "auto_detect = false, delim = ',', header = true, columns = {'age': 'INT', 'ill': 'VARCHAR'}"

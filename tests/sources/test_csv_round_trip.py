@@ -10,7 +10,6 @@ from typing import Any
 
 import duckdb
 import pytest
-from conftest import examples
 from hypothesis import event, given, settings
 from hypothesis import strategies as st
 
@@ -20,6 +19,7 @@ from sqlanon.policy.sections import CsvSection
 from sqlanon.sources import csv
 from sqlanon.sources.relation import source_errors
 from sqlanon.support.expressions import table
+from support.lanes import examples
 
 NAMES = ("person", "town", "illness", "note")
 UNICODE = "äßÉЖ東ソ王€😀"

@@ -8,14 +8,14 @@ from typing import Any
 
 import duckdb
 import pytest
-from conftest import make_policy
-from support import cli
 
 import sqlanon
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import SourceError
 from sqlanon.sources import csv
 from sqlanon.support.expressions import table
+from support.commands import cli
+from support.policies import make_policy
 
 HEADER = "age,sex,illness\n"
 ROWS = "21,m,asthma\n53,w,flu\n" * 20

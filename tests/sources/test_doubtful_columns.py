@@ -9,15 +9,16 @@ from typing import Any
 
 import duckdb
 import pytest
-from conftest import examples, make_policy
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support import cli
 from test_typed_columns import bound_rows
 
 import sqlanon
 from sqlanon.errors import HierarchyError, SourceError
 from sqlanon.support.toml import toml_value
+from support.commands import cli
+from support.lanes import examples
+from support.policies import make_policy
 
 AGES = [str(20 + i % 60) for i in range(100)]
 

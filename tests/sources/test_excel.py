@@ -10,11 +10,9 @@ from typing import Any
 import duckdb
 import openpyxl
 import pytest
-from conftest import examples, make_policy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_sources import published
-from workbooks import raw_workbook, workbook, write_workbook
 
 import sqlanon
 from sqlanon.engines.duckdb import DuckDBEngine
@@ -23,6 +21,9 @@ from sqlanon.policy import SourceSection
 from sqlanon.sources.files import bind_files
 from sqlanon.sources.source import WorkNames
 from sqlanon.support.expressions import table
+from support.lanes import examples
+from support.policies import make_policy
+from support.workbooks import raw_workbook, workbook, write_workbook
 
 DAY = datetime.date(2020, 1, 31)
 NOON = datetime.datetime(2020, 1, 31, 12, 0, 1)

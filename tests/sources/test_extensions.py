@@ -24,12 +24,12 @@ from urllib.parse import quote
 
 import duckdb
 import pytest
-from environments import ROOT, missing, python_of, run
-from workbooks import write_workbook
 
 import sqlanon
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.sources import extensions
+from support.environments import ROOT, missing, python_of, run
+from support.workbooks import write_workbook
 
 pytestmark = pytest.mark.slow
 

@@ -15,10 +15,11 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 import pytest
-from conftest import connection_of, make_policy
 
 import sqlanon
 from sqlanon import SourceError
+from support.databases import connection_of
+from support.policies import make_policy
 
 pd = pytest.importorskip("pandas", reason="the extra pandas is not installed")
 pl = pytest.importorskip("polars", reason="the extra polars is not installed")

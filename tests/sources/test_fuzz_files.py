@@ -6,8 +6,10 @@ from pathlib import Path
 
 import duckdb
 import pytest
-from conftest import DUCKDB_1, examples
 from fuzz_files import Reader, damaged_file, flaws
+
+from support.databases import DUCKDB_1
+from support.lanes import examples
 
 FOUND = ["1:556", "1:1144", "1:1163", "1:1760", "1:2425", "1:2465", "7:17921", "1128:11809", "33:99777"]
 """Files that were once misread, or ended with an error of Python."""

@@ -10,7 +10,6 @@ from typing import Any
 
 import duckdb
 import pytest
-from support import cli, fetch
 
 import sqlanon
 from sqlanon.engines.duckdb import DuckDBEngine
@@ -19,6 +18,8 @@ from sqlanon.policy import SourceSection
 from sqlanon.sources.files import bind_files
 from sqlanon.sources.source import WorkNames
 from sqlanon.support.expressions import table
+from support.commands import cli
+from support.databases import fetch
 
 ROWS = [
     {

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import duckdb
 import pytest
-from conftest import some
 
 import sqlanon
 from sqlanon.attacks import NAMES as NAMES_OF_ATTACKS
+from support.lanes import some
 
 NAMES = ["*", "[a]", "{a,b}", "[", "a#b", "%41", "a;b", "a'b", 'a"b', "~", "a=b", "x.parquet"]
 TREE = "".join(f"x{i};y{i // 2};*\n" for i in range(4))

@@ -7,10 +7,11 @@ from typing import Any
 
 import duckdb
 import pytest
-from conftest import make_policy, some
 
 import sqlanon
 from sqlanon.release.publish import NOT_COMPARED
+from support.lanes import some
+from support.policies import make_policy
 
 pytestmark = pytest.mark.slow
 

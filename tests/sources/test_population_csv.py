@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import make_policy
 
 import sqlanon
 from sqlanon.errors import PolicyError, SourceError
+from support.policies import make_policy
 
 KEYS = {"encoding": "utf-16-le", "delimiter": "|", "skip": 1, "on_bad_line": "drop"}
 

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import duckdb
 import pytest
-from conftest import share
 from fuzz_files import Reader
 from real_files import MISREAD, READ, read_file, real_files, tables_folder
+
+from support.lanes import share
 
 
 @pytest.fixture(scope="module")

@@ -9,16 +9,16 @@ from typing import Any
 
 import duckdb
 import pytest
-from kiosk import KioskEngine
-from recipes import recipe, registrations
 from sqlglot import exp
-from support import insert
 
 import sqlanon
 from sqlanon.engines.base import Engine, RemoteEngine
 from sqlanon.engines.egress_guard import is_aggregated
 from sqlanon.sources import register_source
 from sqlanon.support.expressions import full_name
+from support.databases import insert
+from support.kiosk import KioskEngine
+from support.recipes import recipe, registrations
 
 WARDS = ("north", "south")
 ROWS = [

@@ -5,8 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from conftest import DUCKDB_1, some
 from small_files import SMALL_FILES, SUBJECTS, answer, approved
+
+from support.databases import DUCKDB_1
+from support.lanes import some
 
 ANSWERS = approved()
 

@@ -15,11 +15,12 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from conftest import DUCKDB_1, connection_of, make_policy, some
-from support import quoted
 
 import sqlanon
 from sqlanon import InfeasibleError, SourceError
+from support.databases import DUCKDB_1, connection_of, quoted
+from support.lanes import some
+from support.policies import make_policy
 
 PEOPLE = "SELECT '0213' || i % 2 AS zip, i % 2 AS age FROM range(8) AS r(i)"
 ROLES = {"zip": "mask", "age": "suppress"}

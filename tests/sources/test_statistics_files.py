@@ -15,10 +15,8 @@ from typing import Any
 
 import duckdb
 import pytest
-from conftest import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support import cli
 
 import sqlanon
 from sqlanon.engines.duckdb import DuckDBEngine
@@ -29,6 +27,8 @@ from sqlanon.sources.formats import file_kind
 from sqlanon.sources.relation import source_errors
 from sqlanon.sources.statistics_files import ReadingChoices, UndecidedReadingError, copy_statistics_files
 from sqlanon.support.expressions import table
+from support.commands import cli
+from support.lanes import examples
 
 FOLDER = Path(__file__).parent / "statistics_files"
 CODES = ReadingChoices(value_labels=False, user_missing="missing")

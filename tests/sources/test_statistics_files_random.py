@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_statistics_files import read
 
 from sqlanon.sources.statistics_files import ReadingChoices
+from support.lanes import examples
 
 pandas = pytest.importorskip("pandas", reason="the extra pandas is not installed")
 pyreadstat = pytest.importorskip("pyreadstat", reason="the extra stats is not installed")

@@ -15,17 +15,18 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from conftest import examples, make_policy
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from oracles.oracle_texts import read_day, read_number
-from support import cli
 from test_sources import published
 
 import sqlanon
+from oracles.oracle_texts import read_day, read_number
 from sqlanon.errors import PolicyError, SourceError
 from sqlanon.sources.typed_columns import NumberMarks, number_pattern
 from sqlanon.sources.workspace import Workspace
+from support.commands import cli
+from support.lanes import examples
+from support.policies import make_policy
 
 
 def bound_rows(

@@ -12,13 +12,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from conftest import examples, make_policy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_sources import published
 
 import sqlanon
 from sqlanon import SourceError
+from support.lanes import examples
+from support.policies import make_policy
 
 Columns = dict[str, list[Any]]
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import duckdb
 import pytest
-from support import cli
 
 import sqlanon
+from support.commands import cli
 
 POLICY = {
     "attributes": {

@@ -10,13 +10,13 @@ from typing import Any
 
 import duckdb
 import pytest
-from conftest import examples
-from oracle_labels import members
-from support import insert
 
 import sqlanon
+from oracles.oracle_labels import members
 from sqlanon import InfeasibleError
 from sqlanon.errors import AuditError
+from support.databases import insert
+from support.lanes import examples
 
 pytestmark = pytest.mark.slow
 

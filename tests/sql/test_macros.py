@@ -12,12 +12,13 @@ from typing import Any
 
 import duckdb
 import pytest
-from conftest import DUCKDB_1, examples, make_policy
-from support import insert, quoted
 
 import sqlanon
 from sqlanon.ledger.catalog import init_database
 from sqlanon.support.resources import read_sql_file
+from support.databases import DUCKDB_1, insert, quoted
+from support.lanes import examples
+from support.policies import make_policy
 
 # Names that the macros use themselves, and names that are patterns: each is the name of a column here.
 INTERNAL = ["qi", "rel", "class_size", "sqlanon class size", "k", "rows", "classes", "uniques", "line", "c", "digest"]

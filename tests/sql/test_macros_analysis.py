@@ -11,10 +11,10 @@ from typing import Any
 
 import duckdb
 import pytest
-from conftest import examples
-from oracle_labels import may_be, members, must_be
 
+from oracles.oracle_labels import may_be, members, must_be
 from sqlanon.support.resources import read_sql_file
+from support.lanes import examples
 
 TEXT = read_sql_file("macros_analysis.sql")
 PIECES = ["a", " ", ",", "{", "}", '"', "\\", "NULL", "\n", "[", "]", "'", ", ", '" "', "ä", "\t", '\\"', "\x1f", "*"]

@@ -10,7 +10,6 @@ from typing import Any
 
 import duckdb
 import pytest
-from conftest import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -22,6 +21,7 @@ from sqlanon.ledger.joint.label_pairs import LinkedAttribute
 from sqlanon.ledger.joint.row_matching import ReleaseLink
 from sqlanon.support.expressions import table
 from sqlanon.support.resources import read_sql_file
+from support.lanes import examples
 
 Connection = duckdb.DuckDBPyConnection
 QUASI = ["class", 'Say "hi"']  # a name of the macros' own, and one with quotes

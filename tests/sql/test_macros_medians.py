@@ -6,10 +6,10 @@ from pathlib import Path
 
 import duckdb
 import pytest
-from conftest import make_policy
 
 import sqlanon
 from sqlanon.audit.verify import verify_file
+from support.policies import make_policy
 
 READERS = {
     "share": "SELECT sqlanon.share(age, 20, 40) FROM patients",

@@ -15,15 +15,15 @@ from typing import Any, TypeAlias
 
 import duckdb
 import pytest
-from conftest import some
-from oracle import Hierarchy, Value
-from oracle_distances import entropy, equal_distance, hierarchical_distance, ordered_distance, shares
-from support import quoted
 
+from oracles.oracle import Hierarchy, Value
+from oracles.oracle_distances import entropy, equal_distance, hierarchical_distance, ordered_distance, shares
 from sqlanon.release.contents import PARSED_TYPE
 from sqlanon.requirements import requirement_types
 from sqlanon.requirements.macros import call_macro
 from sqlanon.support.resources import sql_file
+from support.databases import quoted
+from support.lanes import some
 
 Connection: TypeAlias = duckdb.DuckDBPyConnection
 Row: TypeAlias = Mapping[str, Any]

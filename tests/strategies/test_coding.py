@@ -7,12 +7,12 @@ from unittest.mock import patch
 
 import duckdb
 import pytest
-from conftest import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sqlanon.support import coding
 from sqlanon.support.expressions import table
+from support.lanes import examples
 
 
 def code(values: dict[str | None, int], paths: list[list[str | None]], tall: int, **options: Any) -> Any:

@@ -11,23 +11,24 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
-import oracle
 import pytest
-import strategies
-from conftest import draw_tables
 from hypothesis import given, settings
 from sqlglot import parse_one
-from strategies import Case
-from support import HOSPITAL_POLICY, cli
 from test_cli import folder, made, on_a_terminal, rewrite
 from test_search_properties import arrow_table, policy, thorough
 
 import sqlanon
+from oracles import oracle
+from properties import random_cases as strategies
+from properties.random_cases import Case
 from sqlanon.engines.deadline import interrupt_after
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import OvertimeError
 from sqlanon.policy.strategies import STRATEGIES
 from sqlanon.strategies.compare import COLUMNS, policies_by_strategy
+from support.commands import cli
+from support.hospital import HOSPITAL_POLICY
+from support.lanes import draw_tables
 
 __all__ = ["folder", "made"]  # fixtures
 

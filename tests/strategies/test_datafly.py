@@ -8,22 +8,23 @@ from fractions import Fraction
 from typing import Any
 
 import duckdb
-import oracle
 import pytest
-import strategies
-from conftest import draw_tables, make_policy
 from hypothesis import example, given, settings
-from oracle import Levels, Table
-from plain_samarati import data_of, distinct_values
-from plain_search import search_by
-from strategies import Case
 from test_ola import Limited, limited
 from test_quality_bounds import holds
 from test_search_properties import FIGURE_3, anonymized, as_dict, quick, thorough
 
 import sqlanon
+from oracles import oracle
+from oracles.oracle import Levels, Table
+from oracles.plain_samarati import data_of, distinct_values
+from properties import random_cases as strategies
+from properties.plain_search import search_by
+from properties.random_cases import Case
 from sqlanon.strategies.lattice import LatticeSearch, Outcome
 from sqlanon.strategies.lattice.task import source_facts as data_of_engine
+from support.lanes import draw_tables
+from support.policies import make_policy
 
 
 def plain_datafly(limited_case: Limited) -> Levels | None:

@@ -12,17 +12,9 @@ from dataclasses import fields, replace
 from pathlib import Path
 from unittest.mock import patch
 
-import oracle
 import pytest
-import strategies
-import strategies_privacy
-from conftest import draw_tables, examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from oracle import Release, Table
-from plain_search import search_by, search_of
-from strategies import Case
-from strategies_privacy import PrivacyCase
 from test_known_optima import Entry, Workshop, workshop
 from test_optimum import ASKED, TREES, WEIGHTS, rows_of
 from test_quality_bounds import at_most, cost, holds
@@ -30,6 +22,13 @@ from test_search_limits import check_every_stop, check_privacy
 from test_search_properties import quick, thorough
 
 import sqlanon
+from oracles import oracle
+from oracles.oracle import Release, Table
+from properties import privacy_cases as strategies_privacy
+from properties import random_cases as strategies
+from properties.plain_search import search_by, search_of
+from properties.privacy_cases import PrivacyCase
+from properties.random_cases import Case
 from sqlanon.measures import Figures
 from sqlanon.strategies.lattice import Budget
 from sqlanon.strategies.lattice.checker import Checker
@@ -37,6 +36,7 @@ from sqlanon.strategies.lattice.dive import PenalizedCost, dive
 from sqlanon.strategies.lattice.genetic import POPULATION_SIZE, GeneticSearch
 from sqlanon.strategies.lattice.lattice import Box, BoxQueue
 from sqlanon.support.coding import Levels
+from support.lanes import draw_tables, examples
 
 __all__ = ["workshop"]  # the fixture
 

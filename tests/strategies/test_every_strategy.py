@@ -24,24 +24,21 @@ from pathlib import Path
 from typing import Any
 
 if __name__ == "__main__":
-    tests = Path(__file__).resolve().parents[1]
-    sys.path[:0] = [str(folder) for folder in (tests, *tests.iterdir()) if folder.is_dir()]
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import duckdb
-import hard_cases
-import oracle
-import oracle_privacy
 import pyarrow as pa
 import pytest
-from oracle import Levels
-from oracle_privacy import Record, Release, Source
-from small_tables import ROW, SmallTable, number_rows, small_table
-from support import COARSE_SET, ROWS_PER_CODE, SMALL_SET
 from test_datafly import steps_of_datafly
 from test_privacy_properties import WITH_SUPPRESSION, arrow_table, columns_of, policy_of
 from test_quality_bounds import holds
 
 import sqlanon
+from oracles import oracle, oracle_privacy
+from oracles.oracle import Levels
+from oracles.oracle_privacy import Record, Release, Source
+from properties import hard_cases
+from properties.small_tables import ROW, SmallTable, number_rows, small_table
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.frequency import codes
 from sqlanon.frequency.sets import FrequencySets
@@ -64,6 +61,7 @@ from sqlanon.strategies.local import finish
 from sqlanon.strategies.local.task import LocalTask, prepare_local_task
 from sqlanon.strategies.stage import run_search
 from sqlanon.support.coding import Column
+from support.thresholds import COARSE_SET, ROWS_PER_CODE, SMALL_SET
 
 NUMBERS, LOCAL_NUMBERS = range(24), range(20)
 """The numbers of the tables for full-domain strategies, and for local ones."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import oracle
-from oracle import Levels
-from plain_search import search_by, search_of
-from strategies import Case
 from test_search_limits import MIXED
 
+from oracles import oracle
+from oracles.oracle import Levels
+from properties.plain_search import search_by, search_of
+from properties.random_cases import Case
 from sqlanon.strategies.full_domain.flash import _Paths
 
 # One attribute of height 1 with two values, one of height 3 with eight.

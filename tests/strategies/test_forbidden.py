@@ -10,22 +10,23 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
-import oracle
 import pytest
-import strategies
-from conftest import draw_tables, make_policy, some
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from oracle import Table
-from plain_search import WIDE, search_by
-from strategies import Case
-from support import connected, emptied, insert, live_connection
 from test_ola import Limited, limited, minimal_of
 from test_search_properties import arrow_table, quick, thorough
 from test_search_properties import policy as policy_of
 
 import sqlanon
+from oracles import oracle
+from oracles.oracle import Table
+from properties import random_cases as strategies
+from properties.plain_search import WIDE, search_by
+from properties.random_cases import Case
 from sqlanon.strategies.lattice import Lattice
+from support.databases import connected, emptied, insert, live_connection
+from support.lanes import draw_tables, some
+from support.policies import make_policy
 
 CITIES = {"north": {"harbour": ["Kiel", "Emden"], "inland": ["Celle"]}, "south": {"hills": ["Ulm"], "alps": ["Isny"]}}
 PEOPLE = [*[("Kiel", 1)] * 4, *[("Celle", 2)] * 4, *[("Ulm", 3)] * 4, *[(None, 4)] * 4]

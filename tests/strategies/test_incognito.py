@@ -5,17 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 import duckdb
-import oracle
 import pytest
-from conftest import draw_tables, make_policy
 from hypothesis import given, settings
-from oracle import Levels
-from plain_search import search_by, search_of
-from strategies import Case
 from test_ola import Limited, limited
 from test_search_properties import quick
 
 import sqlanon
+from oracles import oracle
+from oracles.oracle import Levels
+from properties.plain_search import search_by, search_of
+from properties.random_cases import Case
+from support.lanes import draw_tables
+from support.policies import make_policy
 
 # LeFevre, DeWitt, Ramakrishnan 2005: the Patients table of figure 1, with birth date, sex and zip code.
 PATIENTS = Case(

@@ -11,11 +11,11 @@ from unittest.mock import patch
 import duckdb
 import pyarrow
 import pytest
-from conftest import make_policy
 
 import sqlanon
 from sqlanon.strategies.lattice import LatticeSearch, Outcome
 from sqlanon.strategies.lattice.task import lattice_strategy
+from support.policies import make_policy
 
 # Eight women and eight men; all women have one diagnosis. One zip is alone.
 ROWS = [("F", "a", "02139")] * 8 + [("M", dx, "02139") for dx in "bcdebcd"] + [("M", "b", "99999")]

@@ -14,12 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
-import oracle_privacy
 import pytest
-from conftest import EXAMPLES, data_folder, some
 from test_oracle_privacy import adult, privacy_of
 
 import sqlanon
+from oracles import oracle_privacy
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.frequency.suppression_limit import count_suppression_limit
@@ -33,6 +32,8 @@ from sqlanon.strategies.lattice.lattice import ignore_progress
 from sqlanon.strategies.lattice.task import SearchTask
 from sqlanon.strategies.registry import run_strategy
 from sqlanon.support.expressions import table
+from support.files import data_folder
+from support.lanes import EXAMPLES, some
 
 pytestmark = pytest.mark.slow
 

@@ -7,19 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-import oracle
 import pytest
-import strategies
-import strategies_privacy
-from conftest import draw_tables
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from oracle import Levels, Release, Table
-from oracle_privacy import k_minimal as k_minimal_privacy
-from oracle_privacy import solve as solve_privacy
-from plain_search import search_by, search_of
-from strategies import Case
-from strategies_privacy import PrivacyCase
 from test_privacy_properties import anonymized
 from test_privacy_properties import thorough as thorough_privacy
 from test_quality_bounds import holds
@@ -27,9 +17,19 @@ from test_search_properties import FIGURE_3, quick, thorough
 from test_search_size import wide_search
 
 import sqlanon
+from oracles import oracle
+from oracles.oracle import Levels, Release, Table
+from oracles.oracle_privacy import k_minimal as k_minimal_privacy
+from oracles.oracle_privacy import solve as solve_privacy
+from properties import privacy_cases as strategies_privacy
+from properties import random_cases as strategies
+from properties.plain_search import search_by, search_of
+from properties.privacy_cases import PrivacyCase
+from properties.random_cases import Case
 from sqlanon.strategies.full_domain.ola import _at_height
 from sqlanon.strategies.lattice import Lattice, LatticeSearch, Outcome
 from sqlanon.support.coding import Levels as OwnLevels
+from support.lanes import draw_tables
 
 ALL = pytest.mark.parametrize("strategy", ["ola", "flash", "incognito"])
 

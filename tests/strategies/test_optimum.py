@@ -6,20 +6,20 @@ import itertools
 import random
 
 import duckdb
-import oracle
 import pytest
-from conftest import make_policy
-from oracle import AGGREGATES, MEASURES, PER_ATTRIBUTE, Hierarchy, Row
-from plain_search import search_by, search_of
-from strategies import Case
 
 import sqlanon
+from oracles import oracle
+from oracles.oracle import AGGREGATES, MEASURES, PER_ATTRIBUTE, Hierarchy, Row
+from properties.plain_search import search_by, search_of
+from properties.random_cases import Case
 from sqlanon.measures import MEASURES as OWN
 from sqlanon.measures import Figures, Marginals
 from sqlanon.requirements import Requirements
 from sqlanon.requirements.l_diversity import EntropyDiversity
 from sqlanon.strategies.lattice import Lattice, LatticeSearch
 from sqlanon.strategies.lattice.search import VerdictRules
+from support.policies import make_policy
 
 ASKED = [
     (measure, aggregate) for measure in MEASURES for aggregate in (AGGREGATES if measure in PER_ATTRIBUTE else [None])

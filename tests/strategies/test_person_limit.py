@@ -6,20 +6,19 @@ import itertools
 from collections.abc import Iterator
 from typing import Any
 
-import hard_cases
-import oracle
-import oracle_privacy
 import pytest
-from conftest import SEARCHING, draw_tables, examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from oracle import Hierarchy, Levels
-from oracle_privacy import Record, Release, Source
-from plain_search import WIDE
-from strategies_privacy import PrivacyCase
 from test_privacy_properties import anonymized, check_persons
 
 import sqlanon
+from oracles import oracle, oracle_privacy
+from oracles.oracle import Hierarchy, Levels
+from oracles.oracle_privacy import Record, Release, Source
+from properties import hard_cases
+from properties.plain_search import WIDE
+from properties.privacy_cases import PrivacyCase
+from support.lanes import SEARCHING, draw_tables, examples
 
 quick = settings(
     max_examples=draw_tables(6, usual=8), deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)

@@ -8,18 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
-import oracle
-import oracle_privacy
 import pytest
-import strategies
-import strategies_privacy
-from conftest import draw_tables, make_policy, some
 from hypothesis import example, given, settings
-from oracle import Hierarchy, Table
-from plain_samarati import data_of, misses, plain_samarati, random_case, vectors
-from plain_search import search_by, search_of
-from strategies import Case
-from strategies_privacy import PrivacyCase
 from test_known_optima import policy_of
 from test_ola import Limited, every_stop, limited, minimal_of
 from test_privacy_properties import anonymized as anonymized_privacy
@@ -29,9 +19,19 @@ from test_search_properties import FIGURE_3, anonymized, as_dict, quick, thoroug
 from test_search_size import wide_search
 
 import sqlanon
+from oracles import oracle, oracle_privacy
+from oracles.oracle import Hierarchy, Table
+from oracles.plain_samarati import data_of, misses, plain_samarati, random_case, vectors
+from properties import privacy_cases as strategies_privacy
+from properties import random_cases as strategies
+from properties.plain_search import search_by, search_of
+from properties.privacy_cases import PrivacyCase
+from properties.random_cases import Case
 from sqlanon.strategies.lattice import LatticeSearch, Outcome
 from sqlanon.strategies.lattice.search import SourceFacts
 from sqlanon.strategies.lattice.task import source_facts as data_of_engine
+from support.lanes import draw_tables, some
+from support.policies import make_policy
 
 # a1 and a2 are siblings, as are d1 and d2; all else meets at the top.
 SIBLINGS = Case(

@@ -11,28 +11,29 @@ from typing import Any
 from unittest.mock import patch
 
 import duckdb
-import oracle
 import pytest
-import strategies
-import strategies_privacy
-from conftest import draw_tables, make_policy
 from hypothesis import given, settings
-from oracle import Hierarchy, Release, Table
-from oracle_privacy import Release as PrivacyRelease
-from oracle_privacy import satisfies as satisfies_privacy
-from oracle_privacy import solve as solve_privacy
-from plain_search import WIDE, search_by, search_of
 from sqlglot import parse_one
-from strategies import Case
-from strategies_privacy import PrivacyCase
 from test_privacy_properties import opened, policy_of
 from test_quality_bounds import holds
 from test_search_properties import quick, thorough
 
 import sqlanon
+from oracles import oracle
+from oracles.oracle import Hierarchy, Release, Table
+from oracles.oracle_privacy import Release as PrivacyRelease
+from oracles.oracle_privacy import satisfies as satisfies_privacy
+from oracles.oracle_privacy import solve as solve_privacy
+from properties import privacy_cases as strategies_privacy
+from properties import random_cases as strategies
+from properties.plain_search import WIDE, search_by, search_of
+from properties.privacy_cases import PrivacyCase
+from properties.random_cases import Case
 from sqlanon.errors import PolicyError
 from sqlanon.strategies.lattice import LatticeSearch, Outcome, lattice, limits
 from sqlanon.strategies.lattice.checker import Checker
+from support.lanes import draw_tables
+from support.policies import make_policy
 
 BOTH = pytest.mark.parametrize("strategy", ["optimal", "k_minimal"])
 

@@ -8,17 +8,17 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 
-import hard_cases
-import oracle
 import pytest
-from oracle import Hierarchy, Levels
-from oracle_privacy import Source
-from small_tables import SmallTable, number_rows, small_table
-from strategies_privacy import PrivacyCase
 from test_every_strategy import HARD_TABLES, NUMBERS, prepared_table, quick_and_slow
 from test_privacy_properties import WITH_SUPPRESSION
 from test_quality_bounds import at_most, holds
 
+from oracles import oracle
+from oracles.oracle import Hierarchy, Levels
+from oracles.oracle_privacy import Source
+from properties import hard_cases
+from properties.privacy_cases import PrivacyCase
+from properties.small_tables import SmallTable, number_rows, small_table
 from sqlanon.measures import Figures
 from sqlanon.strategies.full_domain import optimal
 from sqlanon.strategies.lattice import LatticeSearch

@@ -14,17 +14,17 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
-import oracle
 import pyarrow as pa
 import pytest
-import strategies
-from conftest import SEARCHING, draw_tables, examples
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from oracle import Hierarchy, Release, Row, Table
-from strategies import Case
 
 import sqlanon
+from oracles import oracle
+from oracles.oracle import Hierarchy, Release, Row, Table
+from properties import random_cases as strategies
+from properties.random_cases import Case
+from support.lanes import SEARCHING, draw_tables, examples
 
 quick = settings(
     max_examples=draw_tables(20, usual=15), deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)

@@ -8,11 +8,10 @@ from typing import Any
 
 import duckdb
 import pytest
-from conftest import EXAMPLES, make_policy, some
-from plain_search import search_by
 from test_known_optima import Entry, Workshop, workshop
 
 import sqlanon
+from properties.plain_search import search_by
 from sqlanon.measures import MEASURES, Figures, Marginals
 from sqlanon.policy.strategies import STRATEGIES
 from sqlanon.requirements import KAnonymity, Requirements
@@ -20,6 +19,8 @@ from sqlanon.strategies.lattice import Budget, Lattice, LatticeSearch
 from sqlanon.strategies.lattice.search import MAX_VISITED, VerdictRules
 from sqlanon.strategies.registry import run_strategy
 from sqlanon.support.coding import Levels
+from support.lanes import EXAMPLES, some
+from support.policies import make_policy
 
 __all__ = ["workshop"]  # the fixture
 

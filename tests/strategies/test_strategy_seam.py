@@ -12,13 +12,14 @@ from typing import Any
 
 import duckdb
 import pytest
-from recipes import recipe
-from support import cli, insert
-from whole_classes import WholeClasses
 
 import sqlanon
 from sqlanon.strategies.compare import policies_by_strategy
 from sqlanon.strategies.registry import register, unregister
+from support.commands import cli
+from support.databases import insert
+from support.recipes import recipe
+from support.whole_classes import WholeClasses
 
 POLICY = """
 [source]

@@ -10,7 +10,6 @@ from unittest.mock import patch
 
 import duckdb
 import pytest
-from conftest import EXAMPLES, make_policy
 from sqlglot import parse_one
 
 import sqlanon
@@ -19,6 +18,8 @@ from sqlanon.policy.strategies import STRATEGIES
 from sqlanon.strategies.lattice.checker import Checker
 from sqlanon.strategies.local.subtree import _CutSearch
 from sqlanon.strategies.local.task import LocalTask
+from support.lanes import EXAMPLES
+from support.policies import make_policy
 
 LIMIT, MARGIN = 2.0, 5.0
 DAYS = "SELECT count(*) FROM range(10000000000000) AS r(i) WHERE i % 7 = r.i"

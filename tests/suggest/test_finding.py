@@ -14,10 +14,8 @@ from typing import Any
 
 import duckdb
 import pytest
-from conftest import examples, make_policy, some
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support import cli, insert, quoted
 
 import sqlanon
 from sqlanon.demo.hospital import make_hospital
@@ -27,6 +25,10 @@ from sqlanon.policy import Policy
 from sqlanon.policy.models import parse_toml
 from sqlanon.sources.column_kinds import KINDS, find_kind
 from sqlanon.support.toml import toml_key
+from support.commands import cli
+from support.databases import insert, quoted
+from support.lanes import examples, some
+from support.policies import make_policy
 
 Row = tuple[Any, ...]
 NAMES = ('my "col"', "distinct", "subset", "q0", "Größe")

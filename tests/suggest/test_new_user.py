@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from conftest import data_folder
 from new_user import NAMES, make_table, visit
+
+from support.files import data_folder
 
 BEST = {"optimal", "mondrian", "local", "k-similar", "subtree"}
 

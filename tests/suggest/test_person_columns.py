@@ -7,13 +7,13 @@ from pathlib import Path
 import duckdb
 import pytest
 from person_tables import Made, table_of_people, table_of_visits
-from support import cli
 
 import sqlanon
 from sqlanon.policy import Policy
 from sqlanon.suggest.profile import profile_table
 from sqlanon.suggest.propose import propose
 from sqlanon.suggest.suggest import asks_nothing, find_person
+from support.commands import cli
 
 TABLES = 40
 FEW = (0, 3, 7, 14, 18, 29)

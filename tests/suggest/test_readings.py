@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import cli
 
 import sqlanon
 from sqlanon.errors import SourceError
 from sqlanon.policy.models import parse_toml
+from support.commands import cli
 
 TOWNS = ["Wales", "France", "Spain"]
 

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import duckdb
 import pytest
-from support import cli
 
 import sqlanon
 from sqlanon.policy import Policy
 from sqlanon.sources.column_kinds import find_kind
 from sqlanon.suggest.groupings import RULES, Labelled, vocabulary
 from sqlanon.suggest.hierarchies import _by_frequency, _icd
+from support.commands import cli
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,8 @@ from pathlib import Path
 
 import duckdb
 import pytest
-from conftest import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support import cli
 
 import sqlanon
 from sqlanon.policy import Policy
@@ -19,6 +17,8 @@ from sqlanon.sources.column_kinds import HEALTH, HOUSEHOLD, KINDS, SURVEY_WEIGHT
 from sqlanon.suggest.hierarchies import _by_alphabet
 from sqlanon.suggest.profile import Profile
 from sqlanon.suggest.propose import MOST, propose
+from support.commands import cli
+from support.lanes import examples
 
 
 @pytest.fixture(autouse=True)

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import duckdb
 import pytest
-from support import cli
 
 import sqlanon
 from sqlanon.policy import Policy
 from sqlanon.suggest.policy_text import Seen, policy_text
 from sqlanon.suggest.trials import Trial, chosen, why_chosen
 from sqlanon.support.resources import POLICY_SCHEMA
+from support.commands import cli
 
 
 @pytest.fixture

@@ -10,7 +10,6 @@ from pathlib import Path
 import duckdb
 import pytest
 import sqlglot
-from conftest import make_policy
 
 import sqlanon
 from sqlanon.engines.statement_runner import StatementRunner
@@ -19,6 +18,7 @@ from sqlanon.strategies.lattice.lattice import ignore_progress
 from sqlanon.strategies.lattice.result import SearchResult
 from sqlanon.strategies.stage import run_search
 from sqlanon.suggest.trials import CANDIDATES, Trial, try_strategies
+from support.policies import make_policy
 
 PEOPLE = """
     CREATE TABLE people AS

@@ -12,10 +12,11 @@ from typing import Any
 
 import duckdb
 import pytest
-from conftest import make_policy, some
 
 import sqlanon
 from sqlanon.suggest.trials import CANDIDATES
+from support.lanes import some
+from support.policies import make_policy
 
 QUARTERS = {"north": ["a", "b"], "south": ["c", "d", "e"]}
 ATTRIBUTES: dict[str, Any] = {"age": {"intervals": [2, 6]}, "town": {"categories": QUARTERS}, "sex": "suppress"}

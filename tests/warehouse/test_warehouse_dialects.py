@@ -7,7 +7,6 @@ from pathlib import Path
 
 import duckdb
 import pytest
-from conftest import some
 from golden_statements import GOLDEN, plans
 from sqlglot import exp, parse
 
@@ -17,6 +16,7 @@ from sqlanon.engines.dialects.variables import without_variables
 from sqlanon.errors import UntranslatableError
 from sqlanon.support.expressions import cast, col
 from sqlanon.warehouse import DIALECTS
+from support.lanes import some
 
 BACKTICKS = ("bigquery", "databricks", "spark")
 

@@ -13,25 +13,26 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
-import oracle_privacy
 import pytest
-import strategies_privacy
-from conftest import SEARCHING, examples, make_policy, some
 from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
-from oracle_privacy import Source
 from sqlglot import exp, parse
-from strategies_privacy import LISTED, PrivacyCase
-from support import quoted
 from test_privacy_properties import opened, policy_of
 from typer.testing import CliRunner
 
 import sqlanon
+from oracles import oracle_privacy
+from oracles.oracle_privacy import Source
+from properties import privacy_cases as strategies_privacy
+from properties.privacy_cases import LISTED, PrivacyCase
 from sqlanon.cli import app
 from sqlanon.requirements import list_requirements
 from sqlanon.requirements.plain_sql import WarehouseRelease
 from sqlanon.support.expressions import table
 from sqlanon.warehouse import DIALECTS
+from support.databases import quoted
+from support.lanes import SEARCHING, examples, some
+from support.policies import make_policy
 
 slow = pytest.mark.slow
 quick = settings(

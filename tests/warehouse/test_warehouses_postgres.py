@@ -8,12 +8,12 @@ from typing import Any
 
 import duckdb
 import pytest
-from postgres_server import Server
-from support import quoted
 from test_warehouses import DIFFERING, figures, from_set, violations
-from warehouse_cases import COLUMNS, HERE, policy, rows
 
 import sqlanon
+from properties.warehouse_cases import COLUMNS, HERE, policy, rows
+from support.databases import quoted
+from support.servers.postgres import Server
 
 pytest.importorskip("adbc_driver_postgresql", reason="the extra postgres is not installed")
 pytestmark = pytest.mark.slow

@@ -8,11 +8,11 @@ from typing import Any
 
 import duckdb
 import pytest
-from support import quoted
 from test_warehouses import DIFFERING, figures, from_set, violations
-from warehouse_cases import COLUMNS, HERE, TOP, policy, rows
 
 import sqlanon
+from properties.warehouse_cases import COLUMNS, HERE, TOP, policy, rows
+from support.databases import quoted
 
 pytestmark = pytest.mark.slow
 

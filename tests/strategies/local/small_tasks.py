@@ -12,10 +12,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import duckdb
-from local_tasks import Plain
-from oracle import Hierarchy, Row
 from sqlglot import exp
 
+from oracles.oracle import Hierarchy, Row
+from properties.local_tasks import Plain
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.frequency.suppression_limit import SuppressionLimit

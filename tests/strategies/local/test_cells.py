@@ -13,19 +13,20 @@ from typing import Any
 import duckdb
 import pytest
 import test_privacy_properties as privacy_properties
-from conftest import draw_tables, examples, make_policy
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from local_tasks import LIMITS, SOME_ROWS, Nodes, Plain, Read, adult, asked, check_privacy, task_of
-from strategies import Case
-from strategies_privacy import PrivacyCase, privacy_cases
 from test_search_properties import arrow_table, quick, thorough
 
 import sqlanon
+from properties.local_tasks import LIMITS, SOME_ROWS, Nodes, Plain, Read, adult, asked, check_privacy, task_of
+from properties.privacy_cases import PrivacyCase, privacy_cases
+from properties.random_cases import Case
 from sqlanon.strategies.local.cells import suppress_cells
 from sqlanon.strategies.local.nodes import Tree
 from sqlanon.strategies.local.task import LocalTask
 from sqlanon.support.expressions import table
+from support.lanes import draw_tables, examples
+from support.policies import make_policy
 
 Blanks = tuple[int, ...]
 

@@ -10,11 +10,11 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
-from local_tasks import Nodes
-from oracle import Hierarchy
 from small_tasks import Small, drawn, letters, small_task
 from test_cells import Plan
 
+from oracles.oracle import Hierarchy
+from properties.local_tasks import Nodes
 from sqlanon.strategies.local.cells import suppress_cells
 from sqlanon.support.coding import Levels
 

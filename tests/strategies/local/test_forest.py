@@ -14,16 +14,17 @@ from typing import Any
 
 import duckdb
 import pytest
-from conftest import examples, make_policy
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from local_tasks import LIMITS, SOME_ROWS, Nodes, Plain, task_of
 from sqlglot import exp
-from strategies import Case
 from test_search_properties import thorough
 
 import sqlanon
+from properties.local_tasks import LIMITS, SOME_ROWS, Nodes, Plain, task_of
+from properties.random_cases import Case
 from sqlanon.strategies.local.forest import Forest, choose_branches, forest
+from support.lanes import examples
+from support.policies import make_policy
 
 FEW_ROWS = SOME_ROWS.map(lambda case: replace(case, rows=case.rows[:10]))
 

@@ -13,21 +13,21 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
-import oracle
 import pyarrow as pa
 import pytest
-import strategies
-from conftest import draw_tables
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from oracle import Hierarchy, Row, Value
 from test_search_properties import thorough, write_hierarchy
 
 import sqlanon
+from oracles import oracle
+from oracles.oracle import Hierarchy, Row, Value
+from properties import random_cases as strategies
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.pipeline import prepare
 from sqlanon.strategies.local.iab import State, StateSearch
 from sqlanon.strategies.local.task import prepare_local_task
+from support.lanes import draw_tables
 
 # --- The slow and obvious way
 

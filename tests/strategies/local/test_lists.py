@@ -10,10 +10,11 @@ from typing import Any
 import duckdb
 import pyarrow.parquet as pq
 import pytest
-from support import change, cli, fetch
 
 import sqlanon
 from sqlanon import PolicyError
+from support.commands import cli
+from support.databases import change, fetch
 
 CITIES = ["a", "b, c", 'd"e', "{x", "[y", "w\\z", None, "NULL", "q's", "", " ", "ä{}", *(f"c{i}" for i in range(8))]
 POLICY = """

@@ -10,17 +10,18 @@ from typing import Any
 
 import duckdb
 import pytest
-from conftest import draw_tables, make_policy
 from hypothesis import given, settings
-from local_tasks import LIMITS, SOME_ROWS, Plain, task_of
-from strategies import Case
-from strategies_privacy import LISTED, PrivacyCase, privacy_cases
 from test_privacy_properties import opened, policy_of
 from test_search_properties import thorough
 
 import sqlanon
+from properties.local_tasks import LIMITS, SOME_ROWS, Plain, task_of
+from properties.privacy_cases import LISTED, PrivacyCase, privacy_cases
+from properties.random_cases import Case
 from sqlanon.strategies.local.iterative import local
 from sqlanon.strategies.local.task import LocalOutcome, LocalTask
+from support.lanes import draw_tables
+from support.policies import make_policy
 
 PATIENTS = [
     ("w", "22981", 1944, "Hepatitis"),

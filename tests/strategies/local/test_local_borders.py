@@ -9,11 +9,11 @@ from typing import Any
 
 import duckdb
 import pytest
-from conftest import make_policy
 
 import sqlanon
 from sqlanon.audit.verify import verify_file
 from sqlanon.strategies.local import cells
+from support.policies import make_policy
 
 WARDS = {"categories": {"near": ["a", "b"], "far": ["c", "d"]}}
 UNKNOWN = {"role": "quasi", "hierarchy": WARDS, "on_unknown": "suppress"}

@@ -6,12 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from conftest import draw_tables, examples
 from hypothesis import given, settings
-from local_tasks import LIMITS, SOME_ROWS, Plain, task_of
 from sqlglot import exp
-from strategies import Case
-from strategies_privacy import PrivacyCase, privacy_cases
 from test_local import check_private, check_sound, of_classes
 from test_mu_argus import CLASS_LISTS
 from test_mu_argus import check as check_argus
@@ -19,6 +15,9 @@ from test_search_properties import quick, thorough
 from test_similar import as_ancestors
 
 import sqlanon
+from properties.local_tasks import LIMITS, SOME_ROWS, Plain, task_of
+from properties.privacy_cases import PrivacyCase, privacy_cases
+from properties.random_cases import Case
 from sqlanon.strategies.lattice import dive
 from sqlanon.strategies.lattice.checker import policy_measure
 from sqlanon.strategies.local import finish as finish_module
@@ -27,6 +26,7 @@ from sqlanon.strategies.local.finish import finish
 from sqlanon.strategies.local.iterative import local
 from sqlanon.strategies.local.placement import generalized_combinations
 from sqlanon.strategies.local.task import LocalOutcome
+from support.lanes import draw_tables, examples
 
 STRATEGIES = {"local": local, "k-similar": as_ancestors}
 

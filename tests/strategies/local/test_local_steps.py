@@ -6,12 +6,12 @@ import itertools
 from collections import Counter, defaultdict
 
 import pytest
-from local_tasks import Plain
-from oracle import Row
 from small_tasks import Small, best_levels, drawn, generalizations, letters, small_task
 from sqlglot import exp
 from test_similar_steps import price_of, query
 
+from oracles.oracle import Row
+from properties.local_tasks import Plain
 from sqlanon.strategies.local import iterative
 from sqlanon.strategies.local.groups import UNIT, Groups, cheapest_classes, unassigned_combinations
 from sqlanon.support.coding import Levels

@@ -11,23 +11,23 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
-import oracle_privacy
 import pytest
 import test_privacy_properties as privacy_properties
-from conftest import draw_tables, examples, some
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from local_tasks import LIMITS, adult, asked
 from sqlglot import exp
-from strategies import Case, cases
-from strategies_privacy import PrivacyCase, privacy_cases
 from test_search_properties import arrow_table, quick, thorough
 
 import sqlanon
+from oracles import oracle_privacy
+from properties.local_tasks import LIMITS, adult, asked
+from properties.privacy_cases import PrivacyCase, privacy_cases
+from properties.random_cases import Case, cases
 from sqlanon.strategies.local.finish import on_combinations
 from sqlanon.strategies.local.mondrian import mondrian
 from sqlanon.strategies.local.nodes import END_COLUMNS
 from sqlanon.strategies.local.task import LocalOutcome, LocalTask
+from support.lanes import draw_tables, examples, some
 
 MONDRIAN = {"strategy": "mondrian"}
 

@@ -11,19 +11,20 @@ from typing import Any
 
 import duckdb
 import pytest
-from conftest import draw_tables, make_policy
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from local_tasks import LIMITS, SOME_ROWS, Nodes, Plain, task_of
-from strategies import Case
 from test_search_properties import quick, thorough
 
 import sqlanon
+from properties.local_tasks import LIMITS, SOME_ROWS, Nodes, Plain, task_of
+from properties.random_cases import Case
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.pipeline import prepare
 from sqlanon.policy.guarantee import CLASSES, select_combinations
 from sqlanon.strategies.local.mu_argus import mu_argus
 from sqlanon.strategies.local.task import LocalTask, prepare_local_task
+from support.lanes import draw_tables
+from support.policies import make_policy
 
 Placed = dict[int, Nodes]
 

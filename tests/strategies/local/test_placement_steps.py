@@ -11,9 +11,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from oracle import Row
 from test_similar_steps import query
 
+from oracles.oracle import Row
 from sqlanon.strategies.local import placement
 from sqlanon.strategies.local.nodes import (
     Tree,

@@ -11,19 +11,20 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
-import oracle
 import pytest
-from conftest import connection_of, draw_tables, examples
 from hypothesis import given, settings
-from oracle import Row, Table, Value
 from sqlglot import exp
-from strategies import Case, cases
 from test_search_properties import arrow_table, policy, quick, thorough
 
 import sqlanon
+from oracles import oracle
+from oracles.oracle import Row, Table, Value
+from properties.random_cases import Case, cases
 from sqlanon.policy import Policy
 from sqlanon.strategies.local.finish import on_combinations
 from sqlanon.strategies.local.task import LocalOutcome, LocalTask
+from support.databases import connection_of
+from support.lanes import draw_tables, examples
 
 MEASURES = ("loss", "precision", "discernibility", "average_class_size", "distinct", "suppression")
 

@@ -12,16 +12,17 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from conftest import draw_tables, make_policy
 from hypothesis import given, settings
-from local_tasks import LIMITS, SOME_ROWS, Nodes, Plain, task_of
-from strategies import Case
 from test_local import check_sound
 from test_search_properties import quick, thorough
 
 import sqlanon
+from properties.local_tasks import LIMITS, SOME_ROWS, Nodes, Plain, task_of
+from properties.random_cases import Case
 from sqlanon.strategies.local.similar import group_combinations
 from sqlanon.strategies.local.task import LocalOutcome, LocalTask
+from support.lanes import draw_tables
+from support.policies import make_policy
 
 
 def as_ancestors(task: LocalTask) -> LocalOutcome:

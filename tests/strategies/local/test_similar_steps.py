@@ -10,12 +10,12 @@ from typing import Any
 
 import duckdb
 import pytest
-from local_tasks import Plain
-from oracle import Row
 from small_tasks import Small, best_levels, drawn, letters, small_task
 from sqlglot import exp
 from test_similar import common, least_loss, partitions
 
+from oracles.oracle import Row
+from properties.local_tasks import Plain
 from sqlanon.strategies.local import similar
 from sqlanon.strategies.local.groups import UNIT, Groups
 from sqlanon.strategies.local.similar import cheapest_grouping, group_combinations

@@ -14,16 +14,17 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 import pytest
-from conftest import make_policy, some
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlglot import exp
-from support import insert
 
 import sqlanon
 from sqlanon.hierarchies.numerals import count_whole_digits, expand_exponent, pad_whole_digits, trim_zeros
 from sqlanon.strategies.local.finish import can_be_sorted, sortable_labels, sorted_labels
 from sqlanon.support.expressions import table
+from support.databases import insert
+from support.lanes import some
+from support.policies import make_policy
 
 few = settings(max_examples=15, deadline=None)
 FLOATS = (

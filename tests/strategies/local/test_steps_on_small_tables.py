@@ -9,13 +9,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from local_tasks import Nodes, Plain
-from oracle import Hierarchy
 from small_tasks import Small, best_levels, drawn, letters, small_task
 from sqlglot import exp
 from test_mu_argus import Argus
 from test_subtree import check_no_split_is_left, cut_of
 
+from oracles.oracle import Hierarchy
+from properties.local_tasks import Nodes, Plain
 from sqlanon.policy.guarantee import select_combinations
 from sqlanon.strategies.local.mu_argus import mu_argus
 from sqlanon.strategies.local.subtree import MAX_RAISES, SCALE, _CutSearch, _Split, subtree

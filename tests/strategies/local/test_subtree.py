@@ -10,16 +10,17 @@ from typing import Any
 import duckdb
 import pytest
 import test_privacy_properties as privacy_properties
-from conftest import draw_tables, examples, make_policy
 from hypothesis import given, settings
-from local_tasks import LIMITS, SOME_ROWS, Nodes, Plain, adult, asked, check_privacy, task_of
-from small_tables import local_case
-from strategies import Case
-from strategies_privacy import PrivacyCase, privacy_cases
 from test_search_properties import arrow_table, thorough
 
 import sqlanon
+from properties.local_tasks import LIMITS, SOME_ROWS, Nodes, Plain, adult, asked, check_privacy, task_of
+from properties.privacy_cases import PrivacyCase, privacy_cases
+from properties.random_cases import Case
+from properties.small_tables import local_case
 from sqlanon.strategies.local.subtree import subtree
+from support.lanes import draw_tables, examples
+from support.policies import make_policy
 
 Cut = list[dict[int, int]]
 

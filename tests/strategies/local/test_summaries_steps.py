@@ -10,11 +10,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
-from local_tasks import Plain
-from oracle import Hierarchy
 from small_tasks import Small, drawn, letters, small_task
 from sqlglot import exp
 
+from oracles.oracle import Hierarchy
+from properties.local_tasks import Plain
 from sqlanon.strategies.local import summaries
 from sqlanon.strategies.local.nodes import CELL_COLUMNS, Grid, Tree, set_labels
 from sqlanon.strategies.local.summaries import Summary, as_ancestor, as_median, as_range, as_set, make_allowed_nodes

@@ -7,10 +7,9 @@ from collections import Counter
 from importlib import import_module
 from typing import Any
 
-import oracle
-from oracle import Release, Table, Value
-from strategies import Case
-
+from oracles import oracle
+from oracles.oracle import Release, Table, Value
+from properties.random_cases import Case
 from sqlanon.measures import MEASURES, Figures, Marginals, Measure
 from sqlanon.policy.strategies import STRATEGIES
 from sqlanon.requirements import KAnonymity, Requirements

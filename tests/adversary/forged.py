@@ -12,7 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import duckdb
-import parquet_bytes as pb
+
+from adversary import parquet_bytes as pb
 
 MARK = "EVALUATED"
 """Part of each message of what a forgery evaluates."""

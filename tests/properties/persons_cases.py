@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
-from oracle_persons import generalized, kept_classes, persons_by_class
-from postgres_server import Server
 
 import sqlanon
+from oracles.oracle_persons import generalized, kept_classes, persons_by_class
+from support.servers.postgres import Server
 
 COLUMNS = {
     "pid": ("text", "VARCHAR"),

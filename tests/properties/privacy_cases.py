@@ -6,10 +6,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import strategies
 from hypothesis import strategies as st
-from oracle import Hierarchy, Row, Value
-from oracle_privacy import Record, Source
+
+from oracles.oracle import Hierarchy, Row, Value
+from oracles.oracle_privacy import Record, Source
+from properties import random_cases as strategies
 
 # Names that a builder of SQL may have used itself, and one that needs quotes.
 SENSITIVE = ("v", 'n"', "share")

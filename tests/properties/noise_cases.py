@@ -15,13 +15,13 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import duckdb
-import strategies
 from hypothesis import strategies as st
-from oracle import Hierarchy, Row, Value
-from oracle_noise import Noisy
-from support import quoted
 
 import sqlanon
+from oracles.oracle import Hierarchy, Row, Value
+from oracles.oracle_noise import Noisy
+from properties import random_cases as strategies
+from support.databases import quoted
 
 EPOCH = date(1970, 1, 1)
 ID, ILL = "id", "ill"

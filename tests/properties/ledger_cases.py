@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import strategies
-import strategies_privacy
 from hypothesis import strategies as st
-from oracle import Value
-from oracle_privacy import Record, Source
+
+from oracles.oracle import Value
+from oracles.oracle_privacy import Record, Source
+from properties import privacy_cases as strategies_privacy
+from properties import random_cases as strategies
 
 KEY = 'id "of" it'
 PERSON = strategies_privacy.PERSON

@@ -11,7 +11,8 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from postgres_server import Server
+
+from support.servers.postgres import Server
 
 INTRUDER = "intruder"
 _SECRET = "x"

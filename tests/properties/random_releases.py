@@ -1,6 +1,6 @@
 """Random releases of one small table in one catalog, and what readers of each two of them learn.
 
-    python tests/ledger/random_releases.py [--pairs 5000] [--seed 0] [--kinds grown coarser] [--folder DIR]
+    python tests/properties/random_releases.py [--pairs 5000] [--seed 0] [--kinds grown coarser] [--folder DIR]
 
 Each pair is held against `oracle_together`. Printed are, by kind of case: how many pairs were accepted and safe,
 accepted and unsafe, refused and safe, refused and unsafe; and how many are unsafe of three releases each two of which
@@ -31,11 +31,10 @@ from typing import Any
 import duckdb
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "tests" / "oracles"))
-
-from oracle_together import Finding, Person, Released, Together  # noqa: E402
+sys.path.insert(0, str(ROOT / "tests"))
 
 import sqlanon  # noqa: E402
+from oracles.oracle_together import Finding, Person, Released, Together  # noqa: E402
 from sqlanon.errors import InfeasibleError, PolicyError, SourceError  # noqa: E402
 
 FULL_DOMAIN = ("optimal", "flash", "datafly", "ola")

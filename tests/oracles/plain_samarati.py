@@ -6,10 +6,9 @@ import math
 import random
 from collections.abc import Collection, Iterator
 
-import oracle
-from oracle import Hierarchy, Levels, Row, Table
-from strategies import Case
-
+from oracles import oracle
+from oracles.oracle import Hierarchy, Levels, Row, Table
+from properties.random_cases import Case
 from sqlanon.strategies.lattice.lattice import Lattice
 from sqlanon.strategies.lattice.search import SourceFacts
 

@@ -10,13 +10,12 @@ from functools import cache
 from types import ModuleType
 from typing import Any
 
-from support import ROOT
-
 from sqlanon import measures, requirements
 from sqlanon.policy.strategies import STRATEGIES
 from sqlanon.release.targets import base as target
 from sqlanon.sources import kinds as sources
 from sqlanon.strategies import registry
+from support.files import ROOT
 
 PAGE = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from hypothesis import strategies as st
-from oracle import AGGREGATES, MEASURES, PER_ATTRIBUTE, Hierarchy, Row, Value
+
+from oracles.oracle import AGGREGATES, MEASURES, PER_ATTRIBUTE, Hierarchy, Row, Value
 
 # Names a builder of SQL can trip over; the order of the policy is the order of this tuple.
 NAMES = ("b", "select", 'a"; drop', "größe")

@@ -1,0 +1,110 @@
+"""DuckDB files and connections of tests."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import duckdb
+
+import sqlanon
+
+DUCKDB_1 = duckdb.__version__.startswith("1.")
+"""Whether this is the older DuckDB, which cannot do a few things by itself."""
+
+
+def connection_of(db: sqlanon.Database) -> Any:
+    """The connection with which a `Database` reads its source, for a live one the user's: tests look at its tables."""
+    space = db._space
+    return next(iter(space._readers.values()), space._engine.holder).connection
+
+
+def compacted(path: Path, compression: str = "auto") -> None:
+    """Write a changed release again without its unused blocks."""
+    fresh = path.with_suffix(".fresh")
+    with duckdb.connect() as connection:
+        connection.execute(f"SET force_compression = '{compression}'")
+        connection.execute(f"ATTACH '{path}' AS changed (READ_ONLY)")
+        connection.execute(f"ATTACH '{fresh}' AS fresh (STORAGE_VERSION 'v1.0.0')")
+        connection.execute("COPY FROM DATABASE changed TO fresh")
+    fresh.replace(path)
+
+
+_CONNECTED: dict[duckdb.DuckDBPyConnection, sqlanon.Database] = {}
+
+
+@contextmanager
+def live_connection() -> Iterator[duckdb.DuckDBPyConnection]:
+    """A connection that may be `connected`."""
+    with duckdb.connect() as connection:
+        try:
+            yield connection
+        finally:
+            if (db := _CONNECTED.pop(connection, None)) is not None:
+                db.close()
+
+
+@contextmanager
+def connected(connection: duckdb.DuckDBPyConnection) -> Iterator[sqlanon.Database]:
+    """The database of a connection: one for all tests that use it, as to connect takes as long as to anonymize."""
+    if connection not in _CONNECTED:
+        _CONNECTED[connection] = sqlanon.connect(connection)
+    yield _CONNECTED[connection]
+
+
+@contextmanager
+def emptied(connection: duckdb.DuckDBPyConnection) -> Iterator[duckdb.DuckDBPyConnection]:
+    """A connection for one test, which leaves no table and no view in it."""
+    yield connection
+    shown = (
+        "SELECT {0}_name FROM duckdb_{0}s() WHERE NOT internal AND schema_name = 'main' AND database_name = 'memory'"
+    )
+    shown += " AND database_name = 'memory'"
+    for kind in ("view", "table"):
+        for (name,) in connection.execute(shown.format(kind)).fetchall():
+            connection.execute(f"DROP {kind} {quoted(name)}")
+
+
+def quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+@contextmanager
+def opened_catalog(path: Path, read_only: bool = True) -> Iterator[duckdb.DuckDBPyConnection]:
+    """A database by another name than its file's: that of a catalog is the name of its schema, too."""
+    if not path.name.startswith("sqlanon."):
+        with duckdb.connect(path, read_only=read_only) as connection:
+            yield connection
+        return
+    with duckdb.connect() as connection:
+        options = " (READ_ONLY)" if read_only else ""
+        connection.execute(f"ATTACH '{path}' AS private{options}")
+        connection.execute("USE private")
+        yield connection
+
+
+def fetch(path: Path, query: str) -> list[tuple[Any, ...]]:
+    with opened_catalog(path) as connection:
+        return connection.execute(query).fetchall()
+
+
+def run_script(sql: str | None) -> list[tuple[Any, ...]]:
+    """The rows of all statements of a script, in a client with nothing of its own."""
+    with duckdb.connect() as client:
+        statements = client.extract_statements(sql or "")
+        return [row for statement in statements for row in client.execute(statement).fetchall()]
+
+
+def change(path: Path, *statements: str) -> None:
+    with opened_catalog(path, read_only=False) as connection:
+        for statement in statements:
+            connection.execute(statement)
+
+
+def insert(connection: duckdb.DuckDBPyConnection, name: str, rows: Iterable[Sequence[Any]]) -> None:
+    """Rows into a table, whose columns each have values of one type: `executemany` takes 20 times as long."""
+    if columns := list(zip(*rows, strict=True)):
+        values = ", ".join("unnest(?)" for _ in columns)
+        connection.execute(f"INSERT INTO {name} SELECT {values}", [list(column) for column in columns])
