@@ -11,9 +11,9 @@ from typing import Any
 
 import duckdb
 import pytest
-from test_level_limits import searches
 
 import sqlanon
+from adversary.level_searches import searches
 from support.lanes import some
 from support.policies import make_policy
 

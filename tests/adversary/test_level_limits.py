@@ -15,7 +15,7 @@ import duckdb
 import pytest
 
 import sqlanon
-from sqlanon.policy.strategies import STRATEGIES
+from adversary.level_searches import searches
 from support.databases import connection_of
 from support.policies import make_policy
 
@@ -52,21 +52,6 @@ ATTRIBUTES: dict[str, Any] = {
     "town": {"role": "quasi", "hierarchy": {"categories": TOWNS}, "forbidden": [FORBIDDEN]},
     "illness": "insensitive",
 }
-
-
-def searches() -> Iterator[dict[str, Any]]:
-    """Every strategy in each of its ways."""
-    for name, strategy in STRATEGIES.items():
-        limits = {} if strategy.traits.terminates else {"max_checks": 40}
-        summaries = ("range", "median", "set") if strategy.traits.summarizes else (None,)
-        for summary in summaries:
-            yield {"strategy": name, **limits} | ({"summary": summary} if summary else {})
-        if strategy.traits.splits_classes:
-            yield {"strategy": name, "cuts": "relaxed"}
-        if strategy.traits.summarizes:
-            yield {"strategy": name, "summary": "set", "sets": "list"}
-    yield {"suppression": "cells"}
-    yield {"strategy": "ola", "suppression": "cells"}
 
 
 Release: TypeAlias = "tuple[list[dict[str, Any]], list[dict[str, Any]], sqlanon.Result]"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any
@@ -12,10 +11,7 @@ import duckdb
 import pytest
 
 import sqlanon
-
-sys.path.append(str(Path(__file__).parents[1] / "ledger"))
-
-from test_ledger_people import K, in_csv, make_people, make_tables, of_labs, policy_of, publish, tables_of
+from support.people_tables import K, in_csv, make_people, make_tables, of_labs, policy_of, publish, tables_of
 
 pytestmark = pytest.mark.usefixtures("plain_macros")
 

@@ -12,10 +12,10 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from test_postgres import HERE, in_duckdb, policies, schemas  # noqa: F401  (a fixture)
 
 import sqlanon
 from adversary.odd_values import odd_floats
+from support.postgres_cases import HERE, in_duckdb, policies, schemas  # noqa: F401  (a fixture)
 
 POSTGRES: dict[str, tuple[str, tuple[str, ...]]] = {
     "smallint": ("SMALLINT", ("-32768", "0", "7")),

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from sqlglot import exp
 
 from oracles import oracle_attacks as oracle
-from oracles.oracle_attacks import Attribute, Row, Tree
+from oracles.oracle_attacks import Row
 from sqlanon.attacks.attacker import Attacker
 from sqlanon.attacks.matching import (
     chance_by_class,
@@ -38,87 +38,11 @@ from sqlanon.ledger.joint.label_pairs import LinkedAttribute, find_ranges, order
 from sqlanon.ledger.joint.pair_audit import PairAudit
 from sqlanon.ledger.joint.release_links import ComparedRelease, count_unknown_labels
 from sqlanon.ledger.joint.row_matching import ReleaseLink, with_comparison_parts
-from sqlanon.support.expressions import create_table_with_columns, table
+from sqlanon.support.expressions import table
 from support.lanes import examples
-
-NAMES = ['my "col"', "n", "l0", "Größe", "s0", "k1"]
-"""Names of columns: some are the builders' own."""
-
-
-def make(connection: duckdb.DuckDBPyConnection, name: str, columns: list[str], rows: list[Row]) -> exp.Table:
-    target = table(name)
-    connection.execute(create_table_with_columns(target, [(column, "VARCHAR") for column in columns]).sql("duckdb"))
-    for row in rows:
-        connection.execute(f"INSERT INTO {target.sql('duckdb')} VALUES ({', '.join('?' * len(row))})", list(row))
-    return target
-
+from support.linked_releases import built, link, make, releases
 
 quick = settings(max_examples=examples(4), deadline=None)
-
-
-@st.composite
-def trees(draw: st.DrawFn) -> Tree:
-    """A hierarchy of height 0 to 2 over a few values, NULL among them; a label may stay from level to level."""
-    height, paths = draw(st.integers(0, 2)), []
-    groups = draw(st.lists(st.integers(0, 1), min_size=4, max_size=4))
-    for value, group in enumerate(groups):
-        ground = str(value)
-        middle = ground if groups.count(group) == 1 and group else f"g{group}"
-        paths.append((ground, *([middle] if height == 2 else []), *(["*"] if height else [])))
-    return Tree([*paths, (*(None,) * height, "*" if height else None)])
-
-
-@st.composite
-def releases(draw: st.DrawFn, shared: int | None = None, only_shared: bool = False) -> dict[str, Any]:
-    """Two releases: their rows, what they share, their attributes."""
-    count = draw(st.integers(1, 2))
-    shared = draw(st.integers(0, 1)) if shared is None else shared
-    local = draw(st.booleans())
-    attributes: list[Attribute] = []
-    firsts, seconds = 0, 0
-    for _ in range(count):
-        tree = draw(trees())
-        levels = range(tree.height + 1)
-        where = "both" if only_shared else draw(st.sampled_from(["both", "both", "both", "first", "second"]))
-        own, other = ([draw(st.sampled_from(levels))] for _ in range(2))
-        if local and draw(st.booleans()):
-            own = draw(st.lists(st.sampled_from(levels), min_size=1, unique=True).map(sorted))
-            other = list(levels)
-        plain = draw(st.integers(0, 3)) == 0
-        if plain:
-            own = other = [0]
-        first = second = None
-        if where != "second":
-            first, firsts = firsts, firsts + 1
-        if where != "first":
-            second, seconds = seconds, seconds + 1
-        attributes.append(Attribute(first, second, own, other, tree))
-    pairs = [(firsts + j, seconds + j) for j in range(shared)]
-    rows = []
-    for which in ("first", "second"):
-        made = []
-        for _ in range(draw(st.integers(0, 7))):
-            row = []
-            for one in attributes:
-                if getattr(one, which) is None:
-                    continue
-                path = draw(st.sampled_from(one.tree.paths if one.tree else []))
-                row.append(path[draw(st.sampled_from(list(getattr(one, f"{which}_levels"))))])
-            made.append((*row, *(draw(st.sampled_from([None, "x", "y"])) for _ in range(shared))))
-        rows.append(made)
-    return {
-        "first": rows[0],
-        "second": rows[1],
-        "shared": pairs,
-        "attributes": attributes,
-        "k": draw(st.integers(1, 4)),
-    }
-
-
-def link(first: Any, second: Any, attributes: Sequence[LinkedAttribute], *shared: str) -> ReleaseLink:
-    """Two relations, or tables by name, as the builders take them."""
-    relations = [table(one) if isinstance(one, str) else one for one in (first, second)]
-    return ReleaseLink(*relations, shared, tuple(attributes))
 
 
 def new_rows(connection: duckdb.DuckDBPyConnection, linked: ReleaseLink, k: int) -> list[tuple[Any, ...]]:
@@ -126,34 +50,6 @@ def new_rows(connection: duckdb.DuckDBPyConnection, linked: ReleaseLink, k: int)
     engine = DuckDBEngine(connection)
     with PairAudit.open(engine, lambda name: table(f"audit {name}", "main", "memory"), linked, k) as audit:
         return rows_of(connection, temporal_attack(linked, k, audit.list_unmatched()))
-
-
-def built(connection: duckdb.DuckDBPyConnection, case: dict[str, Any]) -> tuple[ReleaseLink, int]:
-    """The same for the builders, and k."""
-    attributes = []
-    for i, one in enumerate(case["attributes"]):
-        columns = [f"level_{level}" for level in range(one.tree.height + 1)]
-        hierarchy = make(connection, f"h{i}", columns, list(one.tree.paths))
-        name = NAMES[i]
-        attributes.append(
-            LinkedAttribute(
-                name,
-                None if one.first is None else name,
-                None if one.second is None else name,
-                tuple(one.first_levels),
-                tuple(one.second_levels),
-                hierarchy,
-                one.tree.height,
-            )
-        )
-    shared = [NAMES[2 + j] for j in range(len(case["shared"]))]
-    relations = []
-    for which in ("first", "second"):
-        names = [one.name for one in attributes if getattr(one, which) is not None] + shared
-        filler = [] if names else ["nothing"]
-        rows = [(*row, *("-" for _ in filler)) for row in case[which]]
-        relations.append(make(connection, which, names + filler, rows))
-    return link(*relations, attributes, *shared), case["k"]
 
 
 def rows_of(connection: duckdb.DuckDBPyConnection, query: exp.Expr) -> list[tuple[Any, ...]]:

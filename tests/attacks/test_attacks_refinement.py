@@ -9,7 +9,6 @@ import duckdb
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_attacks_linked import make, trees
 
 from oracles import oracle_attacks as oracle
 from oracles.oracle_attacks import Row
@@ -18,6 +17,7 @@ from sqlanon.requirements import KAnonymity, Requirements
 from sqlanon.requirements.l_diversity import DistinctDiversity, EntropyDiversity
 from sqlanon.support.expressions import table
 from support.lanes import examples
+from support.linked_releases import make, trees
 
 NAMES = ['my "col"', "n"]
 

@@ -12,8 +12,7 @@ import stat
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,23 +20,13 @@ import duckdb
 import pytest
 
 from sqlanon.audit.verify import verify_file
+from support.command_folder import folder, made, on_a_terminal, rewrite, sqlanon_process
 from support.commands import Ended, cli
 from support.databases import change, fetch
-from support.hospital import HOSPITAL_POLICY, small_hospital
+from support.hospital import HOSPITAL_POLICY
 from support.lanes import some
 
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return small_hospital(tmp_path_factory.mktemp("cli"))
-
-
-@pytest.fixture
-def folder(made: Path, tmp_path: Path) -> Path:
-    """A folder with a source and a policy."""
-    shutil.copy(made, tmp_path)
-    (tmp_path / "policy.toml").write_text(HOSPITAL_POLICY)
-    return tmp_path
+__all__ = ["folder", "made"]  # fixtures
 
 
 @pytest.fixture(scope="module")
@@ -59,14 +48,6 @@ def published(anonymized: tuple[Path, Ended]) -> Path:
 def copied(published: Path, tmp_path: Path) -> Path:
     """A copy of that folder."""
     return Path(shutil.copytree(published, tmp_path / "copied"))
-
-
-def rewrite(folder: Path, old: str, new: str) -> Path:
-    """The policy with a change."""
-    text = (folder / "policy.toml").read_text()
-    assert old in text
-    (folder / "policy.toml").write_text(text.replace(old, new))
-    return folder / "policy.toml"
 
 
 # Done: 0
@@ -675,35 +656,6 @@ def test_an_error_within_is_2_and_no_traceback(folder: Path, monkeypatch: pytest
 
 
 # As a process of its own
-
-
-@contextmanager
-def sqlanon_process(*arguments: str | Path, **options: Any) -> Iterator[subprocess.Popen[Any]]:
-    """The command line as a process, which does not outlive the test, however that ends."""
-    with subprocess.Popen([sys.executable, "-m", "sqlanon", *arguments], **options) as process:
-        try:
-            yield process
-        finally:
-            process.kill()
-
-
-def on_a_terminal(*arguments: str | Path) -> tuple[int, bytes, bytes]:
-    """The exit status of a process whose stderr is a terminal, what it printed, and what was shown there."""
-    pty = pytest.importorskip("pty")
-    leader, follower = pty.openpty()
-    environment = os.environ | {"TERM": "xterm-256color", "COLUMNS": "200"}
-    with sqlanon_process(*arguments, stdout=subprocess.PIPE, stderr=follower, env=environment) as process:
-        os.close(follower)
-        shown = b""
-        try:
-            while part := os.read(leader, 65536):
-                shown += part
-        except OSError:  # the other end is closed
-            pass
-        finally:
-            os.close(leader)
-        out, _ = process.communicate()
-    return process.returncode, out, shown
 
 
 @pytest.mark.thorough

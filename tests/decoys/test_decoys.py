@@ -23,13 +23,13 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from test_search_properties import arrow_table, policy
 
 import sqlanon
 from oracles import oracle
 from oracles.oracle import Hierarchy, Release, Row, Table
-from properties import random_cases as strategies
+from properties import random_cases
 from properties.random_cases import Case
+from properties.search_checks import arrow_table, policy
 from sqlanon import decoys
 from sqlanon.audit.decoys import DecoyCheck
 from sqlanon.audit.verify import verify_file
@@ -100,7 +100,7 @@ def expected(case: Case, own: Sequence[Row], levels: oracle.Levels) -> Expected:
 @st.composite
 def cases(draw: st.DrawFn) -> tuple[Case, list[Row]]:
     """A table and a policy under which classes stay too small; and what is released as it is, row by row."""
-    case = draw(strategies.cases())
+    case = draw(random_cases.cases())
     case = replace(case, k=max(case.k, 2), limit=draw(st.sampled_from(["0.29", "0.5", "0.9", "0.1"])))
     row = st.tuples(*(st.sampled_from(values) for values in VALUES.values()))
     return case, [draw(row) for _ in case.rows]

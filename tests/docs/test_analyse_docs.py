@@ -8,11 +8,11 @@ from pathlib import Path
 
 import duckdb
 import pytest
-from test_readme import blocks
 
 from sqlanon.demo.hospital import make_hospital
 from support.commands import cli
 from support.files import ROOT
+from support.pages import blocks
 
 sys.path.insert(0, str(ROOT / "benchmarks"))
 

@@ -7,10 +7,10 @@ import shutil
 from pathlib import Path
 
 import pytest
-from test_readme import blocks
 
 from support.commands import cli
 from support.environments import ROOT
+from support.pages import blocks
 
 PAGE = (ROOT / "docs" / "how-to" / "arx.md").read_text(encoding="utf-8")
 

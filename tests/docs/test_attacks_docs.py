@@ -10,12 +10,12 @@ from pathlib import Path
 
 import duckdb
 import pytest
-from test_readme import FIRST_POLICY, FOLDER, ROOT, blocks
 
 from sqlanon.attacks import NAMES
 from sqlanon.demo.hospital import make_hospital
 from sqlanon.ledger.catalog import init_database
 from support.commands import cli
+from support.pages import FIRST_POLICY, FOLDER, ROOT, blocks
 
 ATTACKS = (ROOT / "docs" / "how-to" / "attacks.md").read_text(encoding="utf-8")
 MACROS = (ROOT / "docs" / "reference" / "macros_attacks.md").read_text(encoding="utf-8")

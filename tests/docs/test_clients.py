@@ -12,16 +12,15 @@ from typing import Any
 
 import duckdb
 import pytest
-from test_readme import FIRST_POLICY, blocks
+from client_pages import PAGE, SECTIONS, VIEWS, public, replace
 
-from sqlanon import Policy, connect
-from sqlanon.demo.hospital import make_hospital
+from sqlanon import connect
 from support.environments import PINS, node_modules, python_of, run
+from support.pages import blocks
 from support.policies import make_policy
 
-PAGE = (Path(__file__).resolve().parents[2] / "docs" / "how-to" / "serving.md").read_text(encoding="utf-8")
-SECTIONS = dict(re.findall(r"^### (.*?)\n(.*?)(?=^##|\Z)", PAGE, re.MULTILINE | re.DOTALL))
-VIEWS = ["class_sizes", "quality", "release_overview", "suppression_by"]
+__all__ = ["public"]  # fixtures
+
 COLUMNS = ["zip", "birth_date", "sex", "ethnicity", "diagnosis", "cost"]
 CATALOG = """
 SELECT r.name, any_value(r.comment),
@@ -34,25 +33,6 @@ GROUP BY r.name ORDER BY r.name
 """
 """What is in a release for its readers: its relations with their comments, and their columns with theirs."""
 LOCKED = {"enable_external_access": "false", "lock_configuration": "true"}
-
-
-@pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the README's release, in both kinds of files; nothing private is in it."""
-    private, public = tmp_path_factory.mktemp("private"), tmp_path_factory.mktemp("public")
-    make_hospital(private / "hospital.duckdb", rows=3000)
-    (private / "first.toml").write_text(blocks("toml", FIRST_POLICY)[0], encoding="utf-8")
-    with connect() as db:
-        result = db.anonymize(Policy.load(private / "first.toml"))
-        for name in ("first.duckdb", "first.parquet"):
-            assert result.publish(public / name).verify().verified
-    return public
-
-
-@pytest.fixture
-def public(made: Path, tmp_path: Path) -> Path:
-    """A copy of it, which a test may replace files in."""
-    return Path(shutil.copytree(made, tmp_path / "public"))
 
 
 def program(tool: str, language: str = "python") -> str:
@@ -191,15 +171,6 @@ def test_no_name_is_in_two_schemas(public: Path) -> None:
         ).fetchall()
     assert ("figures",) in names
     assert len(set(names)) == len(names)
-
-
-def replace(public: Path) -> int:
-    """Put another release in the place of the first one, as `publish` does; its rows."""
-    with duckdb.connect() as connection:
-        connection.execute(f"ATTACH '{public / 'new.duckdb'}' AS new (STORAGE_VERSION 'v1.0.0')")
-        connection.execute("CREATE TABLE new.patients AS SELECT 'f' AS sex FROM range(7)")
-    (public / "new.duckdb").replace(public / "first.duckdb")
-    return 7
 
 
 @pytest.mark.slow

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_readme import ROOT, blocks
 
 from sqlanon.release.publish import NOT_COMPARED
+from support.pages import ROOT, blocks
 
 PAGE = (ROOT / "docs" / "how-to" / "dataframes.md").read_text(encoding="utf-8")
 NOTEBOOK = ROOT / "docs" / "tutorial" / "from-a-data-frame.ipynb"

@@ -15,7 +15,6 @@ from typing import Any
 
 import duckdb
 import pytest
-from test_readme import blocks
 
 import sqlanon
 from sqlanon.demo.hospital import make_hospital
@@ -23,6 +22,7 @@ from sqlanon.ledger.catalog import init_database
 from sqlanon.support.resources import sql_file
 from support.databases import fetch
 from support.environments import ROOT, python_of, run
+from support.pages import blocks
 
 PAGE = (ROOT / "docs" / "how-to" / "dbt.md").read_text(encoding="utf-8")
 PACKAGE = ROOT / "sql" / "dbt"

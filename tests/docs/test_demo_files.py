@@ -7,9 +7,9 @@ import shlex
 from pathlib import Path, PurePosixPath
 
 import pytest
-from test_readme import FOLDER, ROOT, blocks
 
 from sqlanon.demo.story import FIRST_POLICY, HOSPITAL, POLICY, RELEASE
+from support.pages import FOLDER, ROOT, blocks
 
 PAGES = sorted((ROOT / "docs").rglob("*.md"))
 ENDINGS = {".toml", ".duckdb", ".parquet"}

@@ -12,13 +12,13 @@ from typing import Any
 
 import duckdb
 import pytest
-from test_readme import FIRST_POLICY, FOLDER, blocks
 
 from sqlanon import Policy, connect
 from sqlanon.demo.hospital import make_hospital
 from sqlanon.policy.models import parse_toml
 from sqlanon.support.resources import macro_script, read_sql_file
 from support.commands import cli
+from support.pages import FIRST_POLICY, FOLDER, blocks
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
 MACROS = (DOCS / "reference" / "macros.md").read_text(encoding="utf-8")

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import duckdb
 import pytest
-from test_readme import ROOT, blocks
 
 from support.commands import cli
+from support.pages import ROOT, blocks
 
 PAGE = (ROOT / "docs" / "how-to" / "erasure.md").read_text(encoding="utf-8")
 POLICY = """

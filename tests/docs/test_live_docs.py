@@ -10,12 +10,12 @@ from pathlib import Path
 
 import duckdb
 import pytest
-from test_readme import FIRST_POLICY, FOLDER, ROOT, blocks
 
 import sqlanon
 from sqlanon.demo.hospital import make_hospital
 from support.commands import cli
 from support.databases import DUCKDB_1
+from support.pages import FIRST_POLICY, FOLDER, ROOT, blocks
 from support.policies import make_policy
 
 NO_SECURE = pytest.mark.skipif(DUCKDB_1, reason="DuckDB 1 has no secure views")

@@ -27,10 +27,9 @@ from support.commands import cli
 from support.databases import opened_catalog
 from support.files import ROOT
 from support.lanes import some
+from support.pages import FIRST_POLICY, FOLDER, README, SPARK, blocks
 
-README = (ROOT / "README.md").read_text(encoding="utf-8")
 FIRST_RELEASE = (ROOT / "docs" / "tutorial" / "first-release.md").read_text(encoding="utf-8")
-FIRST_POLICY = (ROOT / "docs" / "tutorial" / "policy.md").read_text(encoding="utf-8")
 MORE_THAN_K = (ROOT / "docs" / "how-to" / "requirements.md").read_text(encoding="utf-8")
 PICK_A_STRATEGY = (ROOT / "docs" / "how-to" / "strategy.md").read_text(encoding="utf-8")
 FROM_PYTHON = (ROOT / "docs" / "how-to" / "python.md").read_text(encoding="utf-8")
@@ -41,12 +40,6 @@ STRATEGIES = (ROOT / "docs" / "reference" / "strategies.md").read_text(encoding=
 NOISE = (ROOT / "docs" / "explanation" / "noise.md").read_text(encoding="utf-8")
 LEDGER = (ROOT / "docs" / "explanation" / "ledger.md").read_text(encoding="utf-8")
 DECOYS = (ROOT / "docs" / "explanation" / "decoys.md").read_text(encoding="utf-8")
-SPARK = (ROOT / "docs" / "how-to" / "spark.md").read_text(encoding="utf-8")
-FOLDER = "sqlanon-demo"
-
-
-def blocks(language: str, page: str = README) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
 
 
 @pytest.fixture(scope="module")

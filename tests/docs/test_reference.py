@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 import reference
-from test_policy_privacy import Schema
 
 from sqlanon.policy.models import parse_toml
 from sqlanon.policy.schema import editor_schema
 from sqlanon.support.resources import POLICY_SCHEMA
 from support.commands import cli
+from support.policy_problems import Schema
 
 
 @pytest.fixture(scope="module")

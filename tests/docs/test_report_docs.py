@@ -6,12 +6,12 @@ import shlex
 from pathlib import Path
 
 import pytest
-from test_readme import FIRST_POLICY, FOLDER, ROOT, blocks
 
 from sqlanon.demo.hospital import make_hospital
 from sqlanon.report.facts import SAMPLE, SMALL
 from sqlanon.report.notebook import Charts
 from support.commands import cli
+from support.pages import FIRST_POLICY, FOLDER, ROOT, blocks
 
 PAGE = (ROOT / "docs" / "how-to" / "report.md").read_text(encoding="utf-8")
 

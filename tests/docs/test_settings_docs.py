@@ -7,12 +7,12 @@ import shlex
 from pathlib import Path
 
 import pytest
-from test_readme import FIRST_POLICY, FOLDER, ROOT, blocks
 
 from sqlanon.cli.commands import app
 from sqlanon.cli.printing import COMPARISON_MARKS
 from sqlanon.demo.hospital import make_hospital
 from support.commands import cli
+from support.pages import FIRST_POLICY, FOLDER, ROOT, blocks
 
 PAGE = (ROOT / "docs" / "how-to" / "settings.md").read_text(encoding="utf-8")
 

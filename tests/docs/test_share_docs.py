@@ -7,12 +7,12 @@ import shlex
 from pathlib import Path
 
 import pytest
-from test_readme import FIRST_POLICY, FOLDER, ROOT, blocks
 
 from sqlanon.cli.printing import DRAFT
 from sqlanon.demo.hospital import make_hospital
 from support.commands import cli
 from support.databases import change
+from support.pages import FIRST_POLICY, FOLDER, ROOT, blocks
 
 PAGE = (ROOT / "docs" / "how-to" / "share.md").read_text(encoding="utf-8")
 

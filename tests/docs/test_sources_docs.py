@@ -7,7 +7,6 @@ import sys
 from pathlib import Path
 
 import pytest
-from test_readme import blocks
 
 import sqlanon
 from sqlanon.places.databases import choose_attachment, extensions_for
@@ -15,6 +14,7 @@ from sqlanon.sources.extensions import _REQUIRED_EXTENSIONS
 from sqlanon.sources.files import FORMATS
 from sqlanon.sources.formats import ENDINGS, file_kind
 from support.environments import ROOT
+from support.pages import blocks
 
 if sys.version_info >= (3, 11):
     import tomllib

@@ -27,10 +27,10 @@ from typing import Any
 
 import duckdb
 import pytest
-from test_clients import SECTIONS, VIEWS, made, replace  # noqa: F401  (a fixture)
-from test_readme import blocks
+from client_pages import SECTIONS, VIEWS, made, replace  # noqa: F401  (a fixture)
 
 from support.environments import ROOT, missing, python_of, run
+from support.pages import blocks
 
 pytestmark = [
     pytest.mark.slow,

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import duckdb
 import pytest
-from test_readme import ROOT, blocks
 from typer.testing import CliRunner
 
 import sqlanon
 from sqlanon.cli import app
 from sqlanon.warehouse import DIALECTS
+from support.pages import ROOT, blocks
 
 PAGE = (ROOT / "docs" / "how-to" / "warehouses.md").read_text(encoding="utf-8")
 

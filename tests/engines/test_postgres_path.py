@@ -10,8 +10,6 @@ from typing import Any
 
 import duckdb
 import pytest
-from test_warehouses import from_set
-from test_warehouses_postgres import THERE
 
 import sqlanon
 from properties.warehouse_cases import COLUMNS, HERE, rows
@@ -20,6 +18,7 @@ from sqlanon.release.targets.base import release_location
 from support.databases import quoted
 from support.servers.postgres import Server
 from support.servers.postgres import psql as run_psql
+from support.warehouse_checks import THERE, from_set
 
 pytest.importorskip("adbc_driver_postgresql", reason="the extra postgres is not installed")
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -15,19 +14,13 @@ import duckdb
 import pyarrow as pa
 import pytest
 from spark_cases import BELOW, BELOW_IT, FULL_DOMAIN, SparkCase, below_full_domain, in_duckdb, random_case, turn
+from spark_tables import PLANTED, into_spark, outcome, plain_policy, planted_table
 
 import sqlanon
 from sqlanon.engines.federation import FederatedEngine
 from sqlanon.engines.spark.engine import SparkEngine
 from support.lanes import examples
 from support.thresholds import SMALL_SET, SMALL_SPARK
-
-FIGURES = (
-    "rows", "generalization", "classes", "smallest_class", "suppressed_rows", "released_rows", "optimal", "warnings",
-)  # fmt: skip
-
-ABOUT_DEPENDENCIES = re.compile(r" narrows? '|whether released columns narrow ")
-"""Warnings of what is measured where rows are at hand, and not in Spark."""
 
 WAYS: dict[str, tuple[int, dict[str, Any]]] = {
     "small": (500_000, {}),  # one GROUP BY of all combinations
@@ -43,34 +36,6 @@ def take(way: str, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     monkeypatch.setattr(SMALL_SPARK, small)
     monkeypatch.setattr(SMALL_SET, small)
     return source
-
-
-def into_spark(session: Any, table: pa.Table, name: str, parquet: Path | None = None) -> None:
-    """Make a view of a table: of a file that DuckDB writes, or of Arrow."""
-    if parquet is not None:
-        with in_duckdb(table) as connection:
-            connection.execute(f"COPY t TO '{parquet}' (FORMAT parquet)")
-        session.read.parquet(f"file://{parquet}").createOrReplaceTempView(name)
-        return
-    from pyspark.sql.pandas.types import from_arrow_schema  # noqa: PLC0415  (it is an extra)
-
-    schema = from_arrow_schema(table.schema, prefer_timestamp_ntz=True)
-    session.createDataFrame(table, schema).createOrReplaceTempView(name)
-
-
-def outcome(source: Any, policy: sqlanon.Policy, folder: Path) -> dict[str, Any]:
-    """What comes of a policy: the figures, and the digest of the released rows; or what is said where nothing does."""
-    try:
-        with sqlanon.connect(source) as db:
-            result = db.anonymize(policy)
-            release = result.publish(folder / "release.duckdb")
-            found = {name: getattr(result, name) for name in FIGURES}
-            found["warnings"] = tuple(one for one in result.warnings if not ABOUT_DEPENDENCIES.search(one))
-            found |= {"score": result.score, "columns": release.manifest.columns, "digest": release.manifest.digest}
-            assert release.verify().verified
-            return found
-    except sqlanon.SqlanonError as error:
-        return {"error": type(error), "says": str(error)}
 
 
 def check_same(session: Any, case: SparkCase, source: dict[str, Any], folder: Path, number: int) -> None:
@@ -103,9 +68,6 @@ def test_below_full_domain_same(session: Any, seed: int, tmp_path: Path, monkeyp
 
 
 # --- what is fetched ------------------------------------------------------------------------------
-
-
-PLANTED = "planted-"
 
 
 @dataclass
@@ -154,42 +116,6 @@ def watched(monkeypatch: pytest.MonkeyPatch) -> Watched:
     monkeypatch.setattr(SparkEngine, "write_parquet", written)
     monkeypatch.setattr(FederatedEngine, "register_remote", adopted)
     return seen
-
-
-def planted_table(rows: int = 120) -> pa.Table:
-    return pa.table(
-        {
-            "zip": [f"z{i % 6}" if i % 7 else None for i in range(rows)],
-            "age": pa.array([i * 7 % 30 for i in range(rows)], pa.int32()),
-            "ill": [f"ill {i % 4}" for i in range(rows)],
-            "note": [f"{PLANTED}{i}" for i in range(rows)],
-            "name": [f"{PLANTED}name {i}" for i in range(rows)],
-        }
-    )
-
-
-ATTRIBUTES = {
-    "zip": {"role": "quasi", "hierarchy": "suppress"},
-    "age": {"role": "quasi", "hierarchy": {"intervals": [5, 15]}},
-    "ill": {"role": "sensitive"},
-    "note": {"role": "insensitive"},
-    "name": {"role": "identifying"},
-}
-
-
-def plain_policy(table: str = "planted", **source: Any) -> sqlanon.Policy:
-    return sqlanon.Policy(
-        source={"table": table, **source},
-        attributes=ATTRIBUTES,
-        privacy={
-            "k": 4,
-            "l_diversity": [{"attribute": "ill", "kind": "distinct", "l": 2}],
-            "t_closeness": [{"attribute": "ill", "distance": "ordered", "t": 0.4}],
-            "k_anonymity": [{"quasi": ["zip"], "k": 9}],
-        },
-        search={"suppression_limit": 0.2},
-        release={"table": "r"},
-    )
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -9,17 +9,12 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 import pytest
-from test_spark_contract import PLANTED, in_duckdb, into_spark, outcome, plain_policy, planted_table
+from spark_cases import in_duckdb
+from spark_tables import PLANTED, into_spark, outcome, plain_policy, planted_table, state
 
 import sqlanon
 from sqlanon.engines.spark.engine import SparkEngine
 from support.thresholds import SMALL_SET, SMALL_SPARK
-
-
-def state(session: Any) -> tuple[Any, ...]:
-    """The views of a session, and its settings."""
-    views = sorted(row.viewName for row in session.sql("SHOW VIEWS").collect())
-    return views, dict(session.conf.getAll)
 
 
 def kept(session: Any) -> set[int]:

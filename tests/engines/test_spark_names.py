@@ -12,9 +12,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from spark_cases import in_duckdb
+from spark_tables import into_spark, plain_policy, planted_table, state
 from sqlglot import exp
-from test_spark_contract import into_spark, plain_policy, planted_table
-from test_spark_manners import state
 
 import sqlanon
 from sqlanon.engines.spark import settings as spark_settings

@@ -11,18 +11,16 @@ from typing import Any
 
 import duckdb
 import pytest
-import test_privacy_properties
-import test_search_properties
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from people_cases import people, policy_of
 from sqlglot import exp
-from test_search_properties import quick, thorough
 
 import sqlanon
-from properties import privacy_cases as strategies_privacy
-from properties import random_cases as strategies
+from properties import privacy_cases, privacy_checks, random_cases, search_checks
 from properties.privacy_cases import PrivacyCase
 from properties.random_cases import Case
+from properties.search_checks import quick, thorough
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.frequency.codes import assign_packs
 from sqlanon.frequency.sets import draw_shares, expected_classes
@@ -42,9 +40,9 @@ def _everything_is_large(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 @settings(quick, max_examples=examples(4))
-@given(case=strategies.cases())
+@given(case=random_cases.cases())
 def test_the_optimum(case: Case) -> None:
-    test_search_properties.check(case, "optimal")
+    search_checks.check(case, "optimal")
 
 
 @pytest.mark.slow
@@ -52,46 +50,21 @@ def test_the_optimum(case: Case) -> None:
 @settings(thorough, max_examples=examples(60))
 @given(data=st.data())
 def test_the_answer_many(strategy: str, data: st.DataObject) -> None:
-    test_search_properties.check(data.draw(strategies.cases()), strategy)
+    search_checks.check(data.draw(random_cases.cases()), strategy)
 
 
 @pytest.mark.slow
 @settings(quick, max_examples=examples(4))
-@given(case=strategies_privacy.privacy_cases())
+@given(case=privacy_cases.privacy_cases())
 def test_requirements(case: PrivacyCase) -> None:
-    test_privacy_properties.check(case)
+    privacy_checks.check(case)
 
 
 @pytest.mark.thorough
 @settings(thorough, max_examples=examples(60))
-@given(case=strategies_privacy.privacy_cases())
+@given(case=privacy_cases.privacy_cases())
 def test_requirements_many(case: PrivacyCase) -> None:
-    test_privacy_properties.check(case)
-
-
-def people(rows: int) -> str:
-    """A skewed table of a few attributes: the more rows, the lower the optimum."""
-    return f"""
-        SELECT i % 2 AS sex, 1900 + floor(100 * pow((hash(i, 1) % 1000) / 1000, 1.5))::INTEGER AS birth,
-               lpad((floor(3000 * pow((hash(i, 2) % 10000) / 10000, 2)))::INTEGER::VARCHAR, 4, '0') AS zip,
-               'w' || (hash(i, 3) % 7) AS work, 'd' || (hash(i, 4) % 5) AS diagnosis
-        FROM range({rows}) AS r(i)
-    """
-
-
-def policy_of(**privacy: Any) -> sqlanon.Policy:
-    return sqlanon.Policy(
-        source={"table": "people"},
-        attributes={
-            "sex": {"role": "quasi", "hierarchy": "suppress"},
-            "birth": {"role": "quasi", "hierarchy": {"intervals": [5, 20, 100]}},
-            "zip": {"role": "quasi", "hierarchy": {"mask": "right"}},
-            "work": {"role": "quasi", "hierarchy": "suppress"},
-            "diagnosis": {"role": "sensitive"},
-        },
-        privacy=privacy,
-        search={"suppression_limit": 0.02},
-    )
+    privacy_checks.check(case)
 
 
 @pytest.fixture

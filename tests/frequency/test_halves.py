@@ -7,17 +7,14 @@ from typing import Any
 
 import duckdb
 import pytest
-import test_privacy_properties
-import test_search_properties
 from hypothesis import given, settings
-from test_frequency_sets import people, policy_of
-from test_search_properties import quick, thorough
+from people_cases import people, policy_of
 
 import sqlanon
-from properties import privacy_cases as strategies_privacy
-from properties import random_cases as strategies
+from properties import privacy_cases, privacy_checks, random_cases, search_checks
 from properties.privacy_cases import PrivacyCase
 from properties.random_cases import Case
+from properties.search_checks import quick, thorough
 from sqlanon.strategies.lattice.candidate import candidate_query
 from sqlanon.strategies.lattice.checker import Checker
 from sqlanon.support.coding import Levels
@@ -58,23 +55,23 @@ def shares(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[float]]:
 
 
 @settings(quick, max_examples=examples(10))
-@given(case=strategies.cases())
+@given(case=random_cases.cases())
 def test_the_optimum(case: Case) -> None:
-    test_search_properties.check(case, "optimal")
+    search_checks.check(case, "optimal")
 
 
 @pytest.mark.slow
 @settings(quick, max_examples=examples(5))
-@given(case=strategies_privacy.privacy_cases())
+@given(case=privacy_cases.privacy_cases())
 def test_requirements(case: PrivacyCase) -> None:
-    test_privacy_properties.check(case)
+    privacy_checks.check(case)
 
 
 @pytest.mark.slow
 @settings(thorough, max_examples=examples(100))
-@given(case=strategies.cases())
+@given(case=random_cases.cases())
 def test_the_optimum_many(case: Case) -> None:
-    test_search_properties.check(case, "optimal")
+    search_checks.check(case, "optimal")
 
 
 def people_lattice(measure: str = "loss", strategy: str = "optimal") -> dict[Levels, tuple[Any, ...]]:

@@ -11,8 +11,8 @@ import duckdb
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from interval_oracle import Bench, few, interval_rules, reference_interval
 from sqlglot import exp
-from test_hierarchies import Bench, few, interval_rules, reference_interval
 
 from sqlanon.hierarchies.bounds import RangeKind, label_bounds
 from sqlanon.hierarchies.parts import label_range_kind

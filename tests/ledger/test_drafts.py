@@ -7,13 +7,13 @@ from typing import Any
 
 import duckdb
 import pytest
-from test_ledger import FINE_RACE, FINE_ZIP, make_hospital, policy, publish
 
 import sqlanon
 from sqlanon.errors import AuditError, PolicyError, ReleaseError
 from support.commands import cli
 from support.databases import change
 from support.files import folder_again, kept
+from support.ledger_hospital import FINE_RACE, FINE_ZIP, make_hospital, policy, publish
 
 pytestmark = pytest.mark.usefixtures("plain_macros")
 

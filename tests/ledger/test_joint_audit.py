@@ -13,8 +13,6 @@ import duckdb
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_attacks_linked import built, link, make, releases
-from test_ledger import FINE_RACE, FINE_ZIP, hospital, make_hospital, policy, publish
 
 import sqlanon
 from oracles import oracle_attacks as oracle
@@ -31,6 +29,8 @@ from sqlanon.release.manifest import ReleasedColumn
 from sqlanon.support.expressions import col, table
 from support.databases import change
 from support.lanes import examples
+from support.ledger_hospital import FINE_RACE, FINE_ZIP, hospital, make_hospital, policy, publish
+from support.linked_releases import built, link, make, releases
 
 __all__ = ["hospital"]
 

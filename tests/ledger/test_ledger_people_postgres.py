@@ -8,11 +8,11 @@ from typing import Any
 
 import duckdb
 import pytest
-from test_ledger_people import IN_COMMON, TEXTS, in_csv, make_people, make_tables, policy_of, publish
 
 from sqlanon.errors import AuditError, SourceError
 from sqlanon.ledger.people_samples import SourcePeople, canonical_text
 from sqlanon.support.expressions import col
+from support.people_tables import IN_COMMON, TEXTS, in_csv, make_people, make_tables, policy_of, publish
 from support.servers.postgres import PASSWORD, VARIABLE, Server
 
 pytest.importorskip("adbc_driver_postgresql.dbapi", reason="the extra postgres is not installed")

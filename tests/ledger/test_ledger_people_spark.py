@@ -7,7 +7,12 @@ from typing import Any
 
 import duckdb
 import pytest
-from test_ledger_people import (
+
+import sqlanon
+from sqlanon.errors import AuditError
+from sqlanon.ledger.people_samples import canonical_text
+from sqlanon.support.expressions import col
+from support.people_tables import (
     IN_COMMON,
     TEXTS,
     in_csv,
@@ -18,11 +23,6 @@ from test_ledger_people import (
     policy_of,
     publish,
 )
-
-import sqlanon
-from sqlanon.errors import AuditError
-from sqlanon.ledger.people_samples import canonical_text
-from sqlanon.support.expressions import col
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark_cluster")]
 

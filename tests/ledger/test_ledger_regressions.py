@@ -7,10 +7,10 @@ from typing import Any
 
 import duckdb
 import pytest
-from test_ledger import FINE_RACE, FINE_ZIP, hospital, policy, publish
 
 import sqlanon
 from sqlanon.errors import AuditError, PolicyError
+from support.ledger_hospital import FINE_RACE, FINE_ZIP, hospital, policy, publish
 
 pytestmark = pytest.mark.slow
 

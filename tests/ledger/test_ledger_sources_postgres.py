@@ -11,7 +11,7 @@ from typing import Any
 
 import duckdb
 import pytest
-from test_ledger_sources import make, policy, publish
+from ledger_databases import make, policy, publish
 
 import sqlanon
 from sqlanon.engines.postgres.engine import PostgresEngine

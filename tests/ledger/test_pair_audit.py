@@ -9,7 +9,6 @@ from typing import Any
 
 import duckdb
 import pytest
-from test_attacks_linked import built, link, make
 
 from oracles import oracle_attacks as oracle
 from oracles.oracle_attacks import Attribute, Row, Tree
@@ -20,6 +19,7 @@ from sqlanon.ledger.joint.label_pairs import LinkedAttribute
 from sqlanon.ledger.joint.pair_audit import PairAudit
 from sqlanon.ledger.joint.row_matching import ReleaseLink
 from sqlanon.support.expressions import table
+from support.linked_releases import built, link, make
 
 TREES = [
     Tree([("0", "a", "*"), ("1", "a", "*"), ("2", "b", "*"), (None, None, "*")]),

@@ -9,7 +9,7 @@ from typing import Any
 
 import duckdb
 import pytest
-from test_source_change import CHANGE_A_VALUE, CREATE, DELETE_A_VISIT, GROW, POLICY, WITHDRAW_TWO, K, policy, publish
+from visits import CHANGE_A_VALUE, CREATE, DELETE_A_VISIT, GROW, POLICY, WITHDRAW_TWO, K, policy, publish
 
 import sqlanon
 from sqlanon.errors import AuditError, PolicyError, ReleaseError

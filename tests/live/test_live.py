@@ -12,6 +12,7 @@ from typing import Any
 
 import duckdb
 import pytest
+from live_tables import FORMS, SECRET, all_of, connection, live, policy_for
 
 import sqlanon
 from sqlanon import PolicyError, SourceError
@@ -20,10 +21,7 @@ from support.databases import DUCKDB_1
 from support.lanes import some
 from support.policies import make_policy
 
-SECRET = "SECRET 4711"
-"""A diagnosis of one person, alone in a ward."""
-
-FORMS = ["plain", pytest.param("secure", marks=pytest.mark.skipif(DUCKDB_1, reason="DuckDB 1 has no secure views"))]
+__all__ = ["connection"]  # fixtures
 
 
 def make_hospital(path: Path, storage: str | None = None) -> None:
@@ -57,14 +55,6 @@ def hospital_policy(path: Path | None = None, **more: Any) -> sqlanon.Policy:
     if path is not None:
         found["source"] = {"database": path, "table": found.pop("table")}
     return make_policy(k=5, **found)
-
-
-def policy_for(
-    privacy: dict[str, Any], attributes: Any = None, table: str | None = "t", **sections: Any
-) -> sqlanon.Policy:
-    """A policy with all of its requirements."""
-    tree = make_policy(attributes or {"q": "suppress", "s": "sensitive"}, table=table).model_dump(exclude_none=True)
-    return sqlanon.Policy(**{**tree, "privacy": privacy, **sections})
 
 
 @pytest.fixture(scope="module", params=FORMS)
@@ -204,21 +194,6 @@ def test_settings_of_a_reader_change_no_class(tmp_path: Path) -> None:
 
 
 # --- what it shows
-
-
-def live(connection: duckdb.DuckDBPyConnection, policy: sqlanon.Policy, name: str | None = None) -> Any:
-    with sqlanon.connect(connection) as db:
-        return db.live(policy, name)
-
-
-@pytest.fixture
-def connection() -> Iterator[duckdb.DuckDBPyConnection]:
-    with duckdb.connect() as connection:
-        yield connection
-
-
-def all_of(connection: duckdb.DuckDBPyConnection, view: str = "t_live") -> list[Any]:
-    return sorted(connection.execute(f"FROM {view}").fetchall(), key=repr)
 
 
 @pytest.mark.slow

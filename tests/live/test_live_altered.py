@@ -8,7 +8,7 @@ from typing import Any
 
 import duckdb
 import pytest
-from test_live import FORMS, SECRET, all_of, live, policy_for
+from live_tables import FORMS, SECRET, all_of, live, policy_for
 
 import sqlanon
 from sqlanon import SourceError

@@ -13,15 +13,14 @@ from typing import Any
 import pytest
 from hypothesis import Phase, assume, given, settings
 from hypothesis import strategies as st
-from test_privacy_properties import columns_of, opened, policy_of, quick
 
 import sqlanon
 from oracles import oracle_privacy
 from oracles.oracle import Value
 from oracles.oracle_privacy import Record, Source
-from properties import privacy_cases as strategies_privacy
-from properties import random_cases as strategies
+from properties import privacy_cases, random_cases
 from properties.privacy_cases import LISTED, PrivacyCase
+from properties.privacy_checks import columns_of, opened, policy_of, quick
 from support.databases import connection_of, quoted
 from support.lanes import some
 
@@ -33,9 +32,9 @@ some_of_each = settings(quick, max_examples=8, phases=[Phase.generate])  # shrin
 @st.composite
 def cases(draw: st.DrawFn, kind: str) -> PrivacyCase:
     """A table, and requirements of which a view can keep all: one of a kind, k at times, and others."""
-    source = draw(strategies_privacy.sources(population=False))
+    source = draw(privacy_cases.sources(population=False))
     more = draw(st.lists(st.sampled_from([*LISTED, "k", "k"]), max_size=2))
-    privacy = draw(strategies_privacy.requirements(source, [kind, *more]))
+    privacy = draw(privacy_cases.requirements(source, [kind, *more]))
     return PrivacyCase(source, privacy, draw(st.sampled_from(["0.5", "0.29", "1"])), "loss")
 
 
@@ -44,7 +43,7 @@ def values_later(draw: st.DrawFn, case: PrivacyCase, type_: Any, name: str) -> V
     """A value that a column may get later; at times one that no hierarchy has."""
     tree = case.source.quasi.get(name)
     if tree is not None:
-        return draw(st.sampled_from(strategies.occurring(tree, unknown=True)))
+        return draw(st.sampled_from(random_cases.occurring(tree, unknown=True)))
     new: list[Value] = [90, 91] if str(type_) == "int64" else ["p1", "p2", "u0", "row 0"]
     here = [row[name] for row in case.source.rows]
     return draw(st.sampled_from([*here, *here, *new, None]))

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from test_strategy_seam import HEIGHTS, Row, lost, patients, write
 
 import sqlanon
 from sqlanon.measures import register, unregister
@@ -17,6 +16,7 @@ from support.commands import cli
 from support.databases import change, fetch
 from support.lanes import some
 from support.recipes import recipe
+from support.seam_tables import HEIGHTS, Row, lost, patients, write
 from support.whole_classes import WholeClasses
 
 Steepest = recipe("steepest").Steepest

@@ -7,13 +7,14 @@ from dataclasses import replace
 
 import pytest
 from hypothesis import given
-from test_search_properties import thorough
 
 from oracles import oracle
 from oracles.oracle import Levels, Release, Table
-from properties import random_cases as strategies
+from oracles.score_bounds import at_most, cost, holds
+from properties import random_cases
 from properties.plain_search import figures_of, measure_of
 from properties.random_cases import Case
+from properties.search_checks import thorough
 from properties.small_tables import plain_case
 from sqlanon.measures import MEASURES, Figures, Measure, RecodingTotals
 
@@ -22,20 +23,6 @@ OBJECTIVES = [
     for measure in oracle.MEASURES
     for aggregate in (oracle.AGGREGATES if measure in oracle.PER_ATTRIBUTE else (None,))
 ]
-
-
-def at_most(low: Levels, high: Levels) -> bool:
-    return all(a <= b for a, b in zip(low, high, strict=True))
-
-
-def cost(case: Case, release: Release) -> float:
-    """The score by the oracle; lower is better."""
-    score = oracle.score(release, case.measure, case.aggregate, case.weights)
-    return -score if case.measure in oracle.MAXIMISED else score
-
-
-def holds(bound: float, score: float) -> bool:
-    return bound <= score + 1e-12 * abs(score)
 
 
 def check(case: Case) -> None:
@@ -80,7 +67,7 @@ def test_bounds_hold(measure: str, aggregate: str | None) -> None:
 
 @pytest.mark.slow
 @thorough
-@given(case=strategies.cases())
+@given(case=random_cases.cases())
 def test_bounds_hold_of_random_tables(case: Case) -> None:
     check(case)
 

@@ -24,8 +24,6 @@ import duckdb
 import opendp.prelude as dp
 import pyarrow
 import pytest
-from test_leaks import plain
-from test_release import manifest_text
 
 import sqlanon
 import sqlanon.release.targets.file.target as publishing
@@ -36,6 +34,8 @@ from support.commands import cli
 from support.databases import change, fetch
 from support.lanes import some
 from support.policies import make_policy
+from support.private_values import plain
+from support.verification import manifest_text
 
 pytestmark = pytest.mark.usefixtures("plain_macros")
 

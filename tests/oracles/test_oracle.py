@@ -15,7 +15,7 @@ from hypothesis import given, settings
 
 from oracles import oracle
 from oracles.oracle import Hierarchy, Release, Table
-from properties import random_cases as strategies
+from properties import random_cases
 from support.lanes import examples
 
 DATA = Path(os.environ.get("SQLANON_DATA", Path(__file__).parents[3] / "shared" / "data"))
@@ -172,8 +172,8 @@ def test_level_limits() -> None:
 
 
 @settings(max_examples=examples(60), deadline=None)
-@given(strategies.cases())
-def test_properties_of_the_answer(case: strategies.Case) -> None:
+@given(random_cases.cases())
+def test_properties_of_the_answer(case: random_cases.Case) -> None:
     table = Table.of(case.rows, case.hierarchies)
     good = {f.levels for f in oracle.satisfying(table, case.k, case.limit, "suppression")}
     nodes = list(oracle.lattice(table))

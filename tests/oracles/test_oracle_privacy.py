@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import csv
 import itertools
 import json
 import math
 from collections import Counter
 from fractions import Fraction
-from functools import cache
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,7 +18,8 @@ from oracles import oracle_distances as distances
 from oracles.oracle import Hierarchy, Value
 from oracles.oracle_distances import shares
 from oracles.oracle_privacy import Release, Source
-from properties import random_cases as strategies
+from properties import random_cases
+from properties.adult_privacy import adult, privacy_of
 from support.files import data_folder
 from support.lanes import EXAMPLES, examples
 
@@ -60,8 +58,8 @@ def common(tree: Hierarchy, a: Value, b: Value) -> Fraction:
 @st.composite
 def transports(draw: st.DrawFn) -> tuple[Hierarchy, list[Value], list[Value]]:
     """A tree and two lists of up to 6 of its values (NULL too), the second with all that the first has."""
-    tree = draw(strategies.hierarchies())
-    value = st.sampled_from(strategies.occurring(tree, unknown=False))
+    tree = draw(random_cases.hierarchies())
+    value = st.sampled_from(random_cases.occurring(tree, unknown=False))
     n = draw(st.integers(1, 6))
     others = draw(st.lists(value, min_size=n, max_size=n))
     return tree, draw(st.lists(st.sampled_from(others), min_size=n, max_size=n)), others
@@ -232,34 +230,6 @@ def test_conditions_on_the_kept_table() -> None:
 
 
 # --- proven optima on real tables -------------------------------------------------------------------
-
-
-def read(path: Path) -> list[list[str]]:
-    with path.open(encoding="utf-8", newline="") as file:
-        return list(csv.reader(file, delimiter=";"))
-
-
-def privacy_of(entry: dict[str, Any]) -> dict[str, Any]:
-    """The requirements of a proven optimum, as in a policy."""
-    kind, *numbers = entry["model"].split(":")
-    spec = {"attribute": entry["sensitive"]}
-    if kind in ("equal", "hierarchical"):
-        return {"k": entry["k"], "t_closeness": [{**spec, "distance": kind, "t": float(numbers[0])}]}
-    c = {"c": float(numbers[0])} if kind == "recursive" else {}
-    return {"k": entry["k"], "l_diversity": [{**spec, "kind": kind, "l": int(numbers[-1]), **c}]}
-
-
-@cache
-def adult(quasi: tuple[str, ...], sensitive: str) -> Source:
-    folder = data_folder()
-    assert folder is not None
-    header, *lines = read(folder / "adult" / "adult.csv")
-    trees = {
-        name: Hierarchy({p[0]: tuple(p) for p in read(folder / "adult" / f"hierarchy_{name}.csv")})
-        for name in (*quasi, sensitive)
-    }
-    records = [dict(zip(header, line, strict=True)) for line in lines]
-    return Source(records, {name: trees[name] for name in quasi}, {sensitive: trees[sensitive]})
 
 
 def entries_with_models() -> list[dict[str, Any]]:

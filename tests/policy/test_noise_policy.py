@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_policy_privacy import Schema, load, only_problem, problems
 
 from sqlanon.errors import PolicyError
 from sqlanon.policy import Policy
 from support.lanes import examples
+from support.policy_problems import Schema, load, only_problem, problems
 
 ATTRIBUTES: dict[str, Any] = {
     "name": {"role": "identifying"},

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import re
-from collections.abc import Callable, Mapping
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -33,6 +31,9 @@ from sqlanon.policy import (
     TCloseness,
     WrongMap,
 )
+from support.policy_problems import Schema, load, only_problem, problems, schema
+
+__all__ = ["schema"]  # fixtures
 
 ATTRIBUTES: dict[str, Any] = {
     "name": {"role": "identifying"},
@@ -161,24 +162,6 @@ def tree(privacy: Any, **sections: Any) -> dict[str, Any]:
         "privacy": privacy,
     }
     return {key: value for key, value in {**sound, **sections}.items() if value is not None}
-
-
-def problems(**sections: Any) -> list[tuple[str, str]]:
-    with pytest.raises(PolicyError) as caught:
-        Policy(**sections)
-    return [(problem.place, problem.message) for problem in caught.value.problems]
-
-
-def only_problem(**sections: Any) -> tuple[str, str]:
-    found = problems(**sections)
-    assert len(found) == 1, found
-    return found[0]
-
-
-def load(folder: Path, text: str) -> Policy:
-    file = folder / "policy.toml"
-    file.write_text(text, encoding="utf-8")
-    return Policy.load(file)
 
 
 # --- reading -----------------------------------------------------------------------------------------
@@ -860,74 +843,6 @@ def test_a_redacted_policy_shows_no_requirement_that_is_not_asked_for() -> None:
 
 
 # --- schema ------------------------------------------------------------------------------------------
-
-_TYPES: Mapping[str, Any] = {
-    "object": dict,
-    "array": list,
-    "string": str,
-    "boolean": bool,
-    "integer": int,
-    "number": (int, float),
-    "null": type(None),
-}
-_SAYS_NOTHING = {"title", "description", "default", "examples", "format", "$defs"}
-
-
-class Schema:
-    """As much of JSON Schema as a policy's schema uses; a word beyond that is a KeyError."""
-
-    def __init__(self, whole: Mapping[str, Any]) -> None:
-        self.whole = whole
-        # Each is told what the word says, the value, and the schema around the word.
-        self.words: Mapping[str, Callable[[Any, Any, Mapping[str, Any]], bool]] = {
-            "type": lambda says, value, _: any(self.is_of(value, kind) for kind in _listed(says)),
-            "$ref": lambda says, value, _: self.accepts(value, whole["$defs"][says.removeprefix("#/$defs/")]),
-            "anyOf": lambda says, value, _: any(self.accepts(value, one) for one in says),
-            "oneOf": lambda says, value, _: sum(self.accepts(value, one) for one in says) == 1,
-            "properties": lambda says, value, _: all(
-                self.accepts(value[key], says[key]) for key in value.keys() & says
-            ),
-            "additionalProperties": lambda says, value, around: all(
-                says is not False and self.accepts(value[key], says)
-                for key in value
-                if key not in around.get("properties", {})
-            ),
-            "required": lambda says, value, _: set(says) <= set(value),
-            "items": lambda says, value, _: all(self.accepts(item, says) for item in value),
-            "minimum": lambda says, value, _: value >= says,
-            "exclusiveMinimum": lambda says, value, _: value > says,
-            "maximum": lambda says, value, _: value <= says,
-            "exclusiveMaximum": lambda says, value, _: value < says,
-            "pattern": lambda says, value, _: re.search(says, value) is not None,
-            "minLength": lambda says, value, _: len(value) >= says,
-            "minItems": lambda says, value, _: len(value) >= says,
-            "uniqueItems": lambda says, value, _: not says or len(set(value)) == len(value),
-            "minProperties": lambda says, value, _: len(value) >= says,
-            "const": lambda says, value, _: value == says,
-            "enum": lambda says, value, _: value in says,
-            "maxItems": lambda says, value, _: len(value) <= says,
-            # By place, as far as there are items.
-            "prefixItems": lambda says, value, _: all(self.accepts(*pair) for pair in zip(value, says, strict=False)),
-        }
-
-    def accepts(self, value: Any, schema: Mapping[str, Any] | None = None) -> bool:
-        around = self.whole if schema is None else schema
-        # The type first: the other words take it as given.
-        words = sorted(around.keys() - _SAYS_NOTHING, key=lambda word: word != "type")
-        return all(self.words[word](around[word], value, around) for word in words)
-
-    @staticmethod
-    def is_of(value: Any, kind: str) -> bool:
-        return isinstance(value, _TYPES[kind]) and (kind == "boolean" or not isinstance(value, bool))
-
-
-def _listed(says: Any) -> list[str]:
-    return says if isinstance(says, list) else [says]
-
-
-@pytest.fixture(scope="module")
-def schema() -> Schema:
-    return Schema(json.loads(json.dumps(Policy.model_json_schema())))
 
 
 def test_the_json_schema_accepts_what_the_policy_accepts(schema: Schema) -> None:

@@ -10,11 +10,10 @@ from hypothesis import strategies as st
 
 from oracles.oracle import Value
 from oracles.oracle_privacy import Record, Source
-from properties import privacy_cases as strategies_privacy
-from properties import random_cases as strategies
+from properties import privacy_cases, random_cases
 
 KEY = 'id "of" it'
-PERSON = strategies_privacy.PERSON
+PERSON = privacy_cases.PERSON
 FULL_DOMAIN = (
     "optimal",
     "k_minimal",
@@ -132,7 +131,7 @@ def lasts(draw: st.DrawFn, source: Source, fixed: bool) -> Asked:
     )
     privacy: dict[str, Any] = {"k": draw(st.sampled_from([2, 3, 2, 4]))}
     kinds = draw(st.sampled_from([[], [], [], ["l_diversity"], ["t_closeness"], ["k_anonymity"], ["alpha_k"]]))
-    privacy |= draw(strategies_privacy.requirements(part, kinds))
+    privacy |= draw(privacy_cases.requirements(part, kinds))
     if kinds and kinds[0] in ("l_diversity", "t_closeness") and draw(st.booleans()):
         del privacy["k"]
     if fixed:
@@ -141,7 +140,7 @@ def lasts(draw: st.DrawFn, source: Source, fixed: bool) -> Asked:
     measure = draw(st.sampled_from(OF_EACH.get(strategy, MEASURES)))
     aggregate, weights = None, None
     if measure in ("loss", "precision"):
-        aggregate = draw(st.sampled_from([None, *strategies.AGGREGATES]))
+        aggregate = draw(st.sampled_from([None, *random_cases.AGGREGATES]))
         if aggregate not in ("geometric", "max") and draw(st.booleans()):
             weight = st.sampled_from([0.5, 2.0, 3.0])
             weights = draw(st.dictionaries(st.sampled_from(names), weight, min_size=1))
@@ -162,7 +161,7 @@ def ledger_cases(draw: st.DrawFn, fixed: bool = False, most: int = 2) -> LedgerC
 
     ``fixed``: the last release has one level each, so that what it shows is known.
     """
-    source = draw(strategies_privacy.sources(population=False))
+    source = draw(privacy_cases.sources(population=False))
     rows = [{**row, KEY: f"r{j}"} for j, row in enumerate(source.rows)]
     known = [row for row in rows if all(tree.knows(row[name]) for name, tree in source.quasi.items())]
     person = None if fixed or draw(st.integers(0, 3)) else source.person

@@ -12,14 +12,14 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-import test_privacy_properties as privacy_properties
 from hypothesis import strategies as st
 from sqlglot import exp
-from test_search_properties import arrow_table, policy
 
 import sqlanon
+from properties import privacy_checks
 from properties.privacy_cases import PrivacyCase
 from properties.random_cases import Case, cases
+from properties.search_checks import arrow_table, policy
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.pipeline import prepare
 from sqlanon.strategies.local.task import LocalTask, prepare_local_task
@@ -174,8 +174,8 @@ def check_privacy(case: PrivacyCase, **search: Any) -> None:
     refused = {*of_population, "average_risk", "sample_uniqueness", "population_uniqueness"}
     privacy = {name: one for name, one in case.privacy.items() if name not in refused} or {"k": 2}
     case = replace(case, privacy=privacy, measure="loss", aggregate=None, source=replace(case.source, population=None))
-    with tempfile.TemporaryDirectory() as name, privacy_properties.opened(case.source) as db:
-        whole = privacy_properties.policy_of(case, "optimal", Path(name))
+    with tempfile.TemporaryDirectory() as name, privacy_checks.opened(case.source) as db:
+        whole = privacy_checks.policy_of(case, "optimal", Path(name))
         tree = whole.model_dump(mode="json", exclude_none=True)
         tree["search"] |= search
         ask = sqlanon.Policy(**tree)

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 import sqlanon
 from oracles.oracle import Hierarchy, Row, Value
 from oracles.oracle_noise import Noisy
-from properties import random_cases as strategies
+from properties import random_cases
 from support.databases import quoted
 
 EPOCH = date(1970, 1, 1)
@@ -110,11 +110,11 @@ def noisy_columns(draw: st.DrawFn, rows: int, unknown: bool) -> Column:
 @st.composite
 def noise_cases(draw: st.DrawFn, search: Mapping[str, Any], confidence: bool, unknown: bool = False) -> NoiseCase:
     """1 to 3 quasi-identifiers, 1 to 3 attributes with noise, and k with other requirements at times."""
-    names = draw(st.permutations(strategies.NAMES))[: draw(st.sampled_from([2, 1, 3]))]
-    trees = {name: draw(strategies.hierarchies()) for name in names}
+    names = draw(st.permutations(random_cases.NAMES))[: draw(st.sampled_from([2, 1, 3]))]
+    trees = {name: draw(random_cases.hierarchies()) for name in names}
     rows = [
         row
-        for row in draw(strategies.tables(list(trees.values())))
+        for row in draw(random_cases.tables(list(trees.values())))
         if all(tree.knows(value) for tree, value in zip(trees.values(), row, strict=True))
     ]
     noisy_names = draw(st.permutations(NAMES))[: draw(st.sampled_from([1, 2, 3]))]

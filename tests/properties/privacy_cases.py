@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from oracles.oracle import Hierarchy, Row, Value
 from oracles.oracle_privacy import Record, Source
-from properties import random_cases as strategies
+from properties import random_cases
 
 # Names that a builder of SQL may have used itself, and one that needs quotes.
 SENSITIVE = ("v", 'n"', "share")
@@ -51,9 +51,9 @@ class PrivacyCase:
 def sensitive_columns(draw: st.DrawFn, n: int, tree: Hierarchy | None) -> list[Value]:
     """The values of a sensitive attribute in ``n`` rows: few different ones, NULL among them at times."""
     if tree is not None:
-        all_ = strategies.occurring(tree, unknown=False)
+        all_ = random_cases.occurring(tree, unknown=False)
     else:
-        all_ = [*draw(st.sampled_from([strategies.TEXTS, strategies.NUMBERS])), None]
+        all_ = [*draw(st.sampled_from([random_cases.TEXTS, random_cases.NUMBERS])), None]
     some = draw(st.lists(st.sampled_from(all_), min_size=min(len(all_), 2), max_size=4, unique=True))
     return draw(st.lists(st.sampled_from(some), min_size=n, max_size=n))
 
@@ -82,7 +82,7 @@ def populations(
     times = st.lists(st.sampled_from([1, 2, 0, 3]), min_size=len(rows), max_size=len(rows))
     found = [(row, id_) for row, id_, n in zip(rows, ids, draw(times), strict=True) for _ in range(n)]
     unknown = draw(st.sampled_from([False, False, True]))
-    other = st.tuples(*(st.sampled_from(strategies.occurring(tree, unknown)) for tree in trees.values()))
+    other = st.tuples(*(st.sampled_from(random_cases.occurring(tree, unknown)) for tree in trees.values()))
     found += [(row, f"other {i}") for i, row in enumerate(draw(st.lists(other, max_size=6)))]
     if person is not None:  # some are there under another's name
         numbers = draw(st.lists(st.integers(0, 5), min_size=len(found), max_size=len(found)))
@@ -101,15 +101,15 @@ def titled(tree: Hierarchy) -> Hierarchy:
 @st.composite
 def sources(draw: st.DrawFn, population: bool, with_persons: bool = False) -> Source:
     """1 to 3 quasi-identifiers, 1 or 2 sensitive attributes, persons at times, or always."""
-    names = draw(st.permutations(strategies.NAMES))[: draw(st.sampled_from([2, 2, 3, 1]))]
-    trees = {name: draw(strategies.hierarchies()) for name in names}
+    names = draw(st.permutations(random_cases.NAMES))[: draw(st.sampled_from([2, 2, 3, 1]))]
+    trees = {name: draw(random_cases.hierarchies()) for name in names}
     if population and draw(st.booleans()):  # a top label that stands for listed values alone
         trees = {name: titled(tree) for name, tree in trees.items()}
-    rows = draw(strategies.tables(list(trees.values())))
+    rows = draw(random_cases.tables(list(trees.values())))
     sensitive: dict[str, Hierarchy | None] = {}
     columns: dict[str, list[Value]] = {}
     for name in draw(st.permutations(SENSITIVE))[: draw(st.sampled_from([1, 2]))]:
-        sensitive[name] = draw(strategies.hierarchies()) if draw(st.booleans()) else None
+        sensitive[name] = draw(random_cases.hierarchies()) if draw(st.booleans()) else None
         columns[name] = draw(sensitive_columns(len(rows), sensitive[name]))
     person = PERSON if with_persons or draw(st.booleans()) else None
     ids: list[Value] = [f"row {i}" for i in range(len(rows))] if person is None else draw(persons(rows))
@@ -218,7 +218,7 @@ def privacy_cases(draw: st.DrawFn, kind: str | None = None) -> PrivacyCase:
     some = draw(st.lists(st.sampled_from(KINDS), min_size=kind is None, max_size=2 if kind else 3))
     kinds = [*([kind] if kind else []), *some]
     source = draw(sources(not OF_A_POPULATION.isdisjoint(kinds), "wrong_map" in kinds))
-    measure, aggregate, weights = draw(strategies.objectives(tuple(source.quasi)))
+    measure, aggregate, weights = draw(random_cases.objectives(tuple(source.quasi)))
     return PrivacyCase(
         source=source,
         privacy=draw(requirements(source, kinds)),

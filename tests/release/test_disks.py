@@ -12,7 +12,7 @@ from pathlib import Path
 
 import duckdb
 import pytest
-from test_killed import asked, file_release, make, policy
+from killed_runs import asked, file_release, make, policy
 
 import sqlanon
 from sqlanon.audit.verify import verify_file

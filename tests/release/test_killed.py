@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import itertools
 import os
-import shutil
 import signal
 import stat
 import subprocess
 import sys
-import tempfile
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import pytest
-from test_ledger import FINE_RACE, FINE_ZIP, hospital
-from test_ledger import policy as of_hospital
+from killed_runs import asked, file_release, killed_at, make, policy
 
 import sqlanon
 import sqlanon.release.targets.file.target as publishing
@@ -29,6 +25,8 @@ from sqlanon.release.targets.base import Reach, release_location
 from sqlanon.release.targets.postgres.reader import PostgresLocation
 from sqlanon.support.workdir import BusyError, exclusive_lock, new_file_mode, private_files
 from support.lanes import EXAMPLES, share
+from support.ledger_hospital import FINE_RACE, FINE_ZIP, hospital
+from support.ledger_hospital import policy as of_hospital
 from support.servers.postgres import VARIABLE, Server
 from support.thresholds import PATIENCE
 
@@ -36,46 +34,9 @@ __all__ = ["hospital"]
 
 pytestmark = pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs SIGKILL")
 
-POLICY = """
-[source]
-database = "hospital.duckdb"
-table = "patients"
-key = ["id"]
-[attributes]
-id = { role = "identifying" }
-zip = { role = "quasi", hierarchy = { mask = "right" } }
-age = { role = "quasi", hierarchy = { intervals = [5, 10, 20, 40] } }
-illness = { role = "sensitive" }
-[privacy]
-k = %d
-[search]
-suppression_limit = 0.05
-[catalog]
-database = "private.duckdb"
-[release]
-"""
-ROWS = 300
 KILLED = Path(__file__).with_name("killed.py")
 END = 100_000
 """No run has so many steps."""
-
-
-def policy(folder: Path, name: str, release: str, k: int = 5) -> Path:
-    path = folder / f"{name}.toml"
-    path.write_text(POLICY % k + release)
-    return path
-
-
-def file_release(name: str, keep: int = 1) -> str:
-    if name.endswith(".parquet"):
-        return f'file = "{name}"\ntable = "patients"\n'
-    return f'database = "{name}"\ntable = "patients"\nkeep = {keep}\n'
-
-
-def make(path: Path, force: bool = False) -> tuple[sqlanon.Result, Any]:
-    with sqlanon.connect() as db:
-        result = db.anonymize(sqlanon.Policy.load(path))
-        return result, result.publish(force=force)
 
 
 def start(*arguments: str | Path | int) -> subprocess.Popen[str]:
@@ -88,34 +49,6 @@ def run(*arguments: str | Path | int) -> tuple[int, str]:
     out, errors = process.communicate()
     assert process.returncode in (0, -signal.SIGKILL), errors
     return process.returncode, out
-
-
-def asked(folder: Path, query: str, *parameters: Any) -> list[tuple[Any, ...]]:
-    """What the catalog has, by an engine that knows nothing of sqlanon."""
-    with duckdb.connect(folder / "private.duckdb", read_only=True) as catalog:
-        return catalog.execute(query, parameters).fetchall()
-
-
-@pytest.fixture(scope="module")
-def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("source")
-    with duckdb.connect(folder / "hospital.duckdb") as connection:
-        connection.execute(
-            "CREATE TABLE patients AS SELECT i AS id, CAST(2130 + hash(i) % 40 AS VARCHAR) AS zip, "
-            f"CAST(hash(i + 1) % 90 AS INTEGER) AS age, 'illness ' || i % 7 AS illness FROM range({ROWS}) AS r(i)"
-        )
-    return folder
-
-
-@pytest.fixture
-def folder(source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    spill, work = tmp_path / "spill", tmp_path / "work"
-    spill.mkdir()
-    work.mkdir()
-    monkeypatch.setenv("TMPDIR", str(spill))
-    monkeypatch.setattr(tempfile, "tempdir", str(spill))
-    shutil.copy(source / "hospital.duckdb", work)
-    return work
 
 
 @dataclass(frozen=True)
@@ -246,26 +179,6 @@ def test_a_run_that_is_killed_at_any_step_of_publishing_in_postgres(folder: Path
     place = str(PostgresLocation.parse(here, "killed.r").path)
     section = f'postgres = "{here}"\ntable = "killed.r"\n'
     check_each_step(folder, Target(section, place, lambda: release_location(here, "killed.r").verify()), "recording")
-
-
-class Killed(BaseException):
-    """A run ends here, whatever it wanted to do afterwards."""
-
-
-@contextmanager
-def killed_at(module: Any, name: str) -> Iterator[None]:
-    """A run that ends where it calls a function, and does nothing more for the ledger."""
-    settle, dead = recording.settle_intents, list[bool]()
-
-    def dying(*_: Any) -> None:
-        dead.append(True)
-        raise Killed
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, name, dying)
-        patch.setattr(recording, "settle_intents", lambda *given: None if dead else settle(*given))
-        with pytest.raises(Killed):
-            yield
 
 
 @pytest.mark.slow

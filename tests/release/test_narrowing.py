@@ -12,6 +12,7 @@ import duckdb
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from narrowing_people import PEOPLE, ROLES
 
 import sqlanon
 from sqlanon.disclosure.narrowing import measure_narrowing, pinned_groups, values_by_chance
@@ -20,21 +21,6 @@ from sqlanon.support.expressions import col, table
 from support.lanes import examples, some
 
 pytestmark = pytest.mark.usefixtures("plain_macros")
-
-PEOPLE = """
-    SELECT i AS name, (1000 + (i * 7919) % 1000)::VARCHAR AS zip, (hash(i + 7) % 60)::INTEGER AS age,
-        'd' || ((i * 7919) % 1000) // 4 AS district, ['flu', 'cold', 'cut'][1 + (hash(i) % 3)::INTEGER] AS diagnosis,
-        (hash(i + 1) % 100000) / 100 AS cost
-    FROM range(20000) AS t(i)
-"""
-ROLES: dict[str, Any] = {
-    "name": {"role": "identifying"},
-    "zip": {"role": "quasi", "hierarchy": {"mask": "right"}},
-    "age": {"role": "quasi", "hierarchy": {"intervals": [10, 20]}},
-    "district": {"role": "insensitive"},
-    "diagnosis": {"role": "sensitive"},
-    "cost": {"role": "insensitive"},
-}
 
 
 @pytest.fixture(scope="module")

@@ -7,8 +7,8 @@ from typing import Any
 
 import duckdb
 import pytest
+from narrowing_people import PEOPLE, ROLES
 from sqlglot import exp
-from test_narrowing import PEOPLE, ROLES
 
 import sqlanon
 from sqlanon.disclosure import dependencies as narrowing

@@ -29,7 +29,7 @@ from sqlanon.support.resources import read_sql_file
 from support.databases import change, fetch
 from support.lanes import some
 from support.policies import make_policy
-from support.verification import failed_alone
+from support.verification import failed_alone, manifest_text
 
 ROWS = 600
 CITIES = {"Uplands": ["Hilltown-q7", "Stonebridge-q7"], "Lowlands": ["Fenmarsh-q7", "Delta Port-q7"]}
@@ -151,12 +151,6 @@ def test_the_manifest_has_the_figures_of_the_file(published: sqlanon.Release) ->
     assert abs((datetime.now() - row["published_at"]).days) <= 1
     assert row["sqlanon_version"] == sqlanon.__version__
     assert row["engine"].startswith(f"duckdb {duckdb.__version__}")
-
-
-def manifest_text(release: sqlanon.Release) -> str:
-    if release.path.suffix == ".parquet":
-        return pq.read_metadata(release.path).metadata[b"sqlanon"].decode()
-    return json.dumps(fetch(release.path, "FROM sqlanon.manifest"), default=str, ensure_ascii=False)
 
 
 @pytest.mark.thorough

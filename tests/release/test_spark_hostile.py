@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from spark_patients import ATTRIBUTES, names_in, patients, place, policy_of, publish, shown
 from sqlglot import exp
-from test_spark_release import ATTRIBUTES, names_in, patients, place, policy_of, publish, shown
 
 import sqlanon
 from sqlanon.engines.spark.engine import SparkEngine

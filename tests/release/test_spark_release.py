@@ -17,7 +17,7 @@ import subprocess
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -26,9 +26,9 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from killed_runs import killed_at
+from spark_patients import ATTRIBUTES, PRIVATE, names_in, patients, place, policy_of, publish, shown
 from sqlglot import exp
-from test_killed import killed_at
-from test_readme import SPARK, blocks
 
 import sqlanon
 from sqlanon.engines.spark.engine import SparkEngine
@@ -44,76 +44,20 @@ from sqlanon.requirements.macros import call_digest
 from sqlanon.support.expressions import col, select, select_star, subquery, table
 from sqlanon.support.resources import RELEASE_MACROS, macro_script
 from support.commands import cli
-from support.policies import make_policy
+from support.pages import SPARK, blocks
 from support.servers.spark import Cluster, free_port
 from support.thresholds import SMALL_SPARK
 from support.verification import failed
 
+__all__ = ["place"]  # fixtures
+
 pyspark = pytest.importorskip("pyspark", reason="the extra spark is not installed")
 
-PRIVATE = "Erika Mustermann"
 HOSTILE = ["a`b", 'quo"te', "it's", "dot.ted", "ünïcode 日本", "two words", "${env:HOME}", "back\\slash", "rows"]
-
-
-@pytest.fixture
-def place(session: Any) -> Iterator[Any]:
-    """A session with a schema of sources, ``clinic``, and one of releases, ``shared``: both new."""
-    for name in ("clinic", "shared"):
-        session.sql(f"DROP SCHEMA IF EXISTS {name} CASCADE")
-        session.sql(f"CREATE SCHEMA {name}")
-    yield session
-    for name in ("clinic", "shared"):
-        session.sql(f"DROP SCHEMA IF EXISTS {name} CASCADE")
 
 
 def quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
-
-
-def patients(spark: Any, rows: int = 600, seed: int = 0) -> None:
-    """``clinic.t``: its first column is private, and so is what is told of its last."""
-    draw = random.Random(seed)
-    columns: dict[str, pa.Array] = {
-        "name": pa.array([f"{PRIVATE} {i}" for i in range(rows)]),
-        "zip": pa.array([draw.choice(["10115", "10117", "20095", "", None]) for _ in range(rows)]),
-        "age": pa.array([draw.choice([None, *range(20, 60)]) for _ in range(rows)], pa.int32()),
-        "diagnosis": pa.array([draw.choice(["flu", "cold", "hiv", None]) for _ in range(rows)]),
-        "cost": pa.array([draw.choice([None, round(draw.uniform(-99, 9999), 2)]) for _ in range(rows)], pa.float64()),
-        "number": pa.array([*range(rows)], pa.int64()),
-    }
-    spark.createDataFrame(pa.table(columns)).createOrReplaceTempView("drawn")
-    types = "name STRING, zip STRING, age INT, diagnosis STRING, cost DOUBLE, number BIGINT"
-    spark.sql(f"CREATE TABLE clinic.t ({types} COMMENT 'the cost of {PRIVATE}') USING PARQUET")
-    spark.sql("INSERT INTO clinic.t SELECT * FROM drawn ORDER BY number")
-
-
-ATTRIBUTES = {
-    "name": "identifying",
-    "zip": {"mask": "right"},
-    "age": {"intervals": [5, 10, 20, 40]},
-    "diagnosis": "sensitive",
-    "cost": "insensitive",
-    "number": "insensitive",
-}
-
-
-def policy_of(attributes: dict[str, Any] = ATTRIBUTES, table: str = "shared.r", **sections: Any) -> sqlanon.Policy:
-    made = make_policy(attributes, 3, "clinic.t").model_dump(mode="json", include={"attributes"})
-    tree = {"source": {"table": "clinic.t"}, "privacy": {"k": 3}, "release": {"spark": True, "table": table}}
-    return sqlanon.Policy(**{**made, **tree, **sections})
-
-
-def publish(spark: Any, policy: sqlanon.Policy | None = None) -> Any:
-    with sqlanon.connect(spark) as db:
-        return db.anonymize(policy or policy_of()).publish()
-
-
-def names_in(spark: Any, schema: str = "shared") -> set[str]:
-    return {row["tableName"] for row in spark.sql(f"SHOW TABLES IN {schema}").collect() if not row["isTemporary"]}
-
-
-def shown(spark: Any, relation: str = "shared.r") -> Counter[tuple[Any, ...]]:
-    return Counter(tuple(row) for row in spark.sql(f"SELECT * FROM {relation}").collect())
 
 
 # The content digest

@@ -13,8 +13,6 @@ import duckdb
 import pyarrow as pa
 import pytest
 from sqlglot import exp
-from test_ledger import FINE_RACE, FINE_ZIP, hospital
-from test_ledger import policy as of_hospital
 
 import sqlanon
 from sqlanon.audit.verify import verify_release
@@ -29,6 +27,8 @@ from sqlanon.release.targets.postgres.target import PostgresTarget, StagedPostgr
 from sqlanon.release.targets.spark.target import SparkTarget, StagedSpark
 from sqlanon.requirements.macros import call_digest, call_k_anonymity
 from sqlanon.support.resources import RELEASE_MACROS, macro_script
+from support.ledger_hospital import FINE_RACE, FINE_ZIP, hospital
+from support.ledger_hospital import policy as of_hospital
 
 __all__ = ["hospital"]
 

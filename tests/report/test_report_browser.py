@@ -13,7 +13,6 @@ from xml.etree import ElementTree
 
 import duckdb
 import pytest
-from test_report import HOSTILE
 
 import sqlanon
 from sqlanon.demo.hospital import make_hospital
@@ -23,6 +22,7 @@ from sqlanon.report.page import RUNNING
 from sqlanon.report.utility import loss_by_column
 from support.browser import Browser, chromium
 from support.policies import make_policy
+from support.report_pages import HOSTILE
 
 pytestmark = [
     pytest.mark.slow,

@@ -9,11 +9,11 @@ from typing import Any
 
 import duckdb
 import pytest
-from test_report import BUNDLE, read
 
 import sqlanon
 import sqlanon.report.page as paging
 from sqlanon.errors import PolicyError
+from support.report_pages import BUNDLE, read
 from support.servers.postgres import VARIABLE, Server
 
 pytestmark = pytest.mark.slow

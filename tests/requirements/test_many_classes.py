@@ -12,10 +12,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
-from test_every_strategy import prepared_table
 
 from oracles.oracle import Hierarchy
 from oracles.oracle_privacy import OF_VALUES, Record, Release, Source
+from properties.prepared_tables import prepared_table
 from properties.privacy_cases import PrivacyCase
 from properties.small_tables import ROW, SmallTable
 from sqlanon.measures import Figures

@@ -15,14 +15,14 @@ import duckdb
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from test_privacy_properties import opened, policy_of
 
 import sqlanon
 from oracles import oracle_privacy
 from oracles.oracle import Row
 from oracles.oracle_privacy import Record, Source, of_persons
-from properties import privacy_cases as strategies_privacy
+from properties import privacy_cases
 from properties.privacy_cases import PrivacyCase
+from properties.privacy_checks import opened, policy_of
 from sqlanon import HierarchyError, SourceError
 from sqlanon.risk import RequirementRisk, Risk
 from support.commands import cli
@@ -623,21 +623,21 @@ quick = settings(max_examples=examples(8), deadline=None, derandomize=True, supp
 
 @pytest.mark.slow
 @quick
-@given(case=strategies_privacy.privacy_cases())
+@given(case=privacy_cases.privacy_cases())
 def test_requirements_together(case: PrivacyCase) -> None:
     check(case)
 
 
 @pytest.mark.thorough
 @settings(quick, derandomize=not SEARCHING, max_examples=examples(30), print_blob=True)
-@given(case=strategies_privacy.privacy_cases())
+@given(case=privacy_cases.privacy_cases())
 def test_requirements_together_many(case: PrivacyCase) -> None:
     check(case)
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("kind", strategies_privacy.KINDS)
+@pytest.mark.parametrize("kind", privacy_cases.KINDS)
 @settings(quick, derandomize=not SEARCHING, max_examples=examples(12), print_blob=True)
 @given(data=st.data())
 def test_each_requirement_many(kind: str, data: st.DataObject) -> None:
-    check(data.draw(strategies_privacy.privacy_cases(kind)))
+    check(data.draw(privacy_cases.privacy_cases(kind)))

@@ -13,7 +13,6 @@ import duckdb
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_sources import published
 
 import sqlanon
 from sqlanon.engines.duckdb import DuckDBEngine
@@ -22,6 +21,7 @@ from sqlanon.sources import csv
 from sqlanon.support.expressions import table
 from support.lanes import examples
 from support.policies import make_policy
+from support.published_tables import published
 
 COLUMNS = ("name", "age", "diagnosis")
 Row = tuple[str, int, str]

@@ -10,7 +10,6 @@ from typing import Any
 
 import duckdb
 import pytest
-from test_sources import published
 
 import sqlanon
 from sqlanon.engines.duckdb import DuckDBEngine
@@ -20,6 +19,7 @@ from sqlanon.sources import csv
 from sqlanon.sources.csv_text import _without_footer, describe_bad_byte
 from sqlanon.support.expressions import table
 from support.policies import make_policy
+from support.published_tables import published
 
 NAMES = "name,city\nMüller,Köln\nRené,Orléans\n"
 READ_NAMES = [("Müller", "Köln"), ("René", "Orléans")]

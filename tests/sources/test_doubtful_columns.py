@@ -9,9 +9,9 @@ from typing import Any
 
 import duckdb
 import pytest
+from bound_rows import bound_rows
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_typed_columns import bound_rows
 
 import sqlanon
 from sqlanon.errors import HierarchyError, SourceError

@@ -12,7 +12,6 @@ import openpyxl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_sources import published
 
 import sqlanon
 from sqlanon.engines.duckdb import DuckDBEngine
@@ -23,6 +22,7 @@ from sqlanon.sources.source import WorkNames
 from sqlanon.support.expressions import table
 from support.lanes import examples
 from support.policies import make_policy
+from support.published_tables import published
 from support.workbooks import raw_workbook, workbook, write_workbook
 
 DAY = datetime.date(2020, 1, 31)

@@ -11,11 +11,11 @@ from typing import Any
 
 import duckdb
 import pytest
-from test_report import ALLOWED, read
 
 import sqlanon
 from sqlanon.support.terminal import print_sql
 from support.databases import quoted
+from support.report_pages import ALLOWED, read
 
 BITES = [
     "</script><img src=x onerror=alert(1)>",

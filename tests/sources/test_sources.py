@@ -21,28 +21,11 @@ from sqlanon import InfeasibleError, SourceError
 from support.databases import DUCKDB_1, connection_of, quoted
 from support.lanes import some
 from support.policies import make_policy
+from support.published_tables import published, table_of
 
 PEOPLE = "SELECT '0213' || i % 2 AS zip, i % 2 AS age FROM range(8) AS r(i)"
 ROLES = {"zip": "mask", "age": "suppress"}
 ROWS = Counter({("02130", 0): 4, ("02131", 1): 4})
-
-
-def table_of(path: Path, name: str = "released") -> tuple[list[tuple[Any, ...]], dict[str, str]]:
-    """The rows of a release, and its columns with their types."""
-    with duckdb.connect(str(path), read_only=True) as release:
-        relation = release.sql(f"FROM {quoted(name)}")
-        return relation.fetchall(), dict(zip(relation.columns, map(str, relation.types), strict=True))
-
-
-def published(
-    source: Any, /, attributes: Mapping[str, Any], directory: Path, k: int = 2, **sections: Any
-) -> tuple[list[tuple[Any, ...]], dict[str, str]]:
-    """Anonymize, publish, verify: the rows of the release, and its columns with their types."""
-    path = directory / "release.duckdb"
-    with sqlanon.connect(source) as db:
-        release = db.anonymize(make_policy(attributes, k=k, **sections)).publish(path, "released")
-        assert release.verify().verified
-    return table_of(path)
 
 
 Released: TypeAlias = Callable[..., tuple[Counter[tuple[Any, ...]], dict[str, str]]]

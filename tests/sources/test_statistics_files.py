@@ -11,51 +11,25 @@ import sys
 from contextlib import suppress
 from datetime import date, datetime, time, timedelta
 from pathlib import Path
-from typing import Any
 
 import duckdb
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from statistics_reading import FOLDER, read
 
 import sqlanon
-from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import MissingLibraryError
 from sqlanon.policy import SourceSection
 from sqlanon.sources import statistics_files
-from sqlanon.sources.formats import file_kind
 from sqlanon.sources.relation import source_errors
-from sqlanon.sources.statistics_files import ReadingChoices, UndecidedReadingError, copy_statistics_files
-from sqlanon.support.expressions import table
+from sqlanon.sources.statistics_files import ReadingChoices, UndecidedReadingError
 from support.commands import cli
 from support.lanes import examples
-
-FOLDER = Path(__file__).parent / "statistics_files"
-CODES = ReadingChoices(value_labels=False, user_missing="missing")
 
 needs_pyreadstat = pytest.mark.skipif(
     importlib.util.find_spec("pyreadstat") is None, reason="the extra stats is not installed"
 )
-
-
-def read(
-    *paths: Path | str,
-    choices: ReadingChoices = CODES,
-    text_columns: tuple[str, ...] = (),
-    wanted: tuple[str, ...] = (),
-) -> tuple[dict[str, str], dict[str, list[Any]]]:
-    """The types and the values of each column of a file."""
-    with duckdb.connect() as connection:
-        engine = DuckDBEngine(connection)
-        target = table("people", "main", "memory")
-        kind: Any = file_kind(str(paths[0]))
-        copy_statistics_files(
-            engine, [str(FOLDER / path) for path in paths], kind, text_columns, wanted, choices, target
-        )
-        types = engine.columns(target)
-        rows = connection.execute("FROM people").fetchall()
-        assert connection.execute("SELECT count(*) FROM duckdb_tables()").fetchall() == [(1,)]
-    return types, {name: [row[i] for row in rows] for i, name in enumerate(types)}
 
 
 def unpacked(name: str, folder: Path) -> Path:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_statistics_files import read
+from statistics_reading import read
 
 from sqlanon.sources.statistics_files import ReadingChoices
 from support.lanes import examples

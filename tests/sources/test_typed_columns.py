@@ -15,31 +15,18 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from bound_rows import bound_rows
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_sources import published
 
 import sqlanon
 from oracles.oracle_texts import read_day, read_number
 from sqlanon.errors import PolicyError, SourceError
 from sqlanon.sources.typed_columns import NumberMarks, number_pattern
-from sqlanon.sources.workspace import Workspace
 from support.commands import cli
 from support.lanes import examples
 from support.policies import make_policy
-
-
-def bound_rows(
-    given: Any, /, attributes: dict[str, Any], reads: bool = True, **sections: Any
-) -> tuple[list[tuple[Any, ...]], dict[str, str]]:
-    """The rows of a source as a policy binds it, and the types of its columns."""
-    workspace = Workspace(given)
-    try:
-        with workspace.run(make_policy(attributes, table=None, **sections), reads) as run:
-            rows = [] if not reads else run.engine.connection.execute(f"FROM {run.source.relation.sql()}").fetchall()
-            return rows, dict(run.source.columns)
-    finally:
-        workspace.close()
+from support.published_tables import published
 
 
 def column(

@@ -9,12 +9,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from test_sources import table_of
-from test_united import FIRST, ROLES, Columns, reordered, write_files
+from united_files import FIRST, ROLES, Columns, reordered, write_files
 
 import sqlanon
 from sqlanon import SourceError
 from support.policies import make_policy
+from support.published_tables import table_of
 
 
 def policy_of(source: dict[str, Any], roles: dict[str, Any] = ROLES) -> sqlanon.Policy:

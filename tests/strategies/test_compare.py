@@ -14,18 +14,18 @@ import duckdb
 import pytest
 from hypothesis import given, settings
 from sqlglot import parse_one
-from test_cli import folder, made, on_a_terminal, rewrite
-from test_search_properties import arrow_table, policy, thorough
 
 import sqlanon
 from oracles import oracle
-from properties import random_cases as strategies
+from properties import random_cases
 from properties.random_cases import Case
+from properties.search_checks import arrow_table, policy, thorough
 from sqlanon.engines.deadline import interrupt_after
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import OvertimeError
 from sqlanon.policy.strategies import STRATEGIES
 from sqlanon.strategies.compare import COLUMNS, policies_by_strategy
+from support.command_folder import folder, made, on_a_terminal, rewrite
 from support.commands import cli
 from support.hospital import HOSPITAL_POLICY
 from support.lanes import draw_tables
@@ -249,7 +249,7 @@ def loss_of(case: Case, levels: oracle.Levels) -> float:
 
 @pytest.mark.thorough
 @settings(thorough, max_examples=draw_tables(20, usual=20))
-@given(case=strategies.cases())
+@given(case=random_cases.cases())
 def test_loss_whatever_the_measure_many(case: Case) -> None:
     check_loss(case)
 

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from fractions import Fraction
 from typing import Any
 
 import duckdb
 import pytest
 from hypothesis import example, given, settings
-from test_ola import Limited, limited
-from test_quality_bounds import holds
-from test_search_properties import FIGURE_3, anonymized, as_dict, quick, thorough
+from limited_searches import Limited, limited
+from plain_datafly import steps_of_datafly
 
 import sqlanon
 from oracles import oracle
 from oracles.oracle import Levels, Table
 from oracles.plain_samarati import data_of, distinct_values
-from properties import random_cases as strategies
+from oracles.score_bounds import holds
+from properties import random_cases
 from properties.plain_search import search_by
 from properties.random_cases import Case
+from properties.search_checks import FIGURE_3, anonymized, as_dict, quick, thorough
 from sqlanon.strategies.lattice import LatticeSearch, Outcome
 from sqlanon.strategies.lattice.task import source_facts as data_of_engine
 from support.lanes import draw_tables
@@ -36,28 +35,6 @@ def plain_datafly(limited_case: Limited) -> Levels | None:
         return oracle.satisfies(oracle.Release(table, levels, case.k), case.limit)
 
     return steps_of_datafly(table, limited_case.levels, case.weights or {}, satisfies)
-
-
-def steps_of_datafly(
-    table: Table,
-    allowed: Sequence[Sequence[int]],
-    weights: Mapping[str, float],
-    satisfies: Callable[[Levels], bool],
-) -> Levels | None:
-    """One step up for the attribute with the most values for its weight, until what is there satisfies."""
-    levels = tuple(min(own) for own in allowed)
-    while not satisfies(levels):
-        steps = []
-        for i, (own, tree) in enumerate(zip(allowed, table.hierarchies, strict=True)):
-            values = {tree.label(value, levels[i]) for value in table.values[i] if tree.knows(value)}
-            if levels[i] < max(own):
-                each = Fraction(len(values)) / Fraction(weights.get(table.names[i], 1.0))
-                steps.append((-each, i, min(level for level in own if level > levels[i])))
-        if not steps:
-            return None
-        _, i, level = min(steps)
-        levels = (*levels[:i], level, *levels[i + 1 :])
-    return levels
 
 
 def searched(limited_case: Limited, **limits: Any) -> tuple[LatticeSearch, Outcome]:
@@ -148,7 +125,7 @@ def test_weights_decide_what_is_generalized_next(weights: dict[str, float], expe
 
 @pytest.mark.thorough
 @settings(quick, max_examples=draw_tables(20, usual=6))
-@given(case=strategies.cases())
+@given(case=random_cases.cases())
 def test_the_engine_counts_the_same_values(case: Case) -> None:
     if oracle.solve(**case.arguments) is None:
         return

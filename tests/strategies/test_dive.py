@@ -15,20 +15,19 @@ from unittest.mock import patch
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_known_optima import Entry, Workshop, workshop
-from test_optimum import ASKED, TREES, WEIGHTS, rows_of
-from test_quality_bounds import at_most, cost, holds
-from test_search_limits import check_every_stop, check_privacy
-from test_search_properties import quick, thorough
+from optima_workshop import Entry, Workshop, workshop
+from optimum_cases import ASKED, TREES, WEIGHTS, rows_of
+from stop_checks import check_every_stop, check_privacy
 
 import sqlanon
 from oracles import oracle
 from oracles.oracle import Release, Table
-from properties import privacy_cases as strategies_privacy
-from properties import random_cases as strategies
+from oracles.score_bounds import at_most, cost, holds
+from properties import privacy_cases, random_cases
 from properties.plain_search import search_by, search_of
 from properties.privacy_cases import PrivacyCase
 from properties.random_cases import Case
+from properties.search_checks import quick, thorough
 from sqlanon.measures import Figures
 from sqlanon.strategies.lattice import Budget
 from sqlanon.strategies.lattice.checker import Checker
@@ -156,14 +155,14 @@ STEPS = st.sampled_from([0.01, 0.1, 0.4, 1.0])
 
 
 @settings(quick, max_examples=draw_tables(20, usual=40))
-@given(case=strategies.cases(), step=STEPS)
+@given(case=random_cases.cases(), step=STEPS)
 def test_no_key_is_above_a_score(case: Case, step: float) -> None:
     check_keys(case, step)
 
 
 @pytest.mark.slow
 @settings(thorough, max_examples=draw_tables(20, usual=500))
-@given(case=strategies.cases(), step=STEPS)
+@given(case=random_cases.cases(), step=STEPS)
 def test_no_key_is_above_a_score_many(case: Case, step: float) -> None:
     check_keys(case, step)
 
@@ -188,14 +187,14 @@ def test_bounds_rise_with_what_has_to_be_suppressed() -> None:
 
 @pytest.mark.slow
 @settings(quick, max_examples=draw_tables(20, usual=10))
-@given(case=strategies.cases())
+@given(case=random_cases.cases())
 def test_a_stopped_dive_is_honest(case: Case) -> None:
     check_every_stop(case, "optimal")
 
 
 @pytest.mark.slow
 @settings(thorough, max_examples=examples(15))
-@given(case=strategies_privacy.privacy_cases())
+@given(case=privacy_cases.privacy_cases())
 def test_a_dive_is_honest_with_any_requirement(case: PrivacyCase) -> None:
     """What is checked together is compared with what is found alone, too."""
     together = Checker.check_together
@@ -213,7 +212,7 @@ def test_a_dive_is_honest_with_any_requirement(case: PrivacyCase) -> None:
 
 @pytest.mark.thorough
 @settings(quick, max_examples=draw_tables(20, usual=5))
-@given(case=strategies_privacy.privacy_cases())
+@given(case=privacy_cases.privacy_cases())
 def test_of_very_many_combinations_each_generalization_is_checked_by_itself(case: PrivacyCase) -> None:
     with (
         patch("sqlanon.frequency.sets.SHARED_ROWS", 0),

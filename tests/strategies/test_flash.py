@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from test_search_limits import MIXED
+from stop_checks import MIXED
 
 from oracles import oracle
 from oracles.oracle import Levels

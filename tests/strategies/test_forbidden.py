@@ -13,16 +13,16 @@ import duckdb
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_ola import Limited, limited, minimal_of
-from test_search_properties import arrow_table, quick, thorough
-from test_search_properties import policy as policy_of
+from limited_searches import Limited, limited, minimal_of
 
 import sqlanon
 from oracles import oracle
 from oracles.oracle import Table
-from properties import random_cases as strategies
+from properties import random_cases
 from properties.plain_search import WIDE, search_by
 from properties.random_cases import Case
+from properties.search_checks import arrow_table, quick, thorough
+from properties.search_checks import policy as policy_of
 from sqlanon.strategies.lattice import Lattice
 from support.databases import connected, emptied, insert, live_connection
 from support.lanes import draw_tables, some
@@ -281,7 +281,7 @@ class Restricted:
 
 @st.composite
 def restricted(draw: st.DrawFn) -> Restricted:
-    case = draw(strategies.cases().filter(lambda one: bool(one.rows)))
+    case = draw(random_cases.cases().filter(lambda one: bool(one.rows)))
     limits, forbidden = [], []
     for tree in case.hierarchies.values():
         low = draw(st.sampled_from([0, 0, *range(tree.height + 1)]))

@@ -7,14 +7,14 @@ from typing import Any
 import duckdb
 import pytest
 from hypothesis import given, settings
-from test_ola import Limited, limited
-from test_search_properties import quick
+from limited_searches import Limited, limited
 
 import sqlanon
 from oracles import oracle
 from oracles.oracle import Levels
 from properties.plain_search import search_by, search_of
 from properties.random_cases import Case
+from properties.search_checks import quick
 from support.lanes import draw_tables
 from support.policies import make_policy
 

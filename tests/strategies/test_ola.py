@@ -4,85 +4,33 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as st
-from test_privacy_properties import anonymized
-from test_privacy_properties import thorough as thorough_privacy
-from test_quality_bounds import holds
-from test_search_properties import FIGURE_3, quick, thorough
-from test_search_size import wide_search
+from limited_searches import Limited, every_stop, limited, minimal_of
+from wide_search import wide_search
 
 import sqlanon
 from oracles import oracle
 from oracles.oracle import Levels, Release, Table
 from oracles.oracle_privacy import k_minimal as k_minimal_privacy
 from oracles.oracle_privacy import solve as solve_privacy
-from properties import privacy_cases as strategies_privacy
-from properties import random_cases as strategies
+from oracles.score_bounds import holds
+from properties import privacy_cases
 from properties.plain_search import search_by, search_of
 from properties.privacy_cases import PrivacyCase
+from properties.privacy_checks import anonymized
+from properties.privacy_checks import thorough as thorough_privacy
 from properties.random_cases import Case
+from properties.search_checks import FIGURE_3, quick, thorough
 from sqlanon.strategies.full_domain.ola import _at_height
-from sqlanon.strategies.lattice import Lattice, LatticeSearch, Outcome
+from sqlanon.strategies.lattice import LatticeSearch, Outcome
 from sqlanon.support.coding import Levels as OwnLevels
 from support.lanes import draw_tables
 
 ALL = pytest.mark.parametrize("strategy", ["ola", "flash", "incognito"])
-
-
-@dataclass(frozen=True)
-class Limited:
-    """A case, and the levels that each attribute may have."""
-
-    case: Case
-    levels: tuple[tuple[int, ...], ...]
-
-    def search(self, **limits: Any) -> LatticeSearch:
-        """A search within the levels."""
-        search = search_of(self.case, **limits)
-        bottom, top = (tuple(pick(own) for own in self.levels) for pick in (min, max))
-        holes = tuple(frozenset(range(min(own), max(own))) - frozenset(own) for own in self.levels)
-        search.lattice = Lattice(search.lattice.attributes, bottom, top, holes if any(holes) else ())
-        return search
-
-    def satisfying(self) -> list[oracle.Figures]:
-        """What satisfies within the levels, by asking one after the other."""
-        arguments = self.case.arguments
-        table = Table.of(arguments.pop("rows"), arguments.pop("hierarchies"))
-        found = oracle.satisfying(table, **arguments)
-        return [one for one in found if all(level in own for level, own in zip(one.levels, self.levels, strict=True))]
-
-
-@st.composite
-def limited(draw: st.DrawFn) -> Limited:
-    """Often all levels; else some, which may leave gaps."""
-    case = draw(strategies.cases().filter(lambda one: bool(one.rows)))
-    whole = tuple(tuple(range(tree.height + 1)) for tree in case.hierarchies.values())
-    if draw(st.booleans()):
-        return Limited(case, whole)
-    some = [draw(st.sets(st.sampled_from(levels), min_size=1)) for levels in whole]
-    return Limited(case, tuple(tuple(sorted(levels)) for levels in some))
-
-
-def minimal_of(figures: list[oracle.Figures]) -> list[oracle.Figures]:
-    return [one for one in figures if not any(oracle.strictly_lower(other.levels, one.levels) for other in figures)]
-
-
-def every_stop(limited_case: Limited, strategy: str) -> Iterator[tuple[LatticeSearch, Outcome]]:
-    """The outcomes after any number of checks, up to the last: it was not stopped."""
-    checks = 0
-    while True:
-        checks += 1
-        search = limited_case.search(checks=checks)
-        outcome = search_by(strategy, search)
-        yield search, outcome
-        if not outcome.stopped:
-            return
-        assert len(search.figures) == checks
 
 
 def check(limited_case: Limited, strategy: str) -> None:
@@ -163,7 +111,7 @@ def check_privacy(case: PrivacyCase, strategy: str) -> None:
 @pytest.mark.thorough
 @ALL
 @thorough_privacy
-@given(case=strategies_privacy.privacy_cases())
+@given(case=privacy_cases.privacy_cases())
 def test_nothing_is_missed_with_any_requirement(strategy: str, case: PrivacyCase) -> None:
     check_privacy(case, strategy)
 

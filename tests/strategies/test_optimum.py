@@ -7,10 +7,10 @@ import random
 
 import duckdb
 import pytest
+from optimum_cases import ASKED, TREES, WEIGHTS, rows_of
 
 import sqlanon
 from oracles import oracle
-from oracles.oracle import AGGREGATES, MEASURES, PER_ATTRIBUTE, Hierarchy, Row
 from properties.plain_search import search_by, search_of
 from properties.random_cases import Case
 from sqlanon.measures import MEASURES as OWN
@@ -20,23 +20,6 @@ from sqlanon.requirements.l_diversity import EntropyDiversity
 from sqlanon.strategies.lattice import Lattice, LatticeSearch
 from sqlanon.strategies.lattice.search import VerdictRules
 from support.policies import make_policy
-
-ASKED = [
-    (measure, aggregate) for measure in MEASURES for aggregate in (AGGREGATES if measure in PER_ATTRIBUTE else [None])
-]
-TREES = {
-    "one": Hierarchy({v: (v, v[0], "*") for v in ("a1", "a2", "b1", "b2")}),
-    "two": Hierarchy({v: (v, v[:2], v[0], "*") for v in ("x11", "x12", "x21", "y11", "y12")}),
-    "three": Hierarchy({v: (v, "*") for v in "mf"}),
-}
-WEIGHTS = {"one": 3.0, "two": 1.0, "three": 0.5}
-
-
-def rows_of(draw: random.Random) -> list[Row]:
-    """Rows of a few combinations that repeat, and some others."""
-    every = list(itertools.product(*(tree.paths for tree in TREES.values())))
-    heaps = [row for row in draw.sample(every, 5) for _ in range(draw.randint(1, 4))]
-    return heaps + draw.choices(every, k=6)
 
 
 @pytest.mark.slow

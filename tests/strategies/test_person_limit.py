@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from test_privacy_properties import anonymized, check_persons
 
 import sqlanon
 from oracles import oracle, oracle_privacy
@@ -18,6 +17,7 @@ from oracles.oracle_privacy import Record, Release, Source
 from properties import hard_cases
 from properties.plain_search import WIDE
 from properties.privacy_cases import PrivacyCase
+from properties.privacy_checks import anonymized, check_persons
 from support.lanes import SEARCHING, draw_tables, examples
 
 quick = settings(

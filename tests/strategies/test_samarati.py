@@ -10,23 +10,22 @@ from typing import Any
 import duckdb
 import pytest
 from hypothesis import example, given, settings
-from test_known_optima import policy_of
-from test_ola import Limited, every_stop, limited, minimal_of
-from test_privacy_properties import anonymized as anonymized_privacy
-from test_privacy_properties import thorough as thorough_privacy
-from test_quality_bounds import holds
-from test_search_properties import FIGURE_3, anonymized, as_dict, quick, thorough
-from test_search_size import wide_search
+from limited_searches import Limited, every_stop, limited, minimal_of
+from optima_workshop import policy_of
+from wide_search import wide_search
 
 import sqlanon
 from oracles import oracle, oracle_privacy
 from oracles.oracle import Hierarchy, Table
 from oracles.plain_samarati import data_of, misses, plain_samarati, random_case, vectors
-from properties import privacy_cases as strategies_privacy
-from properties import random_cases as strategies
+from oracles.score_bounds import holds
+from properties import privacy_cases, random_cases
 from properties.plain_search import search_by, search_of
 from properties.privacy_cases import PrivacyCase
+from properties.privacy_checks import anonymized as anonymized_privacy
+from properties.privacy_checks import thorough as thorough_privacy
 from properties.random_cases import Case
+from properties.search_checks import FIGURE_3, anonymized, as_dict, quick, thorough
 from sqlanon.strategies.lattice import LatticeSearch, Outcome
 from sqlanon.strategies.lattice.search import SourceFacts
 from sqlanon.strategies.lattice.task import source_facts as data_of_engine
@@ -160,7 +159,7 @@ def check_by_engine(case: Case) -> None:
 
 @pytest.mark.thorough
 @settings(thorough, max_examples=draw_tables(20, usual=50))
-@given(case=strategies.cases())
+@given(case=random_cases.cases())
 @example(case=SIBLINGS)
 def test_the_engine_finds_the_same_vectors(case: Case) -> None:
     check_by_engine(case)
@@ -234,7 +233,7 @@ STRATEGIES_HERE = pytest.mark.parametrize("strategy", ["samarati", "samarati-bin
 @pytest.mark.thorough
 @STRATEGIES_HERE
 @settings(thorough_privacy, max_examples=draw_tables(6, usual=20))
-@given(case=strategies_privacy.privacy_cases())
+@given(case=privacy_cases.privacy_cases())
 def test_with_any_requirement(strategy: str, case: PrivacyCase) -> None:
     check_privacy(case, strategy)
 

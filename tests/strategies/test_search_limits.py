@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-import tempfile
 import time
-from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
@@ -14,23 +12,17 @@ import duckdb
 import pytest
 from hypothesis import given, settings
 from sqlglot import parse_one
-from test_privacy_properties import opened, policy_of
-from test_quality_bounds import holds
-from test_search_properties import quick, thorough
+from stop_checks import MIXED, check_every_stop, check_privacy
 
 import sqlanon
 from oracles import oracle
-from oracles.oracle import Hierarchy, Release, Table
-from oracles.oracle_privacy import Release as PrivacyRelease
-from oracles.oracle_privacy import satisfies as satisfies_privacy
-from oracles.oracle_privacy import solve as solve_privacy
-from properties import privacy_cases as strategies_privacy
-from properties import random_cases as strategies
+from properties import privacy_cases, random_cases
 from properties.plain_search import WIDE, search_by, search_of
 from properties.privacy_cases import PrivacyCase
 from properties.random_cases import Case
+from properties.search_checks import quick, thorough
 from sqlanon.errors import PolicyError
-from sqlanon.strategies.lattice import LatticeSearch, Outcome, lattice, limits
+from sqlanon.strategies.lattice import lattice, limits
 from sqlanon.strategies.lattice.checker import Checker
 from support.lanes import draw_tables
 from support.policies import make_policy
@@ -38,51 +30,10 @@ from support.policies import make_policy
 BOTH = pytest.mark.parametrize("strategy", ["optimal", "k_minimal"])
 
 
-def check_every_stop(case: Case, strategy: str) -> None:
-    """Stopped after any number of checks, the answer satisfies the policy, and what is called proven is true."""
-    best, minimal = oracle.solve(**case.arguments), oracle.k_minimal(**case.arguments)
-    table = Table.of(case.rows, case.hierarchies)
-    if not table.size:
-        return
-    stopped, checks = True, 0
-    while stopped:
-        checks += 1
-        search = search_of(case, checks=checks)
-        outcome = search_by(strategy, search)
-        stopped = bool(outcome.stopped)
-        assert len(search.figures) == checks if stopped else len(search.figures) <= checks
-        if best is None:
-            assert outcome.levels is None
-            continue
-        assert minimal is not None
-        sign = -1 if case.measure in oracle.MAXIMISED else 1
-        assert holds(outcome.bound, sign * best.score)
-        if strategy == "k_minimal":
-            known = {figures.levels for figures in minimal.satisfying}
-            assert outcome.minimal is not None
-            assert set(outcome.minimal) <= known if stopped else set(outcome.minimal) == known
-        if outcome.levels is not None:
-            check_answer(case, search, outcome, best, table)
-        else:
-            assert stopped
-
-
-def check_answer(case: Case, search: LatticeSearch, outcome: Outcome, best: oracle.Solution, table: Table) -> None:
-    levels = outcome.levels
-    assert levels is not None
-    assert oracle.satisfies(Release(table, levels, case.k), case.limit)
-    assert outcome.bound <= search.scores[levels]
-    assert search.choose_preferred((levels, *(outcome.minimal or search.scores))) == levels
-    if outcome.optimal:
-        assert not outcome.stopped
-        assert levels == best.levels
-        assert outcome.bound == search.scores[levels]
-
-
 @pytest.mark.slow
 @BOTH
 @quick
-@given(case=strategies.cases())
+@given(case=random_cases.cases())
 def test_every_stop_is_honest(strategy: str, case: Case) -> None:
     check_every_stop(case, strategy)
 
@@ -90,7 +41,7 @@ def test_every_stop_is_honest(strategy: str, case: Case) -> None:
 @pytest.mark.slow
 @BOTH
 @settings(thorough, max_examples=draw_tables(20, usual=60))
-@given(case=strategies.cases())
+@given(case=random_cases.cases())
 def test_every_stop_is_honest_many(strategy: str, case: Case) -> None:
     check_every_stop(case, strategy)
 
@@ -100,7 +51,7 @@ def test_every_stop_is_honest_many(strategy: str, case: Case) -> None:
 @pytest.mark.parametrize("room", [1, 4])
 @BOTH
 @quick
-@given(case=strategies.cases())
+@given(case=random_cases.cases())
 def test_a_full_heap_changes_no_answer(strategy: str, room: int, case: Case) -> None:
     """Where no more boxes may wait by their keys, the rest is worked off depth first."""
     with patch.object(lattice, "HEAP_SIZE", room):
@@ -110,53 +61,18 @@ def test_a_full_heap_changes_no_answer(strategy: str, room: int, case: Case) -> 
 @pytest.mark.slow
 @BOTH
 @settings(thorough, max_examples=draw_tables(20, usual=200))
-@given(case=strategies.cases())
+@given(case=random_cases.cases())
 def test_a_full_heap_changes_no_answer_many(strategy: str, case: Case) -> None:
     with patch.object(lattice, "HEAP_SIZE", 4):
         check_every_stop(case, strategy)
 
 
-def check_privacy(case: PrivacyCase, checks: int) -> None:
-    """With any requirements, through the public API."""
-    best = solve_privacy(**case.arguments)
-    if best is None:
-        return
-    with tempfile.TemporaryDirectory() as name, opened(case.source) as db:
-        policy = policy_of(case, "optimal", Path(name))
-        asked = policy.search.model_copy(update={"max_checks": checks})
-        try:
-            result = db.anonymize(policy.model_copy(update={"search": asked}))
-        except sqlanon.InfeasibleError as error:
-            assert f"stopped at [search] max_checks = {checks}" in str(error)
-            return
-    levels = tuple(result.generalization[name] for name in case.source.quasi)
-    assert satisfies_privacy(PrivacyRelease(case.source, levels, case.privacy), case.limit)
-    sign = -1 if case.measure in oracle.MAXIMISED else 1
-    tolerance = 1e-9 * abs(best.score)  # the engine's sums of logarithms are not the oracle's
-    assert sign * result.bound <= sign * best.score + tolerance
-    if result.optimal:
-        assert (levels, result.gap) == (best.levels, 0)
-
-
 @pytest.mark.thorough
 @settings(thorough, max_examples=draw_tables(6, usual=20))
-@given(case=strategies_privacy.privacy_cases())
+@given(case=privacy_cases.privacy_cases())
 def test_a_stop_is_honest_with_any_requirement(case: PrivacyCase) -> None:
     for checks in (1, 2, 3, 5, 8, 13):
         check_privacy(case, checks)
-
-
-# A few combinations that repeat, and some that do not; nothing is decided by the first checks.
-MIXED = Case(
-    rows=[(f"{i % 7}{i % 3}", f"{i % 5}{i % 2}") for i in range(60)],
-    hierarchies={
-        name: Hierarchy({v: (v, v[0], "*") for v in (f"{a}{b}" for a in range(7) for b in range(3))})
-        for name in ("one", "two")
-    },
-    k=4,
-    limit="0.2",
-    measure="loss",
-)
 
 
 @pytest.mark.parametrize("strategy", ["optimal", "k_minimal", "ola", "flash", "incognito"])

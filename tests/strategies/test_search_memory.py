@@ -9,15 +9,15 @@ from dataclasses import replace
 from functools import partial
 
 import pytest
-from test_every_strategy import HARD_TABLES, NUMBERS, prepared_table, quick_and_slow
-from test_privacy_properties import WITH_SUPPRESSION
-from test_quality_bounds import at_most, holds
 
 from oracles import oracle
 from oracles.oracle import Hierarchy, Levels
 from oracles.oracle_privacy import Source
+from oracles.score_bounds import at_most, holds
 from properties import hard_cases
+from properties.prepared_tables import HARD_TABLES, NUMBERS, prepared_table, quick_and_slow
 from properties.privacy_cases import PrivacyCase
+from properties.privacy_checks import WITH_SUPPRESSION
 from properties.small_tables import SmallTable, number_rows, small_table
 from sqlanon.measures import Figures
 from sqlanon.strategies.full_domain import optimal

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
-import random
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,30 +15,11 @@ import sqlanon
 from sqlanon.strategies.compare import policies_by_strategy
 from sqlanon.strategies.registry import register, unregister
 from support.commands import cli
-from support.databases import insert
 from support.recipes import recipe
+from support.seam_tables import HEIGHTS, lost, patients, write
 from support.whole_classes import WholeClasses
 
-POLICY = """
-[source]
-database = "hospital.duckdb"
-table = "patients"
-[attributes]
-zip = {{ role = "quasi", hierarchy = {{ mask = "right" }} }}
-age = {{ role = "quasi", hierarchy = {{ intervals = [5, 10, 20] }} }}
-[privacy]
-k = 3
-[search]
-strategy = "{strategy}"
-measure = "{measure}"
-suppression_limit = {limit}
-[release]
-database = "release.duckdb"
-"""
-HEIGHTS = (3, 4)
 TOYS = (recipe("descent").Descent(), WholeClasses())
-
-Row = tuple[str, int]
 
 
 @pytest.fixture(autouse=True)
@@ -50,27 +29,6 @@ def toys() -> Iterator[None]:
     yield
     for toy in TOYS:
         unregister(toy)
-
-
-def patients(seed: int, count: int = 50) -> list[Row]:
-    chance = random.Random(seed)
-    return [(chance.choice(("021", "024", "130", "139")), chance.randrange(20, 60)) for _ in range(count)]
-
-
-def write(folder: Path, rows: Sequence[Row], strategy: str, limit: float = 0, measure: str = "loss") -> sqlanon.Policy:
-    with duckdb.connect(str(folder / "hospital.duckdb")) as connection:
-        connection.execute("CREATE OR REPLACE TABLE patients (zip VARCHAR, age INTEGER)")
-        insert(connection, "patients", rows)
-    text = POLICY.format(strategy=strategy, limit=limit, measure=measure)
-    (folder / "policy.toml").write_text(text, encoding="utf-8")
-    return sqlanon.Policy.load(folder / "policy.toml")
-
-
-def lost(rows: Sequence[Row], levels: Sequence[int]) -> int:
-    """The rows in classes of fewer than three."""
-    width = (1, 5, 10, 20, 1000)[levels[1]]
-    classes = Counter((zip_[: 3 - levels[0]], age // width) for zip_, age in rows)
-    return sum(size for size in classes.values() if size < 3)
 
 
 @pytest.mark.thorough

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
+import pyarrow.parquet as pq
+
+import sqlanon
 from sqlanon.audit.verify import verify_file
 from sqlanon.release.targets.base import Verification
+from support.databases import fetch
 
 
 def failed(found: Verification) -> set[str]:
@@ -17,3 +22,9 @@ def failed(found: Verification) -> set[str]:
 def failed_alone(path: Path) -> set[str]:
     """The names of the checks that a release fails without its policy."""
     return failed(verify_file(path))
+
+
+def manifest_text(release: sqlanon.Release) -> str:
+    if release.path.suffix == ".parquet":
+        return pq.read_metadata(release.path).metadata[b"sqlanon"].decode()
+    return json.dumps(fetch(release.path, "FROM sqlanon.manifest"), default=str, ensure_ascii=False)

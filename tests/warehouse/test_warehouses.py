@@ -7,7 +7,7 @@ import re
 import stat
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,14 +17,14 @@ import pytest
 from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
 from sqlglot import exp, parse
-from test_privacy_properties import opened, policy_of
 from typer.testing import CliRunner
 
 import sqlanon
 from oracles import oracle_privacy
 from oracles.oracle_privacy import Source
-from properties import privacy_cases as strategies_privacy
+from properties import privacy_cases
 from properties.privacy_cases import LISTED, PrivacyCase
+from properties.privacy_checks import opened, policy_of
 from sqlanon.cli import app
 from sqlanon.requirements import list_requirements
 from sqlanon.requirements.plain_sql import WarehouseRelease
@@ -33,6 +33,7 @@ from sqlanon.warehouse import DIALECTS
 from support.databases import quoted
 from support.lanes import SEARCHING, examples, some
 from support.policies import make_policy
+from support.warehouse_checks import DIFFERING, figures, from_set, violations
 
 slow = pytest.mark.slow
 quick = settings(
@@ -80,14 +81,6 @@ def connection() -> Iterator[duckdb.DuckDBPyConnection]:
         yield connection
 
 
-def from_set(policy: sqlanon.Policy, path: Path | str, **sections: Any) -> sqlanon.Policy:
-    """The same policy, of a frequency set."""
-    tree = policy.model_dump(exclude_none=True)
-    source = {"frequency_set": str(path), "table": "patients"} | sections.pop("source", {})
-    release = {name: part for name, part in tree.get("release", {}).items() if name == "suppressed"}
-    return sqlanon.Policy(**{**tree, "source": source, "release": {**release, "table": "shared"}, **sections})
-
-
 def ask(connection: duckdb.DuckDBPyConnection, policy: sqlanon.Policy, path: Path) -> None:
     """Run the frequency-set query of the plan, and write what it gives as Parquet."""
     with sqlanon.connect() as db:
@@ -105,15 +98,6 @@ def follow(connection: duckdb.DuckDBPyConnection, folder: Path) -> dict[str, lis
         comment, _, query = block.partition("\n")
         found[comment.removeprefix("-- ")] = connection.execute(query).fetchall()
     return found
-
-
-def violations(audit: Mapping[str, list[Any]]) -> dict[str, list[Any]]:
-    return {name: rows for name, rows in audit.items() if rows and not name.startswith("For information")}
-
-
-def figures(result: sqlanon.Result) -> dict[str, Any]:
-    names = ("generalization", "score", "classes", "smallest_class", "suppressed_rows", "released_rows", "nodes")
-    return {name: getattr(result, name) for name in names} | {"rows": result.rows, "optimal": result.optimal}
 
 
 def released(result: sqlanon.Result) -> Counter[tuple[Any, ...]]:
@@ -170,7 +154,7 @@ def without_rows(case: PrivacyCase) -> PrivacyCase:
 
 
 @slow
-@given(case=strategies_privacy.privacy_cases(), masked=st.booleans())
+@given(case=privacy_cases.privacy_cases(), masked=st.booleans())
 @quick
 def test_random_sources_are_found_and_released_as_from_rows(case: PrivacyCase, masked: bool) -> None:
     assume(case.source.population is None)
@@ -602,7 +586,6 @@ def test_the_audit_finds_what_has_changed_since(
     assert "6-anonymity" in audit and any("source" in name for name in audit) and len(audit) == 3
 
 
-DIFFERING = "the rows in which the release and this statement differ"
 TAMPERED = {
     "a copy of another of its class": "UPDATE shared SET cost = 1 WHERE rowid = {row}",
     "of another type of value": "UPDATE shared SET weight = NULL WHERE rowid = {row}",
@@ -697,7 +680,7 @@ def expected_classes(source: Source, kind: str, spec: Any) -> int:
 @given(data=st.data())
 @settings(quick, derandomize=not SEARCHING, max_examples=examples(20), print_blob=True)
 def test_the_audit_finds_the_classes_that_an_oracle_finds(kind: str, data: st.DataObject) -> None:
-    source = replace(data.draw(strategies_privacy.sources(population=False)), person=None)
+    source = replace(data.draw(privacy_cases.sources(population=False)), person=None)
     spec = LISTED[kind](data.draw, source)
     asked = sqlanon.Policy(
         attributes={

@@ -8,17 +8,15 @@ from typing import Any
 
 import duckdb
 import pytest
-from test_warehouses import DIFFERING, figures, from_set, violations
 
 import sqlanon
 from properties.warehouse_cases import COLUMNS, HERE, policy, rows
 from support.databases import quoted
 from support.servers.postgres import Server
+from support.warehouse_checks import DIFFERING, THERE, figures, from_set, violations
 
 pytest.importorskip("adbc_driver_postgresql", reason="the extra postgres is not installed")
 pytestmark = pytest.mark.slow
-
-THERE = {"VARCHAR": "text", "INTEGER": "integer", "DATE": "date", "BOOLEAN": "boolean", "DOUBLE": "float8"}
 
 
 def texts(connection: duckdb.DuckDBPyConnection, relation: str) -> list[tuple[Any, ...]]:

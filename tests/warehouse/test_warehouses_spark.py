@@ -8,11 +8,11 @@ from typing import Any
 
 import duckdb
 import pytest
-from test_warehouses import DIFFERING, figures, from_set, violations
 
 import sqlanon
 from properties.warehouse_cases import COLUMNS, HERE, TOP, policy, rows
 from support.databases import quoted
+from support.warehouse_checks import DIFFERING, figures, from_set, violations
 
 pytestmark = pytest.mark.slow
 

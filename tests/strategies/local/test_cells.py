@@ -3,98 +3,31 @@
 from __future__ import annotations
 
 import importlib
-import itertools
-from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import pytest
-import test_privacy_properties as privacy_properties
+from cells_plan import Blanks, Plan
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_search_properties import arrow_table, quick, thorough
 
 import sqlanon
-from properties.local_tasks import LIMITS, SOME_ROWS, Nodes, Plain, Read, adult, asked, check_privacy, task_of
+from properties import privacy_checks
+from properties.local_tasks import LIMITS, SOME_ROWS, Nodes, Read, adult, asked, check_privacy, task_of
 from properties.privacy_cases import PrivacyCase, privacy_cases
 from properties.random_cases import Case
+from properties.search_checks import arrow_table, quick, thorough
 from sqlanon.strategies.local.cells import suppress_cells
 from sqlanon.strategies.local.nodes import Tree
-from sqlanon.strategies.local.task import LocalTask
 from sqlanon.support.expressions import table
 from support.lanes import draw_tables, examples
 from support.policies import make_policy
 
-Blanks = tuple[int, ...]
-
 module = importlib.import_module("sqlanon.strategies.local.cells")
-
-
-class Plan(Plain):
-    """A generalization's failing classes, and the ways to blank them."""
-
-    def __init__(self, task: LocalTask, levels: Sequence[int], k: int) -> None:
-        super().__init__(task)
-        self.levels, self.k = levels, k
-        self.whole = self.at(levels)
-        self.good = self.kept(self.whole, k)
-        self.classes: dict[Read, list[int]] = defaultdict(list)
-        for combination, nodes in self.whole.items():
-            if combination not in self.good:
-                self.classes[self.read(nodes)].append(combination)
-        trees = task.trees
-        self.tops = [by[tree.root].label for by, tree in zip(self.nodes, trees, strict=True)]
-        self.weights = [tree.weight for tree in trees]
-        self.blankable = [
-            i
-            for i, (tree, level) in enumerate(zip(trees, levels, strict=True))
-            if level < tree.height and self.nodes[i][tree.root].released
-        ]
-
-    def choices(self, read: Read) -> Iterator[Blanks]:
-        """The sets of a class's cells that can be blanked; with none of them blank it stays as it is."""
-        open_ = [i for i in self.blankable if read[i] != self.tops[i]]
-        for size in range(len(open_) + 1):
-            yield from itertools.combinations(open_, size)
-
-    def blank(self, read: Read, blanks: Blanks) -> Read:
-        return tuple(self.tops[i] if i in blanks else label for i, label in enumerate(read))
-
-    def cost(self, choice: dict[Read, Blanks | None]) -> float:
-        """The weight of the blanks; a row that is suppressed, or in a class that is too small, is all blank."""
-        sizes = self.sizes(self.good)
-        for read, blanks in choice.items():
-            if blanks is not None:
-                sizes[self.blank(read, blanks)] += sum(self.n[c] for c in self.classes[read])
-        total = 0.0
-        for read, blanks in choice.items():
-            placed = blanks is not None and sizes[self.blank(read, blanks)] >= self.k
-            weight = sum(self.weights[i] for i in blanks or ()) if placed else sum(self.weights)
-            total += weight * sum(self.n[c] for c in self.classes[read])
-        return total
-
-    def least(self) -> float:
-        reads = list(self.classes)
-        every = itertools.product(*([None, *self.choices(read)] for read in reads))
-        return min(self.cost(dict(zip(reads, one, strict=True))) for one in every)
-
-    def found(self, placed: dict[int, Nodes]) -> dict[Read, Blanks | None]:
-        """What was chosen for each class: all its rows alike."""
-        choice: dict[Read, Blanks | None] = {}
-        for read, combinations in self.classes.items():
-            chosen = {placed.get(combination) for combination in combinations}
-            blanks = {
-                None
-                if nodes is None
-                else tuple(i for i, (a, b) in enumerate(zip(nodes, self.whole[c], strict=True)) if a != b)
-                for c, nodes in ((c, placed.get(c)) for c in combinations)
-            }
-            assert len(blanks) == 1, chosen
-            choice[read] = blanks.pop()
-        return choice
 
 
 def check(case: Case, limits: Sequence[int], draw: Sequence[int], *, exact: bool) -> None:
@@ -265,7 +198,7 @@ def test_blanked_rows_meet_all_requirements(tmp_path: Path) -> None:
 
 
 @pytest.mark.thorough
-@settings(privacy_properties.thorough, max_examples=draw_tables(6, usual=10))
+@settings(privacy_checks.thorough, max_examples=draw_tables(6, usual=10))
 @given(privacy_cases())
 def test_every_requirement_is_met(case: PrivacyCase) -> None:
     check_privacy(case, suppression="cells")

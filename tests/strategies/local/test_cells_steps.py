@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
+from cells_plan import Plan
 from small_tasks import Small, drawn, letters, small_task
-from test_cells import Plan
 
 from oracles.oracle import Hierarchy
 from properties.local_tasks import Nodes

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from small_tasks import Small, drawn, letters, small_task
 from sqlglot import exp
-from test_similar_steps import query
+from step_queries import query
 
 from sqlanon.requirements.base import SubsetCondition
 from sqlanon.strategies.local import finish

@@ -17,11 +17,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlglot import exp
-from test_search_properties import thorough
 
 import sqlanon
 from properties.local_tasks import LIMITS, SOME_ROWS, Nodes, Plain, task_of
 from properties.random_cases import Case
+from properties.search_checks import thorough
 from sqlanon.strategies.local.forest import Forest, choose_branches, forest
 from support.lanes import examples
 from support.policies import make_policy

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from sqlglot import exp
-from test_similar_steps import query
+from step_queries import query
 
 from sqlanon.policy.rules import MaskRule
 from sqlanon.strategies.local import grid

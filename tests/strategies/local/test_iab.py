@@ -17,12 +17,12 @@ import pyarrow as pa
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from test_search_properties import thorough, write_hierarchy
 
 import sqlanon
 from oracles import oracle
 from oracles.oracle import Hierarchy, Row, Value
-from properties import random_cases as strategies
+from properties import random_cases
+from properties.search_checks import thorough, write_hierarchy
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.pipeline import prepare
 from sqlanon.strategies.local.iab import State, StateSearch
@@ -287,7 +287,7 @@ def test_the_release_of_the_run() -> None:
 
 @st.composite
 def questions(draw: st.DrawFn) -> Question:
-    case = draw(strategies.cases().filter(lambda case: bool(case.rows) and len(case.hierarchies) <= 3))
+    case = draw(random_cases.cases().filter(lambda case: bool(case.rows) and len(case.hierarchies) <= 3))
     others = draw(st.lists(st.sampled_from(["x", "y", None]), min_size=len(case.rows), max_size=len(case.rows)))
     m = len(case.hierarchies)
     attributes = st.lists(st.integers(0, m - 1), min_size=1, max_size=m, unique=True).map(

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import pytest
 from hypothesis import given, settings
-from test_privacy_properties import opened, policy_of
-from test_search_properties import thorough
+from local_checks import check_private, check_sound, of_classes
 
 import sqlanon
-from properties.local_tasks import LIMITS, SOME_ROWS, Plain, task_of
-from properties.privacy_cases import LISTED, PrivacyCase, privacy_cases
+from properties.local_tasks import LIMITS, SOME_ROWS
+from properties.privacy_cases import PrivacyCase, privacy_cases
 from properties.random_cases import Case
+from properties.search_checks import thorough
 from sqlanon.strategies.local.iterative import local
-from sqlanon.strategies.local.task import LocalOutcome, LocalTask
 from support.lanes import draw_tables
 from support.policies import make_policy
 
@@ -41,24 +37,6 @@ PATIENT_ATTRIBUTES = {
     "geburtsjahr": {"intervals": [5, 10, 20, 40]},
     "erkrankung": "sensitive",
 }
-
-
-def check_sound(strategy: Callable[[LocalTask], LocalOutcome], case: Case, limits: Sequence[int], name: str) -> None:
-    """Only nodes that may be released, classes of k rows as readers see them, within the limit, and no worse than the
-    full-domain optimum."""
-    with task_of(case, limits, strategy=name) as task:
-        plain = Plain(task)
-        try:
-            _, levels = task.search_full_domain()
-        except sqlanon.InfeasibleError:
-            return
-        found = plain.placed(strategy(task).assignment)
-        assert plain.kept(found, case.k) == found
-        assert sum(plain.n.values()) - plain.rows(found) <= plain.allowed
-        for combination, nodes in found.items():
-            for by, path, node in zip(plain.nodes, plain.paths[combination], nodes, strict=True):
-                assert node in path and by[node].released
-        assert plain.loss(found) <= plain.loss(plain.kept(plain.at(levels), case.k)) + 1e-8
 
 
 @pytest.mark.thorough
@@ -98,29 +76,6 @@ def test_ten_patients_are_recoded_2_anonymous_and_2_diverse(tmp_path: Path, stra
         assert len(classes) >= 3
         assert all(len(illnesses) >= 2 for illnesses in classes.values())
         assert not privacy or all(len(set(illnesses)) >= 2 for illnesses in classes.values())
-
-
-def check_private(name: str, case: PrivacyCase) -> None:
-    """Whatever is asked of classes, the release passes its audit, and shows no less than the full-domain optimum."""
-    case = replace(case, measure="loss", aggregate=None)
-    with tempfile.TemporaryDirectory() as directory, opened(case.source) as db:
-        ask = policy_of(case, "optimal", Path(directory))
-        try:
-            best = db.anonymize(ask)
-        except sqlanon.InfeasibleError:
-            return
-        tree = ask.model_dump(mode="json", exclude_none=True)
-        tree["search"]["strategy"] = name
-        ask = sqlanon.Policy(**tree)
-        result = db.anonymize(ask)
-        if name == "local":  # the other may release ranges, which cost more in hierarchies that have another order
-            assert result.score <= best.score + 1e-8
-        result.publish(Path(directory) / "r.duckdb")  # which audits it
-
-
-def of_classes(case: PrivacyCase) -> bool:
-    """Whether all that is asked is asked of classes: local strategies refuse the rest."""
-    return bool(case.source.rows) and {*case.privacy} <= {*LISTED, "k"}
 
 
 @pytest.mark.thorough

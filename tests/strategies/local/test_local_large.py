@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
+from local_checks import check_private, check_sound, of_classes
+from plain_argus import CLASS_LISTS
+from plain_argus import check as check_argus
+from plain_similar import as_ancestors
 from sqlglot import exp
-from test_local import check_private, check_sound, of_classes
-from test_mu_argus import CLASS_LISTS
-from test_mu_argus import check as check_argus
-from test_search_properties import quick, thorough
-from test_similar import as_ancestors
 
 import sqlanon
 from properties.local_tasks import LIMITS, SOME_ROWS, Plain, task_of
 from properties.privacy_cases import PrivacyCase, privacy_cases
 from properties.random_cases import Case
+from properties.search_checks import quick, thorough
 from sqlanon.strategies.lattice import dive
 from sqlanon.strategies.lattice.checker import policy_measure
 from sqlanon.strategies.local import finish as finish_module

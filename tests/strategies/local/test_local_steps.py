@@ -8,7 +8,7 @@ from collections import Counter, defaultdict
 import pytest
 from small_tasks import Small, best_levels, drawn, generalizations, letters, small_task
 from sqlglot import exp
-from test_similar_steps import price_of, query
+from step_queries import price_of, query
 
 from oracles.oracle import Row
 from properties.local_tasks import Plain

@@ -12,17 +12,17 @@ from typing import Any
 
 import duckdb
 import pytest
-import test_privacy_properties as privacy_properties
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlglot import exp
-from test_search_properties import arrow_table, quick, thorough
 
 import sqlanon
 from oracles import oracle_privacy
+from properties import privacy_checks
 from properties.local_tasks import LIMITS, adult, asked
 from properties.privacy_cases import PrivacyCase, privacy_cases
 from properties.random_cases import Case, cases
+from properties.search_checks import arrow_table, quick, thorough
 from sqlanon.strategies.local.finish import on_combinations
 from sqlanon.strategies.local.mondrian import mondrian
 from sqlanon.strategies.local.nodes import END_COLUMNS
@@ -413,8 +413,8 @@ def check_privacy(case: PrivacyCase, summary: str, cuts: str) -> None:
     case = replace(case, privacy=privacy, measure="loss", aggregate=None, source=replace(case.source, population=None))
     heights = tuple(tree.height for tree in case.source.quasi.values())
     top = oracle_privacy.Release(case.source, heights, privacy)
-    with tempfile.TemporaryDirectory() as name, privacy_properties.opened(case.source) as db:
-        tree = privacy_properties.policy_of(case, "optimal", Path(name)).model_dump(mode="json", exclude_none=True)
+    with tempfile.TemporaryDirectory() as name, privacy_checks.opened(case.source) as db:
+        tree = privacy_checks.policy_of(case, "optimal", Path(name)).model_dump(mode="json", exclude_none=True)
         tree["search"] |= MONDRIAN | {"summary": summary, "cuts": cuts}
         ask = sqlanon.Policy(**tree)
         if not oracle_privacy.satisfies(top, case.limit):
@@ -429,14 +429,14 @@ def check_privacy(case: PrivacyCase, summary: str, cuts: str) -> None:
 
 
 @pytest.mark.thorough
-@settings(privacy_properties.quick, max_examples=draw_tables(3, usual=2))
+@settings(privacy_checks.quick, max_examples=draw_tables(3, usual=2))
 @given(privacy_cases(), SUMMARIES, CUTS)
 def test_every_requirement_stops_the_cuts(case: PrivacyCase, summary: str, cuts: str) -> None:
     check_privacy(case, summary, cuts)
 
 
 @pytest.mark.slow
-@privacy_properties.thorough
+@privacy_checks.thorough
 @given(privacy_cases(), SUMMARIES, CUTS)
 def test_every_requirement_stops_the_cuts_thoroughly(case: PrivacyCase, summary: str, cuts: str) -> None:
     check_privacy(case, summary, cuts)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,21 +12,19 @@ import duckdb
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_search_properties import quick, thorough
+from plain_argus import CLASS_LISTS, check
 
 import sqlanon
-from properties.local_tasks import LIMITS, SOME_ROWS, Nodes, Plain, task_of
+from properties.local_tasks import LIMITS, SOME_ROWS, Plain
 from properties.random_cases import Case
+from properties.search_checks import quick, thorough
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.pipeline import prepare
 from sqlanon.policy.guarantee import CLASSES, select_combinations
 from sqlanon.strategies.local.mu_argus import mu_argus
-from sqlanon.strategies.local.task import LocalTask, prepare_local_task
+from sqlanon.strategies.local.task import prepare_local_task
 from support.lanes import draw_tables
 from support.policies import make_policy
-
-Placed = dict[int, Nodes]
-
 
 # Which combinations
 
@@ -55,122 +52,6 @@ def test_three_classes_are_those_of_mu_argus() -> None:
 
 
 # Against a plain one
-
-
-@dataclass
-class Argus:
-    """The algorithm in plain Python."""
-
-    plain: Plain
-    checked: list[list[int]]
-    k: int
-
-    def __post_init__(self) -> None:
-        task = self.plain.task
-        self.attributes = range(len(task.trees))
-        self.levels = [task.search_input.lattice.levels(i) for i in self.attributes]
-        self.roots = [tree.root for tree in task.trees]
-        self.blankable = [i for i in self.attributes if self.plain.nodes[i][self.roots[i]].released]
-
-    def unsafe(self, placed: Placed, checked: list[list[int]]) -> dict[int, list[int]]:
-        """The unsafe rows, with the unsafe combinations that each cell is in."""
-        found: dict[int, list[int]] = {}
-        for attributes in checked:
-            sizes: Counter[Nodes] = Counter()
-            for c, nodes in placed.items():
-                sizes[tuple(nodes[i] for i in attributes)] += self.plain.n[c]
-            for c, nodes in placed.items():
-                if sizes[tuple(nodes[i] for i in attributes)] < self.k:
-                    counts = found.setdefault(c, [0] * len(self.attributes))
-                    for i in attributes:
-                        counts[i] += nodes[i] != self.roots[i]
-        return found
-
-    def totals(self, unsafe: dict[int, list[int]]) -> list[int]:
-        return [sum(self.plain.n[c] * counts[i] for c, counts in unsafe.items()) for i in self.attributes]
-
-    def at(self, steps: Sequence[int]) -> Placed:
-        return self.plain.at([self.levels[i][step] for i, step in enumerate(steps)])
-
-    def run(self) -> Placed | None:
-        """None: nothing but the full domain is left."""
-        if not all(self.levels):
-            return None
-        steps = []
-        for i in self.attributes:
-            step = 0
-            while step + 1 < len(self.levels[i]):
-                alone = self.at([step if i == j else 0 for j in self.attributes])
-                if sum(self.plain.n[c] for c in self.unsafe(alone, [[i]])) <= self.plain.allowed:
-                    break
-                step += 1
-            steps.append(step)
-        while True:
-            placed = self.at(steps)
-            unsafe = self.unsafe(placed, self.checked)
-            totals = self.totals(unsafe)
-            if sum(self.plain.n[c] for c in unsafe) <= self.plain.allowed:
-                placed = self.blanked(placed)
-                if placed and sum(self.plain.n.values()) - self.plain.rows(placed) <= self.plain.allowed:
-                    return placed
-            open_ = [i for i in self.attributes if steps[i] + 1 < len(self.levels[i])]
-            if not open_:
-                return None
-            steps[min(open_, key=lambda i: (-totals[i], i))] += 1
-
-    def blanked(self, placed: Placed) -> Placed:
-        while unsafe := self.unsafe(placed, self.checked):
-            totals, after = self.totals(unsafe), {}
-            for c, nodes in placed.items():
-                if c not in unsafe:
-                    after[c] = nodes
-                    continue
-                cells = [i for i in self.blankable if unsafe[c][i]]
-                if cells:
-                    worst = min(cells, key=lambda i: (-unsafe[c][i], -totals[i], i))
-                    after[c] = tuple(self.roots[i] if i == worst else node for i, node in enumerate(nodes))
-            placed = after
-        return placed
-
-
-CLASS_LISTS = st.lists(st.sampled_from(["identifying", "more", "most"]), min_size=4, max_size=4)
-
-
-def check(case: Case, limits: Sequence[int], classes: Sequence[str]) -> None:
-    with task_of(case, limits, strategy="mu-argus") as bare:
-        specs = bare.search_input.policy.attributes
-        named = {
-            name: specs[name].model_copy(update={"identification": one})
-            for name, one in zip(case.hierarchies, classes, strict=False)
-        }
-        ask = bare.search_input.policy.model_copy(update={"attributes": named})
-        task = _with_policy(bare, ask)
-        names = list(case.hierarchies)
-        listed = select_combinations({name: spec.identification for name, spec in named.items()})
-        checked = [[names.index(name) for name in one] for one in listed]
-        plain = Plain(task)
-        expected = Argus(plain, checked, case.k).run()
-        try:
-            outcome = mu_argus(task)
-        except sqlanon.InfeasibleError:
-            assert expected is None
-            return
-        found = plain.placed(outcome.assignment)
-        if expected is None:
-            levels = task.search_full_domain()[1]
-            expected = plain.kept(plain.at(levels), case.k)
-        assert found == expected
-        assert sum(plain.n.values()) - plain.rows(found) <= plain.allowed
-        for attributes in checked:
-            sizes: Counter[Any] = Counter()
-            for c, nodes in found.items():
-                sizes[tuple(plain.read(nodes)[i] for i in attributes)] += plain.n[c]
-            assert min(sizes.values()) >= case.k
-        assert all(plain.nodes[i][node].released for nodes in found.values() for i, node in enumerate(nodes))
-
-
-def _with_policy(task: LocalTask, policy: sqlanon.Policy) -> LocalTask:
-    return replace(task, search_input=replace(task.search_input, policy=policy))
 
 
 @settings(quick, max_examples=draw_tables(5, usual=6))

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from test_similar_steps import query
+from step_queries import query
 
 from oracles.oracle import Row
 from sqlanon.strategies.local import placement

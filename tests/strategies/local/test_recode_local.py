@@ -14,12 +14,12 @@ import duckdb
 import pytest
 from hypothesis import given, settings
 from sqlglot import exp
-from test_search_properties import arrow_table, policy, quick, thorough
 
 import sqlanon
 from oracles import oracle
 from oracles.oracle import Row, Table, Value
 from properties.random_cases import Case, cases
+from properties.search_checks import arrow_table, policy, quick, thorough
 from sqlanon.policy import Policy
 from sqlanon.strategies.local.finish import on_combinations
 from sqlanon.strategies.local.task import LocalOutcome, LocalTask

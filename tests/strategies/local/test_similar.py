@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,64 +11,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
-from test_local import check_sound
-from test_search_properties import quick, thorough
+from local_checks import check_sound
+from plain_similar import as_ancestors, least_loss
 
 import sqlanon
-from properties.local_tasks import LIMITS, SOME_ROWS, Nodes, Plain, task_of
+from properties.local_tasks import LIMITS, SOME_ROWS, Plain, task_of
 from properties.random_cases import Case
-from sqlanon.strategies.local.similar import group_combinations
-from sqlanon.strategies.local.task import LocalOutcome, LocalTask
+from properties.search_checks import quick, thorough
 from support.lanes import draw_tables
 from support.policies import make_policy
-
-
-def as_ancestors(task: LocalTask) -> LocalOutcome:
-    """The groups as what they are compared by: lowest common ancestors."""
-    _, _, best, rounds = group_combinations(task)
-    nodes = best.assignment(len(task.trees))
-    return LocalOutcome(task, task.runner.create_table(task.work("as_ancestors"), nodes), rounds=rounds)
-
-
-def partitions(things: list[int]) -> Iterator[list[list[int]]]:
-    """Every way to put things in groups."""
-    if not things:
-        yield []
-        return
-    first, *others = things
-    for groups in partitions(others):
-        yield [[first], *groups]
-        for i, group in enumerate(groups):
-            yield [*groups[:i], [first, *group], *groups[i + 1 :]]
-
-
-def common(plain: Plain, group: list[int]) -> Nodes | None:
-    """The lowest nodes that all of a group have and that may be released."""
-    nodes = []
-    for i, by in enumerate(plain.nodes):
-        shared = [
-            node
-            for node in plain.paths[group[0]][i]
-            if by[node].released and all(node in plain.paths[one][i] for one in group)
-        ]
-        if not shared:
-            return None
-        nodes.append(shared[0])
-    return tuple(nodes)
-
-
-def least_loss(plain: Plain, k: int) -> float:
-    """Of all groupings, some combinations left out or none."""
-    best = math.inf
-    for groups in partitions(sorted(plain.n)):
-        placed: dict[int, Nodes] = {}
-        for group in groups:
-            nodes = common(plain, group)
-            if nodes is not None and sum(plain.n[one] for one in group) >= k:
-                placed |= dict.fromkeys(group, nodes)
-        if placed and sum(plain.n.values()) - plain.rows(placed) <= plain.allowed:
-            best = min(best, plain.loss(placed))
-    return best
 
 
 def check_best(case: Case, limits: list[int], most: int) -> None:

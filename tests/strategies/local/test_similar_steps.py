@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Sequence
 from operator import itemgetter
-from typing import Any
 
-import duckdb
 import pytest
+from plain_similar import least_loss, partitions
 from small_tasks import Small, best_levels, drawn, letters, small_task
 from sqlglot import exp
-from test_similar import common, least_loss, partitions
+from step_queries import price_of, query
 
 from oracles.oracle import Row
 from properties.local_tasks import Plain
@@ -22,17 +20,6 @@ from sqlanon.strategies.local.similar import cheapest_grouping, group_combinatio
 from sqlanon.support.expressions import table
 
 A, B, C = letters("a", 4, 2), letters("b", 4, 2), letters("c", 3)
-
-
-def query(sql: exp.Expr, **tables: tuple[str, Sequence[Row]]) -> list[Any]:
-    """The sorted answer to a query, on tables: their columns with types, and rows."""
-    with duckdb.connect() as connection:
-        for name, (columns, rows) in tables.items():
-            connection.execute(f"CREATE TABLE {name} ({columns})")
-            if rows:
-                connection.executemany(f"INSERT INTO {name} VALUES ({', '.join('?' * len(rows[0]))})", rows)
-        answer = connection.execute(sql.sql("duckdb")).fetchall()
-        return sorted(answer, key=lambda row: [(value is not None, value) for value in row])
 
 
 # The groups that are united
@@ -172,17 +159,6 @@ def test_few_combinations_are_grouped_as_no_others_lose_less(small: Small) -> No
 
 
 # What a group that does not hold is to join
-
-
-def price_of(plain: Plain, members: Sequence[int]) -> int | None:
-    """The price of a row of a group, as its lowest common nodes."""
-    nodes = common(plain, [*members])
-    if nodes is None:
-        return None
-    trees = plain.task.trees
-    weights = sum(tree.weight for tree in trees)
-    shares = [tree.weight / weights * UNIT / max(tree.leaves - 1, 1) for tree in trees]
-    return sum(round(by[node].leaves * share) for by, node, share in zip(plain.nodes, nodes, shares, strict=True))
 
 
 THREE, TWO = [A, B, C], [A, B]

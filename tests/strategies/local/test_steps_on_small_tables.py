@@ -9,10 +9,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from plain_argus import Argus
 from small_tasks import Small, best_levels, drawn, letters, small_task
 from sqlglot import exp
-from test_mu_argus import Argus
-from test_subtree import check_no_split_is_left, cut_of
+from subtree_cuts import check_no_split_is_left, cut_of
 
 from oracles.oracle import Hierarchy
 from properties.local_tasks import Nodes, Plain

@@ -9,51 +9,19 @@ from typing import Any
 
 import duckdb
 import pytest
-import test_privacy_properties as privacy_properties
 from hypothesis import given, settings
-from test_search_properties import arrow_table, thorough
+from subtree_cuts import check_no_split_is_left, cut_of
 
 import sqlanon
-from properties.local_tasks import LIMITS, SOME_ROWS, Nodes, Plain, adult, asked, check_privacy, task_of
+from properties import privacy_checks
+from properties.local_tasks import LIMITS, SOME_ROWS, Plain, adult, asked, check_privacy, task_of
 from properties.privacy_cases import PrivacyCase, privacy_cases
 from properties.random_cases import Case
+from properties.search_checks import arrow_table, thorough
 from properties.small_tables import local_case
 from sqlanon.strategies.local.subtree import subtree
 from support.lanes import draw_tables, examples
 from support.policies import make_policy
-
-Cut = list[dict[int, int]]
-
-
-def cut_of(plain: Plain, placed: dict[int, Nodes]) -> Cut:
-    """By attribute the node of each ground node; each has one."""
-    cut: Cut = [{} for _ in plain.nodes]
-    for combination, nodes in placed.items():
-        for by, path, node in zip(cut, plain.paths[combination], nodes, strict=True):
-            assert by.setdefault(path[0], node) == node
-    return cut
-
-
-def lower(plain: Plain, i: int, path: Nodes, node: int) -> int | None:
-    """The highest node below one, on a path, that may be released."""
-    below = [one for one in path[: path.index(node)] if plain.nodes[i][one].released]
-    return below[-1] if below else None
-
-
-def after_split(plain: Plain, cut: Cut, i: int, node: int) -> dict[int, Nodes] | None:
-    """All combinations, with a node of an attribute split; None where it cannot be."""
-    placed = {}
-    for combination, paths in plain.paths.items():
-        nodes = []
-        for j, (by, path) in enumerate(zip(cut, paths, strict=True)):
-            new: int | None = by[path[0]]
-            if j == i and new == node:
-                new = lower(plain, i, path, node)
-            if new is None:
-                return None
-            nodes.append(new)
-        placed[combination] = tuple(nodes)
-    return placed
 
 
 def check(case: Case, limits: Sequence[int]) -> None:
@@ -78,22 +46,6 @@ def check(case: Case, limits: Sequence[int]) -> None:
             for by, path, node in zip(cut, paths, found.get(combination, ()), strict=False):
                 assert node in path and by[path[0]] == node
         check_no_split_is_left(plain, cut, found, case.k)
-
-
-def check_no_split_is_left(plain: Plain, cut: Cut, found: dict[int, Nodes], k: int) -> None:
-    """None that satisfies the policy costs less. (Of what is wholly suppressed the cut is not to be seen.)"""
-    if any(path[0] not in by for paths in plain.paths.values() for by, path in zip(cut, paths, strict=True)):
-        return
-    labels = [{node.label for node in nodes.values()} for nodes in plain.nodes]
-    if any(len(some) < len(nodes) for some, nodes in zip(labels, plain.nodes, strict=True)):
-        return  # equal labels are one class to readers only
-    for i, by in enumerate(cut):
-        for node in set(by.values()):
-            placed = after_split(plain, cut, i, node)
-            if placed is not None:
-                kept = plain.kept(placed, k)
-                lost = sum(plain.n.values()) - plain.rows(kept)
-                assert lost > plain.allowed or plain.loss(kept) >= plain.loss(found) - 1e-9, (i, node)
 
 
 @pytest.mark.slow
@@ -167,7 +119,7 @@ def _with_oyten(towns: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.thorough
-@settings(privacy_properties.thorough, max_examples=draw_tables(6, usual=20))
+@settings(privacy_checks.thorough, max_examples=draw_tables(6, usual=20))
 @given(privacy_cases())
 def test_every_requirement_is_met(case: PrivacyCase) -> None:
     check_privacy(case, strategy="subtree")
