@@ -100,6 +100,12 @@ def test_what_tests_set_exists() -> None:
     assert [path for path in constants if not resolves(path)] == []
 
 
+def test_no_test_module_imports_another() -> None:
+    imports = {(file.name, path.split(".")[0]) for file in FILES for _, path in imported(tree_of(file))}
+    assert len(imports) > 1000
+    assert {file: module for file, module in imports if module.startswith("test_")} == {}
+
+
 @pytest.mark.slow
 def test_what_tests_import_exists() -> None:
     """Also where a test is not collected, or imports in a function."""

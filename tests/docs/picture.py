@@ -6,11 +6,16 @@ PYTHONPATH=tests/report python tests/docs/picture.py
 from __future__ import annotations
 
 import base64
+import sys
 import tempfile
 from pathlib import Path
 
 import sqlanon
 from sqlanon.demo import run_demo
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
 from support.browser import Browser
 
 PICTURE = Path(__file__).resolve().parents[2] / "docs" / "assets" / "report.png"

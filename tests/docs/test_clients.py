@@ -12,14 +12,14 @@ from typing import Any
 
 import duckdb
 import pytest
-from client_pages import PAGE, SECTIONS, VIEWS, public, replace
+from client_pages import PAGE, SECTIONS, VIEWS, made, public, replace
 
 from sqlanon import connect
 from support.environments import PINS, node_modules, python_of, run
 from support.pages import blocks
 from support.policies import make_policy
 
-__all__ = ["public"]  # fixtures
+__all__ = ["made", "public"]  # fixtures
 
 COLUMNS = ["zip", "birth_date", "sex", "ethnicity", "diagnosis", "cost"]
 CATALOG = """

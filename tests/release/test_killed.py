@@ -16,7 +16,7 @@ from typing import Any
 
 import duckdb
 import pytest
-from killed_runs import asked, file_release, killed_at, make, policy
+from killed_runs import asked, file_release, folder, killed_at, make, policy, source
 
 import sqlanon
 import sqlanon.release.targets.file.target as publishing
@@ -30,7 +30,7 @@ from support.ledger_hospital import policy as of_hospital
 from support.servers.postgres import VARIABLE, Server
 from support.thresholds import PATIENCE
 
-__all__ = ["hospital"]
+__all__ = ["folder", "hospital", "source"]  # fixtures
 
 pytestmark = pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs SIGKILL")
 

@@ -13,6 +13,7 @@ import gzip
 import io
 import json
 import re
+import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -29,6 +30,10 @@ from sqlanon.policy import SourceSection
 from sqlanon.sources.files import bind_files
 from sqlanon.sources.source import WorkNames
 from sqlanon.support.expressions import table
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
 from support.workbooks import workbook
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "small_files.txt"
