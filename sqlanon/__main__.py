@@ -1,4 +1,4 @@
-"""``python -m sqlanon``, and the command ``sqlanon``: the command line as a process of its own."""
+"""``python -m sqlanon``, and the command ``sqlanon``: the command line in a process of its own."""
 
 import gc
 import os
@@ -10,26 +10,26 @@ from contextlib import suppress
 def run() -> None:
     """Run the command line, and end the process with its exit status.
 
-    It ends at once: everything is written and closed by then, and to take the interpreter apart takes longer than
-    to search a small table.
+    The process ends at once: everything is written and closed by then, and shutting down the interpreter takes longer
+    than searching a small table.
     """
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # as long as there is nothing to clean up
-    gc.set_threshold(200_000)  # next to nothing of what is loaded is garbage, and that is more than 100,000 objects
-    os.environ["PYDANTIC_DISABLE_PLUGINS"] = "__all__"  # to look for them, all installed packages are searched
-    from sqlanon.cli import main  # noqa: PLC0415  (what it loads, too)
-    from sqlanon.cli.interrupts import hear_interrupts  # noqa: PLC0415  (likewise)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # until there is something to clean up
+    gc.set_threshold(200_000)  # imports create more than 100,000 objects, almost none of them garbage
+    os.environ["PYDANTIC_DISABLE_PLUGINS"] = "__all__"  # searching for plugins reads all installed packages
+    from sqlanon.cli import main  # noqa: PLC0415  (after these settings)
+    from sqlanon.cli.interrupts import handle_interrupts  # noqa: PLC0415
 
     status = 0
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    hear_interrupts()
+    handle_interrupts()
     try:
         main()
-    except SystemExit as done:
-        if isinstance(done.code, str):
+    except SystemExit as end:
+        if isinstance(end.code, str):
             raise
-        status = done.code or 0
+        status = end.code or 0
     for stream in (sys.stdout, sys.stderr):
-        if stream is not None:  # as it is where it was closed before we began
+        if stream is not None:  # closed before the process began
             with suppress(OSError, ValueError):
                 stream.flush()
     os._exit(status)

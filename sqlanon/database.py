@@ -54,12 +54,7 @@ Frame: TypeAlias = "ArrowStream | pyarrow.Table | pyarrow.RecordBatchReader | po
 Given: TypeAlias = "str | os.PathLike[str] | duckdb.DuckDBPyConnection | Frame | None"
 
 
-def connect(
-    source: Given = None,
-    *,
-    memory_limit: str | None = None,
-    threads: int | None = None,
-) -> Database:
+def connect(source: Given = None, *, memory_limit: str | None = None, threads: int | None = None) -> Database:
     """Open a source: a database, files, or a data frame.
 
     - A DuckDB file is opened read-only.
@@ -108,11 +103,7 @@ def connect(
 class Database:
     """A source with a private work database beside it. `connect` returns one; it is a context manager."""
 
-    def __init__(
-        self,
-        source: Given = None,
-        limits: Limits = NO_LIMITS,
-    ) -> None:
+    def __init__(self, source: Given = None, limits: Limits = NO_LIMITS) -> None:
         self._space = Workspace(source, limits)
 
     def anonymize(
@@ -433,11 +424,7 @@ class Database:
         return result._write_report(target, private, compared)
 
     def risk(
-        self,
-        policy: Policy,
-        epsilons: Sequence[float] = (),
-        leakage: int = 3,
-        leakage_seconds: float | None = None,
+        self, policy: Policy, epsilons: Sequence[float] = (), leakage: int = 3, leakage_seconds: float | None = None
     ) -> Risk:
         """Measure how risky the source is as it stands: its classes, and the rows that break each requirement.
 
@@ -860,12 +847,7 @@ class Database:
         with source_errors():
             return suggest(self._space.run, place)
 
-    def live(
-        self,
-        policy: Policy,
-        name: str | None = None,
-        progress: StageProgress | None = None,
-    ) -> LiveView:
+    def live(self, policy: Policy, name: str | None = None, progress: StageProgress | None = None) -> LiveView:
         """Make a live view in the source's database: it shows the table anonymized, whenever it is read.
 
         The search is that of `anonymize`. The view applies the generalization to the rows that are there when it is
@@ -987,31 +969,6 @@ def _refuse_leakage(size: object, seconds: object) -> None:
         problems.append(Problem("leakage_seconds", f"must be a number of seconds above 0, not {seconds!r}"))
     if problems:
         raise PolicyError(problems, "the arguments")
-
-
-def suggest_policy(
-    db: Database,
-    table: str | None,
-    files: Sequence[str],
-    folder: Path | None,
-    hierarchies: Path | None,
-    csv: Mapping[str, object] | None,
-) -> Suggestion:
-    """`Database.suggest`, for the command line: the policy with warnings."""
-    return db._suggest(table, files, folder, hierarchies, csv)
-
-
-def write_report(
-    db: Database,
-    of: Policy | str,
-    path: Path,
-    private: bool,
-    policy: Policy | None,
-    strategies: Sequence[str] | None,
-    progress: StageProgress | None,
-) -> ReportFacts:
-    """`Database.report`, for the command line: what the page shows."""
-    return db._write_report(of, path, private, policy, strategies, progress)
 
 
 def _refuse_report(

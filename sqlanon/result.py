@@ -11,7 +11,7 @@ from dataclasses import replace
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 from uuid import uuid4
 
 from sqlglot import Dialect, exp
@@ -42,13 +42,13 @@ if TYPE_CHECKING:
     from sqlanon.decoys import Decoys
     from sqlanon.disclosure.dependencies import Narrowing
     from sqlanon.noise.stage import Linking
-    from sqlanon.release.targets.postgres.reader import PostgresRelease
-    from sqlanon.release.targets.spark.reader import SparkRelease
+    from sqlanon.release.targets.server import ServerRelease
     from sqlanon.report import Unpublished
     from sqlanon.report.facts import ReportFacts
     from sqlanon.report.notebook import Charts
 
 
+AnyRelease: TypeAlias = "Release | ServerRelease[Any]"
 SEVERAL_LEVELS = "at several levels"
 """What is done to an attribute whose values are released at several levels."""
 
@@ -576,7 +576,7 @@ class Result(ResultFigures):
 
     def publish(
         self, path: str | Path | None = None, table: str | None = None, force: bool = False, draft: bool = False
-    ) -> Release | PostgresRelease | SparkRelease:
+    ) -> AnyRelease:
         """Write the release to a new file, audit it there, and move it to its place in one step.
 
         Parameters
@@ -603,7 +603,7 @@ class Result(ResultFigures):
         """
         started = time.perf_counter()
         self.record()
-        release: Release | PostgresRelease | SparkRelease
+        release: AnyRelease
         release, ledger = pipeline.publish(self._draft, self.run_id, path, table, force, draft)
         if ledger.held_against:
             self.held_against = tuple(format_location(one) for one in ledger.held_against)

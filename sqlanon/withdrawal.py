@@ -8,16 +8,13 @@ from typing import TYPE_CHECKING, Any
 from sqlanon.errors import ReleaseError
 from sqlanon.places.addresses import format_location
 from sqlanon.release.source_change import SourceChange
-from sqlanon.result import Result
+from sqlanon.result import AnyRelease, Result
 from sqlanon.support.notices import count_noun
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from sqlanon.ledger.published_release import WithdrawnRows
-    from sqlanon.release.published import Release
-    from sqlanon.release.targets.postgres.reader import PostgresRelease
-    from sqlanon.release.targets.spark.reader import SparkRelease
 
 
 @dataclass
@@ -77,7 +74,7 @@ class Withdrawal:
         """The statement that creates the new version (`Result.sql`)."""
         return self._result().sql(dialect)
 
-    def publish(self, force: bool = False) -> Release | PostgresRelease | SparkRelease:
+    def publish(self, force: bool = False) -> AnyRelease:
         """Replace the release by the new version.
 
         Parameters

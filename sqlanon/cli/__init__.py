@@ -14,77 +14,73 @@ from typer import Typer
 from typer.main import get_command_name
 
 from sqlanon.cli.commands import app
-from sqlanon.cli.interrupts import ended_by
-from sqlanon.errors import ReleaseError, SqlanonError
+from sqlanon.cli.interrupts import ending_signal
+from sqlanon.errors import SqlanonError
 from sqlanon.support.terminal import escape_unencodable_output, print_lines
 from sqlanon.support.workdir import describe_disk_error
 
 __all__ = ["app", "main"]
 
-
-_MOST_LINES = 40
-"""The most lines of an error on a terminal."""
+_MAX_LINES = 40
+"""Maximum number of lines of an error on a terminal."""
 
 
 def main() -> None:
     """Run the command line; errors become a sentence and an exit status, never a traceback."""
     escape_unencodable_output()
     try:
-        _asked(sys.argv[1] if len(sys.argv) > 1 else "")(prog_name="sqlanon")
+        _app_with_command(sys.argv[1] if len(sys.argv) > 1 else "")(prog_name="sqlanon")
     except BaseException as error:
-        if (number := ended_by()) is not None and not (isinstance(error, SystemExit) and not error.code):
-            sys.exit(128 + number)  # errors come of what was broken off
+        number = ending_signal()
+        if number is not None and not (isinstance(error, SystemExit) and not error.code):
+            sys.exit(128 + number)  # the interruption caused the error
         if not isinstance(error, Exception):
             raise
-        _say(error)
+        _exit_with_error(error)
 
 
-def _asked(name: str) -> Typer:
-    """The application with the one command that is asked for: to build them all takes longer than to run some."""
-    commands = {get_command_name(one.callback.__name__): one for one in app.registered_commands if one.callback}
+def _app_with_command(name: str) -> Typer:
+    """The application with this command alone: building all commands takes longer than running some."""
+    commands = {
+        get_command_name(command.callback.__name__): command for command in app.registered_commands if command.callback
+    }
     if name not in commands:
         return app
-    only = copy(app)
-    only.registered_commands = [commands[name]]
-    return only
+    small_app = copy(app)
+    small_app.registered_commands = [commands[name]]
+    return small_app
 
 
-def _say(error: Exception) -> None:
-    if isinstance(error, SqlanonError):
-        print_lines(_cut(f"error: {error}"), err=True)
-        sys.exit(error.exit_status)
+def _exit_with_error(error: Exception) -> None:
+    """Print the sentence of an error and exit with its status."""
     if isinstance(error, BrokenPipeError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
-    if isinstance(error, OSError):
-        named = f"{error.filename}: " if error.filename else ""
-        print_lines(
-            f"error: {describe_disk_error(error) or f'{named}{error.strerror or type(error).__name__}'}", err=True
-        )
-        sys.exit(SqlanonError.exit_status)
-    # An engine's message may quote private values: only its kind is shown.
-    if isinstance(error, RuntimeError) and "interrupted" in str(error).lower():  # the engine's word for Ctrl-C
+    if isinstance(error, RuntimeError) and "interrupted" in str(error).lower():  # DuckDB's error after Ctrl-C
         sys.exit(130)
-    if os.environ.get("SQLANON_DEBUG"):
+    is_internal = not isinstance(error, SqlanonError | OSError)
+    if is_internal and os.environ.get("SQLANON_DEBUG"):
         raise error
-    if (message := describe_disk_error(error)) is not None:
-        print_lines(f"error: {message}", err=True)
-        sys.exit(SqlanonError.exit_status)
-    if type(error).__name__ == "OutOfMemoryException":  # the engine's
-        print_lines("error: out of memory: raise --memory-limit or lower --threads", err=True)
-        sys.exit(SqlanonError.exit_status)
-    print_lines(
-        f"error: internal error ({type(error).__name__}). Set SQLANON_DEBUG=1 for the traceback, which may quote "
-        "values of the source",
-        err=True,
-    )
-    sys.exit(ReleaseError.exit_status)
+    if isinstance(error, SqlanonError):
+        message = _shorten(str(error))
+    elif (disk_message := describe_disk_error(error)) is not None:
+        message = disk_message
+    elif isinstance(error, OSError):
+        message = f"{error.filename}: " if error.filename else ""
+        message += error.strerror or type(error).__name__
+    elif type(error).__name__ == "OutOfMemoryException":  # DuckDB's
+        message = "out of memory: raise --memory-limit or lower --threads"
+    else:  # the message of an engine may quote private values
+        message = f"internal error ({type(error).__name__}). Set SQLANON_DEBUG=1 for the traceback, which may quote "
+        message += "values of the source"
+    print_lines(f"error: {message}", err=True)
+    sys.exit(error.exit_status if isinstance(error, SqlanonError) else SqlanonError.exit_status)
 
 
-def _cut(text: str) -> str:
-    """The first lines of an error on a terminal: some have a long statement that shows their rows."""
+def _shorten(text: str) -> str:
+    """The first lines of an error on a terminal: some errors have a long statement that shows their rows."""
     lines = text.split("\n")
-    if len(lines) <= _MOST_LINES or not (sys.stderr and sys.stderr.isatty()):
+    if len(lines) <= _MAX_LINES or not (sys.stderr and sys.stderr.isatty()):
         return text
-    rest = len(lines) - _MOST_LINES
-    return "\n".join([*lines[:_MOST_LINES], f"... {rest:,} more lines: to read them, add 2> error.txt to the command"])
+    more = f"... {len(lines) - _MAX_LINES:,} more lines: to read them, add 2> error.txt to the command"
+    return "\n".join([*lines[:_MAX_LINES], more])

@@ -3,85 +3,67 @@
 from __future__ import annotations
 
 import shlex
+import time
 from collections.abc import Callable, Iterable
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from sqlanon.cli.help import AFTER, BEFORE, MORE, RELEASES, START, Command, Group, ending
+from sqlanon.cli import printing
+from sqlanon.cli.help import AFTER, BEFORE, MORE, RELEASES, START, Command, Group, format_epilog
 from sqlanon.cli.options import (
     AsJson,
     Csv,
     Dialect,
     MemoryLimit,
     PolicyFile,
-    Set,
+    Settings,
     Strategy,
     Threads,
-    csv_advice,
+    argument,
     integer,
-    load,
-    numbers,
-    options,
-    two_names,
+    load_policy,
+    name_csv_option_in_errors,
+    name_options_in_errors,
+    option,
+    parse_numbers,
+    parse_two_names,
+    split_names,
 )
-from sqlanon.cli.printing import (
-    print_comparison,
-    print_dependencies,
-    print_export,
-    print_json,
-    print_leakage,
-    print_live,
-    print_lost_rows,
-    print_matrix,
-    print_noise,
-    print_requirements,
-    print_residual_risk,
-    print_result,
-    print_risk,
-    print_suda,
-    print_trial,
-    print_values,
-    print_verification,
-    print_withdrawal,
-)
-from sqlanon.errors import AuditError, PolicyError, Problem
+from sqlanon.errors import AuditError, PolicyError, Problem, SourceError
 from sqlanon.support.notices import count_noun
-from sqlanon.support.resources import __version__
+from sqlanon.support.resources import POLICY_SCHEMA, __version__
 from sqlanon.support.terminal import make_printable, print_lines, print_sql
 
 if TYPE_CHECKING:
-    from sqlanon.disclosure.residual_risk import ResidualRisk
-    from sqlanon.pipeline import StageProgress
     from sqlanon.policy import Policy
-    from sqlanon.result import Result
+    from sqlanon.result import AnyRelease
 
 app = typer.Typer(
     cls=Group,
     help="Makes tables safe to share: finds the version of a table that meets a privacy policy and keeps the most "
     "information.",
-    epilog=ending(
+    epilog=format_epilog(
         ["sqlanon demo", "sqlanon suggest patients.csv -o policy.toml", "sqlanon anonymize policy.toml"],
         "the job ran, and the answer is no: nothing meets the policy, or a check failed",
-        interrupted=True,
+        "interrupted (128 + the number of the signal)",
     ),
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
 
-_Run = TypeVar("_Run", bound=Callable[..., None])
+_Function = TypeVar("_Function", bound=Callable[..., None])
 
 
-def command(panel: str, *examples: str, refusal: str | None = None) -> Callable[[_Run], _Run]:
-    """Add a command to a group of the help, with examples and what its exit status 1 means."""
-    shown = [f"sqlanon {example}" for example in examples]
-    return app.command(cls=Command, rich_help_panel=panel, epilog=ending(shown, refusal))
+def command(panel: str, *examples: str, refusal: str | None = None) -> Callable[[_Function], _Function]:
+    """Add a command to a panel of the help, with examples and the meaning of exit status 1."""
+    epilog = format_epilog([f"sqlanon {example}" for example in examples], refusal)
+    return app.command(cls=Command, rich_help_panel=panel, epilog=epilog)
 
 
-def _show_version(wanted: bool) -> None:
+def _print_version(wanted: bool) -> None:
     if wanted:
         typer.echo(f"sqlanon {__version__}")
         raise typer.Exit
@@ -91,7 +73,7 @@ def _show_version(wanted: bool) -> None:
 def _sqlanon(
     context: typer.Context,
     version: Annotated[
-        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
     if context.invoked_subcommand is None:
@@ -100,12 +82,10 @@ def _sqlanon(
 
 @command(START, "demo", "demo --dir /tmp/demo --rows 10000", refusal="the demo's release does not verify")
 def demo(
-    directory: Annotated[
-        Path, typer.Option("--dir", metavar="FOLDER", help="Folder for its files. Default: sqlanon-demo.")
-    ] = Path("sqlanon-demo"),
-    rows: Annotated[
-        int, typer.Option("--rows", metavar="N", parser=integer(1), help="Number of patients. Default: 100000.")
-    ] = 100_000,
+    directory: Annotated[Path, option("--dir FOLDER", "Folder for its files. Default: sqlanon-demo.")] = Path(
+        "sqlanon-demo"
+    ),
+    rows: Annotated[int, option("--rows N", "Number of patients. Default: 100000.", integer(1))] = 100_000,
 ) -> None:
     """Show the whole story on a generated hospital database."""
     from sqlanon.demo import run_demo
@@ -121,138 +101,115 @@ def demo(
 )
 def anonymize(
     policy: PolicyFile,
-    settings: Set = None,
+    settings: Settings = None,
     strategy: Strategy = None,
     output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Publish to this .duckdb or .parquet file instead."),
+        Path | None, option("--output -o FILE", "Publish to this .duckdb or .parquet file instead.")
     ] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Search and show the result; publish and record nothing.")
-    ] = False,
+    dry_run: Annotated[bool, option("--dry-run", "Search and show the result; publish and record nothing.")] = False,
     as_json: AsJson = False,
     force: Annotated[
         bool,
-        typer.Option(
+        option(
             "--force",
-            help="Publish even if readers of an earlier release, too, can single out rows. The catalog records it.",
+            "Publish even if readers of an earlier release, too, can single out rows. The catalog records it.",
         ),
     ] = False,
     draft: Annotated[
-        bool, typer.Option("--draft", help="Publish a draft, for trying out: no other release is compared with it.")
+        bool, option("--draft", "Publish a draft, for trying out: no other release is compared with it.")
     ] = False,
     export: Annotated[
         Path | None,
-        typer.Option(
-            "--export",
-            metavar="FOLDER",
-            help="For [source] frequency_set: write the statements and tables that make the release in the warehouse.",
+        option(
+            "--export FOLDER",
+            "For [source] frequency_set: write the statements and tables that make the release in the warehouse.",
         ),
     ] = None,
     dialect: Dialect = None,
     keep_work: Annotated[
         Path | None,
-        typer.Option(
-            "--keep-work",
-            metavar="FILE",
-            help="Keep the intermediate tables in a new DuckDB file, to query them. It has private values.",
+        option(
+            "--keep-work FILE",
+            "Keep the intermediate tables in a new DuckDB file, to query them. It has private values.",
         ),
     ] = None,
     memory_limit: MemoryLimit = None,
     threads: Threads = None,
 ) -> None:
     """Find the best version of a table that meets the policy, audit it and publish it."""
-    import time
-
-    from sqlanon.cli.cost import cost_of, price_of
-    from sqlanon.cli.progress import shown_progress
+    from sqlanon.cli.cost import measure_cost, measure_price
+    from sqlanon.cli.progress import show_progress
     from sqlanon.database import connect
     from sqlanon.disclosure.residual_risk import describe_narrowing, find_worst
 
-    started = time.perf_counter()
-    loaded = load(policy, settings, strategy, output)
-    if dry_run:
-        finish: Finish = _tried
-    elif export is not None or dialect is not None or loaded.source.frequency_set:
-        finish = partial(_exported, *_in_warehouse(loaded, export, dialect), draft)
-    else:
-        _refuse_nowhere(loaded)
-        finish = partial(_published, force, draft)
+    started, loaded = time.perf_counter(), load_policy(policy, settings, strategy, output)
+    if not dry_run:
+        _refuse_output(loaded, export, dialect)
+    release, worst, price = None, None, None
     with connect(memory_limit=memory_limit, threads=threads) as db:
-        with shown_progress(time_limit=loaded.search.time_limit) as progress:
+        with show_progress(time_limit=loaded.search.time_limit) as progress:
             result = db.anonymize(loaded, progress, record=not dry_run, keep_work=keep_work)
-            more, show = finish(result, progress)
+            if dry_run and result.refusals:
+                raise AuditError(result.refusals)
+            if dry_run:
+                output_figures: dict[str, Any] = {"dry_run": True}
+            elif export is not None and dialect is not None:
+                folder = result.export(export, dialect, draft)
+                section = loaded.release
+                output_figures = {"export": str(folder), "table": "release" if section is None else section.table}
+                output_figures |= {"draft": True} if draft or loaded.is_draft else {}
+            else:
+                progress("write", 0, result.checked, result.score)
+                release = result.publish(force=force, draft=draft)
+                output_figures = {
+                    "classes": release.manifest.classes,
+                    "smallest_class": release.manifest.smallest_class,
+                    **_release_figures(release),
+                    **({"draft": True} if release.manifest.draft else {}),
+                }
         seconds = result.seconds | {"total": time.perf_counter() - started}
-        _warn(result.warnings)
-        worst = None if as_json else show(seconds["total"])
+        _print_warnings(result.warnings)
+        if not as_json and release is not None:
+            worst = printing.print_result(result, release, seconds["total"])
+        elif not as_json:
+            printing.print_unpublished(result, output_figures, seconds["total"])
         narrowing = describe_narrowing(result.dependencies, None, loaded.privacy.k, result.persons or result.rows)
-        risks = [narrowing] if worst is None else [worst, narrowing]
-        with shown_progress("reading the result") as progress:
-            cost = cost_of(result, seconds["total"], progress)
-            worst = find_worst(risks)
-            price = None if as_json else price_of(result, worst, seconds["total"], progress)
+        worst = find_worst([narrowing] if worst is None else [worst, narrowing])
+        with show_progress("reading the result") as progress:
+            cost = measure_cost(result, seconds["total"], progress)
+            if not as_json:
+                price = measure_price(result, worst, seconds["total"], progress)
         if as_json:
-            print_json(result.to_dict() | more | {"seconds": seconds} | cost.to_dict())
+            printing.print_json(result.to_dict() | output_figures | {"seconds": seconds} | cost.to_dict())
             return
         for sentence in cost.sentences(policy, result.rows):
             print_lines(sentence)
-        print_residual_risk(worst, price)
+        printing.print_residual_risk(worst, price)
 
 
-Finish: TypeAlias = "Callable[[Result, StageProgress], tuple[dict[str, Any], Callable[[float], ResidualRisk | None]]]"
-"""What is done with the result of a search: gives figures for JSON, and what prints it, after these seconds."""
-
-
-def _published(force: bool, draft: bool, result: Result, progress: StageProgress) -> Any:
-    progress("write", 0, result.checked, result.score)
-    release = result.publish(force=force, draft=draft)
-    manifest = release.manifest
-    figures = {
-        "classes": manifest.classes,
-        "smallest_class": manifest.smallest_class,
-        "release": str(release.path),
-        "table": release.table,
-        "sha256": release.sha256,
-        **({"draft": True} if manifest.draft else {}),
-    }
-    return figures, partial(print_result, result, release)
-
-
-def _tried(result: Result, progress: StageProgress) -> Any:
-    if result.refusals:
-        raise AuditError(result.refusals)
-    return {"dry_run": True}, partial(print_trial, result)
-
-
-def _exported(folder: Path, dialect: str, draft: bool, result: Result, progress: StageProgress) -> Any:
-    release, draft = result.policy.release, draft or result.policy.is_draft
-    written = result.export(folder, dialect, draft)
-    table = "release" if release is None else release.table
-    marked = {"draft": True} if draft else {}
-    return {"export": str(written), "table": table, **marked}, partial(print_export, result, written, draft)
-
-
-def _in_warehouse(policy: Policy, export: Path | None, dialect: str | None) -> tuple[Path, str]:
-    """The folder and the dialect of an export, which needs both and a frequency set."""
-    if not policy.source.frequency_set:
-        message = "needs [source] frequency_set: leave it out, or name the counts of a table in a warehouse"
-        raise PolicyError([Problem("--export" if export is not None else "--dialect", message)])
-    if export is None or dialect is None:
+def _refuse_output(policy: Policy, export: Path | None, dialect: str | None) -> None:
+    """Refuse a policy and options that do not say where the release goes: to a target, or for a frequency set to an
+    export folder, with a dialect."""
+    release = policy.release
+    if policy.source.frequency_set and (export is None or dialect is None):
         message = (
             "has no rows to publish here: add --export FOLDER --dialect NAME, which writes the release's statements"
         )
         raise PolicyError([Problem("source.frequency_set", message)])
-    return export, dialect
-
-
-def _refuse_nowhere(policy: Policy) -> None:
-    if policy.release is None or not policy.release.has_location:
+    if not policy.source.frequency_set and (export is not None or dialect is not None):
+        message = "needs [source] frequency_set: leave it out, or name the counts of a table in a warehouse"
+        raise PolicyError([Problem("--export" if export is not None else "--dialect", message)])
+    if export is None and (release is None or not release.has_location):
         places = 'database = "release.duckdb", file = "release.parquet", postgres = ... or spark = true'
         message = f"say where the release goes: {places}; or give --output FILE"
         raise PolicyError([Problem("release", message)])
 
 
-def _warn(warnings: Iterable[str]) -> None:
+def _release_figures(release: AnyRelease) -> dict[str, Any]:
+    return {"release": str(release.path), "table": release.table, "sha256": release.sha256}
+
+
+def _print_warnings(warnings: Iterable[str]) -> None:
     for warning in warnings:
         print_lines(f"warning: {warning}", err=True)
 
@@ -260,46 +217,32 @@ def _warn(warnings: Iterable[str]) -> None:
 @command(RELEASES, "extend policy.toml", refusal="the audit refuses the extended release; the old one stays")
 def extend(
     policy: PolicyFile,
-    settings: Set = None,
+    settings: Settings = None,
     as_json: AsJson = False,
     force: Annotated[
         bool,
-        typer.Option(
-            "--force",
-            help="Publish even if readers of another release, too, can single out rows. The catalog records it.",
+        option(
+            "--force", "Publish even if readers of another release, too, can single out rows. The catalog records it."
         ),
     ] = False,
     memory_limit: MemoryLimit = None,
     threads: Threads = None,
 ) -> None:
     """Add new rows of the source to a release. Rows that were released before stay unchanged."""
-    import time
-
-    from sqlanon.cli.progress import shown_progress
+    from sqlanon.cli.progress import show_progress
     from sqlanon.database import connect
 
-    started = time.perf_counter()
-    loaded, doing = load(policy, settings), "extending the release"
-    with connect(memory_limit=memory_limit, threads=threads) as db, shown_progress(doing):
-        found = db.extend(loaded)
-        if found.added_rows:
-            found.publish(force=force)
-    _warn(found.warnings)
-    figures = found.to_dict() | {"release": str(found.path), "table": found.table}
-    figures |= {"seconds": {"total": time.perf_counter() - started}}
+    started, loaded = time.perf_counter(), load_policy(policy, settings)
+    with connect(memory_limit=memory_limit, threads=threads) as db, show_progress("extending the release"):
+        extension = db.extend(loaded)
+        if extension.added_rows:
+            extension.publish(force=force)
+    _print_warnings(extension.warnings)
     if as_json:
-        print_json(figures)
-        return
-    print_lines(f"released before: {count_noun(found.released_before, 'row')}; new in the source: {found.new_rows:,}")
-    print_lines(
-        f"added: {count_noun(found.added_rows, 'row')}; waiting for more rows like them: {found.waiting_rows:,}"
-    )
-    print_lost_rows(found.source_change, policy)
-    if not found.added_rows:
-        print_lines("the release is unchanged")
-    fewest = count_noun(found.smallest_class, "row" if found.persons is None else "person")
-    print_lines(f"{count_noun(found.classes, 'class')}; the smallest has {fewest}")
-    print_lines(f"release: {found.path}, table {found.table}")
+        figures = {"release": str(extension.path), "table": extension.table}
+        printing.print_json(extension.to_dict() | figures | {"seconds": {"total": time.perf_counter() - started}})
+    else:
+        printing.print_extension(extension, policy)
 
 
 @command(
@@ -310,48 +253,42 @@ def extend(
 )
 def withdraw(
     policy: PolicyFile,
-    settings: Set = None,
+    settings: Settings = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show what would be withdrawn and what that reveals; publish nothing.")
+        bool, option("--dry-run", "Show what would be withdrawn and what that reveals; publish nothing.")
     ] = False,
-    sql: Annotated[bool, typer.Option("--sql", help="Print the statement that makes the new version, too.")] = False,
+    sql: Annotated[bool, option("--sql", "Print the statement that makes the new version, too.")] = False,
     as_json: AsJson = False,
     force: Annotated[
         bool,
-        typer.Option(
+        option(
             "--force",
-            help="Publish even if readers who kept the old version can tell who was withdrawn. The catalog records it.",
+            "Publish even if readers who kept the old version can tell who was withdrawn. The catalog records it.",
         ),
     ] = False,
     memory_limit: MemoryLimit = None,
     threads: Threads = None,
 ) -> None:
     """Publish a release again without the persons and rows that were deleted from its source since."""
-    import time
-
-    from sqlanon.cli.progress import shown_progress
+    from sqlanon.cli.progress import show_progress
     from sqlanon.database import connect
 
-    started = time.perf_counter()
-    loaded = load(policy, settings)
+    started, loaded = time.perf_counter(), load_policy(policy, settings)
     with connect(memory_limit=memory_limit, threads=threads) as db:
-        with shown_progress(time_limit=loaded.search.time_limit) as progress:
+        with show_progress(time_limit=loaded.search.time_limit) as progress:
             withdrawal = db.withdraw(loaded, progress)
             statement = withdrawal.sql() if sql and withdrawal.result is not None else None
-            published = None if dry_run or withdrawal.result is None else withdrawal.publish(force=force)
-        _warn(withdrawal.warnings)
+            release = None if dry_run or withdrawal.result is None else withdrawal.publish(force=force)
+        _print_warnings(withdrawal.warnings)
+        if not as_json:
+            printing.print_withdrawal(withdrawal, release)
+            if statement is not None:
+                print_sql(statement)
+            return
         figures = withdrawal.to_dict() | {"seconds": {"total": time.perf_counter() - started}}
         figures |= {"dry_run": True} if dry_run else {}
-        if published is not None:
-            figures |= {"release": str(published.path), "table": published.table, "sha256": published.sha256}
-        if statement is not None:
-            figures |= {"sql": statement} if as_json else {}
-        if as_json:
-            print_json(figures)
-            return
-        print_withdrawal(withdrawal, published)
-        if statement is not None:
-            print_sql(statement)
+        figures |= {} if release is None else _release_figures(release)
+        printing.print_json(figures | ({} if statement is None else {"sql": statement}))
 
 
 @command(
@@ -359,37 +296,38 @@ def withdraw(
 )
 def live(
     policy: PolicyFile,
-    settings: Set = None,
+    settings: Settings = None,
     name: Annotated[
-        str | None,
-        typer.Option("--name", metavar="VIEW", help="Name of the view. Default: the name of the table and _live."),
+        str | None, option("--name VIEW", "Name of the view. Default: the name of the table and _live.")
     ] = None,
-    drop: Annotated[bool, typer.Option("--drop", help="Remove the view instead.")] = False,
+    drop: Annotated[bool, option("--drop", "Remove the view instead.")] = False,
     as_json: AsJson = False,
     memory_limit: MemoryLimit = None,
     threads: Threads = None,
 ) -> None:
     """Create a view in the private database that generalizes and suppresses whenever it is read."""
-    from sqlanon.cli.progress import shown_progress
+    from sqlanon.cli.progress import show_progress
     from sqlanon.database import connect
 
-    loaded = load(policy, settings)
+    loaded = load_policy(policy, settings)
     if drop:
         with connect(memory_limit=memory_limit, threads=threads) as db:
-            dropped = db.drop_live(loaded, name)
+            dropped_view = db.drop_live(loaded, name)
         if as_json:
-            print_json({"dropped": dropped})
+            printing.print_json({"dropped": dropped_view})
         else:
-            print_lines(f"dropped: view {make_printable(dropped)} and its tables")
+            print_lines(f"dropped: view {make_printable(dropped_view)} and its tables")
         return
-    shown = shown_progress(time_limit=loaded.search.time_limit)
-    with connect(memory_limit=memory_limit, threads=threads) as db, shown as progress:
+    with (
+        connect(memory_limit=memory_limit, threads=threads) as db,
+        show_progress(time_limit=loaded.search.time_limit) as progress,
+    ):
         view = db.live(loaded, name, progress)
-    _warn(view.warnings)
+    _print_warnings(view.warnings)
     if as_json:
-        print_json(view.to_dict() | {"database": str(loaded.source.database)})
-        return
-    print_live(view, loaded)
+        printing.print_json(view.to_dict() | {"database": str(loaded.source.database)})
+    else:
+        printing.print_live(view, loaded)
 
 
 @command(
@@ -400,81 +338,69 @@ def live(
 )
 def compare(
     policy: PolicyFile,
-    settings: Set = None,
+    settings: Settings = None,
     strategies: Annotated[
         str | None,
-        typer.Option(
-            "--strategies",
-            metavar="NAME,...",
-            help="Strategies to compare, however long they take. Default: all that fit the policy, for at most 30 "
-            "seconds each.",
+        option(
+            "--strategies NAME,...",
+            "Strategies to compare, however long they take. Default: all that fit the policy, for at most 30 seconds "
+            "each.",
         ),
     ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON list with an object for each strategy.")
-    ] = False,
+    as_json: Annotated[bool, option("--json", "Print one JSON list with an object for each strategy.")] = False,
     memory_limit: MemoryLimit = None,
     threads: Threads = None,
 ) -> None:
     """Compare the results of several strategies. Publishes nothing."""
-    from sqlanon.cli.progress import shown_comparison
+    from sqlanon.cli.progress import show_comparison
     from sqlanon.database import connect
     from sqlanon.strategies.compare import DEFAULT_SECONDS, find_endless_strategies, policies_by_strategy
 
-    loaded = load(policy, settings)
-    names = None if strategies is None else [name.strip() for name in strategies.split(",")]
-    with options(search__strategy="--strategies"):
+    loaded, names = load_policy(policy, settings), split_names(strategies)
+    with name_options_in_errors(search__strategy="--strategies"):
         count, seconds = len(policies_by_strategy(loaded, names)), DEFAULT_SECONDS if names is None else None
-    shown = shown_comparison(count, seconds)
-    with connect(memory_limit=memory_limit, threads=threads) as db, shown as progress:
-        relation = db.compare(loaded, names, progress, seconds)
-        found = [dict(zip(relation.columns, row, strict=True)) for row in relation.fetchall()]
+    with connect(memory_limit=memory_limit, threads=threads) as db, show_comparison(count, seconds) as progress:
+        comparison = db.compare(loaded, names, progress, seconds)
+        rows = [dict(zip(comparison.columns, row, strict=True)) for row in comparison.fetchall()]
     if as_json:
-        print_json(found)
+        printing.print_json(rows)
     else:
-        print_comparison(found, loaded, policy, find_endless_strategies(loaded) if names is None else [])
-    if relation.undecided_person is not None:
-        _warn([relation.undecided_person])
-    if all(one["error"] is not None for one in found):
+        printing.print_comparison(rows, loaded, policy, find_endless_strategies(loaded) if names is None else [])
+    _print_warnings([] if comparison.undecided_person is None else [comparison.undecided_person])
+    if all(row["error"] is not None for row in rows):
         raise typer.Exit(1)
 
 
 @command(BEFORE, "plan policy.toml", "plan policy.toml --sql", "plan policy.toml --dialect snowflake")
 def plan(
     policy: PolicyFile,
-    settings: Set = None,
+    settings: Settings = None,
     strategy: Strategy = None,
-    sql: Annotated[bool, typer.Option("--sql", help="Print all statements.")] = False,
+    sql: Annotated[bool, option("--sql", "Print all statements.")] = False,
     dialect: Dialect = None,
 ) -> None:
     """Show what `anonymize` would do, on one screen; --sql shows its statements. Reads no rows."""
-    from sqlanon.cli.plan_summary import plan_summary
+    from sqlanon.cli.plan_summary import format_plan
     from sqlanon.database import connect
 
-    loaded = load(policy, settings, strategy)
+    loaded = load_policy(policy, settings, strategy)
     with connect() as db:
-        found = db.plan(loaded, dialect)
-    _warn(found.warnings)
+        recorded_plan = db.plan(loaded, dialect)
+    _print_warnings(recorded_plan.warnings)
     if sql or dialect is not None:
-        print_sql(str(found))
+        print_sql(str(recorded_plan))
     else:
-        print_lines(plan_summary(loaded, found, f"sqlanon plan {shlex.quote(str(policy))} --sql"))
+        print_lines(format_plan(loaded, recorded_plan, f"sqlanon plan {shlex.quote(str(policy))} --sql"))
 
 
 @command(MORE, "schema > sqlanon.schema.json")
 def schema() -> None:
     """Print the JSON Schema of a policy, with which editors complete and check policies."""
-    from sqlanon.support.resources import POLICY_SCHEMA
-
     print_sql(POLICY_SCHEMA.read_text(encoding="utf-8"))
 
 
 @command(MORE, "init warehouse.duckdb")
-def init(
-    database: Annotated[
-        Path, typer.Argument(metavar="DATABASE", help="Path to a DuckDB file; created if missing.", show_default=False)
-    ],
-) -> None:
+def init(database: Annotated[Path, argument("DATABASE", "Path to a DuckDB file; created if missing.")]) -> None:
     """Install the catalog and the macro library in a DuckDB file, in the schema sqlanon."""
     from sqlanon.ledger.catalog import init_database
 
@@ -485,122 +411,98 @@ def init(
 @command(BEFORE, "risk policy.toml", "risk policy.toml --suda --matrix zip,age")
 def risk(
     policy: PolicyFile,
-    settings: Set = None,
+    settings: Settings = None,
     as_json: AsJson = False,
     epsilon: Annotated[
-        str | None,
-        typer.Option(
-            "--epsilon", metavar="E,...", help="For a policy with noise: report the expected errors for these ε."
-        ),
+        str | None, option("--epsilon E,...", "For a policy with noise: report the expected errors for these ε.")
     ] = None,
-    suda: Annotated[
-        bool, typer.Option("--suda", help="Search for rows that a few quasi-identifiers make unique (SUDA).")
-    ] = False,
+    suda: Annotated[bool, option("--suda", "Search for rows that a few quasi-identifiers make unique (SUDA).")] = False,
     suda_size: Annotated[
-        int | None,
-        typer.Option(
-            "--suda-size", metavar="M", parser=integer(1), help="Run --suda with at most M quasi-identifiers at a time."
-        ),
+        int | None, option("--suda-size M", "Run --suda with at most M quasi-identifiers at a time.", integer(1))
     ] = None,
     leakage: Annotated[
-        int,
-        typer.Option(
-            "--leakage",
-            metavar="N",
-            parser=integer(0),
-            help="Report the leakage of sets of up to N attributes. Default: 3.",
-        ),
+        int, option("--leakage N", "Report the leakage of sets of up to N attributes. Default: 3.", integer(0))
     ] = 3,
     leakage_seconds: Annotated[
         int | None,
-        typer.Option(
-            "--leakage-seconds",
-            metavar="S",
-            parser=integer(1),
-            help="Then measure larger sets for at most S seconds, highest leakage first.",
+        option(
+            "--leakage-seconds S", "Then measure larger sets for at most S seconds, highest leakage first.", integer(1)
         ),
     ] = None,
     values: Annotated[
-        str | None,
-        typer.Option(
-            "--values", metavar="A", help="Report what the values of an attribute leak, at each level of its hierarchy."
-        ),
+        str | None, option("--values A", "Report what the values of an attribute leak, at each level of its hierarchy.")
     ] = None,
     matrix: Annotated[
         str | None,
-        typer.Option(
-            "--matrix",
-            metavar="A,B",
-            help="Count the unique rows at each pair of levels of two attributes; with [population], also "
-            "the combinations that are unique there.",
+        option(
+            "--matrix A,B",
+            "Count the unique rows at each pair of levels of two attributes; with [population], also the combinations "
+            "that are unique there.",
         ),
     ] = None,
     memory_limit: MemoryLimit = None,
     threads: Threads = None,
 ) -> None:
     """Measure the re-identification risk of the source as it stands, and what in it breaks the policy."""
-    from sqlanon.cli.progress import shown_progress
+    from sqlanon.cli.progress import show_progress
     from sqlanon.database import connect
 
-    loaded, shown = load(policy, settings), shown_progress("measuring the risk")
-    with connect(memory_limit=memory_limit, threads=threads) as db, shown:
-        with options(epsilon="--epsilon"):
-            found = db.risk(loaded, numbers("--epsilon", epsilon), leakage, leakage_seconds)
-        of_values = None if values is None else db.value_leakage(loaded, values)
-        uniques = None if matrix is None else db.uniques_matrix(loaded, *two_names("--matrix", matrix))
-        special = db.suda(loaded, suda_size) if suda or suda_size is not None else None
-    _warn(found.warnings)
+    loaded = load_policy(policy, settings)
+    with connect(memory_limit=memory_limit, threads=threads) as db, show_progress("measuring the risk"):
+        with name_options_in_errors(epsilon="--epsilon"):
+            assessment = db.risk(loaded, parse_numbers("--epsilon", epsilon), leakage, leakage_seconds)
+        value_leakage = None if values is None else db.value_leakage(loaded, values)
+        uniques = None if matrix is None else db.uniques_matrix(loaded, *parse_two_names("--matrix", matrix))
+        special_uniques = db.suda(loaded, suda_size) if suda or suda_size is not None else None
+    _print_warnings(assessment.warnings)
     if as_json:
-        more = {"matrix": uniques, "suda": special, "values": of_values}
-        print_json(found.to_dict() | {name: one.to_dict() for name, one in more.items() if one is not None})
+        parts = {"matrix": uniques, "suda": special_uniques, "values": value_leakage}
+        figures = {name: part.to_dict() for name, part in parts.items() if part is not None}
+        printing.print_json(assessment.to_dict() | figures)
         return
-    print_risk(found, loaded.noisy_attributes)
-    if found.undecided_person is not None:
-        _warn([found.undecided_person])
-    print_requirements(found.requirements)
+    printing.print_risk(assessment, loaded.noisy_attributes)
+    _print_warnings([] if assessment.undecided_person is None else [assessment.undecided_person])
+    printing.print_requirements(assessment.requirements)
     has_priors = loaded.risk is not None and bool(loaded.risk.priors)
-    print_leakage(found.leakage, found.leakage_search, "rows" if has_priors else found.counts)
-    if of_values is not None:
-        print_values(of_values)
-    print_dependencies(found.dependencies)
+    printing.print_leakage(assessment.leakage, assessment.leakage_search, "rows" if has_priors else assessment.counts)
+    if value_leakage is not None:
+        printing.print_values(value_leakage)
+    printing.print_dependencies(assessment.dependencies)
     if uniques is not None:
-        print_matrix(uniques)
-    if found.noise is not None:
-        print_noise(found.noise)
+        printing.print_matrix(uniques)
+    if assessment.noise is not None:
+        printing.print_noise_errors(assessment.noise)
     elif loaded.noisy_attributes:
         print_lines("Nothing meets the policy, so the errors of noise are unknown.")
-    if special is not None:
-        print_suda(special)
+    if special_uniques is not None:
+        printing.print_suda(special_uniques)
 
 
 @command(START, "suggest hospital.duckdb patients -o policy.toml", "suggest patients.csv -o policy.toml")
 def suggest(
     inputs: Annotated[
         list[str],
-        typer.Argument(
-            metavar="INPUT...",
-            help="A DuckDB file and one of its tables; data files of one table, or patterns of them; an Excel file and "
-            "a sheet or its range of cells.",
-            show_default=False,
+        argument(
+            "INPUT...",
+            "A DuckDB file and one of its tables; data files of one table, or patterns of them; an Excel file and a "
+            "sheet or its range of cells.",
         ),
     ],
     output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Write the policy to FILE, its schema beside it."),
+        Path | None, option("--output -o FILE", "Write the policy to FILE, its schema beside it.")
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace FILE if it exists.")] = False,
+    force: Annotated[bool, option("--force", "Replace FILE if it exists.")] = False,
     csv: Csv = None,
     hierarchies: Annotated[
-        Path | None,
-        typer.Option("--hierarchies", metavar="DIR", help="Write hierarchies of texts to files in DIR, to be edited."),
+        Path | None, option("--hierarchies DIR", "Write hierarchies of texts to files in DIR, to be edited.")
     ] = None,
     memory_limit: MemoryLimit = None,
     threads: Threads = None,
 ) -> None:
     """Write a commented policy to start from: roles, hierarchies, and the strategy that keeps the most."""
     from sqlanon.cli.files import SCHEMA, refuse_existing, write_private, write_schema
-    from sqlanon.cli.progress import shown_progress
-    from sqlanon.database import connect, suggest_policy
+    from sqlanon.cli.progress import show_progress
+    from sqlanon.database import connect
     from sqlanon.policy.settings import parse_csv_settings
     from sqlanon.sources.formats import file_kind
 
@@ -610,27 +512,29 @@ def suggest(
             message = f"must end in .toml, as policies do, and {output.name!r} does not"
             raise PolicyError([Problem("--output", message)])
         refuse_existing(output, force)
-    several = len(inputs) > 1 and all(file_kind(one) for one in inputs)
-    if not several and len(inputs) > 2:
+    are_files = len(inputs) > 1 and all(file_kind(name) for name in inputs)
+    if not are_files and len(inputs) > 2:
         raise PolicyError([Problem("suggest", "give a database and one of its tables, or data files of one table")])
-    source, table = (None, None) if several else (inputs[0], inputs[1] if len(inputs) > 1 else None)
-    folder = None if output is None else output.absolute().parent
-    of, keys = Path(inputs[0]).name, parse_csv_settings(csv or ())
-    shown, named = shown_progress("reading the source and trying strategies on a sample"), options(source__table=of)
-    with named, csv_advice(), connect(source, memory_limit=memory_limit, threads=threads) as db, shown:
-        suggestion = suggest_policy(db, table, inputs if several else (), folder, hierarchies, keys)
-    text = suggestion.text
-    _warn(suggestion.warnings)
+    source, table = (None, None) if are_files else (inputs[0], inputs[1] if len(inputs) > 1 else None)
+    keys = parse_csv_settings(csv or ())
+    with (
+        name_options_in_errors(source__table=Path(inputs[0]).name),
+        name_csv_option_in_errors(),
+        connect(source, memory_limit=memory_limit, threads=threads) as db,
+        show_progress("reading the source and trying strategies on a sample"),
+    ):
+        folder = None if output is None else output.absolute().parent
+        suggestion = db._suggest(table, inputs if are_files else (), folder, hierarchies, keys)
+    _print_warnings(suggestion.warnings)
     if output is None:
-        print_sql(text)
+        print_sql(suggestion.text)
         return
-    write_private(output, f"#:schema ./{SCHEMA}\n{text}")
-    for line in write_schema(output.absolute().with_name(SCHEMA), force):
-        print_lines(line)
+    write_private(output, f"#:schema ./{SCHEMA}\n{suggestion.text}")
+    write_schema(output.absolute().with_name(SCHEMA), force)
     for name, reason in suggestion.unreleased.items():
         print_lines(f"not released: {make_printable(name)} ({make_printable(reason)})")
     print_lines(f"{output}: a policy to start from. Read it, then run: sqlanon anonymize {shlex.quote(str(output))}")
-    if "--hierarchies" in text:  # a comment advises it
+    if "--hierarchies" in suggestion.text:  # a comment advises it
         print_lines(
             "Some columns hold numbers among words such as NA. For round widths, add: --hierarchies DIR --force"
         )
@@ -640,10 +544,9 @@ def suggest(
 def inspect(
     files: Annotated[
         list[str],
-        typer.Argument(
-            metavar="FILE...",
-            help="Data files of one table, or patterns of them; or an Excel file, and a sheet or its range of cells.",
-            show_default=False,
+        argument(
+            "FILE...",
+            "Data files of one table, or patterns of them; or an Excel file, and a sheet or its range of cells.",
         ),
     ],
     csv: Csv = None,
@@ -653,51 +556,49 @@ def inspect(
 ) -> None:
     """Show how files are read: their form, columns and types, bad lines, and the [source.csv] table for a policy."""
     from sqlanon.cli.inspection import print_inspection
-    from sqlanon.cli.progress import shown_progress
+    from sqlanon.cli.progress import show_progress
     from sqlanon.database import connect
-    from sqlanon.errors import SourceError
     from sqlanon.policy.settings import parse_csv_settings
     from sqlanon.sources.formats import file_kind
 
     keys = parse_csv_settings(csv or ())
     sheet = files.pop() if len(files) == 2 and file_kind(files[0]) == "excel" and not file_kind(files[1]) else None
-    source, several = (None, files) if len(files) > 1 else (files[0], ())
-    shown = shown_progress("reading the files")
-    with csv_advice(), connect(source, memory_limit=memory_limit, threads=threads) as db, shown:
-        found = db.inspect(sheet, several, keys)
+    source, paths = (None, files) if len(files) > 1 else (files[0], ())
+    with (
+        name_csv_option_in_errors(),
+        connect(source, memory_limit=memory_limit, threads=threads) as db,
+        show_progress("reading the files"),
+    ):
+        inspection = db.inspect(sheet, paths, keys)
     if as_json:
-        print_json(found.to_dict())
+        printing.print_json(inspection.to_dict())
     else:
-        print_inspection(found)
-    if found.refusal is not None:
-        with csv_advice():
-            raise SourceError(found.refusal)
+        print_inspection(inspection)
+    if inspection.refusal is not None:
+        with name_csv_option_in_errors():
+            raise SourceError(inspection.refusal)
 
 
 @command(START, "import-arx example.deid", "import-arx example.deid --dir adult --encoding windows-1252")
 def import_arx(
-    project: Annotated[Path, typer.Argument(metavar="PROJECT.deid", help="A project of ARX.", show_default=False)],
+    project: Annotated[Path, argument("PROJECT.deid", "A project of ARX.")],
     directory: Annotated[
-        Path | None,
-        typer.Option("--dir", metavar="FOLDER", help="A new folder for its files. Default: the project's name."),
+        Path | None, option("--dir FOLDER", "A new folder for its files. Default: the project's name.")
     ] = None,
-    encoding: Annotated[
-        str | None,
-        typer.Option("--encoding", metavar="NAME", help="The encoding of texts that are not in UTF-8."),
-    ] = None,
+    encoding: Annotated[str | None, option("--encoding NAME", "The encoding of texts that are not in UTF-8.")] = None,
 ) -> None:
     """Write a project of ARX as a policy, hierarchy files and a CSV file, and say what has no counterpart."""
     from sqlanon.arx import import_project
     from sqlanon.cli.files import SCHEMA, write_schema
 
     imported = import_project(project, directory or Path(project.stem), encoding)
-    for line in write_schema(imported.folder.absolute() / SCHEMA, force=False):
-        print_lines(line)
-    for heading, lines in (("Not imported:", imported.left_out), ("Decided:", imported.notes)):
-        print_lines("\n".join([heading, *(f"- {make_printable(line)}" for line in lines)])) if lines else None
+    write_schema(imported.folder.absolute() / SCHEMA, force=False)
+    for heading, notes in (("Not imported:", imported.left_out), ("Decided:", imported.notes)):
+        if notes:
+            print_lines("\n".join([heading, *(f"- {make_printable(note)}" for note in notes)]))
     policy = imported.folder / imported.policy
-    others = count_noun(len(imported.files) - 1, "file")
-    print_lines(f"{policy} and {others} beside it. Read it, then run: sqlanon anonymize {shlex.quote(str(policy))}")
+    files = count_noun(len(imported.files) - 1, "file")
+    print_lines(f"{policy} and {files} beside it. Read it, then run: sqlanon anonymize {shlex.quote(str(policy))}")
 
 
 @command(
@@ -708,95 +609,70 @@ def import_arx(
 )
 def verify(
     release: Annotated[
-        str,
-        typer.Argument(
-            metavar="RELEASE",
-            help="Path to a release, or the address of one: postgresql://..., sc://... or env:NAME.",
-            show_default=False,
-        ),
+        str, argument("RELEASE", "Path to a release, or the address of one: postgresql://..., sc://... or env:NAME.")
     ],
-    policy: Annotated[
-        Path | None, typer.Option("--policy", metavar="POLICY.toml", help="Check the release against its source, too.")
-    ] = None,
-    settings: Set = None,
-    table: Annotated[
-        str | None, typer.Option("--table", metavar="SCHEMA.NAME", help="Name of a release in PostgreSQL or Spark.")
-    ] = None,
+    policy: Annotated[Path | None, option("--policy POLICY.toml", "Check the release against its source, too.")] = None,
+    settings: Settings = None,
+    table: Annotated[str | None, option("--table SCHEMA.NAME", "Name of a release in PostgreSQL or Spark.")] = None,
     sha256: Annotated[
-        str | None,
-        typer.Option("--sha256", metavar="HEX", help="SHA-256 that the file must have, as `anonymize` printed it."),
+        str | None, option("--sha256 HEX", "SHA-256 that the file must have, as `anonymize` printed it.")
     ] = None,
     as_json: AsJson = False,
     memory_limit: MemoryLimit = None,
     threads: Threads = None,
 ) -> None:
     """Check that a release is what it claims to be."""
-    from sqlanon.cli.progress import shown_progress
+    from sqlanon.cli.progress import show_progress
     from sqlanon.engines.limits import Limits
     from sqlanon.release.targets.base import release_location
 
-    limits = Limits(memory_limit, threads)
-    with options(sha256="--sha256"), shown_progress("verifying the release"):
+    with name_options_in_errors(sha256="--sha256"), show_progress("verifying the release"):
         if policy is None:
-            found = release_location(release, table).verify(limits, sha256)
+            verification = release_location(release, table).verify(Limits(memory_limit, threads), sha256)
         else:
             from sqlanon.database import connect
 
             with connect(memory_limit=memory_limit, threads=threads) as db:
-                found = db.verify(release, load(policy, settings), table, sha256)
+                verification = db.verify(release, load_policy(policy, settings), table, sha256)
     if as_json:
-        print_json(found.to_dict())
+        printing.print_json(verification.to_dict())
     else:
-        print_verification(found, policy)
-    if not found.verified:
+        printing.print_verification(verification, policy)
+    if not verification.verified:
         raise typer.Exit(1)
 
 
 @command(AFTER, "attack release.duckdb --policy policy.toml --sql")
 def attack(
-    releases: Annotated[
-        list[str], typer.Argument(metavar="RELEASE...", help="Paths to releases of one table.", show_default=False)
-    ],
+    releases: Annotated[list[str], argument("RELEASE...", "Paths to releases of one table.")],
     policy: Annotated[
-        Path | None,
-        typer.Option("--policy", metavar="POLICY.toml", help="Policy of the releases: its source and hierarchies."),
+        Path | None, option("--policy POLICY.toml", "Policy of the releases: its source and hierarchies.")
     ] = None,
     outside: Annotated[
-        str | None,
-        typer.Option(
-            "--outside", metavar="FILE_OR_TABLE", help="File or table that names people, to link with the releases."
-        ),
+        str | None, option("--outside FILE_OR_TABLE", "File or table that names people, to link with the releases.")
     ] = None,
-    only: Annotated[
-        str | None, typer.Option("--only", metavar="ATTACK,...", help="Attacks to run. Default: all.")
-    ] = None,
+    only: Annotated[str | None, option("--only ATTACK,...", "Attacks to run. Default: all.")] = None,
     known: Annotated[
-        int,
-        typer.Option(
-            "--known",
-            metavar="M",
-            parser=integer(0),
-            help="Sensitive values that the attacker can rule out. Default: 1.",
-        ),
+        int, option("--known M", "Sensitive values that the attacker can rule out. Default: 1.", integer(0))
     ] = 1,
-    sql: Annotated[bool, typer.Option("--sql", help="Print the statements that show the victims, too.")] = False,
+    sql: Annotated[bool, option("--sql", "Print the statements that show the victims, too.")] = False,
     as_json: AsJson = False,
     memory_limit: MemoryLimit = None,
     threads: Threads = None,
 ) -> None:
     """Run the published attacks on releases and count the affected rows."""
     from sqlanon import attacks
-    from sqlanon.cli.printing import print_attacks
-    from sqlanon.cli.progress import shown_progress
+    from sqlanon.cli.progress import show_progress
 
-    names = None if only is None else [name.strip() for name in only.split(",")]
-    loaded = None if policy is None else load(policy)
-    with shown_progress("attacking the releases"):
-        found = attacks.attack(releases, loaded, outside, names, known, memory_limit=memory_limit, threads=threads)
+    loaded = None if policy is None else load_policy(policy)
+    with show_progress("attacking the releases"):
+        findings = attacks.attack(
+            releases, loaded, outside, split_names(only), known, memory_limit=memory_limit, threads=threads
+        )
     if as_json:
-        print_json(found.to_dict())
+        printing.print_json(findings.to_dict())
     else:
-        print_attacks(found, sql)
+        printing.print_attacks(findings, sql)
 
 
 @command(
@@ -808,48 +684,39 @@ def attack(
 def report(
     of: Annotated[
         str,
-        typer.Argument(
-            metavar="POLICY.toml|RELEASE",
-            help="Path to a release, or to a policy: then the page shows what it would release.",
+        argument(
+            "POLICY.toml|RELEASE", "Path to a release, or to a policy: then the page shows what it would release."
         ),
     ],
-    output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="FILE.html", help="Path of the page.", show_default=False)
-    ],
-    settings: Set = None,
+    output: Annotated[Path, option("--output -o FILE.html", "Path of the page.")],
+    settings: Settings = None,
     private: Annotated[
-        bool,
-        typer.Option("--private", help="For a policy: show the source and the search, too. For internal use only."),
+        bool, option("--private", "For a policy: show the source and the search, too. For internal use only.")
     ] = False,
     policy: Annotated[
-        Path | None,
-        typer.Option("--policy", metavar="POLICY.toml", help="For a release: check it against its source, too."),
+        Path | None, option("--policy POLICY.toml", "For a release: check it against its source, too.")
     ] = None,
     compare: Annotated[
-        bool, typer.Option("--compare", help="With --private: compare all strategies that fit the policy.")
+        bool, option("--compare", "With --private: compare all strategies that fit the policy.")
     ] = False,
     memory_limit: MemoryLimit = None,
     threads: Threads = None,
 ) -> None:
     """Write an HTML page about a release: what could still go wrong, and what happened to each column."""
-    from sqlanon.cli.progress import shown_progress
-    from sqlanon.database import connect, write_report
+    from sqlanon.cli.progress import show_progress
+    from sqlanon.database import connect
 
-    subject = load(Path(of), settings) if of.lower().endswith(".toml") else of
-    named = options(private="--private", compare="--compare", policy="--policy")
-    shown = shown_progress("verifying the release" if isinstance(subject, str) else "opening the source")
-    with connect(memory_limit=memory_limit, threads=threads) as db, shown as progress, named:
-        found = write_report(
-            db,
-            subject,
-            output,
-            private,
-            None if policy is None else load(policy, settings),
-            None if compare else (),
-            progress,
-        )
-    verdict = "the policy's requirements hold" if found.holds else "NOT verified"
+    subject = load_policy(Path(of), settings) if of.lower().endswith(".toml") else of
+    strategies = None if compare else ()
+    with (
+        connect(memory_limit=memory_limit, threads=threads) as db,
+        show_progress("verifying the release" if isinstance(subject, str) else "opening the source") as progress,
+        name_options_in_errors(private="--private", compare="--compare", policy="--policy"),
+    ):
+        source_policy = None if policy is None else load_policy(policy, settings)
+        facts = db._write_report(subject, output, private, source_policy, strategies, progress)
+    verdict = "the policy's requirements hold" if facts.holds else "NOT verified"
     print_lines(f"{output.absolute()}: {verdict}")
-    print_residual_risk(found.worst)
-    if not found.holds:
+    printing.print_residual_risk(facts.worst)
+    if not facts.holds:
         raise typer.Exit(1)

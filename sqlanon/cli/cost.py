@@ -1,4 +1,4 @@
-"""What a release costs: the quasi-identifiers of which nothing is left, and the strategy that would keep them."""
+"""The cost of a release: fully suppressed quasi-identifiers, and a strategy that would keep some of them."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sqlanon.errors import SqlanonError
 from sqlanon.release.sentences import join_names
 
 if TYPE_CHECKING:
@@ -15,13 +16,13 @@ if TYPE_CHECKING:
     from sqlanon.result import Result
     from sqlanon.suggest import Trial
 
-MOST_NAMES = 8
-"""The most attributes that a sentence names."""
+_MAX_NAMES = 8
+"""Maximum number of attributes that a sentence names."""
 
 
 @dataclass(frozen=True)
 class Cost:
-    """The quasi-identifiers that are fully suppressed, the loss, and what a trial of another strategy keeps of them."""
+    """The fully suppressed quasi-identifiers, the loss, and a trial of another strategy with those that it keeps."""
 
     fully_suppressed: tuple[str, ...]
     loss: float = 0.0
@@ -29,64 +30,61 @@ class Cost:
     kept: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON: beside the figures of a result."""
-        found: dict[str, Any] = {"fully_suppressed": list(self.fully_suppressed)}
-        if self.trial is not None:
-            trial = self.trial
-            found["alternative"] = {
-                "search": dict(trial.search), "loss": trial.loss, "keeps": list(self.kept), "rows": trial.rows,
-            }  # fmt: skip
-        return found
+        """Fields that the JSON of a result has in addition."""
+        fields: dict[str, Any] = {"fully_suppressed": list(self.fully_suppressed)}
+        if (trial := self.trial) is not None:
+            alternative = {"search": dict(trial.search), "loss": trial.loss}
+            fields["alternative"] = alternative | {"keeps": list(self.kept), "rows": trial.rows}
+        return fields
 
     def sentences(self, policy: Path, rows: int) -> list[str]:
-        """For people; nothing where nothing is fully suppressed."""
-        gone = self.fully_suppressed
-        if not gone:
+        suppressed, trial = self.fully_suppressed, self.trial
+        if not suppressed:
             return []
-        said = [f"{join_names(gone, MOST_NAMES)} {'is' if len(gone) == 1 else 'are'} fully suppressed."]
-        if self.trial is not None:
-            rest = "" if len(self.kept) < len(gone) else "it" if len(gone) == 1 else "them"
-            loss = f"loss {self.trial.loss:.2g} instead of {self.loss:.2g}"
-            loss += f", on a sample of {self.trial.rows:,} rows" if self.trial.rows < rows else ""
-            loss += ", not searched to the end" if self.trial.stopped else ""
-            options = f"--strategy {self.trial.search['strategy']}"
-            more = {key: value for key, value in self.trial.search.items() if key != "strategy"}
-            options += "".join(f" --set search.{key}={value}" for key, value in more.items())
-            said.append(f"`{self.trial.name}` would keep {rest or join_names(self.kept, MOST_NAMES)} ({loss}):")
-            said.append(f"  add {options}")
-            said.append(f"To compare all strategies: sqlanon compare {shlex.quote(str(policy))}")
-        return said
+        are = "is" if len(suppressed) == 1 else "are"
+        sentences = [f"{join_names(suppressed, _MAX_NAMES)} {are} fully suppressed."]
+        if trial is not None:
+            names = join_names(self.kept, _MAX_NAMES)
+            if len(self.kept) == len(suppressed):
+                names = "it" if len(suppressed) == 1 else "them"
+            loss = f"loss {trial.loss:.2g} instead of {self.loss:.2g}"
+            loss += f", on a sample of {trial.rows:,} rows" if trial.rows < rows else ""
+            loss += ", not searched to the end" if trial.stopped else ""
+            settings = {key: value for key, value in trial.search.items() if key != "strategy"}
+            options = "".join(f" --set search.{key}={value}" for key, value in settings.items())
+            sentences.append(f"`{trial.name}` would keep {names} ({loss}):")
+            sentences.append(f"  add --strategy {trial.search['strategy']}{options}")
+            sentences.append(f"To compare all strategies: sqlanon compare {shlex.quote(str(policy))}")
+        return sentences
 
 
-def cost_of(result: Result, seconds: float, progress: StageProgress) -> Cost:
-    """What the result of a run of these seconds costs. Other strategies are tried only where nothing is left of some
-    attribute."""
-    gone = result.fully_suppressed
-    if not gone:
+def measure_cost(result: Result, seconds: float, progress: StageProgress) -> Cost:
+    """Measure the cost of a result; try other strategies, in about as many seconds as its run took, only if an
+    attribute is fully suppressed."""
+    suppressed = result.fully_suppressed
+    if not suppressed:
         return Cost(())
-    from sqlanon.errors import SqlanonError
     from sqlanon.suggest.trials import try_finer
 
     progress("trials", 0, 0, None)
     try:
         trial = try_finer(result, seconds)
-    except SqlanonError:  # the release is what it is
+    except SqlanonError:  # a failed trial does not affect the release
         trial = None
-    kept = () if trial is None else tuple(name for name in gone if name not in trial.fully_suppressed)
-    return Cost(gone, result.loss, trial, kept)
+    kept = () if trial is None else tuple(name for name in suppressed if name not in trial.fully_suppressed)
+    return Cost(suppressed, result.loss, trial, kept)
 
 
-def price_of(result: Result, risk: ResidualRisk | None, seconds: float, progress: StageProgress) -> str | None:
-    """What the advice against a risk costs, in a sentence; None where it was not measured."""
+def measure_price(result: Result, risk: ResidualRisk | None, seconds: float, progress: StageProgress) -> str | None:
+    """Measure the loss that the advice against a risk would cost: a sentence; None if it was not measured."""
     if risk is None or risk.change is None:
         return None
-    from sqlanon.errors import SqlanonError
     from sqlanon.suggest.trials import price_change
 
     progress("trials", 0, 0, None)
     try:
         price = price_change(result, risk.change, seconds)
-    except SqlanonError:  # the release is what it is
+    except SqlanonError:  # a failed trial does not affect the release
         price = None
     if price is None:
         return None

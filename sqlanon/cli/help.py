@@ -1,110 +1,99 @@
-"""The help of the command line: usage, options, an example and the exit statuses of each command."""
+"""The help of the command line: usage, options, examples and exit statuses of each command; no word is broken."""
 
 from __future__ import annotations
 
 import re
 import shutil
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from typer.core import TyperCommand, TyperGroup
 
-WIDEST = 100
-"""The longest lines, in characters, however wide the terminal is."""
+MAX_WIDTH = 100
+"""Maximum length of a line, however wide the terminal is."""
 
-START, BEFORE, RELEASES, AFTER, MORE = "Start", "Before a release", "Make releases", "Check releases", "Set up"
-"""The groups of commands, in their order."""
+START, BEFORE, RELEASES, AFTER, MORE = PANELS = (
+    "Start",
+    "Before a release",
+    "Make releases",
+    "Check releases",
+    "Set up",
+)
+"""The groups of commands, in order."""
 
-REFUSED = "the request is wrong: the policy, a hierarchy, the input or an option"
+_USAGE_ERROR = "the request is wrong: the policy, a hierarchy, the input or an option"
+_MAX_NAME = 26
+"""Maximum length of a name beside its description; a longer one has a line of its own."""
 
-_GAP, _NAMES = 2, 26
 
-
-def ending(examples: Sequence[str], refusal: str | None = None, interrupted: bool = False) -> str:
-    """The end of a command's help: examples, and the exit statuses; a refusal is what exit status 1 means."""
-    meanings = {"0": "done", "1": refusal, "2": REFUSED, "130": "interrupted (128 + the number of the signal)"}
-    if not interrupted:
-        meanings.pop("130")
-    statuses = [f"  {status:<{max(map(len, meanings))}}  {meaning}" for status, meaning in meanings.items() if meaning]
-    shown = [f"  {example}" for example in examples]
-    return "\n".join([f"Example{'s' if shown[1:] else ''}:", *shown, "", "Exit status:", *statuses])
+def format_epilog(examples: Sequence[str], refusal: str | None = None, interruption: str | None = None) -> str:
+    """The end of a command's help: examples, and the exit statuses; ``refusal`` is the meaning of exit status 1."""
+    meanings = {"0": "done", "1": refusal, "2": _USAGE_ERROR, "130": interruption}
+    width = 1 if interruption is None else 3
+    statuses = [f"  {status:<{width}}  {meaning}" for status, meaning in meanings.items() if meaning]
+    heading = "Example:" if len(examples) == 1 else "Examples:"
+    return "\n".join([heading, *(f"  {example}" for example in examples), "", "Exit status:", *statuses])
 
 
 class Command(TyperCommand):
-    """A command whose help breaks no words and ends with an example."""
-
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Write the help."""
-        formatter.write(_page(self, ctx, []))
+        formatter.write(_format_page(self, ctx, {}))
 
 
 class Group(TyperGroup):
-    """The commands, in groups of those that are used together."""
-
     def format_help(self, ctx: Any, formatter: Any) -> None:
-        """Write the help."""
-        panels: dict[str, list[tuple[str, str]]] = {panel: [] for panel in (START, BEFORE, RELEASES, AFTER, MORE)}
+        panels: dict[str, list[tuple[str, str]]] = {panel: [] for panel in PANELS}
         for name in self.list_commands(ctx):
-            command = self.get_command(ctx, name)
-            if command is not None and not command.hidden:
-                first = (command.help or "").split("\n\n")[0]
-                panels.setdefault(str(getattr(command, "rich_help_panel", MORE)), []).append((name, first))
-        formatter.write(_page(self, ctx, list(panels.items())))
+            command: Any = self.get_command(ctx, name)
+            panels[command.rich_help_panel].append((name, command.help.split("\n\n")[0]))
+        formatter.write(_format_page(self, ctx, panels))
 
 
-def _page(command: Any, ctx: Any, panels: Sequence[tuple[str, list[tuple[str, str]]]]) -> str:
-    width = min(shutil.get_terminal_size().columns, WIDEST)
-    params = [one for one in command.get_params(ctx) if not getattr(one, "hidden", False)]
-    arguments = [one for one in params if one.param_type_name == "argument"]
-    options = [one for one in params if one.param_type_name == "option"]
-    needed = [_name(one, short=True) for one in options if one.required]
-    usage = ["[OPTIONS]", *needed, *map(_usage, arguments), *(["COMMAND"] if panels else [])]
-    lines = _wrapped(" ".join(usage), width, f"Usage: {ctx.command_path} ", " " * 7)
-    for paragraph in (command.help or "").split("\n\n"):
-        lines += ["", *_wrapped(" ".join(paragraph.split()), width, "  ", "  ")]
-    sections = [*panels, ("Arguments", [(_usage(one).strip("[]"), one.help or "") for one in arguments])]
-    sections.append(("Options", [(_name(one), one.help or "") for one in options]))
-    for heading, rows in sections:
+def _format_page(command: Any, ctx: Any, panels: dict[str, list[tuple[str, str]]]) -> str:
+    width = min(shutil.get_terminal_size().columns, MAX_WIDTH)
+    params = [param for param in command.get_params(ctx) if not getattr(param, "hidden", False)]
+    arguments = [param for param in params if param.param_type_name == "argument"]
+    options = [param for param in params if param.param_type_name == "option"]
+    required = [f"{option.opts[0]} {option.metavar}" for option in options if option.required]
+    names = [argument.metavar if argument.required else f"[{argument.metavar}]" for argument in arguments]
+    usage = " ".join(["[OPTIONS]", *required, *names, *(["COMMAND"] if panels else [])])
+    lines = _wrap(usage, width, f"Usage: {ctx.command_path} ", " " * 7)
+    for paragraph in command.help.split("\n\n"):
+        lines += ["", *_wrap(paragraph, width, "  ", "  ")]
+    sections = panels | {
+        "Arguments": [(argument.metavar, argument.help) for argument in arguments],
+        "Options": [(_format_names(option), option.help) for option in options],
+    }
+    for heading, rows in sections.items():
         if rows:
-            lines += ["", f"{heading}:", *_columns(rows, width)]
-    for line in ["", *(command.epilog or "").split("\n")]:
+            lines += ["", f"{heading}:", *_format_columns(rows, width)]
+    for line in ["", *command.epilog.split("\n")]:
         text = re.sub(r"^ *(\d+ +)?", "", line)
-        first = line[: len(line) - len(text)]
-        lines += _wrapped(text, width, first, " " * len(first)) if line else [""]
+        start = line[: len(line) - len(text)]
+        lines += _wrap(text, width, start, " " * len(start))
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _name(option: Any, short: bool = False) -> str:
-    names = [*option.opts[:1]] if short else sorted(option.opts, key=len)
+def _format_names(option: Any) -> str:
     value = "" if option.is_flag else f" {option.metavar or option.name.upper()}"
-    return ", ".join(names) + value
+    return ", ".join(sorted(option.opts, key=len)) + value
 
 
-def _usage(argument: Any) -> str:
-    name = argument.metavar or argument.name.upper()
-    return name if argument.required else f"[{name}]"
-
-
-def _columns(rows: Iterable[tuple[str, str]], width: int) -> list[str]:
-    rows = list(rows)
-    left = min(max(len(name) for name, _ in rows), _NAMES) + 2 + _GAP
+def _format_columns(rows: Sequence[tuple[str, str]], width: int) -> list[str]:
+    indent = " " * (min(max(len(name) for name, _ in rows), _MAX_NAME) + 4)
     lines = []
     for name, text in rows:
-        first = f"  {name}".ljust(left)
-        if len(name) > left - 2 - _GAP:
-            lines.append(first.rstrip())
-            first = " " * left
-        lines += _wrapped(" ".join(text.split()), width, first, " " * left)
+        start = f"  {name}".ljust(len(indent))
+        if len(name) > len(indent) - 4:
+            lines.append(start.rstrip())
+            start = indent
+        lines += _wrap(text, width, start, indent)
     return lines
 
 
-def _wrapped(text: str, width: int, first: str, rest: str) -> list[str]:
-    return textwrap.wrap(
-        text,
-        width,
-        initial_indent=first,
-        subsequent_indent=rest,
-        break_long_words=False,
-        break_on_hyphens=False,
-    ) or [first.rstrip()]
+def _wrap(text: str, width: int, start: str, indent: str) -> list[str]:
+    wrapped = textwrap.wrap(
+        text, width, initial_indent=start, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )
+    return wrapped or [start.rstrip()]

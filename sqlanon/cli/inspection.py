@@ -1,4 +1,4 @@
-"""What `inspect` prints: how files are read, on one screen."""
+"""Print how files are read, on one screen."""
 
 from __future__ import annotations
 
@@ -14,34 +14,34 @@ if TYPE_CHECKING:
 
     from sqlanon.sources.inspection import InspectedColumn, InspectedFile, Inspection
 
-_MOST_FILES = 10
+_MAX_FILES = 10
 
 
-def print_inspection(found: Inspection) -> None:
-    """Print an inspection; a refusal is an error of the command."""
-    for file in found.files[:_MOST_FILES]:
+def print_inspection(inspection: Inspection) -> None:
+    """Print an inspection, without its refusal: that is an error of the command."""
+    for file in inspection.files[:_MAX_FILES]:
         print_lines("\n".join(make_printable(line) for line in _describe_file(file)))
-    if (more := len(found.files) - _MOST_FILES) > 0:
+    if (more := len(inspection.files) - _MAX_FILES) > 0:
         print_lines(f"and {count_noun(more, 'more file')}")
-    if found.rows is None:
+    if inspection.rows is None:
         return
-    print_lines(f"{count_noun(found.rows, 'row')}, {count_noun(len(found.columns), 'column')}")
-    if found.missing is not None:
-        print_lines(f"missing values: {', '.join(map(toml_value, found.missing)) or 'none'}")
+    print_lines(f"{count_noun(inspection.rows, 'row')}, {count_noun(len(inspection.columns), 'column')}")
+    if inspection.missing is not None:
+        print_lines(f"missing values: {', '.join(map(toml_value, inspection.missing)) or 'none'}")
     print_lines("")
-    rows = [
-        [make_printable(one.name), one.type, f"{one.values:,}", make_printable(_describe_fit(one))]
-        for one in found.columns
-    ]
+    rows = []
+    for column in inspection.columns:
+        note = make_printable(_describe_fit(column))
+        rows.append([make_printable(column.name), column.type, f"{column.values:,}", note])
     print_table(["column", "type", "values", "note"], rows)
-    if found.undecided:
+    if inspection.undecided:
         print_lines("")
         print_lines("As quasi-identifiers, these columns are refused until keys decide:")
-        for message in found.undecided:
+        for message in inspection.undecided:
             print_lines(f"- {make_printable(message)}")
-    if found.csv:
+    if inspection.csv:
         print_lines("")
-        print_lines(found.toml().rstrip())
+        print_lines(inspection.toml().rstrip())
 
 
 def _describe_file(file: InspectedFile) -> Iterator[str]:
@@ -52,13 +52,13 @@ def _describe_file(file: InspectedFile) -> Iterator[str]:
         escape = "" if file.escape is None else f", after {toml_value(file.escape)} in values"
         yield f"  delimiter {delimiter}, quote {quote}{escape}"
     if file.skip is not None:
-        first = {None: "first line", True: "header", False: "no header; first row"}[file.header]
+        first_line = {None: "first line", True: "header", False: "no header; first row"}[file.header]
         fields = "" if file.fields is None else f", with {count_noun(file.fields, 'field')}"
-        yield f"  {first} on line {file.skip + 1:,}{fields}"
+        yield f"  {first_line} on line {file.skip + 1:,}{fields}"
     if file.bad_lines:
         more = file.bad_lines - len(file.first_bad_lines)
-        shown = [*file.first_bad_lines, *([f"{more:,} more"] if more else [])]
-        yield f"  {count_noun(file.bad_lines, 'bad line')}: {', '.join(shown)}"
+        lines = [*file.first_bad_lines, *([f"{more:,} more"] if more else [])]
+        yield f"  {count_noun(file.bad_lines, 'bad line')}: {', '.join(lines)}"
 
 
 def _describe_fit(column: InspectedColumn) -> str:

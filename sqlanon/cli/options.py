@@ -1,11 +1,11 @@
-"""The options that several commands have: how they are written, checked and read."""
+"""Arguments and options: how they are declared, those of several commands, and the functions that read their texts."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -16,30 +16,41 @@ if TYPE_CHECKING:
     from sqlanon.policy import Policy
 
 
-def integer(least: int, most: int | None = None) -> Callable[[str], int]:
-    """A reader of whole numbers, for an option."""
-    range_ = f"of {least:,} or more" if most is None else f"from {least:,} to {most:,}"
+def argument(metavar: str, help: str) -> Any:
+    return typer.Argument(metavar=metavar, help=help, show_default=False)
 
-    def read(text: str) -> int:
+
+def option(declaration: str, help: str, parser: Callable[[str], Any] | None = None) -> Any:
+    """An option with its names and the name of its value, such as ``--output -o FILE``; a flag has no value."""
+    words = declaration.split()
+    names, value = [word for word in words if word.startswith("-")], [word for word in words if word[0] != "-"]
+    return typer.Option(*names, metavar=value[0] if value else None, help=help, parser=parser, show_default=False)
+
+
+def integer(lowest: int, highest: int | None = None) -> Callable[[str], int]:
+    """A parser of integers in a range."""
+    range_ = f"of {lowest:,} or more" if highest is None else f"from {lowest:,} to {highest:,}"
+
+    def parse(text: str) -> int:
         try:
             number = int(text)
         except ValueError:
-            number = least - 1
-        if number < least or (most is not None and number > most):
+            number = lowest - 1
+        if number < lowest or (highest is not None and number > highest):
             raise typer.BadParameter(f"must be an integer {range_}, not {text!r}")
         return number
 
-    return read
+    return parse
 
 
-def _size(text: str) -> str:
+def _parse_size(text: str) -> str:
     try:
         return Limits(text).memory_limit or ""
     except SourceError as error:
         raise typer.BadParameter(str(error).removeprefix("memory_limit: ")) from None
 
 
-def _dialect(text: str) -> str:
+def _parse_dialect(text: str) -> str:
     from sqlanon.warehouse import dialect_of
 
     try:
@@ -48,73 +59,60 @@ def _dialect(text: str) -> str:
         raise typer.BadParameter(error.problems[0].message) from None
 
 
-PolicyFile = Annotated[Path, typer.Argument(metavar="POLICY.toml", help="Path to the policy file.", show_default=False)]
-Set = Annotated[
+PolicyFile = Annotated[Path, argument("POLICY.toml", "Path to the policy file.")]
+Settings = Annotated[
     list[str] | None,
-    typer.Option(
-        "--set",
-        metavar="KEY=VALUE",
-        help="Override a key of the policy with a TOML value, such as privacy.k=10. Repeatable.",
-    ),
+    option("--set KEY=VALUE", "Override a key of the policy with a TOML value, such as privacy.k=10. Repeatable."),
 ]
 Csv = Annotated[
     list[str] | None,
-    typer.Option(
-        "--csv",
-        metavar="KEY=VALUE",
-        help="Say how CSV files are written: a key of [source.csv], such as 'delimiter=;'. Repeatable.",
+    option(
+        "--csv KEY=VALUE", "Say how CSV files are written: a key of [source.csv], such as 'delimiter=;'. Repeatable."
     ),
 ]
-Strategy = Annotated[
-    str | None, typer.Option("--strategy", metavar="NAME", help="Use another strategy than the policy's.")
-]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
-MemoryLimit = Annotated[
-    str | None,
-    typer.Option(
-        "--memory-limit",
-        metavar="SIZE",
-        parser=_size,
-        help="Memory to use, such as 2GB. Default: the engine's own limit.",
-    ),
-]
-Threads = Annotated[
-    int | None,
-    typer.Option("--threads", metavar="N", parser=integer(1, MOST_THREADS), help="Threads to use. Default: all cores."),
-]
+Strategy = Annotated[str | None, option("--strategy NAME", "Use another strategy than the policy's.")]
 Dialect = Annotated[
     str | None,
-    typer.Option(
-        "--dialect",
-        metavar="NAME",
-        parser=_dialect,
-        help="SQL dialect of the warehouse: bigquery, databricks, duckdb, postgres, snowflake, spark or trino.",
+    option(
+        "--dialect NAME",
+        "SQL dialect of the warehouse: bigquery, databricks, duckdb, postgres, snowflake, spark or trino.",
+        _parse_dialect,
     ),
 ]
+AsJson = Annotated[bool, option("--json", "Print one JSON object.")]
+MemoryLimit = Annotated[
+    str | None,
+    option("--memory-limit SIZE", "Memory to use, such as 2GB. Default: the engine's own limit.", _parse_size),
+]
+Threads = Annotated[int | None, option("--threads N", "Threads to use. Default: all cores.", integer(1, MOST_THREADS))]
 
 
-def numbers(option: str, given: str | None) -> tuple[float, ...]:
-    """Numbers with commas between them, of an option."""
+def split_names(text: str | None) -> list[str] | None:
+    return None if text is None else [name.strip() for name in text.split(",")]
+
+
+def parse_numbers(option: str, text: str | None) -> tuple[float, ...]:
+    """Parse numbers separated by commas."""
     try:
-        return () if given is None else tuple(float(one) for one in given.split(","))
+        return () if text is None else tuple(float(number) for number in text.split(","))
     except ValueError:
-        message = f"must be numbers separated by commas, such as 0.1,0.5,1, not {given!r}"
+        message = f"must be numbers separated by commas, such as 0.1,0.5,1, not {text!r}"
         raise PolicyError([Problem(option, message)]) from None
 
 
-def two_names(option: str, given: str) -> tuple[str, str]:
-    """Two names with a comma between them, of an option."""
-    names = [name.strip() for name in given.split(",")]
+def parse_two_names(option: str, text: str) -> list[str]:
+    """Parse two names separated by a comma."""
+    names = split_names(text) or []
     if len(names) != 2 or not all(names):
-        raise PolicyError([Problem(option, f"must be two attributes separated by a comma, not {given!r}")])
-    return names[0], names[1]
+        raise PolicyError([Problem(option, f"must be two attributes separated by a comma, not {text!r}")])
+    return names
 
 
 @contextmanager
-def csv_advice() -> Iterator[None]:
-    """Errors that name a key of ``[source.csv]`` say how this command takes it."""
+def name_csv_option_in_errors() -> Iterator[None]:
+    """Name ``--csv`` in errors that name a key of ``[source.csv]``."""
     try:
-        with options(source__csv="--csv"):
+        with name_options_in_errors(source__csv="--csv"):
             yield
     except SourceError as error:
         if "[source.csv]" not in str(error):
@@ -123,25 +121,25 @@ def csv_advice() -> Iterator[None]:
 
 
 @contextmanager
-def options(**names: str) -> Iterator[None]:
-    """Errors name the options of a command instead of the arguments and keys that stand for them."""
+def name_options_in_errors(**options: str) -> Iterator[None]:
+    """Name the options of a command in errors, instead of the arguments and keys that they set."""
     try:
         yield
     except PolicyError as error:
-        raise error.with_places({place.replace("__", "."): option for place, option in names.items()}) from None
+        raise error.with_places({place.replace("__", "."): name for place, name in options.items()}) from None
     except (SourceError, ReleaseError) as error:
         place, colon, message = str(error).partition(": ")
-        option = names.get(place.replace(".", "__"))
-        if not colon or option is None:
+        name = options.get(place.replace(".", "__"))
+        if not colon or name is None:
             raise
         kind = SourceError if isinstance(error, SourceError) else ReleaseError
-        raise kind(f"{option}: {message}") from None
+        raise kind(f"{name}: {message}") from None
 
 
-def load(
+def load_policy(
     path: Path, settings: Sequence[str] | None = None, strategy: str | None = None, output: Path | None = None
 ) -> Policy:
-    """Read a policy, with what the options override in it."""
+    """Read a policy and override what the options set."""
     from sqlanon.policy.settings import Overrides, load_overridden
 
     return load_overridden(path, Overrides(settings or (), strategy, output))

@@ -1,4 +1,4 @@
-"""A plan on one screen: what the policy says, and how many statements each stage has."""
+"""A plan on one screen: the settings of the policy, and the number of statements of each stage."""
 
 from __future__ import annotations
 
@@ -11,111 +11,106 @@ if TYPE_CHECKING:
     from sqlanon.engines.statement_runner import Plan
     from sqlanon.policy import Policy
 
-WIDTH = 80
-"""The longest line of a summary, in characters."""
+_WIDTH = 80
+"""Maximum length of a line, in characters."""
 
-_MOST_HIERARCHIES = 8
-_LABEL = 15
+_LABEL_WIDTH = 15
+_MAX_HIERARCHIES = 8
 
 
-def plan_summary(policy: Policy, plan: Plan, command: str) -> str:
-    """What a policy says, and how many statements each stage has; the command prints them."""
-    lines: list[str] = []
-    for label, words in _of_policy(policy, plan):
-        lines += _wrapped(f"{label}:", words)
-    lines += ["quasi-identifiers:", *_hierarchies(policy)]
-    stages = [f"{stage.name} ({len(stage.sql)})" for stage in plan.stages]
-    lines += _wrapped("statements:", ", ".join(stages))
+def format_plan(policy: Policy, plan: Plan, command: str) -> str:
+    """Summarize a policy and the stages of its plan; ``command`` prints the statements."""
+    lines = []
+    for label, text in _describe_policy(policy, plan):
+        lines += _wrap(f"{label}:", text)
+    lines += ["quasi-identifiers:", *_describe_hierarchies(policy)]
+    lines += _wrap("statements:", ", ".join(f"{stage.name} ({len(stage.sql)})" for stage in plan.stages))
     return "\n".join([*lines, f"Nothing was run. To print the statements: {command}"])
 
 
-def _of_policy(policy: Policy, plan: Plan) -> Iterator[tuple[str, str]]:
+def _describe_policy(policy: Policy, plan: Plan) -> Iterator[tuple[str, str]]:
     from sqlanon.requirements import list_requirements
 
-    yield "source", _source(policy)
-    yield "release", _target(policy)
-    yield "requirements", ", ".join(one.name for one in list_requirements(policy.privacy))
-    yield "strategy", _strategy(policy, plan)
+    yield "source", _describe_source(policy)
+    yield "release", _describe_release(policy)
+    yield "requirements", ", ".join(requirement.name for requirement in list_requirements(policy.privacy))
+    yield "strategy", _describe_strategy(policy, plan)
     search = policy.search
-    share = f"at most {_percent(search.suppression_limit)} of the" if search.suppression_limit else "no"
-    persons = search.suppression_limit and policy.source.person_column is not None
-    limits = [f"{share} {'persons with suppressed rows' if persons else 'rows suppressed'}"]
+    limits = ["no rows suppressed"]
+    if search.suppression_limit:
+        unit = "rows suppressed" if policy.source.person_column is None else "persons with suppressed rows"
+        limits = [f"at most {100 * float(search.suppression_limit):.4g} % of the {unit}"]
     limits += [f"at most {search.time_limit:g} seconds"] if search.time_limit is not None else []
     limits += [f"at most {search.max_checks:,} checks"] if search.max_checks is not None else []
     yield "measure", ", ".join([search.measure, *limits])
     for role in ("identifying", "sensitive", "insensitive"):
         if names := policy.attributes_with_role(role):
-            yield role, _few(names, WIDTH - _LABEL)
+            yield role, _list_names(names)
 
 
-def _source(policy: Policy) -> str:
+def _describe_source(policy: Policy) -> str:
     from sqlanon.places.databases import file_name
 
     source = policy.source
     rows = "a query" if source.query is not None else f"table {source.table}"
     if source.files:
-        return _few([file_name(one) for one in source.files], WIDTH - _LABEL)
+        return _list_names([file_name(file) for file in source.files])
     if source.frequency_set:
         return "counts of a table in a warehouse"
     if isinstance(source.database, Path):
         return f"{rows} of {source.database.name}"
-    places = {"PostgreSQL": source.postgres, "Spark": source.spark, "a database": source.database}
-    return next((f"{rows} in {name}" for name, place in places.items() if place is not None), rows)
+    locations = {"PostgreSQL": source.postgres, "Spark": source.spark, "a database": source.database}
+    return next((f"{rows} in {name}" for name, location in locations.items() if location is not None), rows)
 
 
-def _target(policy: Policy) -> str:
+def _describe_release(policy: Policy) -> str:
     release = policy.release
     if release is None or not release.has_location:
         return "nowhere: give [release] database or file, or --output FILE"
     file = release.database or release.file
-    place = file.name if file is not None else "PostgreSQL" if release.postgres is not None else "Spark"
-    return f"{place}, table {release.table}" + (", a draft" if release.draft else "")
+    location = file.name if file is not None else "PostgreSQL" if release.postgres is not None else "Spark"
+    return f"{location}, table {release.table}" + (", a draft" if release.draft else "")
 
 
-def _strategy(policy: Policy, plan: Plan) -> str:
+def _describe_strategy(policy: Policy, plan: Plan) -> str:
     from sqlanon.policy.strategies import STRATEGIES
 
     search = policy.search
-    words = search.strategy
+    text = search.strategy
     if search.suppression == "cells":
-        words += " with cells"
+        text += " with cells"
     elif search.traits.summarizes:
-        words += f" with {search.summary}s"
-    words += f": {STRATEGIES[search.strategy].description}"
+        text += f" with {search.summary}s"
+    text += f": {STRATEGIES[search.strategy].description}"
     if search.is_local:
-        return words
+        return text
     if plan.nodes is not None:
-        return f"{words} ({plan.nodes:,} generalizations)"
-    return f"{words} (their number depends on the data: on the values of {', '.join(plan.unknown_heights)})"
+        return f"{text} ({plan.nodes:,} generalizations)"
+    return f"{text} (their number depends on the data: on the values of {', '.join(plan.unknown_heights)})"
 
 
-def _hierarchies(policy: Policy) -> list[str]:
-    names = (
-        policy.quasi_identifiers
-        if len(policy.quasi_identifiers) <= _MOST_HIERARCHIES
-        else policy.quasi_identifiers[: _MOST_HIERARCHIES - 1]
-    )
-    widest = min(max(map(len, names), default=0), 30)
+def _describe_hierarchies(policy: Policy) -> list[str]:
+    quasi = policy.quasi_identifiers
+    names = quasi if len(quasi) <= _MAX_HIERARCHIES else quasi[: _MAX_HIERARCHIES - 1]
+    width = min(max(map(len, names), default=0), 30)
     lines = []
     for name in names:
         attribute = policy.attributes[name]
-        rules = ", then ".join(_rule(rule) for rule in attribute.hierarchy or ())
+        rules = ", then ".join(_describe_rule(rule) for rule in attribute.hierarchy or ())
         if attribute.noise is not None:
-            epsilon = attribute.noise.epsilon  # else a share of that of the policy
+            epsilon = attribute.noise.epsilon  # without one, a share of the policy's ε
             rules = "noise" if epsilon is None else f"noise, ε = {epsilon:g}"
-        lines.append(_cut(f"  {name:<{widest}}  {rules}"))
-    more = len(policy.quasi_identifiers) - len(names)
-    return [*lines, f"  and {more} more"] if more else lines
+        lines.append(_shorten(f"  {name:<{width}}  {rules}"))
+    return lines + ([f"  and {len(quasi) - len(names)} more"] if len(quasi) > len(names) else [])
 
 
-def _rule(rule: Any) -> str:
+def _describe_rule(rule: Any) -> str:
     """A rule in a few words.
 
     >>> from sqlanon.policy.rules import DatesRule, FileRule, IntervalsRule, MaskRule, SuppressRule
-    >>> _rule(MaskRule(mask="right")), _rule(IntervalsRule(widths=(5, 10))), _rule(DatesRule(dates=("month", "year")))
-    ('mask from the right', 'intervals of 5, 10', 'dates by month, year')
-    >>> _rule(FileRule(file="x/zip.csv")), _rule(SuppressRule())
-    ('file zip.csv', 'suppress')
+    >>> rules = MaskRule(mask="right"), IntervalsRule(widths=(5, 10)), DatesRule(dates=("month", "year"))
+    >>> [_describe_rule(rule) for rule in (*rules, FileRule(file="x/zip.csv"), SuppressRule())]
+    ['mask from the right', 'intervals of 5, 10', 'dates by month, year', 'file zip.csv', 'suppress']
     """
     match rule.kind:
         case "mask":
@@ -131,26 +126,23 @@ def _rule(rule: Any) -> str:
     return str(rule.kind)
 
 
-def _percent(limit: Any) -> str:
-    return f"{100 * float(limit):.4g} %"
-
-
-def _wrapped(label: str, words: str) -> list[str]:
+def _wrap(label: str, text: str) -> list[str]:
+    start, indent = label.ljust(_LABEL_WIDTH), " " * _LABEL_WIDTH
     return textwrap.wrap(
-        words, WIDTH, initial_indent=f"{label:<{_LABEL}}", subsequent_indent=" " * _LABEL,
-        break_long_words=False, break_on_hyphens=False,
-    )  # fmt: skip
+        text, _WIDTH, initial_indent=start, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )
 
 
-def _few(names: Sequence[str], width: int) -> str:
-    """Names in one line: all of them, or the first ones and the number of the others."""
-    for shown in range(len(names), 0, -1):
-        more = len(names) - shown
-        text = ", ".join(names[:shown]) + (f" and {more} more" if more else "")
+def _list_names(names: Sequence[str]) -> str:
+    """Names on one line: all, or the first ones and the number of others."""
+    width = _WIDTH - _LABEL_WIDTH
+    for count in range(len(names), 0, -1):
+        more = len(names) - count
+        text = ", ".join(names[:count]) + (f" and {more} more" if more else "")
         if len(text) <= width:
             return text
-    return _cut(f"{len(names)} of them", width)
+    return _shorten(f"{len(names)} of them", width)
 
 
-def _cut(text: str, width: int = WIDTH) -> str:
+def _shorten(text: str, width: int = _WIDTH) -> str:
     return text if len(text) <= width else text[: width - 4].rpartition(" ")[0] + " ..."

@@ -1,4 +1,4 @@
-"""What the command line prints: tables for people, JSON for programs."""
+"""Print results: tables and sentences for people, JSON for programs."""
 
 from __future__ import annotations
 
@@ -24,102 +24,103 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from sqlanon.attacks import Attacks, Finding
+    from sqlanon.attacks import Attack, Attacks
     from sqlanon.decoys import Decoys
     from sqlanon.disclosure.dependencies import Narrowing
     from sqlanon.disclosure.residual_risk import ResidualRisk
+    from sqlanon.ledger.growth.extend import Extension
     from sqlanon.live import LiveView
     from sqlanon.policy import Policy
-    from sqlanon.release.published import Release
     from sqlanon.release.source_change import SourceChange
     from sqlanon.release.targets.base import Verification
-    from sqlanon.release.targets.postgres.reader import PostgresRelease
-    from sqlanon.release.targets.spark.reader import SparkRelease
-    from sqlanon.result import Result
+    from sqlanon.result import AnyRelease, Result
     from sqlanon.risk import Leakage, LeakageSearch, RequirementRisk, Risk, UniquesMatrix, ValueLeakage
     from sqlanon.risk.suda import Suda
     from sqlanon.withdrawal import Withdrawal
 
 
 DRAFT = "draft: not compared with other releases; do not share it"
+MAX_LEAKING_SETS = 10
+"""Maximum number of attribute sets in the table of leakage; ``--json`` has all."""
 
 
-def print_result(
-    result: Result, release: Release | PostgresRelease | SparkRelease, seconds: float
-) -> ResidualRisk | None:
-    """Print what was released; gives back the worst that it still shows."""
+def print_json(value: Any) -> None:
+    print(json.dumps(value, ensure_ascii=not is_unicode_output()))
+
+
+def format_count(count: int, whole: float | None) -> str:
+    """A count with its share of a whole, unless the count is 0."""
+    return f"{count:,} ({format_percent(count, whole)})" if count and whole else f"{count:,}"
+
+
+# --- results and releases
+
+
+def print_result(result: Result, release: AnyRelease, seconds: float) -> ResidualRisk | None:
+    """Print a published result; return the most serious residual risk of the release."""
     manifest = release.manifest
-    print_lines(f"{result.released_rows:,} of {result.rows:,} rows released, {_suppressed(result)}")
-    _print_persons(result, "released")
-    _print_search(result, manifest.classes, manifest.fewest_rows, seconds)
+    _print_figures(result, "released", manifest.classes, manifest.fewest_rows, seconds)
     if result.noise is not None:
-        print_noise_of(result)
+        _print_noise(result)
     if result.decoys is not None:
-        print_lines(decoys_in_words(result.decoys))
+        print_lines(format_decoys(result.decoys))
     print_lines("")
-    _show_attributes(result, "what was done")
+    _print_attributes(result, "what was done")
     print_lines("")
     worst = None
     try:
         sizes, worst = release.class_sizes_and_risk()
         print_class_sizes(sizes.sizes.items())
-    except ReleaseError as error:  # it is published all the same
+    except ReleaseError as error:  # the release is published all the same
         print_lines(f"class sizes: not available: {error}")
     print_lines("")
-    print_lines(f"release: {release.path}, table {release.table}")
-    if release.sha256 is not None:
-        print_lines(f"sha256: {release.sha256}")
+    _print_release(release)
     if manifest.draft:
         print_lines(DRAFT)
     return worst
 
 
-def print_residual_risk(worst: ResidualRisk | None, price: str | None = None) -> None:
-    """Print the worst of what a release still shows, what prevents it, and what that costs; else nothing."""
-    if worst is not None:
-        print_lines(make_printable(worst.line))
-        if price is not None:
-            print_lines(price)
-        print_lines(worst.advice)
+def _print_release(release: AnyRelease) -> None:
+    print_lines(f"release: {release.path}, table {release.table}")
+    if release.sha256 is not None:
+        print_lines(f"sha256: {release.sha256}")
 
 
-def print_trial(result: Result, seconds: float) -> None:
-    _print_unpublished(result, seconds)
-    print_lines("dry run: not published, not recorded, not compared with earlier releases")
-
-
-def print_export(result: Result, folder: Path, draft: bool, seconds: float) -> None:
-    _print_unpublished(result, seconds)
-    print_lines(f"written to {make_printable(str(folder))}")
+def print_unpublished(result: Result, output: Mapping[str, Any], seconds: float) -> None:
+    """Print the result of a dry run or of an export; ``output`` has its JSON fields."""
+    _print_figures(result, "to be released", result.classes, result.smallest_class_rows, seconds)
+    print_lines("")
+    _print_attributes(result, "what is done")
+    print_lines("")
+    if output.get("dry_run"):
+        print_lines("dry run: not published, not recorded, not compared with earlier releases")
+        return
+    print_lines(f"written to {make_printable(output['export'])}")
     print_lines("In the warehouse: upload the Parquet files, run release.sql, then audit.sql")
-    if draft:
+    if output.get("draft"):
         print_lines(DRAFT)
 
 
-def _suppressed(result: Result) -> str:
-    share = f" ({format_percent(result.suppressed_rows, result.rows)})" if result.suppressed_rows else ""
-    return f"{result.suppressed_rows:,} suppressed{share}"
-
-
-def _print_persons(result: Result, released: str) -> None:
-    """The persons, where persons are counted: all rows of a released person are in the release."""
-    if result.persons is None or result.suppressed_persons is None:
-        return
-    share = f" ({format_percent(result.suppressed_persons, result.persons)})" if result.suppressed_persons else ""
-    line = f"{result.released_persons:,} of {result.persons:,} persons {released} with all their rows, "
-    line += f"{result.suppressed_persons:,} with suppressed rows{share}"
-    if result.partly_released_persons:
-        line += f", of whom {result.partly_released_persons:,} have other rows in the release"
-    print_lines(line)
-
-
-def _print_unpublished(result: Result, seconds: float) -> None:
-    print_lines(f"{result.released_rows:,} of {result.rows:,} rows to be released, {_suppressed(result)}")
-    _print_persons(result, "to be released")
-    _print_search(result, result.classes, result.smallest_class_rows, seconds)
-    print_lines("")
-    _show_attributes(result, "what is done")
-    print_lines("")
+def _print_figures(result: Result, released: str, classes: int, smallest: int, seconds: float) -> None:
+    suppressed = f"{result.suppressed_rows:,} suppressed"
+    if result.suppressed_rows:
+        suppressed += f" ({format_percent(result.suppressed_rows, result.rows)})"
+    print_lines(f"{result.released_rows:,} of {result.rows:,} rows {released}, {suppressed}")
+    fewest = count_noun(smallest, "row")
+    if result.persons is not None and result.suppressed_persons is not None:
+        fewest = f"{count_noun(result.smallest_class, 'person')} ({fewest} or more)"
+        share = f" ({format_percent(result.suppressed_persons, result.persons)})" if result.suppressed_persons else ""
+        line = f"{result.released_persons:,} of {result.persons:,} persons {released} with all their rows, "
+        line += f"{result.suppressed_persons:,} with suppressed rows{share}"
+        if result.partly_released_persons:
+            line += f", of whom {result.partly_released_persons:,} have other rows in the release"
+        print_lines(line)
+    print_lines(f"{count_noun(classes, 'class')}; the smallest has {fewest}")
+    print_lines(f"{result.measure} {format_figure(result.score)}: {result.proof}")
+    checked, search = f"checked {result.checked:,} of {result.nodes:,} generalizations", result.policy.search
+    if search.is_local:
+        checked = count_noun(result.checked, "round") + (" of splits" if search.traits.splits_classes else "")
+    print_lines(f"{checked} in {seconds:.2f} s")
 
 
 _SUMMARIES = {
@@ -129,16 +130,16 @@ _SUMMARIES = {
 }
 
 
-def _show_attributes(result: Result, heading: str) -> None:
-    """What is done to each quasi-identifier, and its loss; what labels mean is in the metadata of the release."""
+def _print_attributes(result: Result, heading: str) -> None:
+    """Print what is done to each quasi-identifier, and its loss; the metadata of the release describes the labels."""
     from sqlanon.result import SEVERAL_LEVELS
 
-    done = dict(result.done)
+    descriptions = result.done
     for name in result.fully_suppressed:
-        done[name] = "fully suppressed" if done[name] == SEVERAL_LEVELS else done[name]
-    rows = [(name, _loss(result.losses.get(name)), words) for name, words in done.items()]
+        descriptions[name] = descriptions[name].replace(SEVERAL_LEVELS, "fully suppressed")
+    rows = [(name, _format_loss(result.losses.get(name)), description) for name, description in descriptions.items()]
     print_table(["quasi-identifier", "loss", heading], rows)
-    if SEVERAL_LEVELS in done.values():
+    if SEVERAL_LEVELS in descriptions.values():
         print_lines("Each group of rows is generalized only as far as it needs.")
         if result.policy.search.traits.summarizes:
             print_lines(_SUMMARIES[result.policy.search.summary])
@@ -146,10 +147,10 @@ def _show_attributes(result: Result, heading: str) -> None:
         print_lines("A suppressed row counts as a loss of 1 in each column.")
 
 
-def _loss(loss: float | None) -> str:
-    """A loss from 0 to 1; nothing where there is none, as with noise.
+def _format_loss(loss: float | None) -> str:
+    """A loss from 0 to 1; empty without one, as with noise.
 
-    >>> _loss(0.0), _loss(1.0), _loss(0.02394), _loss(0.0001), _loss(None)
+    >>> _format_loss(0.0), _format_loss(1.0), _format_loss(0.02394), _format_loss(0.0001), _format_loss(None)
     ('0', '1', '0.024', '<0.001', '')
     """
     if loss is None:
@@ -157,25 +158,95 @@ def _loss(loss: float | None) -> str:
     return f"{loss:g}" if loss in (0, 1) else f"{loss:.3f}" if loss >= 0.0005 else "<0.001"
 
 
-def _show_levels(done: Sequence[tuple[str, str]]) -> None:
-    print_table(["quasi-identifier", "what is done"], [(name, words.partition("; ")[0]) for name, words in done])
-
-
-def _print_search(result: Result, classes: int, smallest: int, seconds: float) -> None:
-    fewest = count_noun(smallest, "row")
-    if result.persons is not None:
-        fewest = f"{count_noun(result.smallest_class, 'person')} ({fewest} or more)"
-    print_lines(f"{count_noun(classes, 'class')}; the smallest has {fewest}")
-    print_lines(f"{result.measure} {format_figure(result.score)}: {result.proof}")
-    checked = f"checked {result.checked:,} of {result.nodes:,} generalizations"
-    if result.policy.search.is_local:
-        checked = count_noun(result.checked, "round") + (
-            " of splits" if result.policy.search.traits.splits_classes else ""
+def _print_noise(result: Result) -> None:
+    for name, errors in (result.noise or {}).items():
+        means = {}
+        for kind in ("observed", "expected"):
+            error, share = errors[f"{kind}_error"], errors[f"{kind}_relative_error"]
+            means[kind] = f"{error:,.4g}" + ("" if share is None else f" ({100 * share:.3g} %)")  # dates have no share
+        print_lines(
+            f"noise on {name}: ε = {errors['epsilon']:g}, mean error {means['observed']}, expected {means['expected']}"
         )
-    print_lines(f"{checked} in {seconds:.2f} s")
+    risk = 100 * (result.linking_risk or 0.0)
+    print_lines(f"ε of a record: {result.epsilon:g}; records that can be linked to their own values: {risk:.3g} %")
+    if result.confidence is not None:
+        rows, beta = result.confidence["suppressed_rows"], result.confidence["beta"]
+        print_lines(f"{rows:,} of the suppressed rows were suppressed for a confidence of {100 * beta:g} %")
+
+
+def format_decoys(decoys: Decoys) -> str:
+    if not decoys.rows:
+        return "no decoys: no class was too small"
+    figures = f"{count_noun(decoys.rows, 'decoy')} among the released rows, in {count_noun(decoys.classes, 'class')}; "
+    return figures + f"without them the smallest class has {count_noun(decoys.smallest_class_without, 'row')}"
+
+
+def print_class_sizes(sizes: Iterable[tuple[int, int]], unit: str = "rows") -> None:
+    from sqlanon.disclosure.class_sizes import doubling_histogram
+
+    bars = doubling_histogram(dict(sizes))
+    while bars and not next(iter(bars.values())):  # begin at the smallest class
+        bars.pop(next(iter(bars)))
+    if bars:
+        print_bars((f"{unit} in a class", "classes"), bars)
+
+
+def print_residual_risk(worst: ResidualRisk | None, price: str | None = None) -> None:
+    """Print the most serious residual risk, what prevents it, and what that costs."""
+    if worst is not None:
+        print_lines("\n".join([make_printable(worst.line), *([] if price is None else [price]), worst.advice]))
+
+
+def print_extension(extension: Extension, policy: Path) -> None:
+    """Print an extension of a release."""
+    before = count_noun(extension.released_before, "row")
+    print_lines(f"released before: {before}; new in the source: {extension.new_rows:,}")
+    added = count_noun(extension.added_rows, "row")
+    print_lines(f"added: {added}; waiting for more rows like them: {extension.waiting_rows:,}")
+    change: SourceChange = extension.source_change
+    if change.losses:
+        print_lines(f"since then: {change.losses}; the release still shows them as they were")
+        print_lines(f"What to do: {change.remedy(shlex.quote(str(policy)))}")
+    if not extension.added_rows:
+        print_lines("the release is unchanged")
+    fewest = count_noun(extension.smallest_class, "row" if extension.persons is None else "person")
+    print_lines(f"{count_noun(extension.classes, 'class')}; the smallest has {fewest}")
+    print_lines(f"release: {extension.path}, table {extension.table}")
+
+
+def print_withdrawal(withdrawal: Withdrawal, release: AnyRelease | None) -> None:
+    """Print a withdrawal, and the release that it published."""
+    from sqlanon.places.addresses import format_location
+
+    change, result = withdrawal.source_change, withdrawal.result
+    if result is None:
+        differences = change.differences if change else "no change"
+        print_lines(f"nothing to withdraw from {format_location(withdrawal.path)}: {differences}")
+        print_lines("the release is unchanged")
+        return
+    print_lines(f"since the release: {change.losses or change.differences}")
+    before, rows = count_noun(withdrawal.released_before, "row"), count_noun(result.released_rows, "row")
+    print_lines(f"released before: {before}; {'would be now' if release is None else 'now'}: {rows}")
+    if result.suppressed_rows:
+        reason = "in classes that are too small without them" if withdrawal.only_released_rows else "as before"
+        print_lines(f"suppressed: {count_noun(result.suppressed_rows, 'row')}, {reason}")
+    if not withdrawal.only_released_rows:
+        print_lines("the new version has all rows of the source, also those that are new since")
+    if withdrawal.same_generalization:
+        print_lines("generalization: as before")
+    else:
+        print_lines("generalization: another one than before:")
+        _print_attributes(result, "what is done")
+    noun = "row" if result.persons is None else "person"
+    print_lines(f"{count_noun(result.classes, 'class')}; the smallest has {count_noun(result.smallest_class, noun)}")
+    if withdrawal.revealed is not None:
+        print_lines(f"What this reveals: {withdrawal.revealed}")
+    if release is not None:
+        _print_release(release)
 
 
 def print_live(view: LiveView, policy: Policy) -> None:
+    """Print a live view that was created or replaced."""
     from sqlanon.release.sentences import level_in_words
 
     visible, limit = (
@@ -184,163 +255,130 @@ def print_live(view: LiveView, policy: Policy) -> None:
     )
     print_lines(f"{visible:,} of {view.rows:,} rows shown now, {view.suppressed_rows:,} suppressed{limit}")
     if view.suppressed_persons is not None:
-        lost = f"{view.suppressed_persons:,} of {view.persons:,} persons"
-        print_lines(f"{lost} with suppressed rows now (limit {view.limit_persons:,})")
-    print_lines(
-        f"{view.measure} {format_figure(view.score)}"
-        f"{': optimal among full-domain generalizations' if view.optimal else ''}"
-    )
+        persons = f"{view.suppressed_persons:,} of {view.persons:,} persons"
+        print_lines(f"{persons} with suppressed rows now (limit {view.limit_persons:,})")
+    proof = ": optimal among full-domain generalizations" if view.optimal else ""
+    print_lines(f"{view.measure} {format_figure(view.score)}{proof}")
     print_lines("")
-    done = []
+    rows = []
     for name, level in view.generalization.items():
         rules = [rule.redact() for rule in policy.attributes[name].hierarchy or ()]
-        done.append((name, level_in_words(rules, level, view.heights[name])))
-    _show_levels(done)
+        rows.append((name, level_in_words(rules, level, view.heights[name]).partition("; ")[0]))
+    print_table(["quasi-identifier", "what is done"], rows)
     print_lines("")
     kind = "secure" if view.secure else "not secure: this file or this DuckDB does not support secure views"
-    name, place = make_printable(view.view), make_printable(str(policy.source.database))  # on one line each
-    print_lines(f"{'replaced' if view.replaced else 'created'}: view {name} ({kind}) in {place}")
+    name, database = make_printable(view.view), make_printable(str(policy.source.database))
+    print_lines(f"{'replaced' if view.replaced else 'created'}: view {name} ({kind}) in {database}")
     print_lines("rows that it suppresses later: FROM sqlanon.live_views")
 
 
-def print_class_sizes(sizes: Iterable[tuple[int, int]], unit: str = "rows") -> None:
-    from sqlanon.disclosure.class_sizes import doubling_histogram
-
-    bars = doubling_histogram(dict(sizes))
-    while bars and not next(iter(bars.values())):  # no class is as small
-        bars.pop(next(iter(bars)))
-    if bars:
-        print_bars((f"{unit} in a class", "classes"), bars)
+# --- verification and attacks
 
 
-_OPEN = {"not verifiable alone": "needs the source", "not guaranteed": "not guaranteed"}
-"""Why a check is neither passed nor failed, as its message begins: and as the table of checks says it."""
+_UNDECIDED = {"not verifiable alone": "needs the source", "not guaranteed": "not guaranteed"}
+"""The result of a check that neither passed nor failed, by the beginning of its message."""
 
 
-def print_verification(found: Verification, policy: Path | None) -> None:
-    words = {True: "ok", False: "FAILED", None: "not checked"}
+def print_verification(verification: Verification, policy: Path | None) -> None:
+    results = {True: "ok", False: "FAILED", None: "not checked"}
     rows = []
-    for check in found.checks:
-        word, message = words[check.passed], check.message
-        reason, _, rest = message.partition(": ")
-        if check.passed is None and rest and reason in _OPEN:
-            word, message = _OPEN[reason], rest
-        rows.append((word, check.name, message))
+    for check in verification.checks:
+        result, message = results[check.passed], check.message
+        reason, _, explanation = message.partition(": ")
+        if check.passed is None and explanation and reason in _UNDECIDED:
+            result, message = _UNDECIDED[reason], explanation
+        rows.append((result, check.name, message))
     print_table(["result", "check", "what was found"], rows)
-    print_lines(_verdict(found, policy is None))
-    if found.verified and found.claims:
-        how = ". To check: add --sha256 HEX" if found.is_file else ""
-        print_lines(f"Claims that nothing but the manifest says: {', '.join(found.claims)}{how}")
-    if (change := found.source_change) is not None:
+    print_lines(_format_verdict(verification, policy is None))
+    if verification.verified and verification.claims:
+        advice = ". To check: add --sha256 HEX" if verification.is_file else ""
+        print_lines(f"Claims that nothing but the manifest says: {', '.join(verification.claims)}{advice}")
+    if (change := verification.source_change) is not None:
         print_lines(f"What holds: {change.what_holds}")
         print_lines(f"What to do: {change.remedy('POLICY.toml' if policy is None else shlex.quote(str(policy)))}")
-    print_residual_risk(found.residual_risk)
+    print_residual_risk(verification.residual_risk)
 
 
-def print_lost_rows(change: SourceChange, policy: Path) -> None:
-    """What the release still shows of rows and persons who have left the source."""
-    if not change.losses:
-        return
-    print_lines(f"since then: {change.losses}; the release still shows them as they were")
-    print_lines(f"What to do: {change.remedy(shlex.quote(str(policy)))}")
-
-
-def print_withdrawal(found: Withdrawal, published: Release | PostgresRelease | SparkRelease | None) -> None:
-    """What leaves a release, what stays in it, and what readers of both versions learn."""
-    from sqlanon.places.addresses import format_location
-
-    change, result = found.source_change, found.result
-    if result is None:
-        print_lines(
-            f"nothing to withdraw from {format_location(found.path)}: {change.differences if change else 'no change'}"
-        )
-        print_lines("the release is unchanged")
-        return
-    print_lines(f"since the release: {change.losses or change.differences}")
-    now = "now" if published is not None else "would be now"
-    print_lines(
-        f"released before: {count_noun(found.released_before, 'row')}; {now}: {count_noun(result.released_rows, 'row')}"
-    )
-    if result.suppressed_rows:
-        why = "in classes that are too small without them" if found.only_released_rows else "as before"
-        print_lines(f"suppressed: {count_noun(result.suppressed_rows, 'row')}, {why}")
-    if not found.only_released_rows:
-        print_lines("the new version has all rows of the source, also those that are new since")
-    print_lines("generalization: " + ("as before" if found.same_generalization else "another one than before:"))
-    if not found.same_generalization:
-        _show_attributes(result, "what is done")
-    noun = "row" if result.persons is None else "person"
-    print_lines(f"{count_noun(result.classes, 'class')}; the smallest has {count_noun(result.smallest_class, noun)}")
-    if found.revealed is not None:
-        print_lines(f"What this reveals: {found.revealed}")
-    if published is not None:
-        print_lines(f"release: {published.path}, table {published.table}")
-        if published.sha256 is not None:
-            print_lines(f"sha256: {published.sha256}")
-
-
-def _verdict(found: Verification, alone: bool) -> str:
-    """What was verified and, of a release that was checked alone, what needs its source."""
+def _format_verdict(verification: Verification, alone: bool) -> str:
+    """The verdict of a verification; for a release that was verified alone, also what needs its source."""
     from sqlanon.audit.check import SOURCE_PREFIX
     from sqlanon.policy import PrivacySection
     from sqlanon.policy.problems import read_part
     from sqlanon.requirements import list_requirements
 
-    if (change := found.source_change) is not None:
+    checks = verification.checks
+    if (change := verification.source_change) is not None:
         return f"NOT verified against the source, which has changed since: {change.differences}"
-    if not found.verified:
-        return f"NOT verified: {', '.join(check.name for check in found.checks if check.passed is False)}"
-    passed = [check.name.removeprefix(SOURCE_PREFIX) for check in found.checks if check.passed]
-    open_ = [check.name for check in found.checks if check.passed is None and check.name not in passed]
-    section, _ = read_part(PrivacySection, found.manifest.policy["privacy"], "privacy", {})
-    promised = [] if section is None else [one.name for one in list_requirements(section)]
-    held = [name for name in promised if name in passed]
-    others = len(passed) - len([name for name in passed if name in held])
-    said = ", ".join(held) + (" and " if held else "") + f"{others:,} {'other checks' if held else 'checks'}"
-    draft = " (a draft, not for sharing)" if found.manifest.draft else ""
-    needs = [name for name in open_ if name in promised]
+    if not verification.verified:
+        return f"NOT verified: {', '.join(check.name for check in checks if check.passed is False)}"
+    passed = [check.name.removeprefix(SOURCE_PREFIX) for check in checks if check.passed]
+    undecided = [check.name for check in checks if check.passed is None and check.name not in passed]
+    section, _ = read_part(PrivacySection, verification.manifest.policy["privacy"], "privacy", {})
+    required = [] if section is None else [requirement.name for requirement in list_requirements(section)]
+    met = [name for name in required if name in passed]
+    count = sum(name not in met for name in passed)
+    verified = f"{', '.join(met)} and {count:,} other checks" if met else f"{count:,} checks"
+    draft = " (a draft, not for sharing)" if verification.manifest.draft else ""
+    missing = [name for name in undecided if name in required]
     if not alone:
-        return f"Verified{draft}: {said}" + (f"; not verifiable: {', '.join(needs)}" if needs else "")
-    needs = [*needs, "whether the rows come from it"]
-    return f"Verified{draft}: {said}\nNeeds the source: {', '.join(needs)}. To check: add --policy POLICY.toml"
+        return f"Verified{draft}: {verified}" + (f"; not verifiable: {', '.join(missing)}" if missing else "")
+    missing = [*missing, "whether the rows come from it"]
+    return f"Verified{draft}: {verified}\nNeeds the source: {', '.join(missing)}. To check: add --policy POLICY.toml"
 
 
-def print_requirements(requirements: Sequence[RequirementRisk]) -> None:
-    print_lines("")
+def print_attacks(attacks: Attacks, with_sql: bool) -> None:
+    rows, skipped = [], dict[str, list[str]]()
+    for attack in attacks.values():
+        name, worst = attack.name.replace("_", " "), attack.worst
+        if worst is None:
+            skipped.setdefault(str(attack.skipped), []).append(name)
+        elif worst.kept is None:
+            figures = (f"{key.replace('_', ' ')} {_format_value(value)}" for key, value in worst.figures.items())
+            rows.append([name, f"{worst.victims:,}", format_percent(worst.share, 1), ", ".join(figures)])
+    print_table(["attack", "victims", "share", "figures"], rows)
+    for reason, names in skipped.items():
+        print_lines(f"skipped: {', '.join(names)}: {reason}")
+    for path, decoys in attacks.decoys.items():
+        print_lines(f"{path} has {count_noun(decoys, 'decoy')}: k, classes and victims count them")
+    for attack in attacks.values():
+        _print_avoidable_generalization(attack)
+    if with_sql:
+        _print_victim_statements(attacks)
+    elif any(attack.victims for attack in attacks.values()):
+        print_lines("To show the victims: add --sql, which prints the statements")
 
-    def format_figure(one: RequirementRisk) -> str:
-        if one.limit is not None:
-            return "no estimate" if one.figure is None else f"{one.figure:.4g}"
-        return f"{one.population_classes:,} population classes without rows" if one.population_classes else ""
 
-    headers = ["requirement", "holds", "classes that fail", "their rows"]
-    headers += ["figure"] if any(map(format_figure, requirements)) else []
-    rows = []
-    for one in requirements:
-        counts = ["" if n is None else f"{n:,}" for n in (one.classes, one.rows)]
-        rows.append([one.requirement, "yes" if one.holds else "no", *counts, format_figure(one)][: len(headers)])
-    print_table(headers, rows)
+def _print_victim_statements(attacks: Attacks) -> None:
+    for attack in attacks.values():
+        if attack.victims:
+            print_sql(f"\n-- {attack.name.replace('_', ' ')}: the victims\n{attack.sql}")
+        if attack.worst is not None and attack.worst.kept is not None and attack.worst.kept.rows:
+            print_sql(f"\n-- {attack.name}: the classes that could be finer\n{attack.sql}")
 
 
-def print_suda(found: Suda) -> None:
-    print_lines("")
-    alone = format_percent(found.rows_with_msus, found.rows)
-    print_lines(
-        f"SUDA: {count_noun(found.rows_with_msus, 'row')} ({alone}) unique on {found.size} or fewer quasi-identifiers,"
-    )
-    print_lines(f"by {count_noun(found.msus, 'minimal sample unique')}")
-    if not found.msus:
-        return
-    sizes = [(str(size), f"{rows:,}") for size, rows in found.rows_by_smallest.items()]
-    print_table(["quasi-identifiers needed", "rows"], sizes)
-    score, ihsn = found.scores, found.ihsn_scores
-    print_lines(f"SUDA score: highest {score.highest:.4g} (IHSN: {ihsn.highest:.4g}), mean {score.average:.4g}")
-    by = {"call": "as given", "policy": "of the policy", "default": "the default"}
-    print_lines(f"DIS-SUDA score: highest {score.highest_dis:.4g} (IHSN: {ihsn.highest_dis:.4g})")
-    print_lines(f"DIS: {found.dis:.4g}, at a sampling fraction of {found.fraction:g} ({by[found.fraction_by]})")
-    shares = sorted(score.contributions.items(), key=lambda one: -one[1])
-    print_table(["quasi-identifier", "share of the scores"], [(name, f"{one:.1f} %") for name, one in shares])
+def _print_avoidable_generalization(attack: Attack) -> None:
+    """Print how much more detail a release could have. It is no breach, and not in the table of attacks."""
+    for finding in attack.findings:
+        detail, release = finding.kept, finding.releases[0]
+        if detail is not None and not detail.rows:
+            print_lines(f"downcoding: no class of {release} could be finer")
+        elif detail is not None:
+            rows = f"{count_noun(detail.rows, 'row')} ({format_percent(detail.rows, finding.rows)})"
+            print_lines(
+                f"downcoding (no breach): {rows} of {release} could show an attribute one level finer and still meet "
+                f'the policy; strategy = "{detail.strategy}" keeps more'
+            )
 
+
+def _format_value(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+# --- comparison of strategies
 
 COMPARISON_MARKS = {
     "optimal": ("*", "optimal among full-domain generalizations"),
@@ -351,10 +389,12 @@ COMPARISON_MARKS = {
 """Marks of strategies in a comparison, with their meanings."""
 
 
-def print_comparison(found: Sequence[Mapping[str, Any]], policy: Policy, path: Path, endless: Sequence[str]) -> None:
+def print_comparison(rows: Sequence[Mapping[str, Any]], policy: Policy, path: Path, endless: Sequence[str]) -> None:
+    from sqlanon.measures import Loss
+
     measure = policy.search.measure
     formats = {
-        **({} if measure == "loss" else {"score": ("score", ",.6g")}),
+        **({} if measure == Loss.name else {"score": ("score", ",.6g")}),
         "loss": ("loss", ".4f"),
         "classes": ("classes", ",d"),
         "suppressed": ("suppressed_rows", ",d"),
@@ -362,187 +402,110 @@ def print_comparison(found: Sequence[Mapping[str, Any]], policy: Policy, path: P
         "checks": ("checked", ",d"),
         "seconds": ("seconds", ".2f"),
     }
-    rows, used = [], dict[str, str]()
-    late = [one["strategy"] for one in found if one["error"] is not None and one["stopped"]]
-    for one in sorted(found, key=lambda one: math.inf if one["loss"] is None else one["loss"]):
-        if one["strategy"] in late:
+    table, meanings = [], dict[str, str]()
+    late = [row["strategy"] for row in rows if row["error"] is not None and row["stopped"]]
+    for row in sorted(rows, key=lambda row: math.inf if row["loss"] is None else row["loss"]):
+        if row["strategy"] in late:
             continue
-        flags = {"optimal": one["optimal"], "partial": one["guarantees_k"] is False, "stopped": one["stopped"]}
-        flags["own"] = one["strategy"] == policy.search.strategy
-        marks = [COMPARISON_MARKS[name] for name, flag in flags.items() if flag]
-        used |= dict(marks)
-        cells = ["" if one[name] is None else format(one[name], how) for name, how in formats.values()]
-        rows.append([" ".join([one["strategy"], *(mark for mark, _ in marks)]), *cells])
-    print_table(["strategy", *formats], rows)
-    if measure != "loss":
+        flags = {"optimal": row["optimal"], "partial": row["guarantees_k"] is False, "stopped": row["stopped"]}
+        flags["own"] = row["strategy"] == policy.search.strategy
+        marks = [COMPARISON_MARKS[name] for name, is_set in flags.items() if is_set]
+        meanings |= dict(marks)
+        cells = ["" if row[name] is None else format(row[name], format_) for name, format_ in formats.values()]
+        table.append([" ".join([row["strategy"], *(mark for mark, _ in marks)]), *cells])
+    print_table(["strategy", *formats], table)
+    if measure != Loss.name:
         print_lines(f"score: by the measure {measure}")
-    for mark, meaning in used.items():
+    for mark, meaning in meanings.items():
         print_lines(f"{mark} {meaning}")
-    if late or endless:
-        shown = [f"{name} (took too long)" for name in late] + [f"{name} (has no end of its own)" for name in endless]
-        print_lines(f"Skipped: {', '.join(shown)}. To run {'it' if len(shown) == 1 else 'them'} to the end:")
+    if skipped := [f"{name} (took too long)" for name in late] + [
+        f"{name} (has no end of its own)" for name in endless
+    ]:
+        print_lines(f"Skipped: {', '.join(skipped)}. To run {'it' if len(skipped) == 1 else 'them'} to the end:")
         limit = " --set search.time_limit=600" if endless else ""
         print_lines(f"  sqlanon compare {shlex.quote(str(path))} --strategies {','.join([*late, *endless])}{limit}")
-    for one in found:
-        if one["error"] is not None and one["strategy"] not in late:
-            print_lines(f"{one['strategy']}: {one['error']}", err=True)
+    for row in rows:
+        if row["error"] is not None and row["strategy"] not in late:
+            print_lines(f"{row['strategy']}: {row['error']}", err=True)
 
 
-def print_noise_of(result: Result) -> None:
-    for name, one in (result.noise or {}).items():
-        errors = [f"{one['expected_error']:,.4g}", f"{one['observed_error']:,.4g}"]
-        shares = one["expected_relative_error"], one["observed_relative_error"]
-        if None not in shares:  # a date has none, nor has a column of zeros
-            errors = [f"{error} ({100 * share:.3g} %)" for error, share in zip(errors, shares, strict=True)]
-        print_lines(f"noise on {name}: ε = {one['epsilon']:g}, mean error {errors[1]}, expected {errors[0]}")
-    risk = 100 * (result.linking_risk or 0.0)
-    print_lines(f"ε of a record: {result.epsilon:g}; records that can be linked to their own values: {risk:.3g} %")
-    if result.confidence is not None:
-        rows, beta = result.confidence["suppressed_rows"], result.confidence["beta"]
-        print_lines(f"{rows:,} of the suppressed rows were suppressed for a confidence of {100 * beta:g} %")
-
-
-def decoys_in_words(decoys: Decoys) -> str:
-    if not decoys.rows:
-        return "no decoys: no class was too small"
-    figures = f"{count_noun(decoys.rows, 'decoy')} among the released rows, in {count_noun(decoys.classes, 'class')}; "
-    return figures + f"without them the smallest class has {count_noun(decoys.smallest_class_without, 'row')}"
-
-
-def print_noise(noise: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
-    print_lines("")
-    rows = []
-    for name, errors in noise.items():
-        for one in errors:
-            relative, error = one["expected_relative_error"], one["expected_error"]
-            cells = ["" if relative is None else f"{100 * relative:.3g} %", "" if error is None else f"{error:,.4g}"]
-            rows.append([name, f"{one['epsilon']:g}", *cells])
-    print_table(["noise on", "ε", "expected relative error", "expected error"], rows)
-
-
-def print_json(value: Any) -> None:
-    print(json.dumps(value, ensure_ascii=not is_unicode_output()))
-
-
-def print_attacks(attacks: Attacks, with_sql: bool) -> None:
-    rows, skipped = [], dict[str, list[str]]()
-    for one in attacks.values():
-        name = one.name.replace("_", " ")
-        if one.worst is None:
-            skipped.setdefault(str(one.skipped), []).append(name)
-            continue
-        if one.worst.kept is not None:
-            continue
-        figures = ", ".join(f"{key.replace('_', ' ')} {_plain(value)}" for key, value in one.worst.figures.items())
-        rows.append([name, f"{one.worst.victims:,}", format_percent(one.worst.share, 1), figures])
-    print_table(["attack", "victims", "share", "figures"], rows)
-    for reason, names in skipped.items():
-        print_lines(f"skipped: {', '.join(names)}: {reason}")
-    for path, decoys in attacks.decoys.items():
-        print_lines(f"{path} has {count_noun(decoys, 'decoy')}: k, classes and victims count them")
-    for finding in [finding for one in attacks.values() for finding in one.findings if finding.kept is not None]:
-        _print_kept(finding)
-    if with_sql:
-        _hand_out_statements(attacks)
-    elif any(one.victims for one in attacks.values()):
-        print_lines("To show the victims: add --sql, which prints the statements")
-
-
-def _hand_out_statements(attacks: Attacks) -> None:
-    for one in attacks.values():
-        if one.victims:
-            print_sql(f"\n-- {one.name.replace('_', ' ')}: the victims\n{one.sql}")
-        if one.worst is not None and one.worst.kept is not None and one.worst.kept.rows:
-            print_sql(f"\n-- {one.name}: the classes that could be finer\n{one.sql}")
-
-
-def _print_kept(finding: Finding) -> None:
-    """Detail that a release could keep: no breach, and no row of the table of attacks."""
-    kept, place = finding.kept, finding.releases[0]
-    assert kept is not None
-    if not kept.rows:
-        print_lines(f"downcoding: no class of {place} could be finer")
-        return
-    rows = f"{count_noun(kept.rows, 'row')} ({format_percent(kept.rows, finding.rows)})"
-    print_lines(
-        f"downcoding (no breach): {rows} of {place} could show an attribute one level finer and still meet the policy; "
-        f'strategy = "{kept.strategy}" keeps more'
-    )
-
-
-def _plain(value: Any) -> str:
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, float):
-        return f"{value:.4g}"
-    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
-
-
-MOST_LEAKING = 10
-"""The most sets of attributes that are shown; ``--json`` has all."""
-
+# --- risk
 
 _UNIQUE = {"rows": "unique rows", "persons": "classes of one person"}
 
 
-def print_risk(found: Risk, noisy: Sequence[str]) -> None:
-    persons = found.persons is not None
-    who = count_noun(found.rows, "row") + (f" of {count_noun(found.persons or 0, 'person')}" if persons else "")
-    unique = f"{found.uniques:,}"
-    if found.uniques:
-        unique += f" ({format_percent(found.uniques, found.classes if persons else found.rows)})"
-    print_lines(f"{who} in {count_noun(found.classes, 'class')}; {_UNIQUE[found.counts]}: {unique}")
-    if found.k is not None:
-        few = count_noun(found.k, "person" if persons else "row")
-        share = f" ({format_percent(found.rows_below_k, found.rows)})" if found.rows_below_k else ""
-        of = f", without {', '.join(noisy)}" if noisy else ""
-        print_lines(f"rows in classes of fewer than {few}: {found.rows_below_k:,}{share}{of}")
-    fewest = count_noun(found.smallest_class, "person" if persons else "row")
-    rows = "" if found.smallest_class_rows is None else f", {count_noun(found.smallest_class_rows, 'row')} or more"
-    print_lines(f"smallest class: {fewest}{rows}")
-    print_lines(f"prosecutor's risk: highest {_share(found.highest_risk)}, average {_share(found.average_risk)}")
-    print_attackers(found)
+def print_risk(risk: Risk, noisy_attributes: Sequence[str]) -> None:
+    counts_persons = risk.persons is not None
+    noun = "person" if counts_persons else "row"
+    counts = count_noun(risk.rows, "row") + (f" of {count_noun(risk.persons or 0, 'person')}" if counts_persons else "")
+    unique = format_count(risk.uniques, risk.classes if counts_persons else risk.rows)
+    print_lines(f"{counts} in {count_noun(risk.classes, 'class')}; {_UNIQUE[risk.counts]}: {unique}")
+    if risk.k is not None:
+        below_k = format_count(risk.rows_below_k, risk.rows)
+        without = f", without {', '.join(noisy_attributes)}" if noisy_attributes else ""
+        print_lines(f"rows in classes of fewer than {count_noun(risk.k, noun)}: {below_k}{without}")
+    rows = "" if risk.smallest_class_rows is None else f", {count_noun(risk.smallest_class_rows, 'row')} or more"
+    print_lines(f"smallest class: {count_noun(risk.smallest_class, noun)}{rows}")
+    print_lines(f"prosecutor's risk: {_format_risks(risk.highest_risk, risk.average_risk)}")
+    print_attackers(risk)
 
 
-def _share(risk: float) -> str:
-    return format_percent(risk, 1)
+def _format_share(share: float) -> str:
+    return format_percent(share, 1)
 
 
-def print_attackers(found: Risk) -> None:
+def _format_risks(highest: float, average: float) -> str:
+    return f"highest {_format_share(highest)}, average {_format_share(average)}"
+
+
+def print_attackers(risk: Risk) -> None:
     from sqlanon.risk.attackers import explain_disagreement
 
-    prosecutor, journalist, marketer = found.prosecutor, found.journalist, found.marketer
+    prosecutor, journalist, marketer = risk.prosecutor, risk.journalist, risk.marketer
     for threshold, rows in prosecutor.rows_above.items():
-        of_all = _share(prosecutor.share_above[threshold])
-        print_lines(f"rows with a prosecutor's risk above {_share(float(threshold))}: {rows:,} ({of_all})")
-    by = {"table": "from the population table", "estimate": "estimated from the size of the population", None: ""}
+        share = _format_share(prosecutor.share_above[threshold])
+        print_lines(f"rows with a prosecutor's risk above {_format_share(float(threshold))}: {rows:,} ({share})")
     if journalist.population is not None:
-        figures = f"highest {_share(journalist.highest)}, average {_share(journalist.average)}"
-        print_lines(f"journalist's risk: {figures} ({by[journalist.population]})")
+        origins = {"table": "from the population table", "estimate": "estimated from the size of the population"}
+        risks = _format_risks(journalist.highest, journalist.average)
+        print_lines(f"journalist's risk: {risks} ({origins[journalist.population]})")
         if journalist.rows_of_nobody:
             print_lines(f"rows that match nobody in the population: {journalist.rows_of_nobody:,}")
-        print_lines(
-            f"marketer's risk: {_share(marketer.average)}, or {format_figure(marketer.expected)} of the {found.counts}"
-        )
-    if found.population is not None:
-        one = found.population
-        share = "no estimate" if one.dankar is None else f"{100 * one.dankar:.4g} %"
-        model = f" ({one.chosen})" if one.chosen else ""
-        print_lines(f"unique in a population of {one.N:,.0f}: {share} of the {found.counts}{model}")
-        if (sentence := explain_disagreement(journalist, found.population)) is not None:
+        expected = f"{format_figure(marketer.expected)} of the {risk.counts}"
+        print_lines(f"marketer's risk: {_format_share(marketer.average)}, or {expected}")
+    if (population := risk.population) is not None:
+        share = "no estimate" if population.dankar is None else f"{100 * population.dankar:.4g} %"
+        model = f" ({population.chosen})" if population.chosen else ""
+        print_lines(f"unique in a population of {population.N:,.0f}: {share} of the {risk.counts}{model}")
+        if (sentence := explain_disagreement(journalist, population)) is not None:
             print_lines(sentence)
-    if found.individual is not None:
-        risk = found.individual
-        figures = (
-            f"highest {_share(risk.highest)}, average {_share(risk.average)}, {format_figure(risk.expected)} expected"
-        )
-        print_lines(f"individual risk by weights: {figures}")
-    if found.household is not None:
-        home = found.household
-        figures = f"highest {_share(home.highest)}, average {_share(home.average)}"
-        print_lines(f"risk of {count_noun(home.households, 'household')}: {figures}")
+    if (individual := risk.individual) is not None:
+        risks = _format_risks(individual.highest, individual.average)
+        print_lines(f"individual risk by weights: {risks}, {format_figure(individual.expected)} expected")
+    if (household := risk.household) is not None:
+        risks = _format_risks(household.highest, household.average)
+        print_lines(f"risk of {count_noun(household.households, 'household')}: {risks}")
     print_lines("")
-    print_class_sizes(found.class_sizes.sizes.items(), found.counts)
+    print_class_sizes(risk.class_sizes.sizes.items(), risk.counts)
+
+
+def print_requirements(requirements: Sequence[RequirementRisk]) -> None:
+    print_lines("")
+
+    def format_requirement(requirement: RequirementRisk) -> str:
+        if requirement.limit is not None:
+            return "no estimate" if requirement.figure is None else f"{requirement.figure:.4g}"
+        classes = requirement.population_classes
+        return f"{classes:,} population classes without rows" if classes else ""
+
+    headers = ["requirement", "holds", "classes that fail", "their rows"]
+    headers += ["figure"] if any(map(format_requirement, requirements)) else []
+    rows = []
+    for requirement in requirements:
+        counts = ["" if count is None else f"{count:,}" for count in (requirement.classes, requirement.rows)]
+        holds = "yes" if requirement.holds else "no"
+        rows.append([requirement.requirement, holds, *counts, format_requirement(requirement)][: len(headers)])
+    print_table(headers, rows)
 
 
 def print_leakage(leakage: Sequence[Leakage], search: LeakageSearch, counts: str) -> None:
@@ -550,61 +513,95 @@ def print_leakage(leakage: Sequence[Leakage], search: LeakageSearch, counts: str
         return
     print_lines("")
     rows = []
-    for one in leakage[:MOST_LEAKING]:
-        cells = [f"{one.gain:.1f}", format_percent(one.normalized, 1), f"{one.classes:,}", f"{one.uniques:,}"]
-        rows.append([", ".join(one.attributes), *cells])
+    for figures in leakage[:MAX_LEAKING_SETS]:
+        share = _format_share(figures.normalized)
+        cells = [f"{figures.gain:.1f}", share, f"{figures.classes:,}", f"{figures.uniques:,}"]
+        rows.append([", ".join(figures.attributes), *cells])
     print_table(["attributes", "bits of leakage", "share", "classes", _UNIQUE[counts]], rows)
     measured = f"Leakage measured for {search.measured:,} of {search.sets:,} sets of attributes"
     if search.stopped == "size":
         print_lines(f"{measured}; --leakage-seconds S measures larger ones.")
     elif search.stopped == "time limit":
         print_lines(f"{measured} before the time limit.")
-        if first := min(search.proven, len(rows)):
-            are = "row is the set that leaks" if first == 1 else f"{first} rows are the sets that leak"
-            print_lines(f"The first {are} the most, apart from sets that contain one with all classes.")
+        if proven := min(search.proven, len(rows)):
+            sets = "row is the set that leaks" if proven == 1 else f"{proven} rows are the sets that leak"
+            print_lines(f"The first {sets} the most, apart from sets that contain one with all classes.")
 
 
-def print_values(found: ValueLeakage) -> None:
+def print_values(leakage: ValueLeakage) -> None:
     print_lines("")
     rows = []
-    for one in found.levels:
-        most = "".join(f"{_shown(value.value)} ({value.gain:.1f})" for value in one.most_leaking[:1])
-        rows.append(
-            [f"level {one.level}", f"{one.values:,}", f"{one.gain:.1f}", format_percent(one.normalized, 1), most]
-        )
-    print_table([f"values of {found.attribute}", "values", "bits of leakage", "share", "most leaking value"], rows)
+    for level in leakage.levels:
+        most_leaking = ""
+        for value in level.most_leaking[:1]:
+            text = "NULL" if value.value is None else make_printable(value.value)
+            most_leaking = f"{text} ({value.gain:.1f})"
+        share = _format_share(level.normalized)
+        rows.append([f"level {level.level}", f"{level.values:,}", f"{level.gain:.1f}", share, most_leaking])
+    print_table([f"values of {leakage.attribute}", "values", "bits of leakage", "share", "most leaking value"], rows)
 
 
-def _shown(value: str | None) -> str:
-    return "NULL" if value is None else make_printable(value)
-
-
-def print_dependencies(found: Sequence[Narrowing]) -> None:
-    if not found:
+def print_dependencies(dependencies: Sequence[Narrowing]) -> None:
+    if not dependencies:
         return
     print_lines("")
-    rows = [
-        [" and ".join(one.columns), one.quasi, f"{one.before:,.1f}", f"{one.after:,.1f}", f"{100 * one.pinned:.1f} %"]
-        for one in found
-    ]
+    rows = []
+    for narrowing in dependencies:
+        counts = [f"{narrowing.before:,.1f}", f"{narrowing.after:,.1f}", f"{100 * narrowing.pinned:.1f} %"]
+        rows.append([" and ".join(narrowing.columns), narrowing.quasi, *counts])
     print_table(["released unchanged", "narrows", "values", "values left", "rows revealed"], rows)
     print_lines("Statement that shows the values left:")
-    print_sql(found[0].query)
+    print_sql(dependencies[0].query)
 
 
-def print_matrix(found: UniquesMatrix) -> None:
-    def show(what: str, cells: Sequence[Sequence[str]]) -> None:
+def print_matrix(matrix: UniquesMatrix) -> None:
+    def print_levels(title: str, cells: Sequence[Sequence[str]]) -> None:
         print_lines("")
-        first, second = found.attributes
-        headers = [f"{what}: {first} by {second}", *(f"level {j}" for j in range(len(cells[0])))]
-        print_table(headers, [[f"level {i}", *row] for i, row in enumerate(cells)])
+        first, second = matrix.attributes
+        headers = [f"{title}: {first} by {second}", *(f"level {level}" for level in range(len(cells[0])))]
+        print_table(headers, [[f"level {level}", *row] for level, row in enumerate(cells)])
 
-    def with_share(part: int, whole: int) -> str:
+    def format_share_of(part: int, whole: int) -> str:
         return f"{part:,} ({format_percent(part, whole)})" if whole else "0"
 
-    show(_UNIQUE[found.counts], [[f"{n:,}" for n in row] for row in found.uniques])
-    if (theirs := found.population) is not None:
-        pairs = zip(theirs.uniques, theirs.combinations, strict=True)
-        alone = [[with_share(n, of) for n, of in zip(*pair, strict=True)] for pair in pairs]
-        show("combinations unique in the population", alone)
-        show("rows with one of these", [[with_share(n, found.rows) for n in row] for row in theirs.rows])
+    print_levels(_UNIQUE[matrix.counts], [[f"{count:,}" for count in row] for row in matrix.uniques])
+    if (population := matrix.population) is not None:
+        pairs = zip(population.uniques, population.combinations, strict=True)
+        print_levels(
+            "combinations unique in the population",
+            [[format_share_of(*counts) for counts in zip(*pair, strict=True)] for pair in pairs],
+        )
+        rows = [[format_share_of(count, matrix.rows) for count in row] for row in population.rows]
+        print_levels("rows with one of these", rows)
+
+
+def print_noise_errors(noise: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
+    print_lines("")
+    rows = []
+    for name, errors_by_epsilon in noise.items():
+        for errors in errors_by_epsilon:
+            share, error = errors["expected_relative_error"], errors["expected_error"]
+            cells = ["" if share is None else f"{100 * share:.3g} %", "" if error is None else f"{error:,.4g}"]
+            rows.append([name, f"{errors['epsilon']:g}", *cells])
+    print_table(["noise on", "ε", "expected relative error", "expected error"], rows)
+
+
+def print_suda(suda: Suda) -> None:
+    print_lines("")
+    rows, share = count_noun(suda.rows_with_msus, "row"), format_percent(suda.rows_with_msus, suda.rows)
+    print_lines(f"SUDA: {rows} ({share}) unique on {suda.size} or fewer quasi-identifiers,")
+    print_lines(f"by {count_noun(suda.msus, 'minimal sample unique')}")
+    if not suda.msus:
+        return
+    sizes = [(str(size), f"{rows:,}") for size, rows in suda.rows_by_smallest.items()]
+    print_table(["quasi-identifiers needed", "rows"], sizes)
+    scores, ihsn = suda.scores, suda.ihsn_scores
+    print_lines(f"SUDA score: highest {scores.highest:.4g} (IHSN: {ihsn.highest:.4g}), mean {scores.average:.4g}")
+    print_lines(f"DIS-SUDA score: highest {scores.highest_dis:.4g} (IHSN: {ihsn.highest_dis:.4g})")
+    origins = {"call": "as given", "policy": "of the policy", "default": "the default"}
+    fraction = f"{suda.fraction:g} ({origins[suda.fraction_by]})"
+    print_lines(f"DIS: {suda.dis:.4g}, at a sampling fraction of {fraction}")
+    contributions = sorted(scores.contributions.items(), key=lambda contribution: -contribution[1])
+    print_table(
+        ["quasi-identifier", "share of the scores"], [(name, f"{share:.1f} %") for name, share in contributions]
+    )

@@ -1,4 +1,4 @@
-"""Progress on stderr, and only to a terminal: what is being done, how far it is, and the time left if it is known."""
+"""Show progress on a terminal's stderr: the stage, its figures, and the time left if it is known."""
 
 from __future__ import annotations
 
@@ -22,55 +22,52 @@ _STAGES = {
     "trials": "trying other strategies on a sample",
 }
 
-SHOWN_AFTER = 1.0
+_BAR_DELAY = 1.0
 """Seconds that a statement runs before it has a bar."""
 
-_SPINNER, _REFRESHES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏", 8
+_SPINNER, _REFRESHES_PER_SECOND = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏", 8
 _ASCII = str.maketrans({**dict.fromkeys(_SPINNER, "*"), "━": "#", "─": "-"})
-_WIDTH = 20  # of a bar
-_LEAST_SHARE = 0.02  # a share below it says too little about the time left
-_LONGEST = 24 * 3600.0  # an estimate beyond it is none
+_BAR_WIDTH = 20
+_MIN_SHARE = 0.02  # a smaller share gives no useful estimate of the time left
+_MAX_ESTIMATE = 24 * 3600.0  # seconds; longer estimates are not shown
 
-Statement: TypeAlias = "Callable[[], tuple[float, float | None] | None]"
-"""The seconds that a statement runs, and its share done if that is known."""
-
-
-@contextmanager
-def shown_progress(doing: str = "opening the source", *, time_limit: float | None = None) -> Iterator[StageProgress]:
-    """A function that reports progress: the stage, generalizations open and checked, and the best score so far.
-
-    The ``time_limit`` is that of the search, in seconds.
-    """
-    if not (sys.stderr and sys.stderr.isatty()):
-        yield lambda stage, open_, checked, best: None
-        return
-    from rich.console import Console
-
-    with shown_line(Console(stderr=True), Line(doing, time_limit)) as line:
-        yield line.show
+StatementProgress: TypeAlias = "Callable[[], tuple[float, float | None] | None]"
+"""The seconds that the statement has run, and its finished share if that is known; None between statements."""
 
 
 @contextmanager
-def shown_comparison(strategies: int, seconds: float | None = None) -> Iterator[StageProgress]:
-    """A function that reports a comparison of strategies, for these seconds each: the one at work in place of the
-    stage."""
+def show_progress(job: str = "opening the source", *, time_limit: float | None = None) -> Iterator[StageProgress]:
+    """A callback for the progress of a job; ``time_limit`` is that of its search, in seconds."""
+    with _show_on_terminal(lambda: ProgressLine(job, time_limit)) as progress:
+        yield progress
+
+
+@contextmanager
+def show_comparison(strategies: int, seconds: float | None = None) -> Iterator[StageProgress]:
+    """A callback for a comparison of strategies, with these seconds for each; it takes the strategy as the stage."""
+    with _show_on_terminal(lambda: ComparisonLine(strategies, seconds)) as progress:
+        yield progress
+
+
+@contextmanager
+def _show_on_terminal(make_line: Callable[[], ProgressLine]) -> Iterator[StageProgress]:
     if not (sys.stderr and sys.stderr.isatty()):
-        yield lambda strategy, open_, checked, best: None
+        yield lambda stage, waiting, finished, best: None
         return
     from rich.console import Console
 
-    with shown_line(Console(stderr=True), ComparisonLine(strategies, seconds)) as line:
-        yield line.show
+    with show_line(Console(stderr=True), make_line()) as line:
+        yield line.update
 
 
-class Line:
-    """What the terminal shows of a job, made anew several times a second."""
+class ProgressLine:
+    """The line that the terminal shows, rendered several times a second."""
 
     def __init__(
         self,
-        doing: str,
+        job: str,
         time_limit: float | None = None,
-        statement: Statement | None = None,
+        statement: StatementProgress | None = None,
         clock: Callable[[], float] = monotonic,
     ) -> None:
         if statement is None:
@@ -78,117 +75,119 @@ class Line:
 
             statement = RUNNING_STATEMENTS.progress
         self._statement, self._clock, self._time_limit = statement, clock, time_limit
-        self._doing, self._more, self._stage = doing, "", ""
-        self._began = self._stage_began = clock()
+        self._text, self._stage = job, ""
+        self._started = self._stage_started = clock()
 
-    def show(self, stage: str, open_: int, checked: int, best: float | None) -> None:
+    def update(self, stage: str, waiting: int, finished: int, best: float | None) -> None:
+        self._begin_stage(stage)
+        figures = {
+            "search": _format_search(waiting, finished, best),
+            "noise": f": {finished:,} of {waiting + finished:,} records",
+        }
+        self._text = _STAGES[stage] + figures.get(stage, "")
+
+    def _begin_stage(self, stage: str) -> None:
         if stage != self._stage:
-            self._stage, self._stage_began = stage, self._clock()
-        self._doing = _STAGES[stage]
-        more = {"search": _searched(open_, checked, best), "noise": f": {checked:,} of {open_ + checked:,} records"}
-        self._more = more.get(stage, "")
+            self._stage, self._stage_started = stage, self._clock()
 
     def text(self) -> str:
         """The line without its spinner."""
-        parts = [self._doing + self._more, *self._known_end()]
-        if (passed := self._clock() - self._began) >= 2:
-            parts.append(f"{duration(passed)} so far")
+        parts = [self._text, *self._time_left()]
+        if (elapsed := self._clock() - self._started) >= 2:
+            parts.append(f"{format_duration(elapsed)} so far")
         return ", ".join(parts)
 
-    def _known_end(self) -> list[str]:
+    def _time_left(self) -> list[str]:
         if self._stage == "search" and self._time_limit is not None:
-            left = self._time_limit - (self._clock() - self._stage_began)
-            return [f"at most {duration(left)} left"] if left > 0 else []
-        return _of_a_statement(self._statement())
+            return self._at_most(self._time_limit, 0.0)
+        return _format_statement(self._statement())
+
+    def _at_most(self, stage_seconds: float, later_seconds: float) -> list[str]:
+        stage_left = stage_seconds - (self._clock() - self._stage_started)
+        left = max(0.0, stage_left) + later_seconds
+        return [f"at most {format_duration(left)} left"] if left > 0 else []
 
 
-class ComparisonLine(Line):
-    """The line of a comparison of so many strategies, for these seconds each."""
+class ComparisonLine(ProgressLine):
+    """The line of a comparison of strategies, with these seconds for each."""
 
     def __init__(
         self,
         strategies: int,
         seconds: float | None = None,
-        statement: Statement | None = None,
+        statement: StatementProgress | None = None,
         clock: Callable[[], float] = monotonic,
     ) -> None:
         super().__init__("starting", None, statement, clock)
-        self._strategies, self._seconds, self._begun = strategies, seconds, dict[str, None]()
+        self._strategies, self._seconds, self._finished = strategies, seconds, -1
 
-    def show(self, stage: str, open_: int, checked: int, best: float | None) -> None:
-        if stage != self._stage:
-            self._stage, self._stage_began = stage, self._clock()
-        self._begun[stage] = None
-        done = len(self._begun) - 1
-        self._doing = f"{bar(done / self._strategies)} {done}/{self._strategies} {stage}"
-        self._more = _searched(open_, checked, best) if checked else ""
+    def update(self, stage: str, waiting: int, finished: int, best: float | None) -> None:
+        self._finished += stage != self._stage
+        self._begin_stage(stage)
+        self._text = f"{format_bar(self._finished / self._strategies)} {self._finished}/{self._strategies} {stage}"
+        self._text += _format_search(waiting, finished, best) if finished else ""
 
-    def _known_end(self) -> list[str]:
-        if self._seconds is None or not self._begun:
-            return _of_a_statement(self._statement())
-        current = max(0.0, self._seconds - (self._clock() - self._stage_began))
-        left = (self._strategies - len(self._begun)) * self._seconds + current
-        return [f"at most {duration(left)} left"] if left > 0 else []
+    def _time_left(self) -> list[str]:
+        if self._seconds is None or self._finished < 0:
+            return _format_statement(self._statement())
+        return self._at_most(self._seconds, (self._strategies - self._finished - 1) * self._seconds)
 
 
 @contextmanager
-def shown_line(console: Console, line: Line) -> Iterator[Line]:
-    """Show a line with a spinner until the job is done; nothing of it stays."""
+def show_line(console: Console, line: ProgressLine) -> Iterator[ProgressLine]:
+    """Show a line with a spinner until the job is done, then erase it."""
     from rich.live import Live
     from rich.text import Text
 
     from sqlanon.engines.duckdb import RUNNING_STATEMENTS
 
-    def rendered() -> RenderableType:
-        shown = f"{_SPINNER[int(_REFRESHES * monotonic()) % len(_SPINNER)]} {line.text()}"
+    def render() -> RenderableType:
+        text = f"{_SPINNER[int(_REFRESHES_PER_SECOND * monotonic()) % len(_SPINNER)]} {line.text()}"
         if console.options.ascii_only:
-            shown = shown.translate(_ASCII)
-        return Text(shown, no_wrap=True, overflow="ellipsis")
+            text = text.translate(_ASCII)
+        return Text(text, no_wrap=True, overflow="ellipsis")
 
-    live = Live(console=console, transient=True, refresh_per_second=_REFRESHES, get_renderable=rendered)
+    live = Live(console=console, transient=True, refresh_per_second=_REFRESHES_PER_SECOND, get_renderable=render)
     with RUNNING_STATEMENTS.watched(), live:
         live.refresh()
         yield line
 
 
-def bar(share: float) -> str:
+def format_bar(share: float) -> str:
     """A share as a bar.
 
-    >>> bar(0.45)
+    >>> format_bar(0.45)
     '━━━━━━━━━───────────'
     """
-    done = int(_WIDTH * min(max(share, 0.0), 1.0))
-    return "━" * done + "─" * (_WIDTH - done)
+    filled = int(_BAR_WIDTH * min(max(share, 0.0), 1.0))
+    return "━" * filled + "─" * (_BAR_WIDTH - filled)
 
 
-def duration(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """A time for people, rounded up.
 
-    >>> duration(0.2), duration(59.5), duration(61), duration(3600), duration(7265)
-    ('1 s', '1 min', '2 min', '1 h', '2 h 2 min')
+    >>> [format_duration(seconds) for seconds in (0.2, 59.5, 61, 3600, 7265)]
+    ['1 s', '1 min', '2 min', '1 h', '2 h 2 min']
     """
     whole = math.ceil(max(seconds, 0.0))
     if whole < 60:
         return f"{max(whole, 1)} s"
-    minutes = math.ceil(whole / 60)
-    if minutes < 60:
-        return f"{minutes} min"
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h" + (f" {minutes} min" if minutes else "")
+    hours, minutes = divmod(math.ceil(whole / 60), 60)
+    return " ".join([*([f"{hours} h"] if hours else []), *([f"{minutes} min"] if minutes else [])])
 
 
-def _of_a_statement(found: tuple[float, float | None] | None) -> list[str]:
-    """How far a long statement is, and when it will be done if the rest of it is as quick."""
-    if found is None or found[0] < SHOWN_AFTER:
+def _format_statement(progress: tuple[float, float | None] | None) -> list[str]:
+    """The share of a long statement that is finished, and the time left at the same speed."""
+    if progress is None or progress[0] < _BAR_DELAY:
         return []
-    seconds, share = found
-    if share is None or share < _LEAST_SHARE:
+    seconds, share = progress
+    if share is None or share < _MIN_SHARE:
         return []
     left = seconds * (1 - share) / share
-    done = f"this statement: {bar(share)} {100 * share:.0f} %"
-    return [done, f"about {duration(left)} left for it"] if left < _LONGEST else [done]
+    finished = f"this statement: {format_bar(share)} {100 * share:.0f} %"
+    return [finished, f"about {format_duration(left)} left for it"] if left < _MAX_ESTIMATE else [finished]
 
 
-def _searched(open_: int, checked: int, best: float | None) -> str:
+def _format_search(waiting: int, finished: int, best: float | None) -> str:
     score = "none yet" if best is None else f"{best:.6g}"
-    return f": {open_:,} open, {checked:,} checked, best score {score}"
+    return f": {waiting:,} open, {finished:,} checked, best score {score}"

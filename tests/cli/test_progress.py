@@ -15,7 +15,7 @@ import pytest
 from rich.console import Console
 from sqlglot import parse_one
 
-from sqlanon.cli.progress import ComparisonLine, Line, shown_comparison, shown_line, shown_progress
+from sqlanon.cli.progress import ComparisonLine, ProgressLine, show_comparison, show_line, show_progress
 from sqlanon.engines.duckdb import RUNNING_STATEMENTS, DuckDBEngine
 from tests.support import cli
 
@@ -30,8 +30,10 @@ class Clock:
         return self.now
 
 
-def line(clock: Clock, statement: tuple[float, float | None] | None = None, time_limit: float | None = None) -> Line:
-    return Line("measuring the risk", time_limit, lambda: statement, clock)
+def line(
+    clock: Clock, statement: tuple[float, float | None] | None = None, time_limit: float | None = None
+) -> ProgressLine:
+    return ProgressLine("measuring the risk", time_limit, lambda: statement, clock)
 
 
 def test_a_short_statement_has_no_bar_and_a_short_job_no_time() -> None:
@@ -55,19 +57,19 @@ def test_where_the_engine_knows_no_share_no_time_left_is_made_up(share: float | 
 def test_a_search_ends_by_its_time_limit_or_at_a_time_that_nobody_knows() -> None:
     clock = Clock()
     shown = line(clock, (600.0, None), time_limit=20)
-    shown.show("scan", 0, 0, None)
+    shown.update("scan", 0, 0, None)
     clock.now += 50
     assert "left" not in shown.text()  # the limit is that of the search alone
-    shown.show("search", 1234, 56, 0.25)
+    shown.update("search", 1234, 56, 0.25)
     clock.now += 5
-    shown.show("search", 1200, 90, 0.25)
+    shown.update("search", 1200, 90, 0.25)
     assert shown.text() == ("searching: 1,200 open, 90 checked, best score 0.25, at most 15 s left, 55 s so far")
     clock.now += 16
     assert "left" not in shown.text()
-    shown.show("write", 0, 90, 0.25)
+    shown.update("write", 0, 90, 0.25)
     assert shown.text() == "writing and auditing the release, 2 min so far"
     unlimited = line(clock)
-    unlimited.show("search", 5, 2, None)
+    unlimited.update("search", 5, 2, None)
     assert unlimited.text() == "searching: 5 open, 2 checked, best score none yet"
 
 
@@ -75,22 +77,22 @@ def test_a_comparison_ends_when_all_strategies_have_had_their_time() -> None:
     clock = Clock()
     shown = ComparisonLine(4, 30.0, lambda: None, clock)
     assert shown.text() == "starting"
-    shown.show("optimal", 0, 0, None)
+    shown.update("optimal", 0, 0, None)
     clock.now += 10
-    shown.show("mondrian", 8, 3, None)
+    shown.update("mondrian", 8, 3, None)
     clock.now += 5
     text = shown.text()
     assert "1/4 mondrian: 8 open, 3 checked" in text
     assert "at most 2 min left" in text  # 25 s of this one, and 60 s
     endless = ComparisonLine(4, None, lambda: None, clock)
-    endless.show("optimal", 0, 0, None)
+    endless.update("optimal", 0, 0, None)
     assert "left" not in endless.text()
 
 
 def test_a_console_shows_the_line_and_is_left_empty() -> None:
     file = io.StringIO()
     console = Console(file=file, force_terminal=True, width=200, color_system=None)
-    with shown_line(console, line(Clock(), (30.0, 0.75))):
+    with show_line(console, line(Clock(), (30.0, 0.75))):
         assert "measuring the risk, this statement: " in file.getvalue()
     assert file.getvalue().endswith("\x1b[2K")  # the line is erased
     assert not RUNNING_STATEMENTS._watched
@@ -98,14 +100,14 @@ def test_a_console_shows_the_line_and_is_left_empty() -> None:
 
 def test_a_narrow_console_has_one_line() -> None:
     file = io.StringIO()
-    with shown_line(Console(file=file, force_terminal=True, width=30, color_system=None), line(Clock(), (30.0, 0.7))):
+    with show_line(Console(file=file, force_terminal=True, width=30, color_system=None), line(Clock(), (30.0, 0.7))):
         assert "\n" not in file.getvalue()
         assert "…" in file.getvalue()
 
 
 def test_a_terminal_without_unicode_has_a_bar_of_its_own_letters() -> None:
     file = io.TextIOWrapper(io.BytesIO(), encoding="ascii", errors="strict", write_through=True)
-    with shown_line(Console(file=file, force_terminal=True, width=200, color_system=None), line(Clock(), (30.0, 0.7))):
+    with show_line(Console(file=file, force_terminal=True, width=200, color_system=None), line(Clock(), (30.0, 0.7))):
         pass
     assert b"this statement: ##############------ 70 %" in file.buffer.getvalue()  # type: ignore[attr-defined]
 
@@ -154,9 +156,9 @@ def test_a_database_with_locked_settings_is_read_while_it_is_watched(tmp_path: P
 
 def test_a_pipe_shows_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stderr", stream := io.StringIO())
-    with shown_progress() as progress:
+    with show_progress() as progress:
         progress("search", 1, 1, None)
-    with shown_comparison(2) as progress:
+    with show_comparison(2) as progress:
         progress("optimal", 1, 1, None)
     assert stream.getvalue() == ""
 
@@ -197,11 +199,11 @@ def test_every_long_command_shows_progress_with_json_too(
     shown: list[str] = []
 
     @contextmanager
-    def recorded(console: Console, line: Line) -> Iterator[Line]:
+    def recorded(console: Console, line: ProgressLine) -> Iterator[ProgressLine]:
         shown.append(line.text())
         yield line
 
-    monkeypatch.setattr("sqlanon.cli.progress.shown_line", recorded)
+    monkeypatch.setattr("sqlanon.cli.progress.show_line", recorded)
     terminal = SimpleNamespace(stderr=SimpleNamespace(isatty=lambda: True))
     monkeypatch.setattr("sqlanon.cli.progress.sys", terminal)
     assert cli(*command.split(), cwd=tmp_path).status != 0  # there is no source

@@ -18,7 +18,7 @@ import duckdb
 import pytest
 
 import sqlanon
-from sqlanon.cli import _say
+from sqlanon.cli import _exit_with_error
 from sqlanon.errors import ReleaseError
 from sqlanon.support.terminal import (
     escape_unencodable_output,
@@ -124,7 +124,7 @@ def test_a_long_error_is_cut_on_a_terminal_alone(monkeypatch: pytest.MonkeyPatch
         monkeypatch.setattr(sys, "stderr", io.StringIO())
         monkeypatch.setattr(sys.stderr, "isatty", lambda terminal=terminal: terminal)
         with pytest.raises(SystemExit):
-            _say(ReleaseError(text))
+            _exit_with_error(ReleaseError(text))
         shown = sys.stderr.getvalue().splitlines()  # type: ignore[attr-defined]
         assert (len(shown), shown[0]) == (lines, "error: line 0")
     assert shown[-1] == "line 4999"

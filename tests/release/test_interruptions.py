@@ -358,12 +358,12 @@ CLEANING = """
 import signal
 import duckdb
 from sqlanon.engines.duckdb import DuckDBEngine
-from sqlanon.cli.interrupts import hear_interrupts
+from sqlanon.cli.interrupts import handle_interrupts
 from sqlglot import parse_one
 
 engine = DuckDBEngine(duckdb.connect(":memory:")).hide_progress_bar()
 signal.signal(signal.SIGINT, signal.default_int_handler)  # it may be ignored in a process in the background
-hear_interrupts()
+handle_interrupts()
 
 def count(rows):
     query = f"SELECT count(*) FROM range({rows}) a, range(10000) b WHERE hash(a.range * b.range) = 1"
