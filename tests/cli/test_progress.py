@@ -17,7 +17,7 @@ from sqlglot import parse_one
 
 from sqlanon.cli.progress import ComparisonLine, ProgressLine, show_comparison, show_line, show_progress
 from sqlanon.engines.duckdb import RUNNING_STATEMENTS, DuckDBEngine
-from tests.support import cli
+from support.commands import cli
 
 
 class Clock:
