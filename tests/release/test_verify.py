@@ -77,6 +77,7 @@ def test_the_release_has_what_the_cases_change(copy: Path) -> None:
     assert (smallest, suppressed > 0) == (5, True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("statements", "wrong"),
     [

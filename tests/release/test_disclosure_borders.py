@@ -1,0 +1,334 @@
+"""What released columns reveal, against plain Python on small random tables, and the borders of warnings about it."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from types import SimpleNamespace
+from typing import Any
+
+import duckdb
+import pytest
+from conftest import make_policy
+from test_narrowing import expected
+
+import sqlanon
+from sqlanon.disclosure.attribute_disclosure import greatest_skew, similarity
+from sqlanon.disclosure.dependencies import find_narrowing_in_source, refuse_narrowing
+from sqlanon.disclosure.narrowing import (
+    PARTS,
+    has_excess,
+    is_large,
+    measure_narrowing,
+    rank_part,
+    smallest_group,
+    values_by_chance,
+)
+from sqlanon.disclosure.person_column import refuse_undecided_person, warn_of_rows_without_person
+from sqlanon.disclosure.unprotected_columns import find_unprotected_columns
+from sqlanon.engines.duckdb import DuckDBEngine
+from sqlanon.engines.statement_runner import StatementRunner
+from sqlanon.errors import PolicyError
+from sqlanon.policy import SourceSection
+from sqlanon.release.draft import ReleaseDraft
+from sqlanon.sources.persons import PersonColumn
+from sqlanon.support.coding import Column
+from sqlanon.support.expressions import col, table
+
+
+@pytest.fixture
+def engine() -> Iterator[DuckDBEngine]:
+    with closing(DuckDBEngine(duckdb.connect())) as engine:
+        yield engine
+
+
+def fill(engine: DuckDBEngine, name: str, columns: str, rows: Sequence[Sequence[Any]]) -> None:
+    engine.connection.execute(f"CREATE OR REPLACE TABLE {name} ({columns})")
+    if rows:
+        engine.connection.executemany(f"INSERT INTO {name} VALUES ({', '.join('?' * len(rows[0]))})", rows)
+
+
+PARENTS = {"flu": ("lung", "*"), "cold": ("lung", "*"), "gout": ("joint", "*"), "cut": ("skin", "*")}
+"""The labels above each illness; a burn is not in the hierarchy."""
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_classes_with_similar_values_are_those_of_plain_python(seed: int, engine: DuckDBEngine) -> None:
+    draw = random.Random(seed)
+    rows = [(draw.choice("abcdef"), draw.choice([*PARENTS, "burn", None])) for _ in range(14)]
+    fill(engine, "released", "ward VARCHAR, ill VARCHAR", rows)
+    fill(engine, "tree", "level_0 VARCHAR, level_1 VARCHAR, level_2 VARCHAR", [(k, *v) for k, v in PARENTS.items()])
+    classes: dict[str, list[Any]] = defaultdict(list)
+    for ward, ill in rows:
+        classes[ward].append(ill)
+
+    def label(ill: Any, level: int) -> Any:
+        return ill if level == 0 or ill not in PARENTS else PARENTS[ill][level - 1]
+
+    wanted = set()
+    for ward, ills in classes.items():
+        agreed = [(level, {label(ill, level) for ill in ills}) for level in (0, 1)]
+        if (first := next(((level, *labels) for level, labels in agreed if len(labels) == 1), None)) is not None:
+            wanted.add((ward, *first, len(ills)))
+    assert {*engine.rows(similarity(table("released"), ["ward"], "ill", table("tree"), 2))} == wanted
+    homogeneous = {row for row in wanted if row[1] == 0}
+    assert {*engine.rows(similarity(table("released"), ["ward"], "ill", table("tree"), 1))} == homogeneous
+
+    shares = Counter(ill for _, ill in rows)
+    skews = [n / len(ills) / (shares[ill] / len(rows)) for ills in classes.values() for ill, n in Counter(ills).items()]
+    assert engine.rows(greatest_skew(table("released"), ["ward"], "ill")) == [(pytest.approx(max(skews)),)]
+
+
+# --- columns that narrow others
+
+
+@pytest.mark.parametrize(("seed", "persons"), [(0, False), (1, True), (2, True)])
+def test_narrowing_is_what_all_pairs_of_rows_or_persons_say(seed: int, persons: bool, engine: DuckDBEngine) -> None:
+    draw = random.Random(seed)
+    grounds = {"a": "uvw", "b": "xy", None: "z"}
+    rows = []
+    for i in range(50):
+        label = draw.choice([*grounds])
+        ground = draw.choice(grounds[label])
+        district = draw.choice([ground, "d", None]) if seed else ground.upper()
+        rows.append((draw.randrange(20) if persons else i, label, ground, district, draw.choice("mf")))
+    fill(engine, "t", "p INTEGER, label VARCHAR, ground VARCHAR, c VARCHAR, d VARCHAR", rows)
+    person = col("p") if persons else None
+    for columns, width, shared in ((["c"], 4, 5), (["c", "d"], 5, 2)):
+        parts = (table("t"), col("label"), col("ground"), [col(name) for name in columns], person, shared)
+        query = measure_narrowing(*parts)
+        (figures,) = engine.rows(query)
+        wanted = expected([row[:width] for row in rows], shared)
+        assert dict(zip(query.named_selects, figures, strict=True)) == {
+            name: None if figure is None else pytest.approx(figure, abs=1e-9) for name, figure in wanted.items()
+        }
+        ((by_chance,),) = engine.rows(values_by_chance(*parts))
+        assert by_chance is None or 1 <= by_chance <= 3
+        keys = [col("label"), *map(col, columns)]
+        sizes: dict[Any, set[Any]] = defaultdict(set)
+        for number, row in enumerate(rows):
+            sizes[(row[1], *row[3:width])].add(row[0] if persons else number)
+        assert engine.rows(smallest_group(table("t"), keys, person)) == [(min(map(len, sizes.values())),)]
+
+
+def test_numbers_are_measured_in_parts_with_equally_many_rows(engine: DuckDBEngine) -> None:
+    fill(engine, "t", "x INTEGER", [(x,) for x in [*range(60), 60, 60, 60, None]])
+    part = rank_part(col("x")).sql("duckdb")
+    found = dict(engine.connection.execute(f"SELECT DISTINCT x, {part} FROM t").fetchall())
+    assert found == {None: None, **{x: x * PARTS // 63 for x in range(61)}}
+
+
+def figures(**changes: float) -> dict[str, float]:
+    sound = {"rows": 100, "all_rows": 100, "alike_before": 0.2, "alike_after": 0.6, "variance": 2.0}
+    return sound | changes
+
+
+def test_an_excess_over_independence_is_reported_from_one_in_three_million() -> None:
+    """Bennett's bound, computed again: of a sum with variance v, P(excess of t) ≤ exp(−v h(t/v))."""
+    assert has_excess(figures(), 0.2)
+    assert not has_excess(figures(alike_before=0.0), 0.0)
+    assert not has_excess(figures(alike_after=0.2), 0.2) and not has_excess(figures(alike_after=0.1), 0.2)
+    assert [has_excess(figures(rows=rows, all_rows=2000, variance=0.1), 0.2) for rows in (99, 100)] == [False, True]
+
+    def exponent(excess: float, variance: float) -> float:
+        return (variance + excess) * math.log(1 + excess / variance) - excess
+
+    for after in (x / 1000 for x in range(205, 600, 5)):
+        for baseline in (0.2, 0.3):
+            excess, variance = (after - baseline) * 50, 2.0 * baseline / 0.2
+            reported = excess > 0 and exponent(excess, variance) >= 15
+            assert has_excess(figures(alike_after=after), baseline) is reported, (after, baseline)
+
+
+def test_an_excess_matters_from_half_more_or_a_seventh_less_uncertainty() -> None:
+    assert [is_large({"alike_after": after}, 0.2) for after in (0.29, 0.31)] == [False, True]
+    assert [is_large({"alike_after": after}, 0.6) for after in (0.65, 0.67)] == [False, True]
+    assert is_large({"alike_after": 1.0}, 1.0) is False
+
+
+SOURCE = """
+    SELECT i AS number, 'z' || i % 40 AS zip, 'd' || i % 40 // 8 AS district, 'r' || (i % 40 // 8) % 2 AS region,
+        (i // 7) % 2 AS sex, (i % 40) * 100 + (i // 40) % 7 AS rent, 'p' || i // 2 AS person
+    FROM range(1200) AS r(i)
+"""
+
+
+def test_columns_that_follow_from_a_quasi_identifier_narrow_it(engine: DuckDBEngine) -> None:
+    """A district has 8 of 40 postcodes; the rent follows from the postcode, of which it shows about two in a part."""
+    engine.connection.execute(f"CREATE TABLE source AS {SOURCE}; CREATE SCHEMA work")
+    types = dict(engine.connection.execute("SELECT column_name, data_type FROM duckdb_columns()").fetchall())
+
+    def found(*columns: str, person: str | None = None, **section: Any) -> dict[tuple[str, ...], Any]:
+        engine.connection.execute("DROP TABLE IF EXISTS work.narrowing_rows")
+        narrowing = find_narrowing_in_source(
+            StatementRunner(engine),
+            lambda name: table(name, "work"),
+            table("source"),
+            1200,
+            columns,
+            ["zip"],
+            types,
+            SourceSection(table="source", **section),
+            person,
+        )
+        return {one.columns: one for one in narrowing}
+
+    one = found("district", "sex")[("district",)]
+    assert (one.quasi, one.level, one.in_parts, one.counts, one.smallest_group) == ("zip", 0, (), "rows", None)
+    assert (one.before, one.after, one.pinned, one.affected) == (40, 8, 0, 1200)
+    assert one.alike_before == pytest.approx(29 / 1199) and one.alike_after == pytest.approx(29 / 239)
+    assert one.factor == pytest.approx(one.alike_after / one.alike_before)
+    assert one.by_chance == pytest.approx(40, abs=0.1)
+    assert "a released label stands for 40.0 values of it on average, and for 8.0 if" in one.message
+    assert found("sex") == {}
+    narrowing = found("rent", "sex")
+    assert narrowing.keys() == {("rent",)} and narrowing["rent",].in_parts in ((), ("rent",))
+    both = found("district", "region")
+    assert both.keys() == {("district",), ("region",)}  # together they say what the district does
+    of_persons = found("district", person="person")[("district",)]
+    assert of_persons.counts == "persons" and of_persons.affected <= 600
+
+
+# --- unprotected columns
+
+
+def unprotected(
+    roles: dict[str, str], counts: dict[str, tuple[int, int]], rows: int = 100, persons: int | None = None
+) -> list[tuple[str, int | None]]:
+    """The warnings about columns with these numbers of distinct values and of values: their first words, and the
+    number of people."""
+    policy = make_policy({"ward": "suppress", **roles})
+    columns: Any = SimpleNamespace(
+        by_attribute={name: name for name in policy.attributes},
+        released=[Column("ward", 0), *(Column(name) for name in roles)],
+        noisy=(),
+    )
+    flat = [figure for pair in counts.values() for figure in pair]
+    source: Any = SimpleNamespace(
+        columns={"ward": "VARCHAR", **dict.fromkeys(roles, "VARCHAR")},
+        count_distinct_values=lambda _, names: flat if names == [*counts] else [],
+    )
+    runner: Any = SimpleNamespace(dry=False, engine=None)
+    found = find_unprotected_columns(runner, policy, source, columns, rows, persons)
+    return [(one.message.split(": ")[0], one.affected) for one in found]
+
+
+UNIQUE = "column 'note' is nearly unique"
+NAMED = "column 'email' is released unchanged, and named like an identifier (email)"
+
+
+@pytest.mark.parametrize(
+    ("roles", "counts", "expected_warnings"),
+    [
+        ({"note": "insensitive"}, {"note": (90, 100)}, [(UNIQUE, 90)]),
+        ({"note": "insensitive"}, {"note": (89, 100)}, []),
+        ({"note": "insensitive"}, {"note": (1, 1)}, []),
+        ({"note": "insensitive"}, {"note": (2, 2)}, [(UNIQUE, 2)]),
+        ({"note": "sensitive"}, {"note": (100, 100)}, [(UNIQUE, 100)]),
+        ({"email": "insensitive"}, {"email": (20, 100)}, [(NAMED, 20)]),
+        ({"email": "insensitive"}, {"email": (19, 100)}, []),
+        ({"hiv": "insensitive"}, {"hiv": (2, 100)}, [("column 'hiv' is insensitive, and named like health", 100)]),
+        ({"hiv": "sensitive"}, {"hiv": (2, 100)}, []),
+        ({"hiv": "insensitive"}, {"hiv": (1, 100)}, []),  # all have the same value
+        ({"hiv": "insensitive"}, {"hiv": (1, 99)}, [("column 'hiv' is insensitive, and named like health", 100)]),
+        (
+            {"hiv": "insensitive", "asthma": "insensitive"},
+            {"hiv": (2, 100), "asthma": (2, 100)},
+            [("columns 'hiv' and 'asthma' are insensitive, and named like health", 100)],
+        ),
+        (
+            {"religion": "insensitive"},
+            {"religion": (3, 100)},
+            [("column 'religion' is insensitive, and named like belief, politics, sexual life or crime", 100)],
+        ),
+    ],
+)
+def test_unchanged_columns_are_warned_of_by_values_and_names(
+    roles: dict[str, str], counts: dict[str, tuple[int, int]], expected_warnings: list[tuple[str, int]]
+) -> None:
+    assert unprotected(roles, counts) == expected_warnings
+
+
+def test_unchanged_columns_are_of_as_many_people_as_there_are() -> None:
+    assert unprotected({"note": "insensitive"}, {"note": (95, 100)}, persons=40) == [(UNIQUE, 40)]
+    assert unprotected({"hiv": "insensitive"}, {"hiv": (2, 100)}, persons=40)[0][1] == 40
+    # Of 60 addresses of 300 people there are many; of 60 addresses in 1,000 rows there are few.
+    assert unprotected({"email": "insensitive"}, {"email": (60, 300)}, 1000) == [(NAMED, 60)]
+    assert unprotected({"email": "insensitive"}, {"email": (60, 1000)}, 1000) == []
+    assert unprotected({"email": "insensitive"}, {"email": (60, 1000)}, 1000, persons=100) == [(NAMED, 60)]
+
+
+# --- who a person is
+
+
+@pytest.fixture(scope="module")
+def visits() -> Iterator[ReleaseDraft]:
+    """Of ward a, six visits of four patients, one of them unknown; of ward b, five of five patients; of ward c, four
+    visits of two patients and two of unknown ones."""
+    wards = {"a": [1, 1, 2, 2, 3, None], "b": [4, 5, 6, 7, 8], "c": [9, 9, 10, 10, None, None]}
+    rows = ", ".join(f"('{ward}', {mrn or 'NULL'}::INTEGER)" for ward, ids in wards.items() for mrn in ids)
+    with duckdb.connect() as connection, sqlanon.connect(connection) as db:
+        connection.execute(f"CREATE TABLE t AS FROM (VALUES {rows}) AS v(ward, mrn)")
+        policy = make_policy({"ward": "suppress"}, k=3, table=None, source={"table": "t", "person": "mrn"})
+        yield db.anonymize(policy)._draft
+
+
+def test_rows_without_a_person_may_be_of_persons_with_other_rows(visits: ReleaseDraft) -> None:
+    """At k = 3 only ward c needs the unknown patient: without it, two patients are left."""
+    assert visits.recoding.generalization == {"ward": 0}
+    runner = StatementRunner(visits.run.engine)
+    (notice,) = warn_of_rows_without_person(runner, visits.search_input, visits.recoding.statement)
+    assert notice.message.startswith("3 rows have no 'mrn', and count as one person in each class. If they are of ")
+    assert "1 class holds fewer than 3 persons" in notice.message and notice.affected == 2
+
+
+@pytest.mark.parametrize(("k", "small"), [(2, None), (3, None), (4, "1 class (6 rows) holds fewer than 4 values"),
+                                          (5, "2 classes (12 rows) hold fewer than 5 values")])  # fmt: skip
+def test_a_release_is_refused_whose_classes_have_too_few_persons(
+    k: int, small: str | None, visits: ReleaseDraft
+) -> None:
+    policy = visits.search_input.policy
+    privacy = policy.privacy.model_copy(update={"k": k})
+    search_input: Any = SimpleNamespace(
+        policy=policy.model_copy(update={"privacy": privacy}), source=visits.search_input.source
+    )
+    runner, person = StatementRunner(visits.run.engine), PersonColumn("mrn", 14, 10, 17)
+    refuse_undecided_person(runner, search_input, visits.recoding.statement, None)
+    if small is None:
+        refuse_undecided_person(runner, search_input, visits.recoding.statement, person)
+        return
+    with pytest.raises(PolicyError) as refused:
+        refuse_undecided_person(runner, search_input, visits.recoding.statement, person)
+    message = str(refused.value)
+    assert f"{small} of 'mrn'" in message
+    assert "'mrn' numbers people: 10 values in 14 rows (3 rows without a value count as one person" in message
+
+
+# --- refusals
+
+
+@pytest.mark.parametrize(
+    ("mode", "smallest", "refusals"),
+    [(None, 1, 1), (None, 2, 0), (None, None, 0), ("warn", 1, 0), ("error", 2, 1), ("error", None, 1)],
+)
+def test_columns_that_narrow_are_refused_as_the_policy_says(
+    mode: str | None, smallest: int | None, refusals: int, visits: ReleaseDraft
+) -> None:
+    search_input = visits.search_input
+    policy = search_input.policy
+    privacy = policy.privacy.model_copy(update={"dependencies": mode})
+    changed: Any = SimpleNamespace(
+        policy=policy.model_copy(update={"privacy": privacy}),
+        columns=search_input.columns,
+        attributes=search_input.attributes,
+        source=search_input.source,
+        released_columns=search_input.released_columns,
+    )
+    runner = StatementRunner(visits.run.engine)
+    narrowing: Any = SimpleNamespace(smallest_group=smallest, message="m", columns=("district",))
+    found = refuse_narrowing(runner, changed, {"ward": 1}, [narrowing])
+    assert len(found) == refusals and all(text.startswith("dependencies: m") for text in found)
+    assert refuse_narrowing(runner, changed, {"ward": 0}, [narrowing]) == ()  # nothing is generalized
