@@ -12,10 +12,9 @@ from typing import Any
 
 import duckdb
 import pytest
-from conftest import make_policy
-from test_narrowing import expected
 
 import sqlanon
+from oracles.oracle_narrowing import figures_of_pairs
 from sqlanon.disclosure.attribute_disclosure import greatest_skew, similarity
 from sqlanon.disclosure.dependencies import find_narrowing_in_source, refuse_narrowing
 from sqlanon.disclosure.narrowing import (
@@ -37,6 +36,7 @@ from sqlanon.release.draft import ReleaseDraft
 from sqlanon.sources.persons import PersonColumn
 from sqlanon.support.coding import Column
 from sqlanon.support.expressions import col, table
+from support.policies import make_policy
 
 
 @pytest.fixture
@@ -101,7 +101,7 @@ def test_narrowing_is_what_all_pairs_of_rows_or_persons_say(seed: int, persons: 
         parts = (table("t"), col("label"), col("ground"), [col(name) for name in columns], person, shared)
         query = measure_narrowing(*parts)
         (figures,) = engine.rows(query)
-        wanted = expected([row[:width] for row in rows], shared)
+        wanted = figures_of_pairs([row[:width] for row in rows], shared)
         assert dict(zip(query.named_selects, figures, strict=True)) == {
             name: None if figure is None else pytest.approx(figure, abs=1e-9) for name, figure in wanted.items()
         }
@@ -217,7 +217,7 @@ def unprotected(
 
 
 UNIQUE = "column 'note' is nearly unique"
-NAMED = "column 'email' is released unchanged, and named like an identifier (email)"
+NAMED = "column 'email' is released unchanged, and named like an identifier (e-mail addresses)"
 
 
 @pytest.mark.parametrize(
@@ -242,7 +242,7 @@ NAMED = "column 'email' is released unchanged, and named like an identifier (ema
         (
             {"religion": "insensitive"},
             {"religion": (3, 100)},
-            [("column 'religion' is insensitive, and named like belief, politics, sexual life or crime", 100)],
+            [("column 'religion' is insensitive, and named like belief, politics, sexual life, crime", 100)],
         ),
     ],
 )

@@ -10,7 +10,6 @@ from typing import Any
 
 import duckdb
 import pytest
-from conftest import make_policy
 from sqlglot import exp
 
 import sqlanon
@@ -21,6 +20,7 @@ from sqlanon.release.manifest import Facts, Manifest
 from sqlanon.release.targets.base import Verification
 from sqlanon.source_verification import check_against_source, check_policy
 from sqlanon.support.expressions import create_table, drop_view, table
+from support.policies import make_policy
 
 RELEASED = table("released_rows", "main", "memory")
 
