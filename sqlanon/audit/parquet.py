@@ -241,7 +241,7 @@ def _measure_chunks(
     if numbered:
         rows.this.append("expressions", exp.PropertyEQ(this=ident("file_row_number"), expression=exp.true()))
     else:  # a column has this name
-        row = exp.Window(this=exp.RowNumber()) - 1
+        row = exp.Paren(this=exp.Window(this=exp.RowNumber()) - 1)
     query = leaf_values(leaf, rows, as_column(_row_group(row, chunks), "g"))
     if any(chunk.entries is not None for chunk in chunks):
         query = select([col("g"), col("v")], subquery(query, "q"), [col("g"), col("v")])
