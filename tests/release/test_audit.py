@@ -168,7 +168,7 @@ BORDERS = {
 }
 
 
-SLOW = {"smallest class", "average risk", "k of some"}
+SLOW = {"classes", "smallest class", "k", "k of some", "average risk", "distinct l", "other l", "least presence"}
 """The rest has a case for each kind of check."""
 
 

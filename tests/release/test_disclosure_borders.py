@@ -55,7 +55,7 @@ PARENTS = {"flu": ("lung", "*"), "cold": ("lung", "*"), "gout": ("joint", "*"), 
 """The labels above each illness; a burn is not in the hierarchy."""
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_classes_with_similar_values_are_those_of_plain_python(seed: int, engine: DuckDBEngine) -> None:
     draw = random.Random(seed)
     rows = [(draw.choice("abcdef"), draw.choice([*PARENTS, "burn", None])) for _ in range(14)]
@@ -85,7 +85,7 @@ def test_classes_with_similar_values_are_those_of_plain_python(seed: int, engine
 # --- columns that narrow others
 
 
-@pytest.mark.parametrize(("seed", "persons"), [(0, False), (1, True), (2, True)])
+@pytest.mark.parametrize(("seed", "persons"), [(0, False), (1, True)])
 def test_narrowing_is_what_all_pairs_of_rows_or_persons_say(seed: int, persons: bool, engine: DuckDBEngine) -> None:
     draw = random.Random(seed)
     grounds = {"a": "uvw", "b": "xy", None: "z"}
