@@ -48,7 +48,7 @@ def test_people_are_the_same_at_any_number_of_threads_and_differ_by_seed() -> No
     assert rows_of(people_query(rows), 3) == first != rows_of(people_query(rows, seed=2), 1)
 
 
-def test_people_are_skewed_as_told() -> None:
+def test_generated_people_are_skewed() -> None:
     with duckdb.connect() as connection:
         connection.execute(f"CREATE TABLE people AS {people_query(20_000)}")
         (largest, children, nearest) = connection.execute("""

@@ -34,12 +34,12 @@ def test_a_share_of_the_cases_is_spread_over_all(
 
 @pytest.mark.parametrize("number", range(7))
 @pytest.mark.cases(3)
-def test_so_many_cases_as_a_test_says_are_in_the_quick_lane(number: int, request: pytest.FixtureRequest) -> None:
+def test_the_marked_number_of_cases_is_in_the_quick_lane(number: int, request: pytest.FixtureRequest) -> None:
     assert (request.node.get_closest_marker("slow") is None) == (number in (0, 2, 4))
 
 
 @pytest.mark.thorough
-def test_what_is_thorough_is_slow_and_left_out_where_a_share_is_drawn(request: pytest.FixtureRequest) -> None:
+def test_thorough_tests_are_slow_and_left_out_of_a_share(request: pytest.FixtureRequest) -> None:
     assert request.node.get_closest_marker("slow") is not None and lanes.EXAMPLES >= 1
 
 

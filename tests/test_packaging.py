@@ -54,7 +54,7 @@ def loaded_by(statement: str, cwd: Path) -> set[str]:
 # Quick
 
 
-def test_the_version_is_told_once() -> None:
+def test_the_version_is_defined_once() -> None:
     assert PROJECT["version"] == sqlanon.__version__
 
 
@@ -103,7 +103,7 @@ def test_each_name_and_module_can_be_imported_first(names: list[str]) -> None:
     assert (done.returncode, done.stdout + done.stderr) == (0, "")
 
 
-def test_every_public_name_is_there_and_no_other() -> None:
+def test_exactly_the_public_names_exist() -> None:
     for name in sqlanon.__all__:
         assert getattr(sqlanon, name) is not None
     assert set(sqlanon.__all__) <= set(dir(sqlanon))

@@ -96,7 +96,7 @@ def test_the_example_of_the_contract(hospital: Path, policy: sqlanon.Policy, tmp
     assert release.verify().verified, "the release lives on"
 
 
-def test_what_is_public() -> None:
+def test_public_names_are_listed() -> None:
     assert set(sqlanon.__all__) <= set(dir(sqlanon))
     assert {"connect", "Policy", "Database", "Result", "Release", "InfeasibleError"} <= set(sqlanon.__all__)
     for name in sqlanon.__all__:
@@ -220,7 +220,7 @@ def test_the_lattice_tells_the_truth(hospital: Path, policy: sqlanon.Policy) -> 
 
 
 @pytest.mark.slow
-def test_progress_is_told(hospital: Path, policy: sqlanon.Policy) -> None:
+def test_progress_is_reported(hospital: Path, policy: sqlanon.Policy) -> None:
     told: list[tuple[str, int, int, float | None]] = []
     with sqlanon.connect(hospital) as db:
         result = db.anonymize(policy, progress=lambda *state: told.append(state))

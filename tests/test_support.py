@@ -92,7 +92,7 @@ def tree_of(file: Path) -> ast.Module:
 
 
 @pytest.mark.thorough
-def test_what_tests_set_exists() -> None:
+def test_names_that_tests_set_exist() -> None:
     found = {path: file for file in FILES for path in paths(tree_of(file))}
     constants = {path for path in vars(thresholds).values() if str(path).startswith("sqlanon.")}
     assert len(found) > 40  # that they are found at all
@@ -107,7 +107,7 @@ def test_no_test_module_imports_another() -> None:
 
 
 @pytest.mark.slow
-def test_what_tests_import_exists() -> None:
+def test_names_that_tests_import_exist() -> None:
     """Also where a test is not collected, or imports in a function."""
     found = {
         f"{node.module}.{one.name}": file

@@ -233,7 +233,7 @@ def test_no_forgery_in_postgresql_is_excused(schemas: Server, tmp_path: Path, wh
 
 
 @pytest.mark.thorough
-def test_the_release_in_postgresql_as_it_was_published_is_excused(schemas: Server, tmp_path: Path) -> None:
+def test_an_unchanged_release_in_postgresql_is_excused(schemas: Server, tmp_path: Path) -> None:
     wanted = publish_in_postgres(schemas, tmp_path)
     with sqlanon.connect() as db:
         check_excused(db, HERE, wanted)

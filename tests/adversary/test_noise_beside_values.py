@@ -93,7 +93,7 @@ def test_the_value_and_then_weak_noise_is_refused(clinic: Path) -> None:
 
 
 @pytest.mark.thorough
-def test_what_noise_hides_may_be_published_beside_the_values(clinic: Path) -> None:
+def test_strong_noise_may_be_published_beside_the_values(clinic: Path) -> None:
     """Strong noise excludes no row of a class; and a release without the column is compared by its other columns."""
     publish(policy(clinic, "noisy", 4.0))
     publish(policy(clinic, "exact", SHOWN, ZIP))

@@ -73,7 +73,7 @@ SIGNS = [
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("search", "ending", "nan"), some(SIGNS, 16), ids=str)
-def test_nobody_is_told_apart_by_a_sign(tmp_path: Path, search: dict[str, str], ending: str, nan: str) -> None:
+def test_no_row_is_distinguished_by_a_sign(tmp_path: Path, search: dict[str, str], ending: str, nan: str) -> None:
     path = tmp_path / f"release.{ending}"
     roles = {"place": "insensitive", "name": "identifying", "flag": "insensitive", "q": "suppress"}
     with duckdb.connect() as connection:
@@ -88,7 +88,7 @@ def test_nobody_is_told_apart_by_a_sign(tmp_path: Path, search: dict[str, str], 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("nan", MADE)
-def test_nobody_is_told_apart_by_a_sign_in_a_live_view(nan: str) -> None:
+def test_no_row_is_distinguished_by_a_sign_in_a_live_view(nan: str) -> None:
     roles = {"place": "insensitive", "name": "identifying", "flag": "insensitive", "q": "suppress"}
     with duckdb.connect() as connection:
         connection.execute(NANS.format(nan=nan))
@@ -99,7 +99,7 @@ def test_nobody_is_told_apart_by_a_sign_in_a_live_view(nan: str) -> None:
         assert findings(seen, ["q"], 3) == []
 
 
-def test_the_reader_finds_what_is_there(tmp_path: Path) -> None:
+def test_the_reader_finds_planted_leaks(tmp_path: Path) -> None:
     """Its eyes are open: a sign, a small class, a value that is told, an end of statistics, an unused entry."""
     path = tmp_path / "bad.parquet"
     with duckdb.connect() as connection:

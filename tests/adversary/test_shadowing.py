@@ -456,7 +456,7 @@ def looked_at(db: sqlanon.Database, policy: sqlanon.Policy, release: Path) -> di
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("place", ["table", "live table"])
-def test_macros_change_nothing_of_what_is_told(place: str, used: set[str], tmp_path: Path) -> None:
+def test_macros_of_the_source_change_no_message(place: str, used: set[str], tmp_path: Path) -> None:
     names = used | {"round", "sqrt", "power", "exp", "lgamma", "stddev_pop", "quantile_cont", "list", "max", "avg"}
     case = {"privacy": PRIVACY["k"]}
     clean_ones = outcome(place, case, tmp_path / "clean", (), also=looked_at)

@@ -750,19 +750,19 @@ WAITING: Mapping[str, tuple[Change, str]] = {}
 digest stays as it is. The attack itself has its test where the digest has its own."""
 
 
-def test_there_are_sixty_kinds_of_tampering_at_least() -> None:
+def test_at_least_sixty_kinds_of_tampering_are_tried() -> None:
     assert len(DUCKDB) >= 60
     assert len({*DUCKDB, *PARQUET, *OF_THE_SOURCE}) >= 100
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("name", some(["release.duckdb", "release.parquet"], 4))
-def test_what_was_not_changed_is_verified(folder: Path, name: str, with_policy: bool) -> None:
+def test_an_unchanged_release_is_verified(folder: Path, name: str, with_policy: bool) -> None:
     assert found(folder / name, _policy(folder) if with_policy else None) == ""
 
 
 @pytest.mark.thorough
-def test_what_was_written_anew_is_verified(folder: Path, tmp_path: Path) -> None:
+def test_a_rewritten_release_is_verified(folder: Path, tmp_path: Path) -> None:
     """So what is found below is found for what was changed."""
     path = Path(shutil.copy(folder / "release.duckdb", tmp_path))
     by_sql(path)
@@ -796,7 +796,7 @@ def test_tampering_with_a_parquet_file_is_found(what: str, folder: Path, tmp_pat
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("what", some(OF_THE_SOURCE, 7))
-def test_what_agrees_with_itself_is_found_with_the_policy(what: str, folder: Path, tmp_path: Path) -> None:
+def test_consistent_forgeries_are_found_with_the_policy(what: str, folder: Path, tmp_path: Path) -> None:
     change, expected = OF_THE_SOURCE[what]
     path = Path(shutil.copy(folder / "release.duckdb", tmp_path))
     change(path)
@@ -804,7 +804,7 @@ def test_what_agrees_with_itself_is_found_with_the_policy(what: str, folder: Pat
 
 
 @pytest.mark.thorough
-def test_what_is_hidden_in_the_end_of_a_block_needs_the_sha256_and_verify_says_so(folder: Path, tmp_path: Path) -> None:
+def test_bytes_hidden_in_the_end_of_a_block_need_the_sha256_and_verify_reports_it(folder: Path, tmp_path: Path) -> None:
     path = Path(shutil.copy(folder / "release.duckdb", tmp_path))
     published, headers, size = path.read_bytes(), 3 * 4096, 2**18
     ends = range(headers + size, len(published) + 1, size)

@@ -163,7 +163,7 @@ def quick(cases: list[Any], every: int) -> list[Any]:
 
 @pytest.mark.cases(1)
 @pytest.mark.parametrize(("name", "values"), quick(ALL, 21))
-def test_what_is_equal_looks_equal(
+def test_equal_values_look_equal(
     connection: duckdb.DuckDBPyConnection, tmp_path: Path, name: str, values: list[str]
 ) -> None:
     made(connection, values)
@@ -198,7 +198,7 @@ def test_numbers_from_elsewhere(connection: duckdb.DuckDBPyConnection, tmp_path:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "values"), quick(ALL, 60)[4:])
-def test_what_is_equal_looks_equal_in_a_live_view(
+def test_equal_values_look_equal_in_a_live_view(
     connection: duckdb.DuckDBPyConnection, tmp_path: Path, name: str, values: list[str]
 ) -> None:
     """Whatever collation its readers set; that of texts in lists is theirs, and no view groups by lists."""

@@ -296,7 +296,7 @@ def test_levels_and_weights(imported: Callable[..., tuple[sqlanon.Policy, Any]])
     assert (zip_.min_level, zip_.max_level, zip_.weight) == (0, 1, 0.5)
 
 
-def test_what_has_no_hierarchy_is_said(imported: Callable[..., tuple[sqlanon.Policy, Any]]) -> None:
+def test_attributes_without_a_hierarchy_are_reported(imported: Callable[..., tuple[sqlanon.Policy, Any]]) -> None:
     micro = {**ATTRIBUTES[1], "microaggregationFunction": "Arithmetic mean", "response": "true"}
     del micro["ref"]
     _, done = imported(files(input__definition_xml=definition((ATTRIBUTES[0], micro, *ATTRIBUTES[2:]))))
@@ -439,7 +439,7 @@ def test_a_line_of_other_fields_is_refused_with_its_number(imported: Callable[..
         imported(files(data__input_csv="\n".join(lines)))
 
 
-def test_a_folder_that_is_there_is_kept(tmp_path: Path) -> None:
+def test_an_existing_folder_is_kept(tmp_path: Path) -> None:
     write(tmp_path / "clinic.deid", files())
     (tmp_path / "clinic").mkdir()
     done = cli("import-arx", "clinic.deid", cwd=tmp_path)

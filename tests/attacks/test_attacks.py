@@ -136,7 +136,7 @@ def test_two_releases_at_other_levels_tell_more_than_each(all_of_them: Attacks) 
 
 
 @pytest.mark.slow
-def test_of_rows_in_random_order_places_tell_nothing(all_of_them: Attacks) -> None:
+def test_the_order_of_shuffled_rows_reveals_nothing(all_of_them: Attacks) -> None:
     findings = all_of_them["unsorted_matching"].findings
     assert len(findings) == 3
     assert {one.releases[1].rsplit("/", 1)[-1] for one in findings} == {"two.duckdb", "source"}

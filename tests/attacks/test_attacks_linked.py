@@ -383,7 +383,7 @@ def test_example_5_in_the_order_of_the_source_the_table_comes_back() -> None:
         assert is_one_order(all_, agreeing, chance)
 
 
-def test_of_two_releases_the_smaller_k_counts() -> None:
+def test_the_smaller_k_of_two_releases_counts() -> None:
     """Two rows have the value a: for k = 2 they are enough, for k = 3 too few."""
     columns = [SimpleNamespace(name="v", type="VARCHAR", role="quasi")]
     policy = {"attributes": {"v": {}}}
@@ -434,7 +434,7 @@ def test_example_5_with_the_remedy() -> None:
 
 
 @pytest.mark.slow
-def test_what_two_classes_have_in_common_is_one_value() -> None:
+def test_two_classes_that_share_one_value_reveal_it() -> None:
     """Alice is 28, of 13012, and in both hospitals."""
     with duckdb.connect() as connection:
         ages = [("28", "<30", "*"), ("35", "30-39", "*")]

@@ -54,7 +54,7 @@ def copied(published: Path, tmp_path: Path) -> Path:
 
 
 @pytest.mark.slow
-def test_what_breaks_an_earlier_release_is_published_by_force_alone(folder: Path) -> None:
+def test_a_release_that_breaks_an_earlier_one_is_only_published_with_force(folder: Path) -> None:
     policy = rewrite(folder, 'database = "release.duckdb"', 'database = "one.duckdb"\n[catalog]\ndatabase = "c.duckdb"')
     assert cli("anonymize", policy).status == 0
     change(folder / "hospital.duckdb", "INSERT INTO patients SELECT * FROM patients LIMIT 1")
@@ -137,7 +137,7 @@ def test_a_dry_run_refuses_what_cannot_be_published(folder: Path, monkeypatch: p
 
 
 @pytest.mark.thorough
-def test_what_is_overridden_is_what_the_catalog_records(folder: Path) -> None:
+def test_the_catalog_records_overridden_settings(folder: Path) -> None:
     policy, changes = folder / "policy.toml", ("--set", "privacy.k=9")
     ended = cli("anonymize", policy, *changes, "--strategy", "datafly", "--output", "other.duckdb", cwd=folder)
     assert ended.status == 0
@@ -420,7 +420,7 @@ def test_plan_reads_no_rows_of_csv_beyond_what_tells_the_schema(folder: Path) ->
 
 
 @pytest.mark.slow
-def test_what_cannot_be_met_is_1_and_names_what_comes_nearest(folder: Path) -> None:
+def test_an_infeasible_policy_exits_with_1_and_names_the_nearest_generalization(folder: Path) -> None:
     ended = cli("anonymize", rewrite(folder, "k = 5", "k = 401"), "--json")
     assert (ended.status, ended.out) == (1, "")
     assert ended.err.startswith("error: ")
@@ -514,7 +514,7 @@ def a_path_through_a_file(folder: Path) -> Path:
 
 
 @pytest.mark.parametrize("make", [a_directory, a_missing_file, a_path_through_a_file])
-def test_a_policy_that_is_no_file_is_2(make: Callable[[Path], Path], folder: Path) -> None:
+def test_a_missing_policy_file_exits_with_2(make: Callable[[Path], Path], folder: Path) -> None:
     path = make(folder)
     for arguments in (["anonymize", path], ["plan", path], ["risk", path]):
         ended = cli(*arguments)

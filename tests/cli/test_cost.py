@@ -92,7 +92,7 @@ def test_each_column_has_its_loss(policy: Path) -> None:
 
 
 @pytest.mark.thorough
-def test_where_nothing_keeps_them_only_that_is_said(policy: Path) -> None:
+def test_columns_that_no_strategy_keeps_are_only_named(policy: Path) -> None:
     told = cli("anonymize", policy, "--dry-run", "--set", "privacy.k=40")
     assert told.out.splitlines()[-1] == "age and sex are fully suppressed."
 

@@ -49,7 +49,7 @@ def test_a_refusal_says_how_the_command_takes_the_key(folder: Path) -> None:
     assert done.err.endswith("(with this command: --csv KEY=VALUE)\n")
 
 
-def test_all_wrong_settings_are_told_at_once(folder: Path) -> None:
+def test_all_wrong_settings_are_reported_at_once(folder: Path) -> None:
     wrong = [
         "encodin=latin-1",
         "header",

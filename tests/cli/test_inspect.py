@@ -33,7 +33,7 @@ FILES = {
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("case", FILES)
-def test_the_form_is_told_and_its_keys_read_the_file_alike(case: str, tmp_path: Path) -> None:
+def test_the_printed_keys_read_the_file_alike(case: str, tmp_path: Path) -> None:
     content, facts = FILES[case]
     path = tmp_path / "people.csv"
     path.write_bytes(content)
@@ -142,7 +142,7 @@ def test_other_files_have_columns_and_no_csv_keys(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
+def test_unknown_settings_are_refused(tmp_path: Path) -> None:
     duckdb.connect(str(tmp_path / "people.duckdb")).close()
     done = cli("inspect", "people.duckdb", cwd=tmp_path)
     assert (done.status, "only files are inspected" in done.err) == (2, True)

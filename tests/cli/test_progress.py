@@ -54,7 +54,7 @@ def test_where_the_engine_knows_no_share_no_time_left_is_made_up(share: float | 
     assert "left" not in line(Clock(), (600.0, share)).text()
 
 
-def test_a_search_ends_by_its_time_limit_or_at_a_time_that_nobody_knows() -> None:
+def test_the_end_of_a_search_is_only_known_with_a_time_limit() -> None:
     clock = Clock()
     shown = line(clock, (600.0, None), time_limit=20)
     shown.update("scan", 0, 0, None)

@@ -99,7 +99,7 @@ def test_names_that_do_harm_are_shown_as_text(capsys: pytest.CaptureFixture[str]
     assert lines[len(shown) :] == [line for name in shown for line in name.split("\\n")]  # a sentence may have lines
 
 
-def test_what_steers_is_escaped() -> None:
+def test_control_characters_are_escaped() -> None:
     steering = [chr(code) for code in (*range(32), *range(127, 160), 0x2028, 0x2029, 0x202E, 0x2066, 0xD800)]
     for one in steering:
         assert make_printable(one).isascii() and make_printable(one).startswith("\\")
@@ -310,7 +310,7 @@ def test_commands_on_a_narrow_terminal(folder: Path) -> None:
 
 
 @pytest.mark.thorough
-def test_a_live_view_is_told_of_in_words(folder: Path) -> None:
+def test_a_dropped_live_view_is_reported(folder: Path) -> None:
     for name in ("\x1b[31mview", "\x1b[31mview"):  # made, and replaced
         painted = shown_at(200, "-m", "sqlanon", "live", "policy.toml", "--name", name, folder=folder, NO_COLOR="1")
         assert not COLOUR.search(painted)

@@ -439,7 +439,7 @@ def test_the_catalog_alone_tells_them(little: Path) -> None:
     assert Counter(left) == Counter(fetch(little / "source.duckdb", "FROM t"))
 
 
-def test_without_a_catalog_there_is_a_warning(little: Path) -> None:
+def test_decoys_without_a_catalog_warn(little: Path) -> None:
     asked = plain_policy(LITTLE_ROLES)
     with sqlanon.connect(little / "source.duckdb") as db:
         assert any("without a catalog" in warning for warning in db.anonymize(asked).warnings)
@@ -571,7 +571,7 @@ DIVERSE = {"attribute": "s", "kind": "distinct", "l": 2}
         ({"privacy": {"k": 2, "k_map": 2}, "population": {"table": "p"}}, "release.decoys", "population"),
     ],
 )
-def test_what_decoys_do_not_go_together_with(sections: dict[str, Any], place: str, told: str) -> None:
+def test_incompatible_sections_are_refused_beside_decoys(sections: dict[str, Any], place: str, told: str) -> None:
     with pytest.raises(PolicyError) as caught:
         plain_policy({"q": "quasi", "s": "sensitive"}, **sections)
     assert [problem for problem in caught.value.problems if problem.place == place and told in problem.message]
@@ -761,7 +761,7 @@ def test_another_source_than_it_was_made_of(little: Path) -> None:
 
 
 @pytest.mark.thorough
-def test_a_run_that_fails_leaves_all_as_it_was(little: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_run_leaves_release_and_catalog_unchanged(little: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked, path, _ = published(little)
     before, known = path.read_bytes(), fetch(little / "private.duckdb", "SELECT run_id FROM sqlanon.runs")
 

@@ -84,7 +84,7 @@ def test_the_voter_list_covers_part_of_the_patients_and_others_and_no_children(
     assert fetch(db, "SELECT max(birth_date) <= DATE '2008-01-01' FROM voters") == (True,)
 
 
-def test_the_skews_are_there(db: duckdb.DuckDBPyConnection) -> None:
+def test_the_demo_data_are_skewed(db: duckdb.DuckDBPyConnection) -> None:
     ages = "date_sub('year', birth_date, DATE '2026-01-01')"
     conditions = {
         "patients": [

@@ -40,7 +40,7 @@ def test_the_sql_of_the_pages(page: str, tmp_path: Path) -> None:
     assert shown >= 6
 
 
-def test_every_attack_and_every_macro_is_told_of() -> None:
+def test_every_attack_and_every_macro_is_documented() -> None:
     for name in NAMES:
         assert re.search(rf"^#+ {name}$", ATTACKS, re.M), name
     text = (ROOT / "sql" / "macros_attacks.sql").read_text(encoding="utf-8")

@@ -91,7 +91,7 @@ def test_duckdb(public: Path) -> None:
 
 
 @pytest.mark.slow
-def test_what_a_tool_finds(public: Path) -> None:
+def test_a_tool_lists_tables_columns_and_comments(public: Path) -> None:
     (script,) = blocks("sql", PAGE)
     queries = [one.strip() for one in re.sub(r"--.*", "", script).split(";") if one.strip()]
     with duckdb.connect(public / "first.duckdb", read_only=True) as connection:

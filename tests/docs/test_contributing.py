@@ -71,7 +71,7 @@ def test_the_layers_are_those_of_the_linter() -> None:
     assert "".join(f"    {one}\n" for one in layers) in PAGE
 
 
-def test_what_it_names_is_there() -> None:
+def test_named_paths_exist() -> None:
     """But the file that a recipe would add to the package."""
     words = re.findall(r"`([\w./-]+/[\w.-]*|[\w-]+\.(?:md|toml))`", PAGE)
     words += re.findall(

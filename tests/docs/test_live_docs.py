@@ -51,7 +51,7 @@ def test_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("storage", ["v1.0.0", pytest.param("v2.0.0", marks=NO_SECURE)])
-def test_what_the_page_forbids_to_readers(tmp_path: Path, storage: str) -> None:
+def test_readers_cannot_do_what_the_page_forbids(tmp_path: Path, storage: str) -> None:
     """Rows that are estimated in plans, in views of both kinds; a temporary table in the place of the private one."""
     path = tmp_path / "t.duckdb"
     with duckdb.connect() as connection:

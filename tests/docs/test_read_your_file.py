@@ -33,7 +33,7 @@ def test_each_command_prints_what_the_page_shows(tmp_path: Path) -> None:
     assert commands == 10
 
 
-def test_what_the_table_quotes_is_printed_below_it() -> None:
+def test_messages_quoted_in_the_table_are_printed_below_it() -> None:
     quoted = re.findall(r"^\| `([^`]+)`[^|]*\| \[", PAGE, re.MULTILINE)
     assert len(quoted) == 7
     below = PAGE.partition("\n## ")[2]

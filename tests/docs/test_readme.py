@@ -328,7 +328,7 @@ def cells(page: str) -> list[list[str]]:
     return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in page.splitlines() if line[:1] == "|"]
 
 
-def test_every_strategy_is_there_as_it_is_registered() -> None:
+def test_every_registered_strategy_is_documented() -> None:
     assert all(f"`{name}`" in PICK_A_STRATEGY for name in STRATEGIES_BY_NAME)
     rows = [row[:3] for row in cells(STRATEGIES) if row[0][0] == "`" and row[1] in ("full-domain", "local")]
     wanted = [
@@ -341,7 +341,7 @@ def test_every_strategy_is_there_as_it_is_registered() -> None:
 # --- docs/reference/measures.md
 
 
-def test_every_measure_is_there_as_it_is_registered() -> None:
+def test_every_registered_measure_is_documented() -> None:
     page = (ROOT / "docs" / "reference" / "measures.md").read_text(encoding="utf-8")
 
     def row(one: type[Measure]) -> list[str]:
@@ -365,7 +365,7 @@ def test_the_policy_with_noise(hospital: Path, tmp_path: Path) -> None:
     check_example(1, MORE_THAN_K, hospital, tmp_path)
 
 
-def test_every_type_with_noise_is_told_of() -> None:
+def test_every_type_with_noise_is_documented() -> None:
     told = dict(re.findall(r"^\| ([A-Z, ]+) \| ([A-Z]+)", NOISE, re.MULTILINE))
     for types, released in told.items():
         for name in types.split(", "):

@@ -16,7 +16,7 @@ from support.pages import FIRST_POLICY, FOLDER, ROOT, blocks
 PAGE = (ROOT / "docs" / "how-to" / "report.md").read_text(encoding="utf-8")
 
 
-def test_every_chart_is_told_of() -> None:
+def test_every_chart_is_documented() -> None:
     for name in vars(Charts):
         if not name.startswith("_"):
             assert f"| `{name}(" in PAGE, name

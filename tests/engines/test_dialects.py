@@ -41,7 +41,7 @@ RECURSIVE = "WITH RECURSIVE"
 
 @pytest.mark.slow
 @pytest.mark.parametrize("job", some(JOBS, 24, 12), ids=lambda job: job.name)
-def test_all_that_is_asked_of_rows_can_be_put_to_spark(job: Job, tmp_path: Path) -> None:
+def test_every_query_over_rows_translates_to_spark(job: Job, tmp_path: Path) -> None:
     recorder = Recorder(answers=False)
     with recording(recorder):
         do(job, people(random.Random(1)), tmp_path)
@@ -91,7 +91,7 @@ def test_all_that_is_asked_of_rows_can_be_put_to_spark(job: Job, tmp_path: Path)
         ("DELETE FROM t", "DELETE"),
     ],
 )
-def test_what_is_not_known_to_mean_the_same_is_refused_by_name(sql: str, named_as: str) -> None:
+def test_untranslatable_functions_are_refused_by_name(sql: str, named_as: str) -> None:
     query = parse_one(sql, dialect="duckdb")
     for function in query.find_all(exp.Rand):
         function.replace(anonymous("RANDOM"))
@@ -110,7 +110,7 @@ def test_a_dialect_that_nothing_is_known_of_is_refused() -> None:
         translate_query(col("x"), "oracle")
 
 
-def test_what_is_translated_stays_as_it_is() -> None:
+def test_translation_leaves_the_original_query_unchanged() -> None:
     query = select([exp.Div(this=col("x"), expression=number(2))], table("t"))
     before = query.sql("duckdb")
     assert translate_query(query, "spark").sql("spark") != before
@@ -448,7 +448,7 @@ def there(engine: Any, own: DuckDBEngine) -> dict[str, exp.Expr]:
     [(SCALARS, ["id"]), (AGGREGATES, ["g"]), (WINDOWS, ["id"])],
     ids=["scalars", "aggregates", "windows"],
 )
-def test_each_expression_means_in_spark_what_it_means_here(
+def test_each_expression_has_the_same_value_in_spark_and_duckdb(
     expressions: Mapping[str, exp.Expr], keys: list[str], engine: Any, own: DuckDBEngine, there: dict[str, exp.Expr]
 ) -> None:
     output = [*map(col, keys), *(as_column(one.copy(), f"c{i}") for i, one in enumerate(expressions.values()))]
@@ -465,7 +465,7 @@ def test_each_expression_means_in_spark_what_it_means_here(
 
 
 @pytest.mark.parametrize("name", QUERIES)
-def test_each_form_of_query_means_in_spark_what_it_means_here(
+def test_each_form_of_query_has_the_same_rows_in_spark_and_duckdb(
     name: str, engine: Any, own: DuckDBEngine, there: dict[str, exp.Expr]
 ) -> None:
     query = QUERIES[name]
@@ -487,7 +487,7 @@ def test_every_kind_of_node_that_is_known_is_in_one_of_these() -> None:
     ("value", "type_"),
     [(_D, "VARCHAR"), (cast(_D, "FLOAT"), "VARCHAR"), (_T, "DATE"), (_T, "BOOLEAN"), (_W, "TIMESTAMP")],
 )
-def test_a_value_that_spark_reads_or_writes_otherwise_is_an_error_there(
+def test_values_that_spark_would_convert_are_an_error(
     value: exp.Expr, type_: str, engine: Any, there: dict[str, exp.Expr]
 ) -> None:
     with pytest.raises(Exception, match=r"(?i)USER_RAISED_EXCEPTION|DATATYPE_MISMATCH"):
@@ -509,7 +509,7 @@ ANY_NUMBERS = frozenset({"record", "mover", "id"})
 
 
 @pytest.mark.thorough
-def test_what_is_asked_of_rows_has_the_same_answer_in_spark(engine: Any, recorded: list[Asked]) -> None:
+def test_queries_over_rows_have_the_same_answer_in_spark(engine: Any, recorded: list[Asked]) -> None:
     shipped: dict[str, exp.Expr] = {}
     wrong = []
     for asked in recorded:

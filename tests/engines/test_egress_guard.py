@@ -47,7 +47,7 @@ from sqlanon.support.expressions import create_table, table
         ("SELECT x FROM (SELECT zip AS x FROM rows_there) AS s", False),
     ],
 )  # fmt: skip
-def test_what_is_counted_may_come_here_and_rows_may_not(query: str, counted: bool) -> None:
+def test_counts_may_leave_the_server_and_rows_may_not(query: str, counted: bool) -> None:
     assert is_aggregated(parse_one(query, dialect="duckdb"), {'"rows_there"'}) is counted
 
 
@@ -124,7 +124,7 @@ def parsed(query: str) -> exp.Query:
     return found
 
 
-def test_counts_come_here(federated: tuple[FederatedEngine, FakeServer]) -> None:
+def test_counts_are_fetched(federated: tuple[FederatedEngine, FakeServer]) -> None:
     engine, server = federated
     query = parsed(f'SELECT "zip", COUNT(*) AS "n" FROM {PEOPLE} GROUP BY "zip"')
     target = table("counts", "main", "memory")
@@ -134,7 +134,7 @@ def test_counts_come_here(federated: tuple[FederatedEngine, FakeServer]) -> None
     assert len(server.asked) == 2 and all("`clinic`.`people`" in one for one in server.asked)
 
 
-def test_rows_stay_there(federated: tuple[FederatedEngine, FakeServer]) -> None:
+def test_rows_stay_on_the_server(federated: tuple[FederatedEngine, FakeServer]) -> None:
     engine, server = federated
     with pytest.raises(SourceError, match="never leave"):
         engine.rows(parsed(f'SELECT "id" FROM {PEOPLE}'))
@@ -149,7 +149,7 @@ def test_rows_stay_there(federated: tuple[FederatedEngine, FakeServer]) -> None:
     assert not server.views
 
 
-def test_what_is_too_much_stays_there_too(federated: tuple[FederatedEngine, FakeServer]) -> None:
+def test_too_many_counts_stay_on_the_server(federated: tuple[FederatedEngine, FakeServer]) -> None:
     engine, server = federated
     engine.remote.fetch_limit, engine.remote.most = 999, None
     target = table("counts", "main", "memory")
@@ -173,7 +173,7 @@ def with_labels(engine: FederatedEngine) -> None:
 
 
 @pytest.mark.slow
-def test_what_is_only_joined_to_counts_is_joined_here(federated: tuple[FederatedEngine, FakeServer]) -> None:
+def test_local_tables_joined_to_counts_are_joined_locally(federated: tuple[FederatedEngine, FakeServer]) -> None:
     engine, server = federated
     with_labels(engine)
     for most in (100, None):  # as it is known to be small; or after it was looked at
@@ -187,7 +187,7 @@ def test_what_is_only_joined_to_counts_is_joined_here(federated: tuple[Federated
     assert not server.views
 
 
-def test_what_is_joined_to_counts_that_stay_there_is_shipped(federated: tuple[FederatedEngine, FakeServer]) -> None:
+def test_local_tables_joined_to_remote_counts_are_shipped(federated: tuple[FederatedEngine, FakeServer]) -> None:
     engine, server = federated
     with_labels(engine)
     engine.remote.fetch_limit, engine.remote.most = 999, None
@@ -214,13 +214,13 @@ def test_what_is_joined_to_counts_that_stay_there_is_shipped(federated: tuple[Fe
         f'SELECT g."n" FROM (SELECT COUNT(*) AS "n" FROM {PEOPLE} GROUP BY "zip") AS g SEMI JOIN "a"."b"."c" ON 1',
     ],
 )
-def test_what_does_more_than_join_is_one_query(query: str) -> None:
+def test_a_query_that_does_more_than_join_is_not_split(query: str) -> None:
     asked = parsed(query)
     counted, whole = split_aggregation(asked, {PEOPLE})
     assert counted is asked and whole(asked) is asked
 
 
-def test_lists_of_what_is_joined_stay_there(federated: tuple[FederatedEngine, FakeServer]) -> None:
+def test_lists_of_joined_values_stay_on_the_server(federated: tuple[FederatedEngine, FakeServer]) -> None:
     engine, server = federated
     with_labels(engine)
     target = table("counts", "main", "memory")
@@ -256,7 +256,7 @@ def test_a_derived_table_that_names_others_is_left_alone() -> None:
     assert extract_local_queries(query, {PEOPLE}, "answer") == (query, {})
 
 
-def test_what_is_shown_says_what_runs_where(federated: tuple[FederatedEngine, FakeServer]) -> None:
+def test_the_printed_sql_names_where_each_statement_runs(federated: tuple[FederatedEngine, FakeServer]) -> None:
     engine, _ = federated
     target = table("labelled", "main", "memory")
     counted, here = engine.render(create_table(target, parsed(LABELLED))).split(";\n\n")
@@ -269,7 +269,7 @@ def test_what_is_shown_says_what_runs_where(federated: tuple[FederatedEngine, Fa
     assert there.startswith("-- in Spark, makes labelled\nSELECT") and "`answer_0`" in there and "DISTINCT" not in there
 
 
-def test_what_reads_nothing_there_is_answered_here(federated: tuple[FederatedEngine, FakeServer]) -> None:
+def test_a_query_without_remote_tables_runs_locally(federated: tuple[FederatedEngine, FakeServer]) -> None:
     """But not what has a name in the query, nor what means something else there."""
     engine, server = federated
     with_labels(engine)
@@ -285,7 +285,7 @@ def test_what_reads_nothing_there_is_answered_here(federated: tuple[FederatedEng
     assert not server.views
 
 
-def test_what_is_read_of_ours_is_shipped_and_forgotten(federated: tuple[FederatedEngine, FakeServer]) -> None:
+def test_local_tables_are_shipped_for_one_query(federated: tuple[FederatedEngine, FakeServer]) -> None:
     engine, server = federated
     engine.connection.execute("CREATE TABLE labels AS SELECT 'a' AS zip, 'A' AS label, 'private' AS other")
     query = (
@@ -306,7 +306,7 @@ def test_what_is_read_of_ours_is_shipped_and_forgotten(federated: tuple[Federate
         ("SELECT MAX(a) AS a FROM t", {"a": "STRUCT(b INTEGER)"}, "lists of source values"),
     ],
 )
-def test_what_may_leave_is_not_refused_and_nothing_else(query: str, types: dict[str, str], told: str | None) -> None:
+def test_only_aggregates_may_leave_the_server(query: str, types: dict[str, str], told: str | None) -> None:
     assert may_leave(parsed(query), {'"t"'}, types) == (told is None)
     if told is None:
         refuse_rows(parsed(query), {'"t"'}, types, "the kiosk")

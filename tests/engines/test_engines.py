@@ -101,7 +101,7 @@ def test_an_engine_with_tables_elsewhere_satisfies_it_too(of_duckdb: DuckDBEngin
     server.close()
 
 
-def test_one_row_is_asked_for_by_other_columns(of_duckdb: DuckDBEngine) -> None:
+def test_one_row_is_looked_up_by_several_columns(of_duckdb: DuckDBEngine) -> None:
     """A query is asked by several columns, of a table here and of one elsewhere, and does not change."""
     server = KioskEngine(duckdb.connect())
     engine = FederatedEngine(of_duckdb, RemoteTables(server, 10))

@@ -168,7 +168,7 @@ def test_a_plan_counts_no_persons_and_shows_how(postgres: Server) -> None:
 
 
 @pytest.mark.slow
-def test_what_needs_to_know_whose_rows_they_are_is_refused(postgres: Server) -> None:
+def test_requirements_that_need_the_person_of_each_row_are_refused(postgres: Server) -> None:
     cases.in_postgres(postgres, cases.visits(5))
     shield = {"k": 2, "k_anonymity": [{"quasi": ["age"], "k": 4}]}
     with sqlanon.connect() as db, pytest.raises(sqlanon.SourceError, match="persons have rows with different") as error:

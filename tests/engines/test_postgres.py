@@ -299,7 +299,7 @@ def test_no_statement_asks_for_rows_of_the_source(small: Server) -> None:
     assert not any("person 17" in one for one in asked)
 
 
-def test_a_plan_reads_no_rows_and_shows_what_runs_there(small: Server) -> None:
+def test_a_plan_reads_no_rows_and_shows_remote_statements(small: Server) -> None:
     before = len(small.log())
     with sqlanon.connect() as db:
         shown = str(db.plan(sqlanon.Policy(**small_tree())))
@@ -425,7 +425,7 @@ def test_a_new_version_replaces_the_older_one_and_keeps_its_readers(small: Serve
 
 
 @pytest.mark.thorough
-def test_what_changes_before_it_is_published_is_refused_and_nothing_is_left(small: Server) -> None:
+def test_a_source_that_changes_before_publishing_is_refused_without_leftovers(small: Server) -> None:
     first = published()
     before = relations(small)
     with sqlanon.connect() as db:
@@ -577,7 +577,7 @@ def test_a_table_that_is_named_as_another_version_is_not_verified(small: Server)
 
 
 @pytest.mark.thorough
-def test_what_one_sees_apart_is_counted_apart(schemas: Server) -> None:
+def test_values_that_readers_can_distinguish_are_counted_apart(schemas: Server) -> None:
     schemas.run(
         "DROP TYPE IF EXISTS clinic.mood, clinic.postcode",
         "CREATE TYPE clinic.mood AS ENUM ('sad', 'glad', 'never said')",
@@ -605,7 +605,7 @@ def test_what_one_sees_apart_is_counted_apart(schemas: Server) -> None:
     assert kinds == [("text",)]  # an enumeration would tell of moods that nobody has
 
 
-def test_what_has_no_equal_is_refused_and_a_query_can_cast_it(schemas: Server) -> None:
+def test_types_without_equality_are_refused_and_a_query_can_cast_them(schemas: Server) -> None:
     schemas.run("CREATE TABLE clinic.t AS SELECT '{}'::jsonb AS doc, 1.5 AS loose, '1 day'::interval AS wait, 1 AS a")
     attributes = {name: {"role": "insensitive"} for name in ("doc", "loose", "wait")}
     attributes["a"] = {"role": "quasi", "hierarchy": "suppress"}
@@ -624,7 +624,7 @@ def test_what_has_no_equal_is_refused_and_a_query_can_cast_it(schemas: Server) -
     assert schemas.rows("SELECT count(*) FROM clinic.t") == [(1,)]
 
 
-def test_what_fails_while_it_is_read_is_told_of_the_server(schemas: Server) -> None:
+def test_a_failure_while_reading_names_the_server(schemas: Server) -> None:
     schemas.run("CREATE TABLE clinic.t AS SELECT i AS a FROM generate_series(0, 999) AS s(i)")
     policy = sqlanon.Policy(
         source={"postgres": HERE, "query": "SELECT 'private ' || a / (a - 500) AS b FROM clinic.t"},
@@ -890,7 +890,7 @@ def test_a_population_in_a_file_and_hierarchies_of_sensitive_values(schemas: Ser
 
 
 @pytest.mark.thorough
-def test_values_that_a_hierarchy_lacks_are_suppressed_there_too(schemas: Server, tmp_path: Path) -> None:
+def test_unknown_values_are_suppressed_in_postgres_too(schemas: Server, tmp_path: Path) -> None:
     rows = [["abcx"[i % 4] if i % 20 else "strange", i % 3] for i in range(120)] + [[None, 1]] * 7
     schemas.load("clinic.t", {"letter": "text", "n": "integer"}, rows)
     (tmp_path / "letters.csv").write_text("a;vowel;*\nb;other;*\nc;other;*\nx;other;*\n")

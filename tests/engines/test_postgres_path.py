@@ -255,7 +255,7 @@ def test_nothing_on_the_path_of_the_holder_is_called(trapped: tuple[Server, dict
 
 
 @pytest.mark.thorough
-def test_what_is_printed_holds_on_any_path(trapped: tuple[Server, dict[str, Any]], tmp_path: Path) -> None:
+def test_printed_sql_holds_on_any_search_path(trapped: tuple[Server, dict[str, Any]], tmp_path: Path) -> None:
     server, _ = trapped
     definitions = {name: HERE[kind] for name, kind in COLUMNS.items()}
     made = ", ".join(f"{quoted(name)} {kind}" for name, kind in COLUMNS.items())

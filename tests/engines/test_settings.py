@@ -105,7 +105,7 @@ def settings(connection: Any) -> tuple[Any, ...]:
 @pytest.mark.parametrize(
     "size", ["lots", "", "2", "2000000000", "GB", "-2GB", "2 PB", "80%", "1e3MB", "none", "２GB", 2, 1.5, True]
 )
-def test_a_memory_limit_that_is_no_size_is_refused(size: Any) -> None:
+def test_a_malformed_memory_limit_is_refused(size: Any) -> None:
     with pytest.raises(SourceError, match=r"memory_limit: .* is not a size.*2GB"):
         sqlanon.connect("nowhere.duckdb", memory_limit=size)
 
@@ -221,7 +221,7 @@ def test_the_command_line_has_the_settings(tmp_path: Path, monkeypatch: pytest.M
             assert told in done.err
 
 
-def test_too_little_memory_is_said_and_not_blamed_on_the_source(big: Path) -> None:
+def test_too_little_memory_is_reported_and_not_blamed_on_the_source(big: Path) -> None:
     with (
         sqlanon.connect(big / "big.csv", memory_limit="10MB", threads=1) as db,
         pytest.raises(SourceError, match=r"needs more memory.*memory_limit"),
@@ -274,7 +274,7 @@ def test_an_answer_is_the_same_with_other_settings(limits: dict[str, Any], big: 
 
 @pytest.mark.thorough
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs SIGKILL")
-def test_what_a_killed_run_spilled_is_removed_by_the_next(big: Path, temporary: Path) -> None:
+def test_spilled_files_of_a_killed_run_are_removed_by_the_next(big: Path, temporary: Path) -> None:
     process = subprocess.Popen(
         [sys.executable, "-m", "sqlanon", "anonymize", big / "policy.toml", "--memory-limit", LITTLE, "--threads", "1"],
         env=os.environ | {"TMPDIR": str(temporary)},

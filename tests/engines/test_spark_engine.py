@@ -127,7 +127,7 @@ def test_a_stream_of_arrow_goes_in(engine: SparkEngine) -> None:
     assert there.name == "streamed"
 
 
-def test_what_duckdb_streams_goes_in(engine: SparkEngine) -> None:
+def test_rows_streamed_by_duckdb_are_uploaded(engine: SparkEngine) -> None:
     with duckdb.connect() as here:
         values = "SELECT i::UTINYINT AS a, i::HUGEINT AS b, "
         values += "'v' || i AS c, DATE '2020-01-01' + i::INT AS d FROM range(3) r(i)"
@@ -192,7 +192,7 @@ def test_cached_rows_are_freed(spark_cluster: Cluster) -> None:
             assert not _kept(spark_cluster) - earlier
 
 
-def test_what_is_forgotten_frees_the_executors(spark_cluster: Cluster) -> None:
+def test_dropped_tables_free_the_executors(spark_cluster: Cluster) -> None:
     earlier = _kept(spark_cluster)
     with closing(SparkEngine(spark_cluster.session)) as engine:
         for _ in range(2):  # the second replaces the first
@@ -309,7 +309,7 @@ def test_parquet_that_it_writes_is_read_by_duckdb(engine: SparkEngine, tmp_path:
     assert engine.write_parquet(query("SELECT id FROM range(0)"), str(tmp_path / "none")) == 0
 
 
-def test_a_folder_that_is_not_shared_is_told(
+def test_a_folder_that_is_not_shared_is_reported(
     engine: SparkEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # As where executors on other machines write into a folder of the same name.

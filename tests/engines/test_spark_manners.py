@@ -238,7 +238,7 @@ def test_refused(session: Any, source: dict[str, Any], says: str) -> None:
         {"release": {"table": "r", "decoys": True}, "privacy": {"k": 4}},
     ],
 )
-def test_what_needs_rows_is_refused(session: Any, extra: dict[str, Any]) -> None:
+def test_features_that_need_rows_are_refused(session: Any, extra: dict[str, Any]) -> None:
     """What a policy of a source in Spark may not ask for, it may not ask for on a session either."""
     into_spark(session, planted_table(), "planted")
     policy = sqlanon.Policy(**{**plain_policy().model_dump(exclude_none=True), **extra})

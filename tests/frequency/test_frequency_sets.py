@@ -155,7 +155,7 @@ def test_a_large_table_is_coded_once_and_counted_from_its_codes(
     assert sorted(made) == ["codes", "narrowing_rows", "sensitive_0", "values_0", "values_1", "values_2", "values_3"]
 
 
-def test_attributes_share_a_column_as_long_as_there_is_room() -> None:
+def test_attributes_share_a_column_while_their_codes_fit() -> None:
     attributes = [CodedAttribute(f"q{i}", 1, table(f"coded_{i}")) for i in range(6)]
     attributes[3] = replace(attributes[3], unknown=True)
     attributes[4] = replace(attributes[4], height=0)

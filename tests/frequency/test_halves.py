@@ -86,7 +86,7 @@ def people_lattice(measure: str = "loss", strategy: str = "optimal") -> dict[Lev
 
 
 @pytest.mark.thorough
-def test_what_half_of_the_classes_prove_has_no_figures_in_the_lattice_table(
+def test_generalizations_refuted_by_half_of_the_classes_have_no_figures(
     shares: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = people_lattice()

@@ -102,7 +102,7 @@ NO_RANGES: Sequence[str | None] = [
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["integer", "number", "date"])
-def test_what_is_no_range_has_no_bounds(kind: RangeKind) -> None:
+def test_labels_that_are_no_ranges_have_no_bounds(kind: RangeKind) -> None:
     assert told(NO_RANGES, kind) == dict.fromkeys(NO_RANGES, (None, None))
     assert told(["1980-13"], "date") == {"1980-13": (None, None)}
 
@@ -218,7 +218,7 @@ def test_masks_of_integers_have_none(bench: Bench) -> None:
         ("ENUM('1', '2')", None),
     ],
 )  # fmt: skip
-def test_what_a_column_is_made_of(column_type: str, kind: RangeKind | None) -> None:
+def test_the_type_of_a_column_decides_its_kind_of_ranges(column_type: str, kind: RangeKind | None) -> None:
     assert label_range_kind(column_type) == kind
 
 

@@ -53,7 +53,7 @@ def test_a_hierarchy_file_is_read_in_its_encoding(
     assert labels(tmp_path / "towns.csv", **keys) == ["", "Centre-Val", "Nordrhein; Westfalen"]
 
 
-def test_a_byte_that_is_no_utf_8_is_named_with_the_likely_encodings(tmp_path: Path) -> None:
+def test_an_invalid_utf_8_byte_is_named_with_the_likely_encodings(tmp_path: Path) -> None:
     path = tmp_path / "towns.csv"
     path.write_bytes(LINES.encode("latin-1"))
     with pytest.raises(HierarchyError) as caught:

@@ -497,7 +497,7 @@ def test_days_among_partial_dates_are_days_of_the_calendar(text: str) -> None:
 @pytest.mark.parametrize(
     "text", ["198", "1980-13", "1980-00", "1980-5", "1980-02-30", "0000", "1980-05-01 10:00", " 1981", ""]
 )
-def test_what_is_no_partial_date_is_unknown(bench: Bench, text: str) -> None:
+def test_malformed_partial_dates_are_unknown(bench: Bench, text: str) -> None:
     assert "(3 rows)" in bench.refused(DatesRule(dates=("year",)), ["1981", "1980-05", text], "VARCHAR")
 
 
@@ -607,7 +607,7 @@ cells = st.text(st.characters(codec="utf-8", exclude_characters="\r\0"), max_siz
         }
     ),
 )
-def test_what_a_file_says_is_what_is_read(
+def test_labels_are_read_as_a_file_has_them(
     bench: Bench, tmp_path: Path, rows: dict[str, str], spelling: dict[str, Any]
 ) -> None:
     path = tmp_path / "h.csv"
@@ -834,7 +834,7 @@ def test_a_sound_hierarchy_takes_two_statements(bench: Bench, tmp_path: Path, ke
     assert len(asked) == 2, asked
 
 
-def test_a_column_without_nulls_need_not_be_asked_for_them(bench: Bench, tmp_path: Path) -> None:
+def test_a_column_without_nulls_is_not_scanned_for_them(bench: Bench, tmp_path: Path) -> None:
     file = tmp_path / "h.csv"
     file.write_text("a;x\nb;x\n")
     for nullable in (True, False):

@@ -105,7 +105,7 @@ def test_init_makes_a_private_file_with_the_catalog_and_the_macros(
 
 
 @pytest.mark.thorough
-def test_init_can_be_repeated_and_keeps_what_is_there(tmp_path: Path) -> None:
+def test_init_can_be_repeated_and_keeps_the_records(tmp_path: Path) -> None:
     path = tmp_path / "c.duckdb"
     init_database(path)
     with duckdb.connect(path) as connection:
@@ -120,7 +120,7 @@ def test_init_can_be_repeated_and_keeps_what_is_there(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_init_of_a_database_that_is_there_keeps_its_tables_and_its_mode(tmp_path: Path) -> None:
+def test_init_of_an_existing_database_keeps_its_tables_and_its_mode(tmp_path: Path) -> None:
     path = tmp_path / "mine.duckdb"
     with duckdb.connect(path) as connection:
         connection.execute("CREATE TABLE patients AS SELECT i AS zip FROM range(10) AS r(i)")
@@ -214,7 +214,7 @@ def test_the_release_is_a_row_that_leads_to_the_file(after: tuple[Path, Any]) ->
     assert fetch(Path(place), "SELECT digest FROM sqlanon.manifest") == [(digest,)]
 
 
-def test_the_lattice_can_be_asked(after: tuple[Path, Any]) -> None:
+def test_the_lattice_can_be_queried(after: tuple[Path, Any]) -> None:
     path, printed = after
     rows = fetch(path, "SELECT levels, height, status, classes, suppressed_rows, score FROM sqlanon.lattice")
     chosen = list(printed["generalization"].values())
@@ -487,7 +487,7 @@ def test_init_of_a_database_that_is_held_is_a_clear_error(tmp_path: Path) -> Non
 
 
 @pytest.mark.slow
-def test_a_catalog_that_is_no_database_is_a_clear_error(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_catalog_file_that_is_no_database_is_a_clear_error(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     letter(folder / "sqlanon.catalog.duckdb")
     assert cli("anonymize", folder / "policy.toml").status == 2
     assert "sqlanon.catalog.duckdb" in capsys.readouterr().err
@@ -544,7 +544,7 @@ OTHER_FORMATS = {
 @pytest.mark.parametrize(
     "change_format", [pytest.param(one, marks=[pytest.mark.slow] if i else []) for i, one in enumerate(OTHER_FORMATS)]
 )
-def test_a_catalog_of_another_format_is_refused_and_stays_as_it_is(after: tuple[Path, Any], change_format: str) -> None:
+def test_a_catalog_of_another_format_is_refused_and_unchanged(after: tuple[Path, Any], change_format: str) -> None:
     path, _ = after
     change(path, OTHER_FORMATS[change_format])
     before = path.read_bytes()

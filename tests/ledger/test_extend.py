@@ -89,7 +89,7 @@ def test_new_rows_are_added_by_classes_and_the_rest_waits(hospital: Path) -> Non
 
 
 @pytest.mark.thorough
-def test_too_few_wait_until_there_are_enough(hospital: Path) -> None:
+def test_fewer_new_rows_than_k_wait(hospital: Path) -> None:
     insert(hospital, (100, 21, "m", "02131", "first"), (101, 21, "m", "02131", "second"))
     found, _ = extend(hospital)
     assert (found.added_rows, found.waiting_rows) == (0, 2)
@@ -156,7 +156,7 @@ def test_new_rows_meet_a_shield_by_themselves(tmp_path: Path, monkeypatch: pytes
 
 
 @pytest.mark.thorough
-def test_nobody_finds_fewer_new_rows_than_k(hospital: Path, tmp_path: Path) -> None:
+def test_the_difference_of_two_versions_has_at_least_k_rows(hospital: Path, tmp_path: Path) -> None:
     """Whoever kept the release from before subtracts it: by class, nothing or at least k rows are left."""
     for step in range(4):
         before = released(hospital)
@@ -175,7 +175,7 @@ def test_nobody_finds_fewer_new_rows_than_k(hospital: Path, tmp_path: Path) -> N
 
 
 @pytest.mark.thorough
-def test_what_the_release_before_has_is_added_all_the_same(tmp_path: Path) -> None:
+def test_rows_that_come_back_are_added_again(tmp_path: Path) -> None:
     """Four rows are in the first release, are gone for the second, and come back."""
     new = [(100 + i, 21, "m", "02131", f"new {i}") for i in range(4)]
     file = tmp_path / "hospital.duckdb"
@@ -304,7 +304,7 @@ def test_verify_with_the_policy(hospital: Path) -> None:
         ({"release": {"suppressed": "mask"}}, "release.suppressed"),
     ],
 )
-def test_what_cannot_be_extended(hospital: Path, more: dict[str, Any], words: str) -> None:
+def test_policies_that_cannot_be_extended_are_refused(hospital: Path, more: dict[str, Any], words: str) -> None:
     if "key" in more.get("source", {}):
         asked = policy(hospital).model_copy(update={"source": policy(hospital).source.model_copy(update={"key": ()})})
     else:
@@ -337,7 +337,7 @@ def test_a_number_with_more_digits_gives_the_others_another_label(hospital: Path
 
 
 @pytest.mark.slow
-def test_there_must_be_a_release_of_this_policy(hospital: Path, tmp_path: Path) -> None:
+def test_extending_needs_a_release_of_this_policy(hospital: Path, tmp_path: Path) -> None:
     with sqlanon.connect() as db, pytest.raises(ReleaseError, match="another policy"):
         db.extend(policy(hospital, privacy={"k": 4}))
     with sqlanon.connect() as db, pytest.raises(ReleaseError, match="publish one first"):
@@ -391,7 +391,7 @@ def class_of(patient: Patient, levels: dict[str, int]) -> tuple[Any, ...]:
 
 
 @pytest.mark.thorough
-def test_what_is_added_is_what_it_should_be(tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_the_largest_safe_set_of_new_rows_is_added(tmp_path_factory: pytest.TempPathFactory) -> None:
     @settings(
         max_examples=examples(10),
         deadline=None,

@@ -74,7 +74,7 @@ def test_the_joint_audit_finds_what_plain_python_finds(case: dict[str, Any], ord
 
 
 @pytest.mark.thorough
-def test_what_is_too_much_to_compare_is_refused(hospital: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_releases_too_large_to_compare_are_refused(hospital: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same again is safe, as it is, and is refused where it cannot be compared."""
     publish(policy(hospital, "one", FINE_RACE))
     publish(policy(hospital, "two", FINE_RACE))

@@ -62,7 +62,7 @@ def test_joined_classes_meet_the_requirements(tmp_path: Path, privacy: dict[str,
 
 
 @pytest.mark.thorough
-def test_what_cannot_be_joined_is_published(tmp_path: Path) -> None:
+def test_releases_that_cannot_be_joined_are_published(tmp_path: Path) -> None:
     load(tmp_path, TWO_BY_TWO.format(cost="7"))
     publish(tmp_path, "one", {"zip": 0, "sex": 1}, DISTINCT)
     publish(tmp_path, "two", {"zip": 1, "sex": 0}, DISTINCT)

@@ -63,7 +63,7 @@ FEW = r"1 row is (new|gone), fewer than 5 in one class \(temporal attack\)"
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("what", ["joins", *(pytest.param(one, marks=pytest.mark.slow) for one in CHANGES)])
-def test_masked_rows_hide_nobody_who_joins_leaves_or_changes(tmp_path: Path, what: str) -> None:
+def test_masked_rows_do_not_hide_a_row_that_joins_leaves_or_changes(tmp_path: Path, what: str) -> None:
     """A masked row could be of any class: it is a class of its own all the same."""
     load(tmp_path, 0, 200)
     publish(policy(tmp_path, "one", {}, **MASKED))
@@ -103,7 +103,7 @@ def test_attack_finds_what_the_audit_refuses(tmp_path: Path, search: dict[str, A
 
 
 @pytest.mark.slow
-def test_versions_of_one_file_hide_nobody_behind_masked_rows(tmp_path: Path) -> None:
+def test_masked_rows_do_not_hide_a_new_row_between_versions(tmp_path: Path) -> None:
     load(tmp_path, 2, 200)
     publish(policy(tmp_path, "one", {}, **MASKED, keep=2))
     change(tmp_path / "people.duckdb", CHANGES["joins"])
@@ -114,7 +114,7 @@ def test_versions_of_one_file_hide_nobody_behind_masked_rows(tmp_path: Path) -> 
 @pytest.mark.thorough
 @pytest.mark.parametrize("strategy", ["mondrian", "local", "k-similar", "subtree"])
 @pytest.mark.parametrize("what", CHANGES)
-def test_overlapping_classes_hide_nobody_who_joins_leaves_or_changes(tmp_path: Path, strategy: str, what: str) -> None:
+def test_overlapping_classes_do_not_hide_a_row_that_joins_leaves_or_changes(tmp_path: Path, strategy: str, what: str) -> None:
     """Whatever classes are made of them: the whole table has one row more, or fewer, of a diagnosis."""
     for seed in range(2):
         folder = tmp_path / str(seed)

@@ -110,7 +110,7 @@ def test_same_policy_again_is_safe(with_one: Path) -> None:
 
 
 @pytest.mark.thorough
-def test_rows_that_were_added_are_told_apart(with_one: Path) -> None:
+def test_added_rows_are_distinguished(with_one: Path) -> None:
     """Sweeney's example 7: what came later is refused, and left out by the remedy."""
     with duckdb.connect(str(with_one / "hospital.duckdb")) as connection:
         connection.execute("INSERT INTO patients VALUES ('black', '1965-09-07', 'male', '02139', 'headache')")
@@ -141,7 +141,7 @@ def problems(path: Path) -> set[str]:
         ({"release": {"after": "all", "suppressed": "mask"}}, "masked rows"),
     ],
 )
-def test_what_after_does_not_go_with(tmp_path: Path, more: dict[str, Any], words: str) -> None:
+def test_settings_that_contradict_after_are_refused(tmp_path: Path, more: dict[str, Any], words: str) -> None:
     with pytest.raises(PolicyError, match=words):
         policy(tmp_path, "one", {}, **({"release": {"after": "all"}} | more))
 
@@ -177,7 +177,7 @@ def test_the_plan_shows_how_rows_are_marked(hospital: Path) -> None:
 
 
 @pytest.mark.thorough
-def test_what_was_based_on_a_release_that_is_gone_cannot_be_made_again(with_one: Path) -> None:
+def test_a_release_based_on_a_removed_one_cannot_be_verified_by_its_policy(with_one: Path) -> None:
     asked = policy(with_one, "two", {}, release={"after": ["one"]})
     _, release = publish(asked)
     publish(policy(with_one, "one", FINE_RACE))
@@ -232,7 +232,7 @@ def of_places(place: Path, name: str, groups: dict[str, list[str]], low: int = 0
 
 
 @pytest.mark.slow
-def test_trees_under_the_same_rule_are_told_apart(tmp_path: Path) -> None:
+def test_hierarchy_files_under_the_same_rule_are_distinguished(tmp_path: Path) -> None:
     """Europe and America in one release, two other groups in the other: joined on the cost, countries stand alone."""
     with duckdb.connect(str(tmp_path / "hospital.duckdb")) as connection:
         connection.execute(
@@ -261,7 +261,7 @@ def masked(place: Path, name: str, **more: Any) -> sqlanon.Policy:
 
 
 @pytest.mark.thorough
-def test_masks_that_have_become_longer_are_told_apart(tmp_path: Path) -> None:
+def test_masks_that_have_become_longer_are_distinguished(tmp_path: Path) -> None:
     """0213* becomes 0213**: under the same rule the same rows have other labels, and one more is among them."""
     with duckdb.connect(str(tmp_path / "hospital.duckdb")) as connection:
         connection.execute("CREATE TABLE p AS SELECT i id, '0213' || i % 2 zip, i % 7 AS cost FROM range(40) t(i)")
@@ -300,7 +300,7 @@ def test_persons_are_counted_where_the_policy_counts_them(tmp_path: Path) -> Non
 
 
 @pytest.mark.thorough
-def test_what_is_based_on_an_earlier_release_has_parts_of_k_persons_and_is_published(tmp_path: Path) -> None:
+def test_a_release_with_parts_of_k_persons_is_published_after_an_earlier_one(tmp_path: Path) -> None:
     """One person has seven rows: parts of two persons may have fewer than eight. One person alone is no part."""
     with duckdb.connect(str(tmp_path / "hospital.duckdb")) as connection:
         connection.execute("CREATE TABLE p AS SELECT greatest(i - 6, 0) who, i id, 0 sex, 0 AS cost FROM range(9) t(i)")
@@ -331,7 +331,7 @@ def test_what_is_based_on_an_earlier_release_has_parts_of_k_persons_and_is_publi
 
 
 @pytest.mark.slow
-def test_what_an_earlier_release_shows_of_few_rows_no_generalization_hides(tmp_path: Path) -> None:
+def test_no_generalization_hides_what_an_earlier_release_shows_of_few_rows(tmp_path: Path) -> None:
     """One row alone has each age there, as it is. Joined on the cost, it has the illness that is released now."""
     with duckdb.connect(str(tmp_path / "hospital.duckdb")) as connection:
         connection.execute(
@@ -416,7 +416,7 @@ def test_columns_of_other_types_link_all_the_same(tmp_path: Path, type_: str) ->
 
 
 @pytest.mark.thorough
-def test_what_risk_needs_does_not_stand_in_the_way(tmp_path: Path) -> None:
+def test_risk_settings_do_not_prevent_extending(tmp_path: Path) -> None:
     with duckdb.connect(str(tmp_path / "hospital.duckdb")) as connection:
         connection.execute("CREATE TABLE p AS SELECT i id, 1 w, '0213' || i % 2 zip, i % 7 AS cost FROM range(40) t(i)")
 
@@ -431,7 +431,7 @@ def test_what_risk_needs_does_not_stand_in_the_way(tmp_path: Path) -> None:
 
 
 @pytest.mark.thorough
-def test_what_was_published_meanwhile_is_not_looked_past(hospital: Path) -> None:
+def test_a_release_published_meanwhile_is_compared_too(hospital: Path) -> None:
     """Both were held against what there was before either."""
     with sqlanon.connect() as db, sqlanon.connect() as other:
         first = db.anonymize(policy(hospital, "one", FINE_RACE))
@@ -455,7 +455,7 @@ def test_what_was_published_meanwhile_is_not_looked_past(hospital: Path) -> None
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("place", some(["one.catalog.duckdb", "ledger.db", "elsewhere/history"], 3))
-def test_releases_in_another_catalog_are_told_of_whatever_its_name(hospital: Path, place: str) -> None:
+def test_releases_in_another_catalog_of_any_name_are_reported(hospital: Path, place: str) -> None:
     """In the folders of the catalog, of the source and of the release."""
     (hospital / "elsewhere").mkdir()
     for name, database in (("one", place), ("two", "elsewhere/two.duckdb")):
@@ -470,7 +470,7 @@ def test_releases_in_another_catalog_are_told_of_whatever_its_name(hospital: Pat
 
 
 @pytest.mark.thorough
-def test_what_is_no_catalog_is_passed_over(hospital: Path) -> None:
+def test_files_that_are_no_catalogs_are_ignored(hospital: Path) -> None:
     """Views of that name, broken files, pipes, links that lead nowhere: nothing is told, and nothing is waited for."""
     with duckdb.connect(hospital / "strange.catalog.duckdb") as connection:
         connection.execute("CREATE SCHEMA sqlanon")
@@ -542,7 +542,7 @@ def test_a_version_that_is_not_the_recorded_one_is_not_kept(hospital: Path) -> N
         ("privacy.epsilon_total", {"privacy": {"k": 2, "epsilon_total": 1}}, "readers of several releases can average"),
     ],
 )
-def test_what_the_ledger_promises_is_refused_without_one(place: str, sections: dict[str, Any], loss: str) -> None:
+def test_settings_that_need_a_ledger_are_refused_without_one(place: str, sections: dict[str, Any], loss: str) -> None:
     """Before the search, and not where there is a catalog that records it."""
     noise = {"noise": {"epsilon": 1.0, "bounds": [0, 9]}} if "epsilon_total" in place else {"hierarchy": "suppress"}
     sections.setdefault("release", {})["table"] = "r"

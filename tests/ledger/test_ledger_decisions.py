@@ -364,7 +364,7 @@ def test_masked_rows_are_a_class_of_their_own_or_left_out() -> None:
 
 
 @pytest.mark.parametrize(("own", "promised", "fewest"), [(4, 4, 4), (4, 3, 3), (3, 4, 3), (1, 4, 1)])
-def test_the_smaller_k_of_two_releases_is_asked_for(own: int, promised: int, fewest: int) -> None:
+def test_the_smaller_k_of_two_releases_is_required(own: int, promised: int, fewest: int) -> None:
     one: Any = SimpleNamespace(publication=SimpleNamespace(run_id="r", source="here"), promised_k=promised)
     audit = audit_of(policy=make_policy({"zip": "mask"}, k=own))
     assert audit._required_rows(one) == (fewest, "")
@@ -381,7 +381,7 @@ def test_the_smaller_k_of_two_releases_is_asked_for(own: int, promised: int, few
         ({"people": {"elsewhere": SimpleNamespace(most_rows=3, earlier_most_rows=3)}}, 4),
     ],
 )
-def test_so_many_rows_are_of_k_persons(history: dict[str, Any], rows: int) -> None:
+def test_required_rows_cover_k_persons(history: dict[str, Any], rows: int) -> None:
     one: Any = SimpleNamespace(publication=SimpleNamespace(run_id="r", source="there"), promised_k=4)
     assert audit_of(history=history)._required_rows(one)[0] == rows
     assert audit_of(history=history, earlier={"run_ids": ("r",)})._required_rows(one)[0] == 4  # counted by the search
@@ -534,7 +534,7 @@ RELEASES = """
 """
 
 
-def test_the_ledger_is_read_as_it_stands() -> None:
+def test_the_newest_version_of_a_release_counts() -> None:
     """Publications are not replaced, and have the hash of the newest version of their file; the spent epsilon includes
     replaced releases, but not drafts."""
     rows = [

@@ -86,7 +86,7 @@ def test_noise_on_an_attribute_again_is_refused(with_one: Path) -> None:
 
 
 @pytest.mark.slow
-def test_what_was_replaced_was_published(with_one: Path) -> None:
+def test_replaced_releases_spend_their_budget(with_one: Path) -> None:
     publish(policy(with_one, "one", {}))  # takes its place
     with pytest.raises(AuditError, match="1 so far"):
         publish(policy(with_one, "one", {"cost": 1.0}))

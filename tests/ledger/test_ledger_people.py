@@ -114,7 +114,7 @@ def test_numbers_of_other_people_from_1_on_are_no_people_in_common(tmp_path: Pat
 
 
 @pytest.mark.slow
-def test_numbers_at_random_are_people_in_common_whatever_is_said_of_them(tmp_path: Path) -> None:
+def test_shared_random_numbers_are_people_in_common_whatever_else_differs(tmp_path: Path) -> None:
     """Nothing that both tables say of a person agrees: but numbers of nine digits are not the same by chance."""
     people = make_people(1, sparse=True)
     chosen = random.Random(3)

@@ -283,14 +283,14 @@ def only_grew(case: LedgerCase) -> bool:
 @pytest.mark.thorough
 @quick
 @given(ledger_cases(most=1))
-def test_after_finds_the_best_there_is(case: LedgerCase) -> None:
+def test_after_finds_the_optimum(case: LedgerCase) -> None:
     check_after(case)
 
 
 @pytest.mark.thorough
 @thorough
 @given(ledger_cases())
-def test_after_finds_the_best_there_is_of_many(case: LedgerCase) -> None:
+def test_after_finds_the_optimum_thoroughly(case: LedgerCase) -> None:
     check_after(case)
 
 
@@ -344,12 +344,12 @@ def check_refused(case: LedgerCase) -> None:
 @pytest.mark.thorough
 @quick
 @given(ledger_cases(fixed=True, most=1))
-def test_what_breaks_an_earlier_release_is_refused(case: LedgerCase) -> None:
+def test_a_release_that_breaks_an_earlier_one_is_refused(case: LedgerCase) -> None:
     check_refused(case)
 
 
 @pytest.mark.thorough
 @thorough
 @given(ledger_cases(fixed=True))
-def test_what_breaks_an_earlier_release_is_refused_of_many(case: LedgerCase) -> None:
+def test_a_release_that_breaks_an_earlier_one_is_refused_thoroughly(case: LedgerCase) -> None:
     check_refused(case)

@@ -114,7 +114,7 @@ def test_the_marks_are_no_value_that_is_lost(hospital: Path, search: dict[str, A
 
 
 @pytest.mark.thorough
-def test_what_is_let_through_is_told(hospital: Path) -> None:
+def test_earlier_releases_that_were_not_compared_are_reported(hospital: Path) -> None:
     """An earlier release that was moved was not looked at, and nobody was told."""
     publish(policy(hospital, "one", FINE_RACE))
     result, _ = publish(policy(hospital, "two", FINE_ZIP), force=True)
@@ -149,7 +149,7 @@ def test_a_table_is_the_same_with_its_schema(hospital: Path) -> None:
 
 
 @pytest.mark.thorough
-def test_rows_that_are_gone_are_told_of(hospital: Path) -> None:
+def test_deleted_rows_are_reported(hospital: Path) -> None:
     """What is found is safe by the rows of the source; what the files alone seem to tell is a warning.
 
     Of six rows that an earlier release shows, one is left, which is suppressed; the eight new ones look like two more.

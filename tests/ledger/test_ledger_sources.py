@@ -222,7 +222,7 @@ def test_noise_on_a_source_under_another_description_adds_up(tmp_path: Path) -> 
 
 
 @pytest.mark.thorough
-def test_what_the_ledger_keeps_of_rows_is_hashed(with_one: Path) -> None:
+def test_the_ledger_keeps_hashes_of_rows(with_one: Path) -> None:
     with duckdb.connect(str(with_one / "catalog.duckdb"), read_only=True) as reader:
         hashes = reader.execute("SELECT hashes, column_names FROM sqlanon.source_samples").fetchall()
         plain = reader.execute("SELECT md5_number_lower(':f'), md5_number_lower('f')").fetchall()[0]

@@ -57,7 +57,7 @@ def test_as_many_rows_are_counted_as_are_marked(seed: int, tmp_path: Path) -> No
     engine.close()
 
 
-def test_of_rows_that_read_alike_those_that_other_releases_have_are_marked_first() -> None:
+def test_among_equal_rows_those_in_other_releases_are_marked_first() -> None:
     """So that no more people are in either release than need be; then by their values, the same on every run."""
     with duckdb.connect() as connection:
         connection.execute(

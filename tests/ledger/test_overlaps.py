@@ -289,7 +289,7 @@ def test_attack_takes_both_hierarchies_from_the_catalog(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_what_takes_too_long_to_decide_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_overlapping_pairs_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     load(tmp_path, [*AGES, *[12] * 10], alone=False)
     publish(tmp_path, "one", {"intervals": [10]})
     monkeypatch.setattr(overlaps, "MOST_OVERLAPS", 3)
@@ -404,7 +404,7 @@ def insert(folder: Path, people: dict[tuple[int, str], int]) -> None:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("strategy", ["local", "mondrian", "subtree"])
-def test_whoever_knows_a_newcomer_does_not_learn_the_illness(tmp_path: Path, strategy: str) -> None:
+def test_knowing_a_newcomer_does_not_reveal_the_illness(tmp_path: Path, strategy: str) -> None:
     """Of 20-29 there are as many with flu as before; the newcomer of 22 is one with HIV."""
     load(tmp_path, [], alone=False)
     insert(tmp_path, {(25, "flu"): 4, (35, "flu"): 10, (35, "HIV"): 6})

@@ -83,7 +83,7 @@ def test_keys_that_left_are_named_where_others_have_come_with_their_rows(tmp_pat
 
 
 @pytest.mark.thorough
-def test_a_deleted_row_of_a_person_who_keeps_others_withdraws_nobody(visits: Path) -> None:
+def test_a_person_who_keeps_other_rows_is_not_withdrawn(visits: Path) -> None:
     change(visits / "h.duckdb", DELETE_A_VISIT)
     found = source_change(visits)
     assert (found.withdrawn_persons, found.deleted_rows, found.smallest_class) == (0, 1, K)
@@ -121,7 +121,7 @@ def test_a_changed_value_is_named(visits: Path) -> None:
     assert (found.has_lost_rows, found.differences) == (False, "1 released row has other values")
 
 
-def test_all_changes_at_once_are_told_apart(visits: Path) -> None:
+def test_simultaneous_changes_are_distinguished(visits: Path) -> None:
     change(visits / "h.duckdb", WITHDRAW_TWO, DELETE_A_VISIT, CHANGE_A_VALUE, GROW)
     found = source_change(visits)
     words = "2 persons are withdrawn; 7 released rows were deleted; 1 released row has other values; 4 rows are new"
@@ -173,7 +173,7 @@ def test_a_source_that_has_lost_all_released_rows(visits: Path) -> None:
 
 
 @pytest.mark.thorough
-def test_a_copy_of_the_release_is_as_it_was_published(visits: Path) -> None:
+def test_a_copy_of_the_release_fails_only_the_source_check(visits: Path) -> None:
     change(visits / "h.duckdb", WITHDRAW_TWO)
     shutil.copy(visits / "r.duckdb", visits / "copy.duckdb")
     with sqlanon.connect() as db:

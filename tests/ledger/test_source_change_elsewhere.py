@@ -169,7 +169,7 @@ def test_a_release_in_spark_is_not_compared_and_replaced_by_force(
 
 
 @pytest.mark.slow
-def test_of_many_people_a_sample_gives_an_estimate(
+def test_withdrawn_persons_of_large_sources_are_estimated_from_a_sample(
     postgres: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(people_samples, "SAMPLED_PEOPLE", 200)

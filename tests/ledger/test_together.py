@@ -128,7 +128,7 @@ def test_masked_rows_that_another_release_shows_are_found_by_subtraction(tmp_pat
 
 
 @pytest.mark.thorough
-def test_what_a_release_is_based_on_is_based_on_is_one_of_them(folder: Path) -> None:
+def test_base_publications_include_their_own_bases(folder: Path) -> None:
     def after(name: str) -> int:
         query = "SELECT len(after) FROM sqlanon.ledger WHERE path LIKE ?"
         with duckdb.connect(folder / "private.duckdb", read_only=True) as connection:
@@ -141,7 +141,7 @@ def test_what_a_release_is_based_on_is_based_on_is_one_of_them(folder: Path) -> 
 
 
 @pytest.mark.slow
-def test_what_a_stopped_run_may_have_published_stands_in_the_way_where_it_cannot_be_read(folder: Path) -> None:
+def test_an_unreadable_release_of_a_stopped_run_prevents_publishing(folder: Path) -> None:
     (folder / "there").mkdir()
     publish(folder, "there/one", 3)
     (folder / "there").rename(folder / "elsewhere")

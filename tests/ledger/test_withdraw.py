@@ -295,7 +295,7 @@ def test_longer_texts_under_a_mask_are_refused(tmp_path: Path) -> None:
         ({"release": {"database": "elsewhere.duckdb"}}, ReleaseError, "has no release of this source"),
     ],
 )
-def test_what_cannot_be_withdrawn_is_refused(
+def test_impossible_withdrawals_are_refused(
     visits: Path, more: dict[str, Any], error: type[Exception], message: str
 ) -> None:
     change(visits / "h.duckdb", WITHDRAW_TWO)

@@ -120,7 +120,7 @@ def test_no_condition_of_a_reader_meets_a_suppressed_row(reader: duckdb.DuckDBPy
 
 
 @pytest.mark.thorough
-def test_the_alarms_go_off_where_there_is_no_barrier(reader: duckdb.DuckDBPyConnection) -> None:
+def test_the_alarms_go_off_without_a_barrier(reader: duckdb.DuckDBPyConnection) -> None:
     for alarm in ALARMS.values():
         with pytest.raises(duckdb.Error):
             reader.execute(f"SELECT ward FROM patients WHERE {alarm}").fetchall()
@@ -435,7 +435,7 @@ def objects(connection: duckdb.DuckDBPyConnection) -> list[str]:
 
 
 @pytest.mark.slow
-def test_what_cannot_be_replaced_leaves_all_as_it_was(connection: duckdb.DuckDBPyConnection) -> None:
+def test_a_failed_replacement_is_rolled_back(connection: duckdb.DuckDBPyConnection) -> None:
     """A table in the way of one of the statements: what was done before it is taken back."""
     connection.execute("CREATE TABLE t AS SELECT i % 4 AS q FROM range(40) AS t(i)")
     policy = make_policy({"q": "suppress"})
@@ -474,7 +474,7 @@ def test_dropping(connection: duckdb.DuckDBPyConnection) -> None:
         "CREATE VIEW sqlanon.live_views AS SELECT 1 AS a",
     ],
 )
-def test_what_is_not_ours_is_never_replaced(connection: duckdb.DuckDBPyConnection, there: str) -> None:
+def test_foreign_objects_are_never_replaced(connection: duckdb.DuckDBPyConnection, there: str) -> None:
     connection.execute(f"CREATE TABLE t AS SELECT i % 4 AS q FROM range(40) AS t(i); CREATE SCHEMA sqlanon; {there}")
     with pytest.raises(SourceError, match=r"sqlanon (live )?did not create"):
         live(connection, make_policy({"q": "suppress"}))
@@ -482,7 +482,7 @@ def test_what_is_not_ours_is_never_replaced(connection: duckdb.DuckDBPyConnectio
 
 
 @pytest.mark.slow
-def test_a_view_that_somebody_put_in_the_place_of_ours(connection: duckdb.DuckDBPyConnection) -> None:
+def test_a_foreign_view_in_place_of_a_live_view_is_kept(connection: duckdb.DuckDBPyConnection) -> None:
     connection.execute("CREATE TABLE t AS SELECT i % 4 AS q FROM range(40) AS t(i)")
     policy = make_policy({"q": "suppress"})
     live(connection, policy)
@@ -504,7 +504,7 @@ def test_the_table_itself_has_the_name(connection: duckdb.DuckDBPyConnection) ->
 # --- what is refused
 
 
-def test_all_that_a_view_cannot_keep_is_told_at_once() -> None:
+def test_all_settings_that_a_view_cannot_keep_are_reported_at_once() -> None:
     policy = policy_for(
         {"k": 2, "average_risk": 0.5, "sample_uniqueness": 0.0},
         {"q": "suppress"},

@@ -109,7 +109,7 @@ def persons_of(rows: list[Record], release: oracle_privacy.Release) -> tuple[int
 
 
 @pytest.mark.parametrize("kind", some([*LISTED, "k"], 1))
-def test_a_view_shows_what_plain_python_makes_of_the_table_as_it_is(kind: str) -> None:
+def test_a_view_shows_what_plain_python_releases_of_the_current_table(kind: str) -> None:
     seen: Counter[str] = Counter()
 
     @some_of_each

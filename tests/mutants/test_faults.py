@@ -62,7 +62,7 @@ def test_each_fault_changes_its_place_alone() -> None:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize(("test", "survivors"), [("few(4) and not few(5)", 0), ("few(4)", 1)])
-def test_what_no_test_notices_survives(
+def test_an_unnoticed_fault_survives(
     test: str,
     survivors: int,
     tmp_path: Path,

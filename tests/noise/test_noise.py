@@ -135,7 +135,7 @@ def type_of(result: sqlanon.Result) -> str:
 
 
 @pytest.mark.thorough
-def test_nothing_is_said_of_noise_where_there_is_none(tmp_path: Path) -> None:
+def test_a_release_without_noise_does_not_mention_noise(tmp_path: Path) -> None:
     with duckdb.connect() as connection:
         connection.execute("CREATE TABLE t AS SELECT 'a' AS q FROM range(4)")
         with sqlanon.connect(connection) as db:
@@ -159,7 +159,7 @@ def test_the_records_with_noise_are_shown_to_the_holder(usual: sqlanon.Result) -
     assert types["released"] == "BOOLEAN"
 
 
-def test_what_a_result_says_of_noise(usual: sqlanon.Result) -> None:
+def test_a_result_reports_the_expected_error_of_noise(usual: sqlanon.Result) -> None:
     result, records = usual, seen(usual, 3).records
     assert result.epsilon == 3.5
     assert result.noise is not None and list(result.noise) == list(NOISY)
@@ -419,7 +419,7 @@ def test_a_class_of_one_value_gets_no_noise(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_class_of_one_value_is_rounded_where_that_is_asked() -> None:
+def test_a_class_of_one_value_is_rounded_on_request() -> None:
     def check(result: sqlanon.Result) -> None:
         assert set(column(result)) == {7.5}
 
@@ -480,7 +480,7 @@ def test_a_value_that_no_noise_can_be_added_to_is_an_error(value: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("value", ["NULL", *rarely("'nan'", "'inf'", "-1.1e100")])
-def test_rows_of_unknown_values_are_suppressed_where_that_is_asked(value: str) -> None:
+def test_rows_with_unknown_values_are_suppressed_on_request(value: str) -> None:
     def check(result: sqlanon.Result) -> None:
         assert (result.suppressed_rows, result.released_rows) == (2, 4)
         assert len(column(result)) == 4
@@ -573,7 +573,7 @@ def test_where_too_many_are_suppressed_for_confidence_it_is_infeasible() -> None
 
 
 @pytest.mark.slow
-def test_of_a_view_the_rest_is_judged_with_the_values_of_the_whole_source() -> None:
+def test_released_rows_of_a_view_are_judged_by_the_values_of_the_whole_source() -> None:
     """A view is scanned once, and what was scanned is let go of: but not the values that are needed after noise."""
     rows = "SELECT i % 3 AS zip, i AS cost, 'ill' || i % 2 AS ill FROM range(60) AS t(i)"
     attributes = {"zip": "suppress", "cost": {"role": "quasi", "noise": {"epsilon": 1.0}}, "ill": "sensitive"}
@@ -716,7 +716,7 @@ def test_persons_are_counted_beside_noise(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_what_the_manifest_says_of_noise(
+def test_the_manifest_describes_noise(
     source: Path, usual: sqlanon.Result, published: sqlanon.Release, tmp_path: Path
 ) -> None:
     result, release = usual, published
@@ -1029,7 +1029,7 @@ def test_no_private_value_reaches_opendp(source: Path, monkeypatch: pytest.Monke
 
 
 @pytest.mark.thorough
-def test_there_is_no_seed(source: Path) -> None:
+def test_noise_has_no_seed(source: Path) -> None:
     """Not by the engine's, nor by Python's."""
     found = []
     for _ in range(2):
@@ -1152,7 +1152,7 @@ def test_risk_draws_nothing(source: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.thorough
-def test_risk_says_nothing_of_noise_where_there_is_none(source: Path) -> None:
+def test_risk_without_noise_does_not_mention_noise(source: Path) -> None:
     with sqlanon.connect() as db:
         found = db.risk(policy_for(source, dict.fromkeys(NOISY, "insensitive")))
     assert found.noise is None
@@ -1342,7 +1342,7 @@ def test_a_population_gets_no_noise(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("claim", ["[1]", '"x"'])
-def test_a_confidence_that_is_no_object_is_a_broken_manifest(claim: str, copy: Path) -> None:
+def test_a_malformed_confidence_is_a_broken_manifest(claim: str, copy: Path) -> None:
     change(copy, f"UPDATE sqlanon.manifest SET confidence = '{claim}'")
     with pytest.raises(sqlanon.ReleaseError, match="its manifest is broken"):
         verify_file(copy)
@@ -1384,7 +1384,7 @@ def test_risk_counts_what_is_to_get_noise() -> None:
 
 
 @pytest.mark.slow
-def test_rounding_hides_nobody_from_confidence() -> None:
+def test_rounding_does_not_change_confidence() -> None:
     """51 is released as 100, which it alone comes to: of what is released nothing is near, of what was drawn it is."""
     values = ", ".join(["(49.0)"] * 19 + ["(51.0)"])
     more = {"k": 5, "search": {"suppression_limit": 0.5}}
@@ -1431,7 +1431,7 @@ def test_values_without_noise_keep_every_digit() -> None:
 
 
 @pytest.mark.slow
-def test_values_that_there_is_no_room_for_are_refused() -> None:
+def test_values_too_large_for_their_type_are_refused() -> None:
     for type_, value in (("BIGINT", 2**63 - 1), ("HUGEINT", 2 * 10**37), ("DECIMAL(38, 37)", 5)):
         with pytest.raises(sqlanon.SourceError, match="too large for its type"):
             anonymized(", ".join([f"({value})"] * 5), type_, {}, lambda result: result)

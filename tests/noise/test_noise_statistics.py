@@ -311,7 +311,7 @@ def test_opendp_accounts_for_no_more_than_epsilon(epsilon: float) -> None:
 
 
 @pytest.mark.thorough
-def test_what_a_run_uses_is_accounted_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_mechanisms_of_a_run_stay_within_epsilon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of the mechanisms that a run makes: the cost of moving by the whole range is at most the attribute's ε."""
     costs: list[float] = []
     real = dp.m.make_laplace

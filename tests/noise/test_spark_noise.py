@@ -268,7 +268,7 @@ def suppressed_before(found: ReleaseDraft, usable: set[int]) -> int:
     return sum((row["zip"] if whole_zip else "*", row["age"] // width) in bad for row in rows)
 
 
-def test_what_is_released_is_what_was_drawn(three: ReleaseDraft) -> None:
+def test_released_values_are_the_drawn_ones(three: ReleaseDraft) -> None:
     rows = released(three.path)
     assert len(rows) == three.there.released_rows
     for row in rows:
@@ -359,7 +359,7 @@ def test_who_is_near_to_too_few_is_left_out_and_then_their_classes(three: Releas
 
 @pytest.mark.usefixtures("spark_cluster")
 @pytest.mark.parametrize("which", ["one", "three"])
-def test_no_record_comes_here(which: str, request: pytest.FixtureRequest) -> None:
+def test_no_record_leaves_spark(which: str, request: pytest.FixtureRequest) -> None:
     both: ReleaseDraft = request.getfixturevalue(which)
     combinations = len({(row["zip"], row["age"], row["ill"]) for row in people().to_pylist()})
     pays, seen = set(people()[PAY].to_pylist()), set[float]()
@@ -374,7 +374,7 @@ def test_no_record_comes_here(which: str, request: pytest.FixtureRequest) -> Non
     assert seen & pays <= {low for (low,) in classes}  # of each class it has the least
 
 
-def test_the_records_are_not_shown_here(three: ReleaseDraft) -> None:
+def test_remote_records_cannot_be_shown(three: ReleaseDraft) -> None:
     with pytest.raises(SourceError, match="never leave it"):
         _ = three.there.noisy
     assert three.here.noisy is not None
@@ -388,7 +388,7 @@ def test_the_plan_shows_that_all_of_it_is_in_spark(one: ReleaseDraft) -> None:
     assert "MONOTONICALLY_INCREASING_ID() AS `record`" in text
 
 
-def test_what_groups_by_records_is_of_rows() -> None:
+def test_grouping_by_records_counts_as_reading_rows() -> None:
     query = exp.select("record", exp.Count(this=exp.Star())).from_("t").group_by("record")
     assert is_aggregated(query, {full_name(exp.to_table("t"))})
     assert not is_aggregated(mark_row_level(query), {full_name(exp.to_table("t"))})
@@ -397,7 +397,7 @@ def test_what_groups_by_records_is_of_rows() -> None:
 # --- the release, held against its source ---------------------------------------------------------------
 
 
-def test_the_release_is_verified_with_its_source_there(one: ReleaseDraft, spark: Any, tmp_path: Path) -> None:
+def test_the_release_is_verified_with_its_source_in_spark(one: ReleaseDraft, spark: Any, tmp_path: Path) -> None:
     with watched() as came:
         verification = one.db.verify(one.path, one.there.policy)
     assert verification.verified
@@ -459,7 +459,7 @@ print([column.to_pylist().count(None) for batch in draw(iter(ids)) for column in
 
 @needs_spark
 @pytest.mark.parametrize(("missing", "nulls"), [(["sqlanon"], [0, 0, 0]), (["sqlanon", "opendp"], [0, 3, 3])])
-def test_workers_need_opendp_and_nothing_of_ours(missing: list[str], nulls: list[int], tmp_path: Path) -> None:
+def test_workers_need_opendp_and_not_sqlanon(missing: list[str], nulls: list[int], tmp_path: Path) -> None:
     from pyspark import cloudpickle  # noqa: PLC0415  (it is an extra)
 
     function = batch_noise_drawer([1.0, 2.0])

@@ -56,7 +56,7 @@ def figure_3() -> tuple[list[tuple[str, ...]], dict[str, Hierarchy]]:
     return rows, {"race": RACE, "zip": ZIP}
 
 
-def test_figure_2_is_2_anonymous_as_it_stands() -> None:
+def test_figure_2_is_2_anonymous_without_generalization() -> None:
     solution = oracle.solve(*figure_2(), k=2, suppression_limit="0", measure="loss")
     assert solution is not None
     assert (solution.levels, solution.score) == ((0, 0, 0, 0), 0)

@@ -95,7 +95,7 @@ def test_two_attributes_share_the_confidence() -> None:
 SEXES = Hierarchy({value: (value, "*") for value in ("f", "m")})
 
 
-def test_what_is_left_of_a_class_is_judged_again() -> None:
+def test_remaining_rows_of_a_class_are_judged_again() -> None:
     """Of class a all but the first are kept: with k = 2 enough, but of one illness."""
     rows = [{"sex": "f", "ill": ill} for ill in ("flu", "gout", "gout")] + [{"sex": "m", "ill": "flu"}] * 2
     source = Source(rows, {"sex": SEXES}, {"ill": None})

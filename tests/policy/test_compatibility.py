@@ -187,7 +187,7 @@ def test_no_message_advises_less_protection_without_naming_what_is_lost(row: Row
     assert not re.search(r"(leave|remove|drop) (`?source\.)?(person|k|noise|confidence)\b", row.message), row.message
 
 
-def test_all_that_does_not_go_together_is_said_at_once() -> None:
+def test_all_incompatible_settings_are_reported_at_once() -> None:
     tree = drawn(0) | {
         "source": {"database": "a.duckdb", "table": "t", "person": "id"},
         "attributes": {"zip": {"role": "quasi", "hierarchy": "suppress", "weight": 2.0}, "id": {"role": "identifying"}},

@@ -68,7 +68,7 @@ def test_a_secret_is_refused_and_never_quoted(source: dict[str, object]) -> None
         {"files": "env:PATIENTS"},
     ],
 )
-def test_an_address_without_a_secret_stays_as_it_is(source: dict[str, object]) -> None:
+def test_an_address_without_a_secret_is_unchanged(source: dict[str, object]) -> None:
     read = policy(**source).source
     assert str(read.database) == source["database"] if "database" in source else read.files[0] in source["files"]
 
@@ -117,7 +117,7 @@ def test_a_database_of_sqlite_is_known_by_its_content(tmp_path: Path) -> None:
     assert not is_attached(tmp_path / "none")
 
 
-def test_what_is_secret_is_not_in_the_repr() -> None:
+def test_secrets_are_not_in_the_repr() -> None:
     attachment = choose_attachment("mysql:host=db passwd=hush database=h")
     assert (attachment.type, attachment.secrets) == ("mysql", ("hush",))
     assert "hush" not in repr(attachment)

@@ -127,7 +127,7 @@ def test_cells_may_be_blanked_beside_noise() -> None:
         ({"epsilon": 1}, {"average_risk": 0.1}),
     ],
 )
-def test_what_is_just_allowed(noise: dict[str, Any], privacy: dict[str, Any]) -> None:
+def test_noise_at_the_limits_is_allowed(noise: dict[str, Any], privacy: dict[str, Any]) -> None:
     Policy(**tree(noise, privacy))
 
 
@@ -238,7 +238,7 @@ def test_no_share_is_more_than_the_record_has(own: list[float | None], left: int
         ("laplace", "", "must be a table, not 'laplace'"),
     ],
 )
-def test_what_noise_says_of_a_mistake(noise: Any, place: str, words: str) -> None:
+def test_mistakes_of_noise_are_named(noise: Any, place: str, words: str) -> None:
     where, message = only_problem(**tree(noise))
     assert where == f"attributes.height.noise{place}"
     assert words in message
@@ -261,7 +261,7 @@ def test_noise_stands_in_place_of_a_hierarchy() -> None:
 @pytest.mark.parametrize(
     "more", [{"weight": 2.0}, {"min_level": 1}, {"max_level": 1}, {"forbidden": ["*"]}, {"identification": "most"}]
 )
-def test_what_is_of_hierarchies_has_no_place_beside_noise(more: dict[str, Any]) -> None:
+def test_keys_of_hierarchies_are_refused_beside_noise(more: dict[str, Any]) -> None:
     found = dict(problems(**tree(noisy({"epsilon": 1}, **more))))
     (name,) = more
     assert "remove it" in found[f"attributes.height.{name}"]
@@ -332,7 +332,7 @@ def test_a_shield_is_over_what_is_generalized() -> None:
         ([3, None, None], 2, "privacy.epsilon", "nothing is left for n1, n2"),
     ],
 )
-def test_what_the_budget_says_of_a_mistake(own: list[Any], record: float | None, place: str, words: str) -> None:
+def test_mistakes_of_the_budget_are_named(own: list[Any], record: float | None, place: str, words: str) -> None:
     attributes = {f"n{i}": noisy({} if one is None else {"epsilon": one}) for i, one in enumerate(own)}
     privacy = {} if record is None else {"epsilon": record}
     found = problems(**tree(privacy=privacy, attributes={"zip": ATTRIBUTES["zip"], **attributes}))
@@ -366,7 +366,7 @@ def test_a_budget_and_a_confidence_are_for_noise(key: str) -> None:
         ("confidence", math.nan, "finite"),
     ],
 )
-def test_what_the_section_says_of_a_mistake(key: str, value: Any, words: str) -> None:
+def test_mistakes_of_the_privacy_section_are_named(key: str, value: Any, words: str) -> None:
     place, message = only_problem(**tree({}, {"epsilon": 1.0, key: value}))
     assert place == f"privacy.{key}"
     assert words in message
@@ -390,7 +390,7 @@ def test_a_confidence_needs_k() -> None:
     ],
     ids=["delta_presence", "population_uniqueness", "shields over persons"],
 )
-def test_what_cannot_be_asked_beside_a_confidence(privacy: dict[str, Any], sections: dict[str, Any]) -> None:
+def test_requirements_that_suppress_rows_are_refused_beside_a_confidence(privacy: dict[str, Any], sections: dict[str, Any]) -> None:
     """It suppresses rows when these are decided; without it they may stand beside noise."""
     Policy(**tree(None, privacy, **sections))
     place, message = only_problem(**tree(None, {**privacy, "confidence": 0.9}, **sections))
@@ -446,7 +446,7 @@ def test_a_policy_with_noise_is_written_and_read(mode: str, tmp_path: Path) -> N
     assert Policy(**policy.model_dump(mode=mode, exclude_none=True)).epsilons == policy.epsilons
 
 
-def test_what_is_not_asked_for_is_not_written() -> None:
+def test_unset_noise_is_not_written() -> None:
     shown = Policy(**tree({"epsilon": 1})).model_dump(mode="json", exclude_none=True)
     assert shown["attributes"]["height"]["noise"] == {"epsilon": 1.0}
     assert "noise" not in shown["attributes"]["zip"]
@@ -586,7 +586,7 @@ def test_a_redacted_policy_shows_the_noise_and_no_more(tmp_path: Path) -> None:
     assert "noise" not in redacted["attributes"]["zip"]
 
 
-def test_what_was_redacted_without_noise_is_as_it_was() -> None:
+def test_a_redacted_policy_without_noise_is_unchanged() -> None:
     redacted = Policy(attributes=PLAIN, privacy={"k": 5}).redact()
     assert redacted["attributes"]["zip"] == {
         "role": "quasi",

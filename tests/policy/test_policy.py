@@ -199,7 +199,7 @@ def test_a_tree_a_file_and_classes_give_the_same_policy(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("mode", ["python", "json"])
 @pytest.mark.parametrize("measure", ["loss", "entropy"])
-def test_what_is_written_can_be_read(mode: str, measure: str) -> None:
+def test_a_written_policy_can_be_read(mode: str, measure: str) -> None:
     policy = Policy(
         source={"database": "a.duckdb", "table": "t"},
         attributes={
@@ -414,7 +414,7 @@ def test_calendar_levels_that_nest(dates: list[str]) -> None:
         ({"table": ""}, ".table", "must not be empty"),
     ],
 )
-def test_what_a_hierarchy_says_of_a_mistake(spec: Any, place: str, words: str | None) -> None:
+def test_mistakes_of_a_hierarchy_are_named(spec: Any, place: str, words: str | None) -> None:
     if words is None:
         hierarchy(spec)  # exact whatever the size: no problem
         return
@@ -500,7 +500,7 @@ def test_mistakes_in_sections_and_between_them_show_together() -> None:
         ({"colour": "red"}, "colour", "unknown key 'colour'"),
     ],
 )
-def test_what_an_attribute_says_of_a_mistake(keys: dict[str, Any], place: str, words: str) -> None:
+def test_mistakes_of_an_attribute_are_named(keys: dict[str, Any], place: str, words: str) -> None:
     sound = {"role": "quasi", "hierarchy": "suppress"}
     found = problems(**tree(attributes={"age": sound, "zip": {**sound, **keys}}))
     where = f"attributes.zip.{place}" if place else "attributes.zip"
@@ -510,7 +510,7 @@ def test_what_an_attribute_says_of_a_mistake(keys: dict[str, Any], place: str, w
 
 @pytest.mark.parametrize("keys", [{"weight": 2}, {"on_unknown": "suppress"}, {"min_level": 1}, {"max_level": 1}])
 @pytest.mark.parametrize("role", ["identifying", "sensitive", "insensitive"])
-def test_what_is_for_quasi_attributes_only(role: str, keys: dict[str, Any]) -> None:
+def test_keys_of_quasi_attributes_are_refused_on_other_roles(role: str, keys: dict[str, Any]) -> None:
     quasi = {"role": "quasi", "hierarchy": "suppress"}
     place, message = only_problem(**tree(attributes={"zip": quasi, "x": {"role": role, **keys}}))
     assert place == f"attributes.x.{next(iter(keys))}"
@@ -571,7 +571,7 @@ def test_a_sensitive_attribute_may_have_a_hierarchy() -> None:
         ({"catalog": {}}, "catalog.database", "is missing"),
     ],
 )
-def test_what_a_section_says_of_a_mistake(changes: dict[str, Any], place: str, words: str) -> None:
+def test_mistakes_of_a_section_are_named(changes: dict[str, Any], place: str, words: str) -> None:
     where, message = only_problem(**tree(**changes))
     assert where == place
     assert words in message
@@ -710,7 +710,7 @@ def test_whatever_is_written_the_answer_is_a_policy_or_its_problems(
         (b"k = " + b"[" * 5000, "is not TOML"),
     ],
 )
-def test_a_file_that_is_no_toml(content: bytes, words: str, tmp_path: Path) -> None:
+def test_a_malformed_toml_file_is_refused(content: bytes, words: str, tmp_path: Path) -> None:
     file = tmp_path / "policy.toml"
     file.write_bytes(content)
     with pytest.raises(PolicyError, match=words) as caught:

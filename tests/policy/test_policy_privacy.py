@@ -174,7 +174,7 @@ def test_every_key_is_read(tmp_path: Path) -> None:
     assert policy.population == PopulationSection(table="voters", person="voter_id")
 
 
-def test_only_what_is_asked_for_is_a_requirement() -> None:
+def test_only_set_keys_are_requirements() -> None:
     assert Policy(**tree({"k": 5})).requirements == {"k": 5}
     closeness = ONE_OF_EACH["t_closeness"]
     policy = Policy(**tree({"average_risk": 0.1, "t_closeness": [closeness]}))
@@ -253,7 +253,7 @@ def test_requirements_do_not_change() -> None:
         ("population_uniqueness", {"population": None, "sampling_fraction": 1}),
     ],
 )
-def test_what_is_just_allowed(kind: str, changes: dict[str, Any]) -> None:
+def test_requirements_at_their_limits_are_allowed(kind: str, changes: dict[str, Any]) -> None:
     Policy(**tree({kind: {**ONE_OF_EACH[kind], **changes}}))
 
 
@@ -391,7 +391,7 @@ def test_whole_numbers_stay_whole() -> None:
         ("population_uniqueness", {"estimator": "danker"}, ".estimator", "did you mean 'dankar'?"),
     ],
 )
-def test_what_a_requirement_says_of_a_mistake(kind: str, changes: dict[str, Any], place: str, words: str) -> None:
+def test_mistakes_of_a_requirement_are_named(kind: str, changes: dict[str, Any], place: str, words: str) -> None:
     one = ONE_OF_EACH[kind]
     wrong = {key: value for key, value in {**one, **changes}.items() if value is not None}
     where, message = only_problem(**tree({kind: wrong}))
@@ -402,7 +402,7 @@ def test_what_a_requirement_says_of_a_mistake(kind: str, changes: dict[str, Any]
 
 
 @pytest.mark.parametrize("kind", ONE_OF_EACH)
-def test_what_is_missing_in_a_requirement(kind: str) -> None:
+def test_missing_keys_of_a_requirement_are_named(kind: str) -> None:
     found = dict(problems(**tree({kind: {}})))
     needed = set(ONE_OF_EACH[kind]) - {"population"}
     assert set(found) == {f"privacy.{kind}.{key}" for key in needed}
@@ -411,7 +411,7 @@ def test_what_is_missing_in_a_requirement(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", ONE_OF_EACH)
 @pytest.mark.parametrize("wrong", [5, "distinct"])
-def test_a_requirement_that_is_no_table(kind: str, wrong: Any) -> None:
+def test_a_requirement_must_be_a_table(kind: str, wrong: Any) -> None:
     place, message = only_problem(**tree({kind: wrong}))
     assert place == f"privacy.{kind}"
     assert message.startswith("must be a table, not ")
@@ -431,7 +431,7 @@ def test_a_requirement_that_is_no_table(kind: str, wrong: Any) -> None:
         ({"l_divresity": []}, "l_divresity", "unknown key 'l_divresity'; did you mean 'l_diversity'?"),
     ],
 )
-def test_what_the_section_says_of_a_mistake(privacy: dict[str, Any], place: str, words: str) -> None:
+def test_mistakes_of_the_privacy_section_are_named(privacy: dict[str, Any], place: str, words: str) -> None:
     where, message = only_problem(**tree(privacy))
     assert where == f"privacy.{place}"
     assert words in message
@@ -573,7 +573,7 @@ def test_the_files_of_a_population_are_beside_the_policy(tmp_path: Path) -> None
         ("voters", "", "must be a table, not 'voters'"),
     ],
 )
-def test_what_a_population_says_of_a_mistake(population: Any, place: str, words: str) -> None:
+def test_mistakes_of_a_population_are_named(population: Any, place: str, words: str) -> None:
     found = problems(**tree({"k_map": 2}, population=population))
     assert found[0][0] == f"population{place}"
     assert words in found[0][1]
@@ -581,7 +581,7 @@ def test_what_a_population_says_of_a_mistake(population: Any, place: str, words:
 
 
 @pytest.mark.parametrize("kind", OF_POPULATION)
-def test_what_needs_a_population(kind: str) -> None:
+def test_requirements_that_need_a_population_ask_for_one(kind: str) -> None:
     privacy = {"k_map": 2, "delta_presence": {"max": 1}, "null_map": {"max": 0}, "wrong_map": {"max": 0}}
     place, message = only_problem(**tree({kind: privacy[kind]}) | {"population": None})
     assert place == f"privacy.{kind}"
@@ -685,7 +685,7 @@ def test_false_states_that_each_row_is_a_person() -> None:
         (True, "must be the name of a column, or false"),
     ],
 )
-def test_what_the_column_of_persons_says_of_a_mistake(person: Any, words: str) -> None:
+def test_mistakes_of_the_person_column_are_named(person: Any, words: str) -> None:
     place, message = only_problem(**tree({"k": 2}, source={"table": "t", "person": person}))
     assert place == "source.person"
     assert words in message
@@ -836,7 +836,7 @@ def test_a_redacted_policy_shows_the_requirements_and_no_name_beyond_attributes(
     }
 
 
-def test_a_redacted_policy_shows_no_requirement_that_is_not_asked_for() -> None:
+def test_a_redacted_policy_shows_only_set_requirements() -> None:
     redacted = Policy(**tree({"alpha_k": ONE_OF_EACH["alpha_k"]})).redact()
     assert redacted["privacy"] == {"alpha_k": [ONE_OF_EACH["alpha_k"]]}
     assert redacted["persons"] is False and redacted["population"] is False

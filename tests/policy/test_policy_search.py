@@ -35,7 +35,7 @@ def problems(search: dict[str, Any], privacy: dict[str, Any] | None = None) -> s
     return str(caught.value)
 
 
-def test_every_strategy_of_the_policy_is_there() -> None:
+def test_every_strategy_of_the_policy_has_a_module() -> None:
     named = set(sections.SearchSection.model_json_schema()["properties"]["strategy"]["enum"])
     assert named == set(STRATEGIES)
     assert set(LOCAL) == {name for name, one in STRATEGIES.items() if one.traits.is_local}
@@ -62,7 +62,7 @@ def test_a_policy_that_asks_for_nothing_new_has_the_fingerprint_that_it_had() ->
 
 @pytest.mark.parametrize("strategy", LOCAL)
 @pytest.mark.parametrize("measure", ["height", "relative_height", "entropy"])
-def test_what_needs_one_level_for_all_rows_is_refused_below_the_full_domain(strategy: str, measure: str) -> None:
+def test_measures_of_levels_are_refused_for_local_strategies(strategy: str, measure: str) -> None:
     assert f"search.measure: measure {measure} needs one level per attribute" in problems(
         {"strategy": strategy, "measure": measure}
     )

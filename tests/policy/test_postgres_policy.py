@@ -57,7 +57,7 @@ def refused(**sections: Any) -> dict[str, str]:
     ],
 )
 @pytest.mark.parametrize("section", ["source", "release"])
-def test_no_password_stands_in_a_policy_and_none_is_told(section: str, address: str) -> None:
+def test_passwords_are_refused_and_not_repeated(section: str, address: str) -> None:
     sections = {"source": {"postgres": HERE, "table": "clinic.t"}, "release": {"postgres": HERE, "table": "shared.r"}}
     sections[section]["postgres"] = address
     problems = refused(**sections)
@@ -128,7 +128,7 @@ def test_all_that_needs_rows_is_refused_at_once() -> None:
         ({"release": {"postgres": HERE, "table": "a.r", "keep": 2}}, "release.keep", "one version"),
     ],
 )
-def test_what_is_missing_or_too_much_is_told(section: dict[str, Any], place: str, told: str) -> None:
+def test_missing_and_surplus_keys_are_named(section: dict[str, Any], place: str, told: str) -> None:
     problems = refused(**section)
     assert list(problems) == [place] and told in problems[place]
 
@@ -147,7 +147,7 @@ def test_policies_without_postgres_keep_their_fingerprint() -> None:
     assert sqlanon.Policy(**other.model_dump(exclude_none=True)) == other
 
 
-def test_what_a_manifest_shows_of_a_policy_has_no_address() -> None:
+def test_a_manifest_shows_no_address() -> None:
     policy = make_policy(
         ZIP, source={"postgres": HERE, "table": "clinic.t"}, table=None, release={"postgres": HERE, "table": "shared.r"}
     )
@@ -205,7 +205,7 @@ def test_a_source_in_postgres_is_named_by_the_policy() -> None:
     assert "s3cret" not in str(found.value)
 
 
-def test_what_verbs_need_rows_for_is_refused_before_anything_is_asked() -> None:
+def test_verbs_that_need_rows_are_refused_before_the_first_statement() -> None:
     policy = make_policy(ZIP, source={"postgres": HERE, "table": "t"}, table=None)
     with sqlanon.connect() as db:
         for verb in (db.risk, db.suda, db.extend):

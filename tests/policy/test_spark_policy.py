@@ -99,7 +99,7 @@ def test_all_that_needs_rows_is_refused_at_once() -> None:
         ({"release": {"spark": True, "table": "a.r", "keep": 2}}, "release.keep", "one version"),
     ],
 )  # fmt: skip
-def test_what_is_missing_or_too_much_is_told(section: dict[str, Any], place: str, told: str) -> None:
+def test_missing_and_surplus_keys_are_named(section: dict[str, Any], place: str, told: str) -> None:
     problems = refused(**section)
     assert list(problems) == [place] and told in problems[place]
 
@@ -112,7 +112,7 @@ def test_policies_without_spark_keep_their_fingerprint() -> None:
     assert sqlanon.Policy(**other.model_dump(exclude_none=True)) == other
 
 
-def test_what_a_manifest_shows_of_a_policy_has_no_address() -> None:
+def test_a_manifest_shows_no_address() -> None:
     source = {"spark": HERE, "table": "clinic.t", "scratch": "/shared/scratch"}
     policy = make_policy(ZIP, source=source, table=None, release={"spark": True, "table": "open.r"})
     shown = str(policy.redact())

@@ -117,7 +117,7 @@ def test_with_noise_more_persons_may_have_lost_rows(persons: int, suppressed: in
     assert check.passed is passed
 
 
-def test_where_rows_are_counted_nothing_is_said_of_persons() -> None:
+def test_persons_are_not_checked_where_rows_are_counted() -> None:
     assert _check_persons(prepared(), SimpleNamespace(), None) == []
 
 
@@ -141,7 +141,7 @@ def test_where_rows_are_counted_nothing_is_said_of_persons() -> None:
         ({"missing_rows": None, "deleted_rows": 0}, False, False, False),
     ],
 )
-def test_what_shows_that_a_source_has_changed(
+def test_lost_rows_show_that_a_source_has_changed(
     fields: dict[str, Any], has_changed: bool, has_lost: bool, may_have_lost: bool
 ) -> None:
     change = replace(SAME, **fields)
@@ -150,7 +150,7 @@ def test_what_shows_that_a_source_has_changed(
     assert found.verified is not has_lost
 
 
-def test_a_change_of_the_source_is_said_in_words() -> None:
+def test_a_change_of_the_source_is_described() -> None:
     words = {
         "1 person is withdrawn": {"withdrawn_persons": 1},
         "about 2 persons are withdrawn": {"withdrawn_persons": 2, "is_estimate": True},
@@ -202,7 +202,7 @@ def verification(*passed: bool | None, names: str = "abcdef") -> Verification:
         (replace(SAME, missing_rows=None, deleted_rows=0), False),
     ],
 )
-def test_checks_fail_because_of_a_change_only_where_there_may_be_one(change: SourceChange, is_explained: bool) -> None:
+def test_failures_are_attributed_to_a_possible_change_only(change: SourceChange, is_explained: bool) -> None:
     before = verification(True, False, False)
     found = explain_failure(before, change, 2)
     if not is_explained:
@@ -253,7 +253,7 @@ def fill(engine: DuckDBEngine, name: str, rows: list[tuple[Any, ...]], types: di
         ([], 0, 4),
     ],
 )
-def test_rows_are_compared_as_often_as_they_are_there(
+def test_repeated_rows_are_compared_by_their_number(
     rows: list[tuple[Any, ...]], added: int, missing: int, engine: DuckDBEngine
 ) -> None:
     fill(engine, "released", rows, TYPES)

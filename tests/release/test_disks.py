@@ -134,7 +134,7 @@ def test_a_source_that_is_removed_while_a_run_is_at_work_is_named(work: Path) ->
 
 
 @pytest.mark.slow
-def test_temporary_files_that_find_no_room_are_said_to_be_those(disk: Path) -> None:
+def test_a_full_disk_for_temporary_files_is_named(disk: Path) -> None:
     spill = disk / "spill"
     spill.mkdir()
     engine = DuckDBEngine.open_private(spill, Limits("60MB", 1))

@@ -91,7 +91,7 @@ def test_no_rows_have_the_digest_of_the_macro(engine: DuckDBEngine) -> None:
     assert found(engine, ["x"]) == engine.rows(call_digest("t"))[0][1] == "0"
 
 
-def test_values_repeat_where_there_are_few_of_them_in_many_rows(engine: DuckDBEngine) -> None:
+def test_few_values_in_many_rows_are_repeated_values(engine: DuckDBEngine) -> None:
     columns = "(i % 100)::DECIMAL(9, 2) AS x, DATE '2000-01-01' + i::INTEGER AS y"
     engine.connection.execute(f"CREATE TABLE t AS SELECT {columns} FROM range(5000) AS r(i)")
     few, many = engine.rows(approximate_counts(table("t"), ["x", "y"]))[0]

@@ -608,7 +608,7 @@ def test_the_directory_of_a_dead_run_is_removed_by_the_next(parent: Path) -> Non
 
 
 @pytest.mark.slow
-def test_what_is_left_of_a_removal_that_was_killed_is_removed(parent: Path) -> None:
+def test_leftovers_of_a_killed_removal_are_removed(parent: Path) -> None:
     """The order in which a tree is removed is nobody's promise: the lock may be gone before a private value is."""
     left = dead(parent)
     (left / "lock").unlink(missing_ok=True)

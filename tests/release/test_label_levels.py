@@ -160,7 +160,7 @@ def test_values_of_suppressed_rows_change_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.thorough
-def test_what_is_above_a_label_of_several_groups_is_left_out(tmp_path: Path) -> None:
+def test_ancestors_of_an_ambiguous_label_are_left_out(tmp_path: Path) -> None:
     """`other` is a group of x, and one above c2: whether x is above it, the release does not say."""
     (tmp_path / "groups.csv").write_text("a;other;x;*\nb;other;x;*\nc;c2;other;*\nd;c2;other;*\n", encoding="utf-8")
     with duckdb.connect() as connection:

@@ -195,7 +195,7 @@ def test_a_filled_class_has_at_most_k_less_one_decoys(decoys: int, passed: bool)
     assert check.passed is passed
 
 
-def test_without_decoys_nothing_is_said_of_them() -> None:
+def test_a_manifest_without_decoys_passes() -> None:
     assert check_decoys(PLAIN, {5: 2}) == []
 
 
@@ -352,7 +352,7 @@ def test_columns_and_manifest_are_those_that_were_written() -> None:
 # --- what may be shown -------------------------------------------------------------------------------
 
 
-def test_what_is_shown_of_suppressed_rows_leaves_each_hidden_label_open() -> None:
+def test_published_suppression_leaves_each_hidden_label_undetermined() -> None:
     """Hidden labels have at most ``least - 1`` suppressed rows each. The rows that are not shown must be 0, or at least
     ``least`` and few enough that any hidden label may have none."""
     for least, labels, count, rest in itertools.product((2, 3, 5), range(1, 5), range(4), range(14)):

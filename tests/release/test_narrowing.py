@@ -140,7 +140,7 @@ def test_a_district_of_four_zip_codes_narrows_them(hospital: Path) -> None:
 
 
 @pytest.mark.thorough
-def test_what_is_independent_does_not_warn(hospital: Path) -> None:
+def test_independent_columns_do_not_warn(hospital: Path) -> None:
     attributes = {name: one for name, one in ROLES.items() if name != "district"}
     policy = sqlanon.Policy(
         source={"database": hospital, "table": "people", "undeclared": "drop"}, attributes=attributes, privacy={"k": 20}
@@ -185,7 +185,7 @@ def test_visits_that_differ_by_chance_do_not_narrow() -> None:
 
 
 @pytest.mark.thorough
-def test_what_a_household_shares_is_in_no_reference_table() -> None:
+def test_values_that_a_household_shares_are_in_no_reference_table() -> None:
     """Two to four people have one income and one of 400 ZIP codes. A town of many households is known to others."""
     rows = """
         SELECT lpad((hash(h + 1) % 400)::VARCHAR, 4, '0') AS zip, (hash(h + 2) % 1000000)::INTEGER AS income,
@@ -420,7 +420,7 @@ def test_plan_shows_how_it_is_measured(strategy: str, hospital: Path) -> None:
 
 
 @pytest.mark.slow
-def test_plan_shows_nothing_where_there_is_nothing_to_measure(hospital: Path) -> None:
+def test_a_plan_without_measured_columns_has_no_such_stage(hospital: Path) -> None:
     attributes = {
         name: {"role": "identifying"} if name in ("district", "diagnosis", "cost") else one
         for name, one in ROLES.items()

@@ -76,7 +76,7 @@ def test_temporary_rows_answer_with_figures_alone(postgres: Server) -> None:
 
 
 @pytest.mark.thorough
-def test_of_many_rows_some_are_measured(postgres: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_tables_are_measured_in_a_sample(postgres: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(narrowing, "SAMPLE_ROWS", 4000)
     load(postgres, 12000).close()
     with sqlanon.connect() as db:
@@ -85,7 +85,7 @@ def test_of_many_rows_some_are_measured(postgres: Server, monkeypatch: pytest.Mo
     assert found.after == pytest.approx(4, rel=0.25)
 
 
-def test_a_role_without_temporary_tables_is_told(postgres: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_role_without_temporary_tables_is_reported(postgres: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     load(postgres, 400).close()
     postgres.run("REVOKE TEMPORARY ON DATABASE postgres FROM PUBLIC", "DROP ROLE IF EXISTS poor")
     postgres.run("CREATE ROLE poor LOGIN PASSWORD 'x'", "GRANT USAGE ON SCHEMA clinic TO poor",

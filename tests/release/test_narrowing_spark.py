@@ -11,7 +11,7 @@ import sqlanon
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("spark_cluster")]
 
 
-def test_that_nothing_was_measured_is_told(session: Any) -> None:
+def test_a_missing_measurement_is_reported(session: Any) -> None:
     attributes = {
         "zip": {"role": "quasi", "hierarchy": {"mask": "right"}, "min_level": 1},
         "district": {"role": "insensitive"},

@@ -132,7 +132,7 @@ CRITICAL = {
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("what", CRITICAL)
-def test_what_is_laid_before_a_critical_statement_never_runs(shared: Server, what: str) -> None:
+def test_objects_planted_before_a_critical_statement_never_run(shared: Server, what: str) -> None:
     for laid in (LAID, OTHERS_LAID):
         attacked(shared, CRITICAL[what], laid, again=False)
 
@@ -140,7 +140,7 @@ def test_what_is_laid_before_a_critical_statement_never_runs(shared: Server, wha
 @pytest.mark.thorough
 @pytest.mark.parametrize("laid", [LAID, OTHERS_LAID], ids=["tables", "views"])
 @pytest.mark.parametrize("again", [False, True], ids=["first", "again"])
-def test_what_is_laid_between_two_statements_of_a_publication_never_runs(
+def test_objects_planted_between_two_statements_never_run(
     shared: Server, laid: tuple[str, ...], again: bool
 ) -> None:
     """With SQLANON_EXAMPLES=1, between any two."""

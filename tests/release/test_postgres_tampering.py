@@ -249,7 +249,7 @@ TAMPERING: dict[str, tuple[str, tuple[str, ...]]] = {
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("what", TAMPERING)
-def test_what_is_changed_around_a_release_is_reported(empty: Server, what: str) -> None:
+def test_changes_around_a_release_are_reported(empty: Server, what: str) -> None:
     release = publish()
     assert failing(release) == []
     check, statements = TAMPERING[what]
@@ -312,7 +312,7 @@ def notes(release: Any) -> str:
 
 
 @pytest.mark.thorough
-def test_what_others_have_in_the_schema_is_named_and_fails_nothing(empty: Server) -> None:
+def test_foreign_objects_in_the_schema_are_named_and_fail_nothing(empty: Server) -> None:
     release = publish()
     publish(name="another")
     assert notes(release) == ""
@@ -375,7 +375,7 @@ def test_grant_options_are_carried_over_to_a_view_with_other_columns(empty: Serv
 
 
 @pytest.mark.slow
-def test_what_others_laid_out_beforehand_is_not_written_to(empty: Server) -> None:
+def test_foreign_objects_of_the_release_name_are_not_written_to(empty: Server) -> None:
     empty.run(f"CREATE TABLE {SCHEMA}.ran (who name)", f"GRANT CREATE ON SCHEMA {SCHEMA} TO {OTHER}")
     body = f"BEGIN INSERT INTO {SCHEMA}.ran SELECT current_user; RETURN NEW; END"
     laid = (

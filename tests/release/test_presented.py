@@ -118,7 +118,7 @@ OTHER_ENGINE = "UPDATE sqlanon.manifest SET engine = 'duckdb 1.5.0, python 3.11.
 
 
 @pytest.mark.slow
-def test_verify_finds_a_view_that_gives_columns_other_names_whoever_wrote_it(copy: Path) -> None:
+def test_verify_finds_a_view_that_renames_columns_whoever_wrote_it(copy: Path) -> None:
     rows = "SELECT zip, age, birth, illness, stay FROM patients_v1"
     change(copy, "DROP VIEW class_sizes", "CREATE VIEW class_sizes AS SELECT 1 AS one")
     change(copy, f"CREATE OR REPLACE VIEW patients(age, zip, birth, illness, stay) AS {rows}", OTHER_ENGINE)
@@ -376,7 +376,7 @@ SUPPRESSED: dict[str, st.SearchStrategy[Any]] = {
 @pytest.mark.thorough
 @settings(max_examples=examples(4))
 @given(**SUPPRESSED)
-def test_what_is_told_of_suppressed_rows_is_of_k_and_more(
+def test_published_suppression_counts_at_least_k_rows(
     rows: list[tuple[Any, ...]], k: int, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     check_suppressed(rows, k, tmp_path_factory)
@@ -385,7 +385,7 @@ def test_what_is_told_of_suppressed_rows_is_of_k_and_more(
 @pytest.mark.thorough
 @settings(max_examples=examples(200))
 @given(**SUPPRESSED)
-def test_what_is_told_of_many_suppressed_rows_is_of_k_and_more(
+def test_published_suppression_counts_at_least_k_of_many_rows(
     rows: list[tuple[Any, ...]], k: int, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     check_suppressed(rows, k, tmp_path_factory)
@@ -444,7 +444,7 @@ def test_two_attributes_do_not_tell_what_one_may_not(tmp_path: Path) -> None:
 
 
 @pytest.mark.thorough
-def test_labels_that_are_not_told_may_have_none(tmp_path: Path) -> None:
+def test_hidden_labels_may_have_no_suppressed_rows(tmp_path: Path) -> None:
     """Of one label 6 are missing, of 18 in all: 12 are left to three labels that have 4 at most."""
     rows = [f"('{q}', 'z', 60)" for q in "abcd"]
     rows += ["('a', 'x', 3)", "('a', 'y', 3)", *(f"('{q}', 'x', 4)" for q in "bcd")]
@@ -465,7 +465,7 @@ def test_labels_that_are_not_told_may_have_none(tmp_path: Path) -> None:
         3,
     ),
 )
-def test_verify_finds_what_must_not_be_told_of_suppressed_rows(statement: str, copy: Path) -> None:
+def test_verify_finds_suppression_counts_below_k(statement: str, copy: Path) -> None:
     change(copy, "DELETE FROM sqlanon.suppression", statement)
     assert "suppression by value" in failed_alone(copy)
 
@@ -574,7 +574,7 @@ def test_versions_that_are_kept_are_held_against_one_another(folder: Path) -> No
 
 
 @pytest.mark.thorough
-def test_nothing_is_told_of_suppressed_rows_beside_a_release_that_it_is_based_on(folder: Path) -> None:
+def test_suppression_is_not_published_beside_a_base_publication(folder: Path) -> None:
     """The rows of that one, taken from the sums, would tell what it left out."""
     first = policy(folder, database=str(folder / "five.duckdb"))
     assert fetch(publish(first).path, "FROM suppression_by")

@@ -659,7 +659,7 @@ def test_verify_finds_rows_removed_or_repeated_in_parquet(
         ("a b.toml", "sqlanon verify RELEASE --policy 'a b.toml'"),
     ],
 )
-def test_commands_for_a_file_that_is_no_release_quote_its_name(name: str, command: str, tmp_path: Path) -> None:
+def test_commands_for_a_foreign_file_quote_its_name(name: str, command: str, tmp_path: Path) -> None:
     (tmp_path / name).write_text("zip,age\n02138,30\n")
     with pytest.raises(ReleaseError) as caught:
         verify_file(tmp_path / name)
@@ -711,7 +711,7 @@ NO_RELEASES = (other_database, text_file, empty_file, directory, unfinished)
 @pytest.mark.parametrize(
     ("make", "name"), some([(make, name) for name in ("r.duckdb", "r.parquet") for make in NO_RELEASES], 4)
 )
-def test_what_is_no_release_is_never_replaced(
+def test_foreign_files_are_never_replaced(
     make: Callable[[Path], None], name: str, usual: sqlanon.Result, tmp_path: Path
 ) -> None:
     target = tmp_path / name
@@ -729,7 +729,7 @@ def test_a_release_of_another_table_is_never_replaced(usual: sqlanon.Result, cop
     assert copy.read_bytes() == before
 
 
-def test_a_release_that_another_process_writes_to_is_not_said_to_be_none(usual: sqlanon.Result, copy: Path) -> None:
+def test_a_release_that_another_process_writes_to_is_still_called_a_release(usual: sqlanon.Result, copy: Path) -> None:
     holder = "import duckdb, sys; c = duckdb.connect(sys.argv[1]); print('open', flush=True); sys.stdin.read()"
     with subprocess.Popen(
         [sys.executable, "-c", holder, copy], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -742,7 +742,7 @@ def test_a_release_that_another_process_writes_to_is_not_said_to_be_none(usual: 
     assert "is no release" not in str(caught.value)
 
 
-def test_the_folder_must_be_there(usual: sqlanon.Result, tmp_path: Path) -> None:
+def test_a_missing_folder_is_refused(usual: sqlanon.Result, tmp_path: Path) -> None:
     with pytest.raises(ReleaseError, match="create it first"):
         usual.publish(tmp_path / "nowhere" / "r.duckdb", "patients")
     assert list(tmp_path.iterdir()) == []

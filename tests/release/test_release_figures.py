@@ -228,7 +228,7 @@ def hidden_towns(place: Path, name: str, low: int = 5, **release: Any) -> sqlano
 
 
 @pytest.mark.thorough
-def test_what_holds_a_release_against_its_source_knows_its_top(tmp_path: Path) -> None:
+def test_the_comparison_with_the_source_includes_fully_suppressed_attributes(tmp_path: Path) -> None:
     policy = hidden_towns(tmp_path, "one")
     with sqlanon.connect() as db:
         result = db.anonymize(policy)

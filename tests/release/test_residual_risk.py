@@ -133,7 +133,7 @@ def test_the_advice_prevents_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.thorough
-def test_noisy_values_are_nobodys(tmp_path: Path) -> None:
+def test_noisy_values_reveal_no_person(tmp_path: Path) -> None:
     pytest.importorskip("opendp", reason="noise needs opendp: pip install '.[dp]'")
     with duckdb.connect() as connection:
         connection.execute("CREATE TABLE t AS SELECT i % 2 AS ward, 1000 * random() AS cost FROM range(100) AS r(i)")
@@ -365,7 +365,7 @@ def test_rows_that_are_alone_may_be_unique_in_the_population(uniques: int, statu
         ([("a", v) for v in "xyz"] + [("b", v) for v in "xyzx"], 0, 0, 0, False),
     ],
 )
-def test_what_classes_reveal_begins_at_its_border(
+def test_homogeneity_is_reported_from_its_border_on(
     rows: list[tuple[str, str]], one_value: int, two_values: int, skewed: int, common: bool
 ) -> None:
     with closing(DuckDBEngine(duckdb.connect())) as engine:
@@ -392,7 +392,7 @@ def test_columns_that_narrow_others_are_serious_as_other_findings_are() -> None:
     assert describe_narrowing([narrowing(0.0, 300)], None, 5, 100).share == 1.0
 
 
-def test_what_a_column_shows_is_counted_by_its_values() -> None:
+def test_revealed_columns_are_counted_by_their_values() -> None:
     rows = ["a"] * 5 + ["b"] * 4 + [None] * 2 + ["c"]
     with closing(DuckDBEngine(duckdb.connect())) as engine:
         engine.connection.execute("CREATE TABLE shown (zip VARCHAR, ill VARCHAR, note VARCHAR)")

@@ -192,7 +192,7 @@ def duck(name: str) -> str:
 # What readers find
 
 
-def test_what_readers_find(place: Any, tmp_path: Path) -> None:
+def test_readers_find_rows_and_comments(place: Any, tmp_path: Path) -> None:
     patients(place)
     with sqlanon.connect(place) as db:
         result = db.anonymize(policy_of())
@@ -727,7 +727,7 @@ ALTERED = {
 """What changes nothing that the view shows, and which check sees it."""
 
 
-def test_what_is_told_beside_the_rows_is_seen(place: Any) -> None:
+def test_leaks_beside_the_rows_are_seen(place: Any) -> None:
     """In the catalog, of the view and of the tables behind it: whoever may read these may often read that."""
     patients(place, 60)
     manifest = publish(place).manifest
@@ -749,7 +749,7 @@ def _made(spark: Any) -> dict[str, str]:
     return {name: spark.sql(f"SHOW CREATE TABLE shared.{name}").collect()[0][0] for name in names}
 
 
-def test_what_was_tampered_with_is_seen(place: Any) -> None:
+def test_tampering_is_seen(place: Any) -> None:
     patients(place, 300)
     publish(place)
     publish(place, policy_of(table="shared.other", privacy={"k": 9}))
@@ -852,7 +852,7 @@ def test_requirements_are_looked_at_in_parts(place: Any, monkeypatch: pytest.Mon
 # What is refused
 
 
-def test_what_is_refused(place: Any) -> None:
+def test_unsuitable_locations_are_refused(place: Any) -> None:
     patients(place, 60)
     place.sql("CREATE TABLE shared.taken (x INT) USING PARQUET")
     place.sql("CREATE VIEW shared.own AS SELECT x FROM shared.taken")
@@ -922,7 +922,7 @@ def test_names_of_tables_in_backticks(place: Any) -> None:
         publish(place, policy_of(source={"table": "`clinic`.`t`"}))
 
 
-def test_types_that_cannot_be_verified_there(place: Any) -> None:
+def test_types_that_cannot_be_verified_in_spark_are_refused(place: Any) -> None:
     place.sql("CREATE TABLE clinic.t USING PARQUET AS SELECT 'a' AS zip, CAST(id AS FLOAT) AS x FROM range(9)")
     with pytest.raises(sqlanon.ReleaseError, match=r"'x' \(FLOAT\)"):
         publish(place, policy_of({"zip": "suppress", "x": "insensitive"}))

@@ -253,7 +253,7 @@ def test_its_releases_are_audited(policy: sqlanon.Policy) -> None:
 
 
 @pytest.mark.slow
-def test_what_stops_at_the_last_moment_leaves_no_release_in_the_ledger(policy: sqlanon.Policy) -> None:
+def test_a_run_stopped_at_the_last_moment_leaves_no_release_in_the_ledger(policy: sqlanon.Policy) -> None:
     BROKEN.append(OSError("the memory is full"))
     with sqlanon.connect() as db, pytest.raises(OSError, match="the memory is full"):
         db.anonymize(policy).publish("memory:clinic")

@@ -79,7 +79,7 @@ def test_the_figures_are_those_of_the_release() -> None:
 
 
 @pytest.mark.thorough
-def test_whoever_decides_gets_a_release() -> None:
+def test_a_policy_that_decides_about_persons_gets_a_release() -> None:
     with sqlanon.connect(visits()) as db:
         of_rows = db.anonymize(policy_of("mrn", "identifying", person=False))
         of_persons = db.anonymize(policy_of("mrn", "identifying", person="mrn"))
@@ -173,7 +173,7 @@ def test_compare_says_that_its_figures_count_rows() -> None:
     assert [one.undecided_person for one in decided] == [None, None]
 
 
-def test_the_command_compare_warns_that_nobody_decided_who_a_person_is(tmp_path: Path) -> None:
+def test_compare_warns_about_undecided_persons(tmp_path: Path) -> None:
     with duckdb.connect(str(tmp_path / "visits.duckdb")) as connection:
         connection.execute(f"CREATE TABLE visits AS {VISITS.format(key='mrn')}")
     (tmp_path / "policy.toml").write_text("""
@@ -193,7 +193,7 @@ def test_the_command_compare_warns_that_nobody_decided_who_a_person_is(tmp_path:
 
 
 @pytest.mark.thorough
-def test_the_people_of_a_large_table_are_about_so_many() -> None:
+def test_the_people_of_a_large_table_are_estimated() -> None:
     """They are counted in a sample."""
     connection = duckdb.connect()
     connection.execute("""
@@ -275,7 +275,7 @@ def test_spaces_of_any_kind_around_an_id_make_no_person() -> None:
 
 
 @pytest.mark.slow
-def test_an_empty_id_is_nobodys() -> None:
+def test_an_empty_id_belongs_to_no_person() -> None:
     connection = duckdb.connect()
     connection.execute("""
         CREATE TABLE visits AS

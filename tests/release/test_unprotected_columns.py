@@ -75,7 +75,7 @@ def test_columns_of_health_share_one_warning_which_comes_first(stays: duckdb.Duc
 
 
 @pytest.mark.thorough
-def test_what_is_no_health_or_tells_nobody_apart_is_not_named(stays: duckdb.DuckDBPyConnection) -> None:
+def test_harmless_columns_are_not_named(stays: duckdb.DuckDBPyConnection) -> None:
     assert warnings(stays, dict.fromkeys(("disease", "bp", "cost", "health_insurance"), "insensitive")) == ()
 
 
@@ -111,7 +111,7 @@ def test_an_identifier_of_each_person_is_named_where_persons_have_several_rows(
 
 
 @pytest.mark.thorough
-def test_what_extend_and_live_release_is_named_too(tmp_path: Path) -> None:
+def test_extend_and_live_name_health_columns_too(tmp_path: Path) -> None:
     file = tmp_path / "stays.duckdb"
     with duckdb.connect(str(file)) as connection:
         connection.execute(STAYS)

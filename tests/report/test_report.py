@@ -572,7 +572,7 @@ def test_the_command(workshop: Path, capsys: pytest.CaptureFixture[str]) -> None
         (["gone.toml", "-o", "page.html"], "gone.toml"),
     ],
 )
-def test_what_is_wrong_is_said(
+def test_mistakes_are_reported(
     arguments: list[str], told: str, workshop: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(workshop)
@@ -695,7 +695,7 @@ def with_policy(release: Path, target: Path, **changed: Any) -> Path:
     ({"l_diversity": [{"attribute": "m", "kind": "distinct", "l": 8}]}, 8),
     ({"k": "two"}, 5),
 ])  # fmt: skip
-def test_no_count_below_what_is_promised_is_told(privacy: Any, few: int, plain: Path, tmp_path: Path) -> None:
+def test_no_count_below_the_promised_one_is_shown(privacy: Any, few: int, plain: Path, tmp_path: Path) -> None:
     facts = facts_of_release(with_policy(plain, tmp_path / "r.parquet", privacy=privacy))
     assert facts.few == few
     (column,) = (one for one in facts.columns if one.name == "m")
@@ -729,7 +729,7 @@ ON_SERVERS = ["env:NOT_SET_ANYWHERE", "postgresql://127.0.0.1:1/hospital", "sc:/
 @pytest.mark.slow
 @pytest.mark.parametrize("place", ON_SERVERS)
 @pytest.mark.parametrize("verb", ["report", "attack"])
-def test_of_a_release_on_a_server_it_is_said_plainly(verb: str, place: str, tmp_path: Path) -> None:
+def test_a_release_on_a_server_is_refused_with_a_remedy(verb: str, place: str, tmp_path: Path) -> None:
     output = ["-o", str(tmp_path / "page.html")] if verb == "report" else []
     done = cli(verb, place, *output)
     assert done.status == 2
@@ -784,7 +784,7 @@ def test_no_label_ends_the_script_that_altair_writes(in_pieces: sqlanon.Database
 
 
 @pytest.mark.slow
-def test_labels_that_are_told_in_the_same_way_stay_two(in_pieces: sqlanon.Database) -> None:
+def test_labels_that_render_alike_stay_separate(in_pieces: sqlanon.Database) -> None:
     chart = next(charts_of(IN_PIECES, in_pieces)).to_dict()
     labels = [record["label"] for record in records({"": chart})]
     assert len(labels) == 2 * len(IN_PIECES)
@@ -836,7 +836,7 @@ def test_no_count_follows_by_subtraction(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_where_persons_count_no_value_is_told(tmp_path: Path) -> None:
+def test_no_value_is_shown_where_persons_count(tmp_path: Path) -> None:
     with duckdb.connect() as connection:
         connection.execute(
             "CREATE TABLE t AS SELECT i % 3 AS q, 'p' || i % 40 AS who, if(i % 40 = 7, 'of one', 'd') AS s "
@@ -857,7 +857,7 @@ def test_where_persons_count_no_value_is_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_smallest_class_is_told_alike_everywhere(tmp_path: Path) -> None:
+def test_the_smallest_class_is_reported_consistently(tmp_path: Path) -> None:
     with duckdb.connect() as connection:
         connection.execute(
             "CREATE TABLE t AS SELECT if(i < 2, 9, i % 2) AS q, 'd' || i % 2 AS s FROM range(40) AS r(i)"
@@ -881,7 +881,7 @@ MALFORMED: dict[str, Any] = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", MALFORMED)
-def test_a_malformed_manifest_is_said_to_be_broken(name: str, plain: Path, tmp_path: Path) -> None:
+def test_a_malformed_manifest_is_reported_as_broken(name: str, plain: Path, tmp_path: Path) -> None:
     wrong = MALFORMED[name]
     in_policy = {"attributes": {"attributes": wrong}, "privacy": {"privacy": wrong}, "search": {"search": wrong}}
     policy = wrong if name == "attributes of" else in_policy.get(name, {})

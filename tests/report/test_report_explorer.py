@@ -85,7 +85,7 @@ POINTS = [(2, (0, 0, 0)), (5, (1, 1, 0)), (7, (1, 2, 1)), (31, (2, 3, 0)), (3, (
 
 
 @pytest.mark.thorough
-def test_what_the_page_says_is_what_anonymize_finds(db: sqlanon.Database, data: dict[str, Any]) -> None:
+def test_the_page_shows_what_anonymize_finds(db: sqlanon.Database, data: dict[str, Any]) -> None:
     seen = set()
     for k, levels in POINTS:
         found = figures(data, levels, k)
@@ -186,7 +186,7 @@ def test_the_time_is_limited_and_what_is_carried_is_whole(
     ({"privacy": {"k": 5, "average_risk": 0.2}}, "on more than one group at a time"),
     ({"release": {"suppressed": "mask"}}, "Noise, decoys or masked rows"),
 ])  # fmt: skip
-def test_where_figures_by_size_do_not_tell_it_is_said(db: sqlanon.Database, sections: dict[str, Any], why: str) -> None:
+def test_the_page_explains_why_it_has_no_explorer(db: sqlanon.Database, sections: dict[str, Any], why: str) -> None:
     found = explorer(db.anonymize(policy_of(5, **sections))._draft)
     assert found.data is None
     assert why in found.why_not

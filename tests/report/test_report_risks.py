@@ -117,7 +117,7 @@ def test_values_that_few_rows_share_are_not_counted_one_by_one(facts: ReportFact
 
 
 @pytest.mark.slow
-def test_a_share_of_few_rows_is_not_told() -> None:
+def test_a_share_of_few_rows_is_not_shown() -> None:
     """Half of a group of two is one row: a count below k."""
     with duckdb.connect() as connection:
         connection.execute(
@@ -133,7 +133,7 @@ def test_a_share_of_few_rows_is_not_told() -> None:
 
 
 @pytest.mark.thorough
-def test_nothing_to_report_is_said_and_so_is_what_is_not_known(facts: ReportFacts) -> None:
+def test_a_calm_page_says_so_and_names_unknown_figures(facts: ReportFacts) -> None:
     text = page(facts)
     nothing, unknown = text.index("<h3>Nothing to report</h3>"), text.index("<h3>What this page cannot know</h3>")
     assert nothing < text.index("Being unique in the population") < unknown
@@ -151,7 +151,7 @@ def test_nothing_to_report_is_said_and_so_is_what_is_not_known(facts: ReportFact
 
 
 @pytest.mark.slow
-def test_requirements_on_the_source_are_named_where_only_the_release_is_there(tmp_path: Path) -> None:
+def test_requirements_on_the_source_are_named_without_the_source(tmp_path: Path) -> None:
     with duckdb.connect() as connection:
         connection.execute(TABLE)
         with sqlanon.connect(connection) as db:

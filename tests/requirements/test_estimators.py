@@ -262,7 +262,7 @@ def test_without_an_estimate_the_choice_falls_back() -> None:
     assert math.isnan(pitman(above_one, 1e9))
 
 
-def test_what_cannot_be_is_refused() -> None:
+def test_impossible_class_sizes_are_refused() -> None:
     with pytest.raises(SourceError, match="a population of 10 is smaller than the table's 11 rows"):
         population_uniqueness({1: 5, 6: 1}, 10)
     for population in (math.nan, math.inf):

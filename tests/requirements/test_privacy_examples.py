@@ -449,7 +449,7 @@ def test_the_wrong_map_by_level(
 
 
 @pytest.mark.slow
-def test_what_no_hierarchy_knows_matches_at_the_top(connection: duckdb.DuckDBPyConnection) -> None:
+def test_unknown_values_match_at_the_top(connection: duckdb.DuckDBPyConnection) -> None:
     """In the population ann has a zip that is in no hierarchy: everybody's at the top, and nobody's below."""
     create(connection, "people", "zip VARCHAR, who VARCHAR", [("?", "ann"), ("02139", "bob")])
     create(connection, "t", "zip VARCHAR, who VARCHAR", [("02138", "ann"), ("02139", "bob"), ("?", "cid")])

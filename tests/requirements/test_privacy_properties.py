@@ -72,7 +72,7 @@ def test_as_many_rows_are_suppressed_as_may_be(kind: str, persons: hard_cases.Pe
 @BOTH
 @pytest.mark.parametrize("persons", [None, "settled"])
 @pytest.mark.parametrize("kind", WITH_SUPPRESSION)
-def test_what_is_not_monotone_with_suppression(kind: str, persons: hard_cases.Persons, strategy: str) -> None:
+def test_requirements_that_are_not_monotone_with_suppression(kind: str, persons: hard_cases.Persons, strategy: str) -> None:
     for seed in range(examples(2)):
         check(hard_cases.not_monotone(seed, WITH_SUPPRESSION[kind], ("0.1", "0.2", "0.5"), persons), strategy)
 
@@ -80,7 +80,7 @@ def test_what_is_not_monotone_with_suppression(kind: str, persons: hard_cases.Pe
 @pytest.mark.thorough
 @BOTH
 @pytest.mark.parametrize("kind", WITHOUT)
-def test_what_is_not_monotone_with_persons_many(kind: str, strategy: str) -> None:
+def test_requirements_that_are_not_monotone_with_persons_thoroughly(kind: str, strategy: str) -> None:
     for seed in range(examples(2)):
         check(hard_cases.not_monotone(seed, WITHOUT[kind], ("0",), "moving"), strategy)
 
@@ -209,14 +209,14 @@ def test_average_risk_of_persons_without_suppression() -> None:
 @pytest.mark.slow
 @settings(quick, max_examples=examples(2))
 @given(case=privacy_cases.privacy_cases(), strategy=st.sampled_from(["optimal", "k_minimal"]))
-def test_what_is_published(case: PrivacyCase, strategy: str) -> None:
+def test_published_rows_meet_the_requirements(case: PrivacyCase, strategy: str) -> None:
     check_published(case, strategy)
 
 
 @pytest.mark.thorough
 @thorough
 @given(case=privacy_cases.privacy_cases(), strategy=st.sampled_from(["optimal", "k_minimal"]))
-def test_what_is_published_many(case: PrivacyCase, strategy: str) -> None:
+def test_published_rows_meet_the_requirements_thoroughly(case: PrivacyCase, strategy: str) -> None:
     check_published(case, strategy)
 
 

@@ -120,7 +120,7 @@ def test_persons_in_several_classes_do_not_stop_a_search_that_estimates() -> Non
     assert result.generalization == {"q": 1}
 
 
-def test_a_population_smaller_than_the_source_is_told_before_the_search() -> None:
+def test_a_population_smaller_than_the_source_is_refused_before_the_search() -> None:
     with pytest.raises(sqlanon.SourceError, match="the source alone has 3"):
         anonymized(
             "('a'), ('a'), ('b')",
@@ -180,7 +180,7 @@ def test_a_manifest_with_requirements_on_other_columns_does_not_verify(privacy: 
         3,
     ),
 )
-def test_what_no_persons_could_meet_is_refuted_without_them(requirement: dict[str, Any], tmp_path: Path) -> None:
+def test_requirements_that_no_persons_could_meet_are_refuted_without_them(requirement: dict[str, Any], tmp_path: Path) -> None:
     """Persons do not show in a release; that all have one value does."""
     path = released(tmp_path, {"k": 2, **requirement}, person=True)
     assert verify_file(path).verified
@@ -190,7 +190,7 @@ def test_what_no_persons_could_meet_is_refuted_without_them(requirement: dict[st
 
 
 @pytest.mark.slow
-def test_what_is_wrong_with_the_population_is_said_of_the_population(tmp_path: Path) -> None:
+def test_errors_of_the_population_name_the_population(tmp_path: Path) -> None:
     with duckdb.connect() as connection:
         connection.execute("CREATE TABLE t AS SELECT 1 AS q")
         attributes = make_policy({"q": "suppress"}).attributes

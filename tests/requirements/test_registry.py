@@ -142,7 +142,7 @@ def test_the_search_finds_the_best_that_meets_it(tmp_path: Path, seed: int) -> N
 
 
 @pytest.mark.slow
-def test_what_cannot_be_met_is_named(tmp_path: Path) -> None:
+def test_an_unmet_toy_requirement_is_named(tmp_path: Path) -> None:
     policy = write(tmp_path, patients(), POLICY.replace("rows = 2", "rows = 50"))
     with sqlanon.connect() as db, pytest.raises(InfeasibleError, match="50 others of illness"):
         db.anonymize(policy)

@@ -126,7 +126,7 @@ def test_sets_of_any_size_are_all_known_in_the_end(rows: list[Any], most: int, a
 @pytest.mark.slow
 @MANY
 @given(rows=TABLES, most=st.integers(1, 2), at_once=st.integers(1, 3), time=st.integers(0, 31))
-def test_what_is_proven_when_the_time_is_over(rows: list[Any], most: int, at_once: int, time: int) -> None:
+def test_bounds_hold_when_the_time_is_over(rows: list[Any], most: int, at_once: int, time: int) -> None:
     sets, quasi = PlainSets(rows, at_once, time), len(rows[0])
     found, search = leakage_search.search_leakage(sets, quasi, most, 60, [])
     every = oracle.leakages(rows, quasi, quasi)
@@ -382,7 +382,7 @@ def test_values_of_persons_at_each_level(rows: list[tuple[Any, ...]], live: duck
 
 
 @pytest.mark.slow
-def test_values_that_are_not_there(live: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
+def test_missing_values_are_treated_as_null(live: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
     fill(live, [("a", 1, None, 0)] * 2 + [("b", 1, None, 0)])
     (file := tmp_path / "n.csv").write_text("2;*\n")
     with connected(live) as db:

@@ -158,7 +158,7 @@ def test_each_requirement_is_by_itself(live: duckdb.DuckDBPyConnection) -> None:
     assert risk.rows_below_k == 3
 
 
-def test_what_holds(live: duckdb.DuckDBPyConnection) -> None:
+def test_requirements_without_classes_hold(live: duckdb.DuckDBPyConnection) -> None:
     privacy = {
         "k_anonymity": [{"quasi": ["y"], "k": 3}],
         "alpha_k": [{**OF_DIAGNOSIS, "alpha": 1}],
@@ -285,7 +285,7 @@ def test_the_estimate_of_population_uniqueness(live: duckdb.DuckDBPyConnection) 
 
 
 @pytest.mark.slow
-def test_where_there_is_no_estimate_no_limit_holds(live: duckdb.DuckDBPyConnection) -> None:
+def test_a_limit_without_an_estimate_does_not_hold(live: duckdb.DuckDBPyConnection) -> None:
     live.execute("CREATE OR REPLACE TABLE few AS SELECT unnest([1, 2, 3, 4, 4, 4]) AS x")
     spec = {"limit": 1, "population": 1000, "estimator": "snb"}
     risk = assessed(live, of({"x": "suppress"}, {"population_uniqueness": spec}, source={"table": "few"}))

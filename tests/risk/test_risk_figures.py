@@ -146,7 +146,7 @@ def test_rows_with_a_very_frequent_value_are_counted_apart(
 
 
 @pytest.mark.slow
-def test_what_is_nearly_unique_is_left_out(live: duckdb.DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nearly_unique_combinations_are_left_out(live: duckdb.DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch) -> None:
     """1,000 rows whose first two columns together are nearly unique; the rest has few values."""
     monkeypatch.setattr(leakage, "SMALL", 10)
     rows = [(f"v{i * 7 % 83}", date(1990, 1, 1 + i % 29), Decimal(i % 3), i % 4, i, None) for i in range(1000)]
@@ -384,7 +384,7 @@ def test_a_population_that_is_too_small_and_weights_that_are_none(live: duckdb.D
         ({"wieghts": "w"}, "weights"),
     ],
 )
-def test_what_a_policy_may_not_say(section: dict[str, Any], told: str) -> None:
+def test_mistakes_of_the_risk_section_are_named(section: dict[str, Any], told: str) -> None:
     attributes = {"age": {"role": "quasi", "hierarchy": "suppress"}, "cost": {"role": "insensitive"}}
     with pytest.raises(PolicyError) as raised:
         sqlanon.Policy(attributes=attributes, privacy={"k": 2}, risk=section)
@@ -506,7 +506,7 @@ PEOPLE = st.tuples(ZIPS, DAYS, st.sampled_from(["F", "M", None]), st.sampled_fro
     persons=st.booleans(),
     small=st.booleans(),
 )
-def test_what_is_unique_in_a_population_by_level(
+def test_population_uniques_are_counted_by_level(
     rows: list[tuple[Any, ...]],
     people: list[tuple[Any, ...]],
     persons: bool,

@@ -241,7 +241,7 @@ def test_keys_of_more_than_one_word() -> None:
         check(db.suda(policy_of(names), 2), rows, names, 2, 0.01)
 
 
-def test_what_is_wrong_is_told_at_once() -> None:
+def test_mistakes_are_refused_before_the_first_statement() -> None:
     with table_of([], "a") as connection, sqlanon.connect(connection) as db:
         with pytest.raises(PolicyError, match=r"(?s)at least 1, and 0 is not.*at most 1, and 2 is not"):
             db.suda(policy_of("a"), 0, 2)
@@ -312,7 +312,7 @@ def test_the_command(tmp_path: Path) -> None:
     assert "suda" not in json.loads(run("--json"))
 
 
-def test_equal_rows_of_a_person_hide_nobody() -> None:
+def test_equal_rows_of_a_person_count_once() -> None:
     """Each combination of a person is one row, however often it is there."""
     visits = [("a", "x", 1), ("a", "x", 1), ("a", "x", 1), ("a", "y", 2), ("b", "x", 3), ("b", "x", 3), ("b", "x", 4)]
     with duckdb.connect() as connection:

@@ -175,7 +175,7 @@ def test_a_file_is_refused_where_it_is_unclear_which_lines_are_bad(case: str, tm
 
 
 @pytest.mark.slow
-def test_a_byte_that_is_no_utf_8_is_no_bad_line(tmp_path: Path) -> None:
+def test_an_invalid_utf_8_byte_is_no_bad_line(tmp_path: Path) -> None:
     (tmp_path / "people.csv").write_bytes((HEADER + ROWS + "5,m\n6,w,Fieber ä\n").encode("latin-1"))
     assert refusal(tmp_path / "people.csv").startswith("line 43 has the byte 0xE4, which is not valid UTF-8")
     assert read(tmp_path / "people.csv", encoding="latin-1")[0][-1] == (6, "w", "Fieber ä")
@@ -408,7 +408,7 @@ def test_a_manifest_has_no_count_unless_the_policy_drops_lines(folder: Path) -> 
 
 
 @pytest.mark.slow
-def test_bad_lines_of_several_files_are_told_by_file(tmp_path: Path) -> None:
+def test_bad_lines_of_several_files_are_reported_by_file(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text(HEADER + ROWS + "1\n")
     (tmp_path / "b.csv").write_text(HEADER + ROWS)
     (tmp_path / "c.csv").write_text("illness,sex,age\n" + "asthma,m,21\n" * 9 + "2\n3\n")

@@ -85,7 +85,7 @@ DIALECTS = [
 @pytest.mark.slow
 @pytest.mark.parametrize("first", [False, True], ids=["second", "first"])
 @pytest.mark.parametrize("dialect", DIALECTS, ids=repr)
-def test_each_file_is_read_as_it_is_written(dialect: Dialect, first: bool, tmp_path: Path) -> None:
+def test_each_file_is_read_in_its_own_dialect(dialect: Dialect, first: bool, tmp_path: Path) -> None:
     dialects = [dialect, Dialect()] if first else [Dialect(), dialect]
     paths = [written.write(tmp_path / f"f{i}.csv", people(50 * i, 50 * (i + 1))) for i, written in enumerate(dialects)]
     assert copied_rows(paths) == Counter(people(0, 100))

@@ -84,7 +84,7 @@ def test_a_query_reads_files_beside_the_policy(
 
 
 @pytest.mark.slow
-def test_lines_that_a_told_reader_cannot_read_are_refused(folder: Path) -> None:
+def test_lines_that_a_configured_reader_cannot_read_are_refused(folder: Path) -> None:
     with (folder / "x" / "people.csv").open("a") as file:
         file.write("21,flu,more\n")
     ended = cli("anonymize", str(write_policy(folder, f"""query = "FROM read_csv('x/people.csv', {TOLD})" """)))

@@ -131,7 +131,7 @@ def test_keys_decide_of_lines_that_may_be_rows(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("late", [0, 43_556])
-def test_a_byte_that_is_no_utf_8_is_named(late: int, tmp_path: Path) -> None:
+def test_an_invalid_utf_8_byte_is_named(late: int, tmp_path: Path) -> None:
     (tmp_path / "people.csv").write_bytes(b"name,city\n" + b"Ann,Rome\n" * late + NAMES.encode("latin-1"))
     message = refusal(tmp_path / "people.csv")
     assert (
@@ -162,12 +162,12 @@ def test_a_footer_does_not_hide_utf_16(tmp_path: Path) -> None:
     assert 'encoding = "utf-16-le" under [source.csv]' in refusal(tmp_path / "people.csv", footer=1)
 
 
-def test_a_line_above_the_header_that_is_no_utf_8_is_named(tmp_path: Path) -> None:
+def test_an_invalid_utf_8_line_above_the_header_is_named(tmp_path: Path) -> None:
     (tmp_path / "people.csv").write_bytes("Übersicht\nname,city\nAnn,Rome\nBob,Oslo\n".encode("latin-1"))
     assert "people.csv: line 1 has the byte 0xDC, which is not valid UTF-8" in refusal(tmp_path / "people.csv")
 
 
-def test_a_header_that_is_no_utf_8_is_named(tmp_path: Path) -> None:
+def test_an_invalid_utf_8_header_is_named(tmp_path: Path) -> None:
     (tmp_path / "people.csv").write_bytes("größe,zahl\n1,2\n3,4\n".encode("latin-1"))
     assert "people.csv: line 1 has the byte 0xF6, which is not valid UTF-8" in refusal(tmp_path / "people.csv")
 

@@ -103,7 +103,7 @@ def test_partial_dates_are_texts_that_dates_take(attribute: dict[str, Any], tmp_
 
 
 @pytest.mark.slow
-def test_what_is_none_among_partial_dates_is_refused(tmp_path: Path) -> None:
+def test_malformed_partial_dates_are_refused(tmp_path: Path) -> None:
     for attribute in (MONTHS, {}):
         message = refusal(tmp_path / "x.csv", "seen", [*PARTIAL_DATES, "1980-13", "unknown"], attribute)
         assert "80 dates and 2 other values: '1980-13' (line 82), 'unknown' (line 83); decide" in message

@@ -405,7 +405,7 @@ def test_files_of_a_bucket(server: Any, found: tuple[object, ...], monkeypatch: 
     assert "HTTP" in refusal({"files": f"s3://bucket/gone.parquet?{options}"})
 
 
-def test_nothing_else_is_asked_of_the_network(server: Any, data: Path) -> None:
+def test_no_other_network_request_is_made(server: Any, data: Path) -> None:
     host, asked = server
     searched({"files": f"http://{host}/patients.parquet"})
     assert {path for path, _ in asked} == {"/patients.parquet"}

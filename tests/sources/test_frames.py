@@ -155,7 +155,7 @@ def test_names_of_pandas_columns_are_texts() -> None:
 
 
 @pytest.mark.slow
-def test_categories_that_no_row_has_stay_here(tmp_path: Path) -> None:
+def test_unused_categories_are_not_uploaded(tmp_path: Path) -> None:
     """A dictionary may name persons whose rows were filtered out before."""
     frames = (
         pd.DataFrame({"zip": pd.Categorical(["ward"] * 4, categories=["ward", "the absent patient"]), "age": [1] * 4}),
@@ -208,7 +208,7 @@ REFUSED: Mapping[str, tuple[Callable[[], Any], str]] = {
 
 @pytest.mark.cases(4)
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_is_refused(name: str) -> None:
+def test_unsupported_frames_are_refused(name: str) -> None:
     make, message = REFUSED[name]
     with pytest.raises(SourceError, match=message) as caught:
         sqlanon.connect(make())

@@ -68,7 +68,7 @@ def test_any_folder_will_do(name: str, kind: str, target: str, tmp_path: Path) -
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", some(["duckdb", "parquet", "csv"], 3))
-def test_what_duckdb_cannot_write_at_a_question_mark_is_said(kind: str, tmp_path: Path) -> None:
+def test_paths_with_a_question_mark_that_duckdb_cannot_write_are_refused(kind: str, tmp_path: Path) -> None:
     """The source, the hierarchy file and a release may be there to be read."""
     folder = tmp_path / "what now?"
     folder.mkdir()

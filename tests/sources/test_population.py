@@ -113,7 +113,7 @@ def test_a_value_of_the_population_alone_matches_nothing_below_the_top(tmp_path:
     assert result.generalization != {"zip": 0, "age": 1}, "02138 in its thirties matches two voters only"
 
 
-def test_columns_that_are_missing_or_do_not_fit_are_told(tmp_path: Path) -> None:
+def test_missing_or_unfit_columns_of_a_population_are_named(tmp_path: Path) -> None:
     source = hospital(tmp_path / "hospital.duckdb", with_voters=True)
     with sqlanon.connect() as db, pytest.raises(sqlanon.SourceError, match=r"population: there is no column 'zip'"):
         db.anonymize(policy_of(source, {"query": "SELECT age FROM voters"}))
@@ -125,7 +125,7 @@ def test_columns_that_are_missing_or_do_not_fit_are_told(tmp_path: Path) -> None
     assert "secret" not in str(raised.value)
 
 
-def test_a_number_that_would_be_rounded_is_told(tmp_path: Path) -> None:
+def test_a_number_that_would_be_rounded_is_refused(tmp_path: Path) -> None:
     source = hospital(tmp_path / "hospital.duckdb", with_voters=True)
     with sqlanon.connect() as db, pytest.raises(sqlanon.SourceError, match=r"DOUBLE .* 1 values cannot be cast"):
         db.anonymize(policy_of(source, {"query": "SELECT zip, 31.5::DOUBLE AS age FROM voters LIMIT 1"}))
@@ -150,7 +150,7 @@ def test_null_map_and_wrong_map_count_rows(tmp_path: Path) -> None:
 
 
 @pytest.mark.thorough
-def test_what_the_population_has_does_not_reach_the_release(tmp_path: Path) -> None:
+def test_values_of_the_population_do_not_reach_the_release(tmp_path: Path) -> None:
     source = hospital(tmp_path / "hospital.duckdb", with_voters=True)
     anonymized(policy_of(source, {"table": "voters"}, search={"suppression_limit": 0.2}), tmp_path)
     with duckdb.connect(str(tmp_path / "release.duckdb"), read_only=True) as release:

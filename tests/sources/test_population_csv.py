@@ -44,7 +44,7 @@ def test_a_population_is_read_as_its_keys_say(policy_of: Any) -> None:
 
 @pytest.mark.cases(1)
 @pytest.mark.parametrize("missing", ["encoding", "skip", "on_bad_line"])
-def test_what_is_missing_is_refused_by_its_own_key(missing: str, policy_of: Any) -> None:
+def test_missing_settings_are_refused_by_their_key(missing: str, policy_of: Any) -> None:
     keys = {key: value for key, value in KEYS.items() if key != missing}
     with sqlanon.connect() as db, pytest.raises(SourceError, match=r"^population\.files: register\.csv: ") as caught:
         db.anonymize(policy_of(keys), record=False)

@@ -142,7 +142,7 @@ def test_query(file: Path, tmp_path: Path, query: str, released: Released) -> No
         "SELECT ? AS zip, 1 AS age",
     ],
 )
-def test_what_is_not_one_select_is_refused(file: Path, query: str) -> None:
+def test_queries_other_than_one_select_are_refused(file: Path, query: str) -> None:
     before = digest(file)
     with sqlanon.connect(file) as db, pytest.raises(SourceError):
         db.anonymize(make_policy(ROLES, source={"query": query}))
@@ -198,7 +198,7 @@ def test_results_over_two_files_do_not_mix(tmp_path: Path, source: dict[str, str
 
 
 @pytest.mark.slow
-def test_what_is_missing_is_named(file: Path, tmp_path: Path) -> None:
+def test_missing_files_and_tables_are_named(file: Path, tmp_path: Path) -> None:
     nowhere = tmp_path / "nowhere.duckdb"
     with pytest.raises(SourceError, match=r"no database at .*nowhere\.duckdb"):
         sqlanon.connect(nowhere)
@@ -805,7 +805,7 @@ def test_enum_becomes_text_everywhere(live: duckdb.DuckDBPyConnection, tmp_path:
         ),
     ],
 )
-def test_type_that_a_release_cannot_hold_is_said(
+def test_types_that_a_release_cannot_hold_are_named(
     live: duckdb.DuckDBPyConnection, tmp_path: Path, expression: str
 ) -> None:
     """Or it can: but no error of the engine comes through."""

@@ -86,7 +86,7 @@ def test_a_json_file_without_rows_lacks_nothing(tmp_path: Path) -> None:
     assert len(rows) == 4
 
 
-def test_files_of_one_name_are_told_apart_by_their_folders(tmp_path: Path) -> None:
+def test_files_of_one_name_are_distinguished_by_their_folders(tmp_path: Path) -> None:
     for folder, columns in (("a", FIRST), ("b", {**FIRST, "ward": [1] * 4})):
         (tmp_path / folder).mkdir()
         write_csv(tmp_path / folder / "people.csv", columns)

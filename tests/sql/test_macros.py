@@ -89,7 +89,7 @@ def expected(names: list[str]) -> tuple[int, int, int, int]:
 
 
 @pytest.mark.thorough
-def test_k_is_that_of_the_columns_asked_for(db: duckdb.DuckDBPyConnection) -> None:
+def test_k_is_that_of_the_given_columns(db: duckdb.DuckDBPyConnection) -> None:
     assert k_anonymity(db, "'people'", ["zip", "Age"]) == expected(["zip", "Age"])
     assert k_anonymity(db, "'people'", ["Age"]) == expected(["Age"])
     assert expected(["zip", "Age"]) != expected(["Age"])
@@ -150,7 +150,7 @@ def test_case_does_not_matter(names: list[str], db: duckdb.DuckDBPyConnection) -
      ["people.zip"], ['"zip"'], ["zip, Age"], ["rowid"], ["_"], ["zip", ""]],
 )  # fmt: skip
 @pytest.mark.parametrize("macro", ["k_anonymity", "equivalence_classes"])
-def test_a_name_that_is_not_there_is_an_error(macro: str, names: list[str], db: duckdb.DuckDBPyConnection) -> None:
+def test_an_unknown_column_is_an_error(macro: str, names: list[str], db: duckdb.DuckDBPyConnection) -> None:
     """A name that was left out in silence, or that matched others, would make k look other than it is."""
     with pytest.raises(duckdb.BinderException):
         db.execute(f"FROM sqlanon.{macro}('people', {listed(names)})")
@@ -194,7 +194,7 @@ def test_relations_are_named_by_text(relation: str, db: duckdb.DuckDBPyConnectio
 @pytest.mark.parametrize(
     "relation", ["'nope'", "'people; DROP TABLE people'", "'(SELECT 1 AS zip)'", "''", "NULL", "'people WHERE false'"]
 )
-def test_what_is_no_relation_is_an_error(relation: str, db: duckdb.DuckDBPyConnection) -> None:
+def test_an_unknown_relation_is_an_error(relation: str, db: duckdb.DuckDBPyConnection) -> None:
     for call in ("k_anonymity({}, ['zip'])", "equivalence_classes({}, ['zip'])", "digest({})"):
         with pytest.raises(duckdb.Error):
             db.execute(f"FROM sqlanon.{call.format(relation)}")

@@ -212,7 +212,7 @@ def test_members_are_what_a_set_was_made_of(db: Any) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("label", ["a", "*", "", None, "{", "{a", "{}", '{a"b}', "{a,b}", "{ a}", "20-24"])
-def test_what_is_no_set_is_a_member_of_itself(db: Any, label: str | None) -> None:
+def test_a_label_that_is_no_set_is_its_own_member(db: Any, label: str | None) -> None:
     assert db.execute("SELECT sqlanon.members(?)", [label]).fetchone() == ([label],)
 
 
@@ -294,7 +294,7 @@ def test_settings_of_the_client_change_no_figure(db: Any, released: str, setting
         "suppressed_values('{}', ['x', 'nope'])",
     ],
 )
-def test_a_name_that_is_not_there_is_an_error(db: Any, released: str, call: str) -> None:
+def test_an_unknown_column_is_an_error(db: Any, released: str, call: str) -> None:
     with pytest.raises(duckdb.BinderException, match="nope"):
         db.execute(f"FROM sqlanon.{call.format(released)}")
 

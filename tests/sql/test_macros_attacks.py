@@ -133,7 +133,7 @@ def check_macros(first: list[Any], second: list[Any], known: int, db: Connection
     ],
 )
 @pytest.mark.parametrize("names", ["['nope']", "['class', 'nope']", "['cl.*']", "[]", "NULL"])
-def test_a_name_that_is_not_there_is_an_error(call: str, names: str, db: Connection) -> None:
+def test_an_unknown_column_is_an_error(call: str, names: str, db: Connection) -> None:
     fill(db, r=[(1, "a", "x")], o=[(1, "a", "x")])
     with pytest.raises(duckdb.Error):
         called(db, call.format(names))

@@ -471,7 +471,7 @@ def test_every_name_means_its_own_column(macro: str, step: int, db: Connection) 
 @pytest.mark.thorough
 @pytest.mark.usefixtures("hostile")
 @pytest.mark.parametrize("macro", some(TWINS, 3))
-def test_classes_have_the_columns_that_were_asked_for(macro: str, db: Connection) -> None:
+def test_classes_have_the_given_columns(macro: str, db: Connection) -> None:
     """Names of figures are refused: which of the two would be which?"""
     arguments = [{"sensitive": "b", "person": "d", "population": "src.renamed"}[one] for one in TWINS[macro]]
     figures: list[str] = []
@@ -492,7 +492,7 @@ def test_classes_have_the_columns_that_were_asked_for(macro: str, db: Connection
 @pytest.mark.slow
 @pytest.mark.usefixtures("hostile")
 @pytest.mark.parametrize("macro", [*EVERY, *TWINS])
-def test_a_name_that_is_not_there_is_an_error(macro: str, db: Connection) -> None:
+def test_an_unknown_column_is_an_error(macro: str, db: Connection) -> None:
     right = {"sensitive": "b", "person": "d", "population": "src.plain", "reference": "src.plain"}
     right["population_person"] = "d"
     assert called(db, macro, "src.plain", ["a"], **right)
@@ -532,7 +532,7 @@ def test_a_name_that_is_not_there_is_an_error(macro: str, db: Connection) -> Non
         "average_risk('src.plain', ['a'], nobody := 'd')",
     ],
 )
-def test_what_makes_no_sense_is_an_error(call: str, db: Connection) -> None:
+def test_impossible_parameters_are_an_error(call: str, db: Connection) -> None:
     with pytest.raises(duckdb.Error):
         db.execute(f"FROM lib.sqlanon.{call}").fetchall()
 

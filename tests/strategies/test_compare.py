@@ -92,7 +92,7 @@ def test_no_column_stands_twice_and_the_table_is_narrow(folder: Path) -> None:
 
 
 @pytest.mark.slow
-def test_what_takes_too_long_is_skipped_and_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_strategy_that_takes_too_long_is_skipped_and_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def slow(*_: object) -> None:
         time.sleep(0.05)
         raise sqlanon.SourceError("interrupted")
@@ -156,7 +156,7 @@ def test_an_unknown_strategy_is_an_error_that_lists_the_names(folder: Path, name
 
 
 @pytest.mark.slow
-def test_one_that_cannot_do_what_is_asked_stops_no_other(folder: Path) -> None:
+def test_an_unsuitable_strategy_does_not_stop_the_comparison(folder: Path) -> None:
     path = rewrite(folder, "k = 5", "k = 5\naverage_risk = 0.1")
     ended = cli("compare", path, "--strategies", "iab,optimal", "--json")
     assert (ended.status, ended.err) == (0, "")
@@ -180,7 +180,7 @@ def test_where_nothing_is_found_the_answer_is_no(folder: Path) -> None:
 
 
 @pytest.mark.slow
-def test_what_is_wrong_with_the_source_is_an_error(folder: Path) -> None:
+def test_a_missing_source_is_an_error(folder: Path) -> None:
     ended = cli("compare", rewrite(folder, '"patients"', '"visitors"'), "--strategies", "optimal,datafly")
     assert (ended.status, ended.out) == (2, "")
     assert "visitors" in ended.err
@@ -216,7 +216,7 @@ def test_a_relation_in_python(folder: Path) -> None:
     assert told[-1][2] > 0
 
 
-def test_by_default_all_that_can_do_what_is_asked() -> None:
+def test_by_default_every_suitable_strategy_is_compared() -> None:
     attributes = {"zip": {"role": "quasi", "hierarchy": "suppress"}, "illness": {"role": "sensitive"}}
     asked = {"source": {"table": "t"}, "attributes": attributes, "privacy": {"k": 2}}
     alone = policies_by_strategy(sqlanon.Policy(**asked), None)
@@ -229,7 +229,7 @@ def test_by_default_all_that_can_do_what_is_asked() -> None:
     assert {"optimal", "samarati", "incognito", "ola", "flash", "datafly"} <= of_all.keys()
 
 
-def test_what_other_strategies_alone_know_is_left_out() -> None:
+def test_settings_of_other_strategies_are_left_out() -> None:
     attributes = {"zip": {"role": "quasi", "hierarchy": "suppress"}}
     asked = {"attributes": attributes, "privacy": {"k": 2}}
     relaxed = sqlanon.Policy(**asked, search={"strategy": "mondrian", "cuts": "relaxed", "summary": "median"})

@@ -102,7 +102,7 @@ def check_same(together: Figures, alone: Figures) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("measure", "limit"), [("loss", 0.3), ("discernibility", 1.0), ("entropy", 0.05)])
-def test_what_is_checked_together_has_the_figures_that_it_has_alone(
+def test_generalizations_checked_together_have_the_same_figures_as_alone(
     workshop: Workshop, measure: str, limit: float
 ) -> None:
     search, draw = workshop.task(adult(measure, limit)).lattice, random.Random(2)
@@ -213,7 +213,7 @@ def test_a_dive_is_honest_with_any_requirement(case: PrivacyCase) -> None:
 @pytest.mark.thorough
 @settings(quick, max_examples=draw_tables(20, usual=5))
 @given(case=privacy_cases.privacy_cases())
-def test_of_very_many_combinations_each_generalization_is_checked_by_itself(case: PrivacyCase) -> None:
+def test_generalizations_of_many_combinations_are_checked_one_by_one(case: PrivacyCase) -> None:
     with (
         patch("sqlanon.frequency.sets.SHARED_ROWS", 0),
         patch("sqlanon.strategies.lattice.checker.joint_candidate_query", None),

@@ -93,7 +93,7 @@ def test_the_manifest_tells_how_many_and_not_which(people: Any, tmp_path: Path) 
         ({"a": 1}, "attributes.town.forbidden", ""),
     ],
 )
-def test_what_is_no_label_is_refused(forbidden: Any, place: str, words: str) -> None:
+def test_unknown_labels_are_refused(forbidden: Any, place: str, words: str) -> None:
     with pytest.raises(sqlanon.PolicyError) as caught:
         make_policy({"town": town() | {"forbidden": forbidden}})
     (problem,) = caught.value.problems
@@ -161,7 +161,7 @@ def test_a_level_in_the_middle_is_passed_over(people: Any, strategy: str) -> Non
 
 
 @pytest.mark.slow
-def test_numbers_dates_and_nulls_are_told_by_their_text(people: Any) -> None:
+def test_numbers_dates_and_nulls_are_forbidden_by_their_text(people: Any) -> None:
     people.execute("CREATE TABLE u AS SELECT DATE '2020-01-01' + (i // 2)::INT AS day, i // 2 AS n FROM range(8) r(i)")
     rules = {"day": {"dates": ["month"]}, "n": {"intervals": [2]}}
     forbidden = {"day": ["2020-01-02"], "n": ["2-3", "NULL"]}
@@ -205,7 +205,7 @@ def test_no_level_left_is_infeasible(people: Any) -> None:
 
 
 @pytest.mark.slow
-def test_what_comes_nearest_is_what_may_be_released(people: Any) -> None:
+def test_the_nearest_generalization_has_no_forbidden_label(people: Any) -> None:
     """All inland or in the hills would do; but that level is forbidden, and so is the top."""
     attribute = town("harbour", "south", "*")
     with pytest.raises(sqlanon.InfeasibleError, match="Levels with forbidden labels were left out") as caught:

@@ -56,7 +56,7 @@ def test_the_running_example_of_the_paper() -> None:
     assert all(search.can_satisfy(one) for one in [(0, 1, 2), (1, 0, 2), (1, 1, 0)])
 
 
-def test_what_a_subset_rules_out_is_never_asked() -> None:
+def test_generalizations_ruled_out_by_a_subset_are_never_checked() -> None:
     """A-priori: nothing is checked below what was found not to satisfy, and nothing above what was."""
     search = search_of(PATIENTS)
     asked: list[Levels] = []
@@ -88,7 +88,7 @@ def test_its_lowest_are_those_of_k_minimal(limited_case: Limited) -> None:
     assert list(minimal or ()) == lowest
 
 
-def test_subsets_are_asked_above_the_highest_allowed_level() -> None:
+def test_subsets_are_checked_above_the_highest_allowed_level() -> None:
     """Sex may not be released at its top, and yet all that is left when it is not looked at is decided there."""
     case = Limited(PATIENTS, ((0, 1), (0,), (0, 1, 2)))
     search = case.search()

@@ -107,7 +107,7 @@ def test_the_suppression_limit_that_the_message_names_is_enough(strategy: str) -
 
 
 @pytest.mark.slow
-def test_a_strategy_that_does_not_look_at_everything_does_not_say_that_there_is_nothing() -> None:
+def test_an_incomplete_strategy_does_not_claim_infeasibility() -> None:
     def gives_up(search: LatticeSearch) -> Outcome:
         search.check(search.lattice.top)
         return Outcome(None, optimal=False, exhaustive=False)
@@ -127,20 +127,20 @@ def test_a_strategy_that_looks_at_everything_does(strategy: str) -> None:
 
 
 @pytest.mark.slow
-def test_what_the_table_does_not_meet_as_a_whole_is_named() -> None:
+def test_requirements_that_the_whole_table_fails_are_named() -> None:
     error = refused({"average_risk": 0.01})
     assert "It does not meet average risk of at most 0.01" in str(error)
     assert error.nearest == {"sex": 1, "zip": 1}
 
 
-def test_it_is_said_by_how_much() -> None:
+def test_the_distance_to_a_requirement_is_reported() -> None:
     population = {"table": "everybody", "person": "other"}
     error = refused({"wrong_map": {"max": 0.1}}, source={"person": "person"}, population=population)
     assert "It does not meet wrong-map of at most 0.1 (here 1)" in str(error)
 
 
 @pytest.mark.slow
-def test_population_classes_that_nobody_is_released_of_are_named() -> None:
+def test_population_classes_without_released_rows_are_named() -> None:
     error = refused({"delta_presence": {"min": 0.99, "max": 1}}, population={"table": "everybody"}, limit=0.5)
     assert "(0.99, 1)-presence" in str(error)
 

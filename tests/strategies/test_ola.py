@@ -167,7 +167,7 @@ def test_ola_is_worse_than_optimal_where_a_higher_one_suppresses_less() -> None:
 
 
 @ALL
-def test_what_is_checked_is_not_checked_again(strategy: str) -> None:
+def test_no_generalization_is_checked_twice(strategy: str) -> None:
     """Of 8 generalizations three tell it all: the top, and the two that the border is between."""
     case = replace(HIGHER_IS_BETTER, limit="0", measure="loss")
     asked: list[Levels] = []

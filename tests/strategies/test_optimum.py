@@ -36,7 +36,7 @@ def test_it_is_the_best_of_all_by_each_measure(measure: str, aggregate: str | No
             assert found.levels == (None if expected is None else expected.levels), case
 
 
-def test_what_lower_generalizations_need_not_suppress_is_not_held_against_them() -> None:
+def test_rows_suppressed_by_a_generalization_need_not_be_suppressed_below_it() -> None:
     """Entropy l-diversity: rows that are suppressed here need not be suppressed below."""
     requirements = Requirements((EntropyDiversity("illness", 2),))
     for seed in range(60):
@@ -51,7 +51,7 @@ def test_what_lower_generalizations_need_not_suppress_is_not_held_against_them()
 
 
 @pytest.mark.slow
-def test_of_equal_scores_the_lower_generalization_is_taken() -> None:
+def test_the_lower_generalization_of_equal_scores_is_taken() -> None:
     """Not the first in the order of their levels: (0, 2) of height 2 comes before (1, 0) there."""
     with duckdb.connect() as connection:
         connection.execute(

@@ -45,7 +45,7 @@ SIBLINGS = Case(
 )
 
 
-def test_a_minimal_generalization_that_is_no_distance_vector_is_found() -> None:
+def test_a_minimal_generalization_beside_distance_vectors_is_found() -> None:
     assert vectors(Table.of(SIBLINGS.rows, SIBLINGS.hierarchies), 2, (0, 0)) == {(0, 0), (1, 0), (0, 1), (2, 2)}
     assert plain_samarati(SIBLINGS) == {(2, 2)}  # what the theorem of 1998 leads to
     with anonymized(SIBLINGS, "samarati") as (result, _):

@@ -361,7 +361,7 @@ def test_hostile_names(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_a_key_is_written_as_it_is_read(name: str, tmp_path: Path) -> None:
+def test_a_written_key_is_read_back(name: str, tmp_path: Path) -> None:
     (tmp_path / "x.toml").write_text(f"{toml_key(name)} = 1", encoding="utf-8", newline="\n")
     assert parse_toml(tmp_path / "x.toml") == {name: 1}
 
@@ -485,7 +485,7 @@ def test_files(ending: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.thorough
-def test_larger_tables_are_looked_at_here_and_there(tmp_path: Path) -> None:
+def test_larger_tables_are_sampled(tmp_path: Path) -> None:
     with duckdb.connect() as connection:
         connection.execute(
             "CREATE TABLE t AS SELECT i AS number, i % 7 AS x, 'a' || i || '@b.org' AS y, i % 100000 AS z "
@@ -516,7 +516,7 @@ def test_arrow_and_small_tables(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_what_is_not_there(tmp_path: Path) -> None:
+def test_a_missing_table_is_refused(tmp_path: Path) -> None:
     with duckdb.connect() as connection, sqlanon.connect(connection) as db:
         with pytest.raises(SourceError, match="no table or view"):
             db.suggest("t")

@@ -157,7 +157,7 @@ def test_numbers_among_words_have_intervals_by_a_query(tmp_path: Path) -> None:
         pytest.param("inf", marks=pytest.mark.slow),
     ],
 )
-def test_a_word_that_says_more_than_missing_keeps_a_column_as_it_is(odd: str, tmp_path: Path) -> None:
+def test_words_other_than_missing_keep_the_type_of_a_column(odd: str, tmp_path: Path) -> None:
     """Even outside of the rows that are profiled: a query would lose it."""
     with duckdb.connect() as connection:
         value = f"CASE WHEN i = 25000 THEN '{odd}' WHEN i % 10 = 0 THEN 'NA' ELSE (i % 70)::VARCHAR END"

@@ -103,7 +103,7 @@ def test_a_place_where_nothing_can_be_written(output: str, message: str, folder:
     assert message in refused.err
 
 
-def test_what_is_neither_a_table_nor_files(folder: Path) -> None:
+def test_arguments_that_are_neither_a_table_nor_files_are_refused(folder: Path) -> None:
     refused = cli("suggest", "a.duckdb", "people", "more", cwd=folder)
     assert refused.status == 2
     assert "a database and one of its tables, or data files of one table" in refused.err

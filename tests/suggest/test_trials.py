@@ -76,7 +76,7 @@ def test_the_figures_of_all_of_them_are_those_of_compare(people: sqlanon.Databas
 
 
 @pytest.mark.thorough
-def test_what_is_fully_suppressed_is_so_in_the_release(
+def test_fully_suppressed_attributes_are_so_in_the_release(
     people: sqlanon.Database, tried: dict[str, Trial], tmp_path: Path
 ) -> None:
     for name in ("optimal", "mondrian with sets"):
@@ -137,7 +137,7 @@ def test_a_strategy_that_does_not_end_is_interrupted(people: sqlanon.Database, m
 
 
 @pytest.mark.slow
-def test_what_a_strategy_cannot_do_is_said(people: sqlanon.Database) -> None:
+def test_the_reason_why_a_strategy_is_unsuitable_is_reported(people: sqlanon.Database) -> None:
     k700 = make_policy(QUASI, k=700, table=None, source=SOURCE)
     (too_few,) = people.try_strategies(k700, {"optimal": CANDIDATES["optimal"]})
     assert too_few.loss is None

@@ -161,7 +161,7 @@ def test_the_error_is_that_of_a_reader_who_knows_the_hierarchies(
                 assert trial.count_error == pytest.approx(error_read_off(rows, released)), trial.name
 
 
-def test_what_is_fully_suppressed_is_guessed_from_the_number_of_values() -> None:
+def test_fully_suppressed_attributes_are_guessed_from_the_number_of_values() -> None:
     rows = [(0, "a", "f")] * 30 + [(1, "b", "m")] * 10
     everything = [("*", "*", "*")] * 40
     # 20 instead of 30 in each count with one condition, 10 instead of 30 in each with two

@@ -29,11 +29,11 @@ def statements(text: str, dialect: str) -> list[exp.Expr]:
 @pytest.mark.slow
 @pytest.mark.cases(1)
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_what_a_warehouse_is_asked_is_golden(dialect: str) -> None:
+def test_warehouse_statements_equal_the_golden_files(dialect: str) -> None:
     assert plans(dialect) == (GOLDEN / f"{dialect}.sql").read_text(encoding="utf-8")
 
 
-def test_there_is_a_golden_file_for_each_dialect() -> None:
+def test_each_dialect_has_a_golden_file() -> None:
     assert {file.stem for file in GOLDEN.glob("*.sql")} == set(DIALECTS)
 
 
@@ -118,7 +118,7 @@ def test_names_that_bite_stay_names(dialect: str) -> None:
         exp.Window(this=exp.RowNumber()),
     ],
 )
-def test_what_may_mean_something_else_is_refused(query: exp.Expr, dialect: str) -> None:
+def test_ambiguous_functions_are_refused(query: exp.Expr, dialect: str) -> None:
     with pytest.raises(UntranslatableError):
         translate_query(exp.select(query), dialect)
 

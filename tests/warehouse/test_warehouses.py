@@ -204,7 +204,7 @@ def test_compare_and_plan_need_no_rows(connection: duckdb.DuckDBPyConnection, tm
 
 
 @pytest.mark.thorough
-def test_columns_that_are_not_known_here_are_told_of(connection: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
+def test_columns_unknown_to_the_policy_are_audited(connection: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
     policy = from_set(make_policy(ATTRIBUTES, k=5, table="patients"), tmp_path / "f.parquet")
     ask(connection, policy, tmp_path / "f.parquet")
     with sqlanon.connect() as db:
@@ -251,7 +251,7 @@ def problems(**sections: Any) -> dict[str, str]:
     return {problem.place: problem.message for problem in found.value.problems}
 
 
-def test_what_needs_rows_is_refused_at_once() -> None:
+def test_features_that_need_rows_are_refused_at_once() -> None:
     found = problems(
         source={"frequency_set": "f.parquet", "table": "t", "person": "who", "key": ["id"]},
         attributes={
@@ -384,7 +384,7 @@ def test_counts_of_any_type_of_number(whole: str, connection: duckdb.DuckDBPyCon
 
 
 @pytest.mark.slow
-def test_what_looks_at_rows_says_where_they_are(connection: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
+def test_verbs_that_read_rows_name_the_warehouse(connection: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
     policy = from_set(make_policy(FEW, k=5, table="patients"), tmp_path / "f.parquet")
     ask(connection, policy, tmp_path / "f.parquet")
     with sqlanon.connect() as db:
@@ -571,7 +571,7 @@ def test_numbers_that_the_warehouse_takes_for_equal_are_released_in_one_form(sto
         assert before == {"one": (2,), "none": (1,), "weight": (4,)}
 
 
-def test_trino_is_told_to_sort(found: sqlanon.Result, tmp_path: Path) -> None:
+def test_trino_must_sort(found: sqlanon.Result, tmp_path: Path) -> None:
     text = (found.export(tmp_path / "x", "trino") / "release.sql").read_text()
     assert text.index("SET SESSION skip_redundant_sort = FALSE;") < text.index("CREATE TABLE")
 
@@ -793,7 +793,7 @@ def refused(*arguments: object) -> str:
 
 
 @pytest.mark.slow
-def test_what_is_asked_wrongly_is_told(policy_file: Path, tmp_path: Path) -> None:
+def test_wrong_requests_are_refused(policy_file: Path, tmp_path: Path) -> None:
     every = ", ".join(DIALECTS)
     assert f"must be one of {every}, not 'oracle'" in refused("plan", policy_file, "--dialect", "oracle")
     assert every in refused("anonymize", policy_file, "--export", tmp_path / "x", "--dialect", "oracle")

@@ -50,7 +50,7 @@ def audited(server: Server, folder: Path) -> dict[str, list[tuple[Any, ...]]]:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("suppressed", ["drop", "mask"])
-def test_what_is_printed_runs_in_postgres_and_releases_the_same(
+def test_printed_sql_runs_in_postgres_and_releases_the_same(
     postgres: Server, tmp_path: Path, suppressed: str
 ) -> None:
     for name in ("clinic", "shared"):

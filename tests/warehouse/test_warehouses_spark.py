@@ -54,7 +54,7 @@ def hostile(session: Any) -> Any:
 
 
 @pytest.mark.parametrize("suppressed", ["drop", pytest.param("mask", marks=pytest.mark.thorough)])
-def test_what_is_printed_runs_in_spark_and_releases_the_same(spark: Any, tmp_path: Path, suppressed: str) -> None:
+def test_printed_sql_runs_in_spark_and_releases_the_same(spark: Any, tmp_path: Path, suppressed: str) -> None:
     spark.sql(f"DROP DATABASE IF EXISTS {DATABASE} CASCADE")
     spark.sql(f"CREATE DATABASE {DATABASE}")
     here = policy(tmp_path, suppressed)

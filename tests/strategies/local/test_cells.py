@@ -228,7 +228,7 @@ def test_in_rounds_with_some_sets_of_many(case: Case, limits: list[int], draw: l
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("attributes", "sets"), [(1, 1), (4, 15), (9, 511), (24, 2 * (24 + 276 + 2024 + 10626) + 1)])
-def test_of_many_attributes_the_small_and_the_large_sets_are_tried(
+def test_small_and_large_sets_of_many_attributes_are_tried(
     attributes: int, sets: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "MAX_BLANKABLE", 0)

@@ -23,7 +23,7 @@ A, B = letters("a", 4, 2), letters("b", 4, 2)
 SMALL = Small(drawn(1, 20, [A, B], 0.5), [A, B], 2)
 
 
-def test_an_attribute_is_at_a_level_where_all_of_it_is_released_there() -> None:
+def test_an_attribute_has_a_level_if_all_its_values_are_released_at_it() -> None:
     """At the ground also where ranges may be released."""
     trees: Any = [SimpleNamespace(name=name) for name in "abcde"]
     result: Any = SimpleNamespace(trees=trees, levels=((0, 0), (1, 1), (1, 1), (0, 2), (0, 0)), generated={2, 4})

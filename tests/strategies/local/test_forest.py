@@ -274,7 +274,7 @@ def test_it_needs_a_key_and_counts_no_persons() -> None:
         ({"spark": "local[2]"}, ("search.strategy", "strategy forest divides equal rows by their key")),
     ],
 )
-def test_a_source_elsewhere_is_asked_for_no_key(
+def test_a_remote_source_needs_no_key(
     source: dict[str, str], reason: tuple[str, str], key: dict[str, str]
 ) -> None:
     with pytest.raises(sqlanon.PolicyError) as caught:

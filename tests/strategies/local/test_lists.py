@@ -116,7 +116,7 @@ def test_reports_attacks_and_the_ledger_take_lists(folder: Path) -> None:
         ({"source": {"spark": "sc://x", "table": "t"}}, "search.sets", "where sqlanon runs"),
     ],
 )
-def test_where_there_are_no_lists_they_are_refused(section: dict[str, Any], place: str, message: str) -> None:
+def test_lists_are_refused_where_a_target_lacks_them(section: dict[str, Any], place: str, message: str) -> None:
     policy = {
         "source": {"table": "t"},
         "attributes": {"a": {"role": "quasi", "hierarchy": "suppress"}},

@@ -82,5 +82,5 @@ def test_ten_patients_are_recoded_2_anonymous_and_2_diverse(tmp_path: Path, stra
 @pytest.mark.parametrize("name", ["local", "k-similar"])
 @settings(thorough, max_examples=draw_tables(6, usual=20))
 @given(case=privacy_cases().filter(of_classes))
-def test_all_that_is_asked_of_classes_holds(name: str, case: PrivacyCase) -> None:
+def test_every_class_meets_the_requirements(name: str, case: PrivacyCase) -> None:
     check_private(name, case)

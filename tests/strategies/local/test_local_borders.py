@@ -75,7 +75,7 @@ def test_cells_that_are_blanked_for_nothing_are_tried_again(tmp_path: Path, monk
 
 
 @pytest.mark.thorough
-def test_what_is_guaranteed_is_what_the_strategy_guarantees(tmp_path: Path) -> None:
+def test_the_guarantee_is_that_of_the_strategy(tmp_path: Path) -> None:
     """A release by combinations does not claim k-anonymity of all quasi-identifiers together."""
     rows = [(*"aaaa",), (*"aaaa",), (*"bbbb",), (*"bbbb",)]
     attributes = dict.fromkeys(("one", "two", "three", "four"), "suppress")

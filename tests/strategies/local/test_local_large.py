@@ -49,7 +49,7 @@ def test_cuts_are_sound_and_never_worse_than_their_start(name: str, case: Case, 
 @pytest.mark.parametrize("name", STRATEGIES)
 @settings(quick, max_examples=draw_tables(4, usual=10))
 @given(case=privacy_cases().filter(of_classes))
-def test_cuts_meet_all_that_is_asked_of_classes(name: str, case: PrivacyCase) -> None:
+def test_every_class_of_a_cut_meets_the_requirements(name: str, case: PrivacyCase) -> None:
     check_private(name, case)
 
 

@@ -23,7 +23,7 @@ CLASSES = "class_id INTEGER, n BIGINT, price BIGINT"
 
 
 @pytest.mark.parametrize(("rows", "price"), [(3, 1), (4, 4), (5, 4), (9, 4), (10, 7)])
-def test_the_threshold_is_the_least_price_of_groups_with_so_many_rows(rows: int, price: int) -> None:
+def test_the_threshold_is_the_least_price_of_groups_with_enough_rows(rows: int, price: int) -> None:
     classes = [(0, 3, 1), (2, 2, 4), (4, 4, 4), (5, 1, 7)]
     threshold = iterative.price_threshold(classes=table("classes"), rows=rows)
     assert query(threshold, classes=(CLASSES, classes)) == [(price,)]
@@ -59,7 +59,7 @@ def moves(members: Numbers, n: Numbers, prices: Numbers, offers: dict[int, Row],
     return sorted(found)
 
 
-def test_what_costs_less_elsewhere_goes() -> None:
+def test_combinations_move_to_a_cheaper_class() -> None:
     members = {0: 0, 1: 0, 2: 2, 3: 2, 4: 4, 5: 4, 6: 6, 7: 6, 8: 8, 9: 8, 10: 10, 11: 10}
     n = {0: 2, 1: 2, 2: 2, 3: 3, 4: 3, 5: 3, 6: 1, 7: 4, 8: 2, 9: 2, 10: 3, 11: 3}
     prices = {0: 10, 2: 10, 4: 10, 6: 10, 8: 10, 10: 10}
@@ -87,7 +87,7 @@ def test_what_costs_less_elsewhere_goes() -> None:
         assert found == moves(members, n, prices, offers, least)
 
 
-def test_of_several_that_may_leave_the_one_goes_that_saves_most_then_the_first() -> None:
+def test_the_combination_that_saves_most_leaves_first() -> None:
     members, n = [(0, 0), (1, 0), (2, 0), (3, 0)], [(0, 2), (1, 2), (2, 2), (3, 5)]
     moved = iterative.profitable_moves(**TABLES, least_class=3)
     offers = [(0, 9, 15), (1, 9, 12), (2, 9, 12), (3, 9, 90)]

@@ -80,7 +80,7 @@ def test_combinations_of_kept_classes_are_kept() -> None:
     assert [row[0] for row in found] == [0, 2, 3]
 
 
-def test_what_is_not_kept_is_suppressed_with_unknown_values() -> None:
+def test_combinations_that_are_not_kept_are_suppressed_with_unknown_values() -> None:
     trees = (tree("a", 2, 1, (10, 13)), tree("b", 1, 0, (3, 5)), tree("c", 0, 0, (0,)))
     frequency = [(a, b, known) for a in range(3) for b in range(2) for known in (True, False)]
     kept = [(10, 3), (11, 4), (12, 3)]

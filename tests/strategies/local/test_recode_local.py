@@ -162,20 +162,20 @@ def placed_at_random(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.slow
 @settings(quick, max_examples=draw_tables(5, usual=5))
 @given(cases())
-def test_what_is_placed_is_released(case: Case) -> None:
+def test_assigned_combinations_are_released(case: Case) -> None:
     check(replace(case, limit="1"), "drop", publish=False)
 
 
 @pytest.mark.slow
 @settings(quick, max_examples=draw_tables(5, usual=2))
 @given(cases())
-def test_what_is_suppressed_can_be_masked(case: Case) -> None:
+def test_suppressed_combinations_can_be_masked(case: Case) -> None:
     check(replace(case, limit="1"), "mask")
 
 
 @pytest.mark.slow
 @settings(thorough, max_examples=examples(25))
 @given(cases())
-def test_what_is_placed_is_released_thoroughly(case: Case) -> None:
+def test_assigned_combinations_are_released_thoroughly(case: Case) -> None:
     check(case, "drop")
     check(replace(case, limit="1"), "mask")

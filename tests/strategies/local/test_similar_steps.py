@@ -39,7 +39,7 @@ def test_two_that_propose_each_other_are_united_and_one_that_holds_takes_in_the_
     assert united == [(4, 1), (8, 2), (12, 11)]
 
 
-def test_what_is_united_has_the_number_of_the_lesser_group() -> None:
+def test_united_groups_have_the_lesser_number() -> None:
     united = similar.united_blocks(blocks=table("blocks"), unions=table("united"))
     blocks = ("combination INTEGER, block INTEGER, class_id INTEGER", [(0, 9, 0), (1, 9, 0), (2, 9, 2), (3, 9, 3)])
     assert query(united, blocks=blocks, united=('class_id INTEGER, "into" INTEGER', [(2, 0)])) == [

@@ -227,7 +227,7 @@ def test_medians_sort_where_they_are_text(tmp_path: Path) -> None:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("summary", ["range", "median"])
-def test_what_is_no_number_is_in_no_range(summary: str, tmp_path: Path) -> None:
+def test_values_that_are_no_numbers_are_in_no_range(summary: str, tmp_path: Path) -> None:
     rows = released([1.0, 2.5, math.nan, 30.0], pa.float64(), tmp_path, strategy="mondrian", summary=summary)
     labels = [label for _, label in rows]
     assert labels[2:] == ["*", "*"]

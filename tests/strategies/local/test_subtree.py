@@ -104,7 +104,7 @@ def test_only_the_subtree_with_rare_values_is_generalized(tmp_path: Path) -> Non
 
 
 @pytest.mark.slow
-def test_what_may_not_be_released_is_stepped_over(tmp_path: Path) -> None:
+def test_forbidden_labels_are_stepped_over(tmp_path: Path) -> None:
     """South may not be shown: so its towns are, or all towns are one."""
     rows = [*[("Kiel",)] * 2, *[("Celle",)] * 2, *[("Ulm",)] * 2, *[("Isny",)] * 3]
     towns = {"all": TOWNS}

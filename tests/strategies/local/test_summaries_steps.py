@@ -277,7 +277,7 @@ def test_sets_list_what_is_frequent_as_in_plain_python(exact: bool) -> None:
         assert {one[3] for one in shown.values()} == {False, True}
 
 
-def test_of_each_node_the_nearest_and_the_highest_are_known_that_may_be_released() -> None:
+def test_each_node_knows_its_nearest_and_highest_releasable_ancestor() -> None:
     with small_task(
         Small(PLAIN.rows, PLAIN.hierarchies, spans=[(1, 2), (0, 1)], forbidden=[["12+", "14~"], []])
     ) as task:
