@@ -77,9 +77,9 @@ def main() -> None:
     parser.add_argument("--peers", type=Path, required=True, help="the Python of the peers' environment, see peers.txt")
     parser.add_argument("--data", type=Path, required=True, help="the folder for tables and results")
     parser.add_argument("--small", action="store_true", help="small tables only")
-    asked = parser.parse_args()
+    args = parser.parse_args()
     failed = []
-    for script, *arguments in steps(asked.peers, asked.data, asked.small):
+    for script, *arguments in steps(args.peers, args.data, args.small):
         print(f"\n## {TITLES[str(script)]}: `{' '.join(map(str, (script, *arguments)))}`\n", flush=True)
         done = subprocess.run([sys.executable, HERE / script, *map(str, arguments)], check=False)
         failed += [str(script)] if done.returncode else []

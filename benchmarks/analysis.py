@@ -264,13 +264,13 @@ def truth(source: duckdb.DuckDBPyConnection, dataset: str, question: Question) -
     rows = [f'"{age}" >= {low}' if low is not None else "TRUE", f'"{age}" <= {high}' if high is not None else "TRUE"]
     where = " AND ".join([*rows, *group])
     figure = f'avg("{age}")' if question.average else "count(*)"
-    found = source.execute(f"SELECT {figure} FROM source WHERE {where}").fetchone()
-    assert found is not None
+    row = source.execute(f"SELECT {figure} FROM source WHERE {where}").fetchone()
+    assert row is not None
     if question.given is None:
-        return float(found[0])
+        return float(row[0])
     of = source.execute(f"SELECT count(*) FROM source WHERE {' AND '.join(rows)}").fetchone()
     assert of is not None
-    return float(found[0] / of[0])
+    return float(row[0] / of[0])
 
 
 def answers(dataset: str, strategy: str, folder: Path) -> Iterator[Answer]:
@@ -317,7 +317,7 @@ def main() -> None:
     arguments = parser.parse_args()
     for dataset in arguments.dataset or AGES:
         with tempfile.TemporaryDirectory() as folder:
-            found = [one for strategy in STRATEGIES for one in answers(dataset, strategy, Path(folder))]
+            found = [answer for strategy in STRATEGIES for answer in answers(dataset, strategy, Path(folder))]
             sets = [*set_answers(Path(folder))] if dataset == "adult" else []
         found_sets = f"{set_table(sets)}\n" if sets else ""
         print(f"{dataset}\n\n{table(found)}\n\n{found_sets}")

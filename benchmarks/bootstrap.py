@@ -49,9 +49,9 @@ def make_bootstrap(path: Path, columns: Sequence[str], rows: int, seed: int = 1)
             "CREATE TEMP TABLE adult AS SELECT (row_number() OVER ())::UBIGINT - 1 AS n, * "
             f"FROM read_csv({_quoted(DATA / 'adult' / 'adult.csv')}, delim = ';', all_varchar = true)"
         )
-        counted = database.execute("SELECT count(*) FROM adult").fetchone()
-        assert counted
-        query = bootstrap_query(columns, rows, counted[0], seed)
+        row = database.execute("SELECT count(*) FROM adult").fetchone()
+        assert row
+        query = bootstrap_query(columns, rows, row[0], seed)
         quoted = _quoted(path)
         if path.suffix == ".csv":
             database.execute(f"COPY ({query}) TO {quoted} (FORMAT csv, DELIMITER ';', HEADER)")

@@ -109,22 +109,22 @@ def main() -> None:
     options.add_argument("--rows", type=int, nargs="+", default=[1_000_000, 10_000_000])
     options.add_argument("--runs", type=int, default=1, help="of each size")
     add_limits(options, "8GB")
-    asked = options.parse_args()
-    limits = Limits(asked.memory_limit, asked.threads)
+    args = options.parse_args()
+    limits = Limits(args.memory_limit, args.threads)
     print(f"{machine()}; {limits}\n")
     header(
         "rows", "GROUP BY, s", "copy, s", "floor, s", "job, s", "of it", "checks", "job / floor",
         "processor, s", "of processor time", "floor's peak", "job's peak", "left in TMPDIR",
     )  # fmt: skip
-    with folders(asked.data) as (data, folder):
-        for rows in asked.rows:
+    with folders(args.data) as (data, folder):
+        for rows in args.rows:
             database, pairs = people(data, rows), []
-            for _ in range(asked.runs):
+            for _ in range(args.runs):
                 pairs.append(pair(database, folder, limits))
                 one = pairs[-1]
                 common = {"memory_limit": limits.memory, "threads": limits.threads}
-                record(asked.results, "floor", "floor", rows, one.floor, peak=one.plain.peak, **common)
-                record(asked.results, "floor", "sqlanon", rows, one.job.seconds, peak=one.job.process.peak,
+                record(args.results, "floor", "floor", rows, one.floor, peak=one.plain.peak, **common)
+                record(args.results, "floor", "sqlanon", rows, one.job.seconds, peak=one.job.process.peak,
                        ratio=round(one.ratio, 3), processor_ratio=round(one.processor_ratio, 3),
                        **common)  # fmt: skip
             show(rows, pairs)

@@ -215,11 +215,17 @@ def _inline(value: Any) -> str:
 
 def parser(description: str | None, makes_tables: bool = True) -> argparse.ArgumentParser:
     """What all scripts understand."""
-    made = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    argument_parser = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     if makes_tables:
-        made.add_argument("--data", type=Path, help="keep the tables that are made in this folder; default: none is")
-    made.add_argument("--results", type=Path, help="append the figures to results.jsonl in this folder, for plot.py")
-    return made
+        argument_parser.add_argument(
+            "--data", type=Path, help="keep the tables that are made in this folder; default: none is"
+        )
+    argument_parser.add_argument(
+        "--results", type=Path, help="append the figures to results.jsonl in this folder, for plot.py"
+    )
+    return argument_parser
 
 
 def add_limits(made: argparse.ArgumentParser, memory: str | None) -> None:

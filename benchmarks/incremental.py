@@ -77,19 +77,19 @@ def main() -> None:
     options = parser(__doc__)
     options.add_argument("--rows", type=int, nargs="+", default=[1_000_000])
     add_limits(options, "8GB")
-    asked = options.parse_args()
-    print(f"{machine()}; memory limit {asked.memory_limit}, {asked.threads} threads; processor seconds\n")
+    args = options.parse_args()
+    print(f"{machine()}; memory limit {args.memory_limit}, {args.threads} threads; processor seconds\n")
     header("rows", "make", "scan", "verify", "verify / scan", "extend: find", "extend: publish", "extend / make")
-    with folders(asked.data) as (data, folder):
-        for rows in asked.rows:
+    with folders(args.data) as (data, folder):
+        for rows in args.rows:
             copied(people(data, rows), folder / "keyed.duckdb")
-            make, scanned, verified, find, publish = measured(folder, Limits(asked.memory_limit, asked.threads), rows)
+            make, scanned, verified, find, publish = measured(folder, Limits(args.memory_limit, args.threads), rows)
             ratio = (find + publish) / make
             seconds = [f"{one:.2f}" for one in (make, scanned, verified)]
             row(f"{rows:,}", *seconds, f"{verified / scanned:.1f}", f"{find:.2f}", f"{publish:.2f}", f"**{ratio:.2f}**")
-            record(asked.results, "incremental", "sqlanon", rows, find + publish, ratio=round(ratio, 3))
-            for one in folder.iterdir():
-                one.unlink()
+            record(args.results, "incremental", "sqlanon", rows, find + publish, ratio=round(ratio, 3))
+            for path in folder.iterdir():
+                path.unlink()
 
 
 if __name__ == "__main__":

@@ -143,11 +143,11 @@ class Searched:
         query = f"SELECT avg(abs(mean - x_0) / x_0) FROM {mean_of_class}"
         found = {"mean_error": connection.execute(query).fetchall()[0][0]}
         for name, noise in noises.items():
-            made = self.work(name).sql("duckdb")
+            sql = self.work(name).sql("duckdb")
             connection.execute(
-                f"CREATE TABLE {made} AS SELECT record, class, x_0, round(x_0 + {noise}, 1) AS y_0 FROM {rows}"
+                f"CREATE TABLE {sql} AS SELECT record, class, x_0, round(x_0 + {noise}, 1) AS y_0 FROM {rows}"
             )
-            error = connection.execute(f"SELECT avg(abs(y_0 - x_0) / x_0) FROM {made}").fetchall()[0][0]
+            error = connection.execute(f"SELECT avg(abs(y_0 - x_0) / x_0) FROM {sql}").fetchall()[0][0]
             found |= {f"{name}_error": error, f"{name}_linked": self.linked(name)[0]}
         return found
 
@@ -160,9 +160,11 @@ def searched(space: Workspace, k: int, strategy: str) -> Iterator[Searched]:
         columns = require_usable_noisy_columns(run.engine, asked, run.source)
         prepared = prepare(StatementRunner(run.engine), asked, run.source, run.work)
         steps = StatementRunner(run.engine)
-        found = run_search(steps, prepared, lambda open_, checked, best: None)
+        search_result = run_search(steps, prepared, lambda open_, checked, best: None)
         late = policy(k, strategy, 1.0, NOISE, confidence=CONFIDENCE)
-        yield Searched(run, replace(prepared, policy=late), found, recode(steps, prepared, found), columns[0])
+        yield Searched(
+            run, replace(prepared, policy=late), search_result, recode(steps, prepared, search_result), columns[0]
+        )
 
 
 def drawn(made: Searched, k: int, epsilon: float, runs: int) -> Figures:
@@ -171,7 +173,7 @@ def drawn(made: Searched, k: int, epsilon: float, runs: int) -> Figures:
     for _ in range(runs):
         with made.draw(epsilon) as one:
             figures.append({**one, **(made.others(epsilon, one["expected_cm"]) if k == COMPARED else {})})
-    means = {name: statistics.mean(one[name] for one in figures) for name in figures[0]}
+    means = {name: statistics.mean(figure[name] for figure in figures) for name in figures[0]}
     return {**means, "feasible": sum(one["feasible"] for one in figures), "runs": runs}
 
 
@@ -208,11 +210,11 @@ def pivot(title: str, figures: Sequence[Figures], asked: argparse.Namespace, fir
     """A table with a column for each ε."""
     print(f"\n{title}\n")
     header("strategy", "k", *(f"ε = {epsilon:g}" for epsilon in asked.epsilon))
-    by_setup = {(one["strategy"], one["k"], one["epsilon"]): one for one in figures}
+    by_setup = {(figure["strategy"], figure["k"], figure["epsilon"]): figure for figure in figures}
     for strategy in asked.strategies:
         for k in asked.k:
             cells = [by_setup[strategy, k, epsilon] for epsilon in asked.epsilon]
-            row(strategy, k, *(f"{percent(one[first])} ({_bracket(one[second])})" for one in cells))
+            row(strategy, k, *(f"{percent(cell[first])} ({_bracket(cell[second])})" for cell in cells))
 
 
 def _bracket(figure: float) -> str:
@@ -223,8 +225,8 @@ def compared(figures: Sequence[Figures]) -> None:
     """The paper's figure 2, as a table."""
     print(f"\nOther noise, k = {COMPARED}: mean relative error, and linking risk\n")
     header("strategy", "ε", "per class", "risk", "whole table", "risk", "uniform, as per class", "risk", "class's mean")
-    for one in figures:
-        if one["k"] == COMPARED:
+    for figure in figures:
+        if figure["k"] == COMPARED:
             names = (
                 "observed",
                 "linked",
@@ -234,7 +236,7 @@ def compared(figures: Sequence[Figures]) -> None:
                 "uniform_linked",
                 "mean_error",
             )
-            row(one["strategy"], f"{one['epsilon']:g}", *(percent(one[name]) for name in names))
+            row(figure["strategy"], f"{figure['epsilon']:g}", *(percent(figure[name]) for name in names))
 
 
 def steps(figures: Sequence[Figures], along: str) -> tuple[int, int]:
@@ -242,8 +244,8 @@ def steps(figures: Sequence[Figures], along: str) -> tuple[int, int]:
     how many."""
     other, sign = ("epsilon", 1) if along == "k" else ("k", -1)
     lines: dict[Any, list[Figures]] = {}
-    for one in sorted(figures, key=lambda one: one[along]):
-        lines.setdefault((one["strategy"], one[other]), []).append(one)
+    for figure in sorted(figures, key=lambda one: one[along]):
+        lines.setdefault((figure["strategy"], figure[other]), []).append(figure)
     wrong = [
         sign * (after["linked"] - before["linked"]) >= 0 for line in lines.values() for before, after in pairwise(line)
     ]
@@ -254,9 +256,9 @@ def stated(figures: Sequence[Figures]) -> None:
     """What the paper states, and what we see."""
     print("\nWhat the paper states\n")
     header("the paper", "strategy", "here", "reached")
-    for strategy in dict.fromkeys(one["strategy"] for one in figures):
+    for strategy in dict.fromkeys(figure["strategy"] for figure in figures):
         ours = [one for one in figures if one["strategy"] == strategy]
-        least = min(one["epsilon"] for one in ours)
+        least = min(point["epsilon"] for point in ours)
         needed = [one["expected"] * one["epsilon"] / 0.05 for one in ours if one["epsilon"] == least]
         span = f"{min(needed):.2f} to {max(needed):.2f}"
         row("error below 5% for moderate ε (at most 4)", strategy, f"from ε = {span} on, by k", _is(max(needed) <= 4))
@@ -283,19 +285,19 @@ def timed_search(space: Workspace, asked: sqlanon.Policy) -> Figures | None:
         started = time.perf_counter()
         try:
             steps = StatementRunner(run.engine)
-            found = run_search(steps, prepared, lambda open_, checked, best: None)
-            chosen = recode(steps, prepared, found)
+            search_result = run_search(steps, prepared, lambda open_, checked, best: None)
+            chosen = recode(steps, prepared, search_result)
         except InfeasibleError:
             return None
         seconds = time.perf_counter() - started
-        assert found.search is not None and found.levels is not None
+        assert search_result.search is not None and search_result.levels is not None
         weights = [float(name != "height") for name in asked.generalized_attributes]
-        measure, levels = MEASURES["loss"](prepared.marginals, weights), found.levels
+        measure, levels = MEASURES["loss"](prepared.marginals, weights), search_result.levels
         return {
             "seconds": seconds,
-            "loss": measure.score(levels, found.search.figures[levels]),
+            "loss": measure.score(levels, search_result.search.figures[levels]),
             "level": chosen.generalization.get("height"),
-            "checked": found.checked,
+            "checked": search_result.checked,
         }
 
 
@@ -350,16 +352,16 @@ def main() -> None:
     options.add_argument("--epsilon", type=float, nargs="+", default=[0.1, 0.25, 0.5, 1, 2, 4, 8])
     options.add_argument("--strategies", nargs="+", default=["optimal", "mondrian"])
     options.add_argument("--parts", nargs="+", choices=["noise", "beside"], default=["noise", "beside"])
-    asked = options.parse_args()
+    args = options.parse_args()
     require_tables()
-    print(f"{machine()}; at most {LIMIT:.0%} suppressed, {asked.runs} runs\n")
+    print(f"{machine()}; at most {LIMIT:.0%} suppressed, {args.runs} runs\n")
     with duckdb.connect() as connection:
         make_people(connection)
         space = Workspace(connection)
-        if "noise" in asked.parts:
-            shown(with_noise(space, asked), asked)
-        if "beside" in asked.parts:
-            beside(space, asked)
+        if "noise" in args.parts:
+            shown(with_noise(space, args), args)
+        if "beside" in args.parts:
+            beside(space, args)
         space.close()
 
 

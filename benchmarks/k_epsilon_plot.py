@@ -87,12 +87,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("results", type=Path, help="the folder that k_epsilon.py was given as --results")
     parser.add_argument("--out", type=Path, default=HERE / "k_epsilon.svg", help="an SVG or PNG file")
-    asked = parser.parse_args()
-    found = figures(asked.results)
+    args = parser.parse_args()
+    found = figures(args.results)
     if not found:
-        raise SystemExit(f"nothing to show in {asked.results / 'results.jsonl'}")
-    chart(found).save(str(asked.out))
-    print(f"{len(found)} set-ups: {asked.out}")
+        raise SystemExit(f"nothing to show in {args.results / 'results.jsonl'}")
+    chart(found).save(str(args.out))
+    print(f"{len(found)} set-ups: {args.out}")
 
 
 if __name__ == "__main__":

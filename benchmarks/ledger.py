@@ -89,15 +89,15 @@ def main() -> None:
     options.add_argument("--rows", type=int, nargs="+", default=[0, 1_000_000], help="0: Adult as it is")
     options.add_argument("--strategies", nargs="+", choices=STRATEGIES, default=list(STRATEGIES))
     options.add_argument("--new", nargs="+", choices=STRATEGIES, default=["optimal", "mondrian", "k-similar"])
-    asked = options.parse_args()
+    args = options.parse_args()
     require_tables()
     sqlanon.ledger.publication.JointAudit = Timed  # type: ignore[misc]
     print(f"{machine()}\n")
     header("rows", "new release", "earlier release", "making, s", "check, s", "")
-    with folders(asked.data) as (data, folder):
-        for rows in asked.rows:
+    with folders(args.data) as (data, folder):
+        for rows in args.rows:
             (place := folder / str(rows)).mkdir()
-            measure(rows, data, place, asked)
+            measure(rows, data, place, args)
 
 
 if __name__ == "__main__":

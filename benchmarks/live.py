@@ -65,17 +65,17 @@ def main() -> None:
     options.add_argument("--rows", type=int, nargs="+", default=[1_000_000, 10_000_000])
     options.add_argument("--runs", type=int, default=3, help="of each question")
     add_limits(options, "8GB")
-    asked = options.parse_args()
-    print(f"{machine()}; memory limit {asked.memory_limit}, {asked.threads} threads\n")
+    args = options.parse_args()
+    print(f"{machine()}; memory limit {args.memory_limit}, {args.threads} threads\n")
     header("rows", "question", "release, s", "live view, s", "times as long", "rows kept, s", "rows made twice, s")
-    with folders(asked.data) as (data, scratch):
-        for rows in asked.rows:
+    with folders(args.data) as (data, scratch):
+        for rows in args.rows:
             database = scratch / "live.duckdb"
             shutil.copy(people(data, rows), database)  # the view is written into it
-            with prepare(database, asked.memory_limit, asked.threads) as connection:
+            with prepare(database, args.memory_limit, args.threads) as connection:
                 for name, question in QUESTIONS.items():
                     taken: dict[str, list[float]] = {}
-                    for _ in range(asked.runs):
+                    for _ in range(args.runs):
                         for place in ("released", *HINTS):
                             taken.setdefault(place, []).append(seconds(connection, question.format(place)))
                     release, view, kept, twice = (statistics.median(one) for one in taken.values())
@@ -87,7 +87,7 @@ def main() -> None:
                         f"{twice:.2f}",
                     )
                     row(f"{rows:,}", name, *cells)
-                    record(asked.results, "live", name, rows, view, release=round(release, 4))
+                    record(args.results, "live", name, rows, view, release=round(release, 4))
             database.unlink()
 
 

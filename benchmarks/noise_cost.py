@@ -98,13 +98,13 @@ def main() -> None:
     options.add_argument("--cases", nargs="+", choices=CASES, default=list(CASES))
     options.add_argument("--runs", type=int, default=1)
     add_limits(options, "1GB")
-    asked = options.parse_args()
+    args = options.parse_args()
     require_tables()
-    print(f"{machine()}; {Limits(asked.memory_limit, asked.threads)}\n")
+    print(f"{machine()}; {Limits(args.memory_limit, args.threads)}\n")
     header("rows", "", "s", "more", "of it", "peak", "suppressed rows")
-    with folders(asked.data) as (data, folder):
-        for rows in asked.rows:
-            measure(people(data, rows), rows, folder, asked)
+    with folders(args.data) as (data, folder):
+        for rows in args.rows:
+            measure(people(data, rows), rows, folder, args)
 
 
 if __name__ == "__main__":

@@ -36,11 +36,11 @@ def anonypy(asked: argparse.Namespace) -> None:
     for name in [*asked.quasi, asked.sensitive]:
         table[name] = pd.to_numeric(table[name]) if name == "age" else table[name].astype("category")
     preserver = importlib.import_module("anonypy").Preserver(table, asked.quasi, asked.sensitive)
-    found = pd.DataFrame(preserver.anonymize_k_anonymity(k=asked.k))
+    data_frame = pd.DataFrame(preserver.anonymize_k_anonymity(k=asked.k))
     for name in asked.quasi:
-        found[name] = found[name].str[0]  # a list of one text
-    found.to_csv(asked.out, sep=SEPARATOR, index=False)
-    print(f"{len(found)} rows, with counts")
+        data_frame[name] = data_frame[name].str[0]  # a list of one text
+    data_frame.to_csv(asked.out, sep=SEPARATOR, index=False)
+    print(f"{len(data_frame)} rows, with counts")
 
 
 def pycanon_k(asked: argparse.Namespace) -> None:
@@ -76,8 +76,8 @@ def main() -> None:
     parser.add_argument("--hierarchies", type=Path, required=True)
     parser.add_argument("--k", type=int, default=5)
     parser.add_argument("--limit", type=float, default=0.05)
-    asked = parser.parse_args()
-    TASKS[asked.task](asked)
+    args = parser.parse_args()
+    TASKS[args.task](args)
 
 
 if __name__ == "__main__":

@@ -131,28 +131,28 @@ def main() -> None:
                          help=f"{ADULTS}: Adult itself")  # fmt: skip
     options.add_argument("--timeout", type=float, default=300, help="seconds for each process")
     add_limits(options, "2GB")
-    asked = options.parse_args()
+    args = options.parse_args()
     require_tables()
     names = ", ".join(f"{name!r}, m.version({name!r})" for name in ("anjana", "anonypy", "pycanon", "pandas"))
-    versions = measured([asked.peers, "-c", f"import importlib.metadata as m; print({names})"])
+    versions = measured([args.peers, "-c", f"import importlib.metadata as m; print({names})"])
     if versions.status:
-        raise SystemExit(f"the peers are not in {asked.peers}:\n{versions.errors}")
-    limits = Limits(asked.memory_limit, asked.threads)
+        raise SystemExit(f"the peers are not in {args.peers}:\n{versions.errors}")
+    limits = Limits(args.memory_limit, args.threads)
     print(f"{machine()}; sqlanon with {limits}; the peers: {versions.output.strip()}\n")
     tools = [
         sqlanon("anonymize", limits, "out.duckdb"),
-        peer(asked.peers, "anjana", "out.csv"),
-        peer(asked.peers, "anonypy", "out.csv", sets=True),
+        peer(args.peers, "anjana", "out.csv"),
+        peer(args.peers, "anonypy", "out.csv", sets=True),
         sqlanon("risk", limits),
-        peer(asked.peers, "pycanon k"),
-        peer(asked.peers, "pycanon report"),
+        peer(args.peers, "pycanon k"),
+        peer(args.peers, "pycanon report"),
     ]
     header("rows", "", "s", "peak", "loss", "classes", "smallest class", "suppressed rows")
-    with folders(asked.data) as (data, folder):
-        for rows in sorted(asked.rows):
+    with folders(args.data) as (data, folder):
+        for rows in sorted(args.rows):
             table = DATA / "adult" / "adult.csv" if rows == ADULTS else bootstrap(data, rows, "csv", sensitive=True)
             warm(table)
-            tools = [tool for tool in tools if compare(tool, table, rows, folder, asked)]
+            tools = [tool for tool in tools if compare(tool, table, rows, folder, args)]
 
 
 if __name__ == "__main__":

@@ -101,8 +101,8 @@ def _pick(shares: dict[str, float], number: str) -> str:
     """A value by its share: a lookup in 1,000 steps of a list."""
     steps = 1000
     table = [next(value for value in shares if (step + 0.5) / steps < shares[value]) for step in range(steps)]
-    spelled = ", ".join(f"'{value}'" for value in table)
-    return f"[{spelled}][1 + floor({steps} * {number})::INTEGER]"
+    text = ", ".join(f"'{value}'" for value in table)
+    return f"[{text}][1 + floor({steps} * {number})::INTEGER]"
 
 
 COUNTRIES_QUERY = """

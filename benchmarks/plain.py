@@ -32,12 +32,12 @@ def floor(database: Path, fresh: Path, memory_limit: str | None, threads: int | 
         connection.execute(f"ATTACH '{database}' AS source (READ_ONLY)")
         grouped = f"SELECT {', '.join(QUASI)}, count(*) AS n FROM source.people GROUP BY ALL"
         started, used = time.perf_counter(), time.process_time()
-        found = connection.execute(f"SELECT count(*), sum(n) FROM ({grouped})").fetchone()
+        row = connection.execute(f"SELECT count(*), sum(n) FROM ({grouped})").fetchone()
         group = time.perf_counter() - started
         copy = copied(connection, fresh, "")
         processor = time.process_time() - used
         compatible = copied(connection, fresh, f"(STORAGE_VERSION '{STORAGE_VERSION}')")
-    groups = found[0] if found else 0
+    groups = row[0] if row else 0
     return {"group": group, "copy": copy, "copy_compatible": compatible, "processor": processor, "groups": groups}
 
 

@@ -64,12 +64,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("results", type=Path, help="the folder that the other scripts were given as --results")
     parser.add_argument("--out", type=Path, default=HERE / "scale.svg", help="an SVG or PNG file")
-    asked = parser.parse_args()
-    figures = list(points(asked.results))
+    args = parser.parse_args()
+    figures = list(points(args.results))
     if not figures:
-        raise SystemExit(f"nothing to show in {asked.results / 'results.jsonl'}")
-    chart(figures).save(str(asked.out))
-    print(f"{len(figures)} points: {asked.out}")
+        raise SystemExit(f"nothing to show in {args.results / 'results.jsonl'}")
+    chart(figures).save(str(args.out))
+    print(f"{len(figures)} points: {args.out}")
 
 
 if __name__ == "__main__":

@@ -59,23 +59,23 @@ def main() -> None:
     options = parser(__doc__)
     options.add_argument("--rows", type=int, default=10_000_000)
     options.add_argument("--runs", type=int, default=3, help="of each")
-    asked = options.parse_args()
+    args = options.parse_args()
     require_tables()
     print(f"{machine()}\n")
     header("table", "rows", "reader", "s", "s of processors", "peak", "of DuckDB's processor time")
-    with folders(asked.data) as (data, _):
+    with folders(args.data) as (data, _):
         for name, file, delimiter in (
-            ("Adult", bootstrap(data, asked.rows, "csv"), ";"),
-            ("mixed", make_mixed(data, asked.rows), ","),
+            ("Adult", bootstrap(data, args.rows, "csv"), ";"),
+            ("mixed", make_mixed(data, args.rows), ","),
         ):
             warm(file)
-            plain = middle(PLAIN, file, delimiter, asked.runs)
-            own = middle(SQLANON, file, delimiter, asked.runs)
+            plain = middle(PLAIN, file, delimiter, args.runs)
+            own = middle(SQLANON, file, delimiter, args.runs)
             for reader, done in (("DuckDB", plain), ("sqlanon", own)):
                 ratio = f"{done.processor / plain.processor:.2f}"
                 seconds = (f"{done.seconds:.2f}", f"{done.processor:.2f}")
-                row(name, f"{asked.rows:,}", reader, *seconds, gigabytes(done.peak), ratio)
-                record(asked.results, "reading", reader, asked.rows, done.seconds, peak=done.peak, table=name)
+                row(name, f"{args.rows:,}", reader, *seconds, gigabytes(done.peak), ratio)
+                record(args.results, "reading", reader, args.rows, done.seconds, peak=done.peak, table=name)
 
 
 if __name__ == "__main__":

@@ -93,8 +93,8 @@ def policies() -> dict[str, str]:
     found["noise"] = f"{noisy}\n[privacy]\nk = 5\n{SEARCH}"
     found["decoys"] = f"{ATTRIBUTES}\n[privacy]\nk = 5\n{SEARCH}"
     found["impossible"] = f"{ATTRIBUTES}\n[privacy]\nk = 100000\n"
-    known = "\n".join(line for line in ATTRIBUTES.splitlines() if not line.startswith("ethnicity"))
-    found["population"] = f'{known}\n[privacy]\nk_map = 3\n{SEARCH}[population]\ntable = "voters"\n'
+    text = "\n".join(line for line in ATTRIBUTES.splitlines() if not line.startswith("ethnicity"))
+    found["population"] = f'{text}\n[privacy]\nk_map = 3\n{SEARCH}[population]\ntable = "voters"\n'
     found["person"] = f"{ATTRIBUTES}\n[privacy]\nk = 3\n{SEARCH}"
     return found
 

@@ -81,25 +81,25 @@ def main() -> None:
     options.add_argument("--runs", type=int, default=3, help="of each size")
     options.add_argument("--more", action="store_true", help="without leakage, and with weights and households")
     add_limits(options, "8GB")
-    asked = options.parse_args()
-    print(f"{machine()}; memory limit {asked.memory_limit}, {asked.threads} threads\n")
-    more = ["without leakage", "with weights and households"] if asked.more else []
+    args = options.parse_args()
+    print(f"{machine()}; memory limit {args.memory_limit}, {args.threads} threads\n")
+    more = ["without leakage", "with weights and households"] if args.more else []
     header("rows", "GROUP BY, s", "risk, s", "risk / GROUP BY", *more)
-    with folders(asked.data) as (data, _):
-        for rows in asked.rows:
-            database, limits = people(data, rows), (asked.memory_limit, asked.threads)
+    with folders(args.data) as (data, _):
+        for rows in args.rows:
+            database, limits = people(data, rows), (args.memory_limit, args.threads)
             warm(database)
-            pairs = [(grouped(database, *limits), assessed(database, *limits)) for _ in range(asked.runs)]
+            pairs = [(grouped(database, *limits), assessed(database, *limits)) for _ in range(args.runs)]
             plain, job = sorted(pairs, key=lambda one: one[1].wall / one[0].wall)[len(pairs) // 2]
             ratios = [job.wall / plain.wall for plain, job in pairs]
             spread = f", {min(ratios):.2f} to {max(ratios):.2f}" if ratios[1:] else ""
             processor = statistics.median(job.processor / plain.processor for plain, job in pairs)
-            beside = [{"leakage": 0}, {"weighed": True}] if asked.more else []
+            beside = [{"leakage": 0}, {"weighed": True}] if args.more else []
             others = [assessed(database, *limits, **options) for options in beside]
             ratio = statistics.median(ratios)
             row(f"{rows:,}", plain, job, f"**{ratio:.2f}**{spread} ({processor:.2f})", *others)
             record(
-                asked.results, "risk", "sqlanon", rows, job.wall, ratio=round(ratio, 3), processor=round(processor, 3)
+                args.results, "risk", "sqlanon", rows, job.wall, ratio=round(ratio, 3), processor=round(processor, 3)
             )
 
 

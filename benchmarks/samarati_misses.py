@@ -38,12 +38,12 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--tables", type=int, default=2000, help="of each k and limit")
     options.add_argument("--seed", type=int, default=1)
-    asked = options.parse_args()
+    args = options.parse_args()
     header("k", "limit", "tables", "misses some", "misses all", "takes a wrong one", "with joins: misses some")
     for k in (2, 3, 5):
         for limit in ("0", "0.1"):
-            drawn = random.Random(f"{asked.seed} {k} {limit}")
-            cases = [random_case(drawn, k, limit) for _ in range(asked.tables)]
+            drawn = random.Random(f"{args.seed} {k} {limit}")
+            cases = [random_case(drawn, k, limit) for _ in range(args.tables)]
             wrong = [found for found in map(misses, cases) if found is not None]
             shares = [f"{sum(column) / len(wrong):.1%}" for column in zip(*wrong, strict=True)]
             row(k, limit, len(wrong), *shares, f"{sum(map(joins_miss, cases)) / len(cases):.1%}")

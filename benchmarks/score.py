@@ -73,11 +73,11 @@ def score(connection: duckdb.DuckDBPyConnection, relation: str, rows: int, sets:
         lost = sum(count * (leaves[label] - 1) for label, count in labels.items()) / (len(lines) - 1)
         total += (lost + rows - kept) / rows
     columns = ", ".join(f"""list_sort(string_split("{name}", ','))""" if sets else f'"{name}"' for name in ADULT)
-    counted = connection.execute(
+    row = connection.execute(
         f"SELECT count(*), min(n) FROM (SELECT {columns}, {weight} AS n FROM {relation} GROUP BY ALL)"
     ).fetchone()
-    assert counted
-    return {"loss": total / len(ADULT), "classes": counted[0], "smallest": int(counted[1]), "missing": rows - kept}
+    assert row
+    return {"loss": total / len(ADULT), "classes": row[0], "smallest": int(row[1]), "missing": rows - kept}
 
 
 def main() -> None:
@@ -85,17 +85,17 @@ def main() -> None:
     parser.add_argument("released", type=Path, help="a CSV file, or a DuckDB file with the table adult")
     parser.add_argument("--rows", type=int, required=True, help="of the source")
     parser.add_argument("--sets", action="store_true")
-    asked = parser.parse_args()
+    args = parser.parse_args()
     with duckdb.connect() as connection:
-        if asked.released.suffix == ".duckdb":
-            connection.execute(f"ATTACH '{asked.released}' AS released (READ_ONLY)")
+        if args.released.suffix == ".duckdb":
+            connection.execute(f"ATTACH '{args.released}' AS released (READ_ONLY)")
             relation = "released.adult"
         else:
-            relation = f"read_csv('{asked.released}', delim = ';', header = true, all_varchar = {not asked.sets})"
-            if asked.sets:
+            relation = f"read_csv('{args.released}', delim = ';', header = true, all_varchar = {not args.sets})"
+            if args.sets:
                 columns = ", ".join(f'"{name}"::VARCHAR AS "{name}"' for name in ADULT)
                 relation = f'(SELECT {columns}, "count" FROM {relation})'
-        print(json.dumps(score(connection, relation, asked.rows, asked.sets)))
+        print(json.dumps(score(connection, relation, args.rows, args.sets)))
 
 
 if __name__ == "__main__":

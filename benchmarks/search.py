@@ -75,16 +75,16 @@ def main() -> None:
     options.add_argument("--cases", nargs="+", choices=CASES, default=list(CASES))
     options.add_argument("--k", type=int, nargs="+", default=[2, 5, 10, 50, 100])
     options.add_argument("--limits", type=float, nargs="+", default=[0.0, 0.02, 0.05])
-    asked = options.parse_args()
+    args = options.parse_args()
     require_tables()
-    print(f"{machine()}; {asked.runs} runs of each\n")
+    print(f"{machine()}; {args.runs} runs of each\n")
     header("table", "k", "limit", "measure", "generalizations", "checks", "cold, ms", "of the reference's",
            "warm, ms", "of the reference's", "score")  # fmt: skip
-    for measure, limits in (("loss", asked.limits), ("entropy", [0.05])):
-        for case in asked.cases:
-            for k in asked.k:
+    for measure, limits in (("loss", args.limits), ("entropy", [0.05])):
+        for case in args.cases:
+            for k in args.k:
                 for limit in limits:
-                    searched(case, k, limit, measure, asked.runs, asked.results)
+                    searched(case, k, limit, measure, args.runs, args.results)
 
 
 if __name__ == "__main__":

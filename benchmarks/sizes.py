@@ -77,9 +77,9 @@ def main() -> None:
     options.add_argument("--rows", type=int, nargs="+", default=[1_000_000, 5_000_000, 10_000_000])
     options.add_argument("--runs", type=int, default=1, help="of each")
     add_limits(options, "1GB")
-    asked = options.parse_args()
+    args = options.parse_args()
     require_tables()
-    print(f"{machine()}; {Limits(asked.memory_limit, asked.threads)}\n")
+    print(f"{machine()}; {Limits(args.memory_limit, args.threads)}\n")
     header(
         "rows",
         "k, limit",
@@ -93,13 +93,13 @@ def main() -> None:
         "its peak",
         "of its time",
     )
-    with folders(asked.data) as (data, folder):
-        for rows in asked.rows:
+    with folders(args.data) as (data, folder):
+        for rows in args.rows:
             for ending, made in (("csv", "duckdb"), ("duckdb", "duckdb"), ("parquet", "parquet")):
                 table = bootstrap(data, rows, ending)
                 warm(table)
                 for k, limit in ASKED:
-                    measure(table, folder / f"release.{made}", rows, k, limit, asked)
+                    measure(table, folder / f"release.{made}", rows, k, limit, args)
 
 
 if __name__ == "__main__":

@@ -112,14 +112,14 @@ def main() -> None:
     made = parser(__doc__)
     made.add_argument("--runs", type=int, default=20)
     made.add_argument("--statements", action="store_true", help="list the statements of one run")
-    given = made.parse_args()
+    args = made.parse_args()
     require_tables()
     print(machine(), end="\n\n")
-    with folders(given.data) as (_, folder):
-        if given.statements:
+    with folders(args.data) as (_, folder):
+        if args.statements:
             statements(folder / "job")
         else:
-            processes(folder, given.runs)
+            processes(folder, args.runs)
 
 
 if __name__ == "__main__":

@@ -154,12 +154,12 @@ def main() -> None:
     options = parser(__doc__)
     options.add_argument("--rows", type=int, nargs="+", default=[1_000_000, 10_000_000])
     options.add_argument("--executor-memory", type=int, default=4096, help="megabytes of each of the two")
-    asked = options.parse_args()
-    master = f"local-cluster[2,1,{asked.executor_memory}]"
+    args = options.parse_args()
+    master = f"local-cluster[2,1,{args.executor_memory}]"
     print(f"{machine()}; {master}\n")
     header("rows", "what", "s", "of it", "to the floor", "Python's peak", "driver's peak", "executors' peak")
-    with folders(asked.data) as (data, folder):
-        for rows in asked.rows:
+    with folders(args.data) as (data, folder):
+        for rows in args.rows:
             files = parquet(data, rows)
             run = folder / str(rows)
             run.mkdir()
@@ -167,7 +167,7 @@ def main() -> None:
             configuration.mkdir()
             (configuration / "spark-defaults.conf").write_text(
                 f"spark.sql.warehouse.dir {run / 'warehouse'}\nspark.local.dir {run / 'local'}\n"
-                f"spark.executor.memory {asked.executor_memory - 512}m\nspark.driver.memory 2g\n"
+                f"spark.executor.memory {args.executor_memory - 512}m\nspark.driver.memory 2g\n"
                 f"spark.sql.shuffle.partitions {PARTS}\n"
             )
             environment = {"SPARK_CONF_DIR": str(configuration), "TMPDIR": str(run)}
@@ -184,9 +184,9 @@ def main() -> None:
             show(rows, "sqlanon in DuckDB", duck, stages(same), floor)
             alike = all(found[name] == same[name] for name in ("generalization", "score", "suppressed_rows"))
             print(f"\nThe same result: {alike}\n", flush=True)
-            record(asked.results, "spark", "floor", rows, floor)
-            record(asked.results, "spark", "spark", rows, spark.seconds, **spark.peaks)
-            record(asked.results, "spark", "duckdb", rows, duck.seconds, **duck.peaks)
+            record(args.results, "spark", "floor", rows, floor)
+            record(args.results, "spark", "spark", rows, spark.seconds, **spark.peaks)
+            record(args.results, "spark", "duckdb", rows, duck.seconds, **duck.peaks)
 
 
 if __name__ == "__main__":

@@ -44,8 +44,8 @@ def compared(case: str, k: int, limit: float, name: str) -> dict[str, object]:
     del tree["release"]
     tree["search"] |= {"strategy": strategy, **({"summary": "set"} if name == SETS else {})}
     with sqlanon.connect() as db:
-        found = db.compare(sqlanon.Policy(**tree), [strategy])
-        return dict(zip(found.columns, found.fetchall()[0], strict=True))
+        comparison = db.compare(sqlanon.Policy(**tree), [strategy])
+        return dict(zip(comparison.columns, comparison.fetchall()[0], strict=True))
 
 
 def main() -> None:
@@ -58,22 +58,22 @@ def main() -> None:
     options.add_argument("--k", type=int, nargs="+", default=[5])
     options.add_argument("--limit", type=float, default=0.05)
     options.add_argument("--strategies", nargs="+", choices=NAMES, default=list(NAMES))
-    asked = options.parse_args()
+    args = options.parse_args()
     require_tables()
-    print(f"{machine()}; at most {asked.limit:.0%} suppressed\n")
+    print(f"{machine()}; at most {args.limit:.0%} suppressed\n")
     header("table", "k", "strategy", "loss", "classes", "suppressed rows", "checks", "seconds", "proven")
-    for case in asked.cases:
-        for k in asked.k:
-            for name in asked.strategies:
-                found = json.loads(python(__file__, "--one", case, str(k), str(asked.limit), name).output)
-                if found["error"]:
-                    row(case, k, name, found["error"], "-", "-", "-", "-", "-")
+    for case in args.cases:
+        for k in args.k:
+            for name in args.strategies:
+                document = json.loads(python(__file__, "--one", case, str(k), str(args.limit), name).output)
+                if document["error"]:
+                    row(case, k, name, document["error"], "-", "-", "-", "-", "-")
                     continue
-                figures = [f"{found['loss']:.4f}", f"{found['classes']:,}", f"{found['suppressed_rows']:,}"]
-                proven = "yes" if found["optimal"] else "no"
-                row(case, k, name, *figures, f"{found['checked']:,}", f"{found['seconds']:.2f}", proven)
-                record(asked.results, "strategies", name, 0, found["seconds"], case=case, k=k, limit=asked.limit,
-                       loss=found["loss"], classes=found["classes"])  # fmt: skip
+                figures = [f"{document['loss']:.4f}", f"{document['classes']:,}", f"{document['suppressed_rows']:,}"]
+                proven = "yes" if document["optimal"] else "no"
+                row(case, k, name, *figures, f"{document['checked']:,}", f"{document['seconds']:.2f}", proven)
+                record(args.results, "strategies", name, 0, document["seconds"], case=case, k=k, limit=args.limit,
+                       loss=document["loss"], classes=document["classes"])  # fmt: skip
             if (known := REFERENCE.get((case, k))) is not None:
                 row(case, k, "the reference's local recoding", known, "-", "0", "-", "1 to 5.5", "no")
     print(f"\n{ANONYPY}")

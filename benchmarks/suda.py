@@ -47,8 +47,8 @@ def by_cube(connection: duckdb.DuckDBPyConnection, names: Sequence[str]) -> dict
     connection.execute("CREATE TABLE msus (id BIGINT, subset BIGINT)")
     for size in range(1, len(names) + 1):
         connection.execute(MINIMAL.format(size=size))
-    found = connection.execute("SELECT bit_count(subset), count(*) FROM msus GROUP BY ALL ORDER BY ALL").fetchall()
-    return dict(found)
+    rows = connection.execute("SELECT bit_count(subset), count(*) FROM msus GROUP BY ALL ORDER BY ALL").fetchall()
+    return dict(rows)
 
 
 def by_level(connection: duckdb.DuckDBPyConnection, names: Sequence[str]) -> dict[int, int]:
@@ -90,13 +90,13 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--case", choices=CASES, default="Adult-8")
     parser.add_argument("--once", choices=WAYS, help=argparse.SUPPRESS)
-    asked = parser.parse_args()
-    if asked.once:
-        once(asked.once, asked.case)
+    args = parser.parse_args()
+    if args.once:
+        once(args.once, args.case)
         return
     runs = [
-        {way: json.loads(python(HERE, "--once", way, "--case", asked.case).output) for way in WAYS}
-        for _ in range(asked.runs)
+        {way: json.loads(python(HERE, "--once", way, "--case", args.case).output) for way in WAYS}
+        for _ in range(args.runs)
     ]
     found = [run[way]["msus"] for run in runs for way in WAYS]
     assert all(one == found[0] for one in found), "the two do not agree"

@@ -56,13 +56,13 @@ def main() -> None:
     options = parser(__doc__, makes_tables=False)
     options.add_argument("--runs", type=int, default=9, help="of each table")
     options.add_argument("--cases", nargs="+", choices=CASES, default=list(CASES))
-    asked = options.parse_args()
+    args = options.parse_args()
     require_tables()
-    print(f"{machine()}; {asked.runs} runs of each, ms\n")
+    print(f"{machine()}; {args.runs} runs of each, ms\n")
     with folders(None) as (_, folder):
-        for number, case in enumerate(asked.cases):
+        for number, case in enumerate(args.cases):
             rows, _ = split(case, folder)  # makes the bytecode, and warms the disk's cache
-            runs = [split(case, folder)[1] for _ in range(asked.runs)]
+            runs = [split(case, folder)[1] for _ in range(args.runs)]
             if not number:
                 header("table", *runs[0], "of the reference's")
             medians = {name: statistics.median(run[name] for run in runs) * 1000 for name in runs[0]}
@@ -74,7 +74,7 @@ def main() -> None:
                 *(f"{median:,.0f}" for median in medians.values()),
                 f"{statistics.median(whole) / known:.2f} of {known:,}" if known else "-",
             )
-            record(asked.results, "whole", case, rows, statistics.median(whole) / 1000)
+            record(args.results, "whole", case, rows, statistics.median(whole) / 1000)
 
 
 if __name__ == "__main__":

@@ -172,11 +172,11 @@ def test_heights_are_those_of_sex_and_age_and_the_same_on_every_run(data: Path) 
 
 @pytest.mark.thorough
 def test_the_experiment_with_noise_in_small(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    asked = argparse.Namespace(runs=1, k=[COMPARED], epsilon=[0.5, 4.0], strategies=["optimal"], results=tmp_path)
+    namespace = argparse.Namespace(runs=1, k=[COMPARED], epsilon=[0.5, 4.0], strategies=["optimal"], results=tmp_path)
     with duckdb.connect() as connection:
         make_heights(connection)
         space = Workspace(connection)
-        strong, weak = with_noise(space, asked)
+        strong, weak = with_noise(space, namespace)
         plain, wide, useful = searches(space, 20, "optimal", 0.0, 1)
         space.close()
     assert strong["expected"] == pytest.approx(8 * weak["expected"])

@@ -346,7 +346,7 @@ def judge_classes(published: Published) -> None:
         assert Fraction(len(counts), sum(counts)) <= Fraction(asked["average_risk"])
     for labels, rows in published.classes.items() if case.row["population"] != "none" else ():
         sets = [ground_values(name, label) for name, label in zip(QUASI, labels, strict=True)]
-        matches = sum(all(one[n] in some for n, some in zip(QUASI, sets, strict=True)) for one in case.people)
+        matches = sum(all(person[n] in some for n, some in zip(QUASI, sets, strict=True)) for person in case.people)
         assert matches >= asked.get("k_map", 1)
         assert published.count(rows) <= asked.get("delta_presence", {"max": 100})["max"] * matches
 

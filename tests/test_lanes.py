@@ -98,5 +98,5 @@ def test_continuous_integration_fails_if_a_step_does(failing: str, tmp_path: Pat
     assert (done.returncode == 0) == (failing == "nothing at all"), done.stdout + done.stderr
     assert done.stdout.rstrip().endswith("s)") and ("== passed" in done.stdout) == (done.returncode == 0)
     if failing in ("-m spark", "tests/oldest.py"):  # the one does not keep the other from its end
-        said = calls.read_text(encoding="utf-8")
-        assert "-m spark" in said and "tests/oldest.py" in said
+        text = calls.read_text(encoding="utf-8")
+        assert "-m spark" in text and "tests/oldest.py" in text

@@ -44,7 +44,7 @@ def name_of(path: Path, root: Path) -> str:
 def imported(tree: ast.Module, known: Mapping[str, Path]) -> Iterator[str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            yield from (one.name for one in node.names if one.name in known)
+            yield from (name.name for name in node.names if name.name in known)
         elif isinstance(node, ast.ImportFrom):
             assert node.module is not None and not node.level, "imports name the whole path"
             names = {f"{node.module}.{one.name}" for one in node.names}

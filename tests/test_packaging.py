@@ -186,8 +186,8 @@ def test_the_wheel_has_the_package_and_nothing_else(wheel: Path) -> None:
 @pytest.mark.thorough
 def test_no_library_is_allowed_that_is_newer_than_the_tested(installed: Environment) -> None:
     """pip took the newest that the wheel allows: each upper bound is the step after it. (.ci/run tests the oldest.)"""
-    listed = json.loads(installed("pip", "list", "--format", "json", "--disable-pip-version-check"))
-    versions = {package["name"].lower(): Version(package["version"]) for package in listed}
+    document = json.loads(installed("pip", "list", "--format", "json", "--disable-pip-version-check"))
+    versions = {package["name"].lower(): Version(package["version"]) for package in document}
     for requirement in map(Requirement, PROJECT["dependencies"]):
         if requirement.marker is None or requirement.marker.evaluate():
             (upper,) = (bound for bound in requirement.specifier if bound.operator == "<")

@@ -128,7 +128,7 @@ def test_figures_fit_together(hospital: Path, policy: sqlanon.Policy) -> None:
 def test_json_of_a_result(hospital: Path, policy: sqlanon.Policy) -> None:
     with sqlanon.connect(hospital) as db:
         result = db.anonymize(policy)
-        shown = json.loads(json.dumps(result.to_dict()))
+        document = json.loads(json.dumps(result.to_dict()))
         minimal = db.anonymize(make_policy(ROLES, k=3, table="patients", search={"strategy": "k_minimal"}))
     expected = {
         "rows": 200,
@@ -142,7 +142,7 @@ def test_json_of_a_result(hospital: Path, policy: sqlanon.Policy) -> None:
         "lattice": {"nodes": 24, "checked": result.checked},
         "optimal": True,
     }
-    assert expected.items() <= shown.items()
+    assert expected.items() <= document.items()
     assert json.loads(json.dumps(minimal.to_dict()))["k_minimal"] == minimal.k_minimal
     assert minimal.k_minimal and minimal.generalization in minimal.k_minimal
 
@@ -336,9 +336,9 @@ def test_risk(hospital: Path) -> None:
     figures = (risk.rows, risk.classes, risk.smallest_class, risk.rows, risk.smallest_class, risk.uniques)
     (row,) = (rows[0] for rows in found if rows and rows[0][:6] == figures)
     assert row[-1] == risk.rows_below_k
-    told = json.loads(json.dumps(risk.to_dict()))
+    document = json.loads(json.dumps(risk.to_dict()))
     assert (
-        told
+        document
         | {
             "rows": 200,
             "classes": len(counts),
@@ -357,7 +357,7 @@ def test_risk(hospital: Path) -> None:
                 }
             ],
         }
-        == told
+        == document
     )
 
 

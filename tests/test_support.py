@@ -40,7 +40,7 @@ def imported(tree: ast.AST) -> Iterator[tuple[str, str]]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             yield from (
-                (one.asname or one.name.partition(".")[0], one.name if one.asname else "") for one in node.names
+                (name.asname or name.name.partition(".")[0], name.name if name.asname else "") for name in node.names
             )
         elif isinstance(node, ast.ImportFrom) and node.module:
             yield from ((one.asname or one.name, f"{node.module}.{one.name}") for one in node.names)
@@ -110,11 +110,11 @@ def test_no_test_module_imports_another() -> None:
 def test_names_that_tests_import_exist() -> None:
     """Also where a test is not collected, or imports in a function."""
     found = {
-        f"{node.module}.{one.name}": file
+        f"{node.module}.{name.name}": file
         for file in FILES
         for node in ast.walk(tree_of(file))
         if isinstance(node, ast.ImportFrom) and node.module and node.module.partition(".")[0] == "sqlanon"
-        for one in node.names
+        for name in node.names
     }
     assert len(found) > 200
     assert {path: file for path, file in found.items() if not resolves(path)} == {}

@@ -59,4 +59,4 @@ def test_a_template_with_what_looks_like_a_placeholder_inside_a_text_is_refused(
 
 def test_a_colon_before_anything_else_is_part_of_a_text() -> None:
     query = template("SELECT strftime(a, '%H:%M') AS b, ': ' AS c FROM :rows")(rows=table("t"))
-    assert {one.this for one in query.find_all(exp.Literal)} == {"%H:%M", ": "}
+    assert {node.this for node in query.find_all(exp.Literal)} == {"%H:%M", ": "}

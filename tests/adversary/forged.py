@@ -60,9 +60,9 @@ def _generated_column(schema: str, table: str) -> Forge:
     """The first text of a table is generated when it is read."""
 
     def forge(path: Path, name: str) -> None:
-        own = table.format(rows=f"{name}_v1")
+        text = table.format(rows=f"{name}_v1")
         with _writing(path) as connection:
-            columns = _columns(connection, own)
+            columns = _columns(connection, text)
             generated = next(column for column, type_ in columns if type_ == "VARCHAR")
             value = f"CAST({_BOOM} AS VARCHAR)"
             made = [
@@ -71,9 +71,9 @@ def _generated_column(schema: str, table: str) -> Forge:
             ]
             connection.execute(f"CREATE TABLE {schema}.made ({', '.join(made)})")
             others = ", ".join(f'"{column}"' for column, _ in columns if column != generated)
-            connection.execute(f"INSERT INTO {schema}.made ({others}) SELECT {others} FROM {schema}.{own}")
-            connection.execute(f"DROP TABLE {schema}.{own}")
-            connection.execute(f"ALTER TABLE {schema}.made RENAME TO {own}")
+            connection.execute(f"INSERT INTO {schema}.made ({others}) SELECT {others} FROM {schema}.{text}")
+            connection.execute(f"DROP TABLE {schema}.{text}")
+            connection.execute(f"ALTER TABLE {schema}.made RENAME TO {text}")
 
     return forge
 

@@ -108,8 +108,8 @@ def _duckdb(path: Path, name: str) -> Seen:
 def _beyond(connection: duckdb.DuckDBPyConnection, table: str, column: str, stats: str | None) -> list[str]:
     """Least and greatest values that an engine keeps of a column, and that no row has."""
     if (stats or "").startswith("["):  # DuckDB before 2.0 writes them as text
-        found = re.match(r"\[Min: (.*?), Max: (.*?)(?:, Has Unicode: .*?)?\](?:\[|$)", stats)
-        ends: list[Any] = list(found.groups()) if found else []
+        match = re.match(r"\[Min: (.*?), Max: (.*?)(?:, Has Unicode: .*?)?\](?:\[|$)", stats)
+        ends: list[Any] = list(match.groups()) if match else []
     else:
         ends = [json.loads(stats or "{}").get(end) for end in ("min", "max")]
     query = f"SELECT DISTINCT {_quoted(column)}::VARCHAR, typeof({_quoted(column)}) FROM {_quoted(table)}"
@@ -147,7 +147,7 @@ def _parquet(path: Path) -> Seen:
     file = pq.ParquetFile(path)
     arrow = file.read()
     names = arrow.column_names
-    columns = [[(one, str(arrow.schema.field(i).type)) for one in cells(arrow.column(i))] for i in range(len(names))]
+    columns = [[(cell, str(arrow.schema.field(i).type)) for cell in cells(arrow.column(i))] for i in range(len(names))]
     rows = list(zip(*columns, strict=True)) if columns else []
     metadata = file.metadata.metadata or {}
     beside = " ".join(f"{key.decode()} {value.decode()}" for key, value in metadata.items() if key != b"ARROW:schema")

@@ -100,30 +100,30 @@ def parsed(name: str, label: str) -> tuple[Value, Value] | None:
     """The first value of a label and the first one beyond it, None where it is open; None of what is no range."""
     read: Callable[[str], Any] = date.fromisoformat if name in DATED else number
     if name == "at":
-        found = re.fullmatch(r"\[(.+), (.+)\)|<(.+)|≥(.+)", label)
+        match = re.fullmatch(r"\[(.+), (.+)\)|<(.+)|≥(.+)", label)
         return (
             None
-            if found is None
+            if match is None
             else tuple(  # type: ignore[return-value]
-                None if one is None else time.fromisoformat(one) for one in (found[1] or found[4], found[2] or found[3])
+                None if one is None else time.fromisoformat(one) for one in (match[1] or match[4], match[2] or match[3])
             )
         )
-    if found := re.fullmatch(r"\[(.+), (.+)\)", label):
-        return read(found[1]), read(found[2])
-    if found := re.fullmatch(r"<(.+)", label):
-        return None, read(found[1])
-    if found := re.fullmatch(r"≥(.+)", label):
-        return read(found[1]), None
-    if name in DATED and (found := re.fullmatch(r"(\d{4})(?:-(\d\d))?(?:-(\d\d))?", label)):
-        first = date(int(found[1]), int(found[2] or 1), int(found[3] or 1))
-        return first, first + timedelta(days=1) if found[3] else next_period(first, months=1 if found[2] else 12)
-    found = re.fullmatch(r"(.+?) to (.+)" if name in DATED else r"(.+?)(?: to |(?<=\d)-)(.+)", label)
-    if found is None and name == "zip" and (found := re.fullmatch(r"(\d+)(\*+)", label)):
-        width = 10 ** len(found[2])
-        return number(found[1]) * width, (number(found[1]) + 1) * width
-    if found is None or "*" in label:
+    if match := re.fullmatch(r"\[(.+), (.+)\)", label):
+        return read(match[1]), read(match[2])
+    if match := re.fullmatch(r"<(.+)", label):
+        return None, read(match[1])
+    if match := re.fullmatch(r"≥(.+)", label):
+        return read(match[1]), None
+    if name in DATED and (match := re.fullmatch(r"(\d{4})(?:-(\d\d))?(?:-(\d\d))?", label)):
+        first = date(int(match[1]), int(match[2] or 1), int(match[3] or 1))
+        return first, first + timedelta(days=1) if match[3] else next_period(first, months=1 if match[2] else 12)
+    match = re.fullmatch(r"(.+?) to (.+)" if name in DATED else r"(.+?)(?: to |(?<=\d)-)(.+)", label)
+    if match is None and name == "zip" and (match := re.fullmatch(r"(\d+)(\*+)", label)):
+        width = 10 ** len(match[2])
+        return number(match[1]) * width, (number(match[1]) + 1) * width
+    if match is None or "*" in label:
         return None
-    return read(found[1]), after(read(found[2]))
+    return read(match[1]), after(read(match[2]))
 
 
 def next_period(first: date, months: int) -> date:

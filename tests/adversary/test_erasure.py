@@ -73,11 +73,11 @@ def test_a_forged_release_beside_deleted_rows_stays_red(visits: Path, place: str
     change(visits / "h.duckdb", WITHDRAW)
     if place == "r.duckdb":
         shutil.copy(visits / "forged.duckdb", visits / place)
-    found = verify(visits, place)
-    assert found.source_change is None
-    assert "against the source: recoded source" in failed(found)
-    assert SOURCE_CHECK not in failed(found)
-    assert ("against the ledger: sha256" in failed(found)) == (place == "r.duckdb")
+    verification = verify(visits, place)
+    assert verification.source_change is None
+    assert "against the source: recoded source" in failed(verification)
+    assert SOURCE_CHECK not in failed(verification)
+    assert ("against the ledger: sha256" in failed(verification)) == (place == "r.duckdb")
 
 
 @pytest.mark.thorough
@@ -87,17 +87,17 @@ def test_one_byte_more_is_not_the_release_that_was_published(visits: Path) -> No
     with (visits / "r.duckdb").open("ab") as file:
         file.write(b"\0" * 262_144)
     shutil.move(visits / "r.duckdb", visits / "longer.duckdb")
-    found = verify(visits, "longer.duckdb")
-    assert found.source_change is None
-    assert "against the source: recoded source" in failed(found)
+    verification = verify(visits, "longer.duckdb")
+    assert verification.source_change is None
+    assert "against the source: recoded source" in failed(verification)
 
 
 @pytest.mark.thorough
 def test_deleted_rows_beside_the_published_release_are_named(visits: Path) -> None:
     change(visits / "h.duckdb", WITHDRAW)
-    found = verify(visits, "r.duckdb")
-    assert failed(found) == {SOURCE_CHECK}
-    assert found.source_change.withdrawn_persons == 1
+    verification = verify(visits, "r.duckdb")
+    assert failed(verification) == {SOURCE_CHECK}
+    assert verification.source_change.withdrawn_persons == 1
 
 
 # --- What docs/how-to/erasure.md says of what cannot be withdrawn, and of what stays
@@ -138,10 +138,10 @@ def test_the_person_with_the_longest_text_under_a_mask_cannot_be_withdrawn(
         db.anonymize(masked(tmp_path, mask, key)).publish()
     change(tmp_path / "h.duckdb", "DELETE FROM v WHERE pid = 'long'")
     with sqlanon.connect() as db:
-        found = db.verify(tmp_path / "r.duckdb", masked(tmp_path, mask, key))
-        assert failed(found) == {SOURCE_CHECK}
-        assert found.source_change.withdrawn_persons == 1
-        assert found.source_change.relabelled == ("zip",)
+        verification = db.verify(tmp_path / "r.duckdb", masked(tmp_path, mask, key))
+        assert failed(verification) == {SOURCE_CHECK}
+        assert verification.source_change.withdrawn_persons == 1
+        assert verification.source_change.relabelled == ("zip",)
         for verb in (db.withdraw, db.extend) if key else (db.withdraw,):
             with pytest.raises(sqlanon.SourceError, match=r"attributes\.zip: 60 values have another label"):
                 verb(masked(tmp_path, mask, key))

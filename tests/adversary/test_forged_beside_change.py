@@ -177,22 +177,22 @@ def policy(folder: Path, source: dict[str, Any], release: dict[str, Any]) -> sql
 
 def check_not_excused(db: sqlanon.Database, place: Any, wanted: sqlanon.Policy, what: str) -> None:
     try:
-        found = db.verify(place, wanted, "shared.r")
+        verification = db.verify(place, wanted, "shared.r")
     except sqlanon.ReleaseError as error:
         assert error.exit_status == 1, what
         return
-    assert not found.verified, what
-    assert found.source_change is None, what
-    assert not failed(found) & {SOURCE_CHECK}, what
-    assert failed(found), what
+    assert not verification.verified, what
+    assert verification.source_change is None, what
+    assert not failed(verification) & {SOURCE_CHECK}, what
+    assert failed(verification), what
 
 
 def check_excused(db: sqlanon.Database, place: Any, wanted: sqlanon.Policy) -> None:
     """The release as it was published: what follows is caught for what was forged."""
-    found = db.verify(place, wanted, "shared.r")
-    assert failed(found) == {SOURCE_CHECK}, found.failures
-    assert found.source_change is not None
-    assert found.source_change.withdrawn_persons == 2
+    verification = db.verify(place, wanted, "shared.r")
+    assert failed(verification) == {SOURCE_CHECK}, verification.failures
+    assert verification.source_change is not None
+    assert verification.source_change.withdrawn_persons == 2
 
 
 @pytest.fixture

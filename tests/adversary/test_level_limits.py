@@ -84,14 +84,14 @@ def ends(label: str, kind: type) -> tuple[Value | None, Value | None]:
     value, read = (_DAY, date.fromisoformat) if kind is date else (_NUMBER, kind)
     if label == "*":
         return None, None
-    if found := re.fullmatch(f"≥{value}", label):
-        return read(found[1]), None
-    if found := re.fullmatch(f"<{value}", label):
-        return None, read(found[1]) - _step(read(found[1]))
-    if found := re.fullmatch(rf"\[{value}, {value}\)", label):
-        return read(found[1]), read(found[2]) - _step(read(found[2]))
-    if found := re.fullmatch(f"{value}(?:(?:-| to ){value})?", label):
-        return read(found[1]), read(found[2] or found[1])
+    if match := re.fullmatch(f"≥{value}", label):
+        return read(match[1]), None
+    if match := re.fullmatch(f"<{value}", label):
+        return None, read(match[1]) - _step(read(match[1]))
+    if match := re.fullmatch(rf"\[{value}, {value}\)", label):
+        return read(match[1]), read(match[2]) - _step(read(match[2]))
+    if match := re.fullmatch(f"{value}(?:(?:-| to ){value})?", label):
+        return read(match[1]), read(match[2] or match[1])
     raise AssertionError(f"{label!r} is no label of the contract")
 
 
@@ -176,7 +176,7 @@ def check_cells(db: sqlanon.Database, attributes: dict[str, Any], search: dict[s
         for label in members(row["zip"]):  # a range is one of labels at min_level, under one at max_level
             is_range = re.fullmatch(r"(\d)\d\d0-\1\d\d9", label)
             assert is_range or (len(label) == 4 and 1 <= label.count("*") <= 3), label
-            assert medians or any(is_under(person["zip"], one) for one in members(row["zip"]))
+            assert medians or any(is_under(person["zip"], member) for member in members(row["zip"]))
         for label in members(row["town"]):
             assert label != FORBIDDEN
             assert search.get("summary") == "set" or label in labels_of_town(person["town"])

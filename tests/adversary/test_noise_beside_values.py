@@ -195,4 +195,4 @@ def counts_in(message: str) -> tuple[int, ...]:
         r"(\d+) rows? of this one (?:is|are) new",
         r"(\d+) combinations? of values ha(?:s|ve) fewer than \d+ rows",
     )
-    return tuple(int(found[1]) if (found := re.search(form, message)) else 0 for form in forms)
+    return tuple(int(search_result[1]) if (search_result := re.search(form, message)) else 0 for form in forms)

@@ -103,14 +103,14 @@ def test_postgres_releases_what_duckdb_does(schemas: Any, tmp_path: Path, strate
     with sqlanon.connect(in_duckdb(ours, signed)) as db, sqlanon.connect() as other:
         file = db.anonymize(here).publish(tmp_path / "here.duckdb")
         assert file.verify().verified and db.verify(file.path, here).verified
-        found = other.anonymize(there)
-        published = found.publish()
+        result = other.anonymize(there)
+        published = result.publish()
         assert published.manifest.columns == file.manifest.columns
         assert published.manifest.digest == file.manifest.digest
         verification = other.verify(HERE, there, "shared.r")
         assert published.verify().verified and verification.verified, verification.failures
-        assert found.publish(tmp_path / "from_there.duckdb", "r").manifest.digest == file.manifest.digest
-    types = {one.name: one.type for one in file.manifest.columns}
+        assert result.publish(tmp_path / "from_there.duckdb", "r").manifest.digest == file.manifest.digest
+    types = {column.name: column.type for column in file.manifest.columns}
     assert file.manifest.suppressed_rows == 2 and (types["q_real"] == "VARCHAR") == (suppressed == "mask")
     with duckdb.connect(str(file.path), read_only=True) as release:
         for name, kind in theirs.items():
@@ -182,7 +182,7 @@ def test_spark_releases_what_duckdb_does(session: Any, tmp_path: Path, strategy:
         "privacy": {"k": 2},
         "search": {"suppression_limit": 0.1, "strategy": strategy},
     }
-    here = sqlanon.Policy(
+    policy = sqlanon.Policy(
         **tree,
         source={"files": str(tmp_path / "odd.parquet")},
         release={"file": str(tmp_path / "here.parquet"), "suppressed": suppressed},
@@ -191,13 +191,13 @@ def test_spark_releases_what_duckdb_does(session: Any, tmp_path: Path, strategy:
     there = sqlanon.Policy(**tree, source={"table": "clinic.t"}, release=in_spark)
     plain = suppressed == "mask"  # else a release in Spark would have numbers of 32 bits
     with sqlanon.connect() as db, sqlanon.connect(session) as other:
-        file = db.anonymize(here).publish()
-        assert file.verify().verified and db.verify(file.path, here).verified
-        found = other.anonymize(there)
-        copied = found.publish(tmp_path / "from_there.duckdb", "r")
+        file = db.anonymize(policy).publish()
+        assert file.verify().verified and db.verify(file.path, policy).verified
+        result = other.anonymize(there)
+        copied = result.publish(tmp_path / "from_there.duckdb", "r")
         assert copied.manifest.digest == file.manifest.digest
         if plain:
-            published = found.publish()
+            published = result.publish()
             assert published.manifest.digest == file.manifest.digest
             verification = other.verify(session, there, "shared.r")
             assert verification.verified, verification.failures

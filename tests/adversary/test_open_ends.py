@@ -107,9 +107,9 @@ def test_rows_that_are_added_show_open_ends(folder: Path) -> None:
     publish(extended, path)
     change(folder / "source.duckdb", "INSERT INTO t SELECT 1000 + i, 100 + i, 0, 0 FROM range(4) AS r(i)")
     with sqlanon.connect() as db:
-        found = db.extend(extended)
-        assert found.added_rows == 4
-        assert found.publish().verify().verified
+        extension = db.extend(extended)
+        assert extension.added_rows == 4
+        assert extension.publish().verify().verified
     assert fetch(path, "SELECT count(*) FROM t WHERE age = '≥90'") == [(34,)]
     assert fetch(path, "SELECT count(*) FROM t WHERE age LIKE '1__' OR age LIKE '9_'") == [(0,)]
 
@@ -186,5 +186,5 @@ def test_decoys_show_open_ends(folder: Path) -> None:
     asked = policy(folder, k=12, release={"decoys": True, "table": "released"}, search={"suppression_limit": 0.2})
     with sqlanon.connect() as db:
         result = db.anonymize(asked)
-        shown = {age for age, *_ in result.relation().project("age").fetchall()}
-    assert shown >= OPEN and not any(age.startswith(("9", "17")) for age in shown)
+        ages = {age for age, *_ in result.relation().project("age").fetchall()}
+    assert ages >= OPEN and not any(age.startswith(("9", "17")) for age in ages)

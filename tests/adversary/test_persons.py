@@ -73,9 +73,9 @@ def read(
     classes = defaultdict(list)
     for row_id, *labels in released:
         classes[tuple(labels)].append(row_id)
-    there = {row_id for row_id, *_ in released}
-    lost = {who for row_id, who in whose.items() if row_id not in there}
-    left = {who for row_id, who in whose.items() if row_id in there}
+    row_ids = {row_id for row_id, *_ in released}
+    lost = {who for row_id, who in whose.items() if row_id not in row_ids}
+    left = {who for row_id, who in whose.items() if row_id in row_ids}
     return (
         [{whose[one] for one in some_} for some_ in classes.values()],
         [*map(len, classes.values())],
@@ -225,10 +225,10 @@ def test_the_command_counts_persons(tmp_path: Path) -> None:
     """)
     ended = cli("anonymize", tmp_path / "p.toml")
     assert ended.status == 0, ended.err
-    told = ended.out
-    assert "18 of 20 persons released with all their rows, 2 with suppressed rows (10 %)" in told
-    assert "of whom 1 have other rows in the release" in told
-    assert "2 classes; the smallest has 4 persons (5 rows or more)" in told
+    out = ended.out
+    assert "18 of 20 persons released with all their rows, 2 with suppressed rows (10 %)" in out
+    assert "of whom 1 have other rows in the release" in out
+    assert "2 classes; the smallest has 4 persons (5 rows or more)" in out
     figures = json.loads(cli("anonymize", tmp_path / "p.toml", "--json").out)
     names = ("persons", "released_persons", "suppressed_persons", "partly_released_persons", "smallest_class")
     assert [figures[name] for name in names] == [20, 18, 2, 1, 4]

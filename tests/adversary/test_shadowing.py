@@ -86,7 +86,7 @@ def macro(name: str, value: str, schema: str = "", temporary: str = "", most: in
     """Statements that make macros of a name, for rows and in FROM, of any number of arguments."""
     full = f"{schema}{quoted(name)}"
     arguments = ["(" + ", ".join("abcdef"[:count]) + ")" for count in range(most + 1)]
-    yield f"CREATE {temporary} MACRO {full} " + ", ".join(f"{one} AS {value}" for one in arguments)
+    yield f"CREATE {temporary} MACRO {full} " + ", ".join(f"{argument} AS {value}" for argument in arguments)
     yield f"CREATE {temporary} MACRO {full} " + ", ".join(
         f"{one} AS TABLE (SELECT {value} AS {quoted(name)})" for one in arguments
     )
@@ -108,8 +108,8 @@ def shadow(connection: duckdb.DuckDBPyConnection, names: Iterable[str], value: s
 @cache
 def system_names() -> frozenset[str]:
     with duckdb.connect() as connection:
-        found = connection.execute("SELECT DISTINCT function_name FROM duckdb_functions() WHERE internal").fetchall()
-    return frozenset(name.lower() for (name,) in found)
+        rows = connection.execute("SELECT DISTINCT function_name FROM duckdb_functions() WHERE internal").fetchall()
+    return frozenset(name.lower() for (name,) in rows)
 
 
 IMPLICIT = {
@@ -205,11 +205,11 @@ def outcome(
             more = also(db, policy, target)
     finally:
         connection.close()
-    found = json.loads(json.dumps(verification.manifest.row(), default=str))
+    document = json.loads(json.dumps(verification.manifest.row(), default=str))
     for name in ("published_at", "policy", "policy_hash"):
-        found.pop(name)
+        document.pop(name)
     checks = [(check.name, check.passed, check.message) for check in verification.checks]
-    return {"verified": verification.verified, "manifest": found, "checks": checks, "more": more}
+    return {"verified": verification.verified, "manifest": document, "checks": checks, "more": more}
 
 
 FOUND: dict[str, dict[str, Any]] = {}
@@ -521,9 +521,9 @@ def test_macros_in_a_release_are_found_and_change_no_other_check(used: set[str],
     with duckdb.connect(str(release)) as connection:
         shadow(connection, used)
         shadow(connection, used, schema="sqlanon.")
-    found = verify_file(release)
-    checks = {check.name: check.passed for check in found.checks}
-    assert not found.verified
+    verification = verify_file(release)
+    checks = {check.name: check.passed for check in verification.checks}
+    assert not verification.verified
     assert {name for name, passed in checks.items() if passed is False} == {"macros"}
     assert {name: passed for name, passed in checks.items() if name != "macros"}.items() <= clean_checks.items()
 

@@ -112,14 +112,14 @@ def in_policy(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
     """Change the policy that the manifest shows."""
     policy = json.loads(fetch(path, "SELECT policy FROM sqlanon.manifest")[0][0])
     change(policy)
-    shown = json.dumps(policy, ensure_ascii=False).replace("'", "''")
-    set_claim(path, "policy", f"'{shown}'")
+    text = json.dumps(policy, ensure_ascii=False).replace("'", "''")
+    set_claim(path, "policy", f"'{text}'")
 
 
 def macro_with(path: Path, name: str, old: str, new: str) -> None:
     """Make a macro again with a part of its statement changed."""
     text = "\n".join(file.read_text() for file in sorted((Path(sqlanon.__file__).parents[1] / "sql").glob("*.sql")))
-    statement = next(one for one in text.split("CREATE OR REPLACE ") if one.startswith(f"MACRO sqlanon.{name}("))
+    statement = next(part for part in text.split("CREATE OR REPLACE ") if part.startswith(f"MACRO sqlanon.{name}("))
     statement = re.split(r"\n\);\n|\n\n--", statement)[0] + "\n)"
     assert old in statement
     by_sql(path, f"CREATE OR REPLACE {statement.replace(old, new, 1)}")

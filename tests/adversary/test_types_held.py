@@ -78,7 +78,7 @@ def test_a_type_that_a_given_path_does_not_hold(tmp_path: Path) -> None:
             with pytest.raises(ReleaseError, match=r"Parquet cannot hold the types of 'x' \(UNION"):
                 result.publish(tmp_path / "release.parquet")
             assert result.publish(tmp_path / "release.duckdb").verify().verified
-    assert [one.name for one in tmp_path.iterdir()] == ["release.duckdb"]
+    assert [path.name for path in tmp_path.iterdir()] == ["release.duckdb"]
 
 
 def test_a_plan_refuses_what_the_place_does_not_hold(tmp_path: Path) -> None:

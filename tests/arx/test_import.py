@@ -60,7 +60,7 @@ def elements(parts: Mapping[str, str]) -> str:
 def definition(attributes: tuple[dict[str, str], ...]) -> str:
     return (
         "<definition>"
-        + "".join(f"\n\t<assigment>{elements(one)}\n\t</assigment>" for one in attributes)
+        + "".join(f"\n\t<assigment>{elements(attribute)}\n\t</assigment>" for attribute in attributes)
         + "\n</definition>"
     )
 
@@ -71,13 +71,13 @@ def config(
     limit: str = "0.1",
     weights: Mapping[str, float] | None = None,
 ) -> str:
-    shown = "".join(
+    text = "".join(
         f"<attributeWeight>{elements({'attribute': name, 'weight': str(weight)})}</attributeWeight>"
         for name, weight in (weights or {}).items()
     )
     return (
         f"<config><relativeMaxOutliers>{limit}</relativeMaxOutliers><metric>{metric}</metric>"
-        f"<attributeWeights>{shown}</attributeWeights><criteria>"
+        f"<attributeWeights>{text}</attributeWeights><criteria>"
         + "".join(f"<criterion>{one}</criterion>" for one in criteria)
         + "</criteria></config>"
     )

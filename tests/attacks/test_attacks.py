@@ -139,7 +139,7 @@ def test_two_releases_at_other_levels_tell_more_than_each(all_of_them: Attacks) 
 def test_the_order_of_shuffled_rows_reveals_nothing(all_of_them: Attacks) -> None:
     findings = all_of_them["unsorted_matching"].findings
     assert len(findings) == 3
-    assert {one.releases[1].rsplit("/", 1)[-1] for one in findings} == {"two.duckdb", "source"}
+    assert {finding.releases[1].rsplit("/", 1)[-1] for finding in findings} == {"two.duckdb", "source"}
     assert not any(one.figures["ordered"] for one in findings)
 
 
@@ -253,7 +253,7 @@ def test_medians_are_not_compared(folder: Path, policy: sqlanon.Policy) -> None:
         assert "medians, more than 4,000 ranges" in str(found[name].skipped)
     for name in ("unsorted_matching", "linking"):
         assert "medians, more than 4,000 ranges" in str(found[name].skipped)
-        assert [one.releases[0] for one in found[name].findings] == [str(folder / "one.duckdb")]
+        assert [finding.releases[0] for finding in found[name].findings] == [str(folder / "one.duckdb")]
 
 
 @pytest.mark.thorough
@@ -320,12 +320,12 @@ def test_the_command(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     both = ["attack", "one.duckdb", "two.duckdb"]
     done = cli(*both, "--only", "homogeneity,temporal", "--json")
     assert (done.status, done.err) == (0, "")
-    found = json.loads(done.out)
-    assert list(found) == ["homogeneity", "temporal"]
-    assert found["homogeneity"]["victims"] is not None
-    assert found["homogeneity"]["sql"].startswith("ATTACH")
-    assert found["temporal"]["victims"] is None
-    assert found["temporal"]["skipped"].startswith("needs a policy")
+    document = json.loads(done.out)
+    assert list(document) == ["homogeneity", "temporal"]
+    assert document["homogeneity"]["victims"] is not None
+    assert document["homogeneity"]["sql"].startswith("ATTACH")
+    assert document["temporal"]["victims"] is None
+    assert document["temporal"]["skipped"].startswith("needs a policy")
     for arguments in (["--only", "x"], ["--outside", "voters"], ["--known", "-1"]):
         done = cli("attack", "one.duckdb", *arguments)
         assert done.status == 2
@@ -415,9 +415,9 @@ def test_detail_that_could_be_kept_is_no_breach(folder: Path, capsys: pytest.Cap
     assert finer.classes > result.classes
     print_attacks(found, with_sql=False)
     printed = capsys.readouterr()
-    said = " ".join((printed.out + printed.err).split())
-    assert "downcoding (no breach): 100 rows (76.9 %) of " in said
-    assert 'strategy = "local"' in said
+    text = " ".join((printed.out + printed.err).split())
+    assert "downcoding (no breach): 100 rows (76.9 %) of " in text
+    assert 'strategy = "local"' in text
 
 
 @pytest.mark.cases(1)

@@ -98,8 +98,8 @@ def test_bob_in_his_thirties_has_cancer(db: duckdb.DuckDBPyConnection) -> None:
 @pytest.mark.slow
 def test_umeko_who_is_unlikely_to_have_a_heart_disease_has_an_infection(db: duckdb.DuckDBPyConnection) -> None:
     query = dc.background_knowledge(table("inpatients"), ["zip", "age"], "condition", 1)
-    found = sorted(db.execute(query.sql("duckdb")).fetchall())
-    assert found == [("130**", "3*", 1, 4), ("130**", "<30", 2, 4)]
+    rows = sorted(db.execute(query.sql("duckdb")).fetchall())
+    assert rows == [("130**", "3*", 1, 4), ("130**", "<30", 2, 4)]
     query = dc.background_knowledge(table("salaries"), ["zip", "age"], "disease", 1)
     assert db.execute(query.sql("duckdb")).fetchall() == []
     query = dc.background_knowledge(table("salaries"), ["zip", "age"], "disease", 2)

@@ -62,9 +62,9 @@ def rows_of(connection: duckdb.DuckDBPyConnection, query: exp.Expr) -> list[tupl
 def test_complementary_release_is_what_plain_python_finds(case: dict[str, Any]) -> None:
     with duckdb.connect() as connection:
         given_ = built(connection, case)
-        found = rows_of(connection, complementary_release(*given_))
-        assert {row[:-1]: row[-1] for row in found} == oracle.complementary(**case)
-        assert len(found) == len(oracle.complementary(**case))
+        rows = rows_of(connection, complementary_release(*given_))
+        assert {row[:-1]: row[-1] for row in rows} == oracle.complementary(**case)
+        assert len(rows) == len(oracle.complementary(**case))
         victims = with_comparison_parts(count_complementary_victims(*given_), given_[0], "numbers")
         assert rows_of(connection, victims) == [oracle.complementary_victims(**case)]
 
@@ -303,11 +303,11 @@ def test_ranges_of_each_type_hold_the_values_between_their_ends(type_: str) -> N
 def test_composition_is_what_plain_python_finds(case: dict[str, Any]) -> None:
     with duckdb.connect() as connection:
         linked, _ = built(connection, case)
-        found = rows_of(connection, composition(linked))
+        rows = rows_of(connection, composition(linked))
         arguments = case["first"], case["second"], case["shared"], case["attributes"]
-        assert Counter(found) == oracle.composition(*arguments)
+        assert Counter(rows) == oracle.composition(*arguments)
         victims = rows_of(connection, composition_victims(linked))
-        assert victims == [(len(found), oracle.composition_victims(*arguments))]
+        assert victims == [(len(rows), oracle.composition_victims(*arguments))]
 
 
 @pytest.mark.slow
@@ -351,8 +351,8 @@ def test_linking_is_what_plain_python_finds(case: dict[str, Any]) -> None:
     with duckdb.connect() as connection:
         linked, k = built(connection, case)
         victims, figures = oracle.linking(case["first"], case["second"], case["attributes"], k)
-        found = rows_of(connection, linking(linked, k))
-        assert {row[:-2]: row[-2:] for row in found} == victims
+        rows = rows_of(connection, linking(linked, k))
+        assert {row[:-2]: row[-2:] for row in rows} == victims
         assert rows_of(connection, linkage(linked, k)) == [figures]
 
 
@@ -376,8 +376,8 @@ def figure_3(connection: duckdb.DuckDBPyConnection, order: list[int]) -> list[Li
 def test_example_5_in_the_order_of_the_source_the_table_comes_back() -> None:
     with duckdb.connect() as connection:
         attributes = figure_3(connection, list(range(12)))
-        found = rows_of(connection, unsorted_matching(link("one", "two", attributes), 2))
-        assert sorted(row[:2] for row in found) == PLACES
+        rows = rows_of(connection, unsorted_matching(link("one", "two", attributes), 2))
+        assert sorted(row[:2] for row in rows) == PLACES
         ((all_, agreeing, chance),) = rows_of(connection, places(link("one", "two", attributes)))
         assert (all_, agreeing, chance) == (12, 12, 0.5)
         assert is_one_order(all_, agreeing, chance)
@@ -458,12 +458,12 @@ def test_a_voter_whom_one_row_fits_is_found_and_after_generalization_is_not() ->
         make(connection, "release", ["zip", "problem"], [("*", "flu"), ("*", "flu"), ("*", "gout")])
         make(connection, "voters", ["zip", "name"], [("02138", "William"), ("02139", "Ann"), ("02141", "Eve")])
         exact = LinkedAttribute("zip", "zip", "zip", (0,), (0,), table("zips"), 1)
-        told = LinkedAttribute("zip", "zip", "zip", (1,), (0,), table("zips"), 1)
+        linked_attribute = LinkedAttribute("zip", "zip", "zip", (1,), (0,), table("zips"), 1)
         assert rows_of(connection, linking(link("patients", "voters", [exact]), 2)) == [("02138", 1, 1)]
         assert rows_of(connection, linkage(link("patients", "voters", [exact]), 2)) == [(1, 1, 1, 3, 1, 1)]
-        assert rows_of(connection, linking(link("release", "voters", [told]), 2)) == []
+        assert rows_of(connection, linking(link("release", "voters", [linked_attribute]), 2)) == []
         # The top is everybody's: Eve, too, fits all rows.
-        assert rows_of(connection, linkage(link("release", "voters", [told]), 2)) == [(0, 0, 0, 3, 0, 0)]
+        assert rows_of(connection, linkage(link("release", "voters", [linked_attribute]), 2)) == [(0, 0, 0, 3, 0, 0)]
 
 
 @pytest.mark.slow

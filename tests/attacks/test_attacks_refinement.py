@@ -47,14 +47,14 @@ def test_both_are_what_plain_python_finds(data: st.DataObject) -> None:
             hierarchy = make(connection, f"h{i}", columns, list(tree.paths))
             quasi.append(Released(str(i), f"released {i}", NAMES[i], level, hierarchy))
         lower, merged = oracle.split(rows, levels, pair, k, distinct)
-        kept = oracle.split(rows, levels, pair, k, distinct)
+        parts = oracle.split(rows, levels, pair, k, distinct)
         labels = [{path[0]: path[level] for path in tree.paths} for tree, level in zip(pair, levels, strict=True)]
         released = [tuple(labels[i][row[i]] for i in range(2)) for row in rows]
         by_class = {key: [row[2] for row, own in zip(rows, released, strict=True) if own == key] for key in released}
         meets = {key for key, values in by_class.items() if len(values) >= k and len(set(values)) >= distinct}
         make(connection, "release", ["released 0", "released 1"], [row for row in released if row in meets])
         release = FullDomainRelease(table("release"), table("source"), quasi, {"s": "s"}, requirements)
-        assert found(connection, downcoding(release)) == kept[0] == lower
+        assert found(connection, downcoding(release)) == parts[0] == lower
         assert found(connection, minimality(release, k)) == merged
 
 

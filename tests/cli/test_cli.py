@@ -70,9 +70,9 @@ def test_a_release_that_breaks_an_earlier_one_is_only_published_with_force(folde
 def test_anonymize_says_what_it_did(anonymized: tuple[Path, Ended]) -> None:
     folder, ended = anonymized
     assert (ended.status, ended.err) == (0, "")
-    found = verify_file(folder / "release.duckdb")
-    assert found.verified
-    assert f"{found.manifest.released_rows} of 400 rows released" in ended.out
+    verification = verify_file(folder / "release.duckdb")
+    assert verification.verified
+    assert f"{verification.manifest.released_rows} of 400 rows released" in ended.out
     assert str(folder / "release.duckdb") in ended.out
     assert "optimal" in ended.out
 
@@ -112,9 +112,9 @@ def test_anonymize_prints_one_json_object(folder: Path) -> None:
 @pytest.mark.thorough
 def test_a_dry_run_publishes_and_records_nothing(folder: Path) -> None:
     policy = rewrite(folder, 'database = "release.duckdb"', "")  # and it needs no place
-    told = cli("anonymize", policy, "--dry-run")
-    assert (told.status, told.err) == (0, "")
-    assert "rows to be released" in told.out and "optimal among full-domain generalizations" in told.out
+    outcome = cli("anonymize", policy, "--dry-run")
+    assert (outcome.status, outcome.err) == (0, "")
+    assert "rows to be released" in outcome.out and "optimal among full-domain generalizations" in outcome.out
     printed = json.loads(cli("anonymize", policy, "--dry-run", "--json", "--set", "privacy.k=9").out)
     assert printed["dry_run"] is True and printed["smallest_class"] >= 9 and "release" not in printed
     assert {path.name for path in folder.iterdir()} == {"hospital.duckdb", "policy.toml"}
@@ -226,10 +226,10 @@ def test_risk_says_how_risky_the_source_is(folder: Path) -> None:
         }],
     }  # fmt: skip
     assert {name: printed[name] for name in expected} == expected
-    told = cli("risk", folder / "policy.toml")
-    assert told.status == 0
-    assert f"unique rows: {sizes.count(1)} (" in told.out
-    assert "5-anonymity" in told.out
+    outcome = cli("risk", folder / "policy.toml")
+    assert outcome.status == 0
+    assert f"unique rows: {sizes.count(1)} (" in outcome.out
+    assert "5-anonymity" in outcome.out
     assert {path.name for path in folder.iterdir()} == {"hospital.duckdb", "policy.toml"}
 
 
@@ -241,9 +241,9 @@ def verdict(done: Ended) -> str:
 @pytest.mark.slow
 def test_verify(published: Path) -> None:
     release, policy = published / "release.duckdb", published / "policy.toml"
-    told = cli("verify", release)
-    assert (told.status, told.err) == (0, "")
-    assert verdict(told).splitlines()[:3] == [
+    outcome = cli("verify", release)
+    assert (outcome.status, outcome.err) == (0, "")
+    assert verdict(outcome).splitlines()[:3] == [
         "Verified: 5-anonymity and 14 other checks",
         "Needs the source: whether the rows come from it. To check: add --policy POLICY.toml",
         "Claims that nothing but the manifest says: published_at, sqlanon_version, engine, version, policy_hash, rows, "
@@ -263,10 +263,10 @@ def test_verify(published: Path) -> None:
 def test_verify_of_a_release_with_a_changed_row_is_1(copied: Path) -> None:
     release, policy = copied / "release.duckdb", copied / "policy.toml"
     change(release, "UPDATE patients_v1 SET illness = 'none' WHERE rowid = 3")
-    told = cli("verify", release)
-    assert told.status == 1
-    assert re.search(r"^FAILED +content digest  ", told.out, re.MULTILINE)
-    assert told.out.splitlines()[-1] == "NOT verified: content digest"
+    outcome = cli("verify", release)
+    assert outcome.status == 1
+    assert re.search(r"^FAILED +content digest  ", outcome.out, re.MULTILINE)
+    assert outcome.out.splitlines()[-1] == "NOT verified: content digest"
     ended = cli("verify", release, "--policy", policy, "--json")
     assert ended.status == 1
     assert json.loads(ended.out)["verified"] is False

@@ -39,9 +39,9 @@ def policy(tmp_path: Path) -> Path:
 
 @pytest.mark.thorough
 def test_it_names_what_is_gone_and_what_would_keep_it(policy: Path) -> None:
-    told = cli("anonymize", policy, "--dry-run")
-    assert (told.status, told.err) == (0, "")
-    *_, first, second, third, last = told.out.splitlines()
+    outcome = cli("anonymize", policy, "--dry-run")
+    assert (outcome.status, outcome.err) == (0, "")
+    *_, first, second, third, last = outcome.out.splitlines()
     assert first == "age is fully suppressed."
     assert second.startswith("`mondrian with sets` would keep it (loss 0.") and " instead of 0.5):" in second
     assert last == f"To compare all strategies: sqlanon compare {policy}"
@@ -79,10 +79,10 @@ def test_ranges_hear_of_sets_and_sets_of_nothing(policy: Path) -> None:
 
 @pytest.mark.slow
 def test_each_column_has_its_loss(policy: Path) -> None:
-    told = cli("anonymize", policy, "--dry-run", "--strategy", "mondrian").out
+    out = cli("anonymize", policy, "--dry-run", "--strategy", "mondrian").out
     # Five people of one sex span ten ages, of 40: 9 / 39.
-    assert re.search(r"^age  +0\.231  at several levels\nsex  +0  unchanged$", told, re.MULTILINE)
-    assert "Each group of rows is generalized only as far as it needs.\nA range stands for all values in it." in told
+    assert re.search(r"^age  +0\.231  at several levels\nsex  +0  unchanged$", out, re.MULTILINE)
+    assert "Each group of rows is generalized only as far as it needs.\nA range stands for all values in it." in out
     whole = cli("anonymize", policy, "--dry-run").out
     assert "\nage                  1  level 1 of 1: fully suppressed\nsex                  0  unchanged\n" in whole
     with sqlanon.connect() as db:
@@ -93,14 +93,14 @@ def test_each_column_has_its_loss(policy: Path) -> None:
 
 @pytest.mark.thorough
 def test_columns_that_no_strategy_keeps_are_only_named(policy: Path) -> None:
-    told = cli("anonymize", policy, "--dry-run", "--set", "privacy.k=40")
-    assert told.out.splitlines()[-1] == "age and sex are fully suppressed."
+    outcome = cli("anonymize", policy, "--dry-run", "--set", "privacy.k=40")
+    assert outcome.out.splitlines()[-1] == "age and sex are fully suppressed."
 
 
 def test_nothing_is_tried_where_nothing_is_gone(policy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sqlanon.suggest.trials.try_finer", None)
-    told = cli("anonymize", policy, "--dry-run", "--set", "privacy.k=1")
-    assert told.status == 0 and "suppressed." not in told.out
+    outcome = cli("anonymize", policy, "--dry-run", "--set", "privacy.k=1")
+    assert outcome.status == 0 and "suppressed." not in outcome.out
 
 
 @pytest.mark.slow
@@ -109,6 +109,6 @@ def test_a_trial_that_fails_changes_nothing(policy: Path, monkeypatch: pytest.Mo
         raise SourceError("gone")
 
     monkeypatch.setattr("sqlanon.suggest.trials.try_finer", failing)
-    told = cli("anonymize", policy, "-o", policy.with_name("r.duckdb"))
-    assert (told.status, told.err) == (0, "")
-    assert told.out.splitlines()[-1] == "age is fully suppressed."
+    outcome = cli("anonymize", policy, "-o", policy.with_name("r.duckdb"))
+    assert (outcome.status, outcome.err) == (0, "")
+    assert outcome.out.splitlines()[-1] == "age is fully suppressed."

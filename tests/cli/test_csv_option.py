@@ -81,8 +81,8 @@ def test_every_key_has_a_spelling_on_the_command_line() -> None:
         "missing": ('["", "NA"]', ["", "NA"]), "on_bad_line": ("drop", "drop"),
     }  # fmt: skip
     assert settings.keys() == CsvSection.model_fields.keys()
-    found = parse_csv_settings([f"{key}={text}" for key, (text, _) in settings.items()])
-    assert found == {key: value for key, (_, value) in settings.items()}
+    csv_settings = parse_csv_settings([f"{key}={text}" for key, (text, _) in settings.items()])
+    assert csv_settings == {key: value for key, (_, value) in settings.items()}
     assert parse_csv_settings(["quote="]) == {"quote": ""}
     assert parse_csv_settings(["missing=NA"]) == {"missing": "NA"}
     assert parse_csv_settings(["delimiter='='"]) == {"delimiter": "="}

@@ -41,10 +41,10 @@ def test_help_fits_and_breaks_no_words(name: str | None, width: int, monkeypatch
     assert max(map(len, ended.out.splitlines())) <= width
     command = GROUP if name is None else GROUP.get_command(typer.Context(GROUP), name)  # type: ignore[attr-defined]
     assert command is not None
-    texts = [command.help or "", *(str(getattr(one, "help", None) or "") for one in command.params)]
+    texts = [command.help or "", *(str(getattr(parameter, "help", None) or "") for parameter in command.params)]
     assert all(texts), "every command, argument and option has a sentence"
-    shown = set(ended.out.split())
-    assert not {word for text in texts for word in text.split()} - shown
+    parts = set(ended.out.split())
+    assert not {word for text in texts for word in text.split()} - parts
     for option in (opt for one in command.params if one.param_type_name == "option" for opt in one.opts):
         assert option in ended.out
     if name is not None:

@@ -105,10 +105,10 @@ def test_a_refused_file_is_described_and_refused(tmp_path: Path) -> None:
         "error: source.files: people.csv: line 3 has 3 fields (delimiter ';'), and 1 line differs"
     )
     done = cli("inspect", "people.csv", "--csv", "on_bad_line=drop", "--json", cwd=tmp_path)
-    found = json.loads(done.out)
-    assert (done.status, found["rows"], found["refusal"]) == (0, 80, None)
-    assert (found["files"][0]["bad_lines"], found["files"][0]["first_bad_lines"]) == (1, ["line 44 has 2"])
-    assert found["csv"]["on_bad_line"] == "drop"
+    document = json.loads(done.out)
+    assert (done.status, document["rows"], document["refusal"]) == (0, 80, None)
+    assert (document["files"][0]["bad_lines"], document["files"][0]["first_bad_lines"]) == (1, ["line 44 has 2"])
+    assert document["csv"]["on_bad_line"] == "drop"
     with sqlanon.connect(tmp_path / "people.csv") as db:
         refused = db.inspect()
     assert (refused.rows, refused.columns, refused.files[0].bad_lines) == (None, (), 1)
@@ -121,10 +121,10 @@ def test_a_refused_file_is_described_and_refused(tmp_path: Path) -> None:
 def test_several_files_have_the_keys_that_they_share(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("age;sex\n1;m\n")
     (tmp_path / "b.csv").write_text("x\nsex;age\nw;2\n")
-    found = json.loads(cli("inspect", "a.csv", "b.csv", "--json", cwd=tmp_path).out)
-    assert [(file["name"], file["skip"]) for file in found["files"]] == [("a.csv", 0), ("b.csv", 1)]
-    assert found["csv"] == {"encoding": "utf-8", "delimiter": ";", "header": True}
-    assert (found["rows"], [column["name"] for column in found["columns"]]) == (2, ["age", "sex"])
+    document = json.loads(cli("inspect", "a.csv", "b.csv", "--json", cwd=tmp_path).out)
+    assert [(file["name"], file["skip"]) for file in document["files"]] == [("a.csv", 0), ("b.csv", 1)]
+    assert document["csv"] == {"encoding": "utf-8", "delimiter": ";", "header": True}
+    assert (document["rows"], [column["name"] for column in document["columns"]]) == (2, ["age", "sex"])
 
 
 @pytest.mark.slow
@@ -175,10 +175,10 @@ def test_files_of_statistics_programs_are_shown(name: str, tmp_path: Path) -> No
     path.write_bytes(gzip.decompress(content) if name.endswith(".gz") else content)
     done = cli("inspect", "--json", path.name, cwd=tmp_path)
     assert (done.status, done.err) == (0, "")
-    found = json.loads(done.out)
+    document = json.loads(done.out)
     with sqlanon.connect(path) as db:
-        assert found["rows"] == db.inspect().rows > 0
-    assert {column["type"] for column in found["columns"]} & {"BIGINT", "DOUBLE"}
+        assert document["rows"] == db.inspect().rows > 0
+    assert {column["type"] for column in document["columns"]} & {"BIGINT", "DOUBLE"}
 
 
 def test_lines_above_a_table_without_header_are_skipped_by_a_key(tmp_path: Path) -> None:
@@ -186,8 +186,8 @@ def test_lines_above_a_table_without_header_are_skipped_by_a_key(tmp_path: Path)
     keys = ["--csv", "header=false", "--csv", "delimiter=;", "--csv", "footer=1"]
     refused = cli("inspect", "people.csv", *keys, cwd=tmp_path)
     assert refused.status == 2 and "set skip = 2 under [source.csv]" in refused.err
-    found = json.loads(cli("inspect", "people.csv", *keys, "--csv", "skip=2", "--json", cwd=tmp_path).out)
-    assert (found["rows"], [column["type"] for column in found["columns"]]) == (3, ["BIGINT", "VARCHAR"])
+    document = json.loads(cli("inspect", "people.csv", *keys, "--csv", "skip=2", "--json", cwd=tmp_path).out)
+    assert (document["rows"], [column["type"] for column in document["columns"]]) == (3, ["BIGINT", "VARCHAR"])
 
 
 @pytest.mark.slow

@@ -75,13 +75,13 @@ def test_the_end_of_a_search_is_only_known_with_a_time_limit() -> None:
 
 def test_a_comparison_ends_when_all_strategies_have_had_their_time() -> None:
     clock = Clock()
-    shown = ComparisonLine(4, 30.0, lambda: None, clock)
-    assert shown.text() == "starting"
-    shown.update("optimal", 0, 0, None)
+    comparison_line = ComparisonLine(4, 30.0, lambda: None, clock)
+    assert comparison_line.text() == "starting"
+    comparison_line.update("optimal", 0, 0, None)
     clock.now += 10
-    shown.update("mondrian", 8, 3, None)
+    comparison_line.update("mondrian", 8, 3, None)
     clock.now += 5
-    text = shown.text()
+    text = comparison_line.text()
     assert "1/4 mondrian: 8 open, 3 checked" in text
     assert "at most 2 min left" in text  # 25 s of this one, and 60 s
     endless = ComparisonLine(4, None, lambda: None, clock)

@@ -341,8 +341,8 @@ def test_commands_without_utf_8(folder: Path) -> None:
     for command in COMMANDS[:2]:
         out = piped(folder, *command, PYTHONIOENCODING="ascii", PYTHONUTF8="0")
         assert out.isascii() and out, command
-    one = json.loads(piped(folder, "risk", "policy.toml", "--json", PYTHONIOENCODING="ascii", PYTHONUTF8="0"))
-    assert one == json.loads(piped(folder, "risk", "policy.toml", "--json"))
+    document = json.loads(piped(folder, "risk", "policy.toml", "--json", PYTHONIOENCODING="ascii", PYTHONUTF8="0"))
+    assert document == json.loads(piped(folder, "risk", "policy.toml", "--json"))
 
 
 @pytest.mark.thorough

@@ -545,8 +545,8 @@ def test_values_of_any_type_can_be_drawn(tmp_path: Path) -> None:
         result = db.anonymize(asked)
         path = result.publish(tmp_path / "r.duckdb").path
         assert result.decoys.rows == 3
-        found = db.verify(path, asked)
-    assert found.verified, found.failures
+        verification = db.verify(path, asked)
+    assert verification.verified, verification.failures
 
 
 # --- what does not go together ----------------------------------------------------------------------
@@ -622,8 +622,8 @@ def rewrite(path: Path, *statements: str) -> None:
 
 def failed(asked: sqlanon.Policy, path: Path) -> set[str]:
     with sqlanon.connect() as db:
-        found = db.verify(path, asked)
-    return {check.name.removeprefix("against the source: ") for check in found.checks if check.passed is False}
+        verification = db.verify(path, asked)
+    return {check.name.removeprefix("against the source: ") for check in verification.checks if check.passed is False}
 
 
 @pytest.mark.thorough
@@ -640,8 +640,8 @@ def failed(asked: sqlanon.Policy, path: Path) -> set[str]:
 def test_a_manifest_that_says_something_else(little: Path, claims: str, wrong: set[str]) -> None:
     _, path, _ = published(little)
     rewrite(path, f"UPDATE sqlanon.manifest SET {claims}")
-    found = {check.name for check in verify_file(path).checks if check.passed is False}
-    assert wrong <= found <= wrong | {"comments and views"}  # they tell of the same figures
+    names = {check.name for check in verify_file(path).checks if check.passed is False}
+    assert wrong <= names <= wrong | {"comments and views"}  # they tell of the same figures
 
 
 @pytest.mark.thorough
@@ -742,9 +742,9 @@ def test_a_catalog_that_is_gone(little: Path) -> None:
     asked, path, _ = published(little)
     (little / "private.duckdb").unlink()
     with sqlanon.connect() as db:
-        found = db.verify(path, asked)
-    assert found.verified
-    told = {check.name: (check.passed, check.message) for check in found.checks}[
+        verification = db.verify(path, asked)
+    assert verification.verified
+    told = {check.name: (check.passed, check.message) for check in verification.checks}[
         "against the source: decoys in the catalog"
     ]
     assert told == (None, "the catalog has no decoys of this release, or cannot be read")
@@ -811,11 +811,11 @@ def test_work_tables_do_not_pile_up(little: Path) -> None:
     """Of what is made on the way, the decoys alone stay."""
     with sqlanon.connect() as db:
         result = db.anonymize(filed(little))
-        named = result._run.engine.connection.execute(
+        rows = result._run.engine.connection.execute(
             "SELECT table_name FROM duckdb_tables() WHERE database_name = 'sqlanon_work'"
         ).fetchall()
-    made = {name for (name,) in named if name.startswith("decoy")}
-    assert made == {"decoys"}
+    names = {name for (name,) in rows if name.startswith("decoy")}
+    assert names == {"decoys"}
 
 
 # --- beside the ledger ------------------------------------------------------------------------------
@@ -877,8 +877,8 @@ def test_names_that_queries_have_themselves(tmp_path: Path) -> None:
     with sqlanon.connect(connection) as db:
         result = db.anonymize(asked)
         path = result.publish(tmp_path / "r.duckdb").path
-        found = db.verify(path, asked)
-    assert found.verified, found.failures
+        verification = db.verify(path, asked)
+    assert verification.verified, verification.failures
     assert result.decoys.rows > 0
     sizes = [n for (n,) in fetch(path, 'SELECT count(*) FROM t GROUP BY q1, q0, "class"')]
     assert min(sizes) == 4

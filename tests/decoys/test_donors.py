@@ -58,9 +58,9 @@ def test_donors_are_the_k_or_more_kept_rows_of_the_nearest_class_above(
                 expected[i, step] = (kept, min(j for j, _ in above), donors)
     query = _donor_classes(table("classes"), LEVELS, HEIGHTS, k)
     connection.execute(f"CREATE TABLE steps AS {query.sql('duckdb')}")
-    found = connection.execute("SELECT class, step, kept, first, donors FROM steps").fetchall()
-    assert {row[:2]: row[2:] for row in found} == expected
-    assert len(found) == len(expected)
+    rows = connection.execute("SELECT class, step, kept, first, donors FROM steps").fetchall()
+    assert {row[:2]: row[2:] for row in rows} == expected
+    assert len(rows) == len(expected)
 
     nearest = {
         i: (min(step for j, step in expected if j == i))

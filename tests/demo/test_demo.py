@@ -227,7 +227,7 @@ def test_the_whole_story(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     home = tmp_path / "new" / "a demo"
     for _ in range(2):  # again in the same directory
         demo = run_demo(home, ROWS)
-        told = capsys.readouterr().out
+        out = capsys.readouterr().out
         assert demo.verified
         assert demo.before.linkage.identified > 0.5 * ROWS
         assert (demo.after.linkage.identified, demo.after.linkage.unique) == (0, 0)
@@ -238,9 +238,9 @@ def test_the_whole_story(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
         assert demo.after.linkage.matched > 0.5 * ROWS
         for path in (demo.hospital, demo.policy, demo.release):
             assert path.is_absolute() and path.is_file()
-            assert str(path) in told
+            assert str(path) in out
         for words in ("identified by name", "sqlanon verify", f"{demo.before.linkage.identified:,}"):
-            assert words in told
+            assert words in out
         with duckdb.connect(demo.release, read_only=True) as release:
             columns = [name for name, *_ in release.execute("DESCRIBE patients").fetchall()]
         assert columns == [*QUASI, "diagnosis", "cost"]
@@ -250,8 +250,8 @@ def test_the_whole_story(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
         connection.execute(f"ATTACH '{demo.release}' AS release (READ_ONLY)")
         # With the patients themselves for a list, each row of the release has somebody who fits: every label is read.
         query = link(exp.to_table("release.patients"), exp.to_table("hospital.patients"), demo.generalization)
-        found = Linkage(*fetch(connection, query.sql("duckdb")))
-    assert found.matched == found.rows == demo.after.linkage.rows
+        linkage = Linkage(*fetch(connection, query.sql("duckdb")))
+    assert linkage.matched == linkage.rows == demo.after.linkage.rows
 
 
 @pytest.mark.slow
@@ -272,8 +272,8 @@ def test_the_commands_that_the_demo_prints_run_as_they_are(tmp_path: Path) -> No
         connection.execute("CREATE MACRO sqlanon.k_anonymity(t, q) AS TABLE SELECT 'checked ' || t AS k")
     lines = story._made(home / "hospital.duckdb", home / "policy.toml", home / "release.duckdb")
     (command,) = (line for line in lines if "-c" in line)
-    shown = subprocess.run(shlex.split(command), capture_output=True, text=True, check=True)
-    assert "checked patients" in shown.stdout
+    outcome = subprocess.run(shlex.split(command), capture_output=True, text=True, check=True)
+    assert "checked patients" in outcome.stdout
 
 
 @pytest.mark.parametrize("name", ["hospital.duckdb", "policy.toml", "release.duckdb", "first.toml"])

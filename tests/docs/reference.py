@@ -133,12 +133,12 @@ def titles(schema: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         name = (node.get("additionalProperties") or node)["$ref"].rpartition("/")[2]
         yield name, f"[{key}]"
         if key == "attributes":
-            for one in re.findall(r"#/\$defs/(\w+)", json.dumps(defs[name]["properties"])):
-                yield one, f"{words_of(one)}"
+            for match in re.findall(r"#/\$defs/(\w+)", json.dumps(defs[name]["properties"])):
+                yield match, f"{words_of(match)}"
         if key in ("source", "privacy", "risk"):
             for entry, part in defs[name]["properties"].items():
-                for one in re.findall(r"#/\$defs/(\w+)", json.dumps(part)):
-                    yield one, f"[[{key}.{entry}]]" if "array" in json.dumps(part) else f"[{key}.{entry}]"
+                for match in re.findall(r"#/\$defs/(\w+)", json.dumps(part)):
+                    yield match, f"[[{key}.{entry}]]" if "array" in json.dumps(part) else f"[{key}.{entry}]"
 
 
 def words_of(definition: str) -> str:
@@ -210,7 +210,7 @@ def commands() -> str:
     for name, command in sorted(group.commands.items()):
         if command.hidden:
             continue
-        shown = [one for one in command.params if not getattr(one, "hidden", False)]
+        shown = [parameter for parameter in command.params if not getattr(parameter, "hidden", False)]
         arguments = [one for one in shown if one.param_type_name == "argument"]
         lines += [f"## {name}\n", help_text(command.help)]
         usage = " ".join(["sqlanon", name, "[OPTIONS]", *map(value_of, arguments)])
@@ -321,9 +321,13 @@ def python() -> str:
 
 def signature(name: str, function: Callable[..., Any]) -> str:
     parameters = [
-        one.replace(annotation=str(one.annotation).strip("'") if one.annotation is not one.empty else one.annotation)
-        for one in inspect.signature(function).parameters.values()
-        if one.name not in ("self", "cls")
+        parameter.replace(
+            annotation=str(parameter.annotation).strip("'")
+            if parameter.annotation is not parameter.empty
+            else parameter.annotation
+        )
+        for parameter in inspect.signature(function).parameters.values()
+        if parameter.name not in ("self", "cls")
     ]
     text = str(inspect.Signature(parameters)).replace("'", "")
     returned = str(inspect.signature(function).return_annotation).strip("'")
@@ -356,7 +360,7 @@ def docstring(of: object) -> str:
     for heading, body in zip(parts[1::2], parts[2::2], strict=True):
         lines.append(f"**{heading}**\n")
         lines.append(paragraphs(body) if heading == "Examples" else definitions(body))
-    return "\n".join(one for one in lines if one)
+    return "\n".join(line for line in lines if line)
 
 
 def paragraphs(text: str) -> str:
@@ -394,9 +398,9 @@ def requirements() -> str:
 def measures() -> str:
     head = ("`measure`", "what it is", "weights and `aggregate`", "below the full domain", "with `release.after`")
     rows = []
-    for one in MEASURES.values():
-        answers = [one.aggregates, not one.needs_levels, not one.counts_classes]
-        rows.append([code(one.name), one.formula, *("yes" if answer else "no" for answer in answers)])
+    for measure in MEASURES.values():
+        answers = [measure.aggregates, not measure.needs_levels, not measure.counts_classes]
+        rows.append([code(measure.name), measure.formula, *("yes" if answer else "no" for answer in answers)])
     return table(head, rows)
 
 

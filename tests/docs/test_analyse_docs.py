@@ -53,7 +53,7 @@ def test_the_queries_run_on_the_release_of_the_policy(tmp_path: Path, monkeypatc
 @pytest.mark.thorough
 @pytest.mark.parametrize("dataset", analysis.AGES)
 def test_bounds_hold_on_real_tables_and_errors_are_as_stated(dataset: str, tmp_path: Path, data: Path) -> None:
-    found = [one for strategy in analysis.STRATEGIES for one in analysis.answers(dataset, strategy, tmp_path)]
+    found = [answer for strategy in analysis.STRATEGIES for answer in analysis.answers(dataset, strategy, tmp_path)]
     assert len(found) == 20
     assert [one for one in found if not one.holds] == []
     assert analysis.table(found) in PAGE

@@ -93,9 +93,9 @@ def test_duckdb(public: Path) -> None:
 @pytest.mark.slow
 def test_a_tool_lists_tables_columns_and_comments(public: Path) -> None:
     (script,) = blocks("sql", PAGE)
-    queries = [one.strip() for one in re.sub(r"--.*", "", script).split(";") if one.strip()]
+    queries = [part.strip() for part in re.sub(r"--.*", "", script).split(";") if part.strip()]
     with duckdb.connect(public / "first.duckdb", read_only=True) as connection:
-        found = [connection.sql(one) for one in queries]
+        found = [connection.sql(query) for query in queries]
         assert [one.columns[0] for one in found] == [
             "zip", "attribute", "class_size", "attribute", "figure", "birth_date_low"
         ]  # fmt: skip
@@ -110,7 +110,7 @@ def test_the_file_is_put_in_its_place(public: Path) -> None:
     (public / "served").mkdir()
     (public / "served" / "first.duckdb").write_text("the old one")
     subprocess.run(["sh", "-e", "-c", script], cwd=public, check=True)
-    assert [one.name for one in (public / "served").iterdir()] == ["first.duckdb"]
+    assert [path.name for path in (public / "served").iterdir()] == ["first.duckdb"]
     assert (public / "served" / "first.duckdb").read_bytes() == (public / "first.duckdb").read_bytes()
     assert (public / "served" / "first.duckdb").stat().st_mode & 0o777 == 0o444
 
@@ -136,7 +136,7 @@ def test_a_locked_reader_has_nothing_but_the_release(
     (public / "outside.csv").write_text("name\nAlice\n")
     duckdb.connect(public / "outside.duckdb").close()
     monkeypatch.chdir(public)
-    before = sorted(one.name for one in public.iterdir())
+    before = sorted(path.name for path in public.iterdir())
     with duckdb.connect("first.duckdb", read_only=True, config=LOCKED) as connection:
         with pytest.raises(duckdb.Error):
             connection.execute(statement)
@@ -247,13 +247,13 @@ print(json.dumps({
     },
 }))
 """
-    found = json.loads(printed(python_of("clients"), text, public))
-    assert found["tables"] == ["birth_date_labels", "patients_v1", "zip_labels"]
-    assert found["views"] == sorted([*VIEWS, "patients"])
+    document = json.loads(printed(python_of("clients"), text, public))
+    assert document["tables"] == ["birth_date_labels", "patients_v1", "zip_labels"]
+    assert document["views"] == sorted([*VIEWS, "patients"])
     for name, told in catalog_of(public).items():
-        comment, *columns = found["reflected"][name]
+        comment, *columns = document["reflected"][name]
         assert (comment, [(column, text) for column, _, text in columns]) == told, name
-    _, *columns = found["reflected"]["patients"]
+    _, *columns = document["reflected"]["patients"]
     assert [(column, type_) for column, type_, _ in columns] == [
         *((name, "VARCHAR") for name in COLUMNS[:-1]),
         ("cost", "NUMERIC(9, 2)"),

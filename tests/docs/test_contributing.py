@@ -60,15 +60,15 @@ def top_level() -> set[str]:
 def test_the_map_has_each_folder_and_module_once() -> None:
     page = PAGE[: PAGE.index("Beside the package")]
     rows = re.findall(r"^\| (`[^|]*`) \| [^|]+ \|$", page, re.MULTILINE)
-    named = [name for row in rows for name in re.findall(r"`([^`]+)`", row) if name != "sqlanon/"]
-    assert len(named) == len(set(named))
-    assert set(named) == top_level()
+    names = [name for row in rows for name in re.findall(r"`([^`]+)`", row) if name != "sqlanon/"]
+    assert len(names) == len(set(names))
+    assert set(names) == top_level()
 
 
 def test_the_layers_are_those_of_the_linter() -> None:
     tools = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]
-    (layers,) = (one["layers"] for one in tools["importlinter"]["contracts"] if one["type"] == "layers")
-    assert "".join(f"    {one}\n" for one in layers) in PAGE
+    (layers,) = (tool["layers"] for tool in tools["importlinter"]["contracts"] if tool["type"] == "layers")
+    assert "".join(f"    {layer}\n" for layer in layers) in PAGE
 
 
 def test_named_paths_exist() -> None:
@@ -87,7 +87,7 @@ def test_named_paths_exist() -> None:
         ROOT / "tests",
         *(ROOT / "sqlanon" / one for one in ("engines", "ledger", "release", "strategies", "support")),
     )
-    missing = [one for one in words if one not in added and not any((place / one).exists() for place in places)]
+    missing = [word for word in words if word not in added and not any((place / word).exists() for place in places)]
     assert len(words) > 50 and missing == []
 
 

@@ -25,8 +25,8 @@ def test_the_python_of_the_page(
     monkeypatch.chdir(tmp_path)
     program = "\n".join(blocks("python", PAGE))
     exec(compile(program, "docs/how-to/dataframes.md", "exec"), {})
-    shown = re.findall(r"^ *print\(.*\)  # (.*)$", program, re.MULTILINE)
-    assert shown and capsys.readouterr().out.splitlines() == shown
+    matches = re.findall(r"^ *print\(.*\)  # (.*)$", program, re.MULTILINE)
+    assert matches and capsys.readouterr().out.splitlines() == matches
 
 
 def cells(kind: str) -> list[dict[str, Any]]:

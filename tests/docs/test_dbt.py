@@ -74,7 +74,7 @@ def test_the_page_lists_the_arguments_of_each_test() -> None:
     for test, arguments in listed.items():
         text = (PACKAGE / "macros" / f"{test}.sql").read_text(encoding="utf-8")
         (signature,) = re.findall(r"{% test (\w+)\(model, (.*)\) %}", text)
-        own = dict(one.partition("=")[::2] for one in signature[1].split(", "))
+        own = dict(part.partition("=")[::2] for part in signature[1].split(", "))
         assert signature[0] == test
         assert set(own) == {*everywhere, *arguments}
         defaults = {name: value.strip('"') for name, value in own.items() if value not in ("", "none")}
@@ -312,7 +312,7 @@ def test_wrong_arguments_are_named(tested: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ASKED)
 def test_a_test_finds_the_classes_that_the_macros_find(tested: Path, name: str) -> None:
     results = json.loads((tested / "target" / "run_results.json").read_text())["results"]
-    (found,) = [one for one in results if re.match(rf"test\.warehouse\.{name}\.", one["unique_id"])]
+    (found,) = [result for result in results if re.match(rf"test\.warehouse\.{name}\.", result["unique_id"])]
     with duckdb.connect(tested / "warehouse.duckdb", read_only=True) as connection:
         broken = connection.execute(f"SELECT {', '.join(COLUMNS)} {ASKED[name][2]}").fetchall()
         failing = connection.execute(f"SELECT {', '.join(COLUMNS)} FROM ({found['compiled_code']}) AS t").fetchall()
@@ -336,7 +336,7 @@ def test_the_tests_run_in_postgresql(tested: Path, postgres: Any) -> None:
         values = ", ".join(f"({', '.join(map(literal, row))})" for row in rows[name])
         postgres.run(f"CREATE TABLE {name} ({own})", f"INSERT INTO {name} VALUES {values}")
     for name in ASKED:
-        (found,) = [one for one in results if re.match(rf"test\.warehouse\.{name}\.", one["unique_id"])]
+        (found,) = [result for result in results if re.match(rf"test\.warehouse\.{name}\.", result["unique_id"])]
         query = found["compiled_code"].replace('"warehouse"."main".', "")
         ((count,),) = postgres.rows(f"SELECT count(*) FROM ({query}) AS t")
         assert count == found["failures"], name

@@ -45,8 +45,8 @@ def practice() -> duckdb.DuckDBPyConnection:
 def test_the_example_of_a_macro(name: str, example: str, practice: duckdb.DuckDBPyConnection) -> None:
     call, _, shown = example.partition(";\n")
     assert re.match(rf"(FROM|SELECT|SELECT \w+,) sqlanon\.{name}\(", call)
-    found = practice.sql(call)
-    rows = [", ".join(f"{of} {cell(v)}" for of, v in zip(found.columns, row, strict=True)) for row in found.fetchall()]
+    sql = practice.sql(call)
+    rows = [", ".join(f"{of} {cell(v)}" for of, v in zip(sql.columns, row, strict=True)) for row in sql.fetchall()]
     assert sorted(rows) == [line.removeprefix("-- ") for line in shown.splitlines()]
 
 
@@ -60,7 +60,7 @@ def test_every_macro_has_an_example(practice: duckdb.DuckDBPyConnection) -> None
     signatures = dict(re.findall(r"^### `(\w+)\((.*)\)`$", MACROS, re.MULTILINE))
     for name, parameters in there.items():
         if signatures[name] != "...":
-            assert [one.split(" := ")[0] for one in signatures[name].split(", ")] == parameters
+            assert [part.split(" := ")[0] for part in signatures[name].split(", ")] == parameters
 
 
 @pytest.fixture(scope="module")
@@ -83,11 +83,11 @@ def test_the_policy_of_risk(hospital: Path, tmp_path: Path, monkeypatch: pytest.
     tree["source"] = tree["source"] | {"database": hospital / FOLDER / "hospital.duckdb"}
     del tree["release"]
     with connect() as db:
-        found = db.risk(Policy(**tree))
-    assert set(found.prosecutor.rows_above) == {"0.05", "0.2"}
-    assert found.population.N == 200_000
-    assert found.journalist.population == "estimate"
-    assert {one.attributes: round(one.gain, 9) for one in found.leakage}["sex",] == 1
+        assessment = db.risk(Policy(**tree))
+    assert set(assessment.prosecutor.rows_above) == {"0.05", "0.2"}
+    assert assessment.population.N == 200_000
+    assert assessment.journalist.population == "estimate"
+    assert {one.attributes: round(one.gain, 9) for one in assessment.leakage}["sex",] == 1
 
 
 @pytest.mark.thorough
@@ -98,10 +98,10 @@ def test_the_population_of_risk(hospital: Path, tmp_path: Path) -> None:
     tree["source"] = tree["source"] | {"database": hospital / FOLDER / "hospital.duckdb"}
     del tree["release"]
     with connect() as db:
-        found = db.risk(Policy(**tree)).journalist
-        there = db.uniques_matrix(Policy(**tree), "zip", "birth_date").population
-    assert there.rows[0][0] == found.rows_at_highest and found.highest == 1
-    assert there.uniques[0][0] > there.uniques[1][1] > 0
+        journalist = db.risk(Policy(**tree)).journalist
+        population = db.uniques_matrix(Policy(**tree), "zip", "birth_date").population
+    assert population.rows[0][0] == journalist.rows_at_highest and journalist.highest == 1
+    assert population.uniques[0][0] > population.uniques[1][1] > 0
 
 
 @pytest.mark.slow

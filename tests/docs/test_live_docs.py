@@ -44,9 +44,9 @@ def test_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with duckdb.connect(tmp_path / FOLDER / "hospital.duckdb") as connection:
         (row,) = connection.execute(query).fetchall()
         assert ", ".join(map(str, row)) == answer.strip(" -\n")
-        made = {name for (name,) in connection.execute("SELECT table_name FROM information_schema.tables").fetchall()}
+        names = {name for (name,) in connection.execute("SELECT table_name FROM information_schema.tables").fetchall()}
     for name in re.findall(r"^\| `(?:sqlanon\.)?(\w+)`", LIVE, re.M):
-        assert name in made
+        assert name in names
 
 
 @pytest.mark.thorough

@@ -11,9 +11,9 @@ SHOWN, _, _ = PAGE.partition("## What cannot be reproduced")
 
 
 def test_each_test_of_the_page_exists() -> None:
-    named = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", PAGE)
-    texts = {file: (ROOT / file).read_text(encoding="utf-8") for file, _ in named}
-    assert [one for one in named if f"\ndef {one[1]}(" not in texts[one[0]]] == []
+    matches = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", PAGE)
+    texts = {file: (ROOT / file).read_text(encoding="utf-8") for file, _ in matches}
+    assert [one for one in matches if f"\ndef {one[1]}(" not in texts[one[0]]] == []
 
 
 def test_each_line_names_a_test_and_its_differences() -> None:

@@ -263,8 +263,8 @@ def test_the_sql_of_the_requirements(tmp_path: Path) -> None:
             if relation is None:
                 continue
             row, *_ = relation.fetchall()
-            found = ", ".join(f"{name} {value:.6g}" for name, value in zip(relation.columns, row, strict=True) if shown)
-            assert found == shown.strip(" -"), query
+            text = ", ".join(f"{name} {value:.6g}" for name, value in zip(relation.columns, row, strict=True) if shown)
+            assert text == shown.strip(" -"), query
     assert called >= {macro.name for kind in requirement_types() for macro in kind.entry.macros}
 
 
@@ -318,9 +318,9 @@ def compare(command: str, hospital: Path) -> None:
     _, *arguments = shlex.split(command)
     done = cli(*arguments, "--json", cwd=hospital.parents[1])
     assert (done.status, done.err) == (0, "")
-    found = json.loads(done.out)
-    assert [one["strategy"] for one in found] == arguments[-1].split(",")
-    assert [one["error"] for one in found] == [None] * len(found)
+    document = json.loads(done.out)
+    assert [one["strategy"] for one in document] == arguments[-1].split(",")
+    assert [one["error"] for one in document] == [None] * len(document)
 
 
 def cells(page: str) -> list[list[str]]:
@@ -348,7 +348,7 @@ def test_every_registered_measure_is_documented() -> None:
         answers = [one.aggregates, not one.needs_levels, not one.counts_classes]
         return [f"`{one.name}`", one.formula, *("yes" if answer else "no" for answer in answers)]
 
-    assert cells(page)[2:] == [row(one) for one in MEASURES.values()]
+    assert cells(page)[2:] == [row(measure) for measure in MEASURES.values()]
 
 
 # --- docs/explanation/noise.md

@@ -35,5 +35,5 @@ def test_the_commands_and_the_python(tmp_path: Path, monkeypatch: pytest.MonkeyP
         assert cli(*shlex.split(line, comments=True)[1:]).status == 0, line
     (program,) = blocks("python", PAGE)
     exec(compile(program, "docs/how-to/report.md", "exec"), {})
-    made = {path.name for path in (tmp_path / FOLDER).iterdir() if path.suffix in (".html", ".svg", ".png")}
-    assert made == {"before.html", "release.html", "checked.html", "inside.html", "frontier.svg", "zip.png"}
+    names = {path.name for path in (tmp_path / FOLDER).iterdir() if path.suffix in (".html", ".svg", ".png")}
+    assert names == {"before.html", "release.html", "checked.html", "inside.html", "frontier.svg", "zip.png"}

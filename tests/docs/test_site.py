@@ -72,7 +72,7 @@ def test_every_page_is_built_and_in_the_navigation(site: Path) -> None:
         return [one for part in (node.values() if isinstance(node, dict) else node) for one in named(part)]  # type: ignore[attr-defined]
 
     assert sorted(named(parse_toml(CONFIG)["project"]["nav"])) == PAGES
-    assert [one for one in PAGES if not (site / one).with_suffix(".html").exists()] == []
+    assert [page for page in PAGES if not (site / page).with_suffix(".html").exists()] == []
 
 
 @pytest.mark.thorough
@@ -99,4 +99,6 @@ def test_nothing_is_loaded_from_elsewhere(site: Path, pages: dict[Path, Page]) -
     elsewhere = [(path.name, one) for path, page in pages.items() for one in page.loaded if urlsplit(one).netloc]
     styles = "".join(path.read_text(encoding="utf-8") for path in site.rglob("*.css"))
     assert elsewhere == []
-    assert [one for one in re.findall(r"(?:url\(|@import)\s*[\"']?([^\"')]+)", styles) if urlsplit(one).netloc] == []
+    assert [
+        match for match in re.findall(r"(?:url\(|@import)\s*[\"']?([^\"')]+)", styles) if urlsplit(match).netloc
+    ] == []

@@ -28,11 +28,11 @@ ROWS = re.findall(r"^\| (.+?) \| `(.+?)` \|(.*)\|$", PAGE, re.MULTILINE)
 
 @pytest.mark.parametrize(("source", "line", "extensions"), ROWS, ids=[row[0] for row in ROWS])
 def test_each_row_is_a_source_with_its_extensions(source: str, line: str, extensions: str) -> None:
-    given = tomllib.loads(line)
-    if "database" in given:
-        given["table"] = "patients"
+    document = tomllib.loads(line)
+    if "database" in document:
+        document["table"] = "patients"
     section = sqlanon.Policy(
-        source=given, attributes={"zip": {"role": "quasi", "hierarchy": "suppress"}}, privacy={"k": 2}
+        source=document, attributes={"zip": {"role": "quasi", "hierarchy": "suppress"}}, privacy={"k": 2}
     ).source
     needed: set[str] = set()
     if (section.database is not None and Path(str(section.database)).suffix != ".duckdb") or "://" in line:

@@ -45,8 +45,8 @@ def test_its_steps(folder: Path) -> None:
             "'fm'[1 + i % 2] AS sex, 'abc'[1 + i % 3] AS diagnosis, i AS cost FROM range(1000) AS t(i)"
         )
         connection.execute(f"COPY ({query}) TO 'freq/one.parquet'")
-        told = run(anonymize)
-        assert "rows to be released" in told and "for_snowflake" in told.replace("\n", "")
+        outcome = run(anonymize)
+        assert "rows to be released" in outcome and "for_snowflake" in outcome.replace("\n", "")
         # DuckDB reads this statement of Snowflake's.
         for file in Path("for_snowflake").glob("*.parquet"):
             connection.execute(f"CREATE TABLE {file.stem} AS FROM '{file}'")
@@ -55,9 +55,9 @@ def test_its_steps(folder: Path) -> None:
         with sqlanon.connect() as db:
             result = db.anonymize(sqlanon.Policy.load("patients.toml"))
         assert rows == (result.released_rows,)
-    listed = re.findall(r"^\| (`[^|]*) \|", PAGE, re.MULTILINE)
-    names = {name for line in listed for name in line.replace("`", "").split(", ")} - {"..."}
-    assert {one.name for one in Path("for_snowflake").iterdir()} <= names | {"sqlanon_2_sex.parquet"}
+    matches = re.findall(r"^\| (`[^|]*) \|", PAGE, re.MULTILINE)
+    names = {name for line in matches for name in line.replace("`", "").split(", ")} - {"..."}
+    assert {path.name for path in Path("for_snowflake").iterdir()} <= names | {"sqlanon_2_sex.parquet"}
 
 
 def test_it_names_every_dialect() -> None:

@@ -65,7 +65,7 @@ class Recorder:
         """Write down a query if it reads what may be elsewhere."""
         if not isinstance(query, exp.Query):
             return
-        read = [one for one in query.find_all(exp.Table) if one.catalog]
+        read = [node for node in query.find_all(exp.Table) if node.catalog]
         if not any(THERE.fullmatch(one.name) for one in read) or AFTER & {one.catalog for one in read}:
             return
         place = _plain_names(f"{name} {sorted(one.name for one in read)}")

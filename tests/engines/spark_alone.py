@@ -35,7 +35,7 @@ def main() -> None:
     seen["rows"] = engine.rows(parse_one("SELECT 1 AS a", read="spark"))
     seen["error"] = _told(engine, "SELECT CAST(concat('Ann-of-the-tests', id) AS INT) FROM range(3)")
     engine.close()
-    seen["left"] = [one.name for one in Path(sys.argv[1]).iterdir()]
+    seen["left"] = [path.name for path in Path(sys.argv[1]).iterdir()]
     seen["driver after close"] = driver.exists()
     again = SparkEngine.open("local[1]", "source.spark")
     os.kill(int(_child().name), signal.SIGKILL)
@@ -64,9 +64,9 @@ def _child() -> Path:
 def _addresses(process: Path) -> set[str]:
     """Where a process listens, as the kernel writes it."""
     sockets = set()
-    for one in (process / "fd").iterdir():
+    for path in (process / "fd").iterdir():
         try:
-            target = os.readlink(one)  # noqa: PTH115  (it is no path)
+            target = os.readlink(path)  # noqa: PTH115  (it is no path)
         except OSError:
             continue
         if target.startswith("socket:["):

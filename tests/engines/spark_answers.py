@@ -19,10 +19,10 @@ from sqlanon.support.expressions import aliased
 def put(query: exp.Expr, relations: Mapping[str, exp.Expr]) -> exp.Expr:
     """A query over other relations, by the names of its tables in full."""
     query = query.copy()
-    for one in list(query.find_all(exp.Table)):
-        name = ".".join(part for part in (one.catalog, one.db, one.name) if part)
+    for node in list(query.find_all(exp.Table)):
+        name = ".".join(part for part in (node.catalog, node.db, node.name) if part)
         if name in relations:
-            one.replace(aliased(relations[name], one.alias or one.name))
+            node.replace(aliased(relations[name], node.alias or node.name))
     return query
 
 

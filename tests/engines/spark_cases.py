@@ -73,7 +73,7 @@ KINDS: Mapping[str, Kind] = {
     "day": Kind(pa.date32(), DAYS, [*CALENDAR, {"intervals": [7, 28]}]),
     "time": Kind(pa.timestamp("us"), TIMES, CALENDAR),
     "instant": Kind(
-        pa.timestamp("us", tz="UTC"), [one.replace(tzinfo=timezone.utc) for one in TIMES], CALENDAR[:3]
+        pa.timestamp("us", tz="UTC"), [time.replace(tzinfo=timezone.utc) for time in TIMES], CALENDAR[:3]
     ),
 }  # fmt: skip
 

@@ -40,7 +40,7 @@ def outcome(source: Any, policy: sqlanon.Policy, folder: Path) -> dict[str, Any]
             result = db.anonymize(policy)
             release = result.publish(folder / "release.duckdb")
             found = {name: getattr(result, name) for name in FIGURES}
-            found["warnings"] = tuple(one for one in result.warnings if not ABOUT_DEPENDENCIES.search(one))
+            found["warnings"] = tuple(warning for warning in result.warnings if not ABOUT_DEPENDENCIES.search(warning))
             found |= {"score": result.score, "columns": release.manifest.columns, "digest": release.manifest.digest}
             assert release.verify().verified
             return found

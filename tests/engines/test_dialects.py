@@ -419,15 +419,15 @@ def engine(spark: Any) -> Iterator[Any]:
     """An engine of Spark, for many queries over few rows: what takes time is to get going."""
     from sqlanon.engines.spark.engine import SparkEngine  # noqa: PLC0415  (pyspark is an extra)
 
-    one = SparkEngine(spark)
+    spark_engine = SparkEngine(spark)
     settings = {"shuffle.partitions": "1", "adaptive.enabled": "false", "codegen.wholeStage": "false"}
     before = {name: spark.conf.get(f"spark.sql.{name}") for name in settings}
     for name, value in settings.items():
         spark.conf.set(f"spark.sql.{name}", value)
-    yield one
+    yield spark_engine
     for name, value in before.items():
         spark.conf.set(f"spark.sql.{name}", value)
-    one.close()
+    spark_engine.close()
 
 
 @pytest.fixture(scope="module")
@@ -519,11 +519,11 @@ def test_queries_over_rows_have_the_same_answer_in_spark(engine: Any, recorded: 
         except UntranslatableError as error:
             assert RECURSIVE in str(error)
             continue
-        if any(one.find(exp.ApproxDistinct) for one in asked.query.expressions):
+        if any(expression.find(exp.ApproxDistinct) for expression in asked.query.expressions):
             continue
         numbered = any(
-            isinstance(one.this, exp.RowNumber) and not one.args.get("order")
-            for one in asked.query.find_all(exp.Window)
+            isinstance(node.this, exp.RowNumber) and not node.args.get("order")
+            for node in asked.query.find_all(exp.Window)
         )
         without = ANY_NUMBERS if numbered else frozenset()
         answer = answer.rename_columns(asked.answer.schema.names)

@@ -119,9 +119,9 @@ PEOPLE = '"memory"."main"."people"'
 
 
 def parsed(query: str) -> exp.Query:
-    found = parse_one(query, dialect="duckdb")
-    assert isinstance(found, exp.Query)
-    return found
+    statement = parse_one(query, dialect="duckdb")
+    assert isinstance(statement, exp.Query)
+    return statement
 
 
 def test_counts_are_fetched(federated: tuple[FederatedEngine, FakeServer]) -> None:
@@ -179,8 +179,8 @@ def test_local_tables_joined_to_counts_are_joined_locally(federated: tuple[Feder
     for most in (100, None):  # as it is known to be small; or after it was looked at
         engine.remote.most = most
         engine.execute(create_table(table("counts", "main", "memory"), parsed(LABELLED)))
-        asked = engine.rows(parsed('SELECT * FROM "memory"."main"."counts" ORDER BY ALL'))
-        assert asked == [("a", 3, "A"), ("b", 4, "B")]
+        rows = engine.rows(parsed('SELECT * FROM "memory"."main"."counts" ORDER BY ALL'))
+        assert rows == [("a", 3, "A"), ("b", 4, "B")]
         engine.execute(exp.Drop(tables=[table("counts", "main", "memory")], kind="TABLE"))
     assert [one.split()[0] for one in server.asked] == ["SELECT", "keep", "SELECT"]
     assert not any("labels" in one or "label" in one for one in server.asked)
@@ -224,11 +224,11 @@ def test_lists_of_joined_values_stay_on_the_server(federated: tuple[FederatedEng
     engine, server = federated
     with_labels(engine)
     target = table("counts", "main", "memory")
-    listed = LABELLED.replace('COUNT(*) AS "n"', 'COUNT(*) AS "n", ARRAY_AGG("id") AS "l"').replace("g.*", 'g."n"')
+    text = LABELLED.replace('COUNT(*) AS "n"', 'COUNT(*) AS "n", ARRAY_AGG("id") AS "l"').replace("g.*", 'g."n"')
     server.answer = pyarrow.table({"n": pyarrow.array([3], pyarrow.int64()), "label": ["A"]})
-    engine.execute(create_table(target, parsed(listed)))
-    asked = parse_one(server.asked[-1], dialect="spark")
-    assert asked.named_selects == ["n", "label"] and len(list(asked.find_all(exp.Join))) == 1
+    engine.execute(create_table(target, parsed(text)))
+    statement = parse_one(server.asked[-1], dialect="spark")
+    assert statement.named_selects == ["n", "label"] and len(list(statement.find_all(exp.Join))) == 1
 
 
 @pytest.mark.slow

@@ -114,8 +114,8 @@ def test_one_row_is_looked_up_by_several_columns(of_duckdb: DuckDBEngine) -> Non
         next(query.find_all(exp.Table)).replace(rows)
         before = query.copy()
         assert isinstance(query, exp.Select)
-        asked = engine.prepare_grouping(query)
-        assert [asked(["a"]), asked(["'b"]), asked(["a", "'b"])] == [(2, 3), (3, 2), (6, 1)]
+        grouping = engine.prepare_grouping(query)
+        assert [grouping(["a"]), grouping(["'b"]), grouping(["a", "'b"])] == [(2, 3), (3, 2), (6, 1)]
         assert query == before
     server.connection.close()
 
@@ -138,7 +138,7 @@ def keeps_inner_order(engine: Engine) -> bool:
         engine.execute(analyze_table(labels.copy()))
     rows = "(SELECT i FROM {r} ORDER BY -i) AS q LEFT JOIN labels ON q.i = labels.k"
     query = numbers(engine, f"SELECT q.i FROM {rows}", 1000)
-    next(one for one in query.find_all(exp.Table) if one.name == "labels").replace(aliased(labels, "labels"))
+    next(node for node in query.find_all(exp.Table) if node.name == "labels").replace(aliased(labels, "labels"))
     return [int(i) for (i,) in engine.rows(query)] == [*range(999, -1, -1)]
 
 

@@ -152,8 +152,8 @@ def test_masked_rows_and_releases_in_postgres_count_persons_too(postgres: Server
         policy = policy_of(there, POSTGRES)
         published = db.anonymize(policy).publish()
         assert published.verify().verified
-        both = db.verify(POSTGRES["postgres"], policy, "shown.visits")
-        assert both.verified, both.failures
+        verification = db.verify(POSTGRES["postgres"], policy, "shown.visits")
+        assert verification.verified, verification.failures
 
 
 @pytest.mark.slow
@@ -202,10 +202,10 @@ def test_rows_without_a_person_are_those_that_the_search_saw(postgres: Server, m
     without = sum(row[cases.PERSON] is None for row in rows)
     assert 0 < without < len(rows)
     cases.in_postgres(postgres, rows)
-    found = pipeline.run_search
+    run_search = pipeline.run_search
 
     def change_and_search(*arguments: Any) -> Any:
-        result = found(*arguments)
+        result = run_search(*arguments)
         postgres.run("UPDATE visited.visits SET pid = NULL")
         return result
 

@@ -46,7 +46,7 @@ def multiset_here(release: sqlanon.Release) -> Counter[tuple[Any, ...]]:
 
 
 def multiset_there(server: Server, release: sqlanon.Release, name: str = "shared.r") -> Counter[tuple[Any, ...]]:
-    columns = ", ".join(f"{quoted(one.name)}::text" for one in release.manifest.columns)
+    columns = ", ".join(f"{quoted(column.name)}::text" for column in release.manifest.columns)
     return _plain(server.rows(f"SELECT {columns} FROM {name}"), release)
 
 
@@ -83,8 +83,8 @@ def check_same(server: Server, tree: Mapping[str, Any], connection: duckdb.DuckD
             assert published.manifest.columns == file.manifest.columns
             assert multiset_there(server, file) == rows
             assert published.verify().verified
-            both = other.verify(HERE, there, "shared.r")
-            assert both.verified, both.failures
+            verification = other.verify(HERE, there, "shared.r")
+            assert verification.verified, verification.failures
             copied = found.publish(folder / "from_there.duckdb", "r")
             assert copied.manifest.digest == file.manifest.digest
             assert multiset_here(copied) == rows
@@ -199,16 +199,16 @@ def test_adult_is_found_and_released_as_in_duckdb(schemas: Server, tmp_path: Pat
     check_same(schemas, tree, connection, tmp_path)
     # The proven optimum of DESIGN: so the answer is not only the same, but right.
     (score,) = {
-        one["score"]
-        for one in json.loads((data / "known_optima.json").read_text())
-        if one["dataset"] == "adult"
-        and sorted(one["quasi"]) == sorted(ADULT)
-        and (one["model"], one["k"], one["suppression_limit"], one["measure"]) == ("k", 5, 0.05, "loss")
-        and one["aggregate"] == "mean"
+        entry["score"]
+        for entry in json.loads((data / "known_optima.json").read_text())
+        if entry["dataset"] == "adult"
+        and sorted(entry["quasi"]) == sorted(ADULT)
+        and (entry["model"], entry["k"], entry["suppression_limit"], entry["measure"]) == ("k", 5, 0.05, "loss")
+        and entry["aggregate"] == "mean"
     }
     with sqlanon.connect() as db:
-        found = db.anonymize(policies(tree)[1])
-    assert found.score == pytest.approx(score, rel=1e-9)
+        result = db.anonymize(policies(tree)[1])
+    assert result.score == pytest.approx(score, rel=1e-9)
 
 
 SMALL = {"zip": "text", "age": "integer", "born": "date", "diagnosis": "text", "cost": "numeric(8,2)", "name": "text"}
@@ -269,13 +269,13 @@ def test_no_statement_asks_for_rows_of_the_source(small: Server) -> None:
         policy = sqlanon.Policy(**small_tree())
         db.anonymize(policy).publish()
         assert db.verify(HERE, policy, "shared.r").verified
-    asked = re.split(r"LOG:  (?:statement|execute [^:]*):", small.log()[before:])
-    over_source = [one for one in asked if '"clinic"."t"' in one and "to_regclass" not in one.lower()]
+    parts = re.split(r"LOG:  (?:statement|execute [^:]*):", small.log()[before:])
+    over_source = [one for one in parts if '"clinic"."t"' in one and "to_regclass" not in one.lower()]
     # Which column numbers people, if one does, is asked for in figures of columns.
     people = [one for one in over_source if '"rows_there"' in one]
     of_columns = re.compile(r'\s*COPY \((SELECT COUNT\(DISTINCT|WITH .*\) SELECT "c"\."attribute" AS )', re.DOTALL)
     assert len(people) >= 2
-    assert [one for one in people if of_columns.match(one) is None] == []
+    assert [person for person in people if of_columns.match(person) is None] == []
     over_source = [one for one in over_source if one not in people]
     released = [one for one in over_source if "INSERT INTO" in one]
     grouped = [one for one in over_source if "GROUP BY" in one]
@@ -286,7 +286,7 @@ def test_no_statement_asks_for_rows_of_the_source(small: Server) -> None:
     assert len(grouped) == 2 and len(counted) == 1 and len(recoded) == 1
     # What narrows is measured in a table that stays there: of it, only figures of groups are asked for.
     made = [one for one in over_source if 'TEMPORARY TABLE "sqlanon_narrowing"' in one]
-    measured = [one for one in asked if '"pg_temp"."sqlanon_narrowing"' in one and "ANALYZE" not in one]
+    measured = [one for one in parts if '"pg_temp"."sqlanon_narrowing"' in one and "ANALYZE" not in one]
     assert len(made) == 1 and "COPY" not in made[0]
     figures = [one for one in measured if "GROUP BY" in one and "ALIKE" in one.upper()]
     distinct = [
@@ -296,7 +296,7 @@ def test_no_statement_asks_for_rows_of_the_source(small: Server) -> None:
     ]
     assert figures and len(figures) + len(distinct) == len(measured)
     assert len(over_source) == 6
-    assert not any("person 17" in one for one in asked)
+    assert not any("person 17" in one for one in parts)
 
 
 def test_a_plan_reads_no_rows_and_shows_remote_statements(small: Server) -> None:
@@ -345,12 +345,12 @@ def test_the_rows_are_not_in_the_order_of_the_source(schemas: Server) -> None:
         "clinic.t", {**SMALL, "cost": "integer"}, [[*row[:4], i, row[5]] for i, row in enumerate(small_rows())]
     )
     published(privacy={**small_tree()["privacy"], "dependencies": "warn"})  # it says when somebody was born
-    found = [cost for (cost,) in schemas.rows("SELECT cost FROM shared.r_v1 ORDER BY ctid")]
-    kept = sorted(found)
-    assert found != kept and len(found) > 300
+    costs = [cost for (cost,) in schemas.rows("SELECT cost FROM shared.r_v1 ORDER BY ctid")]
+    kept = sorted(costs)
+    assert costs != kept and len(costs) > 300
     # Of shuffled rows about half stand before a smaller one.
-    rises = sum(one < other for one, other in itertools.pairwise(found))
-    assert 0.4 < rises / len(found) < 0.6
+    rises = sum(one < other for one, other in itertools.pairwise(costs))
+    assert 0.4 < rises / len(costs) < 0.6
 
 
 def test_a_reader_sees_the_release_and_not_the_source(small: Server) -> None:
@@ -441,8 +441,8 @@ def test_a_source_that_changes_before_publishing_is_refused_without_leftovers(sm
 def test_a_release_that_was_changed_is_not_verified(small: Server) -> None:
     release = published()
     small.run("UPDATE shared.r_v1 SET cost = cost + 1 WHERE ctid = (SELECT min(ctid) FROM shared.r_v1)")
-    found = release.verify()
-    assert [check.name for check in found.checks if not check.passed] == ["content digest"]
+    verification = release.verify()
+    assert [check.name for check in verification.checks if not check.passed] == ["content digest"]
     small.run("ALTER TABLE shared.r_v1 RENAME TO hidden", "DROP VIEW shared.r", "CREATE VIEW shared.r AS SELECT 1 AS a")
     changed = [check.name for check in release.verify().checks if check.passed is False]
     assert changed == ["view", "table", "comments"]  # a view of something else is not read
@@ -464,11 +464,13 @@ def test_rows_that_were_changed_with_their_digest_are_found_with_the_source(smal
     )
     assert release.verify().verified
     with sqlanon.connect() as db:
-        found = db.verify(HERE, sqlanon.Policy(**small_tree()), "shared.r")
-        assert [check.name for check in found.checks if not check.passed] == ["against the source: recoded source"]
+        verification = db.verify(HERE, sqlanon.Policy(**small_tree()), "shared.r")
+        assert [check.name for check in verification.checks if not check.passed] == [
+            "against the source: recoded source"
+        ]
         with pytest.raises(sqlanon.ReleaseError, match="sha256 needs a file"):
             db.verify(HERE, sqlanon.Policy(**small_tree()), "shared.r", sha256="0" * 64)
-    (told,) = [check.message for check in found.checks if check.passed is False]
+    (told,) = [check.message for check in verification.checks if check.passed is False]
     assert "rows that the source does not give: 1; rows missing in the release: 1" in told
     assert release.sha256 is None
 
@@ -559,9 +561,9 @@ def test_a_view_of_something_else_is_not_verified(small: Server) -> None:
         f"SELECT {columns} FROM shared.r_v1 UNION ALL SELECT {columns} FROM clinic.copied WHERE false",
     ):
         small.run("DROP VIEW shared.r", f"CREATE VIEW shared.r AS {query}")
-        found = release.verify()
-        assert [check.name for check in found.checks if check.passed is False] == ["view", "comments"], query
-        assert "'r_v1'" in found.failures[0]
+        verification = release.verify()
+        assert [check.name for check in verification.checks if check.passed is False] == ["view", "comments"], query
+        assert "'r_v1'" in verification.failures[0]
     columns = columns.replace("zip", 'zip COLLATE "C.utf8"')
     small.run("DROP VIEW shared.r, shared.middle", f"CREATE VIEW shared.r AS SELECT {columns} FROM clinic.copied")
     assert not release.verify().verified
@@ -792,13 +794,13 @@ def test_the_command_line(small: Server, tmp_path: Path) -> None:
     policy.write_text(TOML)
     done = command("anonymize", str(policy), "--json")
     assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
-    assert found["table"] == "shared.r" and found["release"].endswith("/postgres/shared.r")
+    document = json.loads(done.stdout)
+    assert document["table"] == "shared.r" and document["release"].endswith("/postgres/shared.r")
     assert PASSWORD not in done.stdout + done.stderr
     assert command("verify", HERE, "--table", "shared.r").returncode == 0
     verified = json.loads(command("verify", HERE, "--table", "shared.r", "--json").stdout)
     place = f"postgresql://127.0.0.1:{small.port}/postgres/shared.r"
-    assert [(one["release"], one["table"]) for one in (found, verified)] == [(place, "shared.r")] * 2
+    assert [(one["release"], one["table"]) for one in (document, verified)] == [(place, "shared.r")] * 2
     both = command("verify", HERE, "--table", "shared.r", "--policy", str(policy))
     assert both.returncode == 0 and "against the source: recoded source" in both.stdout, both.stdout
     assert command("verify", HERE).returncode == 2

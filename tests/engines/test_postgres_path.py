@@ -61,7 +61,7 @@ def names_used(log: str, server: Server) -> list[tuple[str, list[int], list[str]
     """The functions that the statements in a log call: name, numbers of arguments, signatures in pg_catalog."""
     statements = re.findall(r"LOG:  (?:statement|execute [^:]*): (.*)", log)
     called = {"abs", "ln", "row_number"}  # of printed audits
-    called |= {name.lower() for one in statements for name in re.findall(r"([A-Za-z_]\w*)\s*\(", one)}
+    called |= {name.lower() for statement in statements for name in re.findall(r"([A-Za-z_]\w*)\s*\(", statement)}
     found: dict[str, tuple[set[int], set[str]]] = {}
     query = """
         SELECT proname::text, pronargs::int, array_to_string(proargtypes::regtype[], ',')
@@ -258,8 +258,8 @@ def test_nothing_on_the_path_of_the_holder_is_called(trapped: tuple[Server, dict
 def test_printed_sql_holds_on_any_search_path(trapped: tuple[Server, dict[str, Any]], tmp_path: Path) -> None:
     server, _ = trapped
     definitions = {name: HERE[kind] for name, kind in COLUMNS.items()}
-    made = ", ".join(f"{quoted(name)} {kind}" for name, kind in COLUMNS.items())
-    psql(server, f"CREATE TABLE clinic.patients ({made})")
+    text = ", ".join(f"{quoted(name)} {kind}" for name, kind in COLUMNS.items())
+    psql(server, f"CREATE TABLE clinic.patients ({text})")
     psql(server, _inserted("clinic.patients", list(COLUMNS.values()), rows()))
     here = warehouse_policy(tmp_path, "mask")
     with duckdb.connect() as connection:

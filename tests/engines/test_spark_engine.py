@@ -34,9 +34,9 @@ def query(text: str) -> Any:
 @pytest.fixture(params=["classic", "connect"])
 def engine(request: pytest.FixtureRequest, spark_cluster: Cluster) -> Iterator[SparkEngine]:
     kind = "spark" if request.param == "classic" else "spark_connect"
-    one = SparkEngine(request.getfixturevalue(kind), "source.spark")
-    yield one
-    one.close()
+    spark_engine = SparkEngine(request.getfixturevalue(kind), "source.spark")
+    yield spark_engine
+    spark_engine.close()
 
 
 def _quoted(name: str) -> str:

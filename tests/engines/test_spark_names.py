@@ -84,7 +84,7 @@ def published(session: Any, policy: sqlanon.Policy, schema_options: str = "") ->
 
 def functions_of(statements: list[str]) -> set[str]:
     """The names of what is called in statements."""
-    plain = [re.sub(r"'(?:[^'\\]|\\.)*'|`(?:[^`]|``)*`", "x", one) for one in statements]
+    plain = [re.sub(r"'(?:[^'\\]|\\.)*'|`(?:[^`]|``)*`", "x", statement) for statement in statements]
     called = {name.lower() for one in plain for name in re.findall(r"\b([A-Za-z_]\w*)\s*\(", one)}
     return called - GRAMMAR
 
@@ -139,9 +139,9 @@ def test_functions_of_a_thin_clients_session_take_no_name(
 
     tree = plain_policy().model_dump(exclude_none=True) | {"privacy": {"k": 4}}
     with in_duckdb(planted_table()) as connection, sqlanon.connect(connection) as db:
-        here = db.anonymize(sqlanon.Policy(**{**tree, "source": {"table": "t"}}))
-        expected = here.generalization, here.score, here.suppressed_rows
-        digest = here.publish(tmp_path / "release.duckdb").manifest.digest
+        result = db.anonymize(sqlanon.Policy(**{**tree, "source": {"table": "t"}}))
+        expected = result.generalization, result.score, result.suppressed_rows
+        digest = result.publish(tmp_path / "release.duckdb").manifest.digest
     own = SparkSession.builder.remote(spark_cluster.connect).create()
     for name, value in CHEAP.items():
         own.conf.set(name, value)
@@ -151,8 +151,8 @@ def test_functions_of_a_thin_clients_session_take_no_name(
     own.conf.set("spark.sql.functionResolution.sessionOrder", "first")
     assert own.sql("SELECT sha2('a', 256), uuid()").collect()[0] == ("sha2 of others", "uuid of others")
     statements = recorded(monkeypatch)
-    there = sqlanon.Policy(**{**tree, "release": {"spark": True, "table": f"{SCHEMA}.r"}})
-    assert published(own, there) == (*expected, digest)
+    policy = sqlanon.Policy(**{**tree, "release": {"spark": True, "table": f"{SCHEMA}.r"}})
+    assert published(own, policy) == (*expected, digest)
     assert functions_of(statements) - WORDS == CALLED
     own.sql(f"DROP SCHEMA {SCHEMA} CASCADE")
     own.stop()

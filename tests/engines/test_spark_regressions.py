@@ -135,4 +135,4 @@ def test_files_need_a_folder_that_all_see(spark: Any, monkeypatch: pytest.Monkey
             db.anonymize(policy).publish(tmp_path / "s.duckdb")
         shared = policy.model_copy(update={"source": policy.source.model_copy(update={"scratch": tmp_path})})
         assert len(released(session, shared, tmp_path / "t.duckdb")[1]) == 8
-    assert {one.name for one in tmp_path.iterdir()} == {"r.duckdb", "t.duckdb"}
+    assert {path.name for path in tmp_path.iterdir()} == {"r.duckdb", "t.duckdb"}

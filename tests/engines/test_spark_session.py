@@ -149,4 +149,4 @@ def test_the_secret_of_a_cluster_is_on_no_command_line(spark_cluster: Cluster) -
 
 
 def _commands() -> list[Path]:
-    return [one / "cmdline" for one in Path("/proc").iterdir() if one.name.isdigit() and (one / "cmdline").exists()]
+    return [path / "cmdline" for path in Path("/proc").iterdir() if path.name.isdigit() and (path / "cmdline").exists()]

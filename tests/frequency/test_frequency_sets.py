@@ -134,9 +134,9 @@ def test_a_small_table_is_read_once_by_columns_and_twice_by_rows(
 ) -> None:
     monkeypatch.setattr(SMALL_SET, 10**9)
     result = database.anonymize(policy_of(k=5))
-    counted = [text for text in statements if "frequency_" in text]
+    texts = [text for text in statements if "frequency_" in text]
     values = [text for text in statements if "values_" in text]
-    assert (len(values), len(counted), len(statements)) == (
+    assert (len(values), len(texts), len(statements)) == (
         4,
         1,
         4 + 1 + 4,
@@ -151,7 +151,7 @@ def test_a_large_table_is_coded_once_and_counted_from_its_codes(
     database: sqlanon.Database, statements: list[str]
 ) -> None:
     database.anonymize(policy_of(k=3, l_diversity=[{"attribute": "diagnosis", "kind": "entropy", "l": 2}]))
-    made = [found[1] for text in statements if (found := re.match(r'CREATE TABLE .*?"(\w+)" AS', text))]
+    made = [match[1] for text in statements if (match := re.match(r'CREATE TABLE .*?"(\w+)" AS', text))]
     assert sorted(made) == ["codes", "narrowing_rows", "sensitive_0", "values_0", "values_1", "values_2", "values_3"]
 
 
@@ -160,6 +160,6 @@ def test_attributes_share_a_column_while_their_codes_fit() -> None:
     attributes[3] = replace(attributes[3], unknown=True)
     attributes[4] = replace(attributes[4], height=0)
     packs = assign_packs(attributes, [2, 30_000, 41, 3, 3, 700], rows=10**8)
-    assert [dict(one.factors) for one in packs] == [{1: 1}, {5: 1, 2: 700}, {3: 1}, {4: 1}, {0: 1}]
+    assert [dict(pack.factors) for pack in packs] == [{1: 1}, {5: 1, 2: 700}, {3: 1}, {4: 1}, {0: 1}]
     few = assign_packs(attributes, [2, 30_000, 41, 3, 3, 700], rows=2)  # a pack may have 128 codes
     assert [dict(one.factors) for one in few] == [{1: 1}, {5: 1}, {2: 1, 0: 41}, {3: 1}, {4: 1}]

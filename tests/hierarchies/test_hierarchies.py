@@ -294,11 +294,11 @@ def parsed_label(label: str) -> Bounds:
         return None, Decimal(label[1:])
     if label[0] == "≥":
         return Decimal(label[1:]), None
-    if found := re.fullmatch(r"(-?\d+)-(-?\d+)", label):
-        return Decimal(found[1]), Decimal(found[2]) + 1
-    found = re.fullmatch(r"\[(-?[\d.]+), (-?[\d.]+)\)", label)
-    assert found, label
-    return Decimal(found[1]), Decimal(found[2])
+    if match := re.fullmatch(r"(-?\d+)-(-?\d+)", label):
+        return Decimal(match[1]), Decimal(match[2]) + 1
+    match = re.fullmatch(r"\[(-?[\d.]+), (-?[\d.]+)\)", label)
+    assert match, label
+    return Decimal(match[1]), Decimal(match[2])
 
 
 def check_intervals(bench: Bench, rule: IntervalsRule, exact: Callable[[Any], Decimal]) -> None:

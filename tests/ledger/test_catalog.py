@@ -242,8 +242,8 @@ def test_the_hierarchies_are_tables_leaf_to_root(after: tuple[Path, Any]) -> Non
 
 
 def hierarchy_tables(path: Path) -> set[str]:
-    found = fetch(path, "SELECT table_name FROM duckdb_tables() WHERE table_name LIKE 'hierarchy\\_%' ESCAPE '\\'")
-    return {name for (name,) in found}
+    rows = fetch(path, "SELECT table_name FROM duckdb_tables() WHERE table_name LIKE 'hierarchy\\_%' ESCAPE '\\'")
+    return {name for (name,) in rows}
 
 
 @pytest.mark.thorough
@@ -290,9 +290,9 @@ def test_hostile_names_of_attributes_in_the_catalog(tmp_path: Path) -> None:
         )
         with sqlanon.connect(connection) as db:
             db.anonymize(policy)
-    found = fetch(private, "SELECT attribute, table_name FROM sqlanon.hierarchies")
-    assert {attribute for attribute, _ in found} == set(names)
-    for _, table in found:
+    rows = fetch(private, "SELECT attribute, table_name FROM sqlanon.hierarchies")
+    assert {attribute for attribute, _ in rows} == set(names)
+    for _, table in rows:
         assert fetch(private, f"SELECT count(*) FROM sqlanon.{quoted(table)}") == [(2,)]
 
 

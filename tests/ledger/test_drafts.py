@@ -52,8 +52,8 @@ def test_a_draft_says_so_wherever_it_is_read(folder: Path) -> None:
         figures = connection.execute("SELECT value FROM quality WHERE figure = 'draft'").fetchall()
         comments = connection.execute("SELECT comment FROM duckdb_views() WHERE view_name = 'patients'").fetchall()
     assert marked == ("true",) and figures == [(1.0,)] and comments[0][0].startswith("DRAFT")
-    shown = cli("verify", folder / "two.duckdb")
-    assert shown.status == 0 and "\nVerified (a draft" in shown.out
+    outcome = cli("verify", folder / "two.duckdb")
+    assert outcome.status == 0 and "\nVerified (a draft" in outcome.out
     assert '"draft": true' in cli("verify", folder / "two.duckdb", "--json").out
     assert "draft" not in cli("verify", folder / "one.duckdb").out
 
@@ -69,9 +69,9 @@ def test_a_draft_whose_mark_is_removed_is_noticed(folder: Path) -> None:
         connection.execute("DELETE FROM sqlanon.figures WHERE figure = 'draft'")
     moved = path.rename(folder / "elsewhere.duckdb")
     with sqlanon.connect() as db:
-        found = db.verify(moved, asked)
-    assert not found.verified and not found.manifest.draft
-    assert any(check.name == "against the ledger: draft" and check.passed is False for check in found.checks)
+        verification = db.verify(moved, asked)
+    assert not verification.verified and not verification.manifest.draft
+    assert any(check.name == "against the ledger: draft" and check.passed is False for check in verification.checks)
 
 
 @pytest.mark.slow
@@ -125,8 +125,8 @@ def test_nothing_is_based_on_a_draft(folder: Path) -> None:
         publish(policy(folder, "three", {}, release={"after": ["two"]}))
     after_all = draft(policy(folder, "three", {}, release={"after": "all"}))
     with sqlanon.connect() as db:
-        found = db.verify(after_all.path, policy(folder, "three", {}, release={"after": "all"}))
-    assert found.verified and found.manifest.draft
+        verification = db.verify(after_all.path, policy(folder, "three", {}, release={"after": "all"}))
+    assert verification.verified and verification.manifest.draft
     source = {"table": None, "query": "SELECT *, rowid AS id FROM patients", "key": ["id"], "undeclared": "drop"}
     with pytest.raises(ReleaseError, match="is a draft"), sqlanon.connect() as db:
         db.extend(policy(folder, "two", FINE_ZIP, source=dict(source)))
@@ -153,5 +153,5 @@ def test_noise_of_drafts_is_not_added_up(folder: Path) -> None:
         draft(policy(folder, name, {}, **{key: dict(value) for key, value in noisy.items()}))
     publish(policy(folder, "c", {"race": 1, "birth": 3, "sex": 1, "zip": 5}, **noisy), force=True)
     with duckdb.connect(str(folder / "private.duckdb"), read_only=True) as connection:
-        found = connection.execute("SELECT max(epsilon_so_far) FROM sqlanon.ledger").fetchall()
-    assert found == [(1.0,)]
+        rows = connection.execute("SELECT max(epsilon_so_far) FROM sqlanon.ledger").fetchall()
+    assert rows == [(1.0,)]

@@ -70,8 +70,8 @@ def hospital(hospital_of_before: tuple[Path, Path]) -> Path:
 
 def extend(place: Path, **more: Any) -> Any:
     with sqlanon.connect() as db:
-        found = db.extend(policy(place, **more))
-        return found, found.publish()
+        extension = db.extend(policy(place, **more))
+        return extension, extension.publish()
 
 
 @pytest.mark.slow
@@ -261,10 +261,10 @@ def test_an_extension_whose_new_rows_do_not_meet_the_policy_by_themselves_is_ref
 @pytest.mark.thorough
 def test_a_release_that_was_changed_is_not_extended(hospital: Path) -> None:
     with sqlanon.connect() as db:
-        found = db.extend(policy(hospital))
+        extension = db.extend(policy(hospital))
         change(hospital / "release.duckdb", "UPDATE patients_v1 SET illness = 'other' WHERE illness = 'illness 1'")
         with pytest.raises(ReleaseError, match="is not the release that the ledger recorded"):
-            found.publish()
+            extension.publish()
         with pytest.raises(ReleaseError, match="is not the release that the ledger recorded"):
             db.extend(policy(hospital))
 
@@ -291,8 +291,8 @@ def test_verify_with_the_policy(hospital: Path) -> None:
     _, release = extend(hospital)
     assert release.manifest.suppressed_rows == 2
     with sqlanon.connect() as db:
-        found = db.verify(release.path, policy(hospital))
-    assert found.verified, found.failures
+        verification = db.verify(release.path, policy(hospital))
+    assert verification.verified, verification.failures
 
 
 @pytest.mark.slow
@@ -443,9 +443,9 @@ def test_the_largest_safe_set_of_new_rows_is_added(tmp_path_factory: pytest.Temp
             added = {patient for part in good for patient in part}
             if number:
                 with sqlanon.connect() as db:
-                    found = db.extend(asked)
-                    release = found.publish()
-                assert (found.added_rows, found.waiting_rows) == (len(added), len(waiting) - len(added))
+                    extension = db.extend(asked)
+                    release = extension.publish()
+                assert (extension.added_rows, extension.waiting_rows) == (len(added), len(waiting) - len(added))
                 assert release.verify().verified
             count += len(added)
             waiting = [patient for patient in waiting if patient not in added]

@@ -79,8 +79,8 @@ def test_new_rows_of_a_class_are_of_k_persons_and_others_wait(tmp_path: Path, se
         every += new
         persons = {row[0]: row[1] for row in every}
         with sqlanon.connect() as db:
-            found = db.extend(policy(tmp_path))
-            found.publish()
+            extension = db.extend(policy(tmp_path))
+            extension.publish()
             verified = db.verify(tmp_path / "r.duckdb", policy(tmp_path))
         assert verified.verified, verified.failures
         after = released(tmp_path)
@@ -95,11 +95,11 @@ def test_new_rows_of_a_class_are_of_k_persons_and_others_wait(tmp_path: Path, se
                 age = row[2] // (1, 5, 10)[levels["age"]] if levels["age"] < 3 else "*"
                 parts[age, row[3] if levels["sex"] == 0 else "*"].append(row)
         good = [part for part in parts.values() if len({row[1] for row in part}) >= K]
-        assert len(added) == found.added_rows == sum(map(len, good))
+        assert len(added) == extension.added_rows == sum(map(len, good))
         shown = {mark for _, _, mark in after}
         waiting = {row[1] for row in every if row[0] not in shown}
         of_all, of_release = {row[1] for row in every}, {persons[mark] for mark in shown}
-        figures = (found.persons.persons, found.persons.suppressed, found.persons.partly_released)
+        figures = (extension.persons.persons, extension.persons.suppressed, extension.persons.partly_released)
         assert figures == (len(of_all), len(waiting), len(waiting & of_release))
         before = after
 
@@ -132,9 +132,9 @@ def test_new_rows_that_would_tilt_a_class_are_not_published(tmp_path: Path) -> N
         new = visits(dice, 20, 1000 * number)
         insert(tmp_path, new)
         with sqlanon.connect() as db:
-            found = db.extend(asked)
+            extension = db.extend(asked)
             try:
-                found.publish()
+                extension.publish()
             except sqlanon.AuditError:
                 return
             verified = db.verify(tmp_path / "r.duckdb", asked)

@@ -158,7 +158,7 @@ def test_attack_finds_new_rows_that_break_a_requirement(tmp_path: Path) -> None:
     assert found.victims == 6
     (finding,) = found.findings
     with duckdb.connect() as connection:
-        shown = [connection.execute(one).fetchall() for one in duckdb.extract_statements(finding.sql)]
+        shown = [connection.execute(statement).fetchall() for statement in duckdb.extract_statements(finding.sql)]
     assert [row for rows in shown for row in rows if "Z1" in row]
 
 

@@ -98,7 +98,7 @@ def test_attack_finds_what_the_audit_refuses(tmp_path: Path, search: dict[str, A
     assert 0 < found.victims < 5
     (finding,) = found.findings
     with duckdb.connect() as connection:
-        shown = [connection.execute(one).fetchall() for one in duckdb.extract_statements(finding.sql)]
+        shown = [connection.execute(statement).fetchall() for statement in duckdb.extract_statements(finding.sql)]
     assert any(shown)
 
 
@@ -114,7 +114,9 @@ def test_masked_rows_do_not_hide_a_new_row_between_versions(tmp_path: Path) -> N
 @pytest.mark.thorough
 @pytest.mark.parametrize("strategy", ["mondrian", "local", "k-similar", "subtree"])
 @pytest.mark.parametrize("what", CHANGES)
-def test_overlapping_classes_do_not_hide_a_row_that_joins_leaves_or_changes(tmp_path: Path, strategy: str, what: str) -> None:
+def test_overlapping_classes_do_not_hide_a_row_that_joins_leaves_or_changes(
+    tmp_path: Path, strategy: str, what: str
+) -> None:
     """Whatever classes are made of them: the whole table has one row more, or fewer, of a diagnosis."""
     for seed in range(2):
         folder = tmp_path / str(seed)

@@ -79,11 +79,11 @@ def test_the_query_of_a_refusal_shows_the_rows(with_one: Path) -> None:
     (query,) = refused.value.queries
     assert query not in str(refused.value)
     with duckdb.connect() as connection:
-        found = connection.execute(query).fetchall()
+        rows = connection.execute(query).fetchall()
         columns = [one[0] for one in connection.description or []]
     assert columns == ["rows", "race", "birth", "sex", "zip"]
-    assert found
-    assert all(row[0] < 2 for row in found)
+    assert rows
+    assert all(row[0] < 2 for row in rows)
 
 
 @pytest.mark.slow
@@ -170,7 +170,7 @@ def test_it_may_be_left_out_of_the_ledger(hospital: Path) -> None:
 def test_the_plan_shows_how_rows_are_marked(hospital: Path) -> None:
     with sqlanon.connect() as db:
         stages = db.plan(policy(hospital, "one", {}, release={"after": "all"})).stages
-    (marks,) = (one for one in stages if one.name == "earlier releases")
+    (marks,) = (stage for stage in stages if stage.name == "earlier releases")
     with duckdb.connect() as connection:
         assert all(connection.extract_statements(statement) for statement in marks.sql)
     assert "ROW_NUMBER" in marks.sql[-1]
@@ -464,7 +464,7 @@ def test_releases_in_another_catalog_of_any_name_are_reported(hospital: Path, pl
         assert section is not None
         catalog = section.model_copy(update={"database": hospital / database})
         result, _ = publish(asked.model_copy(update={"catalog": catalog}))
-        told = [one for one in result.warnings if "point the policies to the same" in one]
+        told = [warning for warning in result.warnings if "point the policies to the same" in warning]
         assert told == [one for one in told if str(hospital / place) in one]
         assert len(told) == (name == "two")
 

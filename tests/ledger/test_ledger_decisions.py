@@ -344,12 +344,12 @@ def test_few_new_rows_are_looked_for_on_both_sides_and_in_all_parts(side: str, p
     labels have several levels."""
     is_seen = several_levels or part in ("new", "table")
     counts = Counts(*(({part: 2}, {}) if side == "new" else ({}, {part: 2})), several_levels)
-    one: Any = SimpleNamespace(publication=SimpleNamespace(run_id="r", source="here"), promised_k=4)
-    found = audit_of()._temporal_attacks(one, counts, PUBLIC, "none")
+    simple_namespace: Any = SimpleNamespace(publication=SimpleNamespace(run_id="r", source="here"), promised_k=4)
+    found = audit_of()._temporal_attacks(simple_namespace, counts, PUBLIC, "none")
     assert [f"2 rows are {side}, fewer than 4" in each.message for each in found] == [True] * is_seen
-    based = audit_of(earlier={"run_ids": ("r",)})._temporal_attacks(one, counts, PUBLIC, "none")
+    based = audit_of(earlier={"run_ids": ("r",)})._temporal_attacks(simple_namespace, counts, PUBLIC, "none")
     assert len(based) == (is_seen and side == "new")
-    other = audit_of(earlier={"run_ids_by_person": ("r",)})._temporal_attacks(one, counts, PUBLIC, "none")
+    other = audit_of(earlier={"run_ids_by_person": ("r",)})._temporal_attacks(simple_namespace, counts, PUBLIC, "none")
     assert other == []
 
 
@@ -365,9 +365,9 @@ def test_masked_rows_are_a_class_of_their_own_or_left_out() -> None:
 
 @pytest.mark.parametrize(("own", "promised", "fewest"), [(4, 4, 4), (4, 3, 3), (3, 4, 3), (1, 4, 1)])
 def test_the_smaller_k_of_two_releases_is_required(own: int, promised: int, fewest: int) -> None:
-    one: Any = SimpleNamespace(publication=SimpleNamespace(run_id="r", source="here"), promised_k=promised)
+    simple_namespace: Any = SimpleNamespace(publication=SimpleNamespace(run_id="r", source="here"), promised_k=promised)
     audit = audit_of(policy=make_policy({"zip": "mask"}, k=own))
-    assert audit._required_rows(one) == (fewest, "")
+    assert audit._required_rows(simple_namespace) == (fewest, "")
 
 
 @pytest.mark.parametrize(
@@ -382,9 +382,11 @@ def test_the_smaller_k_of_two_releases_is_required(own: int, promised: int, fewe
     ],
 )
 def test_required_rows_cover_k_persons(history: dict[str, Any], rows: int) -> None:
-    one: Any = SimpleNamespace(publication=SimpleNamespace(run_id="r", source="there"), promised_k=4)
-    assert audit_of(history=history)._required_rows(one)[0] == rows
-    assert audit_of(history=history, earlier={"run_ids": ("r",)})._required_rows(one)[0] == 4  # counted by the search
+    simple_namespace: Any = SimpleNamespace(publication=SimpleNamespace(run_id="r", source="there"), promised_k=4)
+    assert audit_of(history=history)._required_rows(simple_namespace)[0] == rows
+    assert (
+        audit_of(history=history, earlier={"run_ids": ("r",)})._required_rows(simple_namespace)[0] == 4
+    )  # counted by the search
 
 
 def spent(*epsilons: float, runs: str = "abcdef") -> dict[str, Any]:
@@ -459,8 +461,8 @@ def test_a_release_that_breaks_another_is_refused(
     tmp_path: Path,
 ) -> None:
     (path := tmp_path / "old.duckdb").touch()
-    one: Any = SimpleNamespace(can_be_base=True, shows_masked_rows=False)
-    monkeypatch.setattr(joint_audit, "open_earlier_release", lambda *_: nullcontext(one))
+    simple_namespace: Any = SimpleNamespace(can_be_base=True, shows_masked_rows=False)
+    monkeypatch.setattr(joint_audit, "open_earlier_release", lambda *_: nullcontext(simple_namespace))
     monkeypatch.setattr(JointAudit, "_hierarchies", lambda *_: (SimpleNamespace(crossing=()), None))
 
     def found(*_: Any) -> Any:
@@ -491,10 +493,10 @@ def test_a_release_that_replaces_another_is_warned_of() -> None:
 def test_releases_are_named_with_those_that_they_are_based_on() -> None:
     first, second = published("a"), replace(published("b"), path=Path("new.duckdb"), after=("a", "gone"))
     third = replace(published("c"), path=Path("third.duckdb"), version=2)
-    known = History((first, second, third), drafts=(replace(published("e"), path=Path("draft.duckdb"), draft=True),))
+    history = History((first, second, third), drafts=(replace(published("e"), path=Path("draft.duckdb"), draft=True),))
 
     def ids(*names: str) -> list[str]:
-        return [one.run_id for one in find_named_publications(known, names, lambda: [third])]
+        return [publication.run_id for publication in find_named_publications(history, names, lambda: [third])]
 
     assert ids("old") == ids("old.duckdb") == ["a"]
     assert ids("new") == ["a", "b"]
@@ -604,5 +606,5 @@ def test_releases_of_the_source_in_a_catalog_beside_are_named(
         )
     with duckdb.connect() as connection:
         engine = DuckDBEngine(connection)
-        found = find_other_catalogs(engine, tmp_path / "c.duckdb", "here", tmp_path / "new.duckdb")
-    assert found == [beside] * is_named
+        other_catalogs = find_other_catalogs(engine, tmp_path / "c.duckdb", "here", tmp_path / "new.duckdb")
+    assert other_catalogs == [beside] * is_named

@@ -226,7 +226,7 @@ def test_tables_that_both_count_from_1_are_of_other_people(person: Any, tmp_path
             source={"database": str(tmp_path / "clinic.duckdb"), "table": name, "undeclared": "drop", "person": person},
             attributes={
                 "id": {"role": "identifying"},
-                **{one: {"role": "quasi", "hierarchy": "suppress"} for one in attributes},
+                **{attribute: {"role": "quasi", "hierarchy": "suppress"} for attribute in attributes},
             },
             privacy={"k": 3},
             release={"file": str(tmp_path / f"{name}.parquet")},

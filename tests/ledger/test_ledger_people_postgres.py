@@ -77,7 +77,11 @@ def test_a_user_who_may_not_read_the_keys_is_warned(postgres: Server, clinic: Pa
             result = publish(policy_of(clinic, "labs", source, False))
     finally:
         postgres.run("DROP OWNED BY clerk", "DROP ROLE clerk")
-    assert [one for one in result.warnings if one.startswith("people of the source cannot be compared with others")]
+    assert [
+        warning
+        for warning in result.warnings
+        if warning.startswith("people of the source cannot be compared with others")
+    ]
 
 
 def test_values_have_the_same_text_as_in_duckdb(postgres: Server) -> None:
@@ -86,9 +90,9 @@ def test_values_have_the_same_text_as_in_duckdb(postgres: Server) -> None:
             query = canonical_text(col("v"), type_, "duckdb").sql("duckdb")
             rows = ", ".join(f"({i}, CAST({value} AS {type_}))" for i, value in enumerate(values))
             expected = connection.execute(f"SELECT {query} FROM (VALUES {rows}) AS t(n, v) ORDER BY n").fetchall()
-            there = canonical_text(col("v"), type_, "postgres").sql("postgres")
+            sql = canonical_text(col("v"), type_, "postgres").sql("postgres")
             rows = ", ".join(f"({i}, CAST({value} AS {spelled['postgres']}))" for i, value in enumerate(values))
-            assert postgres.rows(f"SELECT {there} FROM (VALUES {rows}) AS t(n, v) ORDER BY n") == expected, type_
+            assert postgres.rows(f"SELECT {sql} FROM (VALUES {rows}) AS t(n, v) ORDER BY n") == expected, type_
 
 
 @pytest.mark.thorough

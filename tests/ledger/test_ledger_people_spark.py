@@ -53,7 +53,7 @@ def test_values_have_the_same_text_as_in_duckdb(session: Any) -> None:
             query = canonical_text(col("v"), type_, "duckdb").sql("duckdb")
             rows = ", ".join(f"({i}, CAST({value} AS {type_}))" for i, value in enumerate(values))
             expected = connection.execute(f"SELECT {query} FROM (VALUES {rows}) AS t(n, v) ORDER BY n").fetchall()
-            there = canonical_text(col("v"), type_, "spark").sql("spark")
+            sql = canonical_text(col("v"), type_, "spark").sql("spark")
             rows = ", ".join(f"({i}, CAST({value} AS {spelled['spark']}))" for i, value in enumerate(values))
-            found = session.sql(f"SELECT {there} FROM VALUES {rows} AS t(n, v) ORDER BY n").collect()
+            found = session.sql(f"SELECT {sql} FROM VALUES {rows} AS t(n, v) ORDER BY n").collect()
             assert [tuple(row) for row in found] == expected, type_

@@ -189,14 +189,14 @@ def as_text(rows: Counter[Any]) -> Counter[Any]:
 
 def check_after(case: LedgerCase) -> None:
     """What `after` finds is the best there is, it is published, and breaks no earlier release."""
-    asked = case.last
-    source = of(asked, case.at(-1))
+    last = case.last
+    source = of(last, case.at(-1))
     with world(case) as here:
-        columns = [*asked.levels, *asked.sensitive, *([KEY] if case.keyed else [])]
+        columns = [*last.levels, *last.sensitive, *([KEY] if case.keyed else [])]
         columns += [source.person] if source.person else []
         key = KEY if case.keyed else None
-        marks = oracle_ledger.marks(source, asked.sensitive, here.files, sorted(columns), key, here.keys)
-        policy = here.policy(asked, "last.duckdb", after=True)
+        marks = oracle_ledger.marks(source, last.sensitive, here.files, sorted(columns), key, here.keys)
+        policy = here.policy(last, "last.duckdb", after=True)
         if not source.rows:
             with pytest.raises(InfeasibleError, match="no rows"):
                 here.db.anonymize(policy)
@@ -207,40 +207,40 @@ def check_after(case: LedgerCase) -> None:
             return
         found = oracle_ledger.satisfying(
             source,
-            asked.privacy,
+            last.privacy,
             here.files,
             marks,
-            asked.limit,
-            asked.measure,
-            aggregate=asked.aggregate,
-            weights=asked.weights,
+            last.limit,
+            last.measure,
+            aggregate=last.aggregate,
+            weights=last.weights,
         )
-        best = oracle.best(found, asked.measure)
+        best = oracle.best(found, last.measure)
         try:
             result = here.db.anonymize(policy)
         except InfeasibleError as error:
             assert "earlier releases" not in str(error)
-            assert best is None or asked.strategy in ("datafly", "samarati-binary", "ola")
+            assert best is None or last.strategy in ("datafly", "samarati-binary", "ola")
             event("infeasible")
             return
         assert best is not None
-        levels = tuple(result.generalization[name] for name in asked.levels)
+        levels = tuple(result.generalization[name] for name in last.levels)
         figures = {one.levels: one for one in found}[levels]
         assert math.isclose(result.score, figures.score, rel_tol=oracle.TIE), (result.score, figures, best)
         if result.optimal:
             assert math.isclose(result.score, best.score, rel_tol=oracle.TIE), (result.score, best)
-        if asked.strategy == "optimal":
+        if last.strategy == "optimal":
             assert levels == best.levels, best.ties
         chosen = oracle_ledger.Based(
-            source, levels, oracle_ledger.asked_of_parts(source, asked.privacy, here.files), marks
+            source, levels, oracle_ledger.asked_of_parts(source, last.privacy, here.files), marks
         )
         assert (result.suppressed_rows, result.classes) == (chosen.suppressed, len(chosen.whole))
         assert result.smallest_class == min(chosen.counts.values())
         # Whether what an earlier release shows is not all in the source any more.
-        by_values = oracle_ledger.marks(source, asked.sensitive, here.files, sorted(columns))
+        by_values = oracle_ledger.marks(source, last.sensitive, here.files, sorted(columns))
         there = [sum(mark >> i & 1 for mark in by_values) for i in range(len(here.files))]
         lost = [n < len(file.rows) for n, file in zip(there, here.files, strict=True)]
-        check_published(here, policy, result, chosen.released(asked.sensitive), lost)
+        check_published(here, policy, result, chosen.released(last.sensitive), lost)
 
 
 def check_published(here: World, policy: sqlanon.Policy, result: Any, expected: Counter[Any], lost: list[bool]) -> None:
@@ -299,12 +299,12 @@ def test_after_finds_the_optimum_thoroughly(case: LedgerCase) -> None:
 
 def check_refused(case: LedgerCase) -> None:
     """A release is refused exactly where it breaks an earlier one; by force the ledger says which."""
-    asked = case.last
-    source = of(asked, case.at(-1))
-    levels = {name: level or 0 for name, level in asked.levels.items()}
-    assume(Release(source, tuple(levels.values()), asked.privacy).kept)
+    last = case.last
+    source = of(last, case.at(-1))
+    levels = {name: level or 0 for name, level in last.levels.items()}
+    assume(Release(source, tuple(levels.values()), last.privacy).kept)
     with world(case) as here:
-        result = here.db.anonymize(here.policy(asked, "last.duckdb"))
+        result = here.db.anonymize(here.policy(last, "last.duckdb"))
         release = None
         try:
             release = result.publish()
@@ -315,7 +315,7 @@ def check_refused(case: LedgerCase) -> None:
             release = result.publish(force=True)
         else:
             message = ""
-        new = here.file(release.path, asked, levels)
+        new = here.file(release.path, last, levels)
         told = [oracle_ledger.broken(first, new, case.source.quasi) for first in here.files]
         names = [f"first {i}.{'parquet' if one.parquet else 'duckdb'}" for i, one in enumerate(case.firsts)]
         findings = [
@@ -326,11 +326,11 @@ def check_refused(case: LedgerCase) -> None:
             # Few rows, or such that do not meet a requirement: the oracle knows it of diversity in joined classes.
             by_requirement = [finding for finding in found if " not have " in finding]
             assert bool(few) == (len(by_requirement) < len(found)), (message, few)
-            assert not by_requirement or asked.privacy.keys() - {"k", "k_anonymity"}, message
-            diverse = [spec for spec in asked.privacy.get("l_diversity", ()) if not spec.get("joint")]
+            assert not by_requirement or last.privacy.keys() - {"k", "k_anonymity"}, message
+            diverse = [spec for spec in last.privacy.get("l_diversity", ()) if not spec.get("joint")]
             is_diverse = oracle_ledger.are_joined_classes_diverse(first, new, case.source.quasi, diverse)
             assert few or is_diverse or any("joined with it" in one for one in by_requirement), message
-            if diverse and asked.privacy.keys() <= {"k", "k_anonymity", "l_diversity"} and is_diverse:
+            if diverse and last.privacy.keys() <= {"k", "k_anonymity", "l_diversity"} and is_diverse:
                 assert not any("joined with it" in one for one in by_requirement), message
         with duckdb.connect(str(here.place / "catalog.duckdb"), read_only=True) as reader:
             breaks = reader.execute("SELECT breaks FROM sqlanon.ledger WHERE path LIKE '%last%'").fetchall()

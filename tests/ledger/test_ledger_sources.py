@@ -149,7 +149,7 @@ def test_columns_that_were_renamed_are_known_by_their_values(with_one: Path) -> 
 def test_another_table_of_the_same_kind_is_another_source(with_one: Path, seed: int) -> None:
     make(with_one / "other.duckdb", seed)
     result = publish(policy(with_one, "two", at(with_one, name="other.duckdb"), "zip"))
-    assert not [one for one in result.warnings if "the same people" in one]
+    assert not [warning for warning in result.warnings if "the same people" in warning]
 
 
 @pytest.mark.thorough
@@ -173,7 +173,7 @@ def test_the_people_of_a_frame_and_of_its_file_are_the_same(tmp_path: Path) -> N
         db.anonymize(asked("one.duckdb")).publish()
     result = publish(asked("two.duckdb", files=str(tmp_path / "people.csv")))
     assert [Path(one).name for one in result.held_against] == ["one.duckdb"]
-    assert not [one for one in result.warnings if "may be a release of the same people" in one]
+    assert not [warning for warning in result.warnings if "may be a release of the same people" in warning]
 
 
 @pytest.mark.slow
@@ -196,7 +196,7 @@ def test_two_tables_with_the_same_few_values_are_two(tmp_path: Path) -> None:
         )
     with duckdb.connect(str(tmp_path / "catalog.duckdb"), read_only=True) as reader:
         assert reader.execute("SELECT count(same_source) FROM sqlanon.ledger").fetchall() == [(0,)]
-    assert [one for one in result.warnings if "rone.duckdb may be a release of the same people" in one]
+    assert [warning for warning in result.warnings if "rone.duckdb may be a release of the same people" in warning]
 
 
 @pytest.mark.thorough

@@ -94,7 +94,7 @@ def test_another_table_of_the_same_kind_is_another_source(clinic: Server, tmp_pa
         load(clinic, tmp_path / f"{name}.duckdb", f"clinic.{name}")
     publish(policy(tmp_path, "one", there("clinic.clinic"), "age"))
     result = publish(policy(tmp_path, "two", there("clinic.other"), "zip"))
-    assert not [one for one in result.warnings if "the ledger" in one]  # it was looked at
+    assert not [warning for warning in result.warnings if "the ledger" in warning]  # it was looked at
 
 
 def test_neither_values_nor_the_secret_are_in_the_log(clinic: Server, tmp_path: Path) -> None:
@@ -185,11 +185,11 @@ def test_values_have_the_same_hashes_as_in_duckdb(clinic: Server, kind: str) -> 
             query = source_samples.values_of(table("v"), "v", key)
             expected = {f"{value:016x}": form for form, value in connection.execute(query.sql("duckdb")).fetchall()}
             with server.read_only():
-                found = server.rows(postgres_samples.values_of(table("v", "clinic"), "v", type_, most), [key])
+                rows = server.rows(postgres_samples.values_of(table("v", "clinic"), "v", type_, most), [key])
         finally:
             server.close()
-    assert {h for h, _ in found} == set(expected), {expected.get(h) for h in set(expected) - {h for h, _ in found}}
-    assert {d for _, d in found} == {len(expected)}
+    assert {h for h, _ in rows} == set(expected), {expected.get(h) for h in set(expected) - {h for h, _ in rows}}
+    assert {d for _, d in rows} == {len(expected)}
 
 
 def test_numbers_that_are_too_large_are_words(clinic: Server) -> None:

@@ -66,12 +66,12 @@ def test_among_equal_rows_those_in_other_releases_are_marked_first() -> None:
         )
         connection.execute("CREATE TABLE shown AS FROM (VALUES ('x'), ('x'), ('y')) AS v(c)")
         both = mark_rows_by_values(table("rows_"), ["c", "id"], [], [("c", "c")], table("shown"), 4)
-        found = connection.execute(
+        rows = connection.execute(
             f'SELECT id, "{EARLIER_RELEASES_COLUMN}" FROM ({both.sql("duckdb")}) ORDER BY id'
         ).fetchall()
-        assert found == [(1, 4), (2, 5), (3, 0), (4, 1), (5, 7)]
-        counted = connection.execute(count_marked_rows(subquery(both, "m"), 3).sql("duckdb")).fetchone()
-        assert counted == (5, 3, 1, 3)
+        assert rows == [(1, 4), (2, 5), (3, 0), (4, 1), (5, 7)]
+        row = connection.execute(count_marked_rows(subquery(both, "m"), 3).sql("duckdb")).fetchone()
+        assert row == (5, 3, 1, 3)
         connection.execute("DELETE FROM shown")
         none = count_rows_in_both(table("rows_"), [], [("c", "c")], table("shown"))
         assert connection.execute(none.sql("duckdb")).fetchone() == (0,)

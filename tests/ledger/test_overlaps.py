@@ -98,8 +98,8 @@ def test_the_query_of_a_refusal_counts_the_rows(tmp_path: Path) -> None:
         connection.execute(f"CREATE TABLE people AS SELECT {bands} AS age, ill FROM source.people")
     with duckdb.connect() as connection:
         for statement in duckdb.extract_statements(refused.value.queries[0]):
-            shown = connection.execute(statement).fetchall()
-    assert shown == [(1, "10-19 & 00-14")]
+            rows = connection.execute(statement).fetchall()
+    assert rows == [(1, "10-19 & 00-14")]
 
 
 @pytest.mark.thorough
@@ -474,5 +474,5 @@ def test_a_range_of_all_values_has_no_null(is_swapped: bool) -> None:
             for name in ("age", "sex")
         )
         linked = ReleaseLink(table("one"), table("two"), (), attributes)
-        found = connection.execute(complementary_release(linked, 3).sql("duckdb")).fetchall()
-    assert sorted((*labels, n) for *labels, n in found) == [("0-3", "f", 1), ("0-3", "m", 1)]
+        rows = connection.execute(complementary_release(linked, 3).sql("duckdb")).fetchall()
+    assert sorted((*labels, n) for *labels, n in rows) == [("0-3", "f", 1), ("0-3", "m", 1)]

@@ -73,7 +73,10 @@ def case_of(seed: int) -> dict[str, Any]:
 def test_the_audit_of_two_releases_finds_what_plain_python_finds(seed: int) -> None:
     case = case_of(seed)
     first, second, shared, attributes, k = (case[n] for n in ("first", "second", "shared", "attributes", "k"))
-    back = [Attribute(one.second, one.first, one.second_levels, one.first_levels, one.tree) for one in attributes]
+    back = [
+        Attribute(attribute.second, attribute.first, attribute.second_levels, attribute.first_levels, attribute.tree)
+        for attribute in attributes
+    ]
     pairs = [(j, i) for i, j in shared]
     with duckdb.connect() as connection:
         linked, _ = built(connection, case)
@@ -87,9 +90,9 @@ def test_the_audit_of_two_releases_finds_what_plain_python_finds(seed: int) -> N
                 assert direction.count_new_rows("new") == (len(expected), sum(expected.values()))
                 for union in unions:
                     assert direction.count_new_rows(union) == oracle.new_in_unions(*ways, k, union), union
-        shown = connection.execute(complementary_release(linked, k).sql("duckdb")).fetchall()
+        rows = connection.execute(complementary_release(linked, k).sql("duckdb")).fetchall()
     combinations = oracle.complementary(**case)
-    assert {row[:-1]: row[-1] for row in shown} == combinations and len(shown) == len(combinations)
+    assert {row[:-1]: row[-1] for row in rows} == combinations and len(rows) == len(combinations)
 
 
 # --- one row more, one row less

@@ -107,6 +107,6 @@ def test_samples_and_what_they_share_are_those_of_plain_python(
         connection.execute(f"CREATE TABLE earlier AS {samples[0].rows_for('run').sql('duckdb')}")
         counts = count_shared_people(DuckDBEngine(connection), table("earlier"), samples[1])
         smaller, in_both = shared(*expected)
-        assert [(one[0], one[1], *one[-2:]) for one in counts] == (
+        assert [(count[0], count[1], *count[-2:]) for count in counts] == (
             [("run", "mrn", smaller, in_both)] if smaller else []
         )

@@ -61,9 +61,9 @@ def run_commands(folder: Path, refused: str) -> dict[str, Any]:
     """Run the commands of a refusal; what the second finds by joining the two."""
     draft, attack = [shlex.split(line)[1:] for line in refused.splitlines() if line.startswith("      sqlanon ")]
     assert cli(*draft, cwd=folder).status == 0
-    found = cli(*attack, "--json", cwd=folder)
-    assert found.status == 0
-    return dict(json.loads(found.out)["complementary_release"])
+    outcome = cli(*attack, "--json", cwd=folder)
+    assert outcome.status == 0
+    return dict(json.loads(outcome.out)["complementary_release"])
 
 
 BANDS = """

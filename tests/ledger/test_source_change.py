@@ -38,17 +38,17 @@ def verify(folder: Path, **more: Any) -> Any:
 
 def source_change(folder: Path, **more: Any) -> SourceChange:
     """What a verification finds of the source, where nothing else is wrong."""
-    found = verify(folder, **more)
-    assert failed(found) == {SOURCE_CHECK}, found.failures
-    assert isinstance(found.source_change, SourceChange)
-    return found.source_change
+    verification = verify(folder, **more)
+    assert failed(verification) == {SOURCE_CHECK}, verification.failures
+    assert isinstance(verification.source_change, SourceChange)
+    return verification.source_change
 
 
 @pytest.mark.thorough
 def test_the_release_of_an_unchanged_source_has_no_change(visits: Path) -> None:
-    found = verify(visits)
-    assert found.verified
-    assert found.source_change is None
+    verification = verify(visits)
+    assert verification.verified
+    assert verification.source_change is None
 
 
 @pytest.mark.thorough
@@ -177,8 +177,8 @@ def test_a_copy_of_the_release_fails_only_the_source_check(visits: Path) -> None
     change(visits / "h.duckdb", WITHDRAW_TWO)
     shutil.copy(visits / "r.duckdb", visits / "copy.duckdb")
     with sqlanon.connect() as db:
-        found = db.verify(visits / "copy.duckdb", policy(visits))
-    assert failed(found) == {SOURCE_CHECK}
+        verification = db.verify(visits / "copy.duckdb", policy(visits))
+    assert failed(verification) == {SOURCE_CHECK}
 
 
 @pytest.mark.slow
@@ -186,9 +186,9 @@ def test_a_catalog_without_the_release_excuses_nothing(visits: Path) -> None:
     """Nothing shows that the release is the one that was published."""
     (visits / "c.duckdb").unlink()
     change(visits / "h.duckdb", WITHDRAW_TWO)
-    found = verify(visits)
-    assert found.source_change is None
-    assert "against the source: recoded source" in failed(found)
+    verification = verify(visits)
+    assert verification.source_change is None
+    assert "against the source: recoded source" in failed(verification)
 
 
 @pytest.mark.thorough
@@ -196,11 +196,11 @@ def test_another_policy_is_not_taken_for_another_source(visits: Path) -> None:
     change(visits / "h.duckdb", GROW)
     with sqlanon.connect() as db:
         other = policy(visits)
-        found = db.verify(
+        verification = db.verify(
             visits / "r.duckdb", other.model_copy(update={"privacy": other.privacy.model_copy(update={"k": 2})})
         )
-    assert found.source_change is None
-    assert "against the source: policy" in failed(found)
+    assert verification.source_change is None
+    assert "against the source: policy" in failed(verification)
 
 
 @pytest.mark.slow
@@ -208,11 +208,11 @@ def test_extend_counts_what_the_release_still_shows(tmp_path: Path) -> None:
     folder = publish(tmp_path, person=False)
     change(folder / "h.duckdb", "DELETE FROM visits WHERE id < 3", CHANGE_A_VALUE, GROW)
     with sqlanon.connect() as db:
-        found = db.extend(policy(folder, person=False))
-    assert found.source_change.losses == (
+        extension = db.extend(policy(folder, person=False))
+    assert extension.source_change.losses == (
         "3 persons are withdrawn; 3 released rows were deleted; 1 released row has other values"
     )
-    assert found.to_dict()["source_change"]["withdrawn_persons"] == 3
+    assert extension.to_dict()["source_change"]["withdrawn_persons"] == 3
 
 
 @pytest.mark.slow
@@ -233,15 +233,15 @@ def test_the_command_line_says_what_holds_and_what_to_do(
     change(tmp_path / "h.duckdb", WITHDRAW_TWO)
     capsys.readouterr()
     assert cli("verify", "r.duckdb", "--policy", "policy.toml").status == 1
-    shown = capsys.readouterr().out
-    assert "NOT verified against the source, which has changed since: 2 persons are withdrawn" in shown
-    assert "What holds: the release is the one that was published" in shown
-    assert "its smallest class has 2 persons, and 2 classes have fewer than 3" in shown
-    assert "What to do: `sqlanon" in shown
+    out = capsys.readouterr().out
+    assert "NOT verified against the source, which has changed since: 2 persons are withdrawn" in out
+    assert "What holds: the release is the one that was published" in out
+    assert "its smallest class has 2 persons, and 2 classes have fewer than 3" in out
+    assert "What to do: `sqlanon" in out
     assert cli("verify", "r.duckdb", "--policy", "policy.toml", "--json").status == 1
-    found = json.loads(capsys.readouterr().out)
-    assert found["verified"] is False
-    assert found["source_change"]["withdrawn_persons"] == 2
+    document = json.loads(capsys.readouterr().out)
+    assert document["verified"] is False
+    assert document["source_change"]["withdrawn_persons"] == 2
     assert cli("verify", "r.duckdb").status == 0
 
 

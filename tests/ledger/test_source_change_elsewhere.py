@@ -36,10 +36,10 @@ def policy(folder: Path, source: dict[str, Any], release: dict[str, Any] | None 
 
 
 def source_change(db: sqlanon.Database, folder: Path, source: dict[str, Any]) -> SourceChange:
-    found = db.verify(folder / "r.duckdb", policy(folder, source))
-    assert failed(found) == {SOURCE_CHECK}, found.failures
-    assert isinstance(found.source_change, SourceChange)
-    return found.source_change
+    verification = db.verify(folder / "r.duckdb", policy(folder, source))
+    assert failed(verification) == {SOURCE_CHECK}, verification.failures
+    assert isinstance(verification.source_change, SourceChange)
+    return verification.source_change
 
 
 def check_withdrawal(db: sqlanon.Database, policy: sqlanon.Policy, *place: Any) -> None:

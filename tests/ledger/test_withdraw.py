@@ -76,8 +76,8 @@ def test_the_new_version_lacks_withdrawn_rows_and_classes_that_are_too_small_wit
 def test_a_new_version_verifies_and_grows(visits: Path) -> None:
     change(visits / "h.duckdb", WITHDRAW_TWO)
     withdraw(visits)
-    found = verify(visits)
-    assert found.verified, found.failures
+    verification = verify(visits)
+    assert verification.verified, verification.failures
     change(
         visits / "h.duckdb", "INSERT INTO visits SELECT 2000 + i, 'n' || i, 25, 'f', 'illness 1' FROM range(4) AS r(i)"
     )
@@ -204,9 +204,9 @@ def test_suppressed_rows_are_not_shown_by_label_beside_the_old_version(tmp_path:
         tmp_path / "h.duckdb", "DELETE FROM visits WHERE age = 21 AND id <> 1", "DELETE FROM visits WHERE id % 20 = 2"
     )
     withdraw(tmp_path, **options)
-    found = verify(tmp_path, **options)
-    assert found.verified, found.failures
-    assert not found.suppressed
+    verification = verify(tmp_path, **options)
+    assert verification.verified, verification.failures
+    assert not verification.suppressed
 
 
 @pytest.mark.thorough
@@ -353,17 +353,17 @@ def test_the_command_line_shows_and_publishes(
     change(tmp_path / "h.duckdb", WITHDRAW_TWO, DELETE_A_VISIT)
     before = (tmp_path / "r.duckdb").read_bytes()
     assert cli("withdraw", "policy.toml", "--dry-run", "--sql").status == 0
-    shown = capsys.readouterr().out
-    assert "since the release: 2 persons are withdrawn; 7 released rows were deleted" in shown
-    assert "What this reveals: readers who kept the earlier version see which rows are gone" in shown
-    assert "19 rows in 3 classes, at least 1 in each" in shown
-    assert "SELECT" in shown
+    out = capsys.readouterr().out
+    assert "since the release: 2 persons are withdrawn; 7 released rows were deleted" in out
+    assert "What this reveals: readers who kept the earlier version see which rows are gone" in out
+    assert "19 rows in 3 classes, at least 1 in each" in out
+    assert "SELECT" in out
     assert cli("withdraw", "policy.toml").status == 1
     assert (tmp_path / "r.duckdb").read_bytes() == before
     assert "--force" in capsys.readouterr().err
     assert cli("withdraw", "policy.toml", "--force", "--json").status == 0
-    found = json.loads(capsys.readouterr().out)
-    assert (found["withdrawn_persons"], found["released_before"], found["released_rows"]) == (2, 180, 161)
-    assert found["withdrawn_rows"] == {"rows": 19, "classes": 3, "fewest": 1}
-    assert found["release"] == str(tmp_path / "r.duckdb")
+    document = json.loads(capsys.readouterr().out)
+    assert (document["withdrawn_persons"], document["released_before"], document["released_rows"]) == (2, 180, 161)
+    assert document["withdrawn_rows"] == {"rows": 19, "classes": 3, "fewest": 1}
+    assert document["release"] == str(tmp_path / "r.duckdb")
     assert cli("verify", "r.duckdb", "--policy", "policy.toml").status == 0

@@ -174,9 +174,9 @@ def test_the_order_of_the_rows_tells_nothing(tmp_path: Path) -> None:
                 connection.execute("CREATE OR REPLACE TABLE patients AS FROM patients ORDER BY id DESC")
             live(connection, hospital_policy())
             shown.append(connection.execute("SELECT cost, since FROM patients_live").fetchall())
-            own = connection.execute("SELECT cost, since FROM patients WHERE ward <> '7'").fetchall()
-            assert shown[-1] != own
-            assert Counter(shown[-1]) == Counter(own)
+            rows = connection.execute("SELECT cost, since FROM patients WHERE ward <> '7'").fetchall()
+            assert shown[-1] != rows
+            assert Counter(shown[-1]) == Counter(rows)
     assert shown[0] == shown[1]
 
 
@@ -279,8 +279,8 @@ def test_values_that_are_new_to_a_hierarchy_are_suppressed_at_its_top_too(
     live(connection, make_policy({"q": "suppress", "top": top, "s": "sensitive"}))
     connection.execute("INSERT INTO t SELECT 'new', 'y', 2 FROM range(9) UNION ALL SELECT 'x', 'new', 3 FROM range(9)")
     assert all_of(connection) == [("x", "*", 1)] * 4
-    told = connection.execute('SELECT "rows", suppressed, "limit", search_advised FROM sqlanon.live_views').fetchall()
-    assert told == [(22, 18, 0, True)]
+    rows = connection.execute('SELECT "rows", suppressed, "limit", search_advised FROM sqlanon.live_views').fetchall()
+    assert rows == [(22, 18, 0, True)]
 
 
 @pytest.mark.slow
@@ -357,7 +357,7 @@ def look(reader: duckdb.DuckDBPyConnection, stop: threading.Event, seen: set[int
             continue
         classes = Counter(row[0] for row in rows)
         assert all(n >= 4 for n in classes.values()), classes
-        assert all(len({s for q, s in rows if q == one}) >= 3 for one in classes)
+        assert all(len({s for q, s in rows if q == class_}) >= 3 for class_ in classes)
         assert {q for q, _ in rows} <= set(range(7))
         seen.add(len(rows))
 
@@ -425,8 +425,8 @@ def test_a_live_view_is_replaced_as_a_whole_and_others_stay(connection: duckdb.D
     assert live(connection, policy, "T_LIVE").replaced is True
     assert len(all_of(connection)) == 45
     assert len(all_of(connection, "other")) == 40
-    told = connection.execute("SELECT view, suppressed FROM sqlanon.live_views ORDER BY view").fetchall()
-    assert sorted(told) == [("T_LIVE", 0), ("other", 5)]
+    rows = connection.execute("SELECT view, suppressed FROM sqlanon.live_views ORDER BY view").fetchall()
+    assert sorted(rows) == [("T_LIVE", 0), ("other", 5)]
 
 
 def objects(connection: duckdb.DuckDBPyConnection) -> list[str]:
@@ -630,9 +630,14 @@ def test_the_command(policy_file: Path) -> None:
     assert ("(secure)" in told) is not DUCKDB_1
     ended = cli("live", policy_file, "--name", "again", "--json")
     status, told = ended.status, ended.out
-    found = json.loads(told)
-    assert (found["view"], found["rows"], found["suppressed_rows"], found["replaced"]) == ("again", 3001, 1, False)
-    assert found["database"] == str(policy_file.parent / "hospital.duckdb")
+    document = json.loads(told)
+    assert (document["view"], document["rows"], document["suppressed_rows"], document["replaced"]) == (
+        "again",
+        3001,
+        1,
+        False,
+    )
+    assert document["database"] == str(policy_file.parent / "hospital.duckdb")
     assert SECRET not in told
     with duckdb.connect(policy_file.parent / "hospital.duckdb") as connection:
         views = connection.execute("SELECT view, suppressed FROM sqlanon.live_views ORDER BY ALL").fetchall()

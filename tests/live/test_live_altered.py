@@ -94,8 +94,8 @@ def test_a_column_of_another_type_tells_nothing(altered: duckdb.DuckDBPyConnecti
             altered.execute(f"INSERT INTO t SELECT * REPLACE ({one} AS {name}) FROM t LIMIT 30")
             seen = [altered.execute(look).fetchall() for look in LOOKS]
             assert seen == [[(0,)], [], [(0,)], [(0,)]], (name, type_)
-            told = altered.execute('SELECT "rows", suppressed, search_advised FROM sqlanon.live_views').fetchall()
-            assert told == [(630, 630, True)], (name, type_)
+            rows = altered.execute('SELECT "rows", suppressed, search_advised FROM sqlanon.live_views').fetchall()
+            assert rows == [(630, 630, True)], (name, type_)
             altered.execute(f"CREATE OR REPLACE TABLE t AS {TABLE}")
             assert altered.execute("SELECT count(*) FROM t_live").fetchall() == [(600,)]
 
@@ -128,11 +128,11 @@ def test_a_type_that_is_kept_is_no_other_one(connection: duckdb.DuckDBPyConnecti
     columns = ", ".join(f"{value} AS v{i}" for i, value in enumerate(values))
     connection.execute(f"CREATE TABLE t AS SELECT 1 AS q, {columns} FROM range(3)")
     live(connection, make_policy({"q": "suppress", **{f"v{i}": "insensitive" for i in range(len(values))}}))
-    shown = connection.execute("SELECT COLUMNS(*)::VARCHAR FROM t_live ORDER BY ALL").fetchall()
+    rows = connection.execute("SELECT COLUMNS(*)::VARCHAR FROM t_live ORDER BY ALL").fetchall()
     expected = connection.execute(
         "SELECT COLUMNS(* REPLACE (INTERVAL '1 month 10 days' AS v12))::VARCHAR FROM t ORDER BY ALL"
     )
-    assert shown == expected.fetchall()
+    assert rows == expected.fetchall()
 
 
 @pytest.mark.thorough

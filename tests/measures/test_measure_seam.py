@@ -68,10 +68,13 @@ def test_a_release_below_the_full_domain_is_scored_by_it(tmp_path: Path) -> None
 def test_its_score_is_published_verified_and_reported(tmp_path: Path) -> None:
     policy = write(tmp_path, patients(1), "optimal", 0.2, "steepest")
     done = cli("anonymize", "policy.toml", "--json", cwd=tmp_path)
-    found = json.loads(done.out)
-    assert (found["measure"], found["score"]) == ("steepest", pytest.approx(best(patients(1), 0.2)[0]))
+    document = json.loads(done.out)
+    assert (document["measure"], document["score"]) == ("steepest", pytest.approx(best(patients(1), 0.2)[0]))
     path = tmp_path / "release.duckdb"
-    assert fetch(path, "SELECT measure, score FROM sqlanon.manifest")[0] == ("steepest", pytest.approx(found["score"]))
+    assert fetch(path, "SELECT measure, score FROM sqlanon.manifest")[0] == (
+        "steepest",
+        pytest.approx(document["score"]),
+    )
     with sqlanon.connect() as db:
         assert db.verify(path, policy).verified
     assert cli("report", "release.duckdb", "-o", "report.html", cwd=tmp_path).status == 0

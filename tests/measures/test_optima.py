@@ -57,10 +57,10 @@ def live() -> Iterator[duckdb.DuckDBPyConnection]:
 def test_the_optimum_of_each_measure(measure: str, live: duckdb.DuckDBPyConnection) -> None:
     attributes = {"x": {"table": "tree"}}
     with connected(live) as db:
-        found = db.anonymize(make_policy(attributes, search={"measure": measure, "suppression_limit": 0.3}))
+        result = db.anonymize(make_policy(attributes, search={"measure": measure, "suppression_limit": 0.3}))
         whole = db.anonymize(make_policy(attributes, search={"measure": measure}))
     level, score = OPTIMA[measure]
-    assert (found.generalization, found.suppressed_rows) == ({"x": level}, 0 if level else 2)
-    assert found.score == pytest.approx(score, abs=1e-12)
+    assert (result.generalization, result.suppressed_rows) == ({"x": level}, 0 if level else 2)
+    assert result.score == pytest.approx(score, abs=1e-12)
     assert whole.generalization == {"x": 1}
     assert whole.score == pytest.approx(WHOLE[measure], abs=1e-12)

@@ -27,7 +27,7 @@ def labels_of_zip(value: Any) -> list[str]:
 def loss(column: list[Any], labels: Labels, level: int) -> float:
     """The mean over all rows of (leaves under the label − 1) / (leaves − 1)."""
     leaves = set(column)
-    under = {value: sum(labels(one)[level] == labels(value)[level] for one in leaves) for value in leaves}
+    under = {value: sum(labels(leaf)[level] == labels(value)[level] for leaf in leaves) for value in leaves}
     return sum((under[value] - 1) / (len(leaves) - 1) for value in column) / len(column) if len(leaves) > 1 else 0.0
 
 
@@ -48,13 +48,13 @@ def test_loss_counts_the_values_of_the_column(seed: int) -> None:
         for name, rows in (("t", source), ("everybody", population)):
             connection.execute(f"CREATE TABLE {name} (age INTEGER, zip VARCHAR)")
             insert(connection, name, rows)
-        asked = make_policy(
+        policy = make_policy(
             {"age": {"intervals": [5, 20]}, "zip": "mask"},
             privacy={"k_map": 3},
             population={"table": "everybody"},
         )
         with sqlanon.connect(connection) as db:
-            result = db.anonymize(asked)
+            result = db.anonymize(policy)
             figures = {tuple(row[0]): row[6] for row in result.lattice.fetchall() if row[6] is not None}
     assert figures
     for levels, score in figures.items():

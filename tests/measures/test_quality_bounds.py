@@ -43,7 +43,7 @@ def check(case: Case) -> None:
 
 
 def check_neighbours(measure: Measure, figures: dict[Levels, Figures], levels: Levels, score: float) -> None:
-    below = max(measure.bound_above(figures[other]) for other in figures if at_most(other, levels))
+    below = max(measure.bound_above(figures[figure]) for figure in figures if at_most(figure, levels))
     assert holds(below, score)
     lift = max(measure.lift(other, figures[other]) for other in figures if at_most(levels, other))
     assert lift >= 0

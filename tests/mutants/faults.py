@@ -62,7 +62,7 @@ def mutants_of(file: Path, text: str, lines: Collection[int] | None = None) -> I
     >>> [mutant.name for mutant in mutants_of(Path("x.py"), "def f(a: int = 1) -> bool:\\n    return a < 2\\n")]
     ["x.py:1:16: '1' -> '2'", "x.py:2:14: '<' -> '<='", "x.py:2:16: '2' -> '3'"]
     """
-    starts = [0, *(found.end() for found in re.finditer("\n", text))]
+    starts = [0, *(match.end() for match in re.finditer("\n", text))]
     for line, offset, old, new in _faults(text, starts):
         mutant = Mutant(file, line, 1 + offset - starts[line - 1], offset, old, new)
         if (lines is None or line in lines) and _compiles(mutant.applied(text)):
@@ -93,9 +93,9 @@ def _faults(text: str, starts: list[int]) -> Iterator[tuple[int, int, str, str]]
             yield line, offset, old, str(int(old) + 1)
         elif token.type == tokenize.STRING and (line, column) in statements:
             for pattern, new in _IN_SQL.items():
-                for found in re.finditer(pattern, old):
-                    at = offset + found.start()
-                    yield line + old.count("\n", 0, found.start()), at, found[0], found.expand(new)
+                for match in re.finditer(pattern, old):
+                    at = offset + match.start()
+                    yield line + old.count("\n", 0, match.start()), at, match[0], match.expand(new)
 
 
 _WITHOUT_FAULTS = (ast.Import, ast.ImportFrom, ast.Assert, ast.Raise, ast.JoinedStr)

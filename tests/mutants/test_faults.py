@@ -108,5 +108,5 @@ def test_each_fault_of_a_list_can_be_planted(name: str) -> None:
 
 @pytest.mark.thorough
 def test_faults_of_the_whole_package_are_drawn_by_their_seed() -> None:
-    first, again, other = ([one.name for one in plant.draw_faults(3, random.Random(seed))] for seed in (1, 1, 2))
+    first, again, other = ([fault.name for fault in plant.draw_faults(3, random.Random(seed))] for seed in (1, 1, 2))
     assert len(first) == 3 and first == again != other

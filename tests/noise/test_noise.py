@@ -222,8 +222,8 @@ def test_released_types_have_room_for_noise(tmp_path: Path) -> None:
     expected = {name: TYPES.get(type_, "DATE") for name, type_ in types.items()}
     claimed = json.loads(fetch(release.path, "SELECT columns FROM sqlanon.manifest")[0][0])
     assert {one["name"]: one["type"] for one in claimed} == {"q": "VARCHAR", **expected}
-    found = fetch(release.path, f"SELECT DISTINCT {', '.join(f'typeof({name})' for name in types)} FROM t")
-    assert found == [tuple(expected.values())]
+    rows = fetch(release.path, f"SELECT DISTINCT {', '.join(f'typeof({name})' for name in types)} FROM t")
+    assert rows == [tuple(expected.values())]
 
 
 @pytest.mark.thorough
@@ -604,8 +604,8 @@ def test_confident_releases_verify_and_say_what_was_suppressed(source: Path, tmp
         verification = db.verify(release.path, policy)
         assert verification.verified, verification.failures
     assert release.verify().verified
-    told = json.loads(fetch(release.path, "SELECT confidence FROM sqlanon.manifest")[0][0])
-    assert told == {"beta": 0.9}
+    document = json.loads(fetch(release.path, "SELECT confidence FROM sqlanon.manifest")[0][0])
+    assert document == {"beta": 0.9}
     assert result.confidence == {"beta": 0.9, "suppressed_rows": len(records.records) - len(survivors)}
     assert result.to_dict()["confidence"] == result.confidence
     assert result.suppressed_rows == ROWS + 1 - len(survivors)
@@ -622,18 +622,18 @@ def test_noise_only_where_it_is_declared(source: Path, published: sqlanon.Releas
     """The rest is the release of the same policy without noise, bit for bit."""
     plain = policy_for(source, dict.fromkeys(NOISY, "insensitive"))
     with sqlanon.connect() as db:
-        other = db.anonymize(plain).publish(tmp_path / "plain.duckdb", "patients")
+        publication = db.anonymize(plain).publish(tmp_path / "plain.duckdb", "patients")
     rest = "SELECT sex, zip, illness, id FROM patients ORDER BY id"
-    assert fetch(published.path, rest) == fetch(other.path, rest)
+    assert fetch(published.path, rest) == fetch(publication.path, rest)
     values = "SELECT height, weight, born FROM patients ORDER BY id"
-    pairs = zip(fetch(published.path, values), fetch(other.path, values), strict=True)
+    pairs = zip(fetch(published.path, values), fetch(publication.path, values), strict=True)
     assert sum(one == two for pair in pairs for one, two in zip(*pair, strict=True)) < 3 * ROWS * 0.05
     names = "SELECT column_name FROM duckdb_columns() WHERE table_name = 'patients' ORDER BY column_index"
-    assert fetch(published.path, names) == fetch(other.path, names)
+    assert fetch(published.path, names) == fetch(publication.path, names)
     claims = (
         "SELECT generalization, rows, released_rows, suppressed_rows, classes, smallest_class, score, optimal FROM "
     )
-    assert fetch(published.path, claims + "sqlanon.manifest") == fetch(other.path, claims + "sqlanon.manifest")
+    assert fetch(published.path, claims + "sqlanon.manifest") == fetch(publication.path, claims + "sqlanon.manifest")
 
 
 @pytest.mark.slow
@@ -853,9 +853,9 @@ def test_a_release_with_noise_verifies_alone_and_with_its_source(published: sqla
 @pytest.mark.thorough
 def test_verify_alone_checks_k_without_the_noise(copy: Path) -> None:
     """With the values that have noise every row would be a class."""
-    found = verify_file(copy)
-    assert found.verified
-    assert {check.name for check in found.checks if check.passed} >= {"5-anonymity", "classes", "content digest"}
+    verification = verify_file(copy)
+    assert verification.verified
+    assert {check.name for check in verification.checks if check.passed} >= {"5-anonymity", "classes", "content digest"}
     change(copy, "UPDATE patients_v1 SET zip = 'elsewhere' WHERE rowid = 5")
     assert any("5-anonymity" in failure for failure in failures(copy))
 
@@ -1119,12 +1119,12 @@ def test_a_run_that_is_stopped_while_it_draws_ends_without_a_traceback(name: str
 @pytest.mark.thorough
 def test_risk_says_what_each_epsilon_would_cost(source: Path, usual: sqlanon.Result) -> None:
     with sqlanon.connect() as db:
-        found = db.risk(policy_for(source), epsilons=(0.5, 2, 1)).noise
+        noise = db.risk(policy_for(source), epsilons=(0.5, 2, 1)).noise
     records = seen(usual, 3).records
-    assert found is not None and list(found) == list(NOISY)
+    assert noise is not None and list(noise) == list(NOISY)
     for j, name in enumerate(NOISY):
-        assert [one["epsilon"] for one in found[name]] == [0.5, 2, 1]
-        for one in found[name]:
+        assert [one["epsilon"] for one in noise[name]] == [0.5, 2, 1]
+        for one in noise[name]:
             every = [one["epsilon"]] * 3
             assert set(one) == {"epsilon", "expected_relative_error", "expected_error"}
             assert one["expected_error"] == pytest.approx(oracle_noise.expected_error(records, every, j), rel=1e-9)
@@ -1142,21 +1142,21 @@ def test_risk_draws_nothing(source: Path, monkeypatch: pytest.MonkeyPatch) -> No
 
     monkeypatch.setattr(dp.m, "make_laplace", failing)
     with sqlanon.connect() as db:
-        found = db.risk(policy_for(source))
+        assessment = db.risk(policy_for(source))
         db.plan(policy_for(source))
-    assert found.noise is not None
-    assert [one["epsilon"] for one in found.noise["height"]] == [0.1, 0.25, 0.5, 1, 2, 4]
-    assert found.to_dict()["noise"] == found.noise
+    assert assessment.noise is not None
+    assert [one["epsilon"] for one in assessment.noise["height"]] == [0.1, 0.25, 0.5, 1, 2, 4]
+    assert assessment.to_dict()["noise"] == assessment.noise
     # The rest is of the source as it stands: all quasi-identifiers make classes.
-    assert (found.rows, found.classes) == (ROWS + 1, ROWS + 1)
+    assert (assessment.rows, assessment.classes) == (ROWS + 1, ROWS + 1)
 
 
 @pytest.mark.thorough
 def test_risk_without_noise_does_not_mention_noise(source: Path) -> None:
     with sqlanon.connect() as db:
-        found = db.risk(policy_for(source, dict.fromkeys(NOISY, "insensitive")))
-    assert found.noise is None
-    assert "noise" not in found.to_dict()
+        assessment = db.risk(policy_for(source, dict.fromkeys(NOISY, "insensitive")))
+    assert assessment.noise is None
+    assert "noise" not in assessment.to_dict()
 
 
 # --- the command line -------------------------------------------------------------------------------
@@ -1255,7 +1255,7 @@ def test_risk_prints_the_errors_of_each_epsilon(folder: Path) -> None:
     assert ended.status == 0
     assert "height" in ended.out and "0.25" in ended.out
     ended = cli("risk", folder / "policy.toml", "--json")
-    assert [one["epsilon"] for one in json.loads(ended.out)["noise"]["weight"]] == [0.1, 0.25, 0.5, 1, 2, 4]
+    assert [entry["epsilon"] for entry in json.loads(ended.out)["noise"]["weight"]] == [0.1, 0.25, 0.5, 1, 2, 4]
 
 
 @pytest.mark.parametrize("wrong", ["0", "a", "1,,2", *rarely("-1", "", "nan", "inf", "1;2")])
@@ -1288,7 +1288,7 @@ def test_plan_shows_the_stage_without_reading_a_row(folder: Path) -> None:
 def test_compare_leaves_out_what_cannot_make_classes(folder: Path) -> None:
     ended = cli("compare", folder / "policy.toml", "--strategies", "optimal,mondrian", "--json")
     assert ended.status == 0, ended.err
-    assert [one["strategy"] for one in json.loads(ended.out)] == ["optimal", "mondrian"]
+    assert [entry["strategy"] for entry in json.loads(ended.out)] == ["optimal", "mondrian"]
     ended = cli("compare", folder / "policy.toml", "--strategies", "mu-argus")
     assert ended.status == 2 or "mu-argus" in ended.out + ended.err
 
@@ -1315,8 +1315,8 @@ def test_a_release_is_verified_with_its_policy(noise: dict[str, Any], source: Pa
     policy = policy_for(source, attributes)
     with sqlanon.connect() as db:
         release = db.anonymize(policy).publish(tmp_path / "release.duckdb", "patients")
-        found = db.verify(release.path, policy)
-    assert found.verified, found.failures
+        verification = db.verify(release.path, policy)
+    assert verification.verified, verification.failures
 
 
 @pytest.mark.thorough
@@ -1335,9 +1335,9 @@ def test_a_population_gets_no_noise(tmp_path: Path) -> None:
         )
         with sqlanon.connect(connection) as db:
             release = db.anonymize(policy).publish(tmp_path / "release.duckdb")
-            found = db.verify(release.path, policy)
-    assert found.verified, found.failures
-    assert any(check.name == "against the source: 15-map" and check.passed for check in found.checks)
+            verification = db.verify(release.path, policy)
+    assert verification.verified, verification.failures
+    assert any(check.name == "against the source: 15-map" and check.passed for check in verification.checks)
 
 
 @pytest.mark.slow
@@ -1375,12 +1375,14 @@ def test_risk_counts_what_is_to_get_noise() -> None:
     table = pyarrow.table({"q": ["a", "b"] * 50, "x": list(range(100))})
     policy = make_policy({"q": "suppress", "x": {"role": "quasi", "noise": {"epsilon": 1.0}}}, k=5, table=None)
     with sqlanon.connect(table) as db:
-        found = db.risk(policy)
+        assessment = db.risk(policy)
         with pytest.raises(sqlanon.PolicyError, match="the policy has none"):
             db.risk(make_policy({"q": "suppress"}, table=None), epsilons=[1.0])
-    assert (found.rows, found.classes, found.uniques, found.highest_risk) == (100, 100, 100, 1.0)
-    assert (found.k, found.rows_below_k) == (5, 0)
-    assert [(one.requirement, one.holds) for one in found.requirements] == [("5-anonymity", True)]
+    assert (assessment.rows, assessment.classes, assessment.uniques, assessment.highest_risk) == (100, 100, 100, 1.0)
+    assert (assessment.k, assessment.rows_below_k) == (5, 0)
+    assert [(requirement.requirement, requirement.holds) for requirement in assessment.requirements] == [
+        ("5-anonymity", True)
+    ]
 
 
 @pytest.mark.slow
@@ -1418,8 +1420,8 @@ def test_a_class_beyond_the_bounds_is_verified(target: str, confidence: float | 
         policy = policy if confidence is None else with_privacy(policy, confidence=confidence)
         with sqlanon.connect(connection) as db:
             release = db.anonymize(policy).publish(tmp_path / target)
-            found = db.verify(release.path, policy)
-    assert found.verified, found.failures
+            verification = db.verify(release.path, policy)
+    assert verification.verified, verification.failures
 
 
 @pytest.mark.thorough
@@ -1461,6 +1463,6 @@ def test_a_warning_shows_the_linking_risk_of_noise_that_the_policy_lets_be_weak(
             weak = db.anonymize(make_policy({"q": "suppress", "x": {"role": "quasi", "noise": {"epsilon": 1000.0}}}))
             usual = db.anonymize(make_policy({"q": "suppress", "x": {"role": "quasi", "noise": {"epsilon": 10.0}}}))
             assert weak.linking_risk is not None and weak.linking_risk > 0.9
-            shown = [warning for warning in weak.warnings if "links" in warning]
-            assert len(shown) == 1 and f"links {weak.linking_risk:.1%} of the released rows" in shown[0]
+            warnings = [warning for warning in weak.warnings if "links" in warning]
+            assert len(warnings) == 1 and f"links {weak.linking_risk:.1%} of the released rows" in warnings[0]
             assert not any("links" in warning for warning in usual.warnings)

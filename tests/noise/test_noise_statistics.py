@@ -95,7 +95,7 @@ def records_of(rows: str, epsilons: Sequence[float], **more: dict[str, object]) 
 def in_scales(records: Sequence[Noisy], epsilons: Sequence[float], j: int) -> list[float]:
     """The noise of each record, divided by the scale of its class: of scale 1, but for the rounding."""
     b = oracle_noise.scales(records, epsilons)
-    return [(one.ys[j] - one.xs[j]) / b[one.place][j] for one in records]
+    return [(record.ys[j] - record.xs[j]) / b[record.place][j] for record in records]
 
 
 def step(epsilon: float, granularity: float, delta: float) -> float:
@@ -181,7 +181,7 @@ def test_noise_of_two_attributes_and_of_two_records_is_independent(records: list
     """By signs: across attributes of a record, and of records that follow one another."""
     signs = [[math.copysign(1, draw) for draw in in_scales(records, EPSILONS, j)] for j in range(3)]
     pairs = [(signs[0], signs[1]), (signs[0], signs[2]), (signs[1], signs[2])]
-    pairs += [(one[:-1], one[1:]) for one in signs] + [(one[:-2], one[2:]) for one in signs]
+    pairs += [(sign[:-1], sign[1:]) for sign in signs] + [(one[:-2], one[2:]) for one in signs]
     # Rounding to a value may favour a side, by the share of the draws that it moves over 0.
     slack = 2 * DENSITY * max(
         step(EPSILONS[j], granularities(j, d[j]), d[j]) for d in oracle_noise.ranges(records).values() for j in range(3)
@@ -243,7 +243,7 @@ def test_the_observed_error_is_the_expected_one(epsilon: float) -> None:
             records = seen(result, 1).records
     b = {place: scale[0] for place, scale in oracle_noise.scales(records, [epsilon]).items()}
     for kind, weights in (
-        ("error", [b[one.place] for one in records]),
+        ("error", [b[record.place] for record in records]),
         ("relative_error", [b[one.place] / abs(one.xs[0]) for one in records if one.xs[0]]),
     ):
         expected, observed = told[f"expected_{kind}"], told[f"observed_{kind}"]
@@ -281,7 +281,7 @@ def test_two_copies_averaged_are_no_better_than_one_column(rows: int) -> None:
             assert result.epsilon == epsilon
     delta = oracle_noise.ranges(copies)[copies[0].place][0]
     scale = delta / epsilon
-    assert all(one.xs[0] == one.xs[1] for one in copies)
+    assert all(copy.xs[0] == copy.xs[1] for copy in copies)
     averaged = [abs((one.ys[0] + one.ys[1]) / 2 - one.xs[0]) / scale for one in copies]
     # 3/2 with a deviation of 1.33: Bernstein's bound with room for the tail, which is that of a mean of exponentials.
     mean = sum(averaged) / rows

@@ -158,11 +158,11 @@ def made(session: Any, asked: sqlanon.Policy, folder: Path) -> Iterator[ReleaseD
     with duckdb.connect() as connection, sqlanon.connect(session) as db:
         connection.register("people", source)
         with sqlanon.connect(connection) as own:
-            here = own.anonymize(asked)
+            result = own.anonymize(asked)
             with watched() as came:
                 there = db.anonymize(asked)
             there.publish(folder / "release.duckdb")
-            yield ReleaseDraft(there, here, db, folder / "release.duckdb", came, records_of(there, asked))
+            yield ReleaseDraft(there, result, db, folder / "release.duckdb", came, records_of(there, asked))
 
 
 def records_of(result: sqlanon.Result, asked: sqlanon.Policy) -> dict[int, Noisy]:
@@ -191,8 +191,8 @@ def one(session: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rele
 
 def released(path: Path) -> list[dict[str, Any]]:
     with duckdb.connect(str(path), read_only=True) as connection:
-        found = connection.sql("SELECT * FROM people")
-        return [dict(zip(found.columns, row, strict=True)) for row in found.fetchall()]
+        sql = connection.sql("SELECT * FROM people")
+        return [dict(zip(sql.columns, row, strict=True)) for row in sql.fetchall()]
 
 
 # --- the same as with DuckDB ------------------------------------------------------------------------
@@ -213,11 +213,13 @@ def test_the_same_is_found_and_claimed_as_with_duckdb(which: str, request: pytes
                 None if expected[figure] is None else pytest.approx(expected[figure], rel=1e-9)
             )
     claims = [one._draft.noise.manifest_values(one.policy) for one in (there, here) if one._draft.noise is not None]
-    assert [(one["epsilon"], one["noise"]) for one in claims] == [(claims[1]["epsilon"], claims[1]["noise"])] * 2
+    assert [(claim["epsilon"], claim["noise"]) for claim in claims] == [(claims[1]["epsilon"], claims[1]["noise"])] * 2
     if which == "one":  # nothing depends on what is drawn
         assert (there.classes, there.smallest_class) == (here.classes, here.smallest_class)
         # What needs the rows is not measured there.
-        told = tuple(one for one in there.warnings if "its rows are in Spark" not in one and one != NOT_COMPARED)
+        told = tuple(
+            warning for warning in there.warnings if "its rows are in Spark" not in warning and warning != NOT_COMPARED
+        )
         # Their order depends on estimated numbers of values, of which each engine has its own.
         assert (there.suppressed_rows, sorted(told)) == (here.suppressed_rows, sorted(here.warnings))
 

@@ -159,9 +159,9 @@ class Release:
 
     def suppressed_rows(self) -> Iterator[tuple[Row, int]]:
         """The distinct rows left out, with counts: of an unknown value, or of a class not kept."""
-        known = {row for row, _ in self.table.known_rows}
+        rows = {row for row, _ in self.table.known_rows}
         for row, n in self.table.rows.items():
-            if row not in known or self.table.generalize(row, self.levels) not in self.kept:
+            if row not in rows or self.table.generalize(row, self.levels) not in self.kept:
                 yield row, n
 
 

@@ -48,11 +48,11 @@ def meet(a: Row, b: Row, shared: Sequence[tuple[int, int]], attributes: Sequence
     if any(a[i] != b[j] for i, j in shared):
         return None
     values: list[Any] = []
-    for one in attributes:
-        if one.first is None or one.second is None:
-            values.append(b[one.second or 0] if one.first is None else a[one.first])
+    for attribute in attributes:
+        if attribute.first is None or attribute.second is None:
+            values.append(b[attribute.second or 0] if attribute.first is None else a[attribute.first])
             continue
-        fits, finer = one.finer(a[one.first], b[one.second])
+        fits, finer = attribute.finer(a[attribute.first], b[attribute.second])
         if not fits:
             return None
         values.append(finer)

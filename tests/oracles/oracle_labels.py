@@ -33,15 +33,15 @@ class Range:
 def range_of(label: str, dates: bool) -> Range | None:
     """The range of a label; None of one that can stand for any value."""
     value = _DAY if dates else _NUMBER
-    if found := re.fullmatch(rf"({value})(?:(?:-| to )({value}))?", label):
-        low, high = (_read(part, dates) for part in (found[1], found[2] or found[1]))
+    if match := re.fullmatch(rf"({value})(?:(?:-| to )({value}))?", label):
+        low, high = (_read(part, dates) for part in (match[1], match[2] or match[1]))
         return Range(low, high) if low <= high else None  # type: ignore[operator]
-    if found := re.fullmatch(rf"\[({value}), ({value})\)", label):
-        return Range(_read(found[1], dates), _read(found[2], dates), closed=False)
-    if found := re.fullmatch(rf"<({value})", label):
-        return Range(None, _read(found[1], dates), closed=False)
-    if found := re.fullmatch(rf"≥({value})", label):
-        return Range(_read(found[1], dates), None)
+    if match := re.fullmatch(rf"\[({value}), ({value})\)", label):
+        return Range(_read(match[1], dates), _read(match[2], dates), closed=False)
+    if match := re.fullmatch(rf"<({value})", label):
+        return Range(None, _read(match[1], dates), closed=False)
+    if match := re.fullmatch(rf"≥({value})", label):
+        return Range(_read(match[1], dates), None)
     return _period(label) if dates else None
 
 
@@ -71,13 +71,13 @@ def may_be(label: str | None, low: End, high: End) -> bool:
     if label is None:
         return False
     dates = isinstance(low, date) or isinstance(high, date)
-    return any(_overlaps(range_of(one, dates), low, high) for one in members(label))
+    return any(_overlaps(range_of(member, dates), low, high) for member in members(label))
 
 
 def must_be(label: str | None, low: End, high: End) -> bool:
     """Whether all values under the label are in the interval."""
     dates = isinstance(low, date) or isinstance(high, date)
-    ranges: Sequence[Range | None] = [] if label is None else [range_of(one, dates) for one in members(label)]
+    ranges: Sequence[Range | None] = [] if label is None else [range_of(member, dates) for member in members(label)]
     return bool(ranges) and all(one is not None and _within(one, low, high) for one in ranges)
 
 
@@ -101,17 +101,17 @@ def _read(text: str, dates: bool) -> Fraction | date:
 
 
 def _period(label: str) -> Range | None:
-    if found := re.fullmatch(r"(\d{4})-W(\d\d)", label):
-        monday = date.fromisocalendar(int(found[1]), int(found[2]), 1)
+    if match := re.fullmatch(r"(\d{4})-W(\d\d)", label):
+        monday = date.fromisocalendar(int(match[1]), int(match[2]), 1)
         return Range(monday, monday + timedelta(days=6))
-    if found := re.fullmatch(r"(\d{4})-Q([1-4])", label):
-        return _months(int(found[1]), 3 * int(found[2]) - 2, 3)
-    if found := re.fullmatch(r"(\d{4})-(\d\d)", label):
-        return _months(int(found[1]), int(found[2]), 1)
-    if found := re.fullmatch(r"(\d{4})", label):
-        return _months(int(found[1]), 1, 12)
-    if found := re.fullmatch(r"(\d{4})s", label):
-        return Range(date(int(found[1]), 1, 1), date(int(found[1]) + 9, 12, 31))
+    if match := re.fullmatch(r"(\d{4})-Q([1-4])", label):
+        return _months(int(match[1]), 3 * int(match[2]) - 2, 3)
+    if match := re.fullmatch(r"(\d{4})-(\d\d)", label):
+        return _months(int(match[1]), int(match[2]), 1)
+    if match := re.fullmatch(r"(\d{4})", label):
+        return _months(int(match[1]), 1, 12)
+    if match := re.fullmatch(r"(\d{4})s", label):
+        return Range(date(int(match[1]), 1, 1), date(int(match[1]) + 9, 12, 31))
     return None
 
 

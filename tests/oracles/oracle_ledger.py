@@ -246,7 +246,10 @@ def broken(first: File, second: File, trees: Mapping[str, Hierarchy]) -> Broken:
     k = min((file.k for file in (first, second) if file.k is not None), default=LEAST)
     theirs, ours, pairs, attributes = _compared(first, second, trees)
     back = [
-        attacks.Attribute(one.second, one.first, one.second_levels, one.first_levels, one.tree) for one in attributes
+        attacks.Attribute(
+            attribute.second, attribute.first, attribute.second_levels, attribute.first_levels, attribute.tree
+        )
+        for attribute in attributes
     ]
     return Broken(
         attacks.complementary(theirs, ours, pairs, attributes, k) if pairs else {},
@@ -261,7 +264,7 @@ def are_joined_classes_diverse(
     """Whether each class of both together, with the most rows that each of its values can have, is diverse as asked."""
     shared = [name for name in first.shown if name in second.shown]
     theirs, ours, pairs, attributes = _compared(first, second, trees)
-    labels = sum(one.first is not None for one in attributes)
+    labels = sum(attribute.first is not None for attribute in attributes)
     most = attacks.most_rows(
         ((finest, one[labels:]), one, two, n, m)
         for finest, one, two, n, m in attacks.meetings(theirs, ours, pairs, attributes)

@@ -133,9 +133,9 @@ def is_diverse(counts: Counts, spec: Mapping[str, Any]) -> bool:
 def l_diversity(source: Source, records: Sequence[Record], spec: Mapping[str, Any]) -> bool:
     """Of the class, or of each of its parts that agrees in all other sensitive attributes."""
     parts: dict[Row, list[Record]] = defaultdict(list)
-    others = [name for name in source.sensitive if spec.get("joint") and name != spec["attribute"]]
+    names = [name for name in source.sensitive if spec.get("joint") and name != spec["attribute"]]
     for record in records:
-        parts[tuple([record[name] for name in others])].append(record)
+        parts[tuple([record[name] for name in names])].append(record)
     return all(is_diverse(source.values(part, spec["attribute"]), spec) for part in parts.values())
 
 
@@ -277,9 +277,9 @@ class Release:
 
     def suppressed_rows(self) -> Iterator[tuple[Row, int]]:
         """The distinct rows of quasi-identifiers that are left out, with counts."""
-        known = {row for row, _ in self.table.known_rows}
+        rows = {row for row, _ in self.table.known_rows}
         for row, n in self.table.rows.items():
-            if row not in known or self.table.generalize(row, self.levels) not in self.kept:
+            if row not in rows or self.table.generalize(row, self.levels) not in self.kept:
                 yield row, n
 
     def released(self, columns: Sequence[str]) -> Counter[Row]:

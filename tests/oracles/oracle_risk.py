@@ -56,7 +56,7 @@ def fitted(rows: Sequence[Row], priors: Mapping[int, Mapping[Any, float]]) -> li
 
 
 def entropy(chances: Iterable[float]) -> float:
-    return math.fsum(-one * math.log2(one) for one in chances if one > 0)
+    return math.fsum(-chance * math.log2(chance) for chance in chances if chance > 0)
 
 
 def expected_gain(rows: Sequence[Row], places: Sequence[int], chances: Sequence[float]) -> float:
@@ -65,10 +65,10 @@ def expected_gain(rows: Sequence[Row], places: Sequence[int], chances: Sequence[
     for row, chance in zip(rows, chances, strict=True):
         classes[tuple([row[place] for place in places])].append(chance)
     left = 0.0
-    for one in classes.values():
-        chance = math.fsum(one)
+    for class_ in classes.values():
+        chance = math.fsum(class_)
         if chance > 0:
-            left += chance * entropy([each / chance for each in one])
+            left += chance * entropy([each / chance for each in class_])
     return entropy(chances) - left
 
 
@@ -98,14 +98,14 @@ def leakage_of_persons(rows: Sequence[Row], places: Sequence[int], person: int) 
     gain = 0.0
     for own in persons:
         for row in own:
-            there = {one[person] for one in classes[tuple([row[place] for place in places])]}
+            there = {class_[person] for class_ in classes[tuple([row[place] for place in places])]}
             gain += math.log2(len(persons) / len(there)) / len(own) / len(persons)
     return gain
 
 
 def leakages(rows: Sequence[Row], quasi: int, most: int = 3, person: int | None = None) -> dict[tuple[int, ...], float]:
     """Of all sets of up to so many places."""
-    sets = [one for size in range(1, most + 1) for one in combinations(range(quasi), size)]
+    sets = [combination for size in range(1, most + 1) for combination in combinations(range(quasi), size)]
     if person is None:
         return {one: leakage(rows, one) for one in sets}
     return {one: leakage_of_persons(rows, one, person) for one in sets}

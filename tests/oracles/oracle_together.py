@@ -204,8 +204,8 @@ class Together:
                 self._small("sure", requirement, least, [*itertools.chain(*union)])
                 for union in itertools.combinations(regions, size)
             )
-            if found := [finding for finding in unions if finding is not None and finding.least]:
-                return found
+            if findings := [finding for finding in unions if finding is not None and finding.least]:
+                return findings
         return []
 
     def _small(self, way: str, requirement: str, least: int, cells: Sequence[Cell]) -> Finding | None:

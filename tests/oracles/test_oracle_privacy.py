@@ -61,8 +61,8 @@ def transports(draw: st.DrawFn) -> tuple[Hierarchy, list[Value], list[Value]]:
     tree = draw(random_cases.hierarchies())
     value = st.sampled_from(random_cases.occurring(tree, unknown=False))
     n = draw(st.integers(1, 6))
-    others = draw(st.lists(value, min_size=n, max_size=n))
-    return tree, draw(st.lists(st.sampled_from(others), min_size=n, max_size=n)), others
+    drawn = draw(st.lists(value, min_size=n, max_size=n))
+    return tree, draw(st.lists(st.sampled_from(drawn), min_size=n, max_size=n)), drawn
 
 
 @pytest.mark.slow
@@ -210,8 +210,8 @@ def test_shields_keep_the_greatest_set() -> None:
     shields = [{"quasi": ["x"], "k": 3}, {"quasi": ["y"], "k": 4}]
     # x: a 3, b 1, c 4. y: a 2, b 4, c 2. First b goes by x; a and c by y: (a, b), (c, b) are left, too few by now.
     assert Release(table, (0, 0), {"k_anonymity": shields}).kept == {}
-    one = Release(table, (0, 0), {"k_anonymity": [shields[0]]})
-    assert one.kept == {("a", "a"): 2, ("a", "b"): 1, ("c", "b"): 2, ("c", "c"): 2}
+    release = Release(table, (0, 0), {"k_anonymity": [shields[0]]})
+    assert release.kept == {("a", "a"): 2, ("a", "b"): 1, ("c", "b"): 2, ("c", "c"): 2}
     assert Release(table, (0, 1), {"k_anonymity": shields}).suppressed == 1
 
 
@@ -236,8 +236,8 @@ def entries_with_models() -> list[dict[str, Any]]:
     folder = data_folder()
     if folder is None:
         return []
-    found = json.loads((folder / "known_optima.json").read_text(encoding="utf-8"))
-    return [entry for entry in found if entry["model"] != "k"]
+    document = json.loads((folder / "known_optima.json").read_text(encoding="utf-8"))
+    return [entry for entry in document if entry["model"] != "k"]
 
 
 def parameters() -> list[Any]:

@@ -34,49 +34,49 @@ def test_bounds_are_those_of_all_source_tables(seed: int) -> None:
         return Released([(draw.choice(classes), (draw.choice("xy"),)) for _ in range(draw.randint(0, 4))])
 
     releases = [release(), release()]
-    both = Together(releases, domains)
-    for cell in draw.sample(both.cells, min(len(both.cells), 3)):
-        chosen = {cell} if draw.random() < 0.7 else {cell, draw.choice(both.cells)}
-        assert both.bounds([*chosen])[:2] == enumerated_bounds(releases, chosen.__contains__, domains)
+    together = Together(releases, domains)
+    for cell in draw.sample(together.cells, min(len(together.cells), 3)):
+        chosen = {cell} if draw.random() < 0.7 else {cell, draw.choice(together.cells)}
+        assert together.bounds([*chosen])[:2] == enumerated_bounds(releases, chosen.__contains__, domains)
 
 
 def ways(both: Together, k: int, distinct: int = 1, persons: Sequence[Person] = ()) -> set[tuple[str, str]]:
-    return {(each.way, each.requirement) for each in both.findings(k, distinct, persons)}
+    return {(finding.way, finding.requirement) for finding in both.findings(k, distinct, persons)}
 
 
 def test_subtraction_leaves_a_single_person() -> None:
     """Five aged a or b, and six aged a, b or c: one is aged c, and has HIV."""
     first = Released(rows(("ab", "flu", 5), ("cd", "flu", 5), ("cd", "HIV", 1)))
     second = Released(rows(("abc", "flu", 5), ("abc", "HIV", 1), ("d", "flu", 5)))
-    both = Together([first, second], labels("abcd"))
-    assert ("sure", "k") in ways(both, 5)
-    assert ("victim", "k") in ways(both, 5, persons=[Person(("c",), (True, True))])
-    assert not ways(both, 1)
+    together = Together([first, second], labels("abcd"))
+    assert ("sure", "k") in ways(together, 5)
+    assert ("victim", "k") in ways(together, 5, persons=[Person(("c",), (True, True))])
+    assert not ways(together, 1)
 
 
 def test_equal_releases_show_nothing() -> None:
-    both = Together([Released(rows(("ab", "flu", 3), ("c", "HIV", 3)))] * 2, labels("abc"))
-    assert not ways(both, 3)
+    together = Together([Released(rows(("ab", "flu", 3), ("c", "HIV", 3)))] * 2, labels("abc"))
+    assert not ways(together, 3)
 
 
 def test_a_newcomer_is_found() -> None:
     first = rows(("ab", "flu", 3), ("c", "HIV", 3))
-    both = Together([Released(first), Released([*first, *rows(("c", "gout", 1))])], labels("abc"))
-    assert ("sure", "k") in ways(both, 3)
-    assert ("victim", "k") in ways(both, 3, persons=[Person(("c",), (False, True))])
+    together = Together([Released(first), Released([*first, *rows(("c", "gout", 1))])], labels("abc"))
+    assert ("sure", "k") in ways(together, 3)
+    assert ("victim", "k") in ways(together, 3, persons=[Person(("c",), (False, True))])
 
 
 def test_masked_rows_of_both_releases_are_no_finding() -> None:
-    both = Together([Released(rows(("ab", "flu", 3), ("abc", "HIV", 1)))] * 2, labels("abc"))
-    assert not ways(both, 3)
+    together = Together([Released(rows(("ab", "flu", 3), ("abc", "HIV", 1)))] * 2, labels("abc"))
+    assert not ways(together, 3)
 
 
 def test_many_rows_can_be_a_newcomer_who_is_sure() -> None:
     """One is new in a class, and each of its rows can be: readers can point at no row, but at a count."""
     first = rows(("ab", "flu", 3))
-    both = Together([Released(first), Released([*first, *rows(("ab", "flu", 1))])], labels("abc"))
-    assert {way for way, _ in ways(both, 3, persons=[Person(("a",), (False, True))])} >= {"sure"}
-    assert ("victim", "k") not in ways(both, 3, persons=[Person(("a",), (False, True))])
+    together = Together([Released(first), Released([*first, *rows(("ab", "flu", 1))])], labels("abc"))
+    assert {way for way, _ in ways(together, 3, persons=[Person(("a",), (False, True))])} >= {"sure"}
+    assert ("victim", "k") not in ways(together, 3, persons=[Person(("a",), (False, True))])
 
 
 def test_three_releases_tell_more_than_two() -> None:

@@ -174,7 +174,7 @@ def test_patterns_of_paths_match_as_a_shell_does(pattern: str) -> None:
             return {()}
         names = "abcx"
         firsts = (
-            [one for size in range(4) for one in itertools.product(names, repeat=size)]
+            [combination for size in range(4) for combination in itertools.product(names, repeat=size)]
             if parts[0] == "**"
             else [(name,) for name in names if parts[0] in ("*", name)]
         )

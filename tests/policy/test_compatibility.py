@@ -118,9 +118,13 @@ def messages(tree: dict[str, Any]) -> set[str]:
     try:
         policy = sqlanon.Policy(**tree)
     except sqlanon.PolicyError as error:
-        return {one.message for one in error.problems}
-    asked = collect_sections(dict(policy))
-    return {one.message for rows in (LIVE_VIEWS, EXTENSIONS, LEDGER_FEATURES) for one in find_conflicts(rows, asked)}
+        return {problem.message for problem in error.problems}
+    sections = collect_sections(dict(policy))
+    return {
+        conflict.message
+        for rows in (LIVE_VIEWS, EXTENSIONS, LEDGER_FEATURES)
+        for conflict in find_conflicts(rows, sections)
+    }
 
 
 @pytest.mark.slow
@@ -197,7 +201,7 @@ def test_all_incompatible_settings_are_reported_at_once() -> None:
     }
     with pytest.raises(sqlanon.PolicyError) as caught:
         sqlanon.Policy(**tree)
-    assert [one.place for one in caught.value.problems] == [
+    assert [problem.place for problem in caught.value.problems] == [
         "attributes.zip.weight",
         "privacy.average_risk",
         *["release.after"] * 2,

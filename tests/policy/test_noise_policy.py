@@ -390,7 +390,9 @@ def test_a_confidence_needs_k() -> None:
     ],
     ids=["delta_presence", "population_uniqueness", "shields over persons"],
 )
-def test_requirements_that_suppress_rows_are_refused_beside_a_confidence(privacy: dict[str, Any], sections: dict[str, Any]) -> None:
+def test_requirements_that_suppress_rows_are_refused_beside_a_confidence(
+    privacy: dict[str, Any], sections: dict[str, Any]
+) -> None:
     """It suppresses rows when these are decided; without it they may stand beside noise."""
     Policy(**tree(None, privacy, **sections))
     place, message = only_problem(**tree(None, {**privacy, "confidence": 0.9}, **sections))
@@ -563,10 +565,10 @@ def test_the_fingerprint_is_that_of_the_noise(old: str, new: str, tmp_path: Path
 
 
 def test_equal_numbers_have_one_fingerprint(tmp_path: Path) -> None:
-    other = TEXT.replace("epsilon = 1.0", "epsilon = 1").replace("[50, 250]", "[50.0, 250.0]")
-    other = other.replace("round = 0.5", "round = 0.50").replace("round = 7 ", "round = 7.0 ")
-    assert other != TEXT
-    assert load(tmp_path, other).fingerprint() == load(tmp_path, TEXT).fingerprint()
+    text = TEXT.replace("epsilon = 1.0", "epsilon = 1").replace("[50, 250]", "[50.0, 250.0]")
+    text = text.replace("round = 0.5", "round = 0.50").replace("round = 7 ", "round = 7.0 ")
+    assert text != TEXT
+    assert load(tmp_path, text).fingerprint() == load(tmp_path, TEXT).fingerprint()
 
 
 # --- redaction ---------------------------------------------------------------------------------------

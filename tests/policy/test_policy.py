@@ -764,9 +764,9 @@ def test_the_fingerprint_is_that_of_the_content(tmp_path: Path) -> None:
 
 def test_the_fingerprint_counts_the_order_of_attributes() -> None:
     quasi = {"role": "quasi", "hierarchy": "suppress"}
-    one = Policy(**tree(attributes={"a": quasi, "b": quasi}))
+    policy = Policy(**tree(attributes={"a": quasi, "b": quasi}))
     other = Policy(**tree(attributes={"b": quasi, "a": quasi}))
-    assert one.fingerprint() != other.fingerprint()
+    assert policy.fingerprint() != other.fingerprint()
 
 
 @pytest.mark.thorough

@@ -294,10 +294,10 @@ def test_the_schema_knows_attribute_and_attributes() -> None:
 
 def test_whole_numbers_stay_whole() -> None:
     policy = Policy(**tree(EVERY_REQUIREMENT, population=PopulationSection(table="voters", person="id")))
-    shown = json.loads(json.dumps(policy.model_dump(mode="json")["privacy"]))
-    ls = [item["l"] for item in shown["l_diversity"]]
+    document = json.loads(json.dumps(policy.model_dump(mode="json")["privacy"]))
+    ls = [item["l"] for item in document["l_diversity"]]
     assert ls == [2.5, 3, 2] and list(map(type, ls)) == [float, int, int]
-    assert type(shown["population_uniqueness"]["population"]) is int
+    assert type(document["population_uniqueness"]["population"]) is int
     assert type(policy.privacy.delta_disclosure[0].delta) is float
 
 
@@ -795,11 +795,11 @@ def test_the_fingerprint_is_that_of_the_requirements(old: str, new: str, tmp_pat
 
 
 def test_equal_numbers_have_one_fingerprint_and_folders_none(tmp_path: Path) -> None:
-    one = EVERYTHING.replace("l = 2.5", "l = 2").replace('table = "voters"', 'files = "voters.csv"')
-    assert "l = 2\n" in one and "files" in one
-    other = one.replace("l = 2\n", "l = 2.0\n", 1).replace("delta = 1.0", "delta = 1").replace("c = 4", "c = 4.0")
+    text = EVERYTHING.replace("l = 2.5", "l = 2").replace('table = "voters"', 'files = "voters.csv"')
+    assert "l = 2\n" in text and "files" in text
+    other = text.replace("l = 2\n", "l = 2.0\n", 1).replace("delta = 1.0", "delta = 1").replace("c = 4", "c = 4.0")
     (tmp_path / "moved").mkdir()
-    assert load(tmp_path, one).fingerprint() == load(tmp_path / "moved", other).fingerprint()
+    assert load(tmp_path, text).fingerprint() == load(tmp_path / "moved", other).fingerprint()
 
 
 # --- redaction ---------------------------------------------------------------------------------------

@@ -39,8 +39,8 @@ def test_every_strategy_of_the_policy_has_a_module() -> None:
     named = set(sections.SearchSection.model_json_schema()["properties"]["strategy"]["enum"])
     assert named == set(STRATEGIES)
     assert set(LOCAL) == {name for name, one in STRATEGIES.items() if one.traits.is_local}
-    for one in STRATEGIES.values():
-        assert one.module is not None and callable(import_module(one.module).run), one.name
+    for strategy in STRATEGIES.values():
+        assert strategy.module is not None and callable(import_module(strategy.module).run), strategy.name
 
 
 def test_a_policy_is_read_without_the_code_of_a_strategy() -> None:

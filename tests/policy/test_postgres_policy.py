@@ -278,6 +278,6 @@ def test_types_that_would_come_back_as_others_are_not_sent() -> None:
 def test_joins_that_take_null_for_a_value_can_be_hashed() -> None:
     on = null_safe_equal(col("a", "s"), col("value", "h"))
     query = select([col("a", "s")], table("s")).join(table("h", "run_1", "work"), on=on, copy=False)
-    shown = pg.translate_to_postgres(query, {'"work"."run_1"."h"': table("shipped", "pg_temp")}).sql("postgres")
-    assert 'JOIN "pg_temp"."shipped" AS "h" ON ARRAY["s"."a"] = ARRAY["h"."value"]' in shown
+    sql = pg.translate_to_postgres(query, {'"work"."run_1"."h"': table("shipped", "pg_temp")}).sql("postgres")
+    assert 'JOIN "pg_temp"."shipped" AS "h" ON ARRAY["s"."a"] = ARRAY["h"."value"]' in sql
     assert "DISTINCT FROM" in query.sql("postgres")  # the one that was given is as it was

@@ -107,9 +107,9 @@ def test_missing_and_surplus_keys_are_named(section: dict[str, Any], place: str,
 def test_policies_without_spark_keep_their_fingerprint() -> None:
     tree = make_policy(ZIP, release={"database": "r.duckdb"}).model_dump(mode="json")
     assert not {"spark", "fetch_limit", "scratch"} & set(tree["source"]) and "spark" not in tree["release"]
-    other = make_policy(ZIP, source={"spark": HERE, "table": "t"}, table=None)
-    assert other.fingerprint() != make_policy(ZIP).fingerprint()
-    assert sqlanon.Policy(**other.model_dump(exclude_none=True)) == other
+    policy = make_policy(ZIP, source={"spark": HERE, "table": "t"}, table=None)
+    assert policy.fingerprint() != make_policy(ZIP).fingerprint()
+    assert sqlanon.Policy(**policy.model_dump(exclude_none=True)) == policy
 
 
 def test_a_manifest_shows_no_address() -> None:

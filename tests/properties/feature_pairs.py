@@ -183,8 +183,8 @@ def tree_of(row: Row, folder: Path) -> dict[str, Any]:
 
 
 def _merge(tree: Mapping[str, Any], part: Mapping[str, Any]) -> dict[str, Any]:
-    both = {key for key in tree.keys() & part.keys() if isinstance(part[key], dict)}
-    return {**tree, **part, **{key: _merge(tree[key], part[key]) for key in both}}
+    keys = {key for key in tree.keys() & part.keys() if isinstance(part[key], dict)}
+    return {**tree, **part, **{key: _merge(tree[key], part[key]) for key in keys}}
 
 
 def refusal(row: Row, folder: Path) -> str:
@@ -283,7 +283,7 @@ def _draw_rows(draw: random.Random) -> list[Row]:
 def _draw_row(draw: random.Random, missing: set[Pair], first: Pair) -> Row:
     """A row with this pair; each other feature, in random order, takes the value that adds the most missing pairs."""
     row = dict(sorted(first))
-    for name in draw.sample(rest := [name for name in FEATURES if name not in row], len(rest)):
+    for name in draw.sample(names := [name for name in FEATURES if name not in row], len(names)):
         new = {value: set(_pairs_with(row, name, value)) for value in FEATURES[name]}
         allowed = [value for value, pairs in new.items() if not pairs & excluded_pairs()]
         row[name] = max(allowed, key=lambda value: (len(new[value] & missing), draw.random()))

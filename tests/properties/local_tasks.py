@@ -110,9 +110,9 @@ class Plain:
 
     def placed(self, relation: exp.Table) -> dict[int, Nodes]:
         names = [f"node_{i}" for i in range(len(self.nodes))]
-        found = self.task.engine.rows(exp.select("combination", *names).from_(relation))
-        assert len({row[0] for row in found}) == len(found)
-        return {row[0]: tuple(row[1:]) for row in found}
+        rows = self.task.engine.rows(exp.select("combination", *names).from_(relation))
+        assert len({row[0] for row in rows}) == len(rows)
+        return {row[0]: tuple(row[1:]) for row in rows}
 
     def at(self, levels: Sequence[int]) -> dict[int, Nodes]:
         floors = [tree.floor for tree in self.task.trees]

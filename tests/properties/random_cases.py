@@ -85,11 +85,11 @@ def hierarchies(draw: st.DrawFn) -> Hierarchy:
 
 def occurring(hierarchy: Hierarchy, unknown: bool) -> list[Value]:
     """The values that a column may hold: those listed, NULL and unknown ones where there is a level above."""
-    listed = list(hierarchy.paths)
+    paths = list(hierarchy.paths)
     if hierarchy.height == 0:
-        return listed
-    others: tuple[Value, ...] = UNKNOWN_NUMBERS if isinstance(listed[0], int) else UNKNOWN_TEXTS
-    return [*listed, None, *(others if unknown else ())]
+        return paths
+    others: tuple[Value, ...] = UNKNOWN_NUMBERS if isinstance(paths[0], int) else UNKNOWN_TEXTS
+    return [*paths, None, *(others if unknown else ())]
 
 
 @st.composite

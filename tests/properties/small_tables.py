@@ -114,8 +114,8 @@ class SmallTable:
         for a, (tree, (low, high), labels) in enumerate(
             zip(table.hierarchies, self.level_limits, self.forbidden, strict=True)
         ):
-            known = [value for value in table.values[a] if value is not None and tree.knows(value)]
-            shown = [{str(tree.label(value, level)) for value in known} for level in range(tree.height + 1)]
+            values = [value for value in table.values[a] if value is not None and tree.knows(value)]
+            shown = [{str(tree.label(value, level)) for value in values} for level in range(tree.height + 1)]
             levels.append([level for level in range(low, high + 1) if not shown[level] & {*labels}])
         return itertools.product(*levels)
 

@@ -194,7 +194,7 @@ def table_of(node: dict[str, Any]) -> str:
 
 
 def reads_source(node: dict[str, Any]) -> bool:
-    return any(table_of(one).endswith("main.t") for one in operators([node]))
+    return any(table_of(operator).endswith("main.t") for operator in operators([node]))
 
 
 @pytest.mark.thorough

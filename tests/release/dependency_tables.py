@@ -241,6 +241,6 @@ def planted(seed: int, kind: str | None = None) -> Table:
     maker.table.attributes["planted"] = {"role": maker.random.choice(["insensitive", "insensitive", "sensitive"])}
     maker.add_bystanders()
     if kind == "two together":  # pairs are measured where few columns are released unchanged
-        for name in [one for one in maker.table.columns if one.startswith(("free", "secret"))][3:]:
+        for name in [column for column in maker.table.columns if column.startswith(("free", "secret"))][3:]:
             del maker.table.columns[name], maker.table.attributes[name]
     return maker.table

@@ -280,9 +280,9 @@ def same_rows(
         yield table("released")
 
     manifest = SimpleNamespace(columns=[SimpleNamespace(name=name, type=type_) for name, type_ in claimed.items()])
-    found = SimpleNamespace(manifest=manifest, checks=[Check("columns", columns, ""), Check("k", False, "")])
+    simple_namespace = SimpleNamespace(manifest=manifest, checks=[Check("columns", columns, ""), Check("k", False, "")])
     run: Any = SimpleNamespace(engine=engine)
-    release: Any = SimpleNamespace(verification=found, rows=rows)
+    release: Any = SimpleNamespace(verification=simple_namespace, rows=rows)
     return _check_rows(run, release, table("recoded"))
 
 

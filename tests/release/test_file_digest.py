@@ -54,7 +54,9 @@ def engine(tmp_path: Path) -> Iterator[DuckDBEngine]:
 
 def make(engine: DuckDBEngine, *types: str) -> None:
     """A table with each combination of the values of some types; some twice."""
-    lists = [f"(SELECT unnest([{', '.join(f'({one})::{type_}' for one in VALUES[type_])}]) AS v)" for type_ in types]
+    lists = [
+        f"(SELECT unnest([{', '.join(f'({value})::{type_}' for value in VALUES[type_])}]) AS v)" for type_ in types
+    ]
     quoted = ['"' + name.replace('"', '""') + '"' for name in NAMES]
     columns = ", ".join(f"l{i}.v AS {quoted[i]}" for i in range(len(types)))
     joined = " CROSS JOIN ".join(f"{one} AS l{i}" for i, one in enumerate(lists))

@@ -111,8 +111,8 @@ def forge(path: Path, query: str = "") -> None:
         manifest = json.loads(connection.execute(metadata).fetchall()[0][0].decode())
         connection.execute(f"CREATE TABLE new AS {query or exchanged(repr(str(path)))}")
         manifest["digest"] = digest(connection, "new")
-        written = json.dumps(manifest, ensure_ascii=False).replace("'", "''")
-        connection.execute(f"COPY new TO '{path}' (FORMAT parquet, KV_METADATA {{sqlanon: '{written}'}})")
+        text = json.dumps(manifest, ensure_ascii=False).replace("'", "''")
+        connection.execute(f"COPY new TO '{path}' (FORMAT parquet, KV_METADATA {{sqlanon: '{text}'}})")
 
 
 @pytest.mark.thorough
@@ -130,12 +130,12 @@ def test_a_forged_release_is_found_from_outside_its_file(kind: str, folder: Path
         # By itself it cannot be told from an honest one.
         assert release.verify().verified
         expected = {"against the source: recoded source", "against the ledger: sha256"}
-        found = db.verify(release.path, asked)
-        assert failed(found) == expected
+        verification = db.verify(release.path, asked)
+        assert failed(verification) == expected
         assert failed(release.verify(sha256=release.sha256)) == {"sha256"}
         # The ledger does not know this place; its rows are compared all the same.
         assert failed(db.verify(moved, asked)) == {"against the source: recoded source"}
-    (told,) = [check.message for check in found.checks if check.name == "against the source: recoded source"]
+    (told,) = [check.message for check in verification.checks if check.name == "against the source: recoded source"]
     assert told == "rows that the source does not give: 16; rows missing in the release: 16"
     assert not any(value in told for value in ("flu", "asthma", "gout", "north"))
 
@@ -159,8 +159,8 @@ def test_rows_are_compared_by_what_a_reader_can_tell_apart(query: str, told: Seq
     release = publish(folder, PLACES[".duckdb"])
     forge(release.path, query)
     with sqlanon.connect() as db:
-        found = db.verify(release.path, policy(folder, PLACES[".duckdb"]))
-    (message,) = [check.message for check in found.checks if check.name == "against the source: recoded source"]
+        verification = db.verify(release.path, policy(folder, PLACES[".duckdb"]))
+    (message,) = [check.message for check in verification.checks if check.name == "against the source: recoded source"]
     assert all(one in message for one in told)
 
 
@@ -191,14 +191,14 @@ def test_two_relations_have_the_same_rows(what: str) -> None:
         connection.execute(f"CREATE TABLE one AS {one}")
         connection.execute(f"CREATE TABLE other AS {other}")
         types = {name: type_ for name, type_, *_ in connection.execute("DESCRIBE one").fetchall()}
-        found = connection.execute(count_different_rows(table("one"), table("other"), types).sql("duckdb")).fetchall()
+        rows = connection.execute(count_different_rows(table("one"), table("other"), types).sql("duckdb")).fetchall()
         if expected is None:  # inf - inf has a sign on x86, and has none elsewhere
             sign = connection.execute("SELECT signbit(a) FROM other").fetchall()[0][0]
             expected = (1, 1) if sign else (0, 0)
         pairs = [("one", "other"), ("other", "one")]
         queries = [count_surplus_rows(*map(table, pair), types) for pair in pairs]
         alone = [connection.execute(query.sql("duckdb")).fetchall()[0][0] for query in queries]
-    assert found == [expected]
+    assert rows == [expected]
     assert tuple(alone) == expected
 
 
@@ -258,8 +258,8 @@ def test_a_file_that_keeps_versions_is_known_by_the_newest(folder: Path) -> None
         assert db.verify(folder / "release.duckdb", asked).verified
         through = db.verify(folder / "link", asked)
     assert {check.name: check.passed for check in through.checks}["against the ledger: sha256"] is True
-    other = place.replace("release.duckdb", "other.duckdb")
-    publish(folder, other)  # held against both versions, which are those that were published
+    text = place.replace("release.duckdb", "other.duckdb")
+    publish(folder, text)  # held against both versions, which are those that were published
 
 
 @pytest.mark.thorough
@@ -269,9 +269,9 @@ def test_a_ledger_without_a_hash_does_not_refuse(folder: Path) -> None:
     with duckdb.connect(folder / "private.duckdb") as catalog:
         catalog.execute("UPDATE sqlanon.releases SET sha256 = NULL")
     with sqlanon.connect() as db:
-        found = db.verify(release.path, asked)
-    assert found.verified
-    (check,) = [one for one in found.checks if one.name == "against the ledger: sha256"]
+        verification = db.verify(release.path, asked)
+    assert verification.verified
+    (check,) = [one for one in verification.checks if one.name == "against the ledger: sha256"]
     assert check.passed is None and check.message.startswith("not recorded")
     assert publish(folder, PLACES[".duckdb"]).sha256 == sha256(release.path)
 
@@ -282,8 +282,8 @@ def test_a_later_release_is_not_held_against_a_file_that_was_changed(folder: Pat
     release = publish(folder, PLACES[".parquet"])
     fingerprint = release.manifest.fingerprint()
     forge(release.path, f"FROM '{release.path}' ORDER BY cost DESC")
-    found = verify_file(release.path)
-    assert found.verified and found.manifest.fingerprint() == fingerprint
+    verification = verify_file(release.path)
+    assert verification.verified and verification.manifest.fingerprint() == fingerprint
     with pytest.raises(sqlanon.AuditError, match="its file was changed"):
         publish(folder, PLACES[".duckdb"])
 
@@ -325,7 +325,7 @@ def test_a_publication_that_may_not_have_happened_says_nothing_of_a_file(folder:
             "published_at AS intended_at) FROM sqlanon.releases"
         )
     with sqlanon.connect() as db:
-        found = db.verify(release.path, asked)
-    assert found.verified, found.failures
-    (check,) = [one for one in found.checks if one.name == "against the ledger: sha256"]
+        verification = db.verify(release.path, asked)
+    assert verification.verified, verification.failures
+    (check,) = [one for one in verification.checks if one.name == "against the ledger: sha256"]
     assert check.passed is None

@@ -71,9 +71,9 @@ class Place:
 
     def digest(self) -> str:
         """The digest of the release that is there, after it verified."""
-        found = verify_file(self.release)
-        assert found.verified, found.failures
-        return found.manifest.digest
+        verification = verify_file(self.release)
+        assert verification.verified, verification.failures
+        return verification.manifest.digest
 
     def check_source(self) -> None:
         assert (self.folder / "hospital.duckdb").read_bytes() == self.source
@@ -312,9 +312,9 @@ def test_a_signal_ends_a_run_at_once_and_leaves_nothing(
     assert {path.name for path in place.folder.iterdir()} == expected
     with opened_catalog(place.folder / "sqlanon.catalog.duckdb") as catalog:
         query = "SELECT digest, intended_at IS NULL FROM sqlanon.releases WHERE path = ? AND replaced_at IS NULL"
-        found = catalog.execute(query, [str(place.release)]).fetchall()
+        rows = catalog.execute(query, [str(place.release)]).fetchall()
         is_new = place.digest() != place.old.manifest.digest
-        assert found == [(place.digest(), True)]
+        assert rows == [(place.digest(), True)]
         assert is_new is ((name, moment) in PUBLISHED)
     check_after_a_kill(place, published=None)
 

@@ -94,10 +94,10 @@ def check_ledger(folder: Path, target: Target, publications: int) -> None:
 
 def opened_ledger(path: Path) -> list[Publication]:
     """What a run does first that publishes: it reads the ledger."""
-    asked = sqlanon.Policy.load(path)
-    assert asked.catalog is not None
+    document = sqlanon.Policy.load(path)
+    assert document.catalog is not None
     with sqlanon.connect() as db:
-        return read_ledger(db._space.engine, asked.catalog.database, Reach(asked)).publications
+        return read_ledger(db._space.engine, document.catalog.database, Reach(document)).publications
 
 
 def check_each_step(folder: Path, target: Target, begin: str, names: tuple[str, ...] = ()) -> None:
@@ -267,13 +267,13 @@ def test_runs_at_once_that_keep_versions_lose_none(folder: Path, shared: bool) -
     refused = [error for code, error in zip(codes, errors, strict=True) if code]
     assert all("it was not compared with this release" in str(error) for error in refused), errors
     with duckdb.connect(folder / "r.duckdb", read_only=True) as release:
-        there = release.execute("SELECT version, digest FROM sqlanon.manifest ORDER BY version").fetchall()
-        assert [version for version, _ in there] == versions
+        rows = release.execute("SELECT version, digest FROM sqlanon.manifest ORDER BY version").fetchall()
+        assert [version for version, _ in rows] == versions
         for i in versions:
             assert release.execute(f"SELECT count(*) > 0 FROM patients_v{i}").fetchone() == (True,)
     if shared:
         standing = "SELECT version, digest FROM sqlanon.releases WHERE replaced_at IS NULL ORDER BY version"
-        assert asked(folder, standing) == there
+        assert asked(folder, standing) == rows
     assert [one.name for one in folder.iterdir() if one.name.startswith(".")] == []
 
 

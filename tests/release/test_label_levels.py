@@ -81,21 +81,21 @@ def check_levels(path: Path) -> None:
     for name in labelled:
         values = sources[name]
         released = {row[0] for row in fetch(path, f"SELECT DISTINCT {name}::VARCHAR FROM t")}
-        found = fetch(path, LEVELS.format(name))
-        above = {ancestor for label, _, ancestor in found if label in released}
-        labels = {label for label, _, _ in found}
+        rows = fetch(path, LEVELS.format(name))
+        above = {ancestor for label, _, ancestor in rows if label in released}
+        labels = {label for label, _, _ in rows}
         assert labels <= released | above
         if labels and "-" not in "".join(released):  # no ranges of values
             assert labels == released | above
-        heights = {level for _, level, _ in found}
-        for label, level, ancestor in found:
+        heights = {level for _, level, _ in rows}
+        for label, level, ancestor in rows:
             inside = [value for value in values if under(name, label, value)]
             assert all(under(name, ancestor, value) for value in inside), (name, label, level, ancestor)
         for value in values:
             for level in heights:
-                assert len({one for _, its, one in found if its == level and under(name, one, value)}) <= 1
+                assert len({one for _, its, one in rows if its == level and under(name, one, value)}) <= 1
         for label in released & labels:
-            mine = [level for its, level, _ in found if its == label]
+            mine = [level for its, level, _ in rows if its == label]
             assert mine == list(range(mine[0], max(heights) + 1)), (name, label)
 
 
@@ -138,9 +138,9 @@ def release(path: Path, values: list[Any], rule: Any, **more: Any) -> list[tuple
         connection.executemany("INSERT INTO t VALUES (?)", [(value,) for value in [*values[:-1] * 5, values[-1]]])
         with sqlanon.connect(connection) as db:
             asked = {"v": {"role": "quasi", "hierarchy": rule, **more}}
-            found = db.anonymize(make_policy(asked, k=5, search={"suppression_limit": 0.2})).publish(path)
-    assert found.verify().failures == ()
-    assert found.manifest.suppressed_rows == 1
+            publication = db.anonymize(make_policy(asked, k=5, search={"suppression_limit": 0.2})).publish(path)
+    assert publication.verify().failures == ()
+    assert publication.manifest.suppressed_rows == 1
     return fetch(path, "FROM sqlanon.label_levels ORDER BY ALL")
 
 
@@ -168,10 +168,10 @@ def test_ancestors_of_an_ambiguous_label_are_left_out(tmp_path: Path) -> None:
         asked = {"v": {"role": "quasi", "hierarchy": {"file": str(tmp_path / "groups.csv")}}}
         with sqlanon.connect(connection) as db:
             policy = make_policy(asked, k=6, search={"strategy": "local"})
-            found = db.anonymize(policy).publish(tmp_path / "r.duckdb")
-            assert db.verify(found.path, policy).failures == ()
-    assert set(fetch(found.path, "SELECT DISTINCT v FROM t")) == {("other",), ("c",)}
-    levels = fetch(found.path, "SELECT label, level, ancestor FROM sqlanon.label_levels")
+            publication = db.anonymize(policy).publish(tmp_path / "r.duckdb")
+            assert db.verify(publication.path, policy).failures == ()
+    assert set(fetch(publication.path, "SELECT DISTINCT v FROM t")) == {("other",), ("c",)}
+    levels = fetch(publication.path, "SELECT label, level, ancestor FROM sqlanon.label_levels")
     assert {(label, ancestor) for label, _, ancestor in levels if label == "other"} == {
         ("other", "other"),
         ("other", "*"),
@@ -267,10 +267,10 @@ def test_a_release_by_dates_without_days_verifies(search: dict[str, Any], tmp_pa
         dates = {"seen": {"role": "quasi", "hierarchy": {"dates": ["month", "year", "decade"]}, "min_level": 1}}
         with sqlanon.connect(connection) as db:
             policy = make_policy(dates, k=3, search=search)
-            found = db.anonymize(policy).publish(tmp_path / "r.duckdb")
-            assert found.verify().failures == ()
-            assert db.verify(found.path, policy).failures == ()
+            publication = db.anonymize(policy).publish(tmp_path / "r.duckdb")
+            assert publication.verify().failures == ()
+            assert db.verify(publication.path, policy).failures == ()
     if not search:
-        ends = fetch(found.path, "SELECT seen::VARCHAR, seen_low::VARCHAR, seen_high::VARCHAR FROM seen_labels")
+        ends = fetch(publication.path, "SELECT seen::VARCHAR, seen_low::VARCHAR, seen_high::VARCHAR FROM seen_labels")
         assert ("1981", "1981-01-01", "1981-12-31") in ends
         assert ("1980-05", "1980-05-01", "1980-05-31") in ends

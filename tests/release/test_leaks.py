@@ -69,9 +69,9 @@ def released(source: duckdb.DuckDBPyConnection) -> list[bytes]:
 @pytest.mark.slow
 def test_no_private_value_is_in_a_release(release: Path, suppressed: str, source: duckdb.DuckDBPyConnection) -> None:
     content = release.read_bytes()
-    there = released(source)
-    missing = [value for value in there if value not in content]
-    assert len(there) > 2 * ROWS
+    released_rows = released(source)
+    missing = [value for value in released_rows if value not in content]
+    assert len(released_rows) > 2 * ROWS
     assert missing == []
     assert [what for what, value in needles(source, suppressed).items() if value in content] == []
 

@@ -257,8 +257,8 @@ def test_a_score_is_shown_where_it_follows_from_the_release() -> None:
     assert all(map(shows, (*classes, *levels, "suppression")))
     assert not any(map(shows, ("loss", "entropy")))
     masked = with_policy(suppressed="mask")
-    assert not any(shows(one, masked) for one in classes)  # the masked rows look like a class
-    assert shows("suppression", masked) and all(shows(one, masked) for one in levels)
+    assert not any(shows(class_, masked) for class_ in classes)  # the masked rows look like a class
+    assert shows("suppression", masked) and all(shows(level, masked) for level in levels)
     unmasked = replace(masked, suppressed_rows=0)
     assert all(shows(one, unmasked) for one in classes)
     for counted in (PERSONS, DECOYS, replace(DECOYS, decoys=0)):
@@ -379,7 +379,7 @@ def test_figures_of_class_sizes_are_those_of_a_list_of_classes() -> None:
     assert (ClassSizes.from_classes({}).smallest, ClassSizes.from_classes({3: 1}).uniques) == (0, 0)
     for few, apart in itertools.product((1, 2, 3, 5, 10), (False, True)):
         bins = sizes.bins(few, apart)
-        assert [(low, high, sum(low <= one <= high for one in classes)) for low, high, *_ in bins] == [
+        assert [(low, high, sum(low <= class_ <= high for class_ in classes)) for low, high, *_ in bins] == [
             (low, high, n) for low, high, n, _ in bins
         ]
         assert sum(n for *_, n, _ in bins) == len(classes)

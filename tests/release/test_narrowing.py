@@ -127,7 +127,7 @@ def test_a_district_of_four_zip_codes_narrows_them(hospital: Path) -> None:
     assert found.smallest_group == min(groups.values()) < 20
     under = {
         label: len({one[0] for one in rows if one[0].startswith(label)})
-        for label in {one[0][: 4 - level] for one in rows}
+        for label in {row[0][: 4 - level] for row in rows}
     }
     assert found.before == pytest.approx(sum(under[one[0][: 4 - level]] for one in rows) / len(rows))
     assert {values for _, values, _ in left} == {4}
@@ -249,7 +249,7 @@ def test_a_sensitive_column_is_no_reason_to_refuse(hospital: Path) -> None:
     sensitive = changed(policy, attributes=ROLES | {"district": {"role": "sensitive"}})
     with sqlanon.connect() as db:
         result = db.anonymize(sensitive)
-        assert [found.smallest_group for found in result.dependencies] == [None]
+        assert [dependency.smallest_group for dependency in result.dependencies] == [None]
         result.publish(hospital.parent / "sensitive.duckdb")
 
 
@@ -277,8 +277,8 @@ def test_local_strategies_too(strategy: str, hospital: Path, tmp_path: Path) -> 
         search={"strategy": strategy},
     )
     with sqlanon.connect() as db:
-        found = db.anonymize(policy).dependencies
-    assert [(one.columns, one.quasi) for one in found] == [(("district",), "zip")]
+        dependencies = db.anonymize(policy).dependencies
+    assert [(one.columns, one.quasi) for one in dependencies] == [(("district",), "zip")]
 
 
 @pytest.mark.slow
@@ -306,7 +306,9 @@ def test_risk_suggest_and_attack_show_it(hospital: Path, tmp_path: Path, monkeyp
         risk = db.risk(policy)
         assert "alike" in db.risk_sql(policy)
         release = db.anonymize(policy).publish()
-    assert [(one.columns, one.quasi, one.before) for one in risk.dependencies] == [(("district",), "zip", 1000)]
+    assert [(dependency.columns, dependency.quasi, dependency.before) for dependency in risk.dependencies] == [
+        (("district",), "zip", 1000)
+    ]
     assert risk.to_dict()["dependencies"][0]["after"] == pytest.approx(4, abs=0.1)
     with duckdb.connect() as connection, sqlanon.connect(connection) as db:
         connection.execute(f"CREATE TABLE t AS SELECT * RENAME (district AS salary) FROM ({PEOPLE})")
@@ -372,7 +374,7 @@ def test_a_nearly_unique_column_is_refused_as_a_key(tmp_path: Path) -> None:
     with sqlanon.connect() as db:
         result = db.anonymize(with_keys(tmp_path, 1))
         assert (result.generalization, result.dependencies) == ({"zip": 1, "age": 0}, ())
-        assert sorted(one.split(":")[0] for one in result.warnings) == [
+        assert sorted(warning.split(":")[0] for warning in result.warnings) == [
             "column 'serial' is nearly unique",
             "column 'token' is nearly unique",
             "k = 1 allows classes of one row, which protects no person",
@@ -380,7 +382,7 @@ def test_a_nearly_unique_column_is_refused_as_a_key(tmp_path: Path) -> None:
         strict = db.anonymize(with_keys(tmp_path, 1, dependencies="error"))
         with pytest.raises(AuditError, match=r"'serial' is nearly a key.* with it and 'zip' reveals") as refused:
             strict.publish()
-        assert [one.split(" is ")[0] for one in refused.value.failures] == [
+        assert [failure.split(" is ")[0] for failure in refused.value.failures] == [
             "dependencies: 'serial'",
             "dependencies: 'token'",
         ]
@@ -427,7 +429,7 @@ def test_a_plan_without_measured_columns_has_no_such_stage(hospital: Path) -> No
     }
     policy = changed(policy_of(hospital), attributes=attributes)
     with sqlanon.connect() as db:
-        assert "dependencies" not in [one.name for one in db.plan(policy).stages]
+        assert "dependencies" not in [stage.name for stage in db.plan(policy).stages]
 
 
 @pytest.mark.thorough
@@ -472,13 +474,15 @@ def test_rows_that_are_added_can_narrow(dependencies: str, tmp_path: Path) -> No
         second = columns.format("'d' || ((name * 7919) % 1000) // 20")
         connection.execute(f"INSERT INTO people SELECT {second} FROM ({PEOPLE}) WHERE name BETWEEN 1000 AND 15000")
     with sqlanon.connect() as db:
-        found = db.extend(policy)
-        assert [(one.columns, one.quasi) for one in found.dependencies] == [(("district",), "zip")]
-        assert found.to_dict()["dependencies"][0]["quasi"] == "zip"
-        assert [one for one in found.warnings if "'district' narrows 'zip'" in one]
+        extension = db.extend(policy)
+        assert [(dependency.columns, dependency.quasi) for dependency in extension.dependencies] == [
+            (("district",), "zip")
+        ]
+        assert extension.to_dict()["dependencies"][0]["quasi"] == "zip"
+        assert [warning for warning in extension.warnings if "'district' narrows 'zip'" in warning]
         if dependencies == "warn":
-            assert found.publish().verify().verified
+            assert extension.publish().verify().verified
             return
         with pytest.raises(AuditError, match="'district' narrows 'zip'"):
-            found.publish()
+            extension.publish()
     assert release.path.read_bytes() == before

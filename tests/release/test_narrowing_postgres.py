@@ -94,7 +94,9 @@ def test_a_role_without_temporary_tables_is_reported(postgres: Server, monkeypat
     try:
         with sqlanon.connect() as db:
             result = db.anonymize(policies()[1])
-            assert [one for one in result.warnings if "was not measured: this role may make no temporary" in one]
+            assert [
+                warning for warning in result.warnings if "was not measured: this role may make no temporary" in warning
+            ]
             with pytest.raises(SourceError, match="this role may make no temporary tables"):
                 db.anonymize(policies(privacy={"dependencies": "error"})[1])
     finally:

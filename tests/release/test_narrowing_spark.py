@@ -25,8 +25,8 @@ def test_a_missing_measurement_is_reported(session: Any) -> None:
     try:
         with sqlanon.connect(session) as db:
             result = db.anonymize(policy())
-            assert [one for one in result.warnings if "was not measured: its rows are in Spark" in one]
-            assert "dependencies" not in [one.name for one in db.plan(policy()).stages]
+            assert [warning for warning in result.warnings if "was not measured: its rows are in Spark" in warning]
+            assert "dependencies" not in [stage.name for stage in db.plan(policy()).stages]
             with pytest.raises(sqlanon.SourceError, match="was not measured: its rows are in Spark"):
                 db.anonymize(policy(dependencies="error"))
     finally:

@@ -112,11 +112,11 @@ def attacked(server: Server, chosen: int | str, laid: tuple[str, ...], again: bo
         left = "SELECT relname::text FROM pg_class WHERE relowner = 10 AND relnamespace = 'shared'::regnamespace"
         assert server.rows(left) == [], (chosen, outcome)
     else:
-        found = release_location(HERE, "shared.r").verify()
-        assert published.fingerprint() == found.manifest.fingerprint()
+        verification = release_location(HERE, "shared.r").verify()
+        assert published.fingerprint() == verification.manifest.fingerprint()
         # Tables that are named as other versions are there: `verify` reports them.
-        failing = {check.name for check in found.checks if check.passed is False}
-        assert failing <= {"versions"}, (chosen, outcome, found.failures)
+        failing = {check.name for check in verification.checks if check.passed is False}
+        assert failing <= {"versions"}, (chosen, outcome, verification.failures)
         assert server.intruder.sprung() == [], (chosen, outcome)
     return outcome
 
@@ -140,9 +140,7 @@ def test_objects_planted_before_a_critical_statement_never_run(shared: Server, w
 @pytest.mark.thorough
 @pytest.mark.parametrize("laid", [LAID, OTHERS_LAID], ids=["tables", "views"])
 @pytest.mark.parametrize("again", [False, True], ids=["first", "again"])
-def test_objects_planted_between_two_statements_never_run(
-    shared: Server, laid: tuple[str, ...], again: bool
-) -> None:
+def test_objects_planted_between_two_statements_never_run(shared: Server, laid: tuple[str, ...], again: bool) -> None:
     """With SQLANON_EXAMPLES=1, between any two."""
     if again:
         publish()
@@ -150,7 +148,7 @@ def test_objects_planted_between_two_statements_never_run(
         publish()
     numbers = range(len(statements.texts))
     outcomes = [attacked(shared, number, laid, again) for number in random.sample(numbers, examples(len(numbers)))]
-    assert all(one == "published" or one.startswith("refused") for one in outcomes)
+    assert all(outcome == "published" or outcome.startswith("refused") for outcome in outcomes)
 
 
 # Forged releases
@@ -271,8 +269,10 @@ def test_nothing_of_a_forged_release_is_evaluated(forged: tuple[Server, Manifest
     for variable in (VARIABLE, "READER"):
         place = PostgresLocation.parse(f"env:{variable}", "shared.r")
         try:
-            found = place.verify()
-            assert not found.verified and ("rows", None) in [(one.name, one.passed) for one in found.checks]
+            verification = place.verify()
+            assert not verification.verified and ("rows", None) in [
+                (check.name, check.passed) for check in verification.checks
+            ]
         except sqlanon.ReleaseError as error:
             assert "sqlanon_manifest is not as sqlanon made it, and is not read" in str(error)
         with duckdb.connect() as connection:
@@ -293,17 +293,20 @@ def test_a_manifest_that_names_a_type_of_the_forger_runs_no_cast(forged: tuple[S
     """All that the catalog has is as the manifest says: but no release in PostgreSQL has such a column."""
     server, manifest = forged
     place = PostgresLocation.parse(HERE, "shared.r")
-    columns = tuple(replace(one, type="traps.mood") if one.name == "b" else one for one in manifest.columns)
+    columns = tuple(replace(column, type="traps.mood") if column.name == "b" else column for column in manifest.columns)
     named = replace(manifest, columns=columns)
     for statement in (
         *FORGED["a type with a cast"],
         f"UPDATE shared.sqlanon_manifest SET manifest = {text(named.to_json()).sql('postgres')}",
-        *(one.sql("postgres") for one in comment_statements("VIEW", place.table, named, "shared.sqlanon_manifest")),
+        *(
+            statement.sql("postgres")
+            for statement in comment_statements("VIEW", place.table, named, "shared.sqlanon_manifest")
+        ),
     ):
         server.intruder.run(statement)
     for variable in (VARIABLE, "READER"):
         place = PostgresLocation.parse(f"env:{variable}", "shared.r")
-        failed = {one.name: one.message for one in place.verify().checks if one.passed is False}
+        failed = {check.name: check.message for check in place.verify().checks if check.passed is False}
         assert failed == {"table": "the manifest names types that no release in PostgreSQL has, of 'b'"}
         with pytest.raises(sqlanon.ReleaseError, match="not read"):
             looked_at(place, named)["rows"]()

@@ -293,9 +293,9 @@ def test_the_names_of_indexes_are_those_that_postgresql_gives(empty: Server) -> 
             ("s" * 59, "é"),
         ]
     ):
-        made = ", ".join(f'"{one}" int' for one in names)
+        text = ", ".join(f'"{one}" int' for one in names)
         empty.run(
-            f'CREATE TABLE {SCHEMA}."{table}" ({made})',
+            f'CREATE TABLE {SCHEMA}."{table}" ({text})',
             f'CREATE INDEX ON {SCHEMA}."{table}" ({", ".join(map(quoted, names))})',
             f'ALTER TABLE {SCHEMA}."{table}" ADD PRIMARY KEY ("{names[0]}")',
         )

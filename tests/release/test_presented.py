@@ -296,9 +296,9 @@ def labels_of(values: str, rule: Any, tmp_path: Path, k: int = 2, **search: Any)
 def test_labels_are_in_order_with_their_ends(
     values: str, rule: Any, expected: list[tuple[Any, ...]], tmp_path: Path
 ) -> None:
-    found = labels_of(values, rule, tmp_path, min_level=1, max_level=1)
-    assert [row[1] for row in found] == list(range(1, len(found) + 1))
-    assert [row[2:] for row in found] == expected
+    labels = labels_of(values, rule, tmp_path, min_level=1, max_level=1)
+    assert [row[1] for row in labels] == list(range(1, len(labels) + 1))
+    assert [row[2:] for row in labels] == expected
 
 
 @pytest.mark.thorough
@@ -328,8 +328,8 @@ def test_labels_of_files_have_ends_where_they_hold_their_values(
 @pytest.mark.thorough
 def test_the_top_and_names_have_no_ends_and_null_is_no_label(tmp_path: Path) -> None:
     assert labels_of("(1), (2), (NULL)", {"intervals": [10]}, tmp_path, min_level=2) == [("*", 1, None, None)]
-    found = labels_of("('ab'), ('aa'), (NULL), ('b1')", {"mask": "right"}, tmp_path, min_level=1, max_level=1)
-    assert found == [("a*", 1), ("b*", 2)]
+    labels = labels_of("('ab'), ('aa'), (NULL), ('b1')", {"mask": "right"}, tmp_path, min_level=1, max_level=1)
+    assert labels == [("a*", 1), ("b*", 2)]
 
 
 @pytest.mark.thorough
@@ -523,10 +523,10 @@ def test_versions_are_kept_and_pruned(versions: Path) -> None:
     path = publish(asked).path
     tables = fetch(path, "SELECT table_name FROM duckdb_tables() WHERE table_name ^@ 'patients' ORDER BY ALL")
     assert tables == [("patients_v2",), ("patients_v3",)]
-    found = verify_file(path)
-    assert found.verified
-    assert {"version 2", "view"} <= {check.name for check in found.checks}
-    assert found.manifest.version == 3
+    verification = verify_file(path)
+    assert verification.verified
+    assert {"version 2", "view"} <= {check.name for check in verification.checks}
+    assert verification.manifest.version == 3
     with duckdb.connect(versions / "two.private.duckdb", read_only=True) as connection:
         standing = connection.execute(
             "SELECT version, replaced_at IS NULL FROM sqlanon.releases WHERE path = ? ORDER BY version", [str(path)]
@@ -557,11 +557,11 @@ def test_versions_that_are_kept_are_held_against_one_another(folder: Path) -> No
     at: dict[str, Any] = {"database": str(path)}
 
     def levels(zip_level: int, age_level: int, keep: int) -> sqlanon.Policy:
-        asked = policy(folder, keep=keep, **at).model_dump(mode="json")
+        tree = policy(folder, keep=keep, **at).model_dump(mode="json")
         for name, level in (("zip", zip_level), ("age", age_level), ("birth", 4)):
-            asked["attributes"][name] |= {"min_level": level, "max_level": level}
-        asked["search"]["suppression_limit"] = 0.5
-        return sqlanon.Policy.model_validate(asked)
+            tree["attributes"][name] |= {"min_level": level, "max_level": level}
+        tree["search"]["suppression_limit"] = 0.5
+        return sqlanon.Policy.model_validate(tree)
 
     publish(levels(0, 4, keep=2))
     with pytest.raises(sqlanon.AuditError, match="complementary release"):

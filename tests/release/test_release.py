@@ -547,8 +547,8 @@ def test_verify_with_the_policy_finds_a_false_claim(changed: str, source: Path, 
 
 @pytest.mark.thorough
 def test_verify_with_another_policy_fails(source: Path, copy: Path) -> None:
-    other = make_policy(ATTRIBUTES, k=2, table=None, source={"database": str(source), "table": "patients"})
-    assert fails_against_source(copy, other)
+    policy = make_policy(ATTRIBUTES, k=2, table=None, source={"database": str(source), "table": "patients"})
+    assert fails_against_source(copy, policy)
 
 
 @pytest.mark.thorough
@@ -590,8 +590,8 @@ def test_the_digest_tells_tables_apart_that_look_alike(values: str, published: s
     with duckdb.connect() as connection:
         connection.execute(f"ATTACH '{published.path}' AS r (READ_ONLY)")
         found = set()
-        for one in values.replace("), (", ")|(").split("|"):
-            connection.execute(f"CREATE OR REPLACE TABLE t AS SELECT * FROM (VALUES {one}) AS v(a, b)")
+        for part in values.replace("), (", ")|(").split("|"):
+            connection.execute(f"CREATE OR REPLACE TABLE t AS SELECT * FROM (VALUES {part}) AS v(a, b)")
             query = "SELECT digest FROM r.sqlanon.digest('memory.main.t')"
             found.add(connection.execute(query).fetchall()[0][0])
     assert len(found) == 2

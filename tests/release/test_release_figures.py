@@ -75,7 +75,7 @@ def figures(manifest: Mapping[str, Any]) -> dict[str, Any]:
 def policies(draw: st.DrawFn) -> sqlanon.Policy:
     strategy = draw(st.sampled_from(FULL + LOCAL))
     cells = strategy in FULL and draw(st.integers(0, 5)) == 0
-    own = [one for one in MEASURES if not ((strategy in LOCAL or cells) and one in OF_LEVELS)]
+    own = [measure for measure in MEASURES if not ((strategy in LOCAL or cells) and measure in OF_LEVELS)]
     search: dict[str, Any] = {
         "strategy": strategy,
         "measure": draw(st.sampled_from(own)),
@@ -116,15 +116,15 @@ def neighbours(draw: st.DrawFn) -> tuple[list[Row], list[Row]]:
 
 def check(pair: tuple[list[Row], list[Row]], policy: sqlanon.Policy) -> None:
     assume(pair[0] != pair[1])
-    one = released(pair[0], policy)
-    assume(one is not None)
-    assert one is not None
+    released_rows = released(pair[0], policy)
+    assume(released_rows is not None)
+    assert released_rows is not None
     # Of a column that is all NULL nobody sees the level.
-    assume(all(any(row[i] is not None for row in one[0]) for i in range(2)))
+    assume(all(any(row[i] is not None for row in released_rows[0]) for i in range(2)))
     other = released(pair[1], policy)
-    assume(other is not None and one[0] == other[0])
+    assume(other is not None and released_rows[0] == other[0])
     assert other is not None
-    assert figures(one[1]) == figures(other[1])
+    assert figures(released_rows[1]) == figures(other[1])
 
 
 @pytest.mark.thorough
@@ -160,9 +160,9 @@ def test_another_value_under_the_same_label_changes_no_figure(measure: str) -> N
 def test_the_score_is_shown_where_it_follows_from_the_release(measure: str, expected: float | None) -> None:
     rows: list[Row] = [(20, "Aston", "flu"), (20, "Aston", "gout"), (31, "Corby", "flu"), (32, "Derby", "flu")]
     attributes = {"age": {"intervals": [5, 10]}, "town": {"categories": CITIES}, "illness": "sensitive"}
-    found = released(rows, make_policy(attributes, k=2, search={"measure": measure}))
-    assert found is not None
-    assert found[1]["score"] == expected
+    released_rows = released(rows, make_policy(attributes, k=2, search={"measure": measure}))
+    assert released_rows is not None
+    assert released_rows[1]["score"] == expected
 
 
 @pytest.mark.thorough
@@ -259,9 +259,9 @@ def test_a_release_at_the_top_of_a_mask_can_grow(tmp_path: Path) -> None:
     with duckdb.connect(tmp_path / "people.duckdb") as connection:
         connection.execute("INSERT INTO t SELECT 100 + i, 21, 'town' || i, 'flu' FROM range(5) AS r(i)")
     with sqlanon.connect() as db:
-        found = db.extend(policy)
-        assert (found.added_rows, found.generalization) == (5, {"age": 0, "town": 5})
-        release = found.publish()
+        extension = db.extend(policy)
+        assert (extension.added_rows, extension.generalization) == (5, {"age": 0, "town": 5})
+        release = extension.publish()
         assert (release.manifest.generalization, release.manifest.heights) == (
             {"age": 0, "town": 1},
             {"age": 2, "town": 1},
@@ -275,9 +275,9 @@ def test_a_release_at_the_top_of_a_mask_can_grow(tmp_path: Path) -> None:
         with duckdb.connect(tmp_path / "people.duckdb") as connection:
             connection.execute(change)
         with sqlanon.connect() as db:
-            found = db.extend(policy)
-            assert found.generalization == {"age": 0, "town": top}
-            release = found.publish()
+            extension = db.extend(policy)
+            assert extension.generalization == {"age": 0, "town": top}
+            release = extension.publish()
             assert release.manifest.heights == {"age": 2, "town": 1}
         with duckdb.connect(release.path, read_only=True) as connection:
             towns = f"SELECT town, count(*) FROM {release.manifest.table_name} GROUP BY town"

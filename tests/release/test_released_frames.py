@@ -167,10 +167,10 @@ def test_the_ledger_does_not_know_them(live: duckdb.DuckDBPyConnection, tmp_path
     catalog = {"database": str(tmp_path / "catalog.duckdb")}
     with sqlanon.connect(live) as db:
         db.anonymize(policy(catalog=catalog)).publish(tmp_path / "first.duckdb", "patients")
-        other = db.anonymize(policy(catalog=catalog, roles={"zip": "suppress", "age": {"intervals": [7, 28]}}))
-        assert other.arrow().num_rows == other.released_rows
+        result = db.anonymize(policy(catalog=catalog, roles={"zip": "suppress", "age": {"intervals": [7, 28]}}))
+        assert result.arrow().num_rows == result.released_rows
         with pytest.raises(AuditError, match=r"together with .*first\.duckdb"):
-            other.publish(tmp_path / "second.duckdb", "patients")
+            result.publish(tmp_path / "second.duckdb", "patients")
     with duckdb.connect(str(tmp_path / "catalog.duckdb"), read_only=True) as ledger:
         assert ledger.execute("SELECT count(*) FROM sqlanon.releases").fetchall() == [(1,)]
 

@@ -76,9 +76,13 @@ def release(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Release]:
 @pytest.mark.thorough
 def test_the_worst_is_what_the_attacks_count(release: Release) -> None:
     attacks = attack(release.path, only=["homogeneity", "background_knowledge"])
-    shares = {(name, one.figures["attribute"]): one.share for name, found in attacks.items() for one in found.findings}
+    shares = {
+        (name, finding.figures["attribute"]): finding.share
+        for name, found in attacks.items()
+        for finding in found.findings
+    }
     with open_release(release.path) as opened:
-        found = {one.title: one for one in find_risks(opened.engine, SUBJECT, release.manifest) if one.is_finding}
+        found = {risk.title: risk for risk in find_risks(opened.engine, SUBJECT, release.manifest) if risk.is_finding}
     assert found["The group gives the value away"].share == shares["homogeneity", NAME] == 0.3
     assert found["One more fact is enough"].share == shares["background_knowledge", NAME] == 0.6
     assert shares["background_knowledge", "sign"] == 1.0  # of two values this is always so: it is not counted
@@ -91,10 +95,10 @@ def test_the_worst_is_what_the_attacks_count(release: Release) -> None:
 def test_nothing_a_report_does_not_worry_about_is_found_by_an_attack_in_all_rows(release: Release) -> None:
     """What `attack` finds in every row stands under none of the titles with nothing to report."""
     with open_release(release.path) as opened:
-        found = find_risks(opened.engine, SUBJECT, release.manifest)
-    calm = [one.finding for one in found if one.status == "none"]
+        risks = find_risks(opened.engine, SUBJECT, release.manifest)
+    calm = [one.finding for one in risks if one.status == "none"]
     assert not [text for text in calm if "sign" in text]
-    assert [one.finding for one in found if one.status == "not counted"] == [
+    assert [one.finding for one in risks if one.status == "not counted"] == [
         "Not counted for sign: with at most two values, ruling one out always gives the other."
     ]
 
@@ -164,7 +168,7 @@ def test_a_value_that_everybody_shares_reveals_nothing(pregnant: str, line: str 
     assert (None if worst is None else worst.line) == line
     if line is None:
         with open_release(release.path) as opened:
-            texts = [one.finding for one in find_risks(opened.engine, SUBJECT, release.manifest)]
+            texts = [risk.finding for risk in find_risks(opened.engine, SUBJECT, release.manifest)]
         calm = "No row is affected by its pregnant. The value of pregnant that 90 % of the rows or more share"
         assert any(text.startswith(calm) for text in texts)
 
@@ -396,7 +400,7 @@ def test_revealed_columns_are_counted_by_their_values() -> None:
     rows = ["a"] * 5 + ["b"] * 4 + [None] * 2 + ["c"]
     with closing(DuckDBEngine(duckdb.connect())) as engine:
         engine.connection.execute("CREATE TABLE shown (zip VARCHAR, ill VARCHAR, note VARCHAR)")
-        engine.connection.executemany("INSERT INTO shown VALUES ('1', ?, ?)", [(one, one) for one in rows])
+        engine.connection.executemany("INSERT INTO shown VALUES ('1', ?, ?)", [(row, row) for row in rows])
         sizes = Counter(rows).values()
         rare = [n for n in sizes if n < 5]
         expected = _Values(len(sizes), len(rare), sum(rare))

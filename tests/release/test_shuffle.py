@@ -55,7 +55,7 @@ def traces(connection: duckdb.DuckDBPyConnection, relation: str) -> list[str]:
         "old neighbours": (f"count(*) FILTER (abs(next_was - was) <= {NEAR})", 2 * NEAR, 2 * NEAR),
         "new neighbours": (f"count(*) FILTER (abs(next_pos - pos) <= {NEAR})", 2 * NEAR, 2 * NEAR),
     }
-    found = [
+    names = [
         name
         for name, (figure, mean, variance) in expected.items()
         if abs(connection.execute(f"SELECT {figure} FROM moved").fetchall()[0][0] - mean) > 7 * variance**0.5
@@ -69,10 +69,10 @@ def traces(connection: duckdb.DuckDBPyConnection, relation: str) -> list[str]:
                       FROM moved GROUP BY {window} // {size} HAVING n > 100)
             """).fetchall()[0]
             if squares > windows + 7 * (2 * windows) ** 0.5:
-                found.append(f"windows of {size} by {window}: where")
+                names.append(f"windows of {size} by {window}: where")
             if abs(inside) > 7:
-                found.append(f"windows of {size} by {window}: inside")
-    return found
+                names.append(f"windows of {size} by {window}: inside")
+    return names
 
 
 @pytest.mark.thorough

@@ -163,8 +163,8 @@ def test_somebody_creates_relations_between_two_statements(
             where = f"before {statements.texts[number] if number < len(statements.texts) else number}: {reason}"
             assert not evaluated(), where
             if not reason:
-                found = release_location(place, "shared.r").verify()
-                assert failed(found) <= {"versions"}, where
+                verification = release_location(place, "shared.r").verify()
+                assert failed(verification) <= {"versions"}, where
                 assert expected is None or sum(shown(place).values()) == sum(expected.values()), where
             elif again:
                 assert shown(place) == expected, where

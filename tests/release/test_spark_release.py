@@ -209,7 +209,7 @@ def test_readers_find_rows_and_comments(place: Any, tmp_path: Path) -> None:
     assert release.class_sizes() == file.class_sizes()
     assert release.table == "shared.r"
     # The catalog of the tests' Spark is in memory.
-    assert any("in memory" in told for told in result.warnings)
+    assert any("in memory" in warning for warning in result.warnings)
     told = {row["col_name"]: row["comment"] for row in place.sql("DESCRIBE shared.r").collect()}
     assert told["diagnosis"].startswith("sensitive")
     assert "quasi-identifier" in told["age"]
@@ -286,7 +286,7 @@ def test_a_release_with_noise(place: Any) -> None:
         assert (again.manifest.version, again.manifest.digest) == (2, release.manifest.digest)
     pairs = place.sql("SELECT r.cost AS released, t.cost FROM shared.r AS r JOIN clinic.t USING (number)").collect()
     assert len(pairs) == result.released_rows > 50
-    assert sum(one["released"] != one["cost"] for one in pairs) > 0.9 * len(pairs)
+    assert sum(pair["released"] != pair["cost"] for pair in pairs) > 0.9 * len(pairs)
     assert all(0 <= one["released"] <= 9000 for one in pairs)
 
 
@@ -317,15 +317,15 @@ def test_a_release_with_masked_rows(place: Any) -> None:
         assert smallest >= 12
         masked = here.execute("SELECT COUNT(*) FROM released WHERE zip = '*' AND age = '*'").fetchall()
         assert masked == [(result.suppressed_rows,)]
-        kept = here.execute("SELECT COUNT(*) FROM released JOIN source USING (number)").fetchall()
-        assert kept == [(result.released_rows,)]
+        rows = here.execute("SELECT COUNT(*) FROM released JOIN source USING (number)").fetchall()
+        assert rows == [(result.released_rows,)]
 
 
 def test_the_page_of_spark(place: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its program runs with its policy, on a table that it tells of."""
     draw = random.Random(3)
     people = [(f"p{i}", draw.choice(["10115", "10117"]), draw.randint(20, 60), draw.choice("mf")) for i in range(300)]
-    values = [(*one, draw.choice(["flu", "cold"])) for one in people]
+    values = [(*person, draw.choice(["flu", "cold"])) for person in people]
     place.createDataFrame(values, "name STRING, zip STRING, age INT, sex STRING, diagnosis STRING").write.saveAsTable(
         "clinic.patients"
     )
@@ -336,9 +336,9 @@ def test_the_page_of_spark(place: Any, tmp_path: Path, monkeypatch: pytest.Monke
     with contextlib.redirect_stdout(printed):
         exec(compile(program, "spark.md", "exec"), {"spark": place})
     assert "`clinic`.`patients`" in printed.getvalue() or "clinic.patients" in printed.getvalue()
-    found = release_location(place, "shared.patients").verify()
-    assert found.verified
-    assert found.manifest.smallest_class >= 5
+    verification = release_location(place, "shared.patients").verify()
+    assert verification.verified
+    assert verification.manifest.smallest_class >= 5
     assert place.table("shared.patients").columns == ["zip", "age", "sex", "diagnosis"]
 
 
@@ -440,7 +440,7 @@ def stopped(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
 
 def _changes_a_release(statement: exp.Expr) -> bool:
-    return any(one.db == "shared" for one in statement.find_all(exp.Table))
+    return any(node.db == "shared" for node in statement.find_all(exp.Table))
 
 
 def _dies_with(patch: pytest.MonkeyPatch, name: str, counts: dict[str, int], at: int, error: BaseException) -> None:
@@ -474,13 +474,17 @@ def test_a_crash_at_any_statement(place: Any, stopped: Callable[..., None], monk
         else:
             publish(place, newer)
         monkeypatch.undo()
-        found = release_location(place, "shared.r").verify()
-        assert found.verified, (at, found.failures)
+        verification = release_location(place, "shared.r").verify()
+        assert verification.verified, (at, verification.failures)
         is_new = at > VIEW
         assert ("cost" in place.table("shared.r").columns) != is_new
         assert shown(place) == before or is_new
-        left = names_in(place) - {"r", f"r_v{found.manifest.version}", f"r_v{found.manifest.version}_manifest"}
-        told = next(check for check in found.checks if check.name == "versions")
+        left = names_in(place) - {
+            "r",
+            f"r_v{verification.manifest.version}",
+            f"r_v{verification.manifest.version}_manifest",
+        }
+        told = next(check for check in verification.checks if check.name == "versions")
         assert (told.passed is True) == (not left)
         assert all(name in told.message for name in left)
         again = publish(place, older)
@@ -518,10 +522,10 @@ def test_the_ledger_after_a_crash_at_any_statement(
         with sqlanon.connect(place) as db:
             result = db.anonymize(newer)
             read_ledger(result._run.engine, tmp_path / "c.duckdb", Reach(newer, result._prepared.source))
-        found = release_location(place, "shared.r").verify()
-        assert found.verified
+        verification = release_location(place, "shared.r").verify()
+        assert verification.verified
         assert len(known()) == number
-        assert [row for row in known() if row[1]] == [(found.digest, True, True)]
+        assert [row for row in known() if row[1]] == [(verification.digest, True, True)]
     assert told == [True, True, False, False]  # there was an intent from the view on
     publish(place, older)
     assert [row[1:] for row in known()] == [(False, True), (False, True), (True, True)]
@@ -550,8 +554,8 @@ def test_an_error_at_any_statement_leaves_nothing(
     with pytest.raises(KeyboardInterrupt):
         publish(place, policy_of(dict(ATTRIBUTES) | {"cost": "identifying"}))
     monkeypatch.undo()
-    found = release_location(place, "shared.r").verify()
-    assert found.verified
+    verification = release_location(place, "shared.r").verify()
+    assert verification.verified
     assert "cost" not in place.table("shared.r").columns
 
 
@@ -783,9 +787,9 @@ def test_rows_that_were_changed_with_their_digest_are_found_with_the_source(plac
     _rewritten(place, {release.manifest.digest: forged})
     assert release.verify().verified
     with sqlanon.connect(place) as db:
-        found = db.verify(place, policy, "shared.r")
-    assert failed(found) == {"against the source: recoded source"}
-    (told,) = [check.message for check in found.checks if check.passed is False]
+        verification = db.verify(place, policy, "shared.r")
+    assert failed(verification) == {"against the source: recoded source"}
+    (told,) = [check.message for check in verification.checks if check.passed is False]
     assert "rows that the source does not give: 1; rows missing in the release: 1" in told
 
 
@@ -842,9 +846,9 @@ def test_requirements_are_looked_at_in_parts(place: Any, monkeypatch: pytest.Mon
     attributes = dict(ATTRIBUTES) | {"number": "identifying", "cost": "identifying"}
     monkeypatch.setattr(spark_rows, "FETCH_SIZE", 7)
     release = publish(place, policy_of(attributes, privacy=privacy, search={"suppression_limit": 0.1}))
-    found = release.verify()
-    assert found.verified
-    alone = {check.name for check in found.checks if check.passed is None}
+    verification = release.verify()
+    assert verification.verified
+    alone = {check.name for check in verification.checks if check.passed is None}
     assert alone == {"equal 0.6-closeness of diagnosis", "catalog"}
     assert not [name for name in names_in(place, "default") if name.startswith("sqlanon")]
 
@@ -881,7 +885,7 @@ def test_tables_of_others_stay(place: Any) -> None:
     patients(place, 60)
     place.sql("CREATE TABLE shared.r_v3 USING PARQUET AS SELECT 1 AS x")
     release = publish(place)
-    assert any(told.startswith("r_v3: named like a version") for told in release.warnings)
+    assert any(warning.startswith("r_v3: named like a version") for warning in release.warnings)
     assert release.manifest.version == 4
     assert place.table("shared.r_v3").count() == 1
     assert failed(release.verify()) == {"versions"}
@@ -893,15 +897,15 @@ def test_a_second_release_is_refused_by_the_ledger(place: Any, tmp_path: Path) -
     catalog = {"database": str(tmp_path / "c.duckdb")}
     publish(place, policy_of(catalog=catalog))
     publish(place, policy_of(catalog=catalog))  # it takes the place of the first
-    other = policy_of(table="shared.other", catalog=catalog)
+    policy = policy_of(table="shared.other", catalog=catalog)
     with sqlanon.connect(place) as db:
-        result = db.anonymize(other)
+        result = db.anonymize(policy)
         with pytest.raises(sqlanon.AuditError, match="releases there cannot be compared yet") as error:
             result.publish()
         assert "the two cannot be compared" in str(error.value)
         assert "--force" in str(error.value)
         assert result.publish(force=True).verify().verified
-        assert any("releases there cannot be compared yet" in told for told in result.warnings)
+        assert any("releases there cannot be compared yet" in warning for warning in result.warnings)
 
 
 @pytest.mark.thorough
@@ -947,8 +951,8 @@ def test_the_thin_client_and_the_command_line(
     assert again.path == f"{spark_cluster.connect}/shared.r"
     arguments = ["verify", spark_cluster.connect, "--table", "shared.r"]
     assert cli(*arguments, "--json").status == 0
-    told = json.loads(capsys.readouterr().out)
-    assert (told["verified"], told["release"], told["table"]) == (True, again.path, "shared.r")
+    document = json.loads(capsys.readouterr().out)
+    assert (document["verified"], document["release"], document["table"]) == (True, again.path, "shared.r")
     place.sql("INSERT INTO shared.r_v2 SELECT * FROM shared.r_v2 LIMIT 1")
     assert cli(*arguments).status == 1
     assert cli(*arguments[:3], "shared.none").status == 2
@@ -988,5 +992,7 @@ def _beeline(address: str, statements: str, folder: Path) -> str:
     environment = dict(os.environ) | ({} if java is None else {"JAVA_HOME": str(java)})
     client = Path(pyspark.__file__).parent / "bin" / "beeline"
     command = [str(client), "-u", address, "--outputformat=csv2", "--silent=true", "-e", statements]
-    told = subprocess.run(command, env=environment, cwd=folder, capture_output=True, text=True, timeout=300, check=True)
-    return told.stdout
+    outcome = subprocess.run(
+        command, env=environment, cwd=folder, capture_output=True, text=True, timeout=300, check=True
+    )
+    return outcome.stdout

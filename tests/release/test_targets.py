@@ -223,15 +223,21 @@ def test_a_target_in_one_file_publishes_as_the_others_do(policy: sqlanon.Policy,
     assert release is OUT["memory:clinic"]
     assert release.manifest.released_rows == release.rows.num_rows == result.released_rows
     assert release.manifest.digest == file.manifest.digest
-    found = release.verify()
-    assert found.verified, found.failures
-    assert {check.name for check in found.checks} >= {"5-anonymity", "content digest", "equal 0.3-closeness of illness"}
+    verification = release.verify()
+    assert verification.verified, verification.failures
+    assert {check.name for check in verification.checks} >= {
+        "5-anonymity",
+        "content digest",
+        "equal 0.3-closeness of illness",
+    }
     expected = [
         (str(path), one.manifest.digest, one.manifest.fingerprint(), True)
         for path, one in (("memory:clinic", release), (file.path, file))
     ]
     assert recorded(policy) == expected
-    assert result.held_against == ("memory:clinic",) and not [one for one in result.warnings if "looked" in one]
+    assert result.held_against == ("memory:clinic",) and not [
+        warning for warning in result.warnings if "looked" in warning
+    ]
 
 
 @pytest.mark.thorough

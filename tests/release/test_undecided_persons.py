@@ -203,9 +203,9 @@ def test_the_people_of_a_large_table_are_estimated() -> None:
         FROM range(16000) AS persons(i), range(6) AS rows(v)
     """)
     with sqlanon.connect(connection) as db:
-        found = db.compare(policy_of("mrn", "identifying"), ["datafly"]).undecided_person
-    assert "'mrn' numbers people: about 1" in str(found)
-    assert " values in 96,000 rows" in str(found)
+        undecided_person = db.compare(policy_of("mrn", "identifying"), ["datafly"]).undecided_person
+    assert "'mrn' numbers people: about 1" in str(undecided_person)
+    assert " values in 96,000 rows" in str(undecided_person)
 
 
 @pytest.mark.slow
@@ -242,7 +242,9 @@ def test_classes_that_need_their_rows_without_a_person_are_warned_of(
     with sqlanon.connect(connection) as db:
         result = db.anonymize(policy)
     assert result.generalization == {"ward": 0}
-    assert [one.startswith(message or "") for one in result.warnings if "no 'mrn'" in one] == [True] * bool(message)
+    assert [warning.startswith(message or "") for warning in result.warnings if "no 'mrn'" in warning] == [True] * bool(
+        message
+    )
 
 
 @pytest.mark.slow
@@ -287,4 +289,4 @@ def test_an_empty_id_belongs_to_no_person() -> None:
         privacy={"k": 5},
     )
     with sqlanon.connect(connection) as db:
-        assert any(one.startswith("3 rows have no 'mrn'") for one in db.anonymize(policy).warnings)
+        assert any(warning.startswith("3 rows have no 'mrn'") for warning in db.anonymize(policy).warnings)

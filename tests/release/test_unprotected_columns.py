@@ -43,7 +43,7 @@ def warnings(connection: duckdb.DuckDBPyConnection, roles: dict[str, Any], **mor
     with sqlanon.connect(connection) as db:
         asked = policy(roles, **more)
         found: tuple[str, ...] = db.anonymize(asked).warnings
-        assert [one for one in db.risk(asked).warnings if "named like" in one] == [
+        assert [warning for warning in db.risk(asked).warnings if "named like" in warning] == [
             one for one in found if "named like" in one
         ]
         return found
@@ -128,7 +128,7 @@ def test_extend_and_live_name_health_columns_too(tmp_path: Path) -> None:
     with duckdb.connect(str(file)) as connection:
         connection.execute("INSERT INTO stays SELECT * REPLACE (stay + 600 AS stay) FROM stays")
     with sqlanon.connect(file) as db:
-        assert any(one.startswith(HEALTH.format("'diagnosis'")) for one in db.extend(asked).warnings)
+        assert any(warning.startswith(HEALTH.format("'diagnosis'")) for warning in db.extend(asked).warnings)
         assert any(one.startswith(HEALTH.format("'diagnosis'")) for one in db.live(asked).warnings)
 
 

@@ -92,8 +92,8 @@ def test_the_release_has_what_the_cases_change(copy: Path) -> None:
 def test_one_check_alone_refuses_it(statements: list[str], wrong: str, copy: Path) -> None:
     change(copy, *statements)
     compacted(copy)
-    found = verify_file(copy)
-    assert set(found.failures) == {wrong}
+    verification = verify_file(copy)
+    assert set(verification.failures) == {wrong}
 
 
 OTHER_VERSION = "UPDATE sqlanon.manifest SET sqlanon_version = '9.9.9'"
@@ -124,9 +124,9 @@ def test_rows_of_the_source_are_counted_again(copy: Path, policy: sqlanon.Policy
     change(copy, claim("rows = rows + 1, suppressed_rows = suppressed_rows + 1"))
     compacted(copy)
     with sqlanon.connect() as db:
-        found = db.verify(copy, policy)
-    assert failed(found) == {"against the source: source rows", "against the source: suppressed rows"}
-    assert "against the source: source rows: the source has 201 rows, the release claims 202" in found.failures
+        verification = db.verify(copy, policy)
+    assert failed(verification) == {"against the source: source rows", "against the source: suppressed rows"}
+    assert "against the source: source rows: the source has 201 rows, the release claims 202" in verification.failures
 
 
 @pytest.mark.thorough

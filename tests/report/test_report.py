@@ -62,8 +62,8 @@ def leaves(tree: Any) -> Iterator[Any]:
 def records(charts: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """All records that charts draw."""
     for spec in charts.values():
-        for found in re.findall(r'"values": (\[\{.*?\}\])', json.dumps(spec)):
-            yield from json.loads(found)
+        for match in re.findall(r'"values": (\[\{.*?\}\])', json.dumps(spec)):
+            yield from json.loads(match)
 
 
 # What is counted
@@ -81,10 +81,10 @@ def test_distributions_are_what_plain_python_counts(seed: int) -> None:
         found = distribution(DuckDBEngine(connection), table("t"), "x", "VARCHAR", few)
     counts = Counter(values)
     told = sorted((n for n in counts.values() if n >= few), reverse=True)[:BARS]
-    shown = sorted((n for _, n in found.bars), reverse=True)
-    assert shown == told[: len(shown)]
+    ns = sorted((n for _, n in found.bars), reverse=True)
+    assert ns == told[: len(ns)]
     kept = [n for n in range(len(told) + 1) if len(counts) - n >= 2 and len(values) - sum(told[:n]) >= few]
-    assert len(shown) == (max(kept, default=0) if found.rare else len(told))
+    assert len(ns) == (max(kept, default=0) if found.rare else len(told))
     assert (found.values, found.others) == (len(counts), len(counts) - len(found.bars))
     assert found.rare == sum(n < few for n in counts.values())
     for label, n in found.bars:
@@ -654,7 +654,7 @@ def test_every_requirement_and_every_measure_has_its_words() -> None:
     assert "{" not in " ".join(told)
     for figure in ("at least 3 rows", "at least 7 rows", "20 %", "10 %", "5 %", "75 %", "c = 4", "at most 0.3"):
         assert any(figure in one.lower() for one in told), figure
-    assert all(one.description and one.formula for one in MEASURES.values())
+    assert all(measure.description and measure.formula for measure in MEASURES.values())
 
 
 @pytest.fixture(scope="module")
@@ -677,10 +677,8 @@ def with_policy(release: Path, target: Path, **changed: Any) -> Path:
         query = f"SELECT decode(value) FROM parquet_kv_metadata('{release}') WHERE decode(key) = 'sqlanon'"
         manifest = json.loads(connection.execute(query).fetchall()[0][0])
         manifest["policy"] = json.dumps(json.loads(manifest["policy"]) | changed)
-        shown = json.dumps(manifest).replace("'", "''")
-        connection.execute(
-            f"COPY (FROM '{release}') TO '{target}' (FORMAT parquet, KV_METADATA {{sqlanon: '{shown}'}})"
-        )
+        text = json.dumps(manifest).replace("'", "''")
+        connection.execute(f"COPY (FROM '{release}') TO '{target}' (FORMAT parquet, KV_METADATA {{sqlanon: '{text}'}})")
     return target
 
 
@@ -764,7 +762,7 @@ def charts_of(texts: list[str], db: sqlanon.Database) -> Iterator[Any]:
 def in_pieces() -> Iterator[sqlanon.Database]:
     with duckdb.connect() as connection:
         connection.execute(f'CREATE TABLE t ("q{IN_PIECES[0]}" VARCHAR, "s{IN_PIECES[1]}" VARCHAR)')
-        connection.executemany("INSERT INTO t VALUES (?, ?)", [[one, one] for one in IN_PIECES * 3])
+        connection.executemany("INSERT INTO t VALUES (?, ?)", [[label, label] for label in IN_PIECES * 3])
         with sqlanon.connect(connection) as db:
             yield db
 
@@ -825,7 +823,7 @@ def test_no_count_follows_by_subtraction(tmp_path: Path) -> None:
             policy = make_policy({"q": "suppress", "s": "sensitive", "n": "insensitive"}, k=5, table="t")
             db.anonymize(policy).report(tmp_path / "page.html")
     parsed = read(tmp_path / "page.html")
-    drawn = [[one["rows"] for one in records({"": spec}) if "rows" in one] for spec in parsed.charts.values()]
+    drawn = [[record["rows"] for record in records({"": spec}) if "rows" in record] for spec in parsed.charts.values()]
     sums = [sum(rows) for rows in drawn if rows]
     assert len(sums) == 3
     assert all(total == 400 or total <= 395 for total in sums)
@@ -851,7 +849,7 @@ def test_no_value_is_shown_where_persons_count(tmp_path: Path) -> None:
             result.report(tmp_path / "private.html", private=True)
     shown = read(tmp_path / "page.html")
     assert "of one" not in str(shown.charts)
-    assert not [one for one in records(shown.charts) if "rows" in one]
+    assert not [record for record in records(shown.charts) if "rows" in record]
     assert shown.text.count("no value is shown") == 2
     assert "of one" in str(read(tmp_path / "private.html").charts)
 

@@ -122,7 +122,7 @@ def test_a_complaint_is_heard(pages: dict[str, Path], browser: Browser) -> None:
     """The control of the test above: the page may load nothing and run nothing more, and what tries is noticed."""
     browser.open(pages["public"])
     assert browser.value("fetch('http://127.0.0.1:9/').then(() => 'loaded', () => 'refused')") == "refused"
-    assert any("127.0.0.1:9" in one for one in browser.complaints)
+    assert any("127.0.0.1:9" in complaint for complaint in browser.complaints)
     heard = len(browser.complaints)
     browser.value("{ const more = document.createElement('script'); more.textContent = 'window.ran = 1'; "
                   "document.body.append(more); }")  # fmt: skip
@@ -159,7 +159,9 @@ def test_every_chart_can_be_saved(name: str, pages: dict[str, Path], browser: Br
             assert {one.tag.rpartition("}")[2] for one in ElementTree.fromstring(text).iter()} <= SVG
             assert "currentColor" in text
     assert browser.complaints == []
-    assert all(one == pages[name].as_uri() or one.startswith(("data:", "blob:")) for one in browser.requests)
+    assert all(
+        request == pages[name].as_uri() or request.startswith(("data:", "blob:")) for request in browser.requests
+    )
 
 
 @pytest.mark.thorough
@@ -199,7 +201,7 @@ def test_a_page_is_accessible(name: str, scheme: str, pages: dict[str, Path], br
     )
     passes, violations = found
     assert passes > 20
-    assert [one for one in violations if one[1] in ("serious", "critical")] == []
+    assert [violation for violation in violations if violation[1] in ("serious", "critical")] == []
 
 
 def test_axe_notices_what_is_not(pages: dict[str, Path], browser: Browser) -> None:

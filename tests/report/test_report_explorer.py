@@ -62,7 +62,7 @@ def data(db: sqlanon.Database) -> dict[str, Any]:
 def figures(data: dict[str, Any], levels: tuple[int, ...], k: int) -> dict[str, Any]:
     """As the page's script works it out."""
     above, never, sizes = data["nodes"][",".join(map(str, levels))]
-    out = [one for one in sizes if one[0] < k]
+    out = [size for size in sizes if size[0] < k]
     kept = [one for one in sizes if one[0] >= k]
     lost = [never[0] + sum(size * n for size, n, *_ in out)]
     lost += [never[j + 1] + sum(one[j + 2] for one in out) for j in range(len(never) - 1)]

@@ -68,16 +68,18 @@ def risk(facts: ReportFacts, title: str) -> ResidualRisk:
 def test_the_shares_are_what_plain_python_counts(facts: ReportFacts) -> None:
     diagnosis = [i // 10 % 3 if i // 10 < 9 else i % 4 for i in range(200)]
     values = [{diagnosis[j] for j in range(200) if j // 10 == i // 10} for i in range(200)]
-    alone, few = sum(len(one) == 1 for one in values), sum(len(one) <= 2 for one in values)
+    alone, few = sum(len(value) == 1 for value in values), sum(len(one) <= 2 for one in values)
     homogeneous = risk(facts, "The group gives the value away")
     assert homogeneous.share == alone / 200 == 0.45
     assert (homogeneous.status, homogeneous.number) == ("serious", "45 %")
     assert "90 of 200 rows are in a group whose rows all have the same diagnosis" in homogeneous.finding
     assert '`[[privacy.l_diversity]]` with `attribute = "diagnosis"`' in homogeneous.remedy
-    known = risk(facts, "One more fact is enough")
-    assert known.share == few / 200 == 0.45
-    assert "two values of diagnosis" in known.finding  # entry has two values in all: to rule out one tells the other
-    assert "entry" not in known.finding
+    assessment = risk(facts, "One more fact is enough")
+    assert assessment.share == few / 200 == 0.45
+    assert (
+        "two values of diagnosis" in assessment.finding
+    )  # entry has two values in all: to rule out one tells the other
+    assert "entry" not in assessment.finding
     whole = Counter(diagnosis)
     in_ward = Counter((i // 10, diagnosis[i]) for i in range(200))
     skewed = sum(n for (_, d), n in in_ward.items() if n / 10 >= 0.5 and n / 10 >= 2 * whole[d] / 200)
@@ -101,9 +103,9 @@ def test_the_worst_comes_first_and_is_named_at_the_top(facts: ReportFacts) -> No
 
 @pytest.mark.slow
 def test_values_that_few_rows_share_are_not_counted_one_by_one(facts: ReportFacts, tmp_path: Path) -> None:
-    found = risk(facts, "Columns that single out rows")
-    assert found.number == "2.5 %"  # five rows of four values
-    assert "1,000" not in found.finding and "1000" not in found.finding
+    assessment = risk(facts, "Columns that single out rows")
+    assert assessment.number == "2.5 %"  # five rows of four values
+    assert "1,000" not in assessment.finding and "1000" not in assessment.finding
     with duckdb.connect() as connection:
         connection.execute("CREATE TABLE t AS SELECT i % 2 AS q, CASE WHEN i < 3 THEN 'x' ELSE 'y' END AS s "
                            "FROM range(300) AS r(i)")  # fmt: skip
@@ -313,8 +315,8 @@ def test_columns_of_two_values_are_no_finding_of_background_knowledge() -> None:
     why = "Not counted for s and c: with at most two values, ruling one out always gives the other."
     assert (known.status, known.finding) == ("not counted", why)
     assert (homogeneous.status, homogeneous.finding) == ("none", "No row is affected by its s.")
-    said = [one.finding for one in found.risks if one.title == homogeneous.title and one.status == "not counted"]
-    assert said == ["Not counted for c: all rows have the same value, so that no group adds anything."]
+    findings = [one.finding for one in found.risks if one.title == homogeneous.title and one.status == "not counted"]
+    assert findings == ["Not counted for c: all rows have the same value, so that no group adds anything."]
 
 
 def test_every_finding_has_a_line_for_the_terminal(facts: ReportFacts) -> None:

@@ -170,10 +170,10 @@ def drawn(alpha: float, beta: float, pi: float) -> tuple[float, float]:
     """The chances that a class of the slide negative binomial model has one row, or two, in the sample: sums."""
     ones = twos = 0.0
     chance, missed = beta**alpha, 1.0  # that the class has `there` rows; that a sample takes none of all but one
-    for there in range(1, int(40 / pi)):
-        ones += chance * there * pi * missed
-        twos += chance * there * (there - 1) / 2 * pi**2 * missed / (1 - pi)
-        chance *= (alpha + there - 1) / there * (1 - beta)
+    for i in range(1, int(40 / pi)):
+        ones += chance * i * pi * missed
+        twos += chance * i * (i - 1) / 2 * pi**2 * missed / (1 - pi)
+        chance *= (alpha + i - 1) / i * (1 - beta)
         missed *= 1 - pi
     return ones, twos
 

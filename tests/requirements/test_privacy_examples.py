@@ -334,7 +334,10 @@ def test_several_attributes_in_one_line(connection: duckdb.DuckDBPyConnection) -
     privacy = {"l_diversity": {"attributes": ["diagnosis", "drug"], "kind": "distinct", "l": 2}}
     policy = sqlanon.Policy(source={"table": "t"}, attributes=attributes, privacy=privacy)
     with connected(connection) as db:
-        found = [(one.requirement, one.classes, one.rows) for one in db.risk(policy).requirements]
+        found = [
+            (requirement.requirement, requirement.classes, requirement.rows)
+            for requirement in db.risk(policy).requirements
+        ]
     assert found == [("distinct 2-diversity of diagnosis", 0, 0), ("distinct 2-diversity of drug", 1, 2)]
 
 

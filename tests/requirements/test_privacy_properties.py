@@ -72,7 +72,9 @@ def test_as_many_rows_are_suppressed_as_may_be(kind: str, persons: hard_cases.Pe
 @BOTH
 @pytest.mark.parametrize("persons", [None, "settled"])
 @pytest.mark.parametrize("kind", WITH_SUPPRESSION)
-def test_requirements_that_are_not_monotone_with_suppression(kind: str, persons: hard_cases.Persons, strategy: str) -> None:
+def test_requirements_that_are_not_monotone_with_suppression(
+    kind: str, persons: hard_cases.Persons, strategy: str
+) -> None:
     for seed in range(examples(2)):
         check(hard_cases.not_monotone(seed, WITH_SUPPRESSION[kind], ("0.1", "0.2", "0.5"), persons), strategy)
 

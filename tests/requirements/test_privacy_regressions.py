@@ -180,7 +180,9 @@ def test_a_manifest_with_requirements_on_other_columns_does_not_verify(privacy: 
         3,
     ),
 )
-def test_requirements_that_no_persons_could_meet_are_refuted_without_them(requirement: dict[str, Any], tmp_path: Path) -> None:
+def test_requirements_that_no_persons_could_meet_are_refuted_without_them(
+    requirement: dict[str, Any], tmp_path: Path
+) -> None:
     """Persons do not show in a release; that all have one value does."""
     path = released(tmp_path, {"k": 2, **requirement}, person=True)
     assert verify_file(path).verified

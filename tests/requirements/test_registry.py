@@ -101,7 +101,7 @@ def best(rows: Sequence[Row], limit: float) -> tuple[float, tuple[int, ...]] | N
     """The least relative height, of all generalizations that leave out few enough rows."""
     found = []
     for levels in itertools.product(range(HEIGHTS["zip"] + 1), range(HEIGHTS["age"] + 1)):
-        lost = sum(len(one) for one in classes(rows, levels) if not holds(one))
+        lost = sum(len(class_) for class_ in classes(rows, levels) if not holds(class_))
         if lost <= limit * len(rows) and lost < len(rows):
             height = sum(level / top for level, top in zip(levels, HEIGHTS.values(), strict=True))
             found.append((height, sum(levels), levels))
@@ -152,9 +152,9 @@ def test_an_unmet_toy_requirement_is_named(tmp_path: Path) -> None:
 def test_a_release_is_audited_and_verified(published: Published) -> None:
     release, policy = published
     with sqlanon.connect() as db:
-        found = db.verify(release.path, policy)
-    (check,) = (one for one in found.checks if one.name == "2 others of illness")
-    assert found.verified and check.passed
+        verification = db.verify(release.path, policy)
+    (check,) = (one for one in verification.checks if one.name == "2 others of illness")
+    assert verification.verified and check.passed
     assert any("sum(n) - max(n)" in one.lower().replace('"', "") for one in release.verify_sql())
     ended = cli("verify", "release.duckdb", "--json", cwd=release.path.parent)
     assert ended.status == 0 and "2 others of illness" in ended.out
@@ -226,7 +226,7 @@ def test_the_risk_of_a_source_has_it(tmp_path: Path) -> None:
     policy = write(tmp_path, rows)
     with sqlanon.connect() as db:
         (one,) = db.risk(policy).requirements
-    broken = [one for one in classes(rows, (0, 0)) if not holds(one)]
+    broken = [class_ for class_ in classes(rows, (0, 0)) if not holds(class_)]
     assert (one.requirement, one.holds) == ("2 others of illness", False)
     assert (one.classes, one.rows) == (len(broken), sum(map(len, broken)))
 
@@ -286,17 +286,17 @@ def test_no_other_module_names_a_requirement() -> None:
     mine = [kind for kind in requirement_types() if kind is not Others and kind.entry.key not in known]
     words = {word for kind in mine for word in (kind.entry.key, f"privacy.{kind.entry.key}", kind.__name__)}
     package = ROOT / "sqlanon"
-    others = [path for path in package.rglob("*.py") if path.parent != package / "requirements"]
-    others.remove(package / "arx" / "criteria.py")
-    assert len(others) > 100
-    for path in others:
+    paths = [path for path in package.rglob("*.py") if path.parent != package / "requirements"]
+    paths.remove(package / "arx" / "criteria.py")
+    assert len(paths) > 100
+    for path in paths:
         text = path.read_text(encoding="utf-8")
         if not any(word in text for word in words):
             continue
         nodes = list(ast.walk(ast.parse(text)))
-        found = {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}
-        found |= {alias.name for node in nodes if isinstance(node, ast.ImportFrom) for alias in node.names}
-        assert words.isdisjoint(found), (path, words & found)
+        values = {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}
+        values |= {alias.name for node in nodes if isinstance(node, ast.ImportFrom) for alias in node.names}
+        assert words.isdisjoint(values), (path, words & values)
 
 
 # A requirement on the whole table, of the form of a number

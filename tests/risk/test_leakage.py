@@ -157,16 +157,16 @@ def test_sets_of_any_size_of_random_tables(
     rows: list[tuple[Any, ...]], small: int, data: st.DataObject, live: duckdb.DuckDBPyConnection
 ) -> None:
     fill(live, rows)
-    told = data.draw(st.booleans())
-    given_ = {"n": dict.fromkeys(range(4), 0.25)} if told else {}
-    if told:
+    drawn = data.draw(st.booleans())
+    given_ = {"n": dict.fromkeys(range(4), 0.25)} if drawn else {}
+    if drawn:
         tell(live, "shares", "INTEGER", given_["n"].items())
-    chances = oracle.fitted(rows, {1: given_["n"]} if told else {})
+    chances = oracle.fitted(rows, {1: given_["n"]} if drawn else {})
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(leakage, "SMALL", small)
         patch.setattr(priors, "SMALL", small)
         with connected(live) as db:
-            risk = db.risk(policy({"n": "shares"} if told else {}), leakage=1, leakage_seconds=60)
+            risk = db.risk(policy({"n": "shares"} if drawn else {}), leakage=1, leakage_seconds=60)
     assert risk.leakage_search.complete
     for one in risk.leakage:
         places = [NAMES.index(name) for name in one.attributes]
@@ -185,8 +185,8 @@ def test_the_time_limit(
         search = risk.leakage_search
     assert search.to_dict() == {"sets": 15, "measured": 5, "complete": False, "proven": 1, "stopped": "time limit"}
     print_leakage(risk.leakage, search, "rows")
-    told = capsys.readouterr().out
-    assert "Leakage measured for 5 of 15 sets of attributes before the time limit.\nThe first row is the set" in told
+    out = capsys.readouterr().out
+    assert "Leakage measured for 5 of 15 sets of attributes before the time limit.\nThe first row is the set" in out
 
 
 def late(search: leakage_search._Search, most: int) -> None:
@@ -276,7 +276,7 @@ def test_priors_are_of_quasi_identifiers() -> None:
     given = {name: {"table": "shares"} for name in ("sex", "ill", "zipp")}
     with pytest.raises(PolicyError) as raised:
         sqlanon.Policy(source={"table": "t"}, attributes=attributes, privacy={"k": 2}, risk={"priors": given})
-    first, *others = [f"{one.place} {one.message}" for one in raised.value.problems]
+    first, *others = [f"{problem.place} {problem.message}" for problem in raised.value.problems]
     assert first.startswith("attributes.sex.hierarchy ")
     assert others == [
         "risk.priors.ill 'ill' is sensitive, and priors are for quasi-identifiers",
@@ -287,7 +287,7 @@ def test_priors_are_of_quasi_identifiers() -> None:
 def test_limits_that_are_none(live: duckdb.DuckDBPyConnection) -> None:
     with connected(live) as db, pytest.raises(PolicyError) as raised:
         db.risk(policy(), leakage=-1, leakage_seconds=float("nan"))
-    assert [one.place for one in raised.value.problems] == ["leakage", "leakage_seconds"]
+    assert [problem.place for problem in raised.value.problems] == ["leakage", "leakage_seconds"]
 
 
 @pytest.mark.slow
@@ -391,7 +391,7 @@ def test_missing_values_are_treated_as_null(live: duckdb.DuckDBPyConnection, tmp
         with pytest.raises(HierarchyError, match="missing from the hierarchy"):
             db.value_leakage(policy(hierarchy={"file": str(file)}), "n")
         nulls = db.value_leakage(policy(), "weight")
-    assert [(one.most_leaking[0].value, one.gain) for one in nulls.levels] == [(None, 0.0), ("*", 0.0)]
+    assert [(level.most_leaking[0].value, level.gain) for level in nulls.levels] == [(None, 0.0), ("*", 0.0)]
 
 
 @pytest.mark.slow
@@ -404,7 +404,7 @@ def test_the_statements_are_those_that_are_run(live: duckdb.DuckDBPyConnection) 
             (db.value_leakage_sql(asked, "n"), db.value_leakage(asked, "n").bits),
             (db.risk_sql(asked), db.risk(asked).leakage[0].gain),
         ):
-            answers = [connection_of(db).execute(one).fetchall() for one in statements.split(";\n\n")]
+            answers = [connection_of(db).execute(part).fetchall() for part in statements.split(";\n\n")]
             assert figure in [value for rows in answers for row in rows for value in row]
 
 
@@ -425,7 +425,7 @@ def test_the_command(tmp_path: Path) -> None:
     assert (done.status, done.err) == (0, "")
     assert "Leakage measured for 2 of 3 sets of attributes; --leakage-seconds S measures larger ones." in done.out
     assert "level 0             2              1.0   17 %  F (1.0)" in done.out
-    found = json.loads(cli(*options, "--leakage-seconds", "9", "--json", cwd=tmp_path).out)
-    assert found["leakage_search"] == {"sets": 3, "measured": 3, "complete": True, "proven": 3, "stopped": None}
-    assert [one["values"] for one in found["values"]["levels"]] == [2, 1]
-    assert found["values"]["levels"][0]["most_leaking"][0] == {"value": "F", "count": 27, "share": 0.5, "gain": 1.0}
+    document = json.loads(cli(*options, "--leakage-seconds", "9", "--json", cwd=tmp_path).out)
+    assert document["leakage_search"] == {"sets": 3, "measured": 3, "complete": True, "proven": 3, "stopped": None}
+    assert [one["values"] for one in document["values"]["levels"]] == [2, 1]
+    assert document["values"]["levels"][0]["most_leaking"][0] == {"value": "F", "count": 27, "share": 0.5, "gain": 1.0}

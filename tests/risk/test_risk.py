@@ -166,7 +166,7 @@ def test_requirements_without_classes_hold(live: duckdb.DuckDBPyConnection) -> N
         "sample_uniqueness": 0.1,
     }
     risk = assessed(live, asked(privacy))
-    assert [one.holds for one in risk.requirements] == [True] * 4
+    assert [requirement.holds for requirement in risk.requirements] == [True] * 4
     assert [(one.classes, one.rows) for one in risk.requirements] == [(0, 0), (0, 0), (None, None), (None, None)]
     assert (risk.k, risk.rows_below_k) == (None, 0)
 
@@ -218,8 +218,8 @@ def test_a_person_in_two_classes_counts_once_in_the_distribution_of_the_table(li
 def test_presence_and_the_population_that_has_no_row(live: duckdb.DuckDBPyConnection) -> None:
     """(x2, NULL) and (x3, y1) are in the population alone, and C in the source alone."""
     presence = {"delta_presence": {"min": 0.1, "max": 5}}
-    found = assessed(live, asked(presence, population={"table": "people"})).requirements
-    assert found == (RequirementRisk("(0.1, 5)-presence", False, 1, 3, population_classes=2),)
+    requirements = assessed(live, asked(presence, population={"table": "people"})).requirements
+    assert requirements == (RequirementRisk("(0.1, 5)-presence", False, 1, 3, population_classes=2),)
     live.execute("CREATE OR REPLACE VIEW known AS SELECT * FROM t WHERE x <> 'x2'")
     live.execute("CREATE OR REPLACE VIEW same_people AS SELECT * FROM people WHERE x = 'x1'")
     policy = asked(presence, table="known", population={"table": "same_people"})
@@ -237,10 +237,12 @@ def test_presence_and_the_population_that_has_no_row(live: duckdb.DuckDBPyConnec
 def test_sensitive_values_beside_a_population(live: duckdb.DuckDBPyConnection) -> None:
     """Classes that the population alone has break nothing."""
     privacy = {"k_map": 2, **BROKEN["distinct"][0]}
-    found = assessed(live, asked(privacy, population={"table": "people"})).requirements
-    assert [(one.classes, one.rows) for one in found] == [(2, 5), (2, 3)]
-    found = assessed(live, asked(privacy, persons=True, population={"table": "people", "person": "named"})).requirements
-    assert [(one.classes, one.rows) for one in found] == [(2, 5), (2, 3)]
+    requirements = assessed(live, asked(privacy, population={"table": "people"})).requirements
+    assert [(one.classes, one.rows) for one in requirements] == [(2, 5), (2, 3)]
+    requirements = assessed(
+        live, asked(privacy, persons=True, population={"table": "people", "person": "named"})
+    ).requirements
+    assert [(one.classes, one.rows) for one in requirements] == [(2, 5), (2, 3)]
 
 
 def test_a_population_in_another_file(live: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
@@ -311,7 +313,7 @@ def test_hierarchies_of_quasi_identifiers_are_not_needed(what: str, live: duckdb
             db.anonymize(policy)
         risk = db.risk(policy)
         assert db.risk_sql(policy)
-    assert [one.classes for one in risk.requirements] == [2, 2, 2, 1]
+    assert [requirement.classes for requirement in risk.requirements] == [2, 2, 2, 1]
 
 
 def test_hierarchical_closeness_needs_the_sensitive_hierarchy(live: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
@@ -329,8 +331,8 @@ def test_hierarchical_closeness_needs_the_sensitive_hierarchy(live: duckdb.DuckD
         db.risk(policy())
     file.write_text("flu;air;*\ncold;air;*\ngout;joints;*\n")
     # Shares of air, joints, NULL: .7, .1, .2. A: (.3 + .3) / 2 = .3. B: (.5 + .3) / 2 = .4. C: (.6 + .47) / 2. D: .9.
-    found = assessed(live, policy()).requirements
-    assert found == (RequirementRisk("hierarchical 0.4-closeness of diagnosis", False, 2, 4),)
+    requirements = assessed(live, policy()).requirements
+    assert requirements == (RequirementRisk("hierarchical 0.4-closeness of diagnosis", False, 2, 4),)
 
 
 ALL: dict[str, Any] = {
@@ -368,7 +370,9 @@ def test_an_empty_table(persons: bool, live: duckdb.DuckDBPyConnection, tmp_path
     assert (risk.rows, risk.classes, risk.smallest_class, risk.uniques, risk.rows_below_k) == (0, 0, 0, 0, 0)
     assert (risk.highest_risk, risk.average_risk) == (0.0, 0.0)
     assert (risk.persons, risk.smallest_class_rows) == ((0, 0) if persons else (None, None))
-    assert [one.requirement for one in risk.requirements if not one.holds] == ["(0.1, 0.5)-presence"]  # nobody is there
+    assert [requirement.requirement for requirement in risk.requirements if not requirement.holds] == [
+        "(0.1, 0.5)-presence"
+    ]  # nobody is there
     assert {one.classes for one in risk.requirements} == {0, None}
     assert {one.figure for one in risk.requirements if one.limit is not None} == {0.0}
     assert len(risk.requirements) == 15 + persons
@@ -391,7 +395,9 @@ def test_the_statements_are_shown_and_not_run(persons: bool, live: duckdb.DuckDB
         assert connection.execute(made).fetchall()[0][0] > before[0][0] + 5
     figures = next(answer[0] for answer in answers if len(answer[0]) > 20)
     assert figures[:3] == (risk.rows, risk.classes, risk.smallest_class) == (7, 3, 1)
-    counts = [(one.classes, one.rows) for one in risk.requirements if one.classes is not None][:-1]
+    counts = [
+        (requirement.classes, requirement.rows) for requirement in risk.requirements if requirement.classes is not None
+    ][:-1]
     assert list(zip(figures[6:-2:2], figures[7:-2:2], strict=True)) == counts  # what the population lacks comes last
     assert len(counts) == 10
 
@@ -614,7 +620,10 @@ def check(case: PrivacyCase) -> None:
     if source.person is not None:
         assert (risk.persons, risk.smallest_class_rows) == (source.count(source.rows), min(sizes, default=0))
     assert math.isclose(risk.average_risk, len(counts) / sum(counts) if counts else 0)
-    found = [(one.holds, one.classes, one.rows, one.figure, one.population_classes) for one in risk.requirements]
+    found = [
+        (requirement.holds, requirement.classes, requirement.rows, requirement.figure, requirement.population_classes)
+        for requirement in risk.requirements
+    ]
     assert found == expected(source, case.privacy)
 
 

@@ -146,7 +146,9 @@ def test_rows_with_a_very_frequent_value_are_counted_apart(
 
 
 @pytest.mark.slow
-def test_nearly_unique_combinations_are_left_out(live: duckdb.DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nearly_unique_combinations_are_left_out(
+    live: duckdb.DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """1,000 rows whose first two columns together are nearly unique; the rest has few values."""
     monkeypatch.setattr(leakage, "SMALL", 10)
     rows = [(f"v{i * 7 % 83}", date(1990, 1, 1 + i % 29), Decimal(i % 3), i % 4, i, None) for i in range(1000)]
@@ -155,11 +157,11 @@ def test_nearly_unique_combinations_are_left_out(live: duckdb.DuckDBPyConnection
     asked = policy()
     with connected(live) as db:
         shown = []
-        made = leakage.StatementRunner.create_table
+        create_table = leakage.StatementRunner.create_table
         monkeypatch.setattr(
             leakage.StatementRunner,
             "create_table",
-            lambda self, target, *rest: shown.append(target.name) or made(self, target, *rest),
+            lambda self, target, *rest: shown.append(target.name) or create_table(self, target, *rest),
         )
         risk = db.risk(asked)
     assert {"shared_0_1", "sharing_0_1"} <= set(shown)
@@ -207,8 +209,8 @@ def test_individual_and_household_risk(
     assert risk.household.highest == pytest.approx(max(joint, default=0.0), rel=1e-6)
     with connected(live) as db:
         rel = db.row_risks(policy(2, person, risk={"weights": "weight", "household": "home"}))
-        shown = rel.columns
-        assert shown[-3:] == ["prosecutor", "individual", "household_risk"]
+        columns = rel.columns
+        assert columns[-3:] == ["prosecutor", "individual", "household_risk"]
         assert sorted(row[-2] for row in rel.fetchall()) == pytest.approx(sorted(by_row), rel=1e-6)
         if not person:
             assert sorted(row[-1] for row in rel.fetchall()) == pytest.approx(sorted(joint), rel=1e-6)
@@ -442,12 +444,12 @@ def test_the_statements_are_those_that_are_run(person: bool, live: duckdb.DuckDB
     asked = policy(3, person, risk={"weights": "weight", "household": "home", "population": 100})
     with connected(live) as db:
         risk = db.risk(asked)
-        answers = [connection_of(db).execute(one).fetchall() for one in db.risk_sql(asked).split(";\n\n")]
+        answers = [connection_of(db).execute(part).fetchall() for part in db.risk_sql(asked).split(";\n\n")]
         home = (risk.household.households, risk.household.highest, risk.household.expected)
         assert any(answer[0][:3] == home for answer in answers if answer)
         assert any(answer[0][:2] == (risk.individual.highest, risk.individual.expected) for answer in answers if answer)
         levels = db.uniques_matrix_sql(asked, *NAMES[:2]).split(";\n\n")
-        *_, cells, _ = [connection_of(db).execute(one).fetchall() for one in levels]
+        *_, cells, _ = [connection_of(db).execute(level).fetchall() for level in levels]
         assert sorted(cells) == db.uniques_matrix(asked, *NAMES[:2]).table[1]
         assert len(db.risk_sql(asked, leakage=1)) < len(db.risk_sql(asked))
 
@@ -536,18 +538,18 @@ def test_population_uniques_are_counted_by_level(
         journalist = db.risk(asked).journalist
     zips: list[Any] = [lambda v: v, lambda v: v if v == "21" else v and "1*", lambda v: "*"]
     days: list[Any] = [lambda v: v, lambda v: v and v.strftime("%Y-%m"), lambda v: v and v.year, lambda v: "*"]
-    there = matrix.population
+    population = matrix.population
     named = [(person[:3], person[3] if persons else number) for number, person in enumerate(people)]
     for i, first in enumerate(zips):
         for j, second in enumerate(days):
             levels = [first, second, lambda v: v]
-            found = there.combinations[i][j], there.uniques[i][j], there.rows[i][j]
+            found = population.combinations[i][j], population.uniques[i][j], population.rows[i][j]
             assert found == oracle.uniques_there(rows, named, levels)
-            assert there.share[i][j] == (found[1] / found[0] if found[0] else 0)
+            assert population.share[i][j] == (found[1] / found[0] if found[0] else 0)
             assert matrix.uniques[i][j] == oracle.uniques(rows, levels)
-    figures = (matrix.uniques, there.combinations, there.uniques, there.rows)
-    assert matrix.table[1][0] == (0, 0, *(one[0][0] for one in figures))
-    assert there.rows[0][0] == (journalist.rows_at_highest if journalist.highest == 1 else 0)
+    figures = (matrix.uniques, population.combinations, population.uniques, population.rows)
+    assert matrix.table[1][0] == (0, 0, *(figure[0][0] for figure in figures))
+    assert population.rows[0][0] == (journalist.rows_at_highest if journalist.highest == 1 else 0)
 
 
 @pytest.mark.slow

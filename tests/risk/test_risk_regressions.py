@@ -70,7 +70,7 @@ def test_attacks_tell_how_many_rows_are_decoys(
     without = publish(people, tmp_path / "without.duckdb", **asked, release={"table": "t"})
 
     found = sqlanon.attack(with_decoys, only=["homogeneity"])
-    assert [one.decoys for one in found["homogeneity"].findings] == [2, 2]
+    assert [finding.decoys for finding in found["homogeneity"].findings] == [2, 2]
     assert found["homogeneity"].to_dict()["decoys"] == 2
     assert found.decoys == {str(with_decoys): 2}
     print_attacks(found, with_sql=False)
@@ -91,7 +91,7 @@ def test_composition_finds_every_sensitive_attribute(people: duckdb.DuckDBPyConn
     limits = {"search": {"suppression_limit": 0.5}, "release": {"table": "t"}}
     paths = [publish(people, tmp_path / f"{name}.duckdb", **asked, **limits) for name in ("one", "two")]
     found = sqlanon.attack(paths, only=["composition"])["composition"]
-    assert {one.figures["attribute"]: one.victims for one in found.findings} == {"job": 12, "ill": 0}
+    assert {finding.figures["attribute"]: finding.victims for finding in found.findings} == {"job": 12, "ill": 0}
     assert found.victims == 12
     assert len(found.to_dict()["findings"]) == 2
 
@@ -107,8 +107,10 @@ def test_the_victims_of_what_came_and_went_have_the_names_of_the_attributes(
     second = publish(people, tmp_path / "two.duckdb", attributes=without | {"ward": "suppress"}, k=1)
     found = sqlanon.attack([first, second], only=["temporal"])["temporal"]
     with duckdb.connect() as client:
-        shown = [client.execute(one.query) for one in client.extract_statements(found.sql or "")][-1].description
-    assert [column[0] for column in shown or []] == ["rows", "job"]
+        description = [client.execute(statement.query) for statement in client.extract_statements(found.sql or "")][
+            -1
+        ].description
+    assert [column[0] for column in description or []] == ["rows", "job"]
 
 
 @pytest.mark.thorough
@@ -256,8 +258,8 @@ def test_special_uniques_on_the_command_line_know_it_too(
         "[attributes]\n'my \"q' = { role = 'quasi', hierarchy = 'suppress' }\n"
         "[privacy]\nk = 2\n[risk]\npopulation = 20\n"
     )
-    found = json.loads(cli("risk", tmp_path / "policy.toml", "--suda", "--json").out)
-    assert (found["suda"]["fraction"], found["suda"]["fraction_by"]) == (0.5, "policy")
+    document = json.loads(cli("risk", tmp_path / "policy.toml", "--suda", "--json").out)
+    assert (document["suda"]["fraction"], document["suda"]["fraction_by"]) == (0.5, "policy")
 
 
 @pytest.mark.slow
@@ -265,10 +267,10 @@ def test_the_shares_of_rows_above_a_threshold(
     people: duckdb.DuckDBPyConnection, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Classes of 6, 6 and 1 rows, in a population of twice as many."""
-    asked = make_policy({**QUASI, "job": "insensitive", "ill": "insensitive"}, risk={"threshold": [0.1, 0.5]})
+    policy = make_policy({**QUASI, "job": "insensitive", "ill": "insensitive"}, risk={"threshold": [0.1, 0.5]})
     with connected(people) as db:
-        risk = db.risk(asked)
-        of_nobody = db.risk(asked.model_copy(update={"source": asked.source.model_copy(update={"table": "none"})}))
+        risk = db.risk(policy)
+        of_nobody = db.risk(policy.model_copy(update={"source": policy.source.model_copy(update={"table": "none"})}))
     assert risk.prosecutor.rows_above == {"0.1": 13, "0.5": 1}
     assert risk.prosecutor.share_above == {"0.1": 1.0, "0.5": 1 / 13} == risk.journalist.share_above
     assert risk.to_dict()["prosecutor"]["share_above"] == {"0.1": 1.0, "0.5": 1 / 13}
@@ -277,21 +279,21 @@ def test_the_shares_of_rows_above_a_threshold(
     print_attackers(risk)
     assert "rows with a prosecutor's risk above 50 %: 1 (7.69 %)" in capsys.readouterr().out
     assert {"prosecutor", "journalist", "marketer", "class_sizes"} <= {
-        one.name for one in fields(Risk) if one.default is MISSING and one.default_factory is MISSING
+        field.name for field in fields(Risk) if field.default is MISSING and field.default_factory is MISSING
     }
 
 
 def test_a_matrix_is_of_attributes_whatever_their_case(people: duckdb.DuckDBPyConnection) -> None:
-    asked = make_policy({"Ward": "suppress", "job": "suppress", "ill": "insensitive"})
+    policy = make_policy({"Ward": "suppress", "job": "suppress", "ill": "insensitive"})
     with connected(people) as db:
-        found = db.uniques_matrix(asked, "ward", "JOB")
+        found = db.uniques_matrix(policy, "ward", "JOB")
         assert (found.attributes, found.uniques) == (("Ward", "job"), ((1, 1), (1, 0)))
         for first, second, told in (
             ("ill", "job", "--matrix: 'ill' is not a quasi-identifier with a hierarchy: choose from Ward, job"),
             ("ward", "WARD", "--matrix: needs two attributes, and both are 'ward'"),
         ):
             with pytest.raises(PolicyError, match=re.escape(told)):
-                db.uniques_matrix(asked, first, second)
+                db.uniques_matrix(policy, first, second)
 
 
 # --- macros -----------------------------------------------------------------------------------------
@@ -303,7 +305,7 @@ CELLS = st.tuples(st.sampled_from([None, 1, 2, 3]), st.sampled_from(["a", None, 
 @settings(max_examples=examples(25), deadline=None)
 @given(own=st.lists(CELLS, max_size=8), theirs=st.lists(CELLS, max_size=12), threshold=st.sampled_from([0, 0.2, 0.5]))
 def test_the_journalist_of_the_macros_is_that_of_risk(own: Any, theirs: Any, threshold: float) -> None:
-    asked = sqlanon.Policy(
+    policy = sqlanon.Policy(
         source={"table": "own"},
         population={"table": "theirs"},
         attributes={name: {"role": "quasi", "hierarchy": "suppress"} for name in ("theirs", 'my "n')},
@@ -317,19 +319,19 @@ def test_the_journalist_of_the_macros_is_that_of_risk(own: Any, theirs: Any, thr
             for row in rows:
                 connection.execute(f"INSERT INTO {name} VALUES (?, ?)", list(row))
         with sqlanon.connect(connection) as db:
-            risk = db.risk(asked)
+            risk = db.risk(policy)
         call = f"sqlanon.journalist_risk('own', ['THEIRS', 'my \"n'], 'theirs', threshold := {threshold})"
         found = connection.execute(f"FROM {call}")
         shown = dict(zip([column[0] for column in found.description or []], found.fetchall()[0], strict=True))
-    one = risk.journalist
+    journalist = risk.journalist
     assert shown == {
-        "highest": pytest.approx(one.highest),
-        "average": pytest.approx(one.average),
-        "rows_at_highest": one.rows_at_highest,
-        "rows_above": one.rows_above[f"{threshold:g}"],
+        "highest": pytest.approx(journalist.highest),
+        "average": pytest.approx(journalist.average),
+        "rows_at_highest": journalist.rows_at_highest,
+        "rows_above": journalist.rows_above[f"{threshold:g}"],
         "expected": pytest.approx(risk.marketer.expected),
-        "classes_of_nobody": one.classes_of_nobody,
-        "rows_of_nobody": one.rows_of_nobody,
+        "classes_of_nobody": journalist.classes_of_nobody,
+        "rows_of_nobody": journalist.rows_of_nobody,
         "rows": len(own),
     }
 

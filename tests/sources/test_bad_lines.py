@@ -421,7 +421,7 @@ def test_bad_lines_of_several_files_are_reported_by_file(tmp_path: Path) -> None
         result = db.anonymize(policy, record=False)
         assert result.rows == 89
         assert result.dropped_lines == 3
-        found = [one for one in result.warnings if "bad line" in one]
+        found = [warning for warning in result.warnings if "bad line" in warning]
         assert found == [
             "source.csv: c.csv: 2 bad lines are dropped: line 11 has 1, line 12 has 1",
             "source.csv: a.csv: 1 bad line is dropped: line 42 has 1",

@@ -177,7 +177,7 @@ def test_rows_of_a_large_file_are_copied_to_a_private_file(tmp_path: Path, monke
             copies = "SELECT path FROM duckdb_databases() WHERE database_name LIKE 'sqlanon_work_run_%'"
             files = [Path(one) for (one,) in connection_of(db).execute(copies).fetchall()]
             assert len(files) == (large == 0)
-            assert all(one.is_file() and one.parent.stat().st_mode & 0o777 == 0o700 for one in files)
+            assert all(file.is_file() and file.parent.stat().st_mode & 0o777 == 0o700 for file in files)
     assert not files[0].exists()
     assert not files[0].parent.exists()
     assert digests[0] == digests[1]

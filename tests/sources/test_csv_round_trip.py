@@ -179,8 +179,8 @@ def assert_names_encoding(message: str, content: bytes, encoding: str) -> None:
     )
     assert 'encoding = "' in message
     assert "[source.csv]" in message
-    named = re.findall(r"[a-z]+[a-z0-9-]*\d+|shift-jis|euc-kr|big5", message.partition('encoding = "')[2])
-    for name in named:
+    matches = re.findall(r"[a-z]+[a-z0-9-]*\d+|shift-jis|euc-kr|big5", message.partition('encoding = "')[2])
+    for name in matches:
         content.decode(name)
     if sum(byte > 0x7F for byte in content) >= 10:  # fewer bytes may be of any encoding
-        assert {encoding, "windows-1252" if encoding == "latin-1" else encoding} & {*named}, message
+        assert {encoding, "windows-1252" if encoding == "latin-1" else encoding} & {*matches}, message

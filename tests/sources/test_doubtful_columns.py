@@ -138,8 +138,8 @@ def test_numbers_with_marks_name_the_keys_that_read_all_of_them(
     values: list[str], keys: dict[str, str], type_: str, tmp_path: Path
 ) -> None:
     message = refusal(tmp_path / "x.csv", "wage", values, {})
-    written = " with ".join(f"{key} = {toml_value(mark)}" for key, mark in keys.items())
-    assert f"decide how they are written: under [source.csv], {written}; type" in message
+    text = " with ".join(f"{key} = {toml_value(mark)}" for key, mark in keys.items())
+    assert f"decide how they are written: under [source.csv], {text}; type" in message
     assert bind(tmp_path / "x.csv", "wage", values, {}, **keys)["wage"] == type_
 
 

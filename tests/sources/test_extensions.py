@@ -157,7 +157,7 @@ def lite(tmp_path: Path) -> Path:
         )
         values = [(*row.values(), i) for i, row in enumerate(ROWS)]
         connection.executemany(
-            "INSERT INTO patients VALUES (?, ?, ?, ?, ?, ?, ?)", [list(map(plain, one)) for one in values]
+            "INSERT INTO patients VALUES (?, ?, ?, ?, ?, ?, ?)", [list(map(plain, value)) for value in values]
         )
         connection.execute("CREATE VIEW few AS SELECT name, zip, age, ward, cost, since FROM patients WHERE age < 30")
     connection.close()
@@ -196,8 +196,8 @@ def test_sqlite_views_are_sources_and_populations(lite: Path) -> None:
     source = {"database": str(lite), "table": "few"}
     population = {"database": str(lite), "table": "patients"}
     with sqlanon.connect(lite) as db:
-        found = db.risk(policy({"table": "few"}))
-        assert found.rows == sum(row["age"] is not None and row["age"] < 30 for row in ROWS)
+        assessment = db.risk(policy({"table": "few"}))
+        assert assessment.rows == sum(row["age"] is not None and row["age"] < 30 for row in ROWS)
     asks = sqlanon.Policy(
         source=source,
         population=population,
@@ -205,7 +205,7 @@ def test_sqlite_views_are_sources_and_populations(lite: Path) -> None:
         privacy={"k_map": 5},
     )
     with sqlanon.connect() as db:
-        assert db.anonymize(asks).released_rows == found.rows
+        assert db.anonymize(asks).released_rows == assessment.rows
 
 
 def test_a_live_connection_has_a_population_elsewhere(lite: Path, data: Path) -> None:
@@ -298,12 +298,12 @@ def test_iceberg_gives_the_same_release(data: Path, found: tuple[object, ...], t
     rows = parquet.read_table(data / "patients.parquet")
     catalog = sql.SqlCatalog("test", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=f"file://{tmp_path}/warehouse")
     catalog.create_namespace("hospital")
-    made = catalog.create_table("hospital.patients", schema=rows.schema)
-    made.append(rows)
+    table = catalog.create_table("hospital.patients", schema=rows.schema)
+    table.append(rows)
     catalog.close()
-    newest = made.metadata_location.removeprefix("file://")
+    newest = table.metadata_location.removeprefix("file://")
     assert searched({"files": f"iceberg:{newest}"})[:3] == found
-    folder = made.location().removeprefix("file://")
+    folder = table.location().removeprefix("file://")
     assert "name the metadata file of a version" in refusal({"files": f"iceberg:{folder}"})
 
 

@@ -35,7 +35,7 @@ STEERING = r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]"
 def source() -> Iterator[sqlanon.Database]:
     """A table with a column for each name, and each name as a value."""
     with duckdb.connect() as connection:
-        columns = ", ".join(f"{quoted(one)} VARCHAR" for one in BITES)
+        columns = ", ".join(f"{quoted(name)} VARCHAR" for name in BITES)
         connection.execute(f"CREATE TABLE {quoted(TABLE)} ({columns})")
         values = [[BITES[(i * j) % len(BITES)] for j in range(len(BITES))] for i in range(32)]
         connection.executemany(f"INSERT INTO {quoted(TABLE)} VALUES ({', '.join('?' * len(BITES))})", values)
@@ -45,7 +45,7 @@ def source() -> Iterator[sqlanon.Database]:
 
 
 def hostile_policy(**sections: Any) -> sqlanon.Policy:
-    categories = {f"group {one}": [one] for one in BITES}
+    categories = {f"group {name}": [name] for name in BITES}
     attributes: dict[str, Any] = {
         BITES[0]: {"role": "quasi", "hierarchy": {"categories": categories}},
         BITES[1]: {"role": "quasi", "hierarchy": {"mask": "right"}},
@@ -78,12 +78,12 @@ def test_a_plan_is_its_statements_and_comments(source: sqlanon.Database, strateg
 
 @pytest.mark.slow
 def test_a_plan_steers_no_terminal(source: sqlanon.Database, monkeypatch: pytest.MonkeyPatch) -> None:
-    shown = io.StringIO()
-    monkeypatch.setattr(shown, "isatty", lambda: True, raising=False)
-    with contextlib.redirect_stdout(shown):
+    string_io = io.StringIO()
+    monkeypatch.setattr(string_io, "isatty", lambda: True, raising=False)
+    with contextlib.redirect_stdout(string_io):
         print_sql(str(source.plan(hostile_policy())))
-    assert not re.search(f"{STEERING}|[\r\u2028\u202e]", shown.getvalue())
-    assert "\\x1b]0;owned" in shown.getvalue()
+    assert not re.search(f"{STEERING}|[\r\u2028\u202e]", string_io.getvalue())
+    assert "\\x1b]0;owned" in string_io.getvalue()
 
 
 @pytest.mark.slow

@@ -226,7 +226,7 @@ def test_a_null_of_the_population_alone_is_no_leaf_of_the_source(by_file: bool, 
         with duckdb.connect() as connection:
             for table, letters in (("t", own), ("voters", others)):
                 connection.execute(f"CREATE TABLE {table} (q VARCHAR)")
-                values = [(None if one == "_" else one,) for one in letters * 2]
+                values = [(None if letter == "_" else letter,) for letter in letters * 2]
                 connection.executemany(f"INSERT INTO {table} VALUES (?)", values)
             policy = sqlanon.Policy(
                 source={"table": "t"},

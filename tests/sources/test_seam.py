@@ -53,7 +53,7 @@ def expected() -> tuple[dict[str, int], float]:
 def duckdb_table() -> duckdb.DuckDBPyConnection:
     connection = duckdb.connect()
     connection.execute("CREATE TABLE patients (name VARCHAR, zip VARCHAR, age BIGINT, ward VARCHAR, cost BIGINT)")
-    insert(connection, "patients", [tuple(one.values()) for one in ROWS])
+    insert(connection, "patients", [tuple(row.values()) for row in ROWS])
     return connection
 
 
@@ -92,7 +92,7 @@ def without_parts(query: exp.Query) -> exp.Query:
     query = query.copy()
     parts = query.args.pop("with_").expressions if query.args.get("with_") else []
     for part in reversed(parts):  # a part may read those before it
-        for found in [one for one in query.find_all(exp.Table) if one.name == part.alias and not one.db]:
+        for found in [node for node in query.find_all(exp.Table) if node.name == part.alias and not node.db]:
             found.replace(exp.Subquery(this=part.this.copy(), alias=exp.TableAlias(this=exp.to_identifier("part"))))
     return query
 
@@ -124,7 +124,7 @@ def test_an_engine_of_another_name_goes_through_all(tmp_path: Path) -> None:
 
 
 def names(query: exp.Expr) -> set[str]:
-    return {full_name(one) for one in query.find_all(exp.Table)}
+    return {full_name(node) for node in query.find_all(exp.Table)}
 
 
 def test_an_engine_outside_the_package_satisfies_the_protocol() -> None:

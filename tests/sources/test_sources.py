@@ -734,15 +734,15 @@ def test_every_scalar_type_with_labels_and_suppression(
     for x, n in ((first, 3), (second, 1), (None, 3)):
         live.execute(f"INSERT INTO t SELECT CAST(? AS {type_}), CAST(? AS {type_}) FROM range({n})", [x, first])
     top, path = {"role": "quasi", "hierarchy": "suppress", "min_level": 1}, tmp_path / "release.duckdb"
-    kept = live.execute("SELECT CAST(x AS VARCHAR), 3 FROM t GROUP BY x HAVING count(*) > 1").fetchall()
-    assert len(kept) == 2
+    rows = live.execute("SELECT CAST(x AS VARCHAR), 3 FROM t GROUP BY x HAVING count(*) > 1").fetchall()
+    assert len(rows) == 2
     with sqlanon.connect(live) as db:
         limit = {"suppression_limit": 0.2}
         release = db.anonymize(make_policy({"x": "suppress", "y": top}, search=limit)).publish(path, "released")
         assert release.verify().verified
     with duckdb.connect(str(path), read_only=True) as found:
         query = "SELECT CAST(x AS VARCHAR), count(*) FROM released WHERE y = '*' GROUP BY ALL"
-        assert Counter(found.execute(query).fetchall()) == Counter(kept)
+        assert Counter(found.execute(query).fetchall()) == Counter(rows)
         types = found.execute("SELECT DISTINCT typeof(x), typeof(y) FROM released").fetchall()
         assert types == [(type_, "VARCHAR")]
 

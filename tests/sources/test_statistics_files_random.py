@@ -61,10 +61,13 @@ def test_values_are_read_as_they_were_written(
                 [None if one is None else (one - origin.date()).days * of_day for one in dates], dtype="float64"
             ),
             "MOMENT": pandas.Series(
-                [None if one is None else (one - origin) // timedelta(seconds=1) * of_second for one in moments],
+                [
+                    None if moment is None else (moment - origin) // timedelta(seconds=1) * of_second
+                    for moment in moments
+                ],
                 dtype="float64",
             ),
-            "TEXT": pandas.Series([one or "" for one in texts], dtype="object"),
+            "TEXT": pandas.Series([text or "" for text in texts], dtype="object"),
         }
     )
     formats = {

@@ -551,7 +551,7 @@ def is_number(value: str, decimal: str, thousands: str | None) -> bool:
     if not whole:
         return bool(mark and places)
     first, *groups = whole.split(thousands) if thousands else [whole]
-    if groups and not (len(first) <= 3 and all(len(one) == 3 for one in groups)):
+    if groups and not (len(first) <= 3 and all(len(group) == 3 for group in groups)):
         return False
     return all(one.isdecimal() for one in (first, *groups))
 

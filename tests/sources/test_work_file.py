@@ -86,8 +86,8 @@ def test_a_file_that_cannot_be_written_is_refused_before_the_search(tmp_path: Pa
 
 @pytest.mark.parametrize("strategy", ["optimal", "mondrian", "k-similar", "subtree", "local", "mu-argus", "iab"])
 def test_contributing_lists_each_table(tmp_path: Path, strategy: str) -> None:
-    listed = set(re.findall(r"^\| (`[^|]*`) \|", PAGE[PAGE.index("## Intermediate tables") :], re.MULTILINE))
-    patterns = [name for row in listed for name in re.findall(r"`([^`]+)`", row)]
+    matches = set(re.findall(r"^\| (`[^|]*`) \|", PAGE[PAGE.index("## Intermediate tables") :], re.MULTILINE))
+    patterns = [name for row in matches for name in re.findall(r"`([^`]+)`", row)]
     search = {"strategy": strategy} | ({"max_checks": 50} if strategy == "iab" else {})
     file = tmp_path / "work.duckdb"
     with sqlanon.connect(duckdb.connect().sql(ROWS)) as db:

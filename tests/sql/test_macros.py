@@ -131,10 +131,10 @@ def test_a_column_that_is_called_class_size_is_refused(names: list[str], db: duc
 
 
 def test_null_is_a_value_of_its_own(db: duckdb.DuckDBPyConnection) -> None:
-    found = db.execute("SELECT zip, class_size FROM sqlanon.equivalence_classes('people', ['zip'])").fetchall()
+    rows = db.execute("SELECT zip, class_size FROM sqlanon.equivalence_classes('people', ['zip'])").fetchall()
     nulls = sum(row[0] is None for row in TABLE)
     assert nulls > 0
-    assert (None, nulls) in found
+    assert (None, nulls) in rows
 
 
 @pytest.mark.parametrize("names", [["ZIP", "AGE"], ["Zip"], ["age"], ['SAY "HI"'], ["SQLANON CLASS SIZE", "zip"]])
@@ -186,8 +186,8 @@ def test_a_name_given_twice_counts_once(db: duckdb.DuckDBPyConnection) -> None:
 def test_relations_are_named_by_text(relation: str, db: duckdb.DuckDBPyConnection) -> None:
     assert k_anonymity(db, relation, ["zip", "Age"]) == expected(["zip", "Age"])
     assert db.execute(f"SELECT rows FROM sqlanon.digest({relation})").fetchall() == [(ROWS,)]
-    found = db.execute(f"SELECT sum(class_size) FROM sqlanon.equivalence_classes({relation}, ['zip'])").fetchall()
-    assert found == [(ROWS,)]
+    rows = db.execute(f"SELECT sum(class_size) FROM sqlanon.equivalence_classes({relation}, ['zip'])").fetchall()
+    assert rows == [(ROWS,)]
 
 
 @pytest.mark.slow
@@ -292,8 +292,8 @@ def test_the_digest_has_names_as_constants() -> None:
     assert len(names) == 3
     with duckdb.connect() as connection:
         connection.execute("CREATE TABLE t AS SELECT '02139' AS zip")
-        for one in names:
-            plan = connection.execute(f"EXPLAIN SELECT md5_number({one}) FROM t").fetchall()[0][1]
+        for name in names:
+            plan = connection.execute(f"EXPLAIN SELECT md5_number({name}) FROM t").fetchall()[0][1]
             assert str(md5_number("zip")) in re.sub(r"[^0-9]", "", plan), plan  # some versions break long lines
 
 

@@ -104,8 +104,8 @@ def test_labels_are_read_as_the_oracle_reads_them(db: Any, dates: bool) -> None:
     db.execute(f"CREATE OR REPLACE TABLE cases (i INTEGER, label VARCHAR, low {kind}, high {kind})")
     db.executemany("INSERT INTO cases VALUES (?, ?, ?, ?)", [(i, *case) for i, case in enumerate(cases)])
     query = "SELECT sqlanon.overlaps(label, low, high), sqlanon.share(label, low, high) FROM cases ORDER BY i"
-    found = db.execute(query).fetchall()
-    for (label, low, high), (may, share) in zip(cases, found, strict=True):
+    rows = db.execute(query).fetchall()
+    for (label, low, high), (may, share) in zip(cases, rows, strict=True):
         ends = [end if end is None or dates else Fraction(end) for end in (low, high)]
         assert may == may_be(label, *ends), (label, low, high)
         assert (share == 1) == must_be(label, *ends), (label, low, high)
@@ -242,19 +242,19 @@ def released(db: Any) -> str:
 def test_counts_of_suppressed_rows_are_between_nothing_and_all(db: Any, released: str) -> None:
     query = "FROM sqlanon.estimated_count(?, 'SQLANON label', 25, 39{})"
     assert db.execute(query.format(""), [released]).fetchall() == [(1, pytest.approx(1.5 / 4 * 5), 3, 5)]
-    found = db.execute(query.format(", suppressed := 10"), [released]).fetchall()
-    assert found == [(1, pytest.approx(1.5 / 4 * 15), 13, 15)]
+    rows = db.execute(query.format(", suppressed := 10"), [released]).fetchall()
+    assert rows == [(1, pytest.approx(1.5 / 4 * 15), 13, 15)]
 
 
 def test_bounds_of_averages_need_the_bounds_of_values(db: Any, released: str) -> None:
     query = "FROM sqlanon.estimated_average(?, 'sqlanon label'{})"
     assert db.execute(query.format(""), [released]).fetchall() == [(None, pytest.approx(29.5), None, 4)]
-    found = db.execute(query.format(", least := 0, most := 100"), [released]).fetchall()
-    assert found == [(140 / 4, pytest.approx((24.5 + 34.5 + 95 + 50) / 4), pytest.approx(268 / 4), 4)]
-    found = db.execute(query.format(", least := 0, most := 100, suppressed := 4"), [released]).fetchall()
-    assert [(one[0], one[2]) for one in found] == [(140 / 8, pytest.approx(668 / 8))]
-    found = db.execute(query.format(", most := 100, suppressed := 4"), [released]).fetchall()
-    assert [(one[0], one[2]) for one in found] == [(None, pytest.approx(668 / 8))]
+    rows = db.execute(query.format(", least := 0, most := 100"), [released]).fetchall()
+    assert rows == [(140 / 4, pytest.approx((24.5 + 34.5 + 95 + 50) / 4), pytest.approx(268 / 4), 4)]
+    rows = db.execute(query.format(", least := 0, most := 100, suppressed := 4"), [released]).fetchall()
+    assert [(one[0], one[2]) for one in rows] == [(140 / 8, pytest.approx(668 / 8))]
+    rows = db.execute(query.format(", most := 100, suppressed := 4"), [released]).fetchall()
+    assert [(one[0], one[2]) for one in rows] == [(None, pytest.approx(668 / 8))]
 
 
 @pytest.mark.slow
@@ -306,7 +306,7 @@ def test_ends_of_two_kinds_are_an_error(db: Any, ends: tuple[Any, Any]) -> None:
 
 
 def test_the_macros_that_read_labels_share_their_words() -> None:
-    steps = {re.sub(r"\s+", " ", one) for one in re.findall(r"SELECT\s+x,.*?\"sqlanon label\"", TEXT, re.DOTALL)}
+    steps = {re.sub(r"\s+", " ", match) for match in re.findall(r"SELECT\s+x,.*?\"sqlanon label\"", TEXT, re.DOTALL)}
     shares = {
         re.sub(r"\s+", " ", one) for one in re.findall(r"SELECT CASE WHEN count\(share\).*?AS share\s", TEXT, re.DOTALL)
     }

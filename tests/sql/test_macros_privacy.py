@@ -473,7 +473,7 @@ def test_every_name_means_its_own_column(macro: str, step: int, db: Connection) 
 @pytest.mark.parametrize("macro", some(TWINS, 3))
 def test_classes_have_the_given_columns(macro: str, db: Connection) -> None:
     """Names of figures are refused: which of the two would be which?"""
-    arguments = [{"sensitive": "b", "person": "d", "population": "src.renamed"}[one] for one in TWINS[macro]]
+    arguments = [{"sensitive": "b", "person": "d", "population": "src.renamed"}[twin] for twin in TWINS[macro]]
     figures: list[str] = []
     for name in ["other", *HOSTILE]:
         db.execute(f"CREATE OR REPLACE VIEW src.renamed AS SELECT a AS {quoted(name)}, b, d FROM src.plain")
@@ -696,9 +696,9 @@ def test_a_table_may_be_called_as_a_part_of_a_macro(db: Connection) -> None:
         db.execute(f'CREATE OR REPLACE TEMP VIEW "{name}" AS FROM src.x')
         query = f"lib.sqlanon.t_closeness('{name}', ['zip'], 's', reference := '{name}')"
         assert db.execute(f"FROM {query}").fetchall() == of_x(db, "t_closeness")
-        found = db.execute(f"FROM lib.sqlanon.delta_presence('{name}', ['zip'], '{name}')").fetchall()
+        rows = db.execute(f"FROM lib.sqlanon.delta_presence('{name}', ['zip'], '{name}')").fetchall()
         db.execute(f'DROP VIEW temp."{name}"')
-        assert found == [(1.0, 1.0, 2)]
+        assert rows == [(1.0, 1.0, 2)]
 
 
 @pytest.mark.slow
@@ -717,8 +717,8 @@ def test_a_file_keeps_the_words_of_a_macro(db: Connection) -> None:
 
 def words(connection: Connection, query: str) -> list[tuple[str, list[str], str]]:
     """Macros, with the types of casts in one spelling."""
-    found = connection.execute(query).fetchall()
-    return sorted((name, parameters, PARSED_TYPE.sub("", text)) for name, parameters, text in found)
+    rows = connection.execute(query).fetchall()
+    return sorted((name, parameters, PARSED_TYPE.sub("", text)) for name, parameters, text in rows)
 
 
 def test_twins_share_their_words() -> None:

@@ -44,8 +44,8 @@ def shown(value: Any) -> str:
 @pytest.mark.parametrize("example", EXAMPLES[1:], ids=range(len(EXAMPLES) - 1))
 def test_an_example_shows_what_it_gives(example: str, functions: Any) -> None:
     query, _, expected = example.partition(";\n")
-    found = functions.sql(query)
-    rows = [", ".join(f"{of} {shown(v)}" for of, v in zip(found.columns, row, strict=True)) for row in found.collect()]
+    sql = functions.sql(query)
+    rows = [", ".join(f"{of} {shown(v)}" for of, v in zip(sql.columns, row, strict=True)) for row in sql.collect()]
     assert sorted(rows) == [line.removeprefix("-- ") for line in expected.splitlines()]
 
 

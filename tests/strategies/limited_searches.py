@@ -26,7 +26,7 @@ class Limited:
     def search(self, **limits: Any) -> LatticeSearch:
         """A search within the levels."""
         search = search_of(self.case, **limits)
-        bottom, top = (tuple(pick(own) for own in self.levels) for pick in (min, max))
+        bottom, top = (tuple(pick(level) for level in self.levels) for pick in (min, max))
         holes = tuple(frozenset(range(min(own), max(own))) - frozenset(own) for own in self.levels)
         search.lattice = Lattice(search.lattice.attributes, bottom, top, holes if any(holes) else ())
         return search
@@ -51,7 +51,9 @@ def limited(draw: st.DrawFn) -> Limited:
 
 
 def minimal_of(figures: list[oracle.Figures]) -> list[oracle.Figures]:
-    return [one for one in figures if not any(oracle.strictly_lower(other.levels, one.levels) for other in figures)]
+    return [
+        figure for figure in figures if not any(oracle.strictly_lower(other.levels, figure.levels) for other in figures)
+    ]
 
 
 def every_stop(limited_case: Limited, strategy: str) -> Iterator[tuple[LatticeSearch, Outcome]]:

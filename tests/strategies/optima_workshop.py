@@ -64,13 +64,13 @@ class Workshop:
             self.made[key] = prepare(StatementRunner(self.engine), policy, source, lambda name: table(prefix + name))
         rows = self.made[key].marginals.rows
         limit = count_suppression_limit(StatementRunner(self.engine), policy.search.suppression_limit, rows, None)
-        made = replace(self.made[key], policy=policy, limit=limit)
+        text = replace(self.made[key], policy=policy, limit=limit)
         if model != "k":
-            return made
+            return text
         # Of k alone nothing that is prepared depends.
-        requirements, sets = bind_requirements(policy.privacy), copy(made.frequency_sets)
+        requirements, sets = bind_requirements(policy.privacy), copy(text.frequency_sets)
         sets.space = replace(sets.space, requirements=requirements)
-        return replace(made, frequency_sets=sets)
+        return replace(text, frequency_sets=sets)
 
     def task(self, entry: Entry) -> SearchTask:
         return SearchTask(StatementRunner(self.engine), self.prepared(entry), ignore_progress)

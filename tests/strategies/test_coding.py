@@ -27,8 +27,8 @@ def code(values: dict[str | None, int], paths: list[list[str | None]], tall: int
         query = coding.coded_values(table("v"), table("h"), height, "*", nullable=True, count=len(values), **options)
         connection.execute(f"CREATE TABLE coded AS {query.sql('duckdb')}")
         coded = connection.execute("SELECT * FROM coded ORDER BY value NULLS FIRST").fetchall()
-        of = coding.CodedAttribute("x", height, table("coded"), open_ends=options["open_ends"])
-        (figures,) = connection.execute(coding.marginals([of], entropy=True).sql("duckdb")).fetchall()
+        coded_attribute = coding.CodedAttribute("x", height, table("coded"), open_ends=options["open_ends"])
+        (figures,) = connection.execute(coding.marginals([coded_attribute], entropy=True).sql("duckdb")).fetchall()
     return query.named_selects, coded, figures
 
 
@@ -36,14 +36,14 @@ def code(values: dict[str | None, int], paths: list[list[str | None]], tall: int
 @given(st.data())
 def test_tall_hierarchies_are_coded_like_others(data: st.DataObject) -> None:
     """With unknown values and NULL, values that only a population has, and labels at level 0."""
-    known = data.draw(st.lists(st.sampled_from([None, *"abcdef"]), unique=True, min_size=1))
+    drawn = data.draw(st.lists(st.sampled_from([None, *"abcdef"]), unique=True, min_size=1))
     unknown = data.draw(st.lists(st.sampled_from("xyz"), unique=True))
-    values = {value: data.draw(st.integers(0, 3)) for value in known + unknown}
+    values = {value: data.draw(st.integers(0, 3)) for value in drawn + unknown}
     height, open_ends = data.draw(st.integers(2, 4)), data.draw(st.booleans())
     labels = st.lists(
         st.sampled_from([None, "p", "q"]), min_size=height - 1 + open_ends, max_size=height - 1 + open_ends
     )
-    paths = [[value, *data.draw(labels), "*"] for value in known]
+    paths = [[value, *data.draw(labels), "*"] for value in drawn]
     options = {
         "open_ends": open_ends,
         "texts": data.draw(st.booleans()),

@@ -47,11 +47,11 @@ def test_json_has_an_object_for_each_strategy(folder: Path) -> None:
     ended = cli("compare", folder / "policy.toml", "--strategies", FEW, "--json")
     assert (ended.status, ended.err) == (0, "")
     assert ended.out.count("\n") == 1
-    found = json.loads(ended.out)
-    assert [one["strategy"] for one in found] == FEW.split(",")
+    document = json.loads(ended.out)
+    assert [one["strategy"] for one in document] == FEW.split(",")
     alone = json.loads(cli("anonymize", folder / "policy.toml", "--json").out)
-    optimal, k_minimal, datafly = found
-    for one in found:
+    optimal, k_minimal, datafly = document
+    for one in document:
         assert list(one) == list(COLUMNS)
         assert one["error"] is None
         assert one["seconds"] > 0
@@ -164,8 +164,8 @@ def test_an_unsuitable_strategy_does_not_stop_the_comparison(folder: Path) -> No
     assert iab["error"].startswith("privacy.average_risk: strategy iab ")
     assert iab == {**dict.fromkeys(COLUMNS), "strategy": "iab", "seconds": 0.0, "error": iab["error"]}
     assert optimal["error"] is None
-    shown = cli("compare", path, "--strategies", "iab,optimal")
-    assert shown.err.startswith("iab: privacy.average_risk: ")
+    outcome = cli("compare", path, "--strategies", "iab,optimal")
+    assert outcome.err.startswith("iab: privacy.average_risk: ")
     assert cli("compare", path, "--strategies", "iab").status == 1
 
 
@@ -173,10 +173,10 @@ def test_where_nothing_is_found_the_answer_is_no(folder: Path) -> None:
     path = rewrite(folder, "k = 5", "k = 401")
     ended = cli("compare", path, "--strategies", "optimal,datafly", "--json")
     assert ended.status == 1
-    for one in json.loads(ended.out):
-        assert one["error"]
-        assert one["score"] is None
-        assert one["seconds"] > 0
+    for entry in json.loads(ended.out):
+        assert entry["error"]
+        assert entry["score"] is None
+        assert entry["seconds"] > 0
 
 
 @pytest.mark.slow

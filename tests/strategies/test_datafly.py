@@ -142,7 +142,7 @@ def test_values_that_only_the_population_has_do_not_count() -> None:
     with duckdb.connect() as connection:
         connection.execute("CREATE TABLE t AS SELECT '1' || i % 2 AS zip, i % 3 AS age FROM range(6) r(i)")
         connection.execute("CREATE TABLE people AS SELECT '1' || i % 5 AS zip, i % 3 AS age FROM range(60) r(i)")
-        asked = sqlanon.Policy(
+        policy = sqlanon.Policy(
             source={"table": "t"},
             population={"table": "people"},
             attributes={name: {"role": "quasi", "hierarchy": "suppress"} for name in ("zip", "age")},
@@ -150,7 +150,7 @@ def test_values_that_only_the_population_has_do_not_count() -> None:
             search={"strategy": "datafly"},
         )
         with sqlanon.connect(connection) as db:
-            result = db.anonymize(asked)
+            result = db.anonymize(policy)
             assert data_of_engine(result._prepared).distinct_values() == [(2, 1), (3, 1)]
             assert dict(result.generalization) == {"zip": 0, "age": 1}
 

@@ -64,8 +64,8 @@ def test_a_dive_ends_at_a_satisfying_generalization_and_the_proof_stays(measure:
         assert oracle.satisfies(Release(table, search.best, k), limit)
         sign = -1 if measure in oracle.MAXIMISED else 1
         assert search.scores[search.best] >= sign * best.score - 1e-9 * abs(best.score)
-        found = search_by("optimal", search_of(case))
-        assert (found.levels, found.optimal) == (best.levels, True), case
+        search_result = search_by("optimal", search_of(case))
+        assert (search_result.levels, search_result.optimal) == (best.levels, True), case
 
 
 def test_breeding_repeats_itself_and_finds_the_best() -> None:
@@ -96,8 +96,8 @@ def adult(measure: str, limit: float) -> Entry:
 
 
 def check_same(together: Figures, alone: Figures) -> None:
-    for one in fields(Figures):
-        assert getattr(together, one.name) == pytest.approx(getattr(alone, one.name)), one.name
+    for field in fields(Figures):
+        assert getattr(together, field.name) == pytest.approx(getattr(alone, field.name)), field.name
 
 
 @pytest.mark.slow
@@ -144,7 +144,7 @@ def keys_compared(scores: Mapping[Levels, float]) -> Iterator[list[Box]]:
 def check_keys(case: Case, step: float) -> None:
     table = Table.of(case.rows, case.hierarchies)
     releases = [Release(table, levels, case.k) for levels in oracle.lattice(table)] if table.size else []
-    scores = {one.levels: cost(case, one) for one in releases if oracle.satisfies(one, case.limit)}
+    scores = {release.levels: cost(case, release) for release in releases if oracle.satisfies(release, case.limit)}
     best = oracle.solve(**case.arguments)
     with patch("sqlanon.strategies.full_domain.optimal.STEP", step), keys_compared(scores):
         found = search_by("optimal", search_of(case)) if table.size else None

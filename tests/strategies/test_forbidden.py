@@ -230,11 +230,11 @@ def test_masked_rows_are_dropped_where_the_top_is_forbidden(people: Any) -> None
 
 def test_the_plan_asks_for_them(people: Any) -> None:
     with connected(people) as db:
-        shown = db.plan(make_policy({"town": town("harbour"), "age": "suppress"}))
-    assert shown.nodes is None
-    assert shown.unknown_heights == ("town",)
-    assert "'harbour'" in str(shown)
-    assert "depends on the data: on the values of town" in str(shown)
+        plan = db.plan(make_policy({"town": town("harbour"), "age": "suppress"}))
+    assert plan.nodes is None
+    assert plan.unknown_heights == ("town",)
+    assert "'harbour'" in str(plan)
+    assert "depends on the data: on the values of town" in str(plan)
 
 
 @pytest.mark.slow
@@ -265,8 +265,8 @@ class Restricted:
         found = []
         for a, tree in enumerate(table.hierarchies):
             (low, high), labels = self.limits[a], self.forbidden[a]
-            known = [value for value in table.values[a] if value is not None and tree.knows(value)]
-            shown = [{str(tree.label(value, level)) for value in known} for level in range(tree.height + 1)]
+            values = [value for value in table.values[a] if value is not None and tree.knows(value)]
+            shown = [{str(tree.label(value, level)) for value in values} for level in range(tree.height + 1)]
             found.append(tuple(level for level in range(low, high + 1) if not shown[level] & set(labels)))
         return tuple(found)
 

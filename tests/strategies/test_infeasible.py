@@ -94,14 +94,14 @@ def test_the_suppression_limit_that_the_message_names_is_enough(strategy: str) -
     with sqlanon.connect(rows) as db:
         with pytest.raises(sqlanon.InfeasibleError) as raised:
             db.anonymize(policy)
-        found = re.search(
+        search_result = re.search(
             r"What can help: raise search\.suppression_limit to ([\d.]+), "
             r"or lower k \(it hides people among fewer others\), or raise the max_level of zip$",
             str(raised.value),
         )
-        assert found is not None and found[1] == "0.1429"
+        assert search_result is not None and search_result[1] == "0.1429"
         enough = policy.model_copy(
-            update={"search": type(policy.search)(**{**search, "suppression_limit": float(found[1])})}
+            update={"search": type(policy.search)(**{**search, "suppression_limit": float(search_result[1])})}
         )
         assert db.anonymize(enough).suppressed_rows == 1
 
@@ -190,5 +190,5 @@ def test_two_requirements_with_nearly_the_same_parameter_stay_two() -> None:
             privacy={"t_closeness": [{"attribute": "dx", "distance": "equal", "t": t} for t in (0.1000001, 0.1000002)]},
         )
         with sqlanon.connect(connection) as db:
-            names = [one.requirement for one in db.risk(policy).requirements]
+            names = [requirement.requirement for requirement in db.risk(policy).requirements]
     assert names == ["equal 0.1000001-closeness of dx", "equal 0.1000002-closeness of dx"]

@@ -36,8 +36,8 @@ def entries() -> list[Entry]:
     folder = data_folder()
     if folder is None:
         return []
-    found: list[Entry] = json.loads((folder / "known_optima.json").read_text(encoding="utf-8"))
-    return found
+    document: list[Entry] = json.loads((folder / "known_optima.json").read_text(encoding="utf-8"))
+    return document
 
 
 def is_slow(entry: Entry) -> bool:

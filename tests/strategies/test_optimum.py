@@ -32,8 +32,8 @@ def test_it_is_the_best_of_all_by_each_measure(measure: str, aggregate: str | No
             case = Case(rows_of(draw), TREES, k, limit, measure, aggregate, weights)
             expected = oracle.solve(**case.arguments)
             search = search_of(case)
-            found = search_by("optimal", search)
-            assert found.levels == (None if expected is None else expected.levels), case
+            search_result = search_by("optimal", search)
+            assert search_result.levels == (None if expected is None else expected.levels), case
 
 
 def test_rows_suppressed_by_a_generalization_need_not_be_suppressed_below_it() -> None:
@@ -58,6 +58,6 @@ def test_the_lower_generalization_of_equal_scores_is_taken() -> None:
             "CREATE TABLE t AS FROM (VALUES ('p', '11'), ('q', '11'), ('p', '22'), ('q', '22')) AS t(a, b)"
         )
         with sqlanon.connect(connection) as db:
-            asked = make_policy({"a": "suppress", "b": "mask"}, k=2, search={"measure": "suppression"})
-            found = db.anonymize(asked)
-    assert found.generalization == {"a": 1, "b": 0}
+            policy = make_policy({"a": "suppress", "b": "mask"}, k=2, search={"measure": "suppression"})
+            result = db.anonymize(policy)
+    assert result.generalization == {"a": 1, "b": 0}

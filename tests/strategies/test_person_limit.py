@@ -117,9 +117,9 @@ def cases(draw: st.DrawFn) -> PrivacyCase:
     rows: list[Record] = []
     for person in range(draw(st.integers(3, 9))):
         usual = draw(st.sampled_from(["11", "11", "12", "13", "21"]))
-        others = draw(st.sampled_from([[], [], ["11", "12"], ["13", "21", "22", *(["99"] if unknown else [])]]))
+        drawn = draw(st.sampled_from([[], [], ["11", "12"], ["13", "21", "22", *(["99"] if unknown else [])]]))
         zips = [usual] * draw(st.integers(1, 4)) + draw(
-            st.lists(st.sampled_from(others), max_size=3) if others else st.just([])
+            st.lists(st.sampled_from(drawn), max_size=3) if drawn else st.just([])
         )
         who = None if person == 8 else f"p{person}"
         sex = draw(st.sampled_from("fm"))
@@ -210,10 +210,10 @@ def groupings(things: list[str]) -> Iterator[list[list[str]]]:
     if not things:
         yield [[]]
         return
-    for rest in groupings(things[1:]):
-        for i in range(len(rest)):
-            yield [*rest[:i], [things[0], *rest[i]], *rest[i + 1 :]]
-        yield [*rest, [things[0]]]
+    for grouping in groupings(things[1:]):
+        for i in range(len(grouping)):
+            yield [*grouping[:i], [things[0], *grouping[i]], *grouping[i + 1 :]]
+        yield [*grouping, [things[0]]]
 
 
 def least_loss(rows: list[Record], k: int, allowed: int) -> float:
@@ -241,10 +241,10 @@ def least_loss(rows: list[Record], k: int, allowed: int) -> float:
 def test_groups_of_few_combinations_lose_least(case: PrivacyCase) -> None:
     """`k-similar` tries all groups of up to ten combinations."""
     rows = [{"zip": f"t{row['zip']}", "who": row["who"]} for row in case.source.rows if row["zip"] != "99"]
-    asked = PrivacyCase(Source(rows, {"zip": TOWNS}, person="who"), {"k": 2}, case.limit, "loss")
+    privacy_case = PrivacyCase(Source(rows, {"zip": TOWNS}, person="who"), {"k": 2}, case.limit, "loss")
     persons = len({row["who"] for row in rows})
     try:
-        with anonymized(asked, "k-similar") as (result, *_):
+        with anonymized(privacy_case, "k-similar") as (result, *_):
             expected = least_loss(rows, 2, oracle.allowed_rows(case.limit, persons))
             assert result.score == pytest.approx(expected)
             assert result.suppressed_persons <= oracle.allowed_rows(case.limit, persons)

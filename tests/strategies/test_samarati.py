@@ -195,10 +195,10 @@ def test_levels_that_are_not_allowed() -> None:
         connection.execute("CREATE TABLE t AS SELECT * FROM (VALUES ('11', 'a'), ('12', 'a'), ('21', 'b')) v(zip, x)")
         with sqlanon.connect(connection) as db:
             zips = {"role": "quasi", "hierarchy": {"mask": "right"}, "min_level": 1, "max_level": 1}
-            asked = make_policy(
+            policy = make_policy(
                 {"zip": zips, "x": "suppress"}, search={"strategy": "samarati", "suppression_limit": 0.4}
             )
-            result = db.anonymize(asked)
+            result = db.anonymize(policy)
             assert dict(result.generalization) == {"zip": 1, "x": 0}
             assert set().union(*data_of_engine(result._prepared).vectors()) == {(1, 0)}
 

@@ -126,8 +126,8 @@ def test_a_result_tells_what_is_proven(connection: Any) -> None:
     assert (early.optimal, early.checked) == (False, 2)
     assert early.bound < whole.score < early.score
     assert early.gap == pytest.approx((early.score - early.bound) / early.score)
-    shown = json.loads(json.dumps(early.to_dict()))
-    assert (shown["bound"], shown["gap"], shown["optimal"]) == (early.bound, early.gap, False)
+    document = json.loads(json.dumps(early.to_dict()))
+    assert (document["bound"], document["gap"], document["optimal"]) == (early.bound, early.gap, False)
     percent = float(
         early.proof.removeprefix("not proven optimal: within ").removesuffix(
             " % of the best full-domain generalization"

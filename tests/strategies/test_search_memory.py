@@ -115,7 +115,7 @@ QUICK = [("not monotone", "recursive"), ("not monotone", "average_risk"), ("tigh
 @pytest.mark.whole
 @pytest.mark.parametrize(
     ("shape", "kind", "persons"),
-    [one if one[:2] in QUICK else pytest.param(*one, marks=pytest.mark.slow) for one in HARD_TABLES],
+    [number if number[:2] in QUICK else pytest.param(*number, marks=pytest.mark.slow) for number in HARD_TABLES],
 )
 def test_conclusions_where_not_all_that_is_higher_satisfies(shape: str, kind: str, persons: hard_cases.Persons) -> None:
     privacies = WITH_SUPPRESSION[kind]

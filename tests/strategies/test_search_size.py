@@ -63,8 +63,8 @@ def test_more_boxes_than_have_room_take_no_memory(monkeypatch: pytest.MonkeyPatc
 def test_a_wide_table_is_searched_to_the_end() -> None:
     """Every row has a number of its own: it has to go to its top, and nothing else has to change."""
     with duckdb.connect() as connection:
-        others = ", ".join(f"(i // 4 * {i + 3}) % 20 AS b{i}" for i in range(14))
-        connection.execute(f"CREATE TABLE t AS SELECT i AS a, {others} FROM range(80) AS r(i)")
+        text = ", ".join(f"(i // 4 * {i + 3}) % 20 AS b{i}" for i in range(14))
+        connection.execute(f"CREATE TABLE t AS SELECT i AS a, {text} FROM range(80) AS r(i)")
         roles = {"a": {"intervals": [2, 6, 18]}} | {f"b{i}": {"intervals": [2, 6, 12]} for i in range(14)}
         with sqlanon.connect(connection) as db:
             result = db.anonymize(make_policy(roles, k=4, source={"table": "t", "person": False}))

@@ -54,7 +54,11 @@ def test_whole_classes_is_as_good_as_the_best_generalization(tmp_path: Path, see
         found, best = (db.anonymize(policy) for policy in policies)
     assert found.score == pytest.approx(best.score)
     assert (found.suppressed_rows, found.classes) == (best.suppressed_rows, best.classes)
-    possible = [one for one in itertools.product(*(range(top + 1) for top in HEIGHTS)) if lost(rows, one) <= 5]
+    possible = [
+        combination
+        for combination in itertools.product(*(range(top + 1) for top in HEIGHTS))
+        if lost(rows, combination) <= 5
+    ]
     assert tuple(best.generalization.values()) in possible
 
 
@@ -95,7 +99,7 @@ def problems(**search: Any) -> list[str]:
             privacy={"k": 2, "average_risk": 0.5},
             search=search,
         )
-    return [str(one) for one in caught.value.problems]
+    return [str(problem) for problem in caught.value.problems]
 
 
 def test_the_policy_knows_what_it_is() -> None:

@@ -133,8 +133,8 @@ def _kept_elsewhere(policy: Policy, hidden: tuple[str, ...]) -> tuple[str, ...]:
     import sqlanon  # noqa: PLC0415
 
     with sqlanon.connect() as db:
-        trials = [one for one in db.try_strategies(policy, seconds=60) if one.error is None]
-    return tuple(name for name in hidden if any(name not in one.fully_suppressed for one in trials))
+        trials = [trial for trial in db.try_strategies(policy, seconds=60) if trial.error is None]
+    return tuple(name for name in hidden if any(name not in trial.fully_suppressed for trial in trials))
 
 
 def _quoted(name: str) -> str:
@@ -164,8 +164,8 @@ def main() -> None:
             continue
         seen = visit(name, table, os.environ.get("STRATEGIES"))
         print(seen.row())
-        for one in seen.obstacles:
-            print(f"  obstacle: {one}")
+        for obstacle in seen.obstacles:
+            print(f"  obstacle: {obstacle}")
         sys.stdout.flush()
 
 

@@ -116,9 +116,9 @@ def test_nested_columns_are_left_out_and_many_columns_are_not() -> None:
         columns = ", ".join(f"i % {2 + j % 5} AS x{j}" for j in range(70))
         connection.execute(f"CREATE TABLE t AS SELECT {columns}, [i] AS l, {{'a': i}} AS s FROM range(9) AS r(i)")
         with sqlanon.connect(connection) as db:
-            found = db.distinction("t", 1).fetchall()
-    assert [row[0] for row in found] == [[f"x{j}"] for j in range(70)]
-    assert found[69][2:] == (6, 9, 6 / 9, pytest.approx(1 - 3 / 36))
+            rows = db.distinction("t", 1).fetchall()
+    assert [row[0] for row in rows] == [[f"x{j}"] for j in range(70)]
+    assert rows[69][2:] == (6, 9, 6 / 9, pytest.approx(1 - 3 / 36))
 
 
 def test_the_statements_run(tmp_path: Path) -> None:
@@ -147,8 +147,8 @@ def test_too_many_sets_are_refused() -> None:
 
 
 def macro(connection: duckdb.DuckDBPyConnection, relation: str, names: Sequence[str]) -> Row:
-    listed = ", ".join("'" + name.replace("'", "''") + "'" for name in names)
-    found = connection.execute(f"FROM sqlanon.distinction('{relation}', [{listed}])")
+    text = ", ".join("'" + name.replace("'", "''") + "'" for name in names)
+    found = connection.execute(f"FROM sqlanon.distinction('{relation}', [{text}])")
     assert [column[0] for column in found.description or []] == ["distinct", "rows", "distinction", "separation"]
     (row,) = found.fetchall()
     return tuple(row)
@@ -254,14 +254,14 @@ def test_the_patterns_are_the_engines() -> None:
     }
     nothing = ["12:30:15", "10", "abc", "Some words that are a sentence", "2.50", "1.5, 2.5", ""]
     with duckdb.connect() as connection:
-        for value in [one for own in examples.values() for one in own] + nothing:
-            own = {name for name, values in examples.items() if value in values}
+        for value in [one for example in examples.values() for one in example] + nothing:
+            names = {name for name, values in examples.items() if value in values}
             like = set()
             for kind in KINDS:
                 if kind.content is not None:
                     (found,) = connection.execute("SELECT regexp_full_match(?, ?)", [value, kind.content]).fetchall()
                     like |= {kind.name} if found[0] else set()
-            assert like == own, value
+            assert like == names, value
 
 
 # --- policies
@@ -547,15 +547,15 @@ def test_the_python_of_the_page(number: int) -> None:
 def test_the_toml_of_the_page(tmp_path: Path) -> None:
     search, diversity = blocks("toml")
     (tmp_path / "x.toml").write_text(search, encoding="utf-8")
-    made = make_policy({"x": "suppress"}, **parse_toml(tmp_path / "x.toml"))
-    assert (made.search.strategy, made.search.summary) == ("mondrian", "set")
+    policy = make_policy({"x": "suppress"}, **parse_toml(tmp_path / "x.toml"))
+    assert (policy.search.strategy, policy.search.summary) == ("mondrian", "set")
     (tmp_path / "y.toml").write_text(diversity, encoding="utf-8")
     tree = parse_toml(tmp_path / "y.toml")["privacy"]
-    made = Policy(
+    policy = Policy(
         attributes={"salary-class": {"role": "sensitive"}, "x": {"role": "quasi", "hierarchy": "suppress"}},
         privacy=tree,
     )
-    assert made.privacy.l_diversity[0].attribute == "salary-class"
+    assert policy.privacy.l_diversity[0].attribute == "salary-class"
 
 
 @pytest.mark.slow

@@ -98,7 +98,7 @@ def test_known_groupings_stand_in_the_policy_where_they_have_all_values(tmp_path
 def test_files_group_all_values_and_are_never_replaced(tmp_path: Path) -> None:
     folder = tmp_path / "trees"
     text, policy = suggested(tmp_path, folder)
-    files = sorted(one.name for one in folder.iterdir())
+    files = sorted(path.name for path in folder.iterdir())
     names = ["code", "colour", "education", "origin_code", "road", "x"]
     assert files == [f"hierarchy_{name}.csv" for name in names]
     assert {one.stat().st_mode & 0o777 for one in folder.iterdir()} == {0o600}
@@ -173,8 +173,8 @@ def test_numbers_among_words_of_a_file_are_numbers_and_missing_values(tmp_path: 
         connection.execute(f"COPY (SELECT age, size_text FROM people) TO '{tmp_path / 'people.csv'}'")
     plain = cli("suggest", "people.csv", "-o", "p.toml", cwd=tmp_path)
     assert "round widths" not in plain.out
-    written = (tmp_path / "p.toml").read_text(encoding="utf-8")
-    assert 'size_text = { role = "quasi", missing = ["NA"], hierarchy = { intervals = [2, 10, 20, 40] } }' in written
+    text = (tmp_path / "p.toml").read_text(encoding="utf-8")
+    assert 'size_text = { role = "quasi", missing = ["NA"], hierarchy = { intervals = [2, 10, 20, 40] } }' in text
     with sqlanon.connect() as db:
         assert db.anonymize(Policy.load(tmp_path / "p.toml")).smallest_class >= 5
 
@@ -197,7 +197,7 @@ def test_the_vocabulary_is_a_tree() -> None:
     parents: dict[tuple[str, str], set[str]] = {}
     for grouping, fine, coarse, _ in vocabulary():
         parents.setdefault((grouping, fine), set()).add(coarse)
-    assert all(len(one) == 1 for one in parents.values())
+    assert all(len(parent) == 1 for parent in parents.values())
     assert {grouping for grouping, _ in words} == {*RULES, "unknown"}
 
 

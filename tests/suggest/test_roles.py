@@ -144,7 +144,7 @@ PROFILES = st.builds(
 @given(st.lists(PROFILES, min_size=1, max_size=60, unique_by=lambda one: one.name))
 def test_every_column_has_a_role_and_what_is_left_out_has_a_reason(columns: list[Profile]) -> None:
     proposals = propose(columns)
-    assert [one.column for one in proposals] == columns
+    assert [proposal.column for proposal in proposals] == columns
     quasi = [one for one in proposals if one.role == "quasi"]
     beyond = [one for one in proposals if f"beyond the {MOST} quasi-identifiers" in one.reason]
     assert len(quasi) <= MOST

@@ -43,7 +43,7 @@ def test_a_policy_file_is_private_and_its_paths_are_relative(folder: Path, monke
     assert "sqlanon anonymize policies/people.toml" in done.out
     assert target.stat().st_mode & 0o777 == 0o600
     assert 'files = ["../data/people_0.csv", "../data/people_1.csv"]' in target.read_text(encoding="utf-8")
-    assert {one.name for one in target.parent.iterdir()} == {"people.toml", "sqlanon.schema.json"}
+    assert {path.name for path in target.parent.iterdir()} == {"people.toml", "sqlanon.schema.json"}
     with sqlanon.connect() as db:
         assert db.anonymize(Policy.load(target)).rows == 300
 
@@ -201,6 +201,6 @@ def test_a_policy_never_takes_the_place_of_data(folder: Path) -> None:
     before = data.read_bytes()
     (folder / "link.toml").symlink_to(data)
     for name in ("data/people_0.csv", "link.toml"):
-        told = cli("suggest", data, "-o", name, "--force", cwd=folder)
-        assert told.status == 2 and "must end in .toml" in told.err
+        outcome = cli("suggest", data, "-o", name, "--force", cwd=folder)
+        assert outcome.status == 2 and "must end in .toml" in outcome.err
     assert data.read_bytes() == before

@@ -50,7 +50,7 @@ def people() -> Iterator[sqlanon.Database]:
 @pytest.fixture(scope="module")
 def tried(people: sqlanon.Database) -> dict[str, Trial]:
     candidates = {name: CANDIDATES[name] for name in ("optimal", "mondrian", "mondrian with sets")}
-    return {one.name: one for one in people.try_strategies(policy_of(), candidates)}
+    return {trial.name: trial for trial in people.try_strategies(policy_of(), candidates)}
 
 
 def hold_against_compare(people: sqlanon.Database, tried: dict[str, Trial], names: list[str]) -> None:
@@ -70,7 +70,7 @@ def test_the_figures_are_those_of_compare(people: sqlanon.Database, tried: dict[
 
 @pytest.mark.thorough
 def test_the_figures_of_all_of_them_are_those_of_compare(people: sqlanon.Database) -> None:
-    tried = {one.name: one for one in people.try_strategies(policy_of())}
+    tried = {trial.name: trial for trial in people.try_strategies(policy_of())}
     assert list(tried) == list(CANDIDATES)
     hold_against_compare(people, tried, ["optimal", "mondrian", "local", "subtree"])
 

@@ -55,15 +55,15 @@ def days_of(period: str) -> tuple[date, date] | None:
     if re.fullmatch(r"\d{4}-\d\d-\d\d", period):
         first = date.fromisoformat(period)
         return first, first + timedelta(1)
-    if found := re.fullmatch(r"(\d{4})-W(\d\d)", period):
-        first = date.fromisocalendar(int(found[1]), int(found[2]), 1)
+    if match := re.fullmatch(r"(\d{4})-W(\d\d)", period):
+        first = date.fromisocalendar(int(match[1]), int(match[2]), 1)
         return first, first + timedelta(7)
-    if found := re.fullmatch(r"(\d{4})(?:-(Q?)(\d+))?", period):
-        months = 12 if not found[3] else 3 if found[2] else 1
-        start = int(found[1]) * 12 + (int(found[3]) - 1) * months if found[3] else int(found[1]) * 12
+    if match := re.fullmatch(r"(\d{4})(?:-(Q?)(\d+))?", period):
+        months = 12 if not match[3] else 3 if match[2] else 1
+        start = int(match[1]) * 12 + (int(match[3]) - 1) * months if match[3] else int(match[1]) * 12
         return date(start // 12, start % 12 + 1, 1), date((start + months) // 12, (start + months) % 12 + 1, 1)
-    if found := re.fullmatch(r"(\d{3})0s", period):
-        return date(int(found[1]) * 10, 1, 1), date(int(found[1]) * 10 + 10, 1, 1)
+    if match := re.fullmatch(r"(\d{3})0s", period):
+        return date(int(match[1]) * 10, 1, 1), date(int(match[1]) * 10 + 10, 1, 1)
     return None
 
 
@@ -78,8 +78,8 @@ def values_in_range(shown: str, domain: Sequence[Any]) -> list[Any] | None:
         stop = ends[1][0] if is_half_open else ends[1][1]
         days = [one.date() if isinstance(one, datetime) else one for one in domain]
         return [one for one, day in zip(domain, days, strict=True) if ends[0][0] <= day < stop]
-    if not last and (found := re.fullmatch(r"(\d+(?:\.\d+)?)-(\d+(?:\.\d+)?)", shown)):
-        first, last = found[1], found[2]
+    if not last and (match := re.fullmatch(r"(\d+(?:\.\d+)?)-(\d+(?:\.\d+)?)", shown)):
+        first, last = match[1], match[2]
     if not re.fullmatch(r"\d+(\.\d+)?", first):
         return None
     low, high = Decimal(first), Decimal(last or first)

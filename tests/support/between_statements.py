@@ -37,7 +37,7 @@ def attacked(
 
     def wrapped(own: Callable[..., Any], name: str) -> Callable[..., Any]:
         def method(self: Any, *arguments: Any, **options: Any) -> Any:
-            expression = next((one for one in arguments if isinstance(one, exp.Expr)), None)
+            expression = next((argument for argument in arguments if isinstance(argument, exp.Expr)), None)
             text = "" if expression is None else expression.sql(self.dialect)
             if counts(text):
                 if len(statements.texts) == before:

@@ -76,7 +76,7 @@ class Browser:
         self.complaints: list[str] = []
         self._addresses, self._told = dict[str, str](), list[dict[str, Any]]()
         targets = self.call("Target.getTargets")["targetInfos"]
-        page = next(one for one in targets if one["type"] == "page")
+        page = next(target for target in targets if target["type"] == "page")
         self._session = self.call("Target.attachToTarget", targetId=page["targetId"], flatten=True)["sessionId"]
         for domain in ("Page", "Runtime", "Network", "Log"):
             self.call(f"{domain}.enable")

@@ -130,5 +130,5 @@ def _installed(command: Sequence[str | Path], folder: Path, cwd: Path | None = N
     except subprocess.TimeoutExpired:
         missing(f"{folder.name} was not installed in {PATIENCE} s")
     if done.returncode:
-        told = [line for line in done.stderr.splitlines() if "WARNING" not in line]
-        missing(f"{folder.name} cannot be installed: {' '.join(told[-3:])}")
+        lines = [line for line in done.stderr.splitlines() if "WARNING" not in line]
+        missing(f"{folder.name} cannot be installed: {' '.join(lines[-3:])}")

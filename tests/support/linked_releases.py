@@ -69,11 +69,11 @@ def releases(draw: st.DrawFn, shared: int | None = None, only_shared: bool = Fal
         made = []
         for _ in range(draw(st.integers(0, 7))):
             row = []
-            for one in attributes:
-                if getattr(one, which) is None:
+            for attribute in attributes:
+                if getattr(attribute, which) is None:
                     continue
-                path = draw(st.sampled_from(one.tree.paths if one.tree else []))
-                row.append(path[draw(st.sampled_from(list(getattr(one, f"{which}_levels"))))])
+                path = draw(st.sampled_from(attribute.tree.paths if attribute.tree else []))
+                row.append(path[draw(st.sampled_from(list(getattr(attribute, f"{which}_levels"))))])
             made.append((*row, *(draw(st.sampled_from([None, "x", "y"])) for _ in range(shared))))
         rows.append(made)
     return {
@@ -112,7 +112,7 @@ def built(connection: duckdb.DuckDBPyConnection, case: dict[str, Any]) -> tuple[
     shared = [NAMES[2 + j] for j in range(len(case["shared"]))]
     relations = []
     for which in ("first", "second"):
-        names = [one.name for one in attributes if getattr(one, which) is not None] + shared
+        names = [attribute.name for attribute in attributes if getattr(attribute, which) is not None] + shared
         filler = [] if names else ["nothing"]
         rows = [(*row, *("-" for _ in filler)) for row in case[which]]
         relations.append(make(connection, which, names + filler, rows))

@@ -57,7 +57,7 @@ class Schema:
         self.words: Mapping[str, Callable[[Any, Any, Mapping[str, Any]], bool]] = {
             "type": lambda says, value, _: any(self.is_of(value, kind) for kind in _listed(says)),
             "$ref": lambda says, value, _: self.accepts(value, whole["$defs"][says.removeprefix("#/$defs/")]),
-            "anyOf": lambda says, value, _: any(self.accepts(value, one) for one in says),
+            "anyOf": lambda says, value, _: any(self.accepts(value, schema) for schema in says),
             "oneOf": lambda says, value, _: sum(self.accepts(value, one) for one in says) == 1,
             "properties": lambda says, value, _: all(
                 self.accepts(value[key], says[key]) for key in value.keys() & says

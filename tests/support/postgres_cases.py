@@ -39,10 +39,10 @@ def policies(tree: Mapping[str, Any], table: str = "clinic.t") -> tuple[sqlanon.
     """The same policy over the table in DuckDB, and over that in PostgreSQL with its release there."""
     release = dict(tree.get("release", {}))
     rest = {name: part for name, part in tree.items() if name != "release"}
-    here = sqlanon.Policy(**rest, source={"table": "t"}, release={**release, "table": "r"})
+    policy = sqlanon.Policy(**rest, source={"table": "t"}, release={**release, "table": "r"})
     there = sqlanon.Policy(
         **rest,
         source={"postgres": HERE, "table": table},
         release={**release, "postgres": HERE, "table": "shared.r"},
     )
-    return here, there
+    return policy, there

@@ -37,9 +37,9 @@ def registrations() -> Iterator[None]:
         yield
     finally:
         for (names, remove), known in zip(REGISTRIES, before, strict=True):
-            for one in names():
-                if one not in known:
-                    remove(one)
+            for name in names():
+                if name not in known:
+                    remove(name)
 
 
 def section(title: str) -> str:

@@ -83,7 +83,7 @@ def test_no_construct_is_used_that_a_dialect_lacks(dialect: str) -> None:
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_names_that_bite_stay_names(dialect: str) -> None:
     name = "a`b\"c'd\n; DROP TABLE t --"
-    own = sqlanon.Policy(
+    policy = sqlanon.Policy(
         source={"table": '"x`y"'},
         attributes={
             name: {"role": "quasi", "hierarchy": {"mask": "right"}},
@@ -93,11 +93,11 @@ def test_names_that_bite_stay_names(dialect: str) -> None:
         privacy={"k": 2, "l_diversity": [{"attribute": "s;", "kind": "entropy", "l": 2}]},
     )
     with sqlanon.connect() as db:
-        text = str(db.plan(own, dialect=dialect))
+        text = str(db.plan(policy, dialect=dialect))
     found = statements(text, dialect)
     assert {type(one) for one in found} <= {exp.Create, exp.Select, exp.Set}
     assert len([one for one in found if not isinstance(one, exp.Set)]) == 6
-    names = {one.name for one in found[0].find_all(exp.Column)}
+    names = {node.name for node in found[0].find_all(exp.Column)}
     assert {name, "größe", "s;"} <= names
     comments = [line for line in text.splitlines() if "DROP TABLE" in line and line.startswith("--")]
     assert comments and all("\n" not in line for line in comments)
@@ -161,7 +161,7 @@ def test_no_part_of_a_literal_is_a_variable(dialect: str) -> None:
     text = without_variables(exp.select(*literals), dialect).sql(dialect, pretty=True)
     assert not re.search(REPLACED[dialect], text)
     (back,) = statements(text, dialect)
-    assert [spelled(one.this) for one in back.expressions] == LABELS
+    assert [spelled(expression.this) for expression in back.expressions] == LABELS
 
 
 @pytest.mark.thorough
@@ -170,7 +170,7 @@ def test_no_part_of_an_export_is_a_variable(tmp_path: Path) -> None:
     (tmp_path / "h.csv").write_text("a;${env:HOME}\nb;${env:HOME}\n")
     (tmp_path / "j.csv").write_text("a;{{ x }}\nb;{{ x }}\n")
     name = "{{ ill }} <% &x"
-    own = sqlanon.Policy(
+    policy = sqlanon.Policy(
         source={"table": "patients", "frequency_set": str(tmp_path / "f.parquet")},
         attributes={
             "zip": {"role": "quasi", "hierarchy": {"file": str(tmp_path / "h.csv")}},
@@ -184,7 +184,7 @@ def test_no_part_of_an_export_is_a_variable(tmp_path: Path) -> None:
         query = f"SELECT * FROM (VALUES ('a', 'b', 'x', 1), ('b', 'a', 'y', 1)) AS v(zip, sex, \"{name}\", n)"
         connection.execute(f"COPY ({query}) TO '{tmp_path / 'f.parquet'}'")
     with sqlanon.connect() as db:
-        result = db.anonymize(own)
+        result = db.anonymize(policy)
         for dialect in DIALECTS:
             folder = result.export(tmp_path / dialect, dialect)
             quote = "`" if dialect in BACKTICKS else '"'
@@ -197,10 +197,10 @@ def test_no_part_of_an_export_is_a_variable(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("dialect", ["spark", "databricks"])
 def test_names_that_would_be_replaced_are_refused(dialect: str) -> None:
-    own = sqlanon.Policy(
+    policy = sqlanon.Policy(
         source={"table": "patients"},
         attributes={"${env:HOME}": {"role": "quasi", "hierarchy": "suppress"}},
         privacy={"k": 2},
     )
     with sqlanon.connect() as db, pytest.raises(UntranslatableError, match="another name"):
-        db.plan(own, dialect=dialect)
+        db.plan(policy, dialect=dialect)

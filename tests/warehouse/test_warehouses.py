@@ -189,8 +189,8 @@ def test_a_combination_may_be_written_several_times(connection: duckdb.DuckDBPyC
     connection.execute(f"COPY ({query} WHERE cost >= 5 GROUP BY ALL) TO '{tmp_path}/part-2.parquet'")
     policy = make_policy(FEW, k=5, table="patients")
     with sqlanon.connect(connection) as db, sqlanon.connect() as other:
-        found = other.anonymize(from_set(policy, tmp_path / "part-*.parquet"))
-        assert figures(found) == figures(db.anonymize(policy))
+        result = other.anonymize(from_set(policy, tmp_path / "part-*.parquet"))
+        assert figures(result) == figures(db.anonymize(policy))
 
 
 @pytest.mark.slow
@@ -427,7 +427,7 @@ def test_an_export_is_private_and_whole(found: sqlanon.Result, tmp_path: Path) -
     assert all(stat.S_IMODE(file.stat().st_mode) == 0o600 for file in folder.iterdir())
     names = {"release.sql", "audit.sql", "sqlanon_suppressed.parquet", "sqlanon_0_zip.parquet"}
     assert names <= {file.name for file in folder.iterdir()}
-    assert [one.name for one in tmp_path.iterdir() if one.name.startswith(".")] == []
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
     assert found.sql("snowflake") in (folder / "release.sql").read_text()
 
 
@@ -449,7 +449,7 @@ def test_an_export_overwrites_nothing(found: sqlanon.Result, tmp_path: Path) -> 
             found.export(target, "trino")
     with pytest.raises(sqlanon.ReleaseError, match="cannot be written"):
         found.export(tmp_path / "no" / "such" / "folder", "trino")
-    assert [one.name for one in full.iterdir()] == ["mine.txt"]
+    assert [path.name for path in full.iterdir()] == ["mine.txt"]
     (tmp_path / "empty").mkdir()
     assert (found.export(tmp_path / "empty", "trino") / "audit.sql").is_file()
 
@@ -466,7 +466,9 @@ def test_an_export_is_in_the_ledger(connection: duckdb.DuckDBPyConnection, tmp_p
         with pytest.raises(sqlanon.ReleaseError, match="cannot be written"):
             result.export(tmp_path / "no" / "such" / "folder", "trino")
         result.export(tmp_path / "x", "trino")
-        assert not [one for one in result.warnings if "ledger" in one]  # the first, and the one that failed is none
+        assert not [
+            warning for warning in result.warnings if "ledger" in warning
+        ]  # the first, and the one that failed is none
         again = db.anonymize(policy)
         again.export(tmp_path / "y", "Trino")
         assert [one for one in again.warnings if "the ledger has 1 earlier export, which" in one]
@@ -560,7 +562,7 @@ def test_numbers_that_the_warehouse_takes_for_equal_are_released_in_one_form(sto
             (statement,) = parse(result.sql(dialect), dialect=dialect)
             assert statement is not None
             twice = dialect in ("postgres", "snowflake")  # which compare with it, too
-            assert [one.name for one in statement.find_all(exp.Literal)].count("NaN") == (4 if twice else 2), dialect
+            assert [node.name for node in statement.find_all(exp.Literal)].count("NaN") == (4 if twice else 2), dialect
     before, after = ({name: found[i] for name, found in counts.items()} for i in range(2))
     assert after == {"one": (1,), "none": (1,), "weight": (3,)}
     if stored:
@@ -638,13 +640,13 @@ def test_the_audit_finds_every_row_that_differs(
     ).fetchall()[0]
     for tampering in TAMPERED.values():
         odd.execute("BEGIN")
-        for one in tampering.format(row=row, other=other).split("; "):
-            odd.execute(one)
+        for part in tampering.format(row=row, other=other).split("; "):
+            odd.execute(part)
         expected = differing(before, Counter(odd.execute(rows).fetchall()))
         assert expected
-        made = ", ".join(f"{quoted(name)}::VARCHAR" for name in columns)
+        text = ", ".join(f"{quoted(name)}::VARCHAR" for name in columns)
         query = audit[f"-- {DIFFERING}"].rstrip(";\n")
-        found = odd.execute(f"SELECT {made}, rows_of_statement, rows_of_release FROM ({query})").fetchall()
+        found = odd.execute(f"SELECT {text}, rows_of_statement, rows_of_release FROM ({query})").fetchall()
         assert {one[:-2]: one[-2:] for one in found} == expected
         odd.execute("ROLLBACK")
 
@@ -682,16 +684,16 @@ def expected_classes(source: Source, kind: str, spec: Any) -> int:
 def test_the_audit_finds_the_classes_that_an_oracle_finds(kind: str, data: st.DataObject) -> None:
     source = replace(data.draw(privacy_cases.sources(population=False)), person=None)
     spec = LISTED[kind](data.draw, source)
-    asked = sqlanon.Policy(
+    policy = sqlanon.Policy(
         attributes={
             **{name: {"role": "quasi", "hierarchy": "suppress"} for name in source.quasi},
             **{name: {"role": "sensitive", "hierarchy": "suppress"} for name in source.sensitive},
         },
         privacy={kind: [spec]},
     )
-    (requirement,) = list_requirements(asked.privacy)
-    names = {name: name for name in asked.attributes}
-    released = WarehouseRelease(table("t"), table("t"), asked.generalized_attributes, [*source.sensitive], names)
+    (requirement,) = list_requirements(policy.privacy)
+    names = {name: name for name in policy.attributes}
+    released = WarehouseRelease(table("t"), table("t"), policy.generalized_attributes, [*source.sensitive], names)
     with opened(source) as db:
         engine = db._space.engine.holder
         query = requirement.violations(released)
@@ -745,26 +747,26 @@ def policy_file(connection: duckdb.DuckDBPyConnection, tmp_path: Path) -> Path:
 
 
 def run(*arguments: object, status: int = 0) -> str:
-    done = CliRunner().invoke(app, [str(one) for one in arguments])
+    done = CliRunner().invoke(app, [str(argument) for argument in arguments])
     assert done.exit_code == status, done.output
     return done.output
 
 
 def test_anonymize_exports(policy_file: Path, tmp_path: Path) -> None:
-    told = run("anonymize", policy_file, "--export", tmp_path / "x", "--dialect", "snowflake")
-    assert "400 of 400 rows to be released" in told and str(tmp_path / "x") in told.replace("\n", "")
+    outcome = run("anonymize", policy_file, "--export", tmp_path / "x", "--dialect", "snowflake")
+    assert "400 of 400 rows to be released" in outcome and str(tmp_path / "x") in outcome.replace("\n", "")
     assert 'CREATE TABLE "shared"."patients" AS' in (tmp_path / "x" / "release.sql").read_text()
     arguments = ["anonymize", str(policy_file), "--export", str(tmp_path / "y"), "--dialect", "Trino", "--json"]
-    found = json.loads(CliRunner().invoke(app, arguments).stdout)
-    assert found["export"] == str(tmp_path / "y") and found["table"] == "shared.patients"
-    assert found["suppressed_rows"] == 0 and found["generalization"]
+    document = json.loads(CliRunner().invoke(app, arguments).stdout)
+    assert document["export"] == str(tmp_path / "y") and document["table"] == "shared.patients"
+    assert document["suppressed_rows"] == 0 and document["generalization"]
 
 
 @pytest.mark.slow
 def test_plan_needs_no_database(policy_file: Path, tmp_path: Path) -> None:
     (tmp_path / "f.parquet").unlink()
-    shown = run("plan", policy_file, "--dialect", "bigquery")
-    assert "FROM `clinic`.`patients`" in shown and "CREATE TABLE `shared`.`patients`" in shown
+    outcome = run("plan", policy_file, "--dialect", "bigquery")
+    assert "FROM `clinic`.`patients`" in outcome and "CREATE TABLE `shared`.`patients`" in outcome
     policy_file.write_text(TOML.replace('frequency_set = "f.parquet"', 'database = "nowhere.duckdb"'))
     assert "FROM `clinic`.`patients`" in run("plan", policy_file, "--dialect", "bigquery")
 
@@ -781,13 +783,13 @@ def test_the_release_has_the_name_that_it_was_given(policy_file: Path, release: 
 
 @pytest.mark.slow
 def test_a_release_of_duckdb_without_a_name_is_not_the_source(policy_file: Path) -> None:
-    own = TOML.replace('frequency_set = "f.parquet"', 'database = "d.duckdb"')
-    policy_file.write_text(own.replace('table = "shared.patients"', 'file = "r.parquet"'))
+    text = TOML.replace('frequency_set = "f.parquet"', 'database = "d.duckdb"')
+    policy_file.write_text(text.replace('table = "shared.patients"', 'file = "r.parquet"'))
     assert "CREATE TABLE `release` AS" in run("plan", policy_file, "--dialect", "spark")
 
 
 def refused(*arguments: object) -> str:
-    done = CliRunner().invoke(app, [str(one) for one in arguments])
+    done = CliRunner().invoke(app, [str(argument) for argument in arguments])
     assert done.exit_code != 0
     return f"{done.output}\n{done.exception}"
 

@@ -50,9 +50,7 @@ def audited(server: Server, folder: Path) -> dict[str, list[tuple[Any, ...]]]:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("suppressed", ["drop", "mask"])
-def test_printed_sql_runs_in_postgres_and_releases_the_same(
-    postgres: Server, tmp_path: Path, suppressed: str
-) -> None:
+def test_printed_sql_runs_in_postgres_and_releases_the_same(postgres: Server, tmp_path: Path, suppressed: str) -> None:
     for name in ("clinic", "shared"):
         postgres.run(f"DROP SCHEMA IF EXISTS {name} CASCADE", f"CREATE SCHEMA {name}")
     postgres.load("clinic.patients", COLUMNS, rows())
@@ -94,11 +92,11 @@ def test_printed_sql_runs_in_postgres_and_releases_the_same(
     assert len(audit) == 9 + 1 + 3 + 2
     assert violations(audit) == {}
     columns = [column.name for column in file.manifest.columns]
-    listed = ", ".join(f"{quoted(name)}::text" for name in columns)
+    text = ", ".join(f"{quoted(name)}::text" for name in columns)
     with duckdb.connect(str(file.path), read_only=True) as release:
         order = ", ".join(f"CAST({quoted(name)} AS VARCHAR)" for name in columns)
         ours = Counter(release.execute(f"SELECT {order} FROM {file.table}").fetchall())
-    assert Counter(postgres.rows(f"SELECT {listed} FROM shared.r")) == ours
+    assert Counter(postgres.rows(f"SELECT {text} FROM shared.r")) == ours
     # A release that breaks what is asked is seen: two rows of a class of their own, and of one value.
     postgres.run(f"UPDATE shared.r SET {quoted(names[0])} = 'alone' WHERE ctid IN (SELECT ctid FROM shared.r LIMIT 1)")
     expected_now = {"6-anonymity", "distinct 2-diversity of ill; --", "share of at most 0.9 of each ill; --", DIFFERING}

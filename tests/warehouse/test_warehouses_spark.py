@@ -78,8 +78,8 @@ def test_printed_sql_runs_in_spark_and_releases_the_same(spark: Any, tmp_path: P
             assert figures(found) == figures(expected) and found.suppressed_rows > 20
             folder = found.export(tmp_path / "export", "spark")
             file = expected.publish(tmp_path / "r.duckdb")
-    for one in folder.glob("*.parquet"):
-        session.read.parquet(str(one)).createOrReplaceTempView(one.stem)
+    for path in folder.glob("*.parquet"):
+        session.read.parquet(str(path)).createOrReplaceTempView(path.stem)
     for _, statement in statements(folder / "release.sql"):
         session.sql(statement)
     audit = audited(session, folder)
@@ -89,8 +89,8 @@ def test_printed_sql_runs_in_spark_and_releases_the_same(spark: Any, tmp_path: P
     with duckdb.connect(str(file.path), read_only=True) as release:
         order = ", ".join(f"CAST({quoted(name)} AS VARCHAR)" for name in columns)
         ours = Counter(release.execute(f"SELECT {order} FROM {file.table}").fetchall())
-    listed = ", ".join(f"CAST(`{name}` AS STRING)" for name in columns)
-    made = f"SELECT {listed} FROM {DATABASE}.r"
+    text = ", ".join(f"CAST(`{name}` AS STRING)" for name in columns)
+    made = f"SELECT {text} FROM {DATABASE}.r"
     assert Counter(tuple(row) for row in spark.sql(made).collect()) == ours
     assert any(TOP in row for row in ours) == (suppressed == "mask")
     # A row that another of its class has taken the place of breaks nothing else.

@@ -140,9 +140,11 @@ def released(
         search = {"suppression": "cells", "suppression_limit": 0.4, "measure": "loss"}
         search |= sections.pop("search", {})
         with sqlanon.connect(connection) as db:
-            made = db.anonymize(make_policy(attributes, k=k, search=search, **sections)).publish(directory / "r.duckdb")
-            assert made.verify().verified
-    with duckdb.connect(made.path, read_only=True) as connection:
+            publication = db.anonymize(make_policy(attributes, k=k, search=search, **sections)).publish(
+                directory / "r.duckdb"
+            )
+            assert publication.verify().verified
+    with duckdb.connect(publication.path, read_only=True) as connection:
         return Counter(connection.execute("FROM t").fetchall())
 
 
@@ -158,9 +160,9 @@ def test_a_blank_is_no_wildcard(tmp_path: Path) -> None:
     wild = Counter({("a", "x"): 4, ("*", "x"): 1, ("c", "y"): 10})
     assert all(matches(wild, row) >= 5 for row in wild)
     assert min(wild.values()) == 1
-    found = released(rows, {"one": "suppress", "two": "suppress"}, tmp_path)
-    assert found == Counter({("*", "x"): 5, ("c", "y"): 10})
-    assert all(matches(found, row) >= 5 for row in found)
+    released_rows = released(rows, {"one": "suppress", "two": "suppress"}, tmp_path)
+    assert released_rows == Counter({("*", "x"): 5, ("c", "y"): 10})
+    assert all(matches(released_rows, row) >= 5 for row in released_rows)
 
 
 @pytest.mark.slow
@@ -181,8 +183,8 @@ def test_blanked_rows_meet_all_requirements(tmp_path: Path) -> None:
     rows = [*[("a", "x", "flu")] * 3, *[("b", "x", "flu")] * 2, *[("d", "y", "gout")] * 2]
     rows += [("c", "z", f"d{i}") for i in range(12)]
     attributes = {"one": "suppress", "two": "suppress", "diagnosis": "sensitive"}
-    found = released(rows, attributes, tmp_path / "1")
-    assert {row[:2]: n for row, n in found.items() if row[0] != "c"} == {("*", "x"): 5}
+    released_rows = released(rows, attributes, tmp_path / "1")
+    assert {row[:2]: n for row, n in released_rows.items() if row[0] != "c"} == {("*", "x"): 5}
     privacy = {"k": 5, "l_diversity": [{"attribute": "diagnosis", "kind": "distinct", "l": 2}]}
     with duckdb.connect() as connection:
         connection.execute("CREATE TABLE t (one VARCHAR, two VARCHAR, diagnosis VARCHAR)")
@@ -191,8 +193,8 @@ def test_blanked_rows_meet_all_requirements(tmp_path: Path) -> None:
         policy = sqlanon.Policy(**(policy.model_dump(mode="json", exclude_none=True) | {"privacy": privacy}))
         with sqlanon.connect(connection) as db:
             result = db.anonymize(policy)
-            made = result.publish(tmp_path / "r.duckdb")
-    with duckdb.connect(made.path, read_only=True) as connection:
+            publication = result.publish(tmp_path / "r.duckdb")
+    with duckdb.connect(publication.path, read_only=True) as connection:
         sizes = Counter(row[:2] for row in connection.execute("FROM t").fetchall())
     assert sizes == Counter({("*", "*"): 7, ("c", "z"): 12})
 
@@ -235,6 +237,6 @@ def test_small_and_large_sets_of_many_attributes_are_tried(
     tree = Tree("a", 1, 0, 1, (0, 1), 2, 1.0, table("nodes"), is_ordered=False)
     query = module.blank_patterns((tree,) * attributes, range(attributes)).sql("duckdb")
     with duckdb.connect() as connection:
-        found = connection.execute(f"SELECT pattern, weight FROM ({query})").fetchall()
-    assert len(found) == len({pattern for pattern, _ in found}) == sets
-    assert all(0 < pattern < 2**attributes and pattern.bit_count() == weight for pattern, weight in found)
+        rows = connection.execute(f"SELECT pattern, weight FROM ({query})").fetchall()
+    assert len(rows) == len({pattern for pattern, _ in rows}) == sets
+    assert all(0 < pattern < 2**attributes and pattern.bit_count() == weight for pattern, weight in rows)

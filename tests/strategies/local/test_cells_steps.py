@@ -124,7 +124,7 @@ class Steps(Plan):
             options = [(weight, -sizes[new], bit, old, new) for old, new, weight, bit in tried if sizes[new] >= self.k]
             if not options:
                 return
-            chosen = {old: min(one for one in options if one[3] == old)[4] for _, _, _, old, _ in options}
+            chosen = {old: min(option for option in options if option[3] == old)[4] for _, _, _, old, _ in options}
             accepted = self.holding(chosen, choice)
             if not accepted:
                 best = min(options)[4]

@@ -50,10 +50,10 @@ def test_rows_whose_exact_values_are_shown_are_counted_once(ends: dict[int, tupl
         notices = finish._warn_of_exact_ends(task, outcome, table("kept"))
         assert [notice.affected for notice in notices] == [sum(kept[c] for c in ends)] * bool(ends)
         counts = {f"a{i}": sum(kept[c] for c in ends if ends[c][i]) for i in (0, 1)}
-        listed = ", ".join(f"{name} {counts[name] / 20:.1%}" for name in sorted(counts, key=counts.get, reverse=True)  # type: ignore
+        text = ", ".join(f"{name} {counts[name] / 20:.1%}" for name in sorted(counts, key=counts.get, reverse=True)  # type: ignore
                            if counts[name])  # fmt: skip
         assert all(
-            f"({listed})" in notice.message and f"{notice.affected / 20:.1%}" in notice.message for notice in notices
+            f"({text})" in notice.message and f"{notice.affected / 20:.1%}" in notice.message for notice in notices
         )
         assert not finish._warn_of_exact_ends(task, replace(outcome, exact_ends=None), table("kept"))
 

@@ -63,7 +63,7 @@ def grown(points: list[tuple[int, ...]], sizes: Mapping[int, int], k: int) -> Fo
     while trees.open:
         edges = []
         for one in trees.open:
-            others = [other for other in sizes if trees.tree_of(other) != trees.tree_of(one)]
+            others = [size for size in sizes if trees.tree_of(size) != trees.tree_of(one)]
             nearest = min(others, key=lambda other: (differing(points, {one, other}), other), default=None)
             edges += [] if nearest is None else [(one, nearest, differing(points, {one, nearest}))]
         trees.grow(edges)
@@ -129,8 +129,8 @@ def multisets(total: int, greatest: int) -> Iterator[list[int]]:
     if not total:
         yield []
     for first in range(min(total, greatest), 0, -1):
-        for others in multisets(total - first, first):
-            yield [first, *others]
+        for multiset in multisets(total - first, first):
+            yield [first, *multiset]
 
 
 @pytest.mark.parametrize("k", [2, 3, 4, 5, 6, pytest.param(7, marks=pytest.mark.slow)])
@@ -274,11 +274,9 @@ def test_it_needs_a_key_and_counts_no_persons() -> None:
         ({"spark": "local[2]"}, ("search.strategy", "strategy forest divides equal rows by their key")),
     ],
 )
-def test_a_remote_source_needs_no_key(
-    source: dict[str, str], reason: tuple[str, str], key: dict[str, str]
-) -> None:
+def test_a_remote_source_needs_no_key(source: dict[str, str], reason: tuple[str, str], key: dict[str, str]) -> None:
     with pytest.raises(sqlanon.PolicyError) as caught:
         make_policy(ASKED, k=2, search={"strategy": "forest"}, source={**source, "table": "s.t", **key})
-    found = {one.place: one.message for one in caught.value.problems}
+    found = {problem.place: problem.message for problem in caught.value.problems}
     assert ("keys are recorded row by row" in found.pop("source.key", "")) is bool(key)
     assert [(place, message.startswith(reason[1])) for place, message in found.items()] == [(reason[0], True)]

@@ -134,9 +134,9 @@ def test_cells_are_the_ranges_of_the_lowest_level_that_holds_its_values_one_afte
         rows = [*zip(range(8), *levels, strict=True), (None, "0-1", "0-3")]
         hierarchy = (f"level_0 {type_}, level_1 VARCHAR, level_2 VARCHAR", rows)
         steps: Any = SimpleNamespace(look_up=lambda asked, _, h=hierarchy: query(asked, hierarchy=h))
-        made: Any = SimpleNamespace(table=table("hierarchy"))
+        simple_namespace: Any = SimpleNamespace(table=table("hierarchy"))
         tree = tree_of(1 + (level or 1), floor)
-        lowest[name] = grid._lowest_usable_level(steps, labels_of(type_), tree, made, col("level_0"))
+        lowest[name] = grid._lowest_usable_level(steps, labels_of(type_), tree, simple_namespace, col("level_0"))
     assert lowest == {name: level for name, _, _, _, level in LEVELS}
 
 
@@ -202,9 +202,9 @@ def test_cells_end_at_rounded_quantiles(number: int) -> None:
     counts, least = COUNTS[number]
     values: list[int | None] = [None, *sorted(counts)]  # NULL has a cell of its own
     tree = tree_of(1, leaves=len(values))
-    made: Any = SimpleNamespace(table=table("hierarchy"))
+    simple_namespace: Any = SimpleNamespace(table=table("hierarchy"))
     found = query(
-        quantile_grid(labels_of("INTEGER"), tree, made, col("level_0"), least),
+        quantile_grid(labels_of("INTEGER"), tree, simple_namespace, col("level_0"), least),
         hierarchy=("level_0 INTEGER", [(value,) for value in reversed(values)]),
         nodes=("node INTEGER, level INTEGER, low INTEGER, rows BIGINT", [
             *((place, 0, place, counts.get(value or 0, 40)) for place, value in enumerate(values)), (100, 1, 0, 999),

@@ -58,8 +58,8 @@ class Question:
     def known(self) -> list[Row]:
         """The rows that can be released."""
         indices = range(len(self.trees))
-        known = [row for row in self.rows if all(self.trees[i].knows(row[i]) for i in indices)]
-        return [row for row in known if all(self.above(row, i, -1) is not None for i in indices)]
+        rows = [row for row in self.rows if all(self.trees[i].knows(row[i]) for i in indices)]
+        return [row for row in rows if all(self.above(row, i, -1) is not None for i in indices)]
 
     def above(self, row: Row, i: int, level: int) -> int | None:
         """The next level above one that a row may be released at in an attribute."""
@@ -288,7 +288,7 @@ def test_the_release_of_the_run() -> None:
 @st.composite
 def questions(draw: st.DrawFn) -> Question:
     case = draw(random_cases.cases().filter(lambda case: bool(case.rows) and len(case.hierarchies) <= 3))
-    others = draw(st.lists(st.sampled_from(["x", "y", None]), min_size=len(case.rows), max_size=len(case.rows)))
+    drawn = draw(st.lists(st.sampled_from(["x", "y", None]), min_size=len(case.rows), max_size=len(case.rows)))
     m = len(case.hierarchies)
     attributes = st.lists(st.integers(0, m - 1), min_size=1, max_size=m, unique=True).map(
         lambda one: tuple(sorted(one))
@@ -301,7 +301,7 @@ def questions(draw: st.DrawFn) -> Question:
         label = draw(st.sampled_from([label for path in tree.paths.values() for label in path[:-1]] or [tree.top]))
         forbidden = {0: frozenset({str(label)})}
     return Question(
-        rows=[(*row, other) for row, other in zip(case.rows, others, strict=True)],
+        rows=[(*row, other) for row, other in zip(case.rows, drawn, strict=True)],
         hierarchies=case.hierarchies,
         k=None if shields and draw(st.booleans()) else case.k,
         limit=case.limit,

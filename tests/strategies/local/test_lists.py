@@ -66,9 +66,9 @@ def test_lists_have_the_values_of_the_sets(folder: Path) -> None:
     text, lists = (released(folder, sets, sets) for sets in ("text", "list"))
     members = "CASE WHEN {0} IS NOT NULL THEN sqlanon.members({0}) END"
     query = "SELECT {}, {}, age, d, count(*) FROM t GROUP BY ALL ORDER BY ALL"
-    found = fetch(lists, query.format("city", "zip"))
-    assert found == fetch(text, query.format(members.format("city"), members.format("zip")))
-    assert {city for cities, *_ in found if cities for city in cities} > {"b, c", 'd"e', "{x", "NULL", "", " ", "w\\z"}
+    rows = fetch(lists, query.format("city", "zip"))
+    assert rows == fetch(text, query.format(members.format("city"), members.format("zip")))
+    assert {city for cities, *_ in rows if cities for city in cities} > {"b, c", 'd"e', "{x", "NULL", "", " ", "w\\z"}
     assert dict(fetch(lists, "SELECT name, type FROM (DESCRIBE t) AS d(name, type, a, b, c, e)")) == {
         "city": "VARCHAR[]", "zip": "VARCHAR[]", "age": "VARCHAR", "d": "VARCHAR"
     }  # fmt: skip
@@ -125,7 +125,7 @@ def test_lists_are_refused_where_a_target_lacks_them(section: dict[str, Any], pl
     }
     with pytest.raises(PolicyError) as raised:
         sqlanon.Policy(**{**policy, **section})
-    assert any(one.place == place and message in one.message for one in raised.value.problems)
+    assert any(problem.place == place and message in problem.message for problem in raised.value.problems)
 
 
 def test_a_policy_without_the_key_keeps_its_fingerprint() -> None:

@@ -133,12 +133,12 @@ def test_a_loose_combination_comes_to_the_group_that_costs_least_more(small: Sma
         assert {
             row[0] for row in task.engine.rows(iterative.template("SELECT combination FROM :o")(o=outside))
         } == loose
-        found = task.engine.rows(cheapest_classes(outside, best.classes, groups.prices, task.trees))
+        rows = task.engine.rows(cheapest_classes(outside, best.classes, groups.prices, task.trees))
         options: dict[int, list[tuple[int, int]]] = defaultdict(list)
         for c, cell in itertools.product(loose, of_cell):
             if (after := price_of(plain, [*of_cell[cell], c])) is not None:
                 options[c].append(((n[cell] + plain.n[c]) * after - n[cell] * prices[cell], cell))
-        assert sorted(found) == sorted((c, cell, more) for c, (more, cell) in ((c, min(o)) for c, o in options.items()))
+        assert sorted(rows) == sorted((c, cell, more) for c, (more, cell) in ((c, min(o)) for c, o in options.items()))
 
 
 HELD = [
@@ -201,7 +201,7 @@ def test_a_climb_is_that_of_a_plain_one(small: Small) -> None:
         groups, climb = Groups(task, "g"), Climb(Plain(task), small.k)
         climb.run()
         steps = groups.climb(groups.prices)
-        grouped = [exp.select("combination", "class_id").from_(one).where("class_id IS NOT NULL") for one in steps]
+        grouped = [exp.select("combination", "class_id").from_(step).where("class_id IS NOT NULL") for step in steps]
         found = [dict(task.engine.rows(one)) for one in grouped]
         assert found == [cells for _, cells in climb.steps]
         assert len(found) > 1

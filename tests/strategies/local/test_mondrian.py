@@ -479,8 +479,8 @@ def worked(
             result = db.anonymize(ask)
             release = result.publish(Path(folder) / "r.duckdb")
         with duckdb.connect(str(release.path), read_only=True) as reader:
-            found = reader.sql(f"SELECT {', '.join(columns)} FROM released ORDER BY ALL")
-            yield result, found.fetchall(), [str(type_) for type_ in found.types]
+            sql = reader.sql(f"SELECT {', '.join(columns)} FROM released ORDER BY ALL")
+            yield result, sql.fetchall(), [str(type_) for type_ in sql.types]
 
 
 PLAIN_TREES = {"age": {"intervals": [5, 10]}, "sex": "suppress", "zip": {"mask": "right"}}

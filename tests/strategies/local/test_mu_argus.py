@@ -33,7 +33,7 @@ from support.policies import make_policy
 def test_the_combinations_have_one_of_each_class(classes: list[str]) -> None:
     identification = {f"a{i}": one for i, one in enumerate(classes)}
     found = select_combinations(identification)
-    ranks = sorted({CLASSES.index(one) for one in classes})
+    ranks = sorted({CLASSES.index(class_) for class_ in classes})
     first, second = ranks[0], ranks[:2][-1]
     for three in itertools.combinations(identification, min(3, len(classes))):
         least = sorted(CLASSES.index(identification[name]) for name in three)

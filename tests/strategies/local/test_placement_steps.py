@@ -181,12 +181,12 @@ def test_an_attribute_is_fully_suppressed_where_all_rows_show_one_label_above_it
 
 
 def test_types_of_a_release_are_those_of_its_columns_where_values_are_their_own() -> None:
-    made = LocalRecoding(
+    recoding = LocalRecoding(
         table("source"), COLUMNS, ATTRIBUTES, (), TREES, table("kept"), (), frozenset({2}), (None, "BIGINT", None)
     )
     types = {
         (mask, lists): [
-            replace(made, mask=mask, lists=frozenset(lists)).released_type(column, "DATE") for column in COLUMNS
+            replace(recoding, mask=mask, lists=frozenset(lists)).released_type(column, "DATE") for column in COLUMNS
         ]
         for mask in (False, True)
         for lists in ((), (0, 2))
@@ -198,10 +198,10 @@ def test_types_of_a_release_are_those_of_its_columns_where_values_are_their_own(
         (True, ()): ["DATE", text, text, text, "DATE"],
         (True, (0, 2)): ["DATE", many, text, many, "DATE"],
     }
-    assert [replace(made, mask=mask, lists=frozenset(lists)).codes_identify_labels for mask, lists in types] == [
+    assert [replace(recoding, mask=mask, lists=frozenset(lists)).codes_identify_labels for mask, lists in types] == [
         True, False, False, False,
     ]  # fmt: skip
-    assert made.class_keys() == {0: "code_0", 1: "code_1", 2: "value_3"}
+    assert recoding.class_keys() == {0: "code_0", 1: "code_1", 2: "value_3"}
 
 
 # Nodes and combinations

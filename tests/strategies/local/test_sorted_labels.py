@@ -41,9 +41,9 @@ def in_order(low: Decimal) -> tuple[bool, Decimal]:
 
 def ends(label: str) -> tuple[Decimal, Decimal]:
     """The ends of a range, or the number twice."""
-    found = re.fullmatch(r"(-?[0-9.]+)(?:(?:-| to )(-?[0-9.]+))?", label)
-    assert found, label
-    return Decimal(found[1]), Decimal(found[2] or found[1])
+    match = re.fullmatch(r"(-?[0-9.]+)(?:(?:-| to )(-?[0-9.]+))?", label)
+    assert match, label
+    return Decimal(match[1]), Decimal(match[2] or match[1])
 
 
 def shown(value: Any) -> str:

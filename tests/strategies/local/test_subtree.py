@@ -91,8 +91,10 @@ def released(
         connection.executemany(f"INSERT INTO t VALUES ({', '.join('?' * len(attributes))})", rows)
         with sqlanon.connect(connection) as db:
             search = {"strategy": "subtree", **sections.pop("search", {})}
-            made = db.anonymize(make_policy(attributes, search=search, **sections)).publish(directory / "r.duckdb")
-    with duckdb.connect(made.path, read_only=True) as connection:
+            publication = db.anonymize(make_policy(attributes, search=search, **sections)).publish(
+                directory / "r.duckdb"
+            )
+    with duckdb.connect(publication.path, read_only=True) as connection:
         return sorted(connection.execute("SELECT *, count(*) FROM t GROUP BY ALL").fetchall())
 
 

@@ -172,8 +172,8 @@ def found(task: LocalTask, tree: Tree, summary: Summary) -> dict[int, Shown]:
     for part, node, *rest in task.engine.rows(exp.select("part", "node", "label", "leaves", "level").from_(shown)):
         assert numbers.setdefault(node, rest) == rest
         parts[part] = (*rest, node > tree.root)  # type: ignore[assignment]
-    own = [node for node in numbers if node > tree.root]
-    assert sorted(own) == [*range(tree.root + 1, tree.root + 1 + len({*map(str, map(numbers.get, own))}))]
+    nodes = [node for node in numbers if node > tree.root]
+    assert sorted(nodes) == [*range(tree.root + 1, tree.root + 1 + len({*map(str, map(numbers.get, nodes))}))]
     return parts
 
 
@@ -269,8 +269,8 @@ def test_sets_list_what_is_frequent_as_in_plain_python(exact: bool) -> None:
                 row[f"is_member_{level}"] = one.label is not None and one.released and is_listed
             members[paths[0][0]] = row
         names = list(row)
-        listed = task.engine.rows(exp.select(*names).from_(made))
-        assert {one[0]: dict(zip(names, one, strict=True)) for one in listed} == members
+        rows = task.engine.rows(exp.select(*names).from_(made))
+        assert {one[0]: dict(zip(names, one, strict=True)) for one in rows} == members
         tree = replace(tree, set_labels=made)
         shown = expected(task, plain, tree, set_of, members=members)
         assert found(task, tree, as_set) == shown

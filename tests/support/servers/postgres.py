@@ -58,7 +58,7 @@ class Server:
         texts = [[None if row[i] is None else str(row[i]) for row in rows] for i in range(len(columns))]
         names = [f"c{i}" for i in range(len(columns))]
         with self._connection.cursor() as cursor:
-            arrays = [pa.array(one, pa.string()) for one in texts]
+            arrays = [pa.array(text, pa.string()) for text in texts]
             cursor.adbc_ingest("loaded", pa.table(arrays, names=names), mode="create", temporary=True)
         casts = ", ".join(
             f"CAST(c{i} AS {kind.partition(' COLLATE')[0]}) AS {_quoted(column)}"
