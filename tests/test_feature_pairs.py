@@ -29,8 +29,8 @@ from oracles.oracle_labels import members, range_of
 from properties import feature_pairs
 from properties.feature_pairs import NORTH, SOUTH, K, Row
 from sqlanon.errors import AuditError, InfeasibleError, ReleaseError
-from support.databases import compacted, connected, fetch, live_connection
-from support.verification import failed, failed_alone
+from support.databases import compact_file, connect_to, fetch, live_connection
+from support.verification import failed_alone, failed_checks
 
 Record = dict[str, Any]
 
@@ -514,7 +514,7 @@ def tamper(published: Published, target: Path, number: int) -> bool:
         connection.execute(change.format(f"released_v{published.manifest.version}"), {"note": note, **values})
         if forges:
             connection.execute(FORGED_DIGEST, [published.manifest.version])
-    compacted(target)
+    compact_file(target)
     return forges
 
 
@@ -555,7 +555,7 @@ def test_a_release_is_what_its_policy_asks_for(
     case, records = draw_case(number, row, tmp_path)
     store(connection, "t", records)
     store(connection, "people", case.people)
-    with connected(connection) as db:
+    with connect_to(connection) as db:
         try:
             made, release, earlier = publish(db, connection, case)
         except InfeasibleError:
@@ -566,11 +566,11 @@ def test_a_release_is_what_its_policy_asks_for(
         published = Published(case, made, release.path, release.manifest, read(release.path), earlier)
         for judge in JUDGES:
             judge(published)
-        assert failed(db.verify(release.path, case.policy)) == set()
+        assert failed_checks(db.verify(release.path, case.policy)) == set()
         copy = tmp_path / f"copy{release.path.suffix}"
         if tamper(published, copy, number):
             try:
-                assert failed(db.verify(copy, case.policy))
+                assert failed_checks(db.verify(copy, case.policy))
             except ReleaseError as error:
                 assert row["history"] == "after" and "no release with these rows" in str(error)
         else:

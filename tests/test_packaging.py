@@ -136,7 +136,7 @@ class Environment:
 
 
 @pytest.fixture(scope="module")
-def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Environment]:
+def installed_wheel(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Environment]:
     environment = Environment(tmp_path_factory.mktemp("away"))
     environment("pip", "install", "-q", wheel)
     yield environment
@@ -155,11 +155,11 @@ def place(environment: Environment) -> Path:
 
 
 @pytest.mark.thorough
-def test_an_installed_wheel_runs_the_demo(installed: Environment) -> None:
-    package = place(installed)
-    assert installed.folder in package.parents
+def test_an_installed_wheel_runs_the_demo(installed_wheel: Environment) -> None:
+    package = place(installed_wheel)
+    assert installed_wheel.folder in package.parents
     assert sql_files(package / "sql") == SQL
-    the_demo_runs(installed)
+    the_demo_runs(installed_wheel)
 
 
 @pytest.mark.thorough
@@ -184,9 +184,9 @@ def test_the_wheel_has_the_package_and_nothing_else(wheel: Path) -> None:
 
 
 @pytest.mark.thorough
-def test_no_library_is_allowed_that_is_newer_than_the_tested(installed: Environment) -> None:
+def test_no_library_is_allowed_that_is_newer_than_the_tested(installed_wheel: Environment) -> None:
     """pip took the newest that the wheel allows: each upper bound is the step after it. (.ci/run tests the oldest.)"""
-    document = json.loads(installed("pip", "list", "--format", "json", "--disable-pip-version-check"))
+    document = json.loads(installed_wheel("pip", "list", "--format", "json", "--disable-pip-version-check"))
     versions = {package["name"].lower(): Version(package["version"]) for package in document}
     for requirement in map(Requirement, PROJECT["dependencies"]):
         if requirement.marker is None or requirement.marker.evaluate():

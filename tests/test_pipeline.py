@@ -49,7 +49,7 @@ def people() -> duckdb.DuckDBPyConnection:
 
 
 @pytest.fixture
-def passed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def entered_stages(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The stages, in the order in which they are entered."""
     names: list[str] = []
 
@@ -75,33 +75,35 @@ def passed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     ],
     ids=["plain", "local", "decoys"],
 )
-def test_a_plan_passes_through_the_stages_of_a_run(asked: sqlanon.Policy, passed: list[str]) -> None:
+def test_a_plan_passes_through_the_stages_of_a_run(asked: sqlanon.Policy, entered_stages: list[str]) -> None:
     with sqlanon.connect(people()) as db:
         db.anonymize(asked)
-        run = passed.copy()
-        passed.clear()
+        run = entered_stages.copy()
+        entered_stages.clear()
         db.plan(asked)
     left_out = {"add_noise"} if asked.has_decoys else {"add_noise", "add_decoys"}
     assert run == [name for name in STAGES if name not in left_out]
-    assert passed == run
+    assert entered_stages == run
 
 
 @pytest.mark.thorough
-def test_compare_publish_verify_and_risk_pass_through_the_same_stages(passed: list[str], tmp_path: Path) -> None:
+def test_compare_publish_verify_and_risk_pass_through_the_same_stages(
+    entered_stages: list[str], tmp_path: Path
+) -> None:
     first = ["prepare", "scan_tables", "build_hierarchies", "count_frequencies", "search_input"]
     noise = {"epsilon": 1.0, "bounds": [0, 100]}
     noisy = {"ward": {"role": "quasi", "hierarchy": "suppress"}, "age": {"role": "quasi", "noise": noise}}
     with sqlanon.connect(people()) as db:
         db.compare(policy(), ["optimal"])
-        assert passed == ["prepare_with_earlier_releases", *first, "run_search", "recode"]
+        assert entered_stages == ["prepare_with_earlier_releases", *first, "run_search", "recode"]
         release = db.anonymize(policy()).publish(tmp_path / "release.duckdb")
-        assert passed[-2:] == ["measure_dependencies", "audit_and_publish"]
-        passed.clear()
+        assert entered_stages[-2:] == ["measure_dependencies", "audit_and_publish"]
+        entered_stages.clear()
         assert db.verify(release.path, policy()).verified
-        assert passed == ["prepare_with_earlier_releases", *first]
-        passed.clear()
+        assert entered_stages == ["prepare_with_earlier_releases", *first]
+        entered_stages.clear()
         assert db.risk(policy(attributes=noisy | {"ill": {"role": "sensitive"}})).noise is not None
-        assert passed == [*first, "run_search", "recode"]
+        assert entered_stages == [*first, "run_search", "recode"]
 
 
 @pytest.mark.slow

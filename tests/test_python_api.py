@@ -48,7 +48,7 @@ PATIENTS = """
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def prepared_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("made") / "hospital.duckdb"
     with duckdb.connect(str(path)) as db:
         db.execute(f"CREATE TABLE patients AS {PATIENTS}")
@@ -56,8 +56,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def hospital(made: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copy(made, tmp_path))
+def hospital(prepared_folder: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copy(prepared_folder, tmp_path))
 
 
 @pytest.fixture

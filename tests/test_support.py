@@ -46,11 +46,11 @@ def imported(tree: ast.AST) -> Iterator[tuple[str, str]]:
             yield from ((one.asname or one.name, f"{node.module}.{one.name}") for one in node.names)
 
 
-def dotted(node: ast.expr, names: dict[str, str]) -> str | None:
+def dotted_path(node: ast.expr, names: dict[str, str]) -> str | None:
     """The dotted path that an expression stands for, if it is one."""
     if isinstance(node, ast.Name):
         return names.get(node.id)
-    if isinstance(node, ast.Attribute) and (owner := dotted(node.value, names)) is not None:
+    if isinstance(node, ast.Attribute) and (owner := dotted_path(node.value, names)) is not None:
         return f"{owner}.{node.attr}"
     return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else None
 
@@ -75,7 +75,7 @@ def paths(tree: ast.Module) -> Iterator[str]:
             given = node.elts[:2]
         else:
             continue
-        owner, name = (dotted(one, names) for one in given)
+        owner, name = (dotted_path(one, names) for one in given)
         if owner is None or not owner.startswith("sqlanon."):
             continue
         second = given[1]

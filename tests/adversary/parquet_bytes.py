@@ -75,7 +75,7 @@ def _varint(value: int) -> bytes:
     return bytes([*out, value])
 
 
-def _written(struct: Struct) -> bytes:
+def _encode_struct(struct: Struct) -> bytes:
     out, last = b"", 0
     for field, (kind, value) in sorted(struct.items()):
         step = field - last
@@ -96,7 +96,7 @@ def _value(kind: int, value: Any) -> bytes:
     if kind == BINARY:
         return _varint(len(value)) + value
     if kind == STRUCT:
-        return _written(value)
+        return _encode_struct(value)
     of, values = value
     head = bytes([len(values) << 4 | of]) if len(values) < 15 else bytes([240 | of]) + _varint(len(values))
     return head + (bytes(values) if of in (TRUE, FALSE) else b"".join(_value(of, one) for one in values))
@@ -118,9 +118,9 @@ def footer_changed(path: Path, change: Callable[[Struct], object]) -> None:
     """Change the footer as a tree."""
     body, footer = parts(path)
     tree = _Reader(footer).struct()
-    assert _written(tree) == footer  # the codec changes nothing by itself
+    assert _encode_struct(tree) == footer  # the codec changes nothing by itself
     change(tree)
-    put(path, body, _written(tree))
+    put(path, body, _encode_struct(tree))
 
 
 def column(footer: Struct, place: int, group: int = 0) -> Struct:

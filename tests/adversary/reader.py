@@ -55,7 +55,7 @@ def cells(column: pa.ChunkedArray) -> list[Any]:
     return [None if value is None else bits(value) for value in column.to_pylist()]
 
 
-def _quoted(name: str) -> str:
+def _quote_name(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
@@ -68,7 +68,7 @@ def of_relation(connection: duckdb.DuckDBPyConnection, relation: str) -> Seen:
     """What can be seen of a relation: its values, their texts, hashes and types."""
     arrow = connection.sql(f"SELECT * FROM {relation}").to_arrow_table()
     names = arrow.column_names
-    eyes = ", ".join(f"{one}::VARCHAR, hash({one}), typeof({one})" for one in map(_quoted, names))
+    eyes = ", ".join(f"{one}::VARCHAR, hash({one}), typeof({one})" for one in map(_quote_name, names))
     texts = connection.execute(f"SELECT {eyes} FROM {relation}").fetchall()
     columns = [cells(arrow.column(i)) for i in range(len(names))]
     rows = [tuple((columns[i][j], *texts[j][3 * i : 3 * i + 3]) for i in range(len(names))) for j in range(len(texts))]
@@ -78,7 +78,7 @@ def of_relation(connection: duckdb.DuckDBPyConnection, relation: str) -> Seen:
 def _duckdb(path: Path, name: str) -> Seen:
     with duckdb.connect(str(path), read_only=True, config={"threads": 1}) as connection:
         connection.execute("SET TimeZone = 'UTC'")
-        seen = of_relation(connection, _quoted(name))
+        seen = of_relation(connection, _quote_name(name))
         beside = [
             connection.execute(f"SELECT string_agg({texts}, ' ') FROM {function}()").fetchall()[0][0]
             for function, texts in (
@@ -112,7 +112,7 @@ def _beyond(connection: duckdb.DuckDBPyConnection, table: str, column: str, stat
         ends: list[Any] = list(match.groups()) if match else []
     else:
         ends = [json.loads(stats or "{}").get(end) for end in ("min", "max")]
-    query = f"SELECT DISTINCT {_quoted(column)}::VARCHAR, typeof({_quoted(column)}) FROM {_quoted(table)}"
+    query = f"SELECT DISTINCT {_quote_name(column)}::VARCHAR, typeof({_quote_name(column)}) FROM {_quote_name(table)}"
     # Of some types they are written as their bytes in the file.
     shown = [
         one for one, type_ in connection.execute(query).fetchall() if one is not None and type_ not in ("BIT", "BIGNUM")

@@ -9,7 +9,7 @@ import pytest
 
 import sqlanon
 from sqlanon.audit.verify import verify_file
-from support.databases import compacted
+from support.databases import compact_file
 from support.policies import make_policy
 
 FORGED = {
@@ -20,7 +20,7 @@ FORGED = {
 
 
 @pytest.fixture(scope="module")
-def published(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, sqlanon.Policy]:
+def published_release(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, sqlanon.Policy]:
     folder = tmp_path_factory.mktemp("claims")
     with duckdb.connect(folder / "source.duckdb") as connection:
         connection.execute("CREATE TABLE t AS SELECT i % 7 AS a, i % 3 AS b FROM range(60) AS r(i)")
@@ -40,22 +40,22 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, sqlanon.P
 @pytest.mark.thorough
 @pytest.mark.parametrize("field", FORGED)
 def test_forged_fields_that_verify_alone_are_claims(
-    field: str, published: tuple[Path, sqlanon.Policy], tmp_path: Path
+    field: str, published_release: tuple[Path, sqlanon.Policy], tmp_path: Path
 ) -> None:
-    release, _ = published
+    release, _ = published_release
     forged = tmp_path / "release.duckdb"
     forged.write_bytes(release.read_bytes())
     with duckdb.connect(forged) as connection:
         connection.execute(f"UPDATE sqlanon.manifest SET {FORGED[field]}")
-    compacted(forged)
+    compact_file(forged)
     verification = verify_file(forged)
     assert verification.verified, verification.failures
     assert field in verification.claims
 
 
 @pytest.mark.thorough
-def test_a_release_with_the_recorded_hash_has_no_claims(published: tuple[Path, sqlanon.Policy]) -> None:
-    release, policy = published
+def test_a_release_with_the_recorded_hash_has_no_claims(published_release: tuple[Path, sqlanon.Policy]) -> None:
+    release, policy = published_release
     assert "published_at" in verify_file(release).claims
     with sqlanon.connect() as db:
         assert db.verify(release, policy).claims == ()

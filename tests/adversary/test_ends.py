@@ -222,7 +222,7 @@ MEDIANS: dict[str, Callable[[str], Any]] = {
 """How a median is read where it is text."""
 
 
-def drawn(seed: int, rows: int) -> dict[str, list[Value]]:
+def draw_table(seed: int, rows: int) -> dict[str, list[Value]]:
     """A table whose values are at no border; few values of most columns are equal."""
     dice = Random(seed)
     towns = ["Bonn"] * 6 + ["Rome"] * 6 + ["Nice"] * 4 + ["Kiel", "Oslo", "Bari", "Pisa"]
@@ -279,7 +279,7 @@ CASES = [(search, names) for names in [FEW, *OTHERS] for search in SEARCHES]
 @pytest.mark.slow
 @pytest.mark.parametrize(("search", "names"), some(CASES, 9), ids=str)
 def test_no_end_is_the_value_of_a_person(search: dict[str, Any], names: list[str], tmp_path: Path) -> None:
-    source = {name: values for name, values in drawn(1, 120).items() if name in names}
+    source = {name: values for name, values in draw_table(1, 120).items() if name in names}
     labels, warnings = release(source, tmp_path, **search)
     assert [*broken(source, labels, search["summary"])] == []
     assert not any("search.ends" in warning for warning in warnings)
@@ -290,7 +290,7 @@ def test_no_end_is_the_value_of_a_person(search: dict[str, Any], names: list[str
 @pytest.mark.thorough
 @pytest.mark.parametrize("search", some(SEARCHES, 20), ids=str)
 def test_the_reader_sees_exact_ends_and_the_warning_counts_them(search: dict[str, Any], tmp_path: Path) -> None:
-    source = {name: values for name, values in drawn(2, 120).items() if name in ("age", "birth", "job")}
+    source = {name: values for name, values in draw_table(2, 120).items() if name in ("age", "birth", "job")}
     labels, warnings = release(source, tmp_path, ends="exact", **search)
     (warning,) = (one for one in warnings if "search.ends" in one)
     found = [*broken(source, labels, search["summary"])]
@@ -374,7 +374,7 @@ LOSSES = [(strategy, names) for names in [["age", "birth"], *OTHERS] for strateg
 @pytest.mark.parametrize(("strategy", "names"), some(LOSSES, 3), ids=str)
 def test_loss_counts_the_values_that_released_labels_stand_for(strategy: str, names: list[str]) -> None:
     """Not those between the least and the greatest value of a class."""
-    source = {name: values for name, values in drawn(7, 90).items() if name in names and name != "job"}
+    source = {name: values for name, values in draw_table(7, 90).items() if name in names and name != "job"}
     table = pa.table({name: pa.array(values, TYPES.get(name)) for name, values in source.items()})
     policy = make_policy({name: ATTRIBUTES[name] for name in source}, k=K, table=None, search={"strategy": strategy})
     with sqlanon.connect(table) as db:

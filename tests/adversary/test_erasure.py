@@ -15,7 +15,7 @@ import sqlanon
 from sqlanon.release.source_change import SOURCE_CHECK
 from support.databases import change, fetch, insert
 from support.files import folder_again, kept
-from support.verification import failed
+from support.verification import failed_checks
 
 CREATE = """
     CREATE TABLE visits AS
@@ -75,9 +75,9 @@ def test_a_forged_release_beside_deleted_rows_stays_red(visits: Path, place: str
         shutil.copy(visits / "forged.duckdb", visits / place)
     verification = verify(visits, place)
     assert verification.source_change is None
-    assert "against the source: recoded source" in failed(verification)
-    assert SOURCE_CHECK not in failed(verification)
-    assert ("against the ledger: sha256" in failed(verification)) == (place == "r.duckdb")
+    assert "against the source: recoded source" in failed_checks(verification)
+    assert SOURCE_CHECK not in failed_checks(verification)
+    assert ("against the ledger: sha256" in failed_checks(verification)) == (place == "r.duckdb")
 
 
 @pytest.mark.thorough
@@ -89,14 +89,14 @@ def test_one_byte_more_is_not_the_release_that_was_published(visits: Path) -> No
     shutil.move(visits / "r.duckdb", visits / "longer.duckdb")
     verification = verify(visits, "longer.duckdb")
     assert verification.source_change is None
-    assert "against the source: recoded source" in failed(verification)
+    assert "against the source: recoded source" in failed_checks(verification)
 
 
 @pytest.mark.thorough
 def test_deleted_rows_beside_the_published_release_are_named(visits: Path) -> None:
     change(visits / "h.duckdb", WITHDRAW)
     verification = verify(visits, "r.duckdb")
-    assert failed(verification) == {SOURCE_CHECK}
+    assert failed_checks(verification) == {SOURCE_CHECK}
     assert verification.source_change.withdrawn_persons == 1
 
 
@@ -113,7 +113,9 @@ LONG = (
 """60 texts of five characters, and a longer one."""
 
 
-def masked(folder: Path, mask: str, key: bool = True, k: int = 3, t_closeness: Any = (), **more: Any) -> sqlanon.Policy:
+def masked_policy(
+    folder: Path, mask: str, key: bool = True, k: int = 3, t_closeness: Any = (), **more: Any
+) -> sqlanon.Policy:
     return sqlanon.Policy(
         source={"database": folder / "h.duckdb", "table": "v", "person": "pid", "undeclared": "drop"}
         | ({"key": ["id"]} if key else {}),
@@ -135,22 +137,22 @@ def test_the_person_with_the_longest_text_under_a_mask_cannot_be_withdrawn(
 ) -> None:
     change(tmp_path / "h.duckdb", *LONG)
     with sqlanon.connect() as db:
-        db.anonymize(masked(tmp_path, mask, key)).publish()
+        db.anonymize(masked_policy(tmp_path, mask, key)).publish()
     change(tmp_path / "h.duckdb", "DELETE FROM v WHERE pid = 'long'")
     with sqlanon.connect() as db:
-        verification = db.verify(tmp_path / "r.duckdb", masked(tmp_path, mask, key))
-        assert failed(verification) == {SOURCE_CHECK}
+        verification = db.verify(tmp_path / "r.duckdb", masked_policy(tmp_path, mask, key))
+        assert failed_checks(verification) == {SOURCE_CHECK}
         assert verification.source_change.withdrawn_persons == 1
         assert verification.source_change.relabelled == ("zip",)
         for verb in (db.withdraw, db.extend) if key else (db.withdraw,):
             with pytest.raises(sqlanon.SourceError, match=r"attributes\.zip: 60 values have another label"):
-                verb(masked(tmp_path, mask, key))
+                verb(masked_policy(tmp_path, mask, key))
 
 
 @pytest.mark.thorough
 def test_the_longest_text_is_withdrawn_where_all_texts_are_fully_masked(tmp_path: Path) -> None:
     """The top of a mask is * for every text, however long; a ``min_level`` above it binds at the top."""
-    policy = masked(tmp_path, "right", min_level=9)
+    policy = masked_policy(tmp_path, "right", min_level=9)
     change(tmp_path / "h.duckdb", *LONG)
     with sqlanon.connect() as db:
         db.anonymize(policy).publish()
@@ -168,7 +170,9 @@ def test_the_longest_text_is_withdrawn_where_all_texts_are_fully_masked(tmp_path
 def test_a_fully_masked_column_stays_so_where_all_rows_are_published_again(tmp_path: Path) -> None:
     """The manifest shows its level as 1 of 1: that is no level of the mask."""
     change(tmp_path / "h.duckdb", LONG[0])
-    policy = masked(tmp_path, "right", min_level=5, t_closeness=[{"attribute": "illness", "distance": "equal", "t": 1}])
+    policy = masked_policy(
+        tmp_path, "right", min_level=5, t_closeness=[{"attribute": "illness", "distance": "equal", "t": 1}]
+    )
     with sqlanon.connect() as db:
         db.anonymize(policy).publish()
         assert fetch(tmp_path / "r.duckdb", "SELECT DISTINCT zip FROM v") == [("*",)]
@@ -185,7 +189,7 @@ def test_a_fully_masked_column_stays_so_where_all_rows_are_published_again(tmp_p
 def test_a_min_level_above_a_mask_releases_no_character(tmp_path: Path) -> None:
     change(tmp_path / "h.duckdb", LONG[0])
     with sqlanon.connect() as db:
-        result = db.anonymize(masked(tmp_path, "left", min_level=6))
+        result = db.anonymize(masked_policy(tmp_path, "left", min_level=6))
     assert result.generalization == {"zip": 5}
     assert any("attributes.zip.min_level is 6" in message for message in result.warnings)
 
@@ -201,7 +205,7 @@ def test_withdrawn_values_leave_the_bytes_of_a_catalog_that_is_copied(tmp_path: 
     add = "INSERT INTO v SELECT 100 + i, 'q' || i, (98760 + i)::VARCHAR, 'i1' FROM range(5) AS r(i)"
     change(tmp_path / "h.duckdb", create, add)
     catalog, fresh = tmp_path / "c.duckdb", tmp_path / "fresh.duckdb"
-    wanted = masked(tmp_path, "right")
+    wanted = masked_policy(tmp_path, "right")
     with sqlanon.connect() as db:
         db.anonymize(wanted).publish()
     change(tmp_path / "h.duckdb", "DELETE FROM v WHERE pid = 'q3'")

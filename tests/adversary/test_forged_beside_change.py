@@ -17,10 +17,10 @@ from sqlanon.engines.postgres.engine import PostgresEngine
 from sqlanon.engines.spark.engine import SparkEngine
 from sqlanon.release.source_change import SOURCE_CHECK
 from sqlanon.support.resources import RELEASE_MACROS, macro_scripts
-from support.between_statements import attacked
+from support.between_statements import attack_between
 from support.lanes import some
 from support.servers.postgres import VARIABLE, Server
-from support.verification import failed
+from support.verification import failed_checks
 
 HERE = f"env:{VARIABLE}"
 ILLNESSES = ("asthma", "flu", "gout", "HIV")
@@ -183,14 +183,14 @@ def check_not_excused(db: sqlanon.Database, place: Any, wanted: sqlanon.Policy, 
         return
     assert not verification.verified, what
     assert verification.source_change is None, what
-    assert not failed(verification) & {SOURCE_CHECK}, what
-    assert failed(verification), what
+    assert not failed_checks(verification) & {SOURCE_CHECK}, what
+    assert failed_checks(verification), what
 
 
 def check_excused(db: sqlanon.Database, place: Any, wanted: sqlanon.Policy) -> None:
     """The release as it was published: what follows is caught for what was forged."""
     verification = db.verify(place, wanted, "shared.r")
-    assert failed(verification) == {SOURCE_CHECK}, verification.failures
+    assert failed_checks(verification) == {SOURCE_CHECK}, verification.failures
     assert verification.source_change is not None
     assert verification.source_change.withdrawn_persons == 2
 
@@ -269,7 +269,7 @@ def test_an_earlier_release_that_is_forged_under_its_digest_is_not_compared_with
 def test_the_rows_of_a_release_in_postgresql_are_read_once_to_verify_it(schemas: Server, tmp_path: Path) -> None:
     """So all checks are of the same rows; with a changed source, too."""
     wanted = publish_in_postgres(schemas, tmp_path)
-    with attacked(PostgresEngine, lambda: None, None) as statements, sqlanon.connect() as db:
+    with attack_between(PostgresEngine, lambda: None, None) as statements, sqlanon.connect() as db:
         check_excused(db, HERE, wanted)
     assert len([text for text in statements.texts if text.startswith("stream:") and '"shared"."r"' in text]) == 1
 
@@ -306,20 +306,20 @@ def test_the_ledger_has_the_hash_of_the_audited_rows_in_spark(session: Any, tmp_
     with spark_schemas(session), sqlanon.connect(session) as db:
         load_in_spark(session, ROWS)
         result = db.anonymize(wanted)
-        with attacked(SparkEngine, lambda: None, None) as statements:
+        with attack_between(SparkEngine, lambda: None, None) as statements:
             result.publish()
         (hashing,) = [i for i, text in enumerate(statements.texts) if "collect_list" in text.lower()]
-        with attacked(SparkEngine, lambda: None, None) as statements:
+        with attack_between(SparkEngine, lambda: None, None) as statements:
             assert db.verify(session, wanted, "shared.r").verified
         assert len([text for text in statements.texts if "FROM `shared`.`r`" in text]) == 1
         session.sql("DROP SCHEMA shared CASCADE")
         session.sql("CREATE SCHEMA shared")
         (tmp_path / "c.duckdb").unlink()
         result = db.anonymize(wanted)
-        with attacked(SparkEngine, lambda: keep_digest(forger_in_spark(session)), hashing) as statements:
+        with attack_between(SparkEngine, lambda: keep_digest(forger_in_spark(session)), hashing) as statements:
             result.publish()
         assert statements.was_attacked
-        assert "against the ledger: sha256" in failed(db.verify(session, wanted, "shared.r"))
+        assert "against the ledger: sha256" in failed_checks(db.verify(session, wanted, "shared.r"))
 
 
 @pytest.mark.thorough

@@ -18,7 +18,7 @@ from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import SqlanonError
 from sqlanon.release import reader
 from sqlanon.release.targets.base import Verification
-from support.between_statements import attacked
+from support.between_statements import attack_between
 from support.lanes import examples, some
 from support.policies import make_policy
 
@@ -48,7 +48,7 @@ def keeping_two(folder: Path, path: Path) -> sqlanon.Policy:
 
 
 @pytest.fixture(scope="module")
-def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def published_release(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A source, and a release of each kind."""
     folder = tmp_path_factory.mktemp("forged")
     with duckdb.connect(folder / "source.duckdb") as connection:
@@ -61,8 +61,8 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def folder(published: Path, tmp_path: Path) -> Iterator[Path]:
-    yield Path(shutil.copytree(published, tmp_path / "copy"))
+def folder(published_release: Path, tmp_path: Path) -> Iterator[Path]:
+    yield Path(shutil.copytree(published_release, tmp_path / "copy"))
 
 
 def verdict(work: Callable[[], Any]) -> str:
@@ -143,7 +143,7 @@ def test_no_row_of_a_forged_parquet_file_is_read(what: str, folder: Path, monkey
 
 def numbers_of(work: Callable[[], Any], most: int) -> list[int]:
     """Some of the statements of a publication, by number."""
-    with attacked(DuckDBEngine, lambda: None, None, methods=DUCKDB_METHODS) as statements:
+    with attack_between(DuckDBEngine, lambda: None, None, methods=DUCKDB_METHODS) as statements:
         work()
     return list(range(0, len(statements.texts), max(1, len(statements.texts) // most)))
 
@@ -173,7 +173,7 @@ def test_somebody_exchanges_the_file_between_two_statements(folder: Path) -> Non
             (folder / "moved.duckdb").replace(path)
 
         for number in numbers_of(publish, examples(12)):
-            with attacked(DuckDBEngine, exchange, number, methods=DUCKDB_METHODS) as statements:
+            with attack_between(DuckDBEngine, exchange, number, methods=DUCKDB_METHODS) as statements:
                 said = verdict(publish)
             where = f"before {statements.texts[number : number + 1]}: {said}"
             assert MARK not in said, where
@@ -203,6 +203,6 @@ def test_somebody_exchanges_an_earlier_release_while_it_is_compared(folder: Path
             (folder / "moved.duckdb").replace(path)
 
         for number in numbers_of(lambda: verdict(publish), examples(12)):
-            with attacked(DuckDBEngine, exchange, number, methods=DUCKDB_METHODS) as statements:
+            with attack_between(DuckDBEngine, exchange, number, methods=DUCKDB_METHODS) as statements:
                 said = verdict(publish)
             assert MARK not in said, f"before {statements.texts[number : number + 1]}: {said}"

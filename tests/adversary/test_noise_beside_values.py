@@ -59,13 +59,13 @@ def publish(asked: sqlanon.Policy, **how: Any) -> list[tuple[Any, float, float]]
         return [] if noisy is None else noisy.select("class, y_0, x_0").fetchall()
 
 
-def refused(asked: sqlanon.Policy) -> str:
+def refusal_message(asked: sqlanon.Policy) -> str:
     with pytest.raises(AuditError) as caught:
         publish(asked)
     return str(caught.value)
 
 
-def banded(noisy: Sequence[tuple[Any, float, float]], place: Path) -> list[tuple[Any, float, float]]:
+def add_bands(noisy: Sequence[tuple[Any, float, float]], place: Path) -> list[tuple[Any, float, float]]:
     """The same with the band of ages that a reader sees, by the classes in their order."""
     bands = [band for (band,) in fetch(place / "noisy.duckdb", "SELECT DISTINCT age FROM visits ORDER BY age")]
     return [(bands[class_ - 1], released, true) for class_, released, true in noisy]
@@ -74,8 +74,8 @@ def banded(noisy: Sequence[tuple[Any, float, float]], place: Path) -> list[tuple
 @pytest.mark.slow
 def test_weak_noise_and_then_the_value_is_refused(clinic: Path) -> None:
     """The columns with noise were left out of the comparison: the nearest value joined most rows."""
-    noisy = banded(publish(policy(clinic, "noisy", 1000.0)), clinic)
-    message = refused(policy(clinic, "exact", SHOWN, ZIP))
+    noisy = add_bands(publish(policy(clinic, "noisy", 1000.0)), clinic)
+    message = refusal_message(policy(clinic, "exact", SHOWN, ZIP))
     assert "by intervals around values with noise (kg, 99% confidence)" in message
     assert "rows of that release can be fewer than 5 rows of this one" in message
     assert "leave the column out, or generalize it further" in message
@@ -88,7 +88,7 @@ def test_weak_noise_and_then_the_value_is_refused(clinic: Path) -> None:
 @pytest.mark.thorough
 def test_the_value_and_then_weak_noise_is_refused(clinic: Path) -> None:
     publish(policy(clinic, "exact", SHOWN, ZIP))
-    message = refused(policy(clinic, "noisy", 1000.0))
+    message = refusal_message(policy(clinic, "noisy", 1000.0))
     assert "rows of this one can be fewer than 5 rows of that release" in message
 
 

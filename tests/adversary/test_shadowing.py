@@ -21,7 +21,7 @@ from sqlanon.attacks import NAMES as ATTACKS
 from sqlanon.audit.verify import verify_file
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.support.resources import macro_script
-from support.databases import quoted
+from support.databases import quote_name
 from support.lanes import some
 
 ROWS = [
@@ -84,11 +84,11 @@ def rows_table(connection: duckdb.DuckDBPyConnection, name: str) -> None:
 
 def macro(name: str, value: str, schema: str = "", temporary: str = "", most: int = 4) -> Iterator[str]:
     """Statements that make macros of a name, for rows and in FROM, of any number of arguments."""
-    full = f"{schema}{quoted(name)}"
+    full = f"{schema}{quote_name(name)}"
     arguments = ["(" + ", ".join("abcdef"[:count]) + ")" for count in range(most + 1)]
     yield f"CREATE {temporary} MACRO {full} " + ", ".join(f"{argument} AS {value}" for argument in arguments)
     yield f"CREATE {temporary} MACRO {full} " + ", ".join(
-        f"{one} AS TABLE (SELECT {value} AS {quoted(name)})" for one in arguments
+        f"{one} AS TABLE (SELECT {value} AS {quote_name(name)})" for one in arguments
     )
 
 
@@ -269,7 +269,7 @@ def test_settings_of_a_connection_change_nothing(scope: str, place: str, folder:
     assert outcome(place, CASES["optimal"], tmp_path / "run", (), setting) == clean("optimal", folder)
 
 
-def hidden(connection: duckdb.DuckDBPyConnection) -> sqlanon.Policy:
+def hidden_policy(connection: duckdb.DuckDBPyConnection) -> sqlanon.Policy:
     """Two classes: of one a quarter has the flu, of the other three quarters, of all the half: δ is ln 2, 0.693."""
     connection.execute(
         "CREATE TABLE people AS SELECT i % 2 AS ward, "
@@ -292,7 +292,7 @@ def hidden(connection: duckdb.DuckDBPyConnection) -> sqlanon.Policy:
 @pytest.mark.parametrize("function", ["ln", "abs", "greatest"])
 def test_a_macro_does_not_hide_a_disclosure(temporary: str, function: str) -> None:
     with duckdb.connect() as connection:
-        policy = hidden(connection)
+        policy = hidden_policy(connection)
         for statement in macro(function, "0.0::DOUBLE", temporary=temporary):
             connection.execute(statement)
         with sqlanon.connect(connection) as db, pytest.raises(sqlanon.InfeasibleError):
@@ -302,7 +302,7 @@ def test_a_macro_does_not_hide_a_disclosure(temporary: str, function: str) -> No
 @pytest.mark.thorough
 def test_a_macro_does_not_hide_a_disclosure_in_a_file(tmp_path: Path) -> None:
     with duckdb.connect(str(tmp_path / "hospital.duckdb")) as connection:
-        policy = hidden(connection)
+        policy = hidden_policy(connection)
         connection.execute("CREATE MACRO ln(x) AS 0.0::DOUBLE")
     with sqlanon.connect(tmp_path / "hospital.duckdb") as db, pytest.raises(sqlanon.InfeasibleError):
         db.anonymize(policy)
@@ -428,12 +428,12 @@ def test_a_temporary_hierarchy_hides_one_of_the_database(tmp_path: Path) -> None
 def test_functions_of_python_under_names_of_the_system_are_refused() -> None:
     pytest.importorskip("numpy")  # an older DuckDB needs it for functions of Python
     with duckdb.connect() as connection:
-        policy = hidden(connection)
+        policy = hidden_policy(connection)
         connection.create_function("ln", lambda x: 0.0, ["BIGINT"], "DOUBLE")
         with pytest.raises(sqlanon.SourceError, match="ln"):
             sqlanon.connect(connection)
     with duckdb.connect() as connection:
-        policy = hidden(connection)
+        policy = hidden_policy(connection)
         connection.create_function("of_the_holder", lambda x: 0.0, ["BIGINT"], "DOUBLE")
         with sqlanon.connect(connection) as db, pytest.raises(sqlanon.InfeasibleError):
             db.anonymize(policy)

@@ -23,7 +23,7 @@ from adversary import parquet_bytes as pb
 from sqlanon.audit.verify import verify_file
 from sqlanon.errors import SqlanonError
 from sqlanon.release.targets.base import release_location
-from support.databases import DUCKDB_1, compacted, fetch
+from support.databases import DUCKDB_1, compact_file, fetch
 from support.lanes import some
 from support.policies import make_policy
 
@@ -101,7 +101,7 @@ def by_sql(path: Path, *statements: str) -> None:
     with duckdb.connect(path) as connection:
         for statement in statements:
             connection.execute(statement)
-    compacted(path)
+    compact_file(path)
 
 
 def set_claim(path: Path, name: str, value: str) -> None:
@@ -125,7 +125,7 @@ def macro_with(path: Path, name: str, old: str, new: str) -> None:
     by_sql(path, f"CREATE OR REPLACE {statement.replace(old, new, 1)}")
 
 
-def recreated(path: Path, columns: str) -> None:
+def recreate_table(path: Path, columns: str) -> None:
     """The table of the rows, made again with other definitions of its columns."""
     by_sql(
         path,
@@ -158,7 +158,7 @@ def _checksum(data: bytes) -> int:
     return result
 
 
-def appended(path: Path, content: bytes) -> None:
+def append_bytes(path: Path, content: bytes) -> None:
     path.write_bytes(path.read_bytes() + content)
 
 
@@ -220,7 +220,7 @@ def macro(name: str, old: str, new: str) -> Change:
 
 
 def columns(old: str, new: str) -> Change:
-    return lambda path: recreated(path, PLAIN.replace(old, new))
+    return lambda path: recreate_table(path, PLAIN.replace(old, new))
 
 
 DUCKDB: Mapping[str, tuple[Change, str]] = {
@@ -444,9 +444,9 @@ DUCKDB: Mapping[str, tuple[Change, str]] = {
     ),
     # the file
     "a log beside it": (with_wal, r"comments and views|\.wal"),
-    "bytes behind its end": (lambda path: appended(path, SECRET.encode()), "file: it has [0-9,]+ bytes"),
+    "bytes behind its end": (lambda path: append_bytes(path, SECRET.encode()), "file: it has [0-9,]+ bytes"),
     "a block behind its end": (
-        lambda path: appended(path, SECRET.encode().ljust(262144)),
+        lambda path: append_bytes(path, SECRET.encode().ljust(262144)),
         "file: it has [0-9,]+ bytes",
     ),
     "text in the first header": (lambda path: with_checksum(path, 0, 2000, SECRET.encode()), "file: the header"),
@@ -714,7 +714,7 @@ PARQUET: Mapping[str, tuple[Change, str]] = {
     "the bytes of a Bloom filter that is not said of": (footer(without_bloom), "contents: it has [0-9]+ bytes"),
     "bytes before the footer": (lambda path: before_the_footer(path, SECRET.encode()), "contents: it has 16 bytes"),
     "bytes in the footer": (lambda path: in_the_footer(path, SECRET.encode()), "contents: the footer has 16 bytes"),
-    "bytes behind the end": (lambda path: appended(path, SECRET.encode()), "cannot be read"),
+    "bytes behind the end": (lambda path: append_bytes(path, SECRET.encode()), "cannot be read"),
     "an unknown claim": (manifest_with(note=SECRET), "manifest is broken"),
     "a height that is a text": (
         manifest_with(heights=json.dumps({"city": HEIGHT, "age": 4})),

@@ -16,7 +16,7 @@ from sqlanon.attacks.findings import Kept
 from sqlanon.cli.printing import print_attacks
 from sqlanon.errors import BrokenReleaseError, PolicyError, ReleaseError, SourceError
 from support.commands import cli
-from support.databases import quoted
+from support.databases import quote_name
 from support.lanes import some
 
 ATTRIBUTES: dict[str, Any] = {
@@ -426,7 +426,7 @@ def test_a_column_that_gives_a_generalized_one_away_is_found_whatever_its_name(n
     people = "people" if name == "district" else 'all "people".'  # no name that can be taken apart
     with duckdb.connect(tmp_path / "people.duckdb") as connection:
         connection.execute(
-            f"CREATE TABLE {quoted(people)} AS "
+            f"CREATE TABLE {quote_name(people)} AS "
             f"SELECT (i % 3)::VARCHAR AS zip, 'of ' || i % 3 AS {name} FROM range(240) AS t(i)"
         )
     policy = sqlanon.Policy(

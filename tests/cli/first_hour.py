@@ -90,7 +90,7 @@ def _earlier(*lines: tuple[str, str]) -> Callable[[Path], object]:
     return publish
 
 
-def _published(folder: Path) -> None:
+def _publish(folder: Path) -> None:
     cli("anonymize", "policy.toml", cwd=folder)
 
 
@@ -150,7 +150,7 @@ MISTAKES = [
     Mistake("An epsilon without noise", command="risk policy.toml --epsilon 1"),
     Mistake("A size of no quasi-identifiers", command="risk policy.toml --suda-size 0"),
     Mistake("An attack that does not exist", command="attack release.duckdb --only linkage"),
-    Mistake("A SHA-256 that is none", command="verify release.duckdb --sha256 abc", prepare=_published),
+    Mistake("A SHA-256 that is none", command="verify release.duckdb --sha256 abc", prepare=_publish),
     Mistake("A suggested policy in place of the data", command="suggest people.csv -o people.csv"),
     Mistake("A suggested policy in place of another", command="suggest people.csv -o policy.toml"),
     # Reading the policy
@@ -359,7 +359,7 @@ def answer(mistake: Mistake, ended: Ended, folder: Path) -> str:
     return f"## {mistake.title}\n\n{quoted}\n\n{shown.strip()}\n{ending}"
 
 
-def approved() -> dict[str, str]:
+def approved_answers() -> dict[str, str]:
     """The approved answers, by the title of the mistake."""
     parts = re.split(r"^(?=## )", GOLDEN.read_text(encoding="utf-8"), flags=re.MULTILINE)
     return {part.splitlines()[0].removeprefix("## "): part.rstrip() + "\n" for part in parts if part}

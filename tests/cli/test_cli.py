@@ -20,34 +20,34 @@ import duckdb
 import pytest
 
 from sqlanon.audit.verify import verify_file
-from support.command_folder import folder, made, on_a_terminal, rewrite, sqlanon_process
+from support.command_folder import folder, on_a_terminal, prepared_folder, rewrite, sqlanon_process
 from support.commands import Ended, cli
 from support.databases import change, fetch
 from support.hospital import HOSPITAL_POLICY
 from support.lanes import some
 
-__all__ = ["folder", "made"]  # fixtures
+__all__ = ["folder", "prepared_folder"]  # fixtures
 
 
 @pytest.fixture(scope="module")
-def anonymized(made: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Ended]:
+def anonymized_folder(prepared_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Ended]:
     """A folder with a source, a policy and its release, all to be left as they are, and what the command said."""
     place = tmp_path_factory.mktemp("published")
-    shutil.copy(made, place)
+    shutil.copy(prepared_folder, place)
     (place / "policy.toml").write_text(HOSPITAL_POLICY)
     return place, cli("anonymize", place / "policy.toml")
 
 
 @pytest.fixture
-def published(anonymized: tuple[Path, Ended]) -> Path:
+def published_release(anonymized_folder: tuple[Path, Ended]) -> Path:
     """That folder."""
-    return anonymized[0]
+    return anonymized_folder[0]
 
 
 @pytest.fixture
-def copied(published: Path, tmp_path: Path) -> Path:
+def copied_folder(published_release: Path, tmp_path: Path) -> Path:
     """A copy of that folder."""
-    return Path(shutil.copytree(published, tmp_path / "copied"))
+    return Path(shutil.copytree(published_release, tmp_path / "copied"))
 
 
 # Done: 0
@@ -67,8 +67,8 @@ def test_a_release_that_breaks_an_earlier_one_is_only_published_with_force(folde
 
 
 @pytest.mark.thorough
-def test_anonymize_says_what_it_did(anonymized: tuple[Path, Ended]) -> None:
-    folder, ended = anonymized
+def test_anonymize_says_what_it_did(anonymized_folder: tuple[Path, Ended]) -> None:
+    folder, ended = anonymized_folder
     assert (ended.status, ended.err) == (0, "")
     verification = verify_file(folder / "release.duckdb")
     assert verification.verified
@@ -239,8 +239,8 @@ def verdict(done: Ended) -> str:
 
 
 @pytest.mark.slow
-def test_verify(published: Path) -> None:
-    release, policy = published / "release.duckdb", published / "policy.toml"
+def test_verify(published_release: Path) -> None:
+    release, policy = published_release / "release.duckdb", published_release / "policy.toml"
     outcome = cli("verify", release)
     assert (outcome.status, outcome.err) == (0, "")
     assert verdict(outcome).splitlines()[:3] == [
@@ -260,8 +260,8 @@ def test_verify(published: Path) -> None:
 
 
 @pytest.mark.thorough
-def test_verify_of_a_release_with_a_changed_row_is_1(copied: Path) -> None:
-    release, policy = copied / "release.duckdb", copied / "policy.toml"
+def test_verify_of_a_release_with_a_changed_row_is_1(copied_folder: Path) -> None:
+    release, policy = copied_folder / "release.duckdb", copied_folder / "policy.toml"
     change(release, "UPDATE patients_v1 SET illness = 'none' WHERE rowid = 3")
     outcome = cli("verify", release)
     assert outcome.status == 1
@@ -619,9 +619,9 @@ def test_verify_of_what_is_no_release_is_2(make: Callable[[Path], None] | None, 
 
 
 @pytest.mark.slow
-def test_verify_with_a_wrong_policy_is_2(published: Path, tmp_path: Path) -> None:
+def test_verify_with_a_wrong_policy_is_2(published_release: Path, tmp_path: Path) -> None:
     for path in (a_missing_file(tmp_path), a_directory(tmp_path)):
-        ended = cli("verify", published / "release.duckdb", "--policy", path)
+        ended = cli("verify", published_release / "release.duckdb", "--policy", path)
         assert (ended.status, ended.out) == (2, "")
 
 

@@ -3,9 +3,9 @@
 from pathlib import Path
 
 import pytest
-from first_hour import MISTAKES, Mistake, answer, approved, make
+from first_hour import MISTAKES, Mistake, answer, approved_answers, make
 
-ANSWERS = approved()
+ANSWERS = approved_answers()
 
 
 def test_each_mistake_has_an_approved_answer() -> None:

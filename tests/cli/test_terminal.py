@@ -267,7 +267,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return home
 
 
-def piped(folder: Path, *arguments: str, **environment: str) -> str:
+def piped_output(folder: Path, *arguments: str, **environment: str) -> str:
     """What a command prints into a pipe."""
     env = os.environ | {"PYTHONUTF8": "1", "COLUMNS": "20", "FORCE_COLOR": "", "TERM": "xterm-256color"} | environment
     done = subprocess.run(
@@ -290,10 +290,10 @@ COMMANDS = (
 @pytest.mark.thorough
 def test_commands_in_a_pipe_are_plain(folder: Path) -> None:
     for command in COMMANDS:
-        out = piped(folder, *command)
+        out = piped_output(folder, *command)
         assert "\x1b" not in out and not BOXES.search(out), command
         assert not any(line != line.rstrip() for line in out.splitlines()), command
-    out = piped(folder, *COMMANDS[1])
+    out = piped_output(folder, *COMMANDS[1])
     assert "zip [red], \\x1b[31mage" in out
     assert "unique rows: zip [red] by \\x1b[31mage  level 0" in out
 
@@ -339,10 +339,12 @@ def test_commands_print_by_way_of_the_terminal_alone() -> None:
 @pytest.mark.thorough
 def test_commands_without_utf_8(folder: Path) -> None:
     for command in COMMANDS[:2]:
-        out = piped(folder, *command, PYTHONIOENCODING="ascii", PYTHONUTF8="0")
+        out = piped_output(folder, *command, PYTHONIOENCODING="ascii", PYTHONUTF8="0")
         assert out.isascii() and out, command
-    document = json.loads(piped(folder, "risk", "policy.toml", "--json", PYTHONIOENCODING="ascii", PYTHONUTF8="0"))
-    assert document == json.loads(piped(folder, "risk", "policy.toml", "--json"))
+    document = json.loads(
+        piped_output(folder, "risk", "policy.toml", "--json", PYTHONIOENCODING="ascii", PYTHONUTF8="0")
+    )
+    assert document == json.loads(piped_output(folder, "risk", "policy.toml", "--json"))
 
 
 @pytest.mark.thorough
@@ -376,7 +378,7 @@ def test_the_histogram_is_of_the_released_classes(ending: str, folder: Path, tmp
     assert release.class_sizes() == sorted(sizes.items())
     if ending == "duckdb":
         assert told == [(size, n, size * n) for size, n in sorted(sizes.items())]
-        out = piped(folder, "anonymize", "policy.toml")
+        out = piped_output(folder, "anonymize", "policy.toml")
         bars = dict(re.findall(r"^ *(\d+(?:-\d+)?)  +([\d,]+)(?:  #+)?$", out, re.MULTILINE))
         expected = {(low, 2 * low - 2): 0 for low in (5, 9, 17, 33, 65, 129, 257)}
         for low, high in expected:

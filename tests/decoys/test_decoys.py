@@ -39,7 +39,7 @@ from sqlanon.errors import InfeasibleError, PolicyError
 from sqlanon.ledger import catalog
 from sqlanon.support.expressions import table
 from support.commands import Ended, cli
-from support.databases import compacted, fetch
+from support.databases import compact_file, fetch
 from support.lanes import SEARCHING, examples, some
 
 quick = settings(max_examples=examples(1), deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
@@ -363,7 +363,7 @@ def little(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def filed(little: Path, **sections: Any) -> sqlanon.Policy:
+def policy_with_catalog(little: Path, **sections: Any) -> sqlanon.Policy:
     """A policy of the table in a file, with a catalog."""
     own = {
         "source": {"database": str(little / "source.duckdb"), "table": "t"},
@@ -375,7 +375,7 @@ def filed(little: Path, **sections: Any) -> sqlanon.Policy:
 @pytest.mark.thorough
 @pytest.mark.parametrize("ending", ["duckdb", pytest.param("parquet", marks=pytest.mark.slow)])
 def test_a_release_says_what_k_counts(little: Path, ending: str) -> None:
-    asked = filed(little)
+    asked = policy_with_catalog(little)
     path = little / f"release.{ending}"
     with sqlanon.connect() as db:
         result = db.anonymize(asked)
@@ -401,7 +401,7 @@ def test_a_release_says_what_k_counts(little: Path, ending: str) -> None:
 
 @pytest.mark.thorough
 def test_nothing_in_a_release_tells_a_decoy(little: Path) -> None:
-    _, path, _ = published(little)
+    _, path, _ = publish_and_read(little)
     with duckdb.connect(path, read_only=True) as connection:
         tables = connection.execute("SELECT schema_name, table_name FROM duckdb_tables()").fetchall()
         assert sorted(tables) == [
@@ -419,7 +419,7 @@ def test_nothing_in_a_release_tells_a_decoy(little: Path) -> None:
 
 @pytest.mark.thorough
 def test_the_catalog_alone_tells_them(little: Path) -> None:
-    asked = filed(little)
+    asked = policy_with_catalog(little)
     with sqlanon.connect() as db:
         result = db.anonymize(asked)
         path = result.publish(little / "release.duckdb").path
@@ -478,7 +478,7 @@ def test_the_command_line_says_so(little: Path) -> None:
 @pytest.mark.slow
 def test_no_class_is_too_small(little: Path) -> None:
     """It is said that there are none; which is another thing than not to have asked."""
-    asked = filed(little, search={"suppression_limit": 0, "measure": "height"})
+    asked = policy_with_catalog(little, search={"suppression_limit": 0, "measure": "height"})
     with sqlanon.connect() as db:
         result = db.anonymize(asked)
         release = result.publish(little / "release.duckdb")
@@ -494,7 +494,7 @@ def test_no_class_is_too_small(little: Path) -> None:
 
 @pytest.mark.thorough
 def test_who_does_not_ask_gets_none(little: Path) -> None:
-    asked = filed(little, release={"table": "t"})
+    asked = policy_with_catalog(little, release={"table": "t"})
     with sqlanon.connect() as db:
         result = db.anonymize(asked)
         release = result.publish(little / "release.duckdb")
@@ -586,7 +586,7 @@ def test_noise_and_decoys() -> None:
 @pytest.mark.slow
 def test_compare_knows_of_no_decoys(little: Path) -> None:
     with sqlanon.connect() as db:
-        rows = db.compare(filed(little), ["optimal", "mondrian"]).fetchall()
+        rows = db.compare(policy_with_catalog(little), ["optimal", "mondrian"]).fetchall()
     assert [(row[0], row[4]) for row in rows] == [("optimal", 3), ("mondrian", None)]
 
 
@@ -600,16 +600,16 @@ def made() -> tuple[tempfile.TemporaryDirectory[str], list[Row]]:
     with duckdb.connect(Path(folder.name) / "source.duckdb") as connection:
         connection.execute(LITTLE)
     with sqlanon.connect() as db:
-        result = db.anonymize(filed(Path(folder.name)))
+        result = db.anonymize(policy_with_catalog(Path(folder.name)))
         result.publish(Path(folder.name) / "release.duckdb")
         return folder, result.decoy_rows.fetchall()
 
 
-def published(little: Path) -> tuple[sqlanon.Policy, Path, list[Row]]:
+def publish_and_read(little: Path) -> tuple[sqlanon.Policy, Path, list[Row]]:
     folder, drawn = made()
     for name in ("release.duckdb", "private.duckdb"):
         shutil.copy(Path(folder.name) / name, little / name)
-    return filed(little), little / "release.duckdb", drawn
+    return policy_with_catalog(little), little / "release.duckdb", drawn
 
 
 def rewrite(path: Path, *statements: str) -> None:
@@ -620,7 +620,7 @@ def rewrite(path: Path, *statements: str) -> None:
         connection.execute("UPDATE sqlanon.manifest SET digest = (SELECT digest FROM sqlanon.digest('t'))")
 
 
-def failed(asked: sqlanon.Policy, path: Path) -> set[str]:
+def failed_checks(asked: sqlanon.Policy, path: Path) -> set[str]:
     with sqlanon.connect() as db:
         verification = db.verify(path, asked)
     return {check.name.removeprefix("against the source: ") for check in verification.checks if check.passed is False}
@@ -638,7 +638,7 @@ def failed(asked: sqlanon.Policy, path: Path) -> set[str]:
     ], 3),
 )  # fmt: skip
 def test_a_manifest_that_says_something_else(little: Path, claims: str, wrong: set[str]) -> None:
-    _, path, _ = published(little)
+    _, path, _ = publish_and_read(little)
     rewrite(path, f"UPDATE sqlanon.manifest SET {claims}")
     names = {check.name for check in verify_file(path).checks if check.passed is False}
     assert wrong <= names <= wrong | {"comments and views"}  # they tell of the same figures
@@ -646,28 +646,28 @@ def test_a_manifest_that_says_something_else(little: Path, claims: str, wrong: s
 
 @pytest.mark.thorough
 def test_a_number_of_decoys_that_the_release_cannot_show(little: Path) -> None:
-    asked, path, _ = published(little)
+    asked, path, _ = publish_and_read(little)
     rewrite(path, "UPDATE sqlanon.manifest SET decoys = 4, rows = 44")
-    compacted(path)
+    compact_file(path)
     assert {check.name for check in verify_file(path).checks if check.passed is False} <= {"comments and views"}
-    assert "decoys" in failed(asked, path)
+    assert "decoys" in failed_checks(asked, path)
 
 
 @pytest.mark.slow
 def test_a_real_row_that_is_changed(little: Path) -> None:
-    asked, path, _ = published(little)
+    asked, path, _ = publish_and_read(little)
     rewrite(path, "UPDATE t_v1 SET illness = 'd0' WHERE illness = 'private-q7'")
-    assert {"recoded source", "invented rows"} <= failed(asked, path)
+    assert {"recoded source", "invented rows"} <= failed_checks(asked, path)
 
 
 @pytest.mark.thorough
 def test_a_decoy_with_a_value_that_no_kept_row_has(little: Path) -> None:
-    asked, path, drawn = published(little)
+    asked, path, drawn = publish_and_read(little)
     day = next(row[3] for row in drawn if row[0] is None)
     rewrite(
         path, f"""UPDATE t_v1 SET "my ""day" = DATE '1888-01-01' WHERE place IS NULL AND "my ""day" = DATE '{day}'"""
     )
-    assert failed(asked, path) == {"values of decoys"}
+    assert failed_checks(asked, path) == {"values of decoys"}
 
 
 @pytest.mark.thorough
@@ -690,7 +690,7 @@ def test_values_that_are_equal_and_look_different(tmp_path: Path) -> None:
         ("stay", "150 days", 4): elsewhere | {"filled classes"},
         ("stay", "150 days", 2): elsewhere | {"filled classes"},
     }
-    assert failed(asked, tmp_path / "release.duckdb") == set()
+    assert failed_checks(asked, tmp_path / "release.duckdb") == set()
     for (name, value, rows), found in changes.items():
         path = Path(shutil.copy(tmp_path / "release.duckdb", tmp_path / f"{name}_{rows}.duckdb"))
         changed = f"if(rowid IN ({place} {rows}), INTERVAL '{value}', {name})"
@@ -701,28 +701,28 @@ def test_values_that_are_equal_and_look_different(tmp_path: Path) -> None:
             "DELETE FROM t_v1",
             "INSERT INTO t_v1 FROM changed",
         )
-        compacted(path, "uncompressed")
+        compact_file(path, "uncompressed")
         assert verify_file(path).verified
-        assert failed(asked, path) == found, (name, rows)
+        assert failed_checks(asked, path) == found, (name, rows)
 
 
 @pytest.mark.slow
 def test_a_decoy_in_another_class(little: Path) -> None:
     """From a class of three decoys into one that needs none: k and the counts fail, too."""
-    asked, path, drawn = published(little)
+    asked, path, drawn = publish_and_read(little)
     day = next(row[3] for row in drawn if row[0] is None)
     rewrite(path, f"""UPDATE t_v1 SET place = 'p1' WHERE place IS NULL AND "my ""day" = DATE '{day}'""")
-    assert {"4-anonymity", "smallest class"} <= failed(asked, path)
+    assert {"4-anonymity", "smallest class"} <= failed_checks(asked, path)
 
 
 @pytest.mark.thorough
 def test_other_decoys_than_the_catalog_has(little: Path) -> None:
-    asked, path, _ = published(little)
+    asked, path, _ = publish_and_read(little)
     table = fetch(little / "private.duckdb", "SELECT table_name FROM sqlanon.decoys")[0][0]
-    assert failed(asked, path) == set()
+    assert failed_checks(asked, path) == set()
     with duckdb.connect(little / "private.duckdb") as connection:
         connection.execute(f"UPDATE sqlanon.\"{table}\" SET illness = 'another' WHERE place IS NULL")
-    assert failed(asked, path) == {"decoys in the catalog"}
+    assert failed_checks(asked, path) == {"decoys in the catalog"}
 
 
 @pytest.mark.parametrize(("recorded", "passed"), [([1, 2], True), ([1], False), ([1, 2, 2], False), ([1, 3], False)])
@@ -739,7 +739,7 @@ def test_the_decoys_of_the_catalog_are_those_that_are_found(recorded: list[int],
 
 @pytest.mark.slow
 def test_a_catalog_that_is_gone(little: Path) -> None:
-    asked, path, _ = published(little)
+    asked, path, _ = publish_and_read(little)
     (little / "private.duckdb").unlink()
     with sqlanon.connect() as db:
         verification = db.verify(path, asked)
@@ -752,17 +752,17 @@ def test_a_catalog_that_is_gone(little: Path) -> None:
 
 @pytest.mark.thorough
 def test_another_source_than_it_was_made_of(little: Path) -> None:
-    asked, path, _ = published(little)
+    asked, path, _ = publish_and_read(little)
     with duckdb.connect(little / "source.duckdb") as connection:
         connection.execute("UPDATE t SET illness = 'other' WHERE place = 'p1'")
-    assert failed(asked, path) == {"unchanged source"}
+    assert failed_checks(asked, path) == {"unchanged source"}
     (little / "private.duckdb").unlink()  # without the ledger, nobody knows that it was published like this
-    assert "recoded source" in failed(asked, path)
+    assert "recoded source" in failed_checks(asked, path)
 
 
 @pytest.mark.thorough
 def test_a_failed_run_leaves_release_and_catalog_unchanged(little: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked, path, _ = published(little)
+    asked, path, _ = publish_and_read(little)
     before, known = path.read_bytes(), fetch(little / "private.duckdb", "SELECT run_id FROM sqlanon.runs")
 
     def stop(*_: Any) -> None:
@@ -784,7 +784,7 @@ def test_a_failed_run_leaves_release_and_catalog_unchanged(little: Path, monkeyp
 @pytest.mark.slow
 def test_a_decoy_that_is_lost_is_found_by_the_audit(little: Path) -> None:
     with sqlanon.connect() as db:
-        result = db.anonymize(filed(little))
+        result = db.anonymize(policy_with_catalog(little))
         table = result._run.work("decoys").sql("duckdb")
         result._run.engine.connection.execute(f"DELETE FROM {table} WHERE rowid = 0")
         with pytest.raises(sqlanon.AuditError, match=r"47 rows are in the release \(expected: 48\)"):
@@ -810,7 +810,7 @@ def test_the_statement_and_the_plan_can_be_run(little: Path) -> None:
 def test_work_tables_do_not_pile_up(little: Path) -> None:
     """Of what is made on the way, the decoys alone stay."""
     with sqlanon.connect() as db:
-        result = db.anonymize(filed(little))
+        result = db.anonymize(policy_with_catalog(little))
         rows = result._run.engine.connection.execute(
             "SELECT table_name FROM duckdb_tables() WHERE database_name = 'sqlanon_work'"
         ).fetchall()
@@ -824,7 +824,7 @@ def test_work_tables_do_not_pile_up(little: Path) -> None:
 @pytest.mark.thorough
 def test_other_decoys_beside_the_first_are_refused(little: Path) -> None:
     """What two publications share is real: the ledger refuses the second, unless it is the same result."""
-    asked = filed(little)
+    asked = policy_with_catalog(little)
     with sqlanon.connect() as db:
         first, second = db.anonymize(asked), db.anonymize(asked)
         for name in ("first.duckdb", "again.duckdb"):
@@ -837,9 +837,9 @@ def test_other_decoys_beside_the_first_are_refused(little: Path) -> None:
 
 @pytest.mark.slow
 def test_no_release_is_based_on_one_with_decoys(little: Path) -> None:
-    published(little)
+    publish_and_read(little)
     with sqlanon.connect() as db, pytest.raises(PolicyError, match=r"release\.after: release\.duckdb has decoys"):
-        db.anonymize(filed(little, release={"table": "t", "after": ["release"]}))
+        db.anonymize(policy_with_catalog(little, release={"table": "t", "after": ["release"]}))
 
 
 @pytest.mark.thorough
@@ -848,7 +848,7 @@ def test_decoys_have_no_keys(tmp_path: Path) -> None:
     with duckdb.connect(tmp_path / "source.duckdb") as connection:
         connection.execute(LITTLE.replace("SELECT", "SELECT random() AS id,"))
     source = {"database": str(tmp_path / "source.duckdb"), "table": "t", "key": ["id"]}
-    asked = filed(tmp_path, source=source)
+    asked = policy_with_catalog(tmp_path, source=source)
     with sqlanon.connect() as db:
         result = db.anonymize(asked)
         result.publish(tmp_path / "release.duckdb")

@@ -23,7 +23,7 @@ VIEWS = ["class_sizes", "quality", "release_overview", "suppression_by"]
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def prepared_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the README's release, in both kinds of files; nothing private is in it."""
     private, public = tmp_path_factory.mktemp("private"), tmp_path_factory.mktemp("public")
     make_hospital(private / "hospital.duckdb", rows=3000)
@@ -36,9 +36,9 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def public(made: Path, tmp_path: Path) -> Path:
+def public(prepared_folder: Path, tmp_path: Path) -> Path:
     """A copy of it, which a test may replace files in."""
-    return Path(shutil.copytree(made, tmp_path / "public"))
+    return Path(shutil.copytree(prepared_folder, tmp_path / "public"))
 
 
 def replace(public: Path) -> int:

@@ -419,7 +419,7 @@ PARTS: Mapping[Path, Mapping[str, Callable[[], str]]] = {
 }
 
 
-def generated() -> dict[Path, str]:
+def generate_pages() -> dict[Path, str]:
     """The text that each file should have."""
     found = {path: write() for path, write in PAGES.items()}
     for path, parts in PARTS.items():
@@ -433,5 +433,5 @@ def generated() -> dict[Path, str]:
 
 
 if __name__ == "__main__":
-    for path, text in generated().items():
+    for path, text in generate_pages().items():
         path.write_text(text, encoding="utf-8")

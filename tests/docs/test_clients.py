@@ -12,14 +12,14 @@ from typing import Any
 
 import duckdb
 import pytest
-from client_pages import PAGE, SECTIONS, VIEWS, made, public, replace
+from client_pages import PAGE, SECTIONS, VIEWS, prepared_folder, public, replace
 
 from sqlanon import connect
 from support.environments import PINS, node_modules, python_of, run
 from support.pages import blocks
 from support.policies import make_policy
 
-__all__ = ["made", "public"]  # fixtures
+__all__ = ["prepared_folder", "public"]  # fixtures
 
 COLUMNS = ["zip", "birth_date", "sex", "ethnicity", "diagnosis", "cost"]
 CATALOG = """
@@ -45,14 +45,14 @@ def shown(text: str, sign: str = "#") -> str:
     return re.findall(rf"{sign} (.*)$", text, re.MULTILINE)[-1]
 
 
-def printed(python: str | Path, text: str, cwd: Path) -> str:
+def printed_text(python: str | Path, text: str, cwd: Path) -> str:
     done = run([python, "-c", text], cwd)
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
 
 
 def check(python: str | Path, tool: str, cwd: Path) -> None:
-    assert printed(python, program(tool), cwd) == shown(program(tool)), tool
+    assert printed_text(python, program(tool), cwd) == shown(program(tool)), tool
 
 
 def catalog_of(folder: Path) -> dict[str, tuple[str | None, list[tuple[str, str | None]]]]:
@@ -247,7 +247,7 @@ print(json.dumps({
     },
 }))
 """
-    document = json.loads(printed(python_of("clients"), text, public))
+    document = json.loads(printed_text(python_of("clients"), text, public))
     assert document["tables"] == ["birth_date_labels", "patients_v1", "zip_labels"]
     assert document["views"] == sorted([*VIEWS, "patients"])
     for name, told in catalog_of(public).items():
@@ -288,7 +288,7 @@ import duckdb, json
 with duckdb.connect("first.duckdb", read_only=True) as connection:
     print(json.dumps(connection.execute({f"FROM {HOSTILE} ORDER BY 3 DESC"!r}).fetchall()))
 """
-    assert json.loads(printed(python_of(name), text, hostile)) == ROWS
+    assert json.loads(printed_text(python_of(name), text, hostile)) == ROWS
 
 
 @pytest.mark.thorough
@@ -303,7 +303,7 @@ with engine.connect() as connection:
     rows = connection.execute(sqlalchemy.select(table).order_by(table.columns["<i>"].desc())).fetchall()
 print(json.dumps([list(table.columns.keys()), *map(list, rows)]))
 """
-    assert json.loads(printed(python_of("clients"), text, hostile)) == [["a \"b'", "select", "<i>"], *ROWS]
+    assert json.loads(printed_text(python_of("clients"), text, hostile)) == [["a \"b'", "select", "<i>"], *ROWS]
 
 
 @pytest.mark.thorough
@@ -329,13 +329,13 @@ os.replace("other.duckdb", "first.duckdb")
 print(count(sqlalchemy.create_engine("duckdb:///first.duckdb?access_mode=read_only", poolclass=NullPool)) == before)
 """
     shutil.copy(public / "first.duckdb", public / "other.duckdb")
-    assert printed(python_of("clients"), text, public).splitlines() == ["True 7", "True"]
+    assert printed_text(python_of("clients"), text, public).splitlines() == ["True 7", "True"]
 
 
 @pytest.mark.thorough
 def test_duckdb_1(public: Path) -> None:
     python = python_of("duckdb_1")
-    assert printed(python, "import duckdb; print(duckdb.__version__)", public) == "1.5.5"
+    assert printed_text(python, "import duckdb; print(duckdb.__version__)", public) == "1.5.5"
     check(python, "DuckDB", public)
 
 
@@ -347,7 +347,7 @@ with duckdb.connect("first.duckdb", read_only=True) as connection:
     print(json.dumps(connection.execute({CATALOG!r}).fetchall()))
     print(json.dumps([connection.execute(f"SELECT count(*) FROM {{name}}").fetchone()[0] for name in {VIEWS!r}]))
 """
-    relations, rows = map(json.loads, printed(python_of("duckdb_1"), text, public).splitlines())
+    relations, rows = map(json.loads, printed_text(python_of("duckdb_1"), text, public).splitlines())
     check_catalog(relations, public)
     check_views(rows, public)
 

@@ -121,14 +121,14 @@ def test_each_recipe_has_one_file_of_at_most_a_screen() -> None:
 
 
 @pytest.fixture
-def registered(request: pytest.FixtureRequest) -> Iterator[ModuleType]:
+def registered_recipe(request: pytest.FixtureRequest) -> Iterator[ModuleType]:
     """A recipe, run as a module: its last line registers what it defines."""
     with registrations():
         yield run(request.param)
 
 
 def with_recipe(name: str) -> pytest.MarkDecorator:
-    return pytest.mark.parametrize("registered", [name], indirect=True)
+    return pytest.mark.parametrize("registered_recipe", [name], indirect=True)
 
 
 def policy_of(title: str, folder: Path) -> sqlanon.Policy:
@@ -155,7 +155,7 @@ def smallest_class(path: Path) -> int:
         return int(release.execute(query).fetchall()[0][0])
 
 
-def published(db: sqlanon.Database, policy: sqlanon.Policy, path: Path) -> tuple[sqlanon.Result, list[str]]:
+def publish_and_read(db: sqlanon.Database, policy: sqlanon.Policy, path: Path) -> tuple[sqlanon.Result, list[str]]:
     """Anonymize, publish, verify: the result, and the checks that passed beside the source."""
     result = db.anonymize(policy)
     release = result.publish(path, "patients")
@@ -169,11 +169,11 @@ def published(db: sqlanon.Database, policy: sqlanon.Policy, path: Path) -> tuple
 
 @pytest.mark.thorough
 @with_recipe("others")
-def test_a_requirement(registered: ModuleType, tmp_path: Path) -> None:
+def test_a_requirement(registered_recipe: ModuleType, tmp_path: Path) -> None:
     policy = policy_of("A requirement", tmp_path)
-    assert policy.privacy.others == (registered.Others(attribute="illness", rows=2),)
+    assert policy.privacy.others == (registered_recipe.Others(attribute="illness", rows=2),)
     with sqlanon.connect() as db:
-        _, passed = published(db, policy, tmp_path / "release.duckdb")
+        _, passed = publish_and_read(db, policy, tmp_path / "release.duckdb")
     assert "2 others of illness" in passed
     with duckdb.connect(str(tmp_path / "release.duckdb"), read_only=True) as release:
         counts = "SELECT zip, age, count(*) AS n FROM patients GROUP BY zip, age, illness"
@@ -183,12 +183,12 @@ def test_a_requirement(registered: ModuleType, tmp_path: Path) -> None:
 
 @pytest.mark.thorough
 @with_recipe("steepest")
-@pytest.mark.usefixtures("registered")
+@pytest.mark.usefixtures("registered_recipe")
 def test_a_measure(tmp_path: Path) -> None:
     policy = policy_of("A measure", tmp_path)
     assert policy.search.measure == "steepest"
     with sqlanon.connect() as db:
-        result, _ = published(db, policy, tmp_path / "release.duckdb")
+        result, _ = publish_and_read(db, policy, tmp_path / "release.duckdb")
     lost = result.suppressed_rows / len(ROWS)
     steepest = max(level / height for level, height in zip(result.generalization.values(), (5, 5), strict=True))
     assert result.score == pytest.approx(steepest * (1 - lost) + lost) and result.optimal
@@ -196,36 +196,36 @@ def test_a_measure(tmp_path: Path) -> None:
 
 @with_recipe("descent")
 @pytest.mark.thorough
-@pytest.mark.usefixtures("registered")
+@pytest.mark.usefixtures("registered_recipe")
 def test_a_strategy(tmp_path: Path) -> None:
     policy = policy_of("A strategy", tmp_path)
     assert policy.search.strategy == "descent"
     with sqlanon.connect() as db:
-        result, _ = published(db, policy, tmp_path / "release.duckdb")
+        result, _ = publish_and_read(db, policy, tmp_path / "release.duckdb")
     assert not result.optimal
     assert any(level < 5 for level in result.generalization.values())
 
 
 @with_recipe("listing")
 @pytest.mark.thorough
-def test_a_source(registered: ModuleType, tmp_path: Path) -> None:
+def test_a_source(registered_recipe: ModuleType, tmp_path: Path) -> None:
     policy = policy_of("A source", tmp_path)
     (tmp_path / "hospital.duckdb").unlink()  # the rows are those of the listing
-    with sqlanon.connect(registered.Listing(ROWS)) as db:
-        result, _ = published(db, policy, tmp_path / "release.duckdb")
+    with sqlanon.connect(registered_recipe.Listing(ROWS)) as db:
+        result, _ = publish_and_read(db, policy, tmp_path / "release.duckdb")
     assert result.rows == len(ROWS)
 
 
 @with_recipe("vault")
 @pytest.mark.slow
-def test_an_engine(registered: ModuleType, tmp_path: Path) -> None:
+def test_an_engine(registered_recipe: ModuleType, tmp_path: Path) -> None:
     policy = policy_of("An engine", tmp_path)
     (tmp_path / "hospital.duckdb").unlink()
     connection = duckdb.connect()
     fill(connection)
-    with sqlanon.connect(registered.VaultEngine(connection)) as db:
+    with sqlanon.connect(registered_recipe.VaultEngine(connection)) as db:
         assert "-- in the vault" in str(db.plan(policy))
-        result, _ = published(db, policy, tmp_path / "release.duckdb")
+        result, _ = publish_and_read(db, policy, tmp_path / "release.duckdb")
         with pytest.raises(sqlanon.SourceError, match="in the vault, and its rows never leave it"):
             db.risk(policy)
     assert result.rows == len(ROWS)
@@ -233,14 +233,14 @@ def test_an_engine(registered: ModuleType, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @with_recipe("bucket")
-def test_a_release_target(registered: ModuleType, tmp_path: Path) -> None:
+def test_a_release_target(registered_recipe: ModuleType, tmp_path: Path) -> None:
     policy = policy_of("A release target", tmp_path)
     with sqlanon.connect() as db:
         result = db.anonymize(policy)
         release: Any = result.publish("bucket:clinic", "patients")
-    assert list(registered.BUCKET) == ["bucket:clinic"]
+    assert list(registered_recipe.BUCKET) == ["bucket:clinic"]
     assert release.verify().verified
-    (tmp_path / "copy.parquet").write_bytes(registered.BUCKET["bucket:clinic"])
+    (tmp_path / "copy.parquet").write_bytes(registered_recipe.BUCKET["bucket:clinic"])
     with duckdb.connect() as connection:
         relation = connection.from_parquet(str(tmp_path / "copy.parquet"))
         assert relation.columns == ["zip", "age", "illness"]

@@ -277,7 +277,7 @@ OTHERS = 'CREATE TABLE own_others AS SELECT "value", "n", cost + 1 AS cost FROM 
 
 
 @pytest.fixture(scope="module")
-def tested(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def tested_project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A project with all of these tests, which dbt has run."""
     folder = tmp_path_factory.mktemp("tests")
     init_database(folder / "warehouse.duckdb")
@@ -299,8 +299,8 @@ def tested(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.thorough
-def test_wrong_arguments_are_named(tested: Path, tmp_path: Path) -> None:
-    shutil.copytree(tested, tmp_path / "copy")
+def test_wrong_arguments_are_named(tested_project: Path, tmp_path: Path) -> None:
+    shutil.copytree(tested_project, tmp_path / "copy")
     wrong = {"columns": COLUMNS, "attribute": "cost", "l": 0}
     schema = {"models": [{"name": "strange", "data_tests": [{"sqlanon.l_diversity": {"arguments": wrong}}]}]}
     write(tmp_path / "copy", {"models/schema.yml": json.dumps(schema)})
@@ -310,10 +310,10 @@ def test_wrong_arguments_are_named(tested: Path, tmp_path: Path) -> None:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("name", ASKED)
-def test_a_test_finds_the_classes_that_the_macros_find(tested: Path, name: str) -> None:
-    results = json.loads((tested / "target" / "run_results.json").read_text())["results"]
+def test_a_test_finds_the_classes_that_the_macros_find(tested_project: Path, name: str) -> None:
+    results = json.loads((tested_project / "target" / "run_results.json").read_text())["results"]
     (found,) = [result for result in results if re.match(rf"test\.warehouse\.{name}\.", result["unique_id"])]
-    with duckdb.connect(tested / "warehouse.duckdb", read_only=True) as connection:
+    with duckdb.connect(tested_project / "warehouse.duckdb", read_only=True) as connection:
         broken = connection.execute(f"SELECT {', '.join(COLUMNS)} {ASKED[name][2]}").fetchall()
         failing = connection.execute(f"SELECT {', '.join(COLUMNS)} FROM ({found['compiled_code']}) AS t").fetchall()
         ((classes,),) = connection.execute(f"SELECT count(*) FROM sqlanon.equivalence_classes({CLASSES})").fetchall()
@@ -323,9 +323,9 @@ def test_a_test_finds_the_classes_that_the_macros_find(tested: Path, name: str) 
 
 
 @pytest.mark.thorough
-def test_the_tests_run_in_postgresql(tested: Path, postgres: Any) -> None:
-    results = json.loads((tested / "target" / "run_results.json").read_text())["results"]
-    with duckdb.connect(tested / "warehouse.duckdb", read_only=True) as connection:
+def test_the_tests_run_in_postgresql(tested_project: Path, postgres: Any) -> None:
+    results = json.loads((tested_project / "target" / "run_results.json").read_text())["results"]
+    with duckdb.connect(tested_project / "warehouse.duckdb", read_only=True) as connection:
         rows = {name: connection.execute(f"FROM own_{name}").fetchall() for name in ("strange", "tree", "others")}
     columns = {
         "strange": 'value TEXT, n INTEGER, "the ""p"" x" TEXT, cost INTEGER',

@@ -17,15 +17,15 @@ from support.policy_problems import Schema
 
 
 @pytest.fixture(scope="module")
-def generated() -> dict[str, tuple[str, str]]:
+def generated_pages() -> dict[str, tuple[str, str]]:
     """By the name of a file: what stands in it, and what should."""
-    return {path.name: (path.read_text(encoding="utf-8"), text) for path, text in reference.generated().items()}
+    return {path.name: (path.read_text(encoding="utf-8"), text) for path, text in reference.generate_pages().items()}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(path.name for path in (*reference.PAGES, *reference.PARTS)))
-def test_the_generated_files_are_current(name: str, generated: dict[str, tuple[str, str]]) -> None:
-    there, wanted = generated[name]
+def test_the_generated_files_are_current(name: str, generated_pages: dict[str, tuple[str, str]]) -> None:
+    there, wanted = generated_pages[name]
     if name == "schema.json":  # older pydantic writes 1.0 for 1
         assert json.loads(there) == json.loads(wanted), "run: python tests/docs/reference.py"
     else:

@@ -27,7 +27,7 @@ from typing import Any
 
 import duckdb
 import pytest
-from client_pages import SECTIONS, VIEWS, made, replace  # noqa: F401  (a fixture)
+from client_pages import SECTIONS, VIEWS, prepared_folder, replace  # noqa: F401  (a fixture)
 
 from support.environments import ROOT, missing, python_of, run
 from support.pages import blocks
@@ -143,11 +143,11 @@ def serving(
 
 
 @pytest.fixture(scope="module")
-def database(superset: Client, made: Path) -> int:  # noqa: F811  (the fixture)
+def database(superset: Client, prepared_folder: Path) -> int:  # noqa: F811  (the fixture)
     """The release, as a database of Superset, by the URI of the page."""
     (uri,) = blocks("text", SECTIONS["Superset"])
-    uri = uri.strip().replace("/data/first.duckdb", str(made / "first.duckdb"))
-    assert str(made) in uri
+    uri = uri.strip().replace("/data/first.duckdb", str(prepared_folder / "first.duckdb"))
+    assert str(prepared_folder) in uri
     made_ = superset.post("/api/v1/database/", {"database_name": "release", "sqlalchemy_uri": uri})
     return int(made_["id"])
 
@@ -165,9 +165,9 @@ def test_the_tables_are_found(superset: Client, database: int) -> None:
     assert kinds["birth_date_labels"] == "table"
 
 
-def test_the_dataset_has_the_columns_and_what_they_are(superset: Client, dataset: int, made: Path) -> None:  # noqa: F811  (the fixture)
+def test_the_dataset_has_the_columns_and_what_they_are(superset: Client, dataset: int, prepared_folder: Path) -> None:  # noqa: F811  (the fixture)
     columns = superset.get(f"/api/v1/dataset/{dataset}")["result"]["columns"]
-    with duckdb.connect(made / "first.duckdb", read_only=True) as connection:
+    with duckdb.connect(prepared_folder / "first.duckdb", read_only=True) as connection:
         expected = connection.execute(
             "SELECT column_name, comment FROM duckdb_columns() WHERE table_name = 'patients' ORDER BY column_index"
         ).fetchall()
@@ -175,11 +175,11 @@ def test_the_dataset_has_the_columns_and_what_they_are(superset: Client, dataset
     assert all(comment for _, comment in expected)
 
 
-def test_the_chart_data_are_those_of_the_release(superset: Client, dataset: int, made: Path) -> None:  # noqa: F811  (the fixture)
+def test_the_chart_data_are_those_of_the_release(superset: Client, dataset: int, prepared_folder: Path) -> None:  # noqa: F811  (the fixture)
     query = {"columns": ["sex", "ethnicity"], "metrics": ["count"], "row_limit": 1000}
     asked = {"datasource": {"id": dataset, "type": "table"}, "queries": [query], "result_format": "json"}
     (answer,) = superset.post("/api/v1/chart/data", asked)["result"]
-    with duckdb.connect(made / "first.duckdb", read_only=True) as connection:
+    with duckdb.connect(prepared_folder / "first.duckdb", read_only=True) as connection:
         expected = connection.execute("SELECT sex, ethnicity, count(*) FROM patients GROUP BY ALL").fetchall()
     assert sorted((row["sex"], row["ethnicity"], row["count"]) for row in answer["data"]) == sorted(expected)
 
@@ -197,8 +197,8 @@ def test_a_person_may_not_look_further(superset: Client, database: int, tmp_path
         assert "Alice" not in answer
 
 
-def test_superset_picks_up_a_new_release(superset: Client, made: Path, tmp_path: Path) -> None:  # noqa: F811  (the fixture)
-    shutil.copy(made / "first.duckdb", tmp_path / "first.duckdb")
+def test_superset_picks_up_a_new_release(superset: Client, prepared_folder: Path, tmp_path: Path) -> None:  # noqa: F811  (the fixture)
+    shutil.copy(prepared_folder / "first.duckdb", tmp_path / "first.duckdb")
     uri = f"duckdb:///{tmp_path / 'first.duckdb'}?access_mode=read_only"
     database = superset.post("/api/v1/database/", {"database_name": "another", "sqlalchemy_uri": uri})["id"]
     asked = {"database_id": database, "sql": "SELECT count(*) AS n FROM patients", "runAsync": False}

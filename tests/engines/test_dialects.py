@@ -495,7 +495,7 @@ def test_values_that_spark_would_convert_are_an_error(
 
 
 @pytest.fixture(scope="module")
-def recorded(tmp_path_factory: pytest.TempPathFactory) -> list[Asked]:
+def recorded_statements(tmp_path_factory: pytest.TempPathFactory) -> list[Asked]:
     """What is asked of rows by jobs that together ask for everything: of each kind a few."""
     recorder = Recorder(most=max(2, round(2 * EXAMPLES)))
     with recording(recorder):
@@ -509,10 +509,10 @@ ANY_NUMBERS = frozenset({"record", "mover", "id"})
 
 
 @pytest.mark.thorough
-def test_queries_over_rows_have_the_same_answer_in_spark(engine: Any, recorded: list[Asked]) -> None:
+def test_queries_over_rows_have_the_same_answer_in_spark(engine: Any, recorded_statements: list[Asked]) -> None:
     shipped: dict[str, exp.Expr] = {}
     wrong = []
-    for asked in recorded:
+    for asked in recorded_statements:
         try:
             there = {name: _shipped(engine, table, shipped) for name, table in asked.tables.items()}
             answer = in_spark(engine, asked.query, there)

@@ -103,7 +103,7 @@ class FakeServer:
 
 
 @pytest.fixture
-def federated() -> Iterator[tuple[FederatedEngine, FakeServer]]:
+def federated_engine() -> Iterator[tuple[FederatedEngine, FakeServer]]:
     server = FakeServer()
     with duckdb.connect() as connection:
         engine = FederatedEngine(
@@ -124,8 +124,8 @@ def parsed(query: str) -> exp.Query:
     return statement
 
 
-def test_counts_are_fetched(federated: tuple[FederatedEngine, FakeServer]) -> None:
-    engine, server = federated
+def test_counts_are_fetched(federated_engine: tuple[FederatedEngine, FakeServer]) -> None:
+    engine, server = federated_engine
     query = parsed(f'SELECT "zip", COUNT(*) AS "n" FROM {PEOPLE} GROUP BY "zip"')
     target = table("counts", "main", "memory")
     engine.execute(create_table(target, query))
@@ -134,8 +134,8 @@ def test_counts_are_fetched(federated: tuple[FederatedEngine, FakeServer]) -> No
     assert len(server.asked) == 2 and all("`clinic`.`people`" in one for one in server.asked)
 
 
-def test_rows_stay_on_the_server(federated: tuple[FederatedEngine, FakeServer]) -> None:
-    engine, server = federated
+def test_rows_stay_on_the_server(federated_engine: tuple[FederatedEngine, FakeServer]) -> None:
+    engine, server = federated_engine
     with pytest.raises(SourceError, match="never leave"):
         engine.rows(parsed(f'SELECT "id" FROM {PEOPLE}'))
     assert server.asked == []
@@ -149,8 +149,8 @@ def test_rows_stay_on_the_server(federated: tuple[FederatedEngine, FakeServer]) 
     assert not server.views
 
 
-def test_too_many_counts_stay_on_the_server(federated: tuple[FederatedEngine, FakeServer]) -> None:
-    engine, server = federated
+def test_too_many_counts_stay_on_the_server(federated_engine: tuple[FederatedEngine, FakeServer]) -> None:
+    engine, server = federated_engine
     engine.remote.fetch_limit, engine.remote.most = 999, None
     target = table("counts", "main", "memory")
     query = f'SELECT "zip", "id", COUNT(*) AS "n" FROM {PEOPLE} GROUP BY "zip", "id"'
@@ -173,8 +173,8 @@ def with_labels(engine: FederatedEngine) -> None:
 
 
 @pytest.mark.slow
-def test_local_tables_joined_to_counts_are_joined_locally(federated: tuple[FederatedEngine, FakeServer]) -> None:
-    engine, server = federated
+def test_local_tables_joined_to_counts_are_joined_locally(federated_engine: tuple[FederatedEngine, FakeServer]) -> None:
+    engine, server = federated_engine
     with_labels(engine)
     for most in (100, None):  # as it is known to be small; or after it was looked at
         engine.remote.most = most
@@ -187,8 +187,8 @@ def test_local_tables_joined_to_counts_are_joined_locally(federated: tuple[Feder
     assert not server.views
 
 
-def test_local_tables_joined_to_remote_counts_are_shipped(federated: tuple[FederatedEngine, FakeServer]) -> None:
-    engine, server = federated
+def test_local_tables_joined_to_remote_counts_are_shipped(federated_engine: tuple[FederatedEngine, FakeServer]) -> None:
+    engine, server = federated_engine
     with_labels(engine)
     engine.remote.fetch_limit, engine.remote.most = 999, None
     target = table("counts", "main", "memory")
@@ -220,8 +220,8 @@ def test_a_query_that_does_more_than_join_is_not_split(query: str) -> None:
     assert counted is asked and whole(asked) is asked
 
 
-def test_lists_of_joined_values_stay_on_the_server(federated: tuple[FederatedEngine, FakeServer]) -> None:
-    engine, server = federated
+def test_lists_of_joined_values_stay_on_the_server(federated_engine: tuple[FederatedEngine, FakeServer]) -> None:
+    engine, server = federated_engine
     with_labels(engine)
     target = table("counts", "main", "memory")
     text = LABELLED.replace('COUNT(*) AS "n"', 'COUNT(*) AS "n", ARRAY_AGG("id") AS "l"').replace("g.*", 'g."n"')
@@ -232,10 +232,10 @@ def test_lists_of_joined_values_stay_on_the_server(federated: tuple[FederatedEng
 
 
 @pytest.mark.slow
-def test_names_in_a_query_are_its_own(federated: tuple[FederatedEngine, FakeServer]) -> None:
+def test_names_in_a_query_are_its_own(federated_engine: tuple[FederatedEngine, FakeServer]) -> None:
     """A table that is shipped is not taken for what WITH calls by a name; and of one that is only counted one column
     is shipped."""
-    engine, server = federated
+    engine, server = federated_engine
     with_labels(engine)
     server.answer = pyarrow.table({"n": pyarrow.array([8], pyarrow.int64())})
     labels = '"memory"."main"."labels"'
@@ -256,8 +256,8 @@ def test_a_derived_table_that_names_others_is_left_alone() -> None:
     assert extract_local_queries(query, {PEOPLE}, "answer") == (query, {})
 
 
-def test_the_printed_sql_names_where_each_statement_runs(federated: tuple[FederatedEngine, FakeServer]) -> None:
-    engine, _ = federated
+def test_the_printed_sql_names_where_each_statement_runs(federated_engine: tuple[FederatedEngine, FakeServer]) -> None:
+    engine, _ = federated_engine
     target = table("labelled", "main", "memory")
     counted, here = engine.render(create_table(target, parsed(LABELLED))).split(";\n\n")
     assert counted.startswith("-- in Spark, makes counted\nSELECT") and "label" not in counted
@@ -269,9 +269,9 @@ def test_the_printed_sql_names_where_each_statement_runs(federated: tuple[Federa
     assert there.startswith("-- in Spark, makes labelled\nSELECT") and "`answer_0`" in there and "DISTINCT" not in there
 
 
-def test_a_query_without_remote_tables_runs_locally(federated: tuple[FederatedEngine, FakeServer]) -> None:
+def test_a_query_without_remote_tables_runs_locally(federated_engine: tuple[FederatedEngine, FakeServer]) -> None:
     """But not what has a name in the query, nor what means something else there."""
-    engine, server = federated
+    engine, server = federated_engine
     with_labels(engine)
     labels = '"memory"."main"."labels"'
     server.answer = pyarrow.table({"n": pyarrow.array([3], pyarrow.int64())})
@@ -285,8 +285,8 @@ def test_a_query_without_remote_tables_runs_locally(federated: tuple[FederatedEn
     assert not server.views
 
 
-def test_local_tables_are_shipped_for_one_query(federated: tuple[FederatedEngine, FakeServer]) -> None:
-    engine, server = federated
+def test_local_tables_are_shipped_for_one_query(federated_engine: tuple[FederatedEngine, FakeServer]) -> None:
+    engine, server = federated_engine
     engine.connection.execute("CREATE TABLE labels AS SELECT 'a' AS zip, 'A' AS label, 'private' AS other")
     query = (
         f'SELECT l."label", COUNT(*) AS "n" FROM {PEOPLE} AS p JOIN "memory"."main"."labels" AS l ON p."zip" = l."zip"'

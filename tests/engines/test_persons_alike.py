@@ -20,7 +20,7 @@ SPELLINGS = {
 
 
 @pytest.fixture
-def spelled(postgres: Server) -> Iterator[Server]:
+def spelled_server(postgres: Server) -> Iterator[Server]:
     drop = ("DROP SCHEMA IF EXISTS spelled CASCADE", "DROP EXTENSION IF EXISTS citext")
     postgres.run(*drop, "CREATE SCHEMA spelled", "CREATE EXTENSION citext")
     postgres.run("CREATE COLLATION spelled.no_case (provider = icu, locale = 'und-u-ks-level2', deterministic = false)")
@@ -32,11 +32,11 @@ def spelled(postgres: Server) -> Iterator[Server]:
 
 @pytest.mark.cases(1)
 @pytest.mark.parametrize("which", SPELLINGS)
-def test_spellings_of_a_person_are_one_person(spelled: Server, which: str) -> None:
+def test_spellings_of_a_person_are_one_person(spelled_server: Server, which: str) -> None:
     kind, *texts = SPELLINGS[which]
     rows = ", ".join(f"({i % 6}, '{spelling.format(i=i)}')" for i in range(12) for spelling in texts)
     plain = kind.partition(" COLLATE")[0]
-    spelled.run(
+    spelled_server.run(
         f"CREATE TABLE spelled.visits (ward bigint, pid {kind})",
         f"INSERT INTO spelled.visits SELECT ward, CAST(pid AS {plain}) FROM (VALUES {rows}) AS v(ward, pid)",
     )

@@ -24,7 +24,7 @@ import sqlanon
 from sqlanon.engines.postgres import engine as postgres_engine
 from sqlanon.release.targets.base import release_location
 from sqlanon.sources.postgres import PostgresSource
-from support.databases import quoted
+from support.databases import quote_name
 from support.postgres_cases import HERE, in_duckdb, policies, schemas
 from support.servers.postgres import PASSWORD, VARIABLE, Server
 
@@ -46,7 +46,7 @@ def multiset_here(release: sqlanon.Release) -> Counter[tuple[Any, ...]]:
 
 
 def multiset_there(server: Server, release: sqlanon.Release, name: str = "shared.r") -> Counter[tuple[Any, ...]]:
-    columns = ", ".join(f"{quoted(column.name)}::text" for column in release.manifest.columns)
+    columns = ", ".join(f"{quote_name(column.name)}::text" for column in release.manifest.columns)
     return _plain(server.rows(f"SELECT {columns} FROM {name}"), release)
 
 

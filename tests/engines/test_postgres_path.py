@@ -15,7 +15,7 @@ import sqlanon
 from properties.warehouse_cases import COLUMNS, HERE, rows
 from properties.warehouse_cases import policy as warehouse_policy
 from sqlanon.release.targets.base import release_location
-from support.databases import quoted
+from support.databases import quote_name
 from support.servers.postgres import Server
 from support.servers.postgres import psql as run_psql
 from support.warehouse_checks import THERE, from_set
@@ -115,7 +115,7 @@ def traps(functions: list[tuple[str, list[int], list[str]]]) -> str:
 
 
 @pytest.fixture(scope="module")
-def trapped(postgres: Server) -> Iterator[tuple[Server, dict[str, Any]]]:
+def trapped_database(postgres: Server) -> Iterator[tuple[Server, dict[str, Any]]]:
     """A database with traps in ``public``; and what was found and released before they were there."""
     for statement in (f"DROP DATABASE IF EXISTS {DATABASE}", f"CREATE DATABASE {DATABASE}"):
         psql(postgres, statement, "postgres")
@@ -242,8 +242,10 @@ PATHS = ['"$user", public', "public, pg_catalog", "clinic, public, pg_catalog"]
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("path", PATHS)
-def test_nothing_on_the_path_of_the_holder_is_called(trapped: tuple[Server, dict[str, Any]], path: str) -> None:
-    server, honest = trapped
+def test_nothing_on_the_path_of_the_holder_is_called(
+    trapped_database: tuple[Server, dict[str, Any]], path: str
+) -> None:
+    server, honest = trapped_database
     psql(server, f"ALTER DATABASE {DATABASE} SET search_path = {path}")
     implicit = path.startswith('"$user"')
     for what, statement in CONTROLS.items():
@@ -255,17 +257,19 @@ def test_nothing_on_the_path_of_the_holder_is_called(trapped: tuple[Server, dict
 
 
 @pytest.mark.thorough
-def test_printed_sql_holds_on_any_search_path(trapped: tuple[Server, dict[str, Any]], tmp_path: Path) -> None:
-    server, _ = trapped
+def test_printed_sql_holds_on_any_search_path(trapped_database: tuple[Server, dict[str, Any]], tmp_path: Path) -> None:
+    server, _ = trapped_database
     definitions = {name: HERE[kind] for name, kind in COLUMNS.items()}
-    text = ", ".join(f"{quoted(name)} {kind}" for name, kind in COLUMNS.items())
+    text = ", ".join(f"{quote_name(name)} {kind}" for name, kind in COLUMNS.items())
     psql(server, f"CREATE TABLE clinic.patients ({text})")
     psql(server, _inserted("clinic.patients", list(COLUMNS.values()), rows()))
     here = warehouse_policy(tmp_path, "mask")
     with duckdb.connect() as connection:
-        connection.execute(f"CREATE TABLE patients ({', '.join(f'{quoted(n)} {k}' for n, k in definitions.items())})")
+        connection.execute(
+            f"CREATE TABLE patients ({', '.join(f'{quote_name(n)} {k}' for n, k in definitions.items())})"
+        )
         connection.executemany("INSERT INTO patients VALUES (?, ?, ?, ?, ?, ?)", rows())
-        names = ", ".join(quoted(name) for name in list(COLUMNS)[1:5])
+        names = ", ".join(quote_name(name) for name in list(COLUMNS)[1:5])
         count = f"SELECT {names}, count(*) AS n FROM patients GROUP BY ALL"
         connection.execute(f"COPY ({count}) TO '{tmp_path}/f.parquet'")
         (combinations,) = connection.execute(f"SELECT count(*) FROM ({count})").fetchone() or (0,)
@@ -281,10 +285,12 @@ def test_printed_sql_holds_on_any_search_path(trapped: tuple[Server, dict[str, A
         for file in folder.glob("*.parquet"):
             relation = connection.read_parquet(str(file))
             types = [THERE[str(type_)] for type_ in relation.types]
-            columns = ", ".join(f"{quoted(name)} {type_}" for name, type_ in zip(relation.columns, types, strict=True))
-            psql(server, f"CREATE TABLE clinic.{quoted(file.stem)} ({columns})")
+            columns = ", ".join(
+                f"{quote_name(name)} {type_}" for name, type_ in zip(relation.columns, types, strict=True)
+            )
+            psql(server, f"CREATE TABLE clinic.{quote_name(file.stem)} ({columns})")
             values = connection.execute("SELECT CAST(COLUMNS(*) AS VARCHAR) FROM relation").fetchall()
-            psql(server, _inserted(f"clinic.{quoted(file.stem)}", types, values))
+            psql(server, _inserted(f"clinic.{quote_name(file.stem)}", types, values))
     statements = [query, (folder / "release.sql").read_text(), (folder / "audit.sql").read_text()]
     for path in ("clinic, public", "clinic, public, pg_catalog"):
         psql(server, f"ALTER DATABASE {DATABASE} SET search_path = {path}; DROP TABLE IF EXISTS shared.printed")

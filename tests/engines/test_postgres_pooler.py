@@ -27,7 +27,7 @@ DATABASE = "pooled"
 
 
 @pytest.fixture
-def pooled(postgres: Server) -> Iterator[Server]:
+def pooled_server(postgres: Server) -> Iterator[Server]:
     """A database whose path has ``public`` first, where a trap lies for the driver's own queries of types."""
     psql(postgres, f"CREATE DATABASE {DATABASE}")
     psql(
@@ -93,31 +93,31 @@ def folder() -> Iterator[Path]:
 
 
 @pytest.mark.thorough
-def test_a_pooler_that_drops_the_pinned_path_is_refused_before_any_query(pooled: Server, folder: Path) -> None:
-    with pgbouncer(pooled, folder, "ignore_startup_parameters = options") as address:
-        before = len(pooled.log())
+def test_a_pooler_that_drops_the_pinned_path_is_refused_before_any_query(pooled_server: Server, folder: Path) -> None:
+    with pgbouncer(pooled_server, folder, "ignore_startup_parameters = options") as address:
+        before = len(pooled_server.log())
         with pytest.raises(sqlanon.SourceError, match="a connection pooler drops the startup parameter `options`"):
             PostgresEngine.open(address, "source.postgres")
-        assert "pg_type" not in pooled.log()[before:]
-    assert pooled.intruder.sprung() == []
+        assert "pg_type" not in pooled_server.log()[before:]
+    assert pooled_server.intruder.sprung() == []
 
 
-def test_a_pooler_that_refuses_the_pinned_path_is_named(pooled: Server, folder: Path) -> None:
+def test_a_pooler_that_refuses_the_pinned_path_is_named(pooled_server: Server, folder: Path) -> None:
     with (
-        pgbouncer(pooled, folder) as address,
+        pgbouncer(pooled_server, folder) as address,
         pytest.raises(sqlanon.SourceError, match="a connection pooler refuses the startup parameter `options`"),
     ):
         PostgresEngine.open(address, "source.postgres")
 
 
-def test_a_path_that_is_not_the_pinned_one_is_refused(pooled: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_path_that_is_not_the_pinned_one_is_refused(pooled_server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where sessions are read-only anyway, libpq sees nothing wrong: then what SHOW says counts."""
-    pooled.run(f"ALTER DATABASE {DATABASE} SET default_transaction_read_only = on")
-    address = pooled.address(database=DATABASE)
+    pooled_server.run(f"ALTER DATABASE {DATABASE} SET default_transaction_read_only = on")
+    address = pooled_server.address(database=DATABASE)
     monkeypatch.setattr(postgres_engine, "pinned_address", lambda given: f"{given}?target_session_attrs=read-only")
     with pytest.raises(sqlanon.SourceError, match="a connection pooler drops the startup parameter `options`"):
         PostgresEngine.open(address, "source.postgres")
-    pooled.intruder.sprung()  # without the pinned path, the driver steps into the trap
+    pooled_server.intruder.sprung()  # without the pinned path, the driver steps into the trap
     monkeypatch.undo()
     with closing(PostgresEngine.open(address, "source.postgres")) as engine:
         assert engine._user_path == "public, pg_catalog"

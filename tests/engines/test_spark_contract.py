@@ -84,7 +84,7 @@ class Watched:
 
 
 @pytest.fixture
-def watched(monkeypatch: pytest.MonkeyPatch) -> Watched:
+def watched_fetches(monkeypatch: pytest.MonkeyPatch) -> Watched:
     seen = Watched()
     stream, rows, write = SparkEngine.stream, SparkEngine.rows, SparkEngine.write_parquet
     adopt = FederatedEngine.register_remote
@@ -120,7 +120,7 @@ def watched(monkeypatch: pytest.MonkeyPatch) -> Watched:
 
 @pytest.mark.parametrize("way", WAYS)
 def test_no_row_is_fetched(
-    session: Any, way: str, watched: Watched, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    session: Any, way: str, watched_fetches: Watched, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of a source comes what is grouped. A column that no requirement looks at comes with the release alone, and what
     is not released never."""
@@ -130,26 +130,26 @@ def test_no_row_is_fetched(
     combinations = len(table.group_by(["zip", "age", "ill"]).aggregate([]))
     with sqlanon.connect(session) as db:
         result = db.anonymize(plain_policy(**source))
-        assert watched.fetched
-        assert watched.planted() == set()
-        assert all(len(one) <= combinations for one in watched.fetched)
-        assert ("codes" in watched.stayed) == (way != "small")
-        assert ("frequency_0" in watched.stayed) == (way == "huge")
+        assert watched_fetches.fetched
+        assert watched_fetches.planted() == set()
+        assert all(len(one) <= combinations for one in watched_fetches.fetched)
+        assert ("codes" in watched_fetches.stayed) == (way != "small")
+        assert ("frequency_0" in watched_fetches.stayed) == (way == "huge")
         if way == "huge":  # what is fetched of combinations are figures; and the values of single columns
             values = max(len(set(table[column].to_pylist())) for column in ("zip", "age", "ill"))
-            assert all(len(one) <= values for one in watched.fetched)
-        watched.fetched.clear()
+            assert all(len(one) <= values for one in watched_fetches.fetched)
+        watched_fetches.fetched.clear()
         release = result.publish(tmp_path / "r.duckdb")
         assert release.manifest.released_rows == result.released_rows
-    planted = watched.planted()
+    planted = watched_fetches.planted()
     assert len(planted) == result.released_rows
     assert not any("name" in one for one in planted)
-    released = [one for one in watched.fetched if "note" in one.column_names]
+    released = [one for one in watched_fetches.fetched if "note" in one.column_names]
     assert [one.column_names for one in released] == [["zip", "age", "ill", "note"]]
 
 
 @pytest.mark.thorough
-def test_below_full_domain_huge(session: Any, monkeypatch: pytest.MonkeyPatch, watched: Watched) -> None:
+def test_below_full_domain_huge(session: Any, monkeypatch: pytest.MonkeyPatch, watched_fetches: Watched) -> None:
     """Combinations that may not be fetched cannot be placed one by one: it is said before they are counted."""
     monkeypatch.setattr(SMALL_SPARK, 5)
     into_spark(session, planted_table(), "planted")
@@ -157,7 +157,7 @@ def test_below_full_domain_huge(session: Any, monkeypatch: pytest.MonkeyPatch, w
     for search in ({"strategy": "mondrian"}, {"suppression": "cells"}, {"strategy": "local"}):
         with sqlanon.connect(session) as db, pytest.raises(sqlanon.SourceError, match="fetch_limit"):
             db.anonymize(sqlanon.Policy(**{**tree, "search": search}))
-    assert watched.planted() == set()
+    assert watched_fetches.planted() == set()
 
 
 def test_released_in_random_order(session: Any, tmp_path: Path) -> None:

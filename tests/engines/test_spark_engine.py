@@ -39,7 +39,7 @@ def engine(request: pytest.FixtureRequest, spark_cluster: Cluster) -> Iterator[S
     spark_engine.close()
 
 
-def _quoted(name: str) -> str:
+def _quote_name(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
@@ -97,10 +97,10 @@ def test_names_with_quotes_dots_and_backticks(engine: SparkEngine) -> None:
     assert engine.rows(select_star(table(HOSTILE + "2"))) == [(HOSTILE, 1, 2)]
     engine.forget(HOSTILE)
     engine.forget(HOSTILE + "2")
-    assert not _there(engine, HOSTILE) and not _there(engine, HOSTILE + "2")
+    assert not _has_table(engine, HOSTILE) and not _has_table(engine, HOSTILE + "2")
 
 
-def _there(engine: SparkEngine, name: str) -> bool:
+def _has_table(engine: SparkEngine, name: str) -> bool:
     try:
         engine.columns(table(name))
     except Exception:
@@ -140,7 +140,7 @@ def test_statements_and_parameters(engine: SparkEngine) -> None:
     engine.execute(create_temporary_view(table("made"), query("SELECT id FROM range(5)")))
     assert engine.rows(query("SELECT COUNT(*) FROM made WHERE id < ?"), [3]) == [(3,)]
     engine.execute(drop_view(table("made")))
-    assert not _there(engine, "made")
+    assert not _has_table(engine, "made")
     assert engine.version.startswith("spark 4.")
 
 
@@ -161,7 +161,7 @@ def test_kept_rows_are_computed_once(engine: SparkEngine) -> None:
     # It can be read while another of its name is made.
     assert engine.materialize("drawn", query("SELECT id FROM drawn WHERE id < 10")) == 10
     engine.forget("drawn")
-    assert not _there(engine, "drawn")
+    assert not _has_table(engine, "drawn")
     engine.forget("drawn")
 
 
@@ -170,11 +170,11 @@ def test_cached_rows_are_kept_by_columns(engine: SparkEngine) -> None:
     assert "InMemoryTableScan" in engine.rows(query("EXPLAIN SELECT SUM(id) FROM cached"))[0][0]
     assert engine.rows(query("SELECT SUM(id) FROM cached")) == [(499_500,)]
     engine.forget("cached")
-    assert not _there(engine, "cached")
+    assert not _has_table(engine, "cached")
     assert "InMemoryTableScan" not in engine.rows(query("EXPLAIN SELECT id FROM range(1000)"))[0][0]
 
 
-def _kept(cluster: Cluster) -> set[int]:
+def _kept_rdds(cluster: Cluster) -> set[int]:
     """The numbers of the RDDs that the executors keep."""
     return {rdd.id() for rdd in cluster.session.sparkContext._jsc.sc().getRDDStorageInfo()}
 
@@ -183,25 +183,25 @@ def _kept(cluster: Cluster) -> set[int]:
 
 
 def test_cached_rows_are_freed(spark_cluster: Cluster) -> None:
-    earlier = _kept(spark_cluster)
+    earlier = _kept_rdds(spark_cluster)
     with closing(SparkEngine(spark_cluster.session)) as engine:
         for end in (lambda: engine.forget("held"), engine.close):
             engine.cache("held", query("SELECT id FROM range(1000)"))
-            assert len(_kept(spark_cluster) - earlier) == 1
+            assert len(_kept_rdds(spark_cluster) - earlier) == 1
             end()
-            assert not _kept(spark_cluster) - earlier
+            assert not _kept_rdds(spark_cluster) - earlier
 
 
 def test_dropped_tables_free_the_executors(spark_cluster: Cluster) -> None:
-    earlier = _kept(spark_cluster)
+    earlier = _kept_rdds(spark_cluster)
     with closing(SparkEngine(spark_cluster.session)) as engine:
         for _ in range(2):  # the second replaces the first
             engine.materialize("held", query("SELECT id FROM range(1000)"))
-        assert len(_kept(spark_cluster) - earlier) == 1
+        assert len(_kept_rdds(spark_cluster) - earlier) == 1
         engine.forget("held")
-        assert not _kept(spark_cluster) - earlier
+        assert not _kept_rdds(spark_cluster) - earlier
         engine.materialize("held", query("SELECT id FROM range(1000)"))
-    assert not _kept(spark_cluster) - earlier
+    assert not _kept_rdds(spark_cluster) - earlier
 
 
 # Errors
@@ -292,7 +292,8 @@ def test_views_of_a_users_session_are_visible(engine: SparkEngine) -> None:
 def test_parquet_that_it_writes_is_read_by_duckdb(engine: SparkEngine, tmp_path: Path) -> None:
     engine.upload("hostile", pa.table({"id": [3], HOSTILE: [HOSTILE]}))
     text = (
-        f"SELECT r.id, CAST(r.id / 4 AS DECIMAL(8, 2)) AS d, CAST('1500-03-01' AS DATE) AS day, s.{_quoted(HOSTILE)}, "
+        f"SELECT r.id, CAST(r.id / 4 AS DECIMAL(8, 2)) AS d, CAST('1500-03-01' AS DATE) AS day, "
+        f"s.{_quote_name(HOSTILE)}, "
         "CAST('2020-06-01 12:00:00' AS TIMESTAMP_LTZ) AS z, CAST('2020-06-01 12:00:00' AS TIMESTAMP_NTZ) AS t "
         "FROM range(5) AS r LEFT JOIN hostile AS s ON r.id = s.id"
     )

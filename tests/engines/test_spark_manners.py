@@ -120,7 +120,7 @@ HOSTILE = [
 ]
 
 
-def renamed(table: pa.Table, names: list[str]) -> pa.Table:
+def rename_columns(table: pa.Table, names: list[str]) -> pa.Table:
     return table.rename_columns(dict(zip(("zip", "age", "ill", "note", "name"), names, strict=True)))
 
 
@@ -144,7 +144,7 @@ def test_hostile_names(session: Any, turn: int, way: str, tmp_path: Path, monkey
         search={"suppression_limit": 0.2},
         release={"table": "r"},
     )
-    hostile = renamed(table, names)
+    hostile = rename_columns(table, names)
     with in_duckdb(hostile) as connection:
         expected = outcome(connection, policy, tmp_path)
     assert "digest" in expected

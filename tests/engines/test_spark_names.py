@@ -68,7 +68,7 @@ def recorded(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return found
 
 
-def published(session: Any, policy: sqlanon.Policy, schema_options: str = "") -> tuple[Any, ...]:
+def publish_and_read(session: Any, policy: sqlanon.Policy, schema_options: str = "") -> tuple[Any, ...]:
     """What comes of a policy: what is found, and the digest of the rows."""
     other = session.newSession()  # of the same catalog, and of no settings
     other.sql(f"DROP SCHEMA IF EXISTS {SCHEMA} CASCADE")
@@ -101,7 +101,7 @@ def test_functions_variables_and_views_of_a_session_take_no_name(session: Any, s
     into_spark(own, planted_table(), "planted")
     with pytest.MonkeyPatch.context() as patch:
         statements = recorded(patch)
-        expected = published(own, small)
+        expected = publish_and_read(own, small)
     names = functions_of(statements)
     assert {"sha2", "uuid", "xxhash64", "concat", "count", "sum", "ln", "md5", "conv", "coalesce"} <= names
     for name in sorted(names):
@@ -115,7 +115,7 @@ def test_functions_variables_and_views_of_a_session_take_no_name(session: Any, s
         told = own.sql("SELECT sha2('a', 256), uuid()").collect()[0]
         assert (told[0] == "sha2 of others") == (told[1] == "uuid of others") == (order == "first")
         before = state(own)
-        assert published(own, small) == expected
+        assert publish_and_read(own, small) == expected
         assert state(own) == before
     session.sql(f"DROP SCHEMA {SCHEMA} CASCADE")
 
@@ -152,7 +152,7 @@ def test_functions_of_a_thin_clients_session_take_no_name(
     assert own.sql("SELECT sha2('a', 256), uuid()").collect()[0] == ("sha2 of others", "uuid of others")
     statements = recorded(monkeypatch)
     policy = sqlanon.Policy(**{**tree, "release": {"spark": True, "table": f"{SCHEMA}.r"}})
-    assert published(own, policy) == (*expected, digest)
+    assert publish_and_read(own, policy) == (*expected, digest)
     assert functions_of(statements) - WORDS == CALLED
     own.sql(f"DROP SCHEMA {SCHEMA} CASCADE")
     own.stop()
@@ -191,7 +191,7 @@ def test_no_setting_of_a_session_changes_what_is_released(session: Any, small: s
     """All that may change what SQL means are turned round, those of old ways too."""
     own = session.newSession()
     into_spark(own, planted_table(), "planted")
-    expected = published(own, small)
+    expected = publish_and_read(own, small)
     turned = turned_round(session) | OTHERS
     assert (
         len(turned) > 120
@@ -210,7 +210,7 @@ def test_no_setting_of_a_session_changes_what_is_released(session: Any, small: s
     )
     with settings(own, turned):
         before = dict(own.conf.getAll)
-        assert published(own, small) == expected
+        assert publish_and_read(own, small) == expected
         assert dict(own.conf.getAll) == before
 
 
@@ -331,7 +331,7 @@ def test_a_collation_of_a_schema_is_none_of_the_release(session: Any, small: sql
     own = session.newSession()
     into_spark(own, planted_table(), "planted")
     with settings(own, {"spark.sql.collation.schemaLevel.enabled": "true"}):
-        release = published(own, small, "DEFAULT COLLATION UTF8_LCASE")
+        release = publish_and_read(own, small, "DEFAULT COLLATION UTF8_LCASE")
         own.sql(f"CREATE TABLE {SCHEMA}.other (a STRING) USING PARQUET")
         assert own.table(f"{SCHEMA}.other").dtypes == [("a", "string collate UTF8_LCASE")]
         assert dict(own.table(f"{SCHEMA}.r").dtypes)["ill"] == "string" and release

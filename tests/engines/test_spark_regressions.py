@@ -31,7 +31,7 @@ def in_both(session: Any, query: str) -> Iterator[tuple[duckdb.DuckDBPyConnectio
             session.catalog.dropTempView("t")
 
 
-def released(source: Any, policy: sqlanon.Policy, path: Path) -> tuple[str, list[tuple[Any, ...]]]:
+def released_rows(source: Any, policy: sqlanon.Policy, path: Path) -> tuple[str, list[tuple[Any, ...]]]:
     """The digest of a release, and its rows as text."""
     with sqlanon.connect(source) as db:
         release = db.anonymize(policy).publish(path)
@@ -74,7 +74,9 @@ def test_days_are_those_that_they_were(
             privacy={"k": 6},
             search={"suppression_limit": 0.0},
         )
-        there, here = (released(one, policy, tmp_path / f"{i}.duckdb") for i, one in enumerate((session, connection)))
+        there, here = (
+            released_rows(one, policy, tmp_path / f"{i}.duckdb") for i, one in enumerate((session, connection))
+        )
     assert there == here
     assert sorted(int(row[0]) for row in there[1]) == list(range(15))
 
@@ -98,7 +100,7 @@ def test_a_time_zone_that_is_set_meanwhile(spark: Any, tmp_path: Path) -> None:
         release = result.publish(tmp_path / "there.duckdb")
         assert isinstance(release, sqlanon.Release)
         digest = release.manifest.digest
-        assert digest == released(connection, policy, tmp_path / "here.duckdb")[0]
+        assert digest == released_rows(connection, policy, tmp_path / "here.duckdb")[0]
     assert spark.conf.get("spark.sql.session.timeZone") == "Asia/Tokyo"  # its user's newest word
     spark.conf.set("spark.sql.session.timeZone", before)
     spark.conf.set("spark.sql.ansi.enabled", "true")
@@ -116,7 +118,9 @@ def test_masked_rows_beside_numbers(spark: Any, tmp_path: Path) -> None:
         release={"suppressed": "mask"},
     )
     with in_both(spark, numbers) as (connection, session):
-        there, here = (released(one, policy, tmp_path / f"{i}.duckdb") for i, one in enumerate((session, connection)))
+        there, here = (
+            released_rows(one, policy, tmp_path / f"{i}.duckdb") for i, one in enumerate((session, connection))
+        )
     assert there == here and {"*", "1.5", "1e-07", "1e+23"} == {row[1] for row in here[1]}
 
 
@@ -129,10 +133,10 @@ def test_files_need_a_folder_that_all_see(spark: Any, monkeypatch: pytest.Monkey
         privacy={"k": 2},
     )
     with in_both(spark, "SELECT i % 2 AS x FROM range(8) AS r(i)") as (_, session):
-        assert len(released(session, policy, tmp_path / "r.duckdb")[1]) == 8
+        assert len(released_rows(session, policy, tmp_path / "r.duckdb")[1]) == 8
         monkeypatch.setattr("sqlanon.engines.spark.engine.SparkEngine.is_local", False)
         with sqlanon.connect(session) as db, pytest.raises(SourceError, match="scratch"):
             db.anonymize(policy).publish(tmp_path / "s.duckdb")
         shared = policy.model_copy(update={"source": policy.source.model_copy(update={"scratch": tmp_path})})
-        assert len(released(session, shared, tmp_path / "t.duckdb")[1]) == 8
+        assert len(released_rows(session, shared, tmp_path / "t.duckdb")[1]) == 8
     assert {path.name for path in tmp_path.iterdir()} == {"r.duckdb", "t.duckdb"}

@@ -22,7 +22,7 @@ from sqlanon.errors import SourceError
 from sqlanon.ledger import catalog
 from sqlanon.ledger.catalog import init_database
 from support.commands import cli
-from support.databases import change, fetch, opened_catalog, quoted
+from support.databases import change, fetch, opened_catalog, quote_name
 from support.files import DOCS, folder_again, kept
 from support.lanes import some
 from support.thresholds import PATIENCE
@@ -280,7 +280,7 @@ def test_hostile_names_of_attributes_in_the_catalog(tmp_path: Path) -> None:
     names = ['"; DROP TABLE runs; --', "select", "größe x", "a.b"]
     private = tmp_path / "c.duckdb"
     with duckdb.connect() as connection:
-        columns = ", ".join("i % 2 AS " + quoted(name) for name in names)
+        columns = ", ".join("i % 2 AS " + quote_name(name) for name in names)
         connection.execute(f"CREATE TABLE t AS SELECT {columns} FROM range(8) AS r(i)")
         policy = sqlanon.Policy(
             source={"table": "t"},
@@ -293,7 +293,7 @@ def test_hostile_names_of_attributes_in_the_catalog(tmp_path: Path) -> None:
     rows = fetch(private, "SELECT attribute, table_name FROM sqlanon.hierarchies")
     assert {attribute for attribute, _ in rows} == set(names)
     for _, table in rows:
-        assert fetch(private, f"SELECT count(*) FROM sqlanon.{quoted(table)}") == [(2,)]
+        assert fetch(private, f"SELECT count(*) FROM sqlanon.{quote_name(table)}") == [(2,)]
 
 
 @pytest.mark.thorough
@@ -426,7 +426,7 @@ with duckdb.connect(sys.argv[1], read_only=sys.argv[2] == "reading"):
 
 
 @contextmanager
-def held(path: Path, how: str) -> Iterator[None]:
+def hold_open(path: Path, how: str) -> Iterator[None]:
     """Another process has the file open."""
     arguments = [sys.executable, "-c", HOLDER, path, how]
     with subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
@@ -448,7 +448,7 @@ def test_a_catalog_that_is_held_is_a_clear_error_and_nothing_is_published(
     folder = path.parent
     monkeypatch.setattr(PATIENCE, 0.1)
     before = (folder / "release.duckdb").read_bytes()
-    with held(path, how):
+    with hold_open(path, how):
         assert cli("anonymize", folder / "policy.toml").status == 2
     shown = capsys.readouterr()
     assert shown.out == ""
@@ -467,7 +467,7 @@ def test_a_run_waits_for_a_catalog_that_is_held_for_a_moment(
     """As the runs beside it do, that look for releases of the same source in all catalogs of the folder."""
     waited = []
     with ExitStack() as holder:
-        holder.enter_context(held(after[0], how))
+        holder.enter_context(hold_open(after[0], how))
 
         def sleep(seconds: float) -> None:
             waited.append(seconds)
@@ -482,7 +482,7 @@ def test_a_run_waits_for_a_catalog_that_is_held_for_a_moment(
 def test_init_of_a_database_that_is_held_is_a_clear_error(tmp_path: Path) -> None:
     path = tmp_path / "c.duckdb"
     init_database(path)
-    with held(path, "writing"), pytest.raises(SourceError, match="cannot be opened for writing"):
+    with hold_open(path, "writing"), pytest.raises(SourceError, match="cannot be opened for writing"):
         init_database(path)
 
 

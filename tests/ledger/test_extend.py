@@ -47,7 +47,7 @@ def insert(place: Path, *rows: tuple[Any, ...]) -> None:
         connection.executemany("INSERT INTO patients VALUES (?, ?, ?, ?, ?)", rows)
 
 
-def released(place: Path) -> Counter[tuple[Any, ...]]:
+def released_rows(place: Path) -> Counter[tuple[Any, ...]]:
     with duckdb.connect(str(place / "release.duckdb"), read_only=True) as connection:
         return Counter(connection.execute("SELECT * FROM patients").fetchall())
 
@@ -76,10 +76,10 @@ def extend(place: Path, **more: Any) -> Any:
 
 @pytest.mark.slow
 def test_new_rows_are_added_by_classes_and_the_rest_waits(hospital: Path) -> None:
-    before = released(hospital)
+    before = released_rows(hospital)
     insert(hospital, *((100 + i, 21, "m", "02131", f"new {i}") for i in range(3)), (200, 95, "f", "99999", "alone"))
     found, release = extend(hospital)
-    after = released(hospital)
+    after = released_rows(hospital)
     assert before <= after
     assert {row[-1] for row in after - before} == {"new 0", "new 1", "new 2"}
     assert (found.released_before, found.new_rows, found.added_rows, found.waiting_rows) == (60, 4, 3, 1)
@@ -103,19 +103,19 @@ def test_a_class_of_its_own_is_added_when_it_is_large_enough(hospital: Path) -> 
     insert(hospital, *((100 + i, 95, "f", "99999", "new") for i in range(3)))
     found, _ = extend(hospital)
     assert found.added_rows == 3
-    assert sum(row[-1] == "new" for row in released(hospital).elements()) == 3
+    assert sum(row[-1] == "new" for row in released_rows(hospital).elements()) == 3
 
 
 @pytest.mark.thorough
 def test_released_rows_keep_their_values_whatever_becomes_of_the_source(hospital: Path) -> None:
-    before = released(hospital)
+    before = released_rows(hospital)
     with duckdb.connect(str(hospital / "hospital.duckdb")) as connection:
         connection.execute("DELETE FROM patients WHERE id < 5")
         connection.execute("UPDATE patients SET illness = 'changed', age = 90 WHERE id BETWEEN 10 AND 20")
     insert(hospital, *((100 + i, 21, "m", "02131", f"new {i}") for i in range(3)))
     extend(hospital)
-    assert before <= released(hospital)
-    assert sum((released(hospital) - before).values()) == 3
+    assert before <= released_rows(hospital)
+    assert sum((released_rows(hospital) - before).values()) == 3
 
 
 @pytest.mark.thorough
@@ -159,19 +159,19 @@ def test_new_rows_meet_a_shield_by_themselves(tmp_path: Path, monkeypatch: pytes
 def test_the_difference_of_two_versions_has_at_least_k_rows(hospital: Path, tmp_path: Path) -> None:
     """Whoever kept the release from before subtracts it: by class, nothing or at least k rows are left."""
     for step in range(4):
-        before = released(hospital)
+        before = released_rows(hospital)
         insert(
             hospital, *((1000 * (step + 1) + i, 20 + i % 13, "mf"[i % 2], f"0213{i % 3}", f"ill {i}") for i in range(9))
         )
         found, _ = extend(hospital)
-        new = Counter(row[:-1] for row in (released(hospital) - before).elements())
+        new = Counter(row[:-1] for row in (released_rows(hospital) - before).elements())
         assert all(count >= 3 for count in new.values())
         assert sum(new.values()) == found.added_rows
     with duckdb.connect(str(hospital / "private.duckdb"), read_only=True) as connection:
         keys = connection.execute(
             "SELECT count(*), count(DISTINCT key_hash), count(DISTINCT run_id) FROM sqlanon.released_keys"
         )
-        assert keys.fetchall() == [(sum(released(hospital).values()),) * 2 + (1,)]
+        assert keys.fetchall() == [(sum(released_rows(hospital).values()),) * 2 + (1,)]
 
 
 @pytest.mark.thorough
@@ -201,7 +201,7 @@ def test_another_release_is_not_broken(hospital: Path) -> None:
     insert(hospital, (104, 21, "m", "02131", "new 4"))
     with pytest.raises(AuditError, match="temporal attack"):
         extend(hospital)
-    assert sum(released(hospital).values()) == 60
+    assert sum(released_rows(hospital).values()) == 60
 
 
 # The extension and the release that it extends are not joined: these are what the audit refuses in its place.
@@ -212,7 +212,7 @@ def test_an_extension_with_other_values_in_released_rows_is_refused(
     hospital: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     insert(hospital, *((100 + i, 21, "m", "02131", f"new {i}") for i in range(3)))
-    before, right = released(hospital), extending._union_rows
+    before, right = released_rows(hospital), extending._union_rows
 
     def with_two_swapped(rows: exp.Expr, added: exp.Expr, manifest: Any) -> exp.Select:
         swapped = parse_one(
@@ -223,7 +223,7 @@ def test_an_extension_with_other_values_in_released_rows_is_refused(
     monkeypatch.setattr(extending, "_union_rows", with_two_swapped)
     with pytest.raises(AuditError, match="not those of the release that is extended, with the new ones"):
         extend(hospital)
-    assert released(hospital) == before
+    assert released_rows(hospital) == before
 
 
 @pytest.mark.thorough
@@ -233,7 +233,7 @@ def test_an_extension_with_few_new_rows_in_a_class_is_refused(hospital: Path, mo
     monkeypatch.setattr(extending, "suppressed_classes", lambda *given: right(*given).where(exp.false(), copy=False))
     with pytest.raises(AuditError, match=r"new rows: 3-anonymity: .*1"):
         extend(hospital)
-    assert sum(released(hospital).values()) == 60
+    assert sum(released_rows(hospital).values()) == 60
 
 
 @pytest.mark.thorough
@@ -246,14 +246,14 @@ def test_an_extension_whose_new_rows_do_not_meet_the_policy_by_themselves_is_ref
     diverse = {"l_diversity": [{"attribute": "illness", "kind": "distinct", "l": 3}]}
     with sqlanon.connect() as db:
         db.anonymize(policy(tmp_path, privacy=diverse)).publish()
-    before = released(tmp_path)
+    before = released_rows(tmp_path)
     insert(tmp_path, *((100 + i, 21, "m", "02131", "illness 1") for i in range(4)))
     right = extending.suppressed_classes
     with monkeypatch.context() as patch:
         patch.setattr(extending, "suppressed_classes", lambda *given: right(*given).where(exp.false(), copy=False))
         with pytest.raises(AuditError, match=r"new rows: .*3-diversity"):
             extend(tmp_path, privacy=diverse)
-    assert released(tmp_path) == before
+    assert released_rows(tmp_path) == before
     found, _ = extend(tmp_path, privacy=diverse)
     assert (found.added_rows, found.waiting_rows) == (0, 4)
 

@@ -51,7 +51,7 @@ def visits(dice: random.Random, count: int, first: int) -> list[Visit]:
     return rows
 
 
-def released(folder: Path) -> list[tuple[Any, ...]]:
+def released_rows(folder: Path) -> list[tuple[Any, ...]]:
     with duckdb.connect(str(folder / "r.duckdb"), read_only=True) as connection:
         return connection.execute("SELECT age, sex, mark FROM visits").fetchall()
 
@@ -72,7 +72,7 @@ def test_new_rows_of_a_class_are_of_k_persons_and_others_wait(tmp_path: Path, se
         result = db.anonymize(policy(tmp_path))
         result.publish()
     levels = {name: level or 0 for name, level in result.generalization.items()}
-    before = released(tmp_path)
+    before = released_rows(tmp_path)
     for number in (1, 2):
         new = visits(dice, 15, 1000 * number)
         insert(tmp_path, new)
@@ -83,7 +83,7 @@ def test_new_rows_of_a_class_are_of_k_persons_and_others_wait(tmp_path: Path, se
             extension.publish()
             verified = db.verify(tmp_path / "r.duckdb", policy(tmp_path))
         assert verified.verified, verified.failures
-        after = released(tmp_path)
+        after = released_rows(tmp_path)
         check_persons(after, persons)
         marks = {mark for _, _, mark in before}
         added = [row for row in after if row[2] not in marks]
@@ -110,7 +110,7 @@ def test_a_release_whose_persons_are_not_known_any_more_is_not_extended(tmp_path
     insert(tmp_path, visits(random.Random(1), 60, 0))
     with sqlanon.connect() as db:
         db.anonymize(policy(tmp_path)).publish()
-    mark = released(tmp_path)[0][2]
+    mark = released_rows(tmp_path)[0][2]
     with duckdb.connect(str(tmp_path / "h.duckdb")) as connection:
         connection.execute("DELETE FROM visits WHERE mark = ?", [mark])
     insert(tmp_path, visits(random.Random(2), 20, 1000))

@@ -246,7 +246,7 @@ def test_hierarchy_files_under_the_same_rule_are_distinguished(tmp_path: Path) -
         publish(of_places(tmp_path, "two", other, 1, after="all"))
 
 
-def masked(place: Path, name: str, **more: Any) -> sqlanon.Policy:
+def masked_policy(place: Path, name: str, **more: Any) -> sqlanon.Policy:
     return sqlanon.Policy(
         source={"database": place / "hospital.duckdb", "table": "p", "key": ["id"]},
         attributes={
@@ -265,15 +265,15 @@ def test_masks_that_have_become_longer_are_distinguished(tmp_path: Path) -> None
     """0213* becomes 0213**: under the same rule the same rows have other labels, and one more is among them."""
     with duckdb.connect(str(tmp_path / "hospital.duckdb")) as connection:
         connection.execute("CREATE TABLE p AS SELECT i id, '0213' || i % 2 zip, i % 7 AS cost FROM range(40) t(i)")
-    publish(masked(tmp_path, "one"))
+    publish(masked_policy(tmp_path, "one"))
     with duckdb.connect(str(tmp_path / "hospital.duckdb")) as connection:
         connection.execute("INSERT INTO p VALUES (100, '02130', 3), (101, '0213000', 99)")
     with pytest.raises(AuditError, match="together with"):
-        publish(masked(tmp_path, "two"))
+        publish(masked_policy(tmp_path, "two"))
     with sqlanon.connect() as db:  # what is not published changes nothing of what is known of what is
-        db.anonymize(masked(tmp_path, "one"))
+        db.anonymize(masked_policy(tmp_path, "one"))
         with pytest.raises(SourceError, match="another label"):
-            db.extend(masked(tmp_path, "one"))
+            db.extend(masked_policy(tmp_path, "one"))
 
 
 @pytest.mark.thorough
@@ -368,7 +368,7 @@ def test_the_greater_promise_of_several_earlier_releases_counts(tmp_path: Path) 
         connection.execute("CREATE TABLE p AS SELECT i id, '0213' || i % 2 zip, i AS cost FROM range(40) t(i)")
 
     def asked(name: str, k: int, **more: Any) -> sqlanon.Policy:
-        return masked(tmp_path, name, **more).model_copy(
+        return masked_policy(tmp_path, name, **more).model_copy(
             update={
                 "privacy": sqlanon.Policy(
                     attributes={"x": {"role": "quasi", "hierarchy": "suppress"}}, privacy={"k": k}
@@ -421,7 +421,7 @@ def test_risk_settings_do_not_prevent_extending(tmp_path: Path) -> None:
         connection.execute("CREATE TABLE p AS SELECT i id, 1 w, '0213' || i % 2 zip, i % 7 AS cost FROM range(40) t(i)")
 
     def asked(name: str, **more: Any) -> sqlanon.Policy:
-        tree = masked(tmp_path, name, **more).model_dump(exclude_none=True)
+        tree = masked_policy(tmp_path, name, **more).model_dump(exclude_none=True)
         return sqlanon.Policy(**tree, risk={"weights": "w"})
 
     publish(asked("one"))

@@ -36,7 +36,7 @@ pytestmark = pytest.mark.usefixtures("plain_macros")
 
 
 @pytest.fixture(scope="module")
-def published(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+def published_release(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     folder = tmp_path_factory.mktemp("clinic")
     make_tables(folder, make_people())
     publish(policy_of(folder, "visits", in_csv(folder, "visits")))
@@ -44,9 +44,9 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 
 @pytest.fixture
-def clinic(published: tuple[Path, Path]) -> Path:
+def clinic(published_release: tuple[Path, Path]) -> Path:
     """A clinic whose visits are published, from a CSV file."""
-    return folder_again(*published)
+    return folder_again(*published_release)
 
 
 LABS: dict[str, Callable[[Path], tuple[dict[str, Any], str | bool]]] = {

@@ -41,7 +41,7 @@ def in_place(place: Path, statement: str) -> None:
         connection.execute(statement)
 
 
-def renamed(place: Path) -> dict[str, Any]:
+def rename_columns(place: Path) -> dict[str, Any]:
     (place / "clinic.duckdb").rename(place / "other.duckdb")
     return at(place, name="other.duckdb")
 
@@ -66,7 +66,7 @@ def view(place: Path) -> dict[str, Any]:
     return at(place, "patients")
 
 
-def appended(place: Path) -> dict[str, Any]:
+def append_bytes(place: Path) -> dict[str, Any]:
     in_place(place, "CREATE TABLE more AS FROM visits UNION ALL SELECT age + 1, sex, zip, cost + 7 FROM visits")
     return at(place, "more")
 
@@ -82,12 +82,12 @@ DESCRIPTIONS: dict[str, Callable[[Path], dict[str, Any]]] = {
     "alias": lambda place: of(place, "SELECT age, sex, zip, cost AS cost FROM visits"),
     "subset": lambda place: of(place, "SELECT * FROM visits WHERE cost < 1200"),
     "files": lambda place: {"files": str(place / "clin*.csv")},
-    "renamed": renamed,
+    "renamed": rename_columns,
     "linked": linked,
     "copied": copied,
     "renamed table": renamed_table,
     "view": view,
-    "superset": appended,
+    "superset": append_bytes,
     "new keys": new_keys,
     "retyped": lambda place: of(
         place, "SELECT age::DOUBLE AS age, upper(sex) AS sex, zip, cost::DECIMAL(20, 5) AS cost FROM visits"

@@ -17,7 +17,7 @@ from sqlanon.release.source_change import SOURCE_CHECK, SourceChange
 from support.commands import cli
 from support.databases import change
 from support.files import folder_again, kept
-from support.verification import failed
+from support.verification import failed_checks
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +39,7 @@ def verify(folder: Path, **more: Any) -> Any:
 def source_change(folder: Path, **more: Any) -> SourceChange:
     """What a verification finds of the source, where nothing else is wrong."""
     verification = verify(folder, **more)
-    assert failed(verification) == {SOURCE_CHECK}, verification.failures
+    assert failed_checks(verification) == {SOURCE_CHECK}, verification.failures
     assert isinstance(verification.source_change, SourceChange)
     return verification.source_change
 
@@ -178,7 +178,7 @@ def test_a_copy_of_the_release_fails_only_the_source_check(visits: Path) -> None
     shutil.copy(visits / "r.duckdb", visits / "copy.duckdb")
     with sqlanon.connect() as db:
         verification = db.verify(visits / "copy.duckdb", policy(visits))
-    assert failed(verification) == {SOURCE_CHECK}
+    assert failed_checks(verification) == {SOURCE_CHECK}
 
 
 @pytest.mark.slow
@@ -188,7 +188,7 @@ def test_a_catalog_without_the_release_excuses_nothing(visits: Path) -> None:
     change(visits / "h.duckdb", WITHDRAW_TWO)
     verification = verify(visits)
     assert verification.source_change is None
-    assert "against the source: recoded source" in failed(verification)
+    assert "against the source: recoded source" in failed_checks(verification)
 
 
 @pytest.mark.thorough
@@ -200,7 +200,7 @@ def test_another_policy_is_not_taken_for_another_source(visits: Path) -> None:
             visits / "r.duckdb", other.model_copy(update={"privacy": other.privacy.model_copy(update={"k": 2})})
         )
     assert verification.source_change is None
-    assert "against the source: policy" in failed(verification)
+    assert "against the source: policy" in failed_checks(verification)
 
 
 @pytest.mark.slow

@@ -14,7 +14,7 @@ from sqlanon.errors import AuditError
 from sqlanon.ledger import people_samples
 from sqlanon.release.source_change import SOURCE_CHECK, SourceChange
 from support.servers.postgres import VARIABLE, Server
-from support.verification import failed
+from support.verification import failed_checks
 
 ROWS = [(f"p{i % 60}", 20 + (i % 60) % 20, f"illness {i % 4}") for i in range(180)]
 LEFT = [row for i, row in enumerate(ROWS) if row[0] not in ("p1", "p2", "p3") and i != 10]
@@ -37,7 +37,7 @@ def policy(folder: Path, source: dict[str, Any], release: dict[str, Any] | None 
 
 def source_change(db: sqlanon.Database, folder: Path, source: dict[str, Any]) -> SourceChange:
     verification = db.verify(folder / "r.duckdb", policy(folder, source))
-    assert failed(verification) == {SOURCE_CHECK}, verification.failures
+    assert failed_checks(verification) == {SOURCE_CHECK}, verification.failures
     assert isinstance(verification.source_change, SourceChange)
     return verification.source_change
 

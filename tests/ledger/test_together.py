@@ -31,7 +31,7 @@ def publish(folder: Path, name: str, k: int, release: dict[str, Any] | None = No
         db.anonymize(policy).publish()
 
 
-def refused(folder: Path, name: str, k: int, **source: Any) -> str:
+def refusal_message(folder: Path, name: str, k: int, **source: Any) -> str:
     with pytest.raises(AuditError) as error:
         publish(folder, name, k, **source)
     (failure,) = error.value.failures
@@ -62,14 +62,14 @@ def go(folder: Path, *costs: int) -> None:
 def test_rows_that_came_or_are_gone_are_no_fewer_than_k(folder: Path) -> None:
     publish(folder, "one", 3)
     come(folder, (100, 100), (101, 101))
-    found = refused(folder, "two", 3)
+    found = refusal_message(folder, "two", 3)
     assert "2 rows are new, fewer than 3 in one class (temporal attack)" in found
     assert "gone" not in found
     come(folder, (102, 102))
     publish(folder, "two", 3)
     (folder / "one.duckdb").unlink()
     go(folder, 1, 3)
-    found = refused(folder, "three", 3)
+    found = refusal_message(folder, "three", 3)
     assert "2 rows are gone, fewer than 3 in one class (temporal attack)" in found
     assert "are new" not in found
     go(folder, 5)
@@ -84,7 +84,7 @@ def test_the_smaller_k_of_both_counts(folder: Path) -> None:
     come(folder, (102, 102), (103, 103))
     publish(folder, "three", 2)
     come(folder, (104, 104))
-    assert "1 row is new, fewer than 2 in one class" in refused(folder, "four", 2)
+    assert "1 row is new, fewer than 2 in one class" in refusal_message(folder, "four", 2)
 
 
 @pytest.mark.thorough
@@ -93,7 +93,7 @@ def test_a_person_may_have_all_of_a_few_rows(folder: Path) -> None:
     come(folder, (100, 100), (100, 101), (100, 102))
     publish(folder, "one", 2, person="who")
     come(folder, (101, 103), (101, 104), (101, 105))
-    assert "3 rows are new, fewer than 4 in one class" in refused(folder, "two", 2, person="who")
+    assert "3 rows are new, fewer than 4 in one class" in refusal_message(folder, "two", 2, person="who")
     come(folder, (102, 106))
     publish(folder, "two", 2, person="who")
 
@@ -147,4 +147,4 @@ def test_an_unreadable_release_of_a_stopped_run_prevents_publishing(folder: Path
     (folder / "there").rename(folder / "elsewhere")
     publish(folder, "two", 3)  # a release that is gone is open to nobody
     change(folder / "private.duckdb", "UPDATE sqlanon.releases SET intended_at = published_at WHERE path LIKE '%one%'")
-    assert "an interrupted run may have published it, and it cannot be read" in refused(folder, "three", 3)
+    assert "an interrupted run may have published it, and it cannot be read" in refusal_message(folder, "three", 3)

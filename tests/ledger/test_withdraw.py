@@ -17,7 +17,7 @@ from sqlanon.release.targets.file.target import FileTarget
 from support.commands import cli
 from support.databases import change, fetch
 from support.files import folder_again, kept
-from support.verification import failed
+from support.verification import failed_checks
 
 
 @pytest.fixture(scope="module")
@@ -52,17 +52,17 @@ def verify(folder: Path, **more: Any) -> Any:
         return db.verify(folder / "r.duckdb", policy_of(folder, **more))
 
 
-def released(folder: Path) -> Counter[tuple[Any, ...]]:
+def released_rows(folder: Path) -> Counter[tuple[Any, ...]]:
     with duckdb.connect(str(folder / "r.duckdb"), read_only=True) as connection:
         return Counter(connection.execute("SELECT * FROM visits").fetchall())
 
 
 @pytest.mark.thorough
 def test_the_new_version_lacks_withdrawn_rows_and_classes_that_are_too_small_without_them(visits: Path) -> None:
-    before = released(visits)
+    before = released_rows(visits)
     change(visits / "h.duckdb", WITHDRAW_TWO, GROW)
     found = withdraw(visits)
-    after = released(visits)
+    after = released_rows(visits)
     assert after <= before  # rows that are new wait for `extend`
     assert (sum(before.values()), sum(after.values())) == (180, 162)  # 6 rows, and 12 of the 4 others in their classes
     assert found.same_generalization
@@ -127,7 +127,7 @@ def test_whole_classes_are_withdrawn_without_force(visits: Path) -> None:
 def test_changed_rows_are_published_as_they_are_now(visits: Path) -> None:
     change(visits / "h.duckdb", WITHDRAW_TWO, CHANGE_A_VALUE)
     withdraw(visits)
-    assert sum(count for row, count in released(visits).items() if row[-1] == "other") == 1
+    assert sum(count for row, count in released_rows(visits).items() if row[-1] == "other") == 1
     assert verify(visits).verified
 
 
@@ -162,10 +162,10 @@ def test_rows_are_withdrawn_without_a_key(tmp_path: Path, person: Any) -> None:
     """Rows that read alike are matched by their values."""
     options = {"key": False, "person": person}
     folder = make(tmp_path, **options)
-    before = released(folder)
+    before = released_rows(folder)
     change(folder / "h.duckdb", WITHDRAW_TWO)
     withdraw(folder, **options)
-    after = released(folder)
+    after = released_rows(folder)
     assert after <= before
     assert sum((before - after).values()) >= 6
     assert verify(folder, **options).verified
@@ -178,7 +178,7 @@ def test_ranges_are_searched_again_in_the_whole_source(tmp_path: Path) -> None:
     change(folder / "h.duckdb", WITHDRAW_TWO, GROW)
     found = withdraw(folder, **local)
     assert not found.only_released_rows
-    assert sum(released(folder).values()) == 178
+    assert sum(released_rows(folder).values()) == 178
     assert verify(folder, **local).verified
 
 
@@ -335,7 +335,7 @@ def test_an_interruption_leaves_the_old_version_or_the_new_one(
     query = "SELECT count(*), count(withdraws) FROM sqlanon.releases WHERE replaced_at IS NULL AND intended_at IS NULL"
     assert fetch(visits / "c.duckdb", query) == [(1, 0 if when == "before" else 1)]
     if when == "before":
-        assert failed(verify(visits)) == {"against the source: unchanged source"}
+        assert failed_checks(verify(visits)) == {"against the source: unchanged source"}
         withdraw(visits)
     assert verify(visits).verified
 

@@ -21,7 +21,7 @@ from oracles.oracle_privacy import Record, Source
 from properties import privacy_cases, random_cases
 from properties.privacy_cases import LISTED, PrivacyCase
 from properties.privacy_checks import columns_of, opened, policy_of, quick
-from support.databases import connection_of, quoted
+from support.databases import connection_of, quote_name
 from support.lanes import some
 
 pytestmark = pytest.mark.slow
@@ -78,7 +78,7 @@ def apply(connection: Any, rows: list[Record], change: tuple[str, Any]) -> list[
         numbered = [{**one, "row number": 1000 + len(rows) + i} for i, one in enumerate(told)]
         names = [*numbered[0]]
         connection.executemany(
-            f"INSERT INTO t ({', '.join(map(quoted, names))}) VALUES ({', '.join('?' for _ in names)})",
+            f"INSERT INTO t ({', '.join(map(quote_name, names))}) VALUES ({', '.join('?' for _ in names)})",
             [[one[name] for name in names] for one in numbered],
         )
         return [*rows, *numbered]
@@ -86,7 +86,9 @@ def apply(connection: Any, rows: list[Record], change: tuple[str, Any]) -> list[
         connection.execute('DELETE FROM t WHERE list_contains(?, "row number")', [sorted(told)])
         return [row for row in rows if row["row number"] not in told]
     name, places, value = told
-    connection.execute(f'UPDATE t SET {quoted(name)} = ? WHERE list_contains(?, "row number")', [value, sorted(places)])
+    connection.execute(
+        f'UPDATE t SET {quote_name(name)} = ? WHERE list_contains(?, "row number")', [value, sorted(places)]
+    )
     return [{**row, name: value} if row["row number"] in places else row for row in rows]
 
 
@@ -119,7 +121,7 @@ def test_a_view_shows_what_plain_python_releases_of_the_current_table(kind: str)
         rows: list[Record] = [{**row, "row number": i} for i, row in enumerate(case.source.rows)]
         numbered = replace(case.source, rows=rows)
         names = [*case.source.quasi, *case.source.sensitive]
-        columns = ", ".join(map(quoted, names))
+        columns = ", ".join(map(quote_name, names))
         with tempfile.TemporaryDirectory() as folder, opened(numbered_types(numbered)) as db:
             policy = policy_of(case, "optimal", Path(folder))
             tree = policy.model_dump(exclude_none=True)

@@ -9,7 +9,7 @@ import duckdb
 import pytest
 
 from sqlanon.measures import MEASURES
-from support.databases import connected, live_connection
+from support.databases import connect_to, live_connection
 from support.policies import make_policy
 
 # Seven rows, of which two may be suppressed. Below: p and q are g, r and s are h. At level 0 the classes p and q are
@@ -56,7 +56,7 @@ def live() -> Iterator[duckdb.DuckDBPyConnection]:
 @pytest.mark.parametrize("measure", MEASURES)
 def test_the_optimum_of_each_measure(measure: str, live: duckdb.DuckDBPyConnection) -> None:
     attributes = {"x": {"table": "tree"}}
-    with connected(live) as db:
+    with connect_to(live) as db:
         result = db.anonymize(make_policy(attributes, search={"measure": measure, "suppression_limit": 0.3}))
         whole = db.anonymize(make_policy(attributes, search={"measure": measure}))
     level, score = OPTIMA[measure]

@@ -101,14 +101,14 @@ def usual(source: Path) -> Iterator[sqlanon.Result]:
 
 
 @pytest.fixture(scope="module")
-def published(usual: sqlanon.Result, tmp_path_factory: pytest.TempPathFactory) -> sqlanon.Release:
+def published_release(usual: sqlanon.Result, tmp_path_factory: pytest.TempPathFactory) -> sqlanon.Release:
     return usual.publish(tmp_path_factory.mktemp("r") / "release.duckdb", "patients")
 
 
 @pytest.fixture
-def copy(published: sqlanon.Release, tmp_path: Path) -> Path:
+def copy(published_release: sqlanon.Release, tmp_path: Path) -> Path:
     """A copy of the release, to be tampered with."""
-    return Path(shutil.copy(published.path, tmp_path / "copy.duckdb"))
+    return Path(shutil.copy(published_release.path, tmp_path / "copy.duckdb"))
 
 
 def anonymized(values: str, type_: str, noise: dict[str, Any], check: Callable[..., Any], **more: Any) -> Any:
@@ -618,38 +618,42 @@ def test_confident_releases_verify_and_say_what_was_suppressed(source: Path, tmp
 
 
 @pytest.mark.thorough
-def test_noise_only_where_it_is_declared(source: Path, published: sqlanon.Release, tmp_path: Path) -> None:
+def test_noise_only_where_it_is_declared(source: Path, published_release: sqlanon.Release, tmp_path: Path) -> None:
     """The rest is the release of the same policy without noise, bit for bit."""
     plain = policy_for(source, dict.fromkeys(NOISY, "insensitive"))
     with sqlanon.connect() as db:
         publication = db.anonymize(plain).publish(tmp_path / "plain.duckdb", "patients")
     rest = "SELECT sex, zip, illness, id FROM patients ORDER BY id"
-    assert fetch(published.path, rest) == fetch(publication.path, rest)
+    assert fetch(published_release.path, rest) == fetch(publication.path, rest)
     values = "SELECT height, weight, born FROM patients ORDER BY id"
-    pairs = zip(fetch(published.path, values), fetch(publication.path, values), strict=True)
+    pairs = zip(fetch(published_release.path, values), fetch(publication.path, values), strict=True)
     assert sum(one == two for pair in pairs for one, two in zip(*pair, strict=True)) < 3 * ROWS * 0.05
     names = "SELECT column_name FROM duckdb_columns() WHERE table_name = 'patients' ORDER BY column_index"
-    assert fetch(published.path, names) == fetch(publication.path, names)
+    assert fetch(published_release.path, names) == fetch(publication.path, names)
     claims = (
         "SELECT generalization, rows, released_rows, suppressed_rows, classes, smallest_class, score, optimal FROM "
     )
-    assert fetch(published.path, claims + "sqlanon.manifest") == fetch(publication.path, claims + "sqlanon.manifest")
+    assert fetch(published_release.path, claims + "sqlanon.manifest") == fetch(
+        publication.path, claims + "sqlanon.manifest"
+    )
 
 
 @pytest.mark.slow
-def test_identifiers_are_removed_and_rows_are_shuffled(published: sqlanon.Release) -> None:
-    rows = fetch(published.path, "SELECT id FROM patients")
+def test_identifiers_are_removed_and_rows_are_shuffled(published_release: sqlanon.Release) -> None:
+    rows = fetch(published_release.path, "SELECT id FROM patients")
     assert rows != sorted(rows) and rows != sorted(rows, reverse=True)
     names = [
         name
-        for (name,) in fetch(published.path, "SELECT column_name FROM duckdb_columns() WHERE table_name = 'patients'")
+        for (name,) in fetch(
+            published_release.path, "SELECT column_name FROM duckdb_columns() WHERE table_name = 'patients'"
+        )
     ]
     assert set(names) == set(ATTRIBUTES) - {"name"}
 
 
 @pytest.mark.thorough
 def test_publishing_twice_shows_the_same_noise_and_two_runs_do_not(
-    source: Path, published: sqlanon.Release, tmp_path: Path
+    source: Path, published_release: sqlanon.Release, tmp_path: Path
 ) -> None:
     ordered = "SELECT height, weight, born, id FROM patients ORDER BY id"
     with sqlanon.connect() as db:
@@ -662,18 +666,18 @@ def test_publishing_twice_shows_the_same_noise_and_two_runs_do_not(
         assert rows[0] == rows[1] == rows[2]
         assert sorted(result.noisy.fetchall()) == before
         db.anonymize(policy_for(source))
-        again = fetch(published.path, ordered)
+        again = fetch(published_release.path, ordered)
         # The first result has its own noise still.
         assert sorted(result.noisy.fetchall()) == before
     assert sum(one[:3] == two[:3] for one, two in zip(rows[0], again, strict=True)) < ROWS / 20
 
 
 @pytest.mark.slow
-def test_noise_is_never_in_a_view(usual: sqlanon.Result, published: sqlanon.Release) -> None:
+def test_noise_is_never_in_a_view(usual: sqlanon.Result, published_release: sqlanon.Release) -> None:
     """Who reads a view with a random function in it often enough averages the noise away."""
-    views = fetch(published.path, "SELECT sql FROM duckdb_views() WHERE NOT internal")
+    views = fetch(published_release.path, "SELECT sql FROM duckdb_views() WHERE NOT internal")
     assert not any("random(" in sql.lower() or "ln(" in sql.lower() for (sql,) in views)
-    one, other = (fetch(published.path, "FROM patients ORDER BY id") for _ in range(2))
+    one, other = (fetch(published_release.path, "FROM patients ORDER BY id") for _ in range(2))
     assert one == other
     connection = usual._run.engine.connection
     views = connection.execute("SELECT sql FROM duckdb_views() WHERE NOT internal").fetchall()
@@ -717,9 +721,9 @@ def test_persons_are_counted_beside_noise(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_the_manifest_describes_noise(
-    source: Path, usual: sqlanon.Result, published: sqlanon.Release, tmp_path: Path
+    source: Path, usual: sqlanon.Result, published_release: sqlanon.Release, tmp_path: Path
 ) -> None:
-    result, release = usual, published
+    result, release = usual, published_release
     parquet = result.publish(tmp_path / "r.parquet", "patients")
     query = "SELECT epsilon, noise, confidence FROM sqlanon.manifest"
     epsilon, noise, confidence = fetch(release.path, query)[0]
@@ -745,10 +749,10 @@ def test_the_manifest_describes_noise(
     assert {one["name"]: one["role"] for one in columns if one["name"] in NOISY} == dict.fromkeys(NOISY, "quasi")
 
 
-def test_a_release_with_noise_has_the_generalization_of_the_others_only(published: sqlanon.Release) -> None:
-    assert set(published.manifest.generalization) == {"sex", "zip"}
-    sizes = fetch(published.path, "SELECT k, classes FROM sqlanon.k_anonymity('patients', ['sex', 'zip'])")
-    assert sizes == [(published.manifest.smallest_class, published.manifest.classes)]
+def test_a_release_with_noise_has_the_generalization_of_the_others_only(published_release: sqlanon.Release) -> None:
+    assert set(published_release.manifest.generalization) == {"sex", "zip"}
+    sizes = fetch(published_release.path, "SELECT k, classes FROM sqlanon.k_anonymity('patients', ['sex', 'zip'])")
+    assert sizes == [(published_release.manifest.smallest_class, published_release.manifest.classes)]
 
 
 # --- leaks ------------------------------------------------------------------------------------------
@@ -845,9 +849,11 @@ def tamper(path: Path, source: Path, *statements: str) -> None:
 
 
 @pytest.mark.thorough
-def test_a_release_with_noise_verifies_alone_and_with_its_source(published: sqlanon.Release, source: Path) -> None:
-    assert failures(published.path) == ()
-    assert failures(published.path, policy_for(source)) == ()
+def test_a_release_with_noise_verifies_alone_and_with_its_source(
+    published_release: sqlanon.Release, source: Path
+) -> None:
+    assert failures(published_release.path) == ()
+    assert failures(published_release.path, policy_for(source)) == ()
 
 
 @pytest.mark.thorough
@@ -950,9 +956,9 @@ def test_verify_with_the_policy_finds_a_false_claim_of_noise(changed: str, copy:
 
 
 @pytest.mark.slow
-def test_verify_with_another_budget_fails(published: sqlanon.Release, source: Path) -> None:
+def test_verify_with_another_budget_fails(published_release: sqlanon.Release, source: Path) -> None:
     other = policy_for(source, {"height": {"role": "quasi", "noise": {"epsilon": 0.1}}})
-    assert failures(published.path, other) != ()
+    assert failures(published_release.path, other) != ()
 
 
 @pytest.mark.slow

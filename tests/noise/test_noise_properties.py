@@ -120,7 +120,7 @@ def originals(case: NoiseCase, i: int) -> tuple[float, ...]:
     return tuple(float(number(column.values[i])) for column in case.noisy.values())
 
 
-def rounded(values: Iterable[float]) -> tuple[float, ...]:
+def round_values(values: Iterable[float]) -> tuple[float, ...]:
     """As far as a DECIMAL and the double that it was made from agree."""
     return tuple(float(f"{value:.9g}") for value in values)
 
@@ -137,11 +137,11 @@ def check_records(case: NoiseCase, before: Shown, after: Shown, records: Seen) -
 
     in_file: dict[Hashable, list[Any]] = defaultdict(list)
     for i, labels in after.labels.items():
-        in_file[labels].append((originals(case, i), rounded(float(number(value)) for value in after.noisy[i])))
+        in_file[labels].append((originals(case, i), round_values(float(number(value)) for value in after.noisy[i])))
     in_result: dict[Hashable, list[Any]] = defaultdict(list)
     for i in records.released:
         record = records.records[i]
-        in_result[record.place].append((record.xs, rounded(record.ys)))
+        in_result[record.place].append((record.xs, round_values(record.ys)))
     assert frozen(in_file) == frozen(in_result)
     assert not any(type(value) is float and str(value) == "-0.0" for row in after.noisy.values() for value in row)
 

@@ -189,7 +189,7 @@ def one(session: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Rele
         yield found
 
 
-def released(path: Path) -> list[dict[str, Any]]:
+def released_rows(path: Path) -> list[dict[str, Any]]:
     with duckdb.connect(str(path), read_only=True) as connection:
         sql = connection.sql("SELECT * FROM people")
         return [dict(zip(sql.columns, row, strict=True)) for row in sql.fetchall()]
@@ -271,7 +271,7 @@ def suppressed_before(found: ReleaseDraft, usable: set[int]) -> int:
 
 
 def test_released_values_are_the_drawn_ones(three: ReleaseDraft) -> None:
-    rows = released(three.path)
+    rows = released_rows(three.path)
     assert len(rows) == three.there.released_rows
     for row in rows:
         record = three.records[row["id"]]
@@ -285,7 +285,7 @@ def test_released_values_are_the_drawn_ones(three: ReleaseDraft) -> None:
 
 def test_published_twice_it_has_the_same_rows(three: ReleaseDraft, tmp_path: Path) -> None:
     again = three.there.publish(tmp_path / "again.duckdb")
-    assert sorted(map(str, released(Path(again.path)))) == sorted(map(str, released(three.path)))
+    assert sorted(map(str, released_rows(Path(again.path)))) == sorted(map(str, released_rows(three.path)))
 
 
 def test_noise_is_discrete_laplace_and_drawn_once(spark: Any) -> None:
@@ -334,7 +334,7 @@ def test_the_linking_risk_is_that_of_all_pairs(one: ReleaseDraft, three: Release
         ids, records = list(found.records), list(found.records.values())
         if found is one:
             records = [Noisy(record.place, record.xs[:1], record.ys[:1]) for record in records]
-        out = {row["id"] for row in released(found.path)}
+        out = {row["id"] for row in released_rows(found.path)}
         left = [i for i, id_ in enumerate(ids) if id_ in out]
         for risk, strict in ((found.there.linking_risk, False), (found.there.linking_risk_strict, True)):
             least, most = (oracle_noise.linking_risk(records, epsilons, left, strict, slack) for slack in (-1e-9, 1e-9))
@@ -351,7 +351,7 @@ def test_who_is_near_to_too_few_is_left_out_and_then_their_classes(three: Releas
         return len(members) >= K and len({ills[ids[i]] for i in members}) >= 2
 
     left = oracle_noise.kept(records, few, meets)
-    assert {row["id"] for row in released(three.path)} == {ids[i] for i in left}
+    assert {row["id"] for row in released_rows(three.path)} == {ids[i] for i in left}
     assert three.there.confidence == {"beta": BETA, "suppressed_rows": len(records) - len(left)}
     assert three.there.classes == len({records[i].place for i in left})
 

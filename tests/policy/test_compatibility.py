@@ -79,7 +79,7 @@ RELEASE: Mapping[str, Any] = {
 }
 
 
-def drawn(seed: int) -> dict[str, Any]:
+def draw_table(seed: int) -> dict[str, Any]:
     """A policy that is sound in each section but [search], with a few features at a time."""
     rng = random.Random(seed)
     share = rng.choice([0.05, 0.15])
@@ -135,7 +135,7 @@ def test_each_row_refuses_a_policy() -> None:
     left = {row.message: (pattern(row), row) for rows in TABLE.values() for row in rows}
     assert len(left) > 70
     for seed in range(DRAWN):
-        found = messages(drawn(seed))
+        found = messages(draw_table(seed))
         left = {name: one for name, one in left.items() if not any(map(one[0].fullmatch, found))}
         if not left:
             break
@@ -192,7 +192,7 @@ def test_no_message_advises_less_protection_without_naming_what_is_lost(row: Row
 
 
 def test_all_incompatible_settings_are_reported_at_once() -> None:
-    tree = drawn(0) | {
+    tree = draw_table(0) | {
         "source": {"database": "a.duckdb", "table": "t", "person": "id"},
         "attributes": {"zip": {"role": "quasi", "hierarchy": "suppress", "weight": 2.0}, "id": {"role": "identifying"}},
         "privacy": {"k": 5, "average_risk": 0.2},

@@ -21,7 +21,7 @@ import sqlanon
 from oracles.oracle import Hierarchy, Row, Value
 from oracles.oracle_noise import Noisy
 from properties import random_cases
-from support.databases import quoted
+from support.databases import quote_name
 
 EPOCH = date(1970, 1, 1)
 ID, ILL = "id", "ill"
@@ -148,7 +148,7 @@ def create(connection: duckdb.DuckDBPyConnection, case: NoiseCase) -> None:
         type_ = "BIGINT" if isinstance(next(iter(tree.paths)), int) else "VARCHAR"
         columns[name] = (type_, [row[i] for row in case.rows])
     names = sorted(columns)
-    connection.execute(f"CREATE TABLE t ({', '.join(f'{quoted(name)} {columns[name][0]}' for name in names)})")
+    connection.execute(f"CREATE TABLE t ({', '.join(f'{quote_name(name)} {columns[name][0]}' for name in names)})")
     rows = list(zip(*(columns[name][1] for name in names), strict=True))
     if rows:
         connection.executemany(f"INSERT INTO t VALUES ({', '.join('?' * len(names))})", rows)
@@ -216,7 +216,7 @@ def shown(query: Callable[[str], list[Any]], case: NoiseCase) -> Shown:
     """
 
     def fetch(names: list[str]) -> dict[int, Row]:
-        rows = query(", ".join(quoted(name) for name in [ID, *names]))
+        rows = query(", ".join(quote_name(name) for name in [ID, *names]))
         found = {row[0]: tuple(row[1:]) for row in rows}
         assert len(found) == len(rows)
         return found

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 import sqlanon
 from sqlanon import HierarchyError, InfeasibleError
 from sqlanon.release.publish import NOT_COMPARED
-from support.databases import connected, emptied, insert, live_connection
+from support.databases import connect_to, insert, live_connection, without_tables
 from support.lanes import SEARCHING, draw_tables, some
 from support.policies import make_policy
 
@@ -34,7 +34,7 @@ def shared() -> Iterator[duckdb.DuckDBPyConnection]:
 
 @pytest.fixture
 def live(shared: duckdb.DuckDBPyConnection) -> Iterator[duckdb.DuckDBPyConnection]:
-    with emptied(shared):
+    with without_tables(shared):
         yield shared
 
 
@@ -89,7 +89,7 @@ def test_the_statement_gives_the_rows_of_the_release(
         search={"suppression_limit": 1},
         release={"suppressed": suppressed},
     )
-    with connected(live) as db:
+    with connect_to(live) as db:
         result = db.anonymize(policy)
         assert tuple(result.generalization.values()) == levels
         statement = live.sql(result.sql())
@@ -106,7 +106,7 @@ def test_the_statement_gives_the_rows_of_the_release(
 
 def test_sql_speaks_other_dialects(live: duckdb.DuckDBPyConnection) -> None:
     fill(live, "letter VARCHAR", [(("a",), 3)])
-    with connected(live) as db:
+    with connect_to(live) as db:
         text = db.anonymize(make_policy({"letter": "suppress"})).sql(dialect="spark")
     assert "`letter`" in text
     # The rows are shuffled, and last: Spark leaves out a sort within a query.
@@ -119,7 +119,7 @@ def test_sql_speaks_other_dialects(live: duckdb.DuckDBPyConnection) -> None:
 def test_level_0_keeps_its_type_and_labels_are_text(live: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
     fill(live, "born DATE, size DECIMAL(4,1), n SMALLINT", [(("1980-01-02", 1.5, 1), 2), (("1980-01-03", 1.5, 2), 2)])
     policy = make_policy({"born": {"dates": ["month"]}, "size": {"intervals": [1]}, "n": {"intervals": [5]}}, k=3)
-    with connected(live) as db:
+    with connect_to(live) as db:
         result = db.anonymize(policy)
         result.publish(tmp_path / "release.duckdb", "released")
     assert result.generalization == {"born": 1, "size": 0, "n": 1}
@@ -132,7 +132,7 @@ def test_level_0_keeps_its_type_and_labels_are_text(live: duckdb.DuckDBPyConnect
 def test_columns_keep_the_order_of_the_source(live: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
     live.execute("CREATE TABLE t AS SELECT 1 AS cost, 'x' AS name, 'a' AS letter, 2 AS age FROM range(3)")
     roles = {"age": "suppress", "letter": "suppress", "name": "identifying", "cost": "sensitive"}
-    with connected(live) as db:
+    with connect_to(live) as db:
         db.anonymize(make_policy(roles)).publish(tmp_path / "release.duckdb", "released")
     rows, types = released(tmp_path / "release.duckdb")
     assert list(types) == ["cost", "letter", "age"]
@@ -142,7 +142,7 @@ def test_columns_keep_the_order_of_the_source(live: duckdb.DuckDBPyConnection, t
 @pytest.mark.slow
 def test_rows_come_in_another_order(live: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
     live.execute("CREATE TABLE t AS SELECT i AS number, 'a' AS letter FROM range(1000) AS r(i)")
-    with connected(live) as db:
+    with connect_to(live) as db:
         db.anonymize(make_policy({"letter": "suppress", "number": "insensitive"})).publish(
             tmp_path / "release.duckdb", "released"
         )
@@ -168,7 +168,7 @@ def test_the_source_is_read_once_and_sorted_narrow(live: duckdb.DuckDBPyConnecti
         k=5,
         search={"suppression_limit": 0.1},
     )
-    with connected(live) as db:
+    with connect_to(live) as db:
         result = db.anonymize(policy)
         assert result.suppressed_rows == 3
         plan = json.loads(live.execute(f"EXPLAIN (FORMAT JSON) {result.sql()}").fetchall()[0][1])
@@ -204,7 +204,7 @@ def test_two_runs_give_the_same(live: duckdb.DuckDBPyConnection, tmp_path: Path)
     policy = make_policy({"letter": TREE, "number": {"intervals": [3]}}, k=4, search={"suppression_limit": 0.2})
     found = []
     for run in range(2):
-        with connected(live) as db:
+        with connect_to(live) as db:
             result = db.anonymize(policy)
             release = result.publish(tmp_path / f"{run}.duckdb", "released")
         lattice_size = (result.nodes, result.checked)
@@ -222,7 +222,7 @@ def test_no_more_than_has_to_be_is_suppressed(live: duckdb.DuckDBPyConnection) -
     chance = random.Random(11)
     fill(live, "letter VARCHAR, number INTEGER", [((chance.choice("abcd"), chance.randrange(9)), 1) for _ in range(99)])
     pinned = {"letter": quasi(TREE, min_level=1), "number": quasi({"intervals": [3]}, max_level=0)}
-    with connected(live) as db:
+    with connect_to(live) as db:
         result = db.anonymize(make_policy(pinned, k=6, search={"suppression_limit": 0.9}))
     assert result.generalization == {"letter": 1, "number": 0}
     label = "CASE WHEN letter IN ('a', 'b') THEN 'low' ELSE 'high' END"
@@ -241,7 +241,7 @@ def test_masked_class_that_is_large_enough_stays(live: duckdb.DuckDBPyConnection
         {"letter": quasi(TREE), "number": quasi("suppress"), "cost": "insensitive"},
         k=3, **masking(0.5),
     )  # fmt: skip
-    with connected(live) as db:
+    with connect_to(live) as db:
         result = db.anonymize(policy)
         release = result.publish(tmp_path / "release.duckdb", "released")
     assert (result.rows, result.suppressed_rows, result.released_rows) == (8, 3, 8)
@@ -260,7 +260,7 @@ def test_masked_class_that_is_large_enough_stays(live: duckdb.DuckDBPyConnection
 def test_masked_class_that_is_too_small_is_dropped(live: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
     fill(live, "letter VARCHAR, number INTEGER", [(("a", 1), 5), (("b", 2), 1), (("c", 3), 1)])
     policy = make_policy({"letter": quasi(TREE), "number": quasi("suppress")}, k=3, **masking(0.5))
-    with connected(live) as db:
+    with connect_to(live) as db:
         result = db.anonymize(policy)
         release = result.publish(tmp_path / "release.duckdb", "released")
     assert (result.suppressed_rows, result.released_rows) == (2, 5)
@@ -284,7 +284,7 @@ def test_a_masked_row_that_is_alone_is_alone_in_its_class(
     policy = sqlanon.Policy(
         source={"table": "t"}, attributes={"letter": unknown}, privacy={"sample_uniqueness": limit}, **masking(0.5)
     )
-    with connected(live) as db:
+    with connect_to(live) as db:
         result = db.anonymize(policy)
     assert (result.suppressed_rows, result.released_rows) == (1, 4 if masked else 3)
 
@@ -294,7 +294,7 @@ def test_masked_rows_join_the_class_that_is_all_top(live: duckdb.DuckDBPyConnect
     """Where the generalization is the top, they read the same: together they have to meet the policy."""
     unknown = quasi({"categories": {"low": ["a"], "high": ["c"]}}, on_unknown="suppress", min_level=2)
     fill(live, "letter VARCHAR", [(("a",), 2), (("c",), 2), (("x",), 1)])
-    with connected(live) as db:
+    with connect_to(live) as db:
         result = db.anonymize(make_policy({"letter": unknown}, k=3, **masking(0.2)))
         release = result.publish(tmp_path / "release.duckdb", "released")
     assert (result.suppressed_rows, result.released_rows, result.classes) == (1, 5, 1)
@@ -310,7 +310,7 @@ def test_unknown_values_are_masked(live: duckdb.DuckDBPyConnection, tmp_path: Pa
          [(("a", 1), 4), (("x", 1), 1), (("y", 1), 1), (("x", 2), 1), ((None, 1), 3), (("a", 3), 1)])  # fmt: skip
     rule = quasi(TREE, on_unknown="suppress")
     policy = make_policy({"letter": rule, "number": quasi("suppress")}, k=3, **masking(0.5))
-    with connected(live) as db:
+    with connect_to(live) as db:
         result = db.anonymize(policy)
         release = result.publish(tmp_path / "release.duckdb", "released")
         assert Counter(live.sql(result.sql()).fetchall()) == released(release.path)[0]
@@ -332,7 +332,7 @@ def test_unknown_values_are_suppressed_at_every_level(
     fill(live, "letter VARCHAR", [(("a",), 4), (("c",), 4), (("x",), 2)])
     rule = quasi(TREE, on_unknown="suppress", min_level=level, max_level=level)
     sections = {"search": {"suppression_limit": 0.2}, "release": {"suppressed": suppressed}}
-    with connected(live) as db:
+    with connect_to(live) as db:
         result = db.anonymize(make_policy({"letter": rule}, k=2, **sections))
         release = result.publish(tmp_path / "release.duckdb", "released")
     labels = [("a", "c"), ("low", "high"), ("*", "*")][level]
@@ -348,7 +348,7 @@ def test_unknown_values_are_suppressed_at_every_level(
 @pytest.mark.slow
 def test_unknown_values_are_an_error_by_default(live: duckdb.DuckDBPyConnection) -> None:
     fill(live, "letter VARCHAR", [(("a",), 4), (("x",), 2)])
-    with connected(live) as db:
+    with connect_to(live) as db:
         with pytest.raises(HierarchyError, match=r"'x'.*2|2.*'x'"):
             db.anonymize(make_policy({"letter": TREE}))
         allowed = make_policy({"letter": quasi(TREE, on_unknown="suppress")}, search={"suppression_limit": 0.3})
@@ -398,14 +398,14 @@ def test_a_release_with_no_rows_is_no_solution(live: duckdb.DuckDBPyConnection) 
     fill(live, "letter VARCHAR", [(("a",), 2)])
     for suppressed in ("drop", "mask"):
         sections = {"search": {"suppression_limit": 1}, "release": {"suppressed": suppressed}}
-        with connected(live) as db, pytest.raises(InfeasibleError, match="No row would be released"):
+        with connect_to(live) as db, pytest.raises(InfeasibleError, match="No row would be released"):
             db.anonymize(make_policy({"letter": "suppress"}, k=3, **sections))
 
 
 @pytest.mark.slow
 def test_level_limits_hold(live: duckdb.DuckDBPyConnection) -> None:
     fill(live, "letter VARCHAR, number INTEGER", [(("a", 1), 3), (("b", 2), 3)])
-    with connected(live) as db:
+    with connect_to(live) as db:
         free = db.anonymize(make_policy({"letter": TREE, "number": {"intervals": [5]}}, k=2))
         assert (free.generalization, free.nodes) == ({"letter": 0, "number": 0}, 9)
         bound = {"letter": quasi(TREE, min_level=1), "number": quasi({"intervals": [5]}, max_level=1)}
@@ -418,7 +418,7 @@ def test_level_limits_hold(live: duckdb.DuckDBPyConnection) -> None:
 def test_level_limits_can_make_it_infeasible(live: duckdb.DuckDBPyConnection) -> None:
     fill(live, "letter VARCHAR, number INTEGER", [(("a", 1), 4), (("b", 2), 1), (("c", 3), 1)])
     limited = {"letter": quasi(TREE, max_level=1), "number": quasi("suppress")}
-    with connected(live) as db:
+    with connect_to(live) as db:
         with pytest.raises(InfeasibleError) as caught:
             db.anonymize(make_policy(limited, k=2))
         error = caught.value
@@ -435,7 +435,7 @@ def test_level_limits_can_make_it_infeasible(live: duckdb.DuckDBPyConnection) ->
 def test_the_limit_is_exact(live: duckdb.DuckDBPyConnection) -> None:
     """0.29 × 100 is less than 29 in binary."""
     fill(live, "letter VARCHAR", [(("a",), 71), (("b",), 29)])
-    with connected(live) as db:
+    with connect_to(live) as db:
         for limit, level in ((0.29, 0), (Decimal("0.29"), 0), (Decimal("0.28999"), 1)):
             policy = make_policy({"letter": "suppress"}, k=30, search={"suppression_limit": limit})
             assert db.anonymize(policy).generalization == {"letter": level}
@@ -449,7 +449,7 @@ def test_nulls_are_a_class_of_their_own(live: duckdb.DuckDBPyConnection) -> None
     """Equal to NULL only, however many others it could stand for."""
     fill(live, "letter VARCHAR, number INTEGER", [((None, 1), 3), (("a", 1), 3), (("a", None), 2), ((None, None), 1)])
     pinned = {"letter": quasi("suppress", max_level=0), "number": quasi("suppress", max_level=0)}
-    with connected(live) as db:
+    with connect_to(live) as db:
         result = db.anonymize(make_policy(pinned, k=2, search={"suppression_limit": 0.2}))
     assert (result.suppressed_rows, result.classes, result.smallest_class) == (1, 3, 2)
     assert made(live, result)[0] == {(None, 1): 3, ("a", 1): 3, ("a", None): 2}
@@ -473,7 +473,7 @@ def test_null_stays_null_below_the_top(
     live: duckdb.DuckDBPyConnection, type_: str, rule: Any, values: list[Any]
 ) -> None:
     fill(live, f"x {type_}", [((value,), 3) for value in values])
-    with connected(live) as db:
+    with connect_to(live) as db:
         found: list[Rows] = []
         while True:
             policy = make_policy({"x": quasi(rule, min_level=len(found), max_level=len(found))})
@@ -496,7 +496,7 @@ def test_null_stays_null_below_the_top(
 @pytest.mark.slow
 def test_null_counts_as_a_leaf(live: duckdb.DuckDBPyConnection) -> None:
     fill(live, "letter VARCHAR", [(("a",), 2), ((None,), 2)])
-    with connected(live) as db:
+    with connect_to(live) as db:
         at_1 = db.anonymize(make_policy({"letter": quasi(TREE, min_level=1)}))
     # a, b, c, d and NULL are five leaves; `low` stands for two of them, NULL for one.
     assert at_1.score == pytest.approx((2 * 1 / 4 + 2 * 0) / 4)
@@ -519,7 +519,7 @@ def test_an_unknown_value_takes_no_kept_class_with_it(
         release={"suppressed": suppressed},
     )
     path = tmp_path / "release.duckdb"
-    with connected(live) as db:
+    with connect_to(live) as db:
         result = db.anonymize(policy)
         assert (result.generalization, result.suppressed_rows) == ({"age": 0, "town": 1}, 2)
         assert result.publish(path, "released").verify().verified
@@ -537,7 +537,7 @@ def test_nothing_is_masked_where_an_attribute_has_no_top(live: duckdb.DuckDBPyCo
         {"x": quasi({"file": str(only)}, on_unknown="suppress"), "y": "suppress"}, **masking(limit=0.5)
     )
     path = tmp_path / "release.duckdb"
-    with connected(live) as db:
+    with connect_to(live) as db:
         result = db.anonymize(policy)
         assert any("not masked" in warning for warning in result.warnings)
         assert result.publish(path, "released").verify().verified

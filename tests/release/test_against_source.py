@@ -47,7 +47,7 @@ SAME = SourceChange(datetime(2026, 1, 2), 100, 100, withdrawn_persons=0, missing
 LIMIT = SuppressionLimit(5)
 
 
-def prepared(limit: SuppressionLimit = LIMIT, late: bool = False, masks: bool = False) -> Any:
+def prepare_search(limit: SuppressionLimit = LIMIT, late: bool = False, masks: bool = False) -> Any:
     return SimpleNamespace(
         limit=limit, policy=SimpleNamespace(suppresses_after_noise=late, masks_suppressed_rows=masks)
     )
@@ -67,7 +67,10 @@ def prepared(limit: SuppressionLimit = LIMIT, late: bool = False, masks: bool = 
     ],
 )
 def test_suppressed_rows_are_those_of_the_source(claimed: int, found: int, late: bool, passed: bool) -> None:
-    assert _check_suppressed_rows(prepared(late=late), SimpleNamespace(suppressed_rows=claimed), found).passed is passed
+    assert (
+        _check_suppressed_rows(prepare_search(late=late), SimpleNamespace(suppressed_rows=claimed), found).passed
+        is passed
+    )
 
 
 @pytest.mark.parametrize(
@@ -84,7 +87,7 @@ def test_no_more_is_suppressed_than_is_allowed(
     limit: SuppressionLimit, rows: int, persons: int | None, passed: bool
 ) -> None:
     searched: Any = SimpleNamespace(suppressed_rows=rows, suppressed_persons=persons)
-    assert _check_suppression_limit(prepared(limit), searched, rows).passed is passed
+    assert _check_suppression_limit(prepare_search(limit), searched, rows).passed is passed
 
 
 COUNTED: Any = SimpleNamespace(persons=20, released=17, suppressed=3, partly_released=1, smallest_class=4)
@@ -101,11 +104,11 @@ CLAIMED = {
 @pytest.mark.parametrize("off", [-1, 0, 1])
 def test_persons_are_those_of_the_source(name: str, off: int) -> None:
     manifest: Any = SimpleNamespace(**CLAIMED | {name: CLAIMED[name] + off})
-    checks = _check_persons(prepared(SuppressionLimit(50, 4, 20)), manifest, COUNTED)
+    checks = _check_persons(prepare_search(SuppressionLimit(50, 4, 20)), manifest, COUNTED)
     wrong = [check.name.removeprefix("against the source: ") for check in checks if not check.passed]
     assert wrong == ([] if off == 0 else ["smallest class" if name == "smallest_class" else "persons"])
     # Masked rows are a class, too, which the recoded source does not have.
-    assert len(_check_persons(prepared(SuppressionLimit(50, 4, 20), masks=True), manifest, COUNTED)) == 1
+    assert len(_check_persons(prepare_search(SuppressionLimit(50, 4, 20), masks=True), manifest, COUNTED)) == 1
 
 
 @pytest.mark.parametrize(
@@ -113,12 +116,12 @@ def test_persons_are_those_of_the_source(name: str, off: int) -> None:
 )
 def test_with_noise_more_persons_may_have_lost_rows(persons: int, suppressed: int, passed: bool) -> None:
     manifest: Any = SimpleNamespace(**CLAIMED | {"persons": persons, "suppressed_persons": suppressed})
-    (check,) = _check_persons(prepared(SuppressionLimit(50, 4, 20), late=True), manifest, COUNTED)
+    (check,) = _check_persons(prepare_search(SuppressionLimit(50, 4, 20), late=True), manifest, COUNTED)
     assert check.passed is passed
 
 
 def test_persons_are_not_checked_where_rows_are_counted() -> None:
-    assert _check_persons(prepared(), SimpleNamespace(), None) == []
+    assert _check_persons(prepare_search(), SimpleNamespace(), None) == []
 
 
 # --- what has changed

@@ -18,9 +18,9 @@ from sqlanon.audit.visible_values import count_different_rows
 from sqlanon.support.expressions import select_star, table
 from sqlanon.support.resources import RELEASE_MACROS, macro_script
 from support.commands import cli
-from support.databases import compacted
+from support.databases import compact_file
 from support.lanes import some
-from support.verification import failed
+from support.verification import failed_checks
 
 ROWS = """
     SELECT 20 + i % 20 AS age, ['north', 'south'][1 + i % 2] AS region, ['flu', 'gout', 'asthma'][1 + i % 3] AS illness,
@@ -104,7 +104,7 @@ def forge(path: Path, query: str = "") -> None:
             connection.execute(f"CREATE TEMP TABLE new AS {query or exchanged('people_v1')}")
             connection.execute("DELETE FROM people_v1; INSERT INTO people_v1 FROM new")
             connection.execute("UPDATE sqlanon.manifest SET digest = (SELECT digest FROM sqlanon.digest('people_v1'))")
-        compacted(path)
+        compact_file(path)
         return
     with duckdb.connect() as connection:
         metadata = f"SELECT value::BLOB FROM parquet_kv_metadata('{path}') WHERE decode(key) = 'sqlanon'"
@@ -131,10 +131,10 @@ def test_a_forged_release_is_found_from_outside_its_file(kind: str, folder: Path
         assert release.verify().verified
         expected = {"against the source: recoded source", "against the ledger: sha256"}
         verification = db.verify(release.path, asked)
-        assert failed(verification) == expected
-        assert failed(release.verify(sha256=release.sha256)) == {"sha256"}
+        assert failed_checks(verification) == expected
+        assert failed_checks(release.verify(sha256=release.sha256)) == {"sha256"}
         # The ledger does not know this place; its rows are compared all the same.
-        assert failed(db.verify(moved, asked)) == {"against the source: recoded source"}
+        assert failed_checks(db.verify(moved, asked)) == {"against the source: recoded source"}
     (told,) = [check.message for check in verification.checks if check.name == "against the source: recoded source"]
     assert told == "rows that the source does not give: 16; rows missing in the release: 16"
     assert not any(value in told for value in ("flu", "asthma", "gout", "north"))
@@ -310,8 +310,8 @@ def test_a_kept_version_that_contradicts_itself_is_found(folder: Path, claim: st
     assert second.verify().verified
     with duckdb.connect(second.path) as connection:
         connection.execute(f"UPDATE sqlanon.manifest SET {claim} WHERE version = 1")
-    compacted(second.path)
-    assert "version 1" in failed(verify_file(second.path))
+    compact_file(second.path)
+    assert "version 1" in failed_checks(verify_file(second.path))
 
 
 @pytest.mark.slow

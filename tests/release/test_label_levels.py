@@ -11,7 +11,7 @@ import pytest
 import sqlanon
 from oracles.oracle_labels import may_be
 from sqlanon.audit.verify import verify_file
-from support.databases import change, compacted, fetch
+from support.databases import change, compact_file, fetch
 from support.lanes import some
 from support.policies import make_policy
 from support.verification import failed_alone
@@ -214,7 +214,7 @@ def test_verify_finds_that_they_are_gone_with_their_macros_or_without(copy: Path
     change(copy, "DROP TABLE sqlanon.label_levels")
     assert "contents" in failed_alone(copy)
     change(copy, *(f"DROP MACRO sqlanon.{name}" for name in ("level", "parent", "roll_up")))
-    compacted(copy)
+    compact_file(copy)
     assert "contents" in failed_alone(copy)
 
 
@@ -230,7 +230,7 @@ def test_with_the_policy_the_groups_of_a_file_are_compared(folder: Path, copy: P
         ):
             copy.write_bytes((folder / "r.duckdb").read_bytes())
             change(copy, statement)
-            compacted(copy)
+            compact_file(copy)
             assert failed_alone(copy) == set()  # these follow from the source
             failures = db.verify(copy, asked).failures
             assert any("levels of labels" in failure for failure in failures)

@@ -21,9 +21,20 @@ import sqlanon.release.targets.file.target as publishing
 from support.commands import cli
 from support.lanes import some
 from support.policies import make_policy
-from support.private_values import ATTRIBUTES, ODD, ROWS, UNUSED, needles, plain, query, source, suppressed, values
+from support.private_values import (
+    ATTRIBUTES,
+    ODD,
+    ROWS,
+    UNUSED,
+    needles,
+    plain,
+    query,
+    source,
+    suppression_kind,
+    values,
+)
 
-__all__ = ["source", "suppressed"]  # fixtures
+__all__ = ["source", "suppression_kind"]  # fixtures
 
 
 def without_max_level(spec: Any) -> Any:
@@ -34,25 +45,27 @@ def without_max_level(spec: Any) -> Any:
 @pytest.fixture(scope="module", params=["duckdb", "parquet"])
 def release(
     request: pytest.FixtureRequest,
-    suppressed: str,
+    suppression_kind: str,
     source: duckdb.DuckDBPyConnection,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Path]:
     path = tmp_path_factory.mktemp("leaks") / f"release.{request.param}"
-    attributes = {name: spec if suppressed == "drop" else without_max_level(spec) for name, spec in ATTRIBUTES.items()}
+    attributes = {
+        name: spec if suppression_kind == "drop" else without_max_level(spec) for name, spec in ATTRIBUTES.items()
+    }
     policy = make_policy(
         attributes,
         k=4,
         table="people",
         privacy={"dependencies": "warn"},
         search={"suppression_limit": 0.02},
-        release={"suppressed": suppressed},
+        release={"suppressed": suppression_kind},
     )
     with pytest.MonkeyPatch.context() as patch, sqlanon.connect(source) as db:
         patch.setattr(publishing.DuckDBEngine, "execute", plain(publishing.DuckDBEngine.execute))
         result = db.anonymize(policy)
         assert result.suppressed_rows == ODD
-        assert result.released_rows == ROWS + (ODD if suppressed == "mask" else 0)
+        assert result.released_rows == ROWS + (ODD if suppression_kind == "mask" else 0)
         result.publish(path, "people")
     yield path
 
@@ -67,13 +80,15 @@ def released(source: duckdb.DuckDBPyConnection) -> list[bytes]:
 
 
 @pytest.mark.slow
-def test_no_private_value_is_in_a_release(release: Path, suppressed: str, source: duckdb.DuckDBPyConnection) -> None:
+def test_no_private_value_is_in_a_release(
+    release: Path, suppression_kind: str, source: duckdb.DuckDBPyConnection
+) -> None:
     content = release.read_bytes()
     released_rows = released(source)
     missing = [value for value in released_rows if value not in content]
     assert len(released_rows) > 2 * ROWS
     assert missing == []
-    assert [what for what, value in needles(source, suppressed).items() if value in content] == []
+    assert [what for what, value in needles(source, suppression_kind).items() if value in content] == []
 
 
 @pytest.mark.slow

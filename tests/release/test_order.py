@@ -34,7 +34,7 @@ def sources() -> tuple[list[Row], list[Row]]:
     return one, other[::-1]
 
 
-def released(rows: list[Row], folder: Path, **sections: Any) -> list[Row]:
+def released_rows(rows: list[Row], folder: Path, **sections: Any) -> list[Row]:
     folder.mkdir()
     (folder / "colors.csv").write_text(COLORS)
     attributes: Mapping[str, Any] = {
@@ -83,7 +83,7 @@ def runs(rows: list[Row]) -> int:
     ids=str,
 )
 def test_the_order_of_classes_follows_from_released_values(sections: dict[str, Any], tmp_path: Path) -> None:
-    one, other = (released(rows, tmp_path / str(i), **sections) for i, rows in enumerate(sources()))
+    one, other = (released_rows(rows, tmp_path / str(i), **sections) for i, rows in enumerate(sources()))
     for rows in (one, other):
         assert runs(rows) == len(set(classes(rows)))
     if texts(one) == texts(other):

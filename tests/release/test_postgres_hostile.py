@@ -93,7 +93,7 @@ OTHERS_LAID = (
 )
 
 
-def attacked(server: Server, chosen: int | str, laid: tuple[str, ...], again: bool) -> str:
+def attack_between(server: Server, chosen: int | str, laid: tuple[str, ...], again: bool) -> str:
     """Publish, with what the intruder lays out before a statement; what became of it, once it is known to be right."""
     server.run("DROP SCHEMA shared CASCADE", "CREATE SCHEMA shared")
     published = publish().manifest if again else None
@@ -134,7 +134,7 @@ CRITICAL = {
 @pytest.mark.parametrize("what", CRITICAL)
 def test_objects_planted_before_a_critical_statement_never_run(shared: Server, what: str) -> None:
     for laid in (LAID, OTHERS_LAID):
-        attacked(shared, CRITICAL[what], laid, again=False)
+        attack_between(shared, CRITICAL[what], laid, again=False)
 
 
 @pytest.mark.thorough
@@ -147,7 +147,9 @@ def test_objects_planted_between_two_statements_never_run(shared: Server, laid: 
     with changed_before(lambda number, text: False, lambda: None) as statements:
         publish()
     numbers = range(len(statements.texts))
-    outcomes = [attacked(shared, number, laid, again) for number in random.sample(numbers, examples(len(numbers)))]
+    outcomes = [
+        attack_between(shared, number, laid, again) for number in random.sample(numbers, examples(len(numbers)))
+    ]
     assert all(outcome == "published" or outcome.startswith("refused") for outcome in outcomes)
 
 

@@ -13,7 +13,7 @@ import pytest
 import sqlanon
 from sqlanon.release.targets.base import release_location
 from sqlanon.release.targets.postgres.checks import index_name
-from support.databases import quoted
+from support.databases import quote_name
 from support.servers.postgres import VARIABLE, Server
 
 dbapi: Any = pytest.importorskip("adbc_driver_postgresql.dbapi", reason="the extra postgres is not installed")
@@ -296,11 +296,11 @@ def test_the_names_of_indexes_are_those_that_postgresql_gives(empty: Server) -> 
         text = ", ".join(f'"{one}" int' for one in names)
         empty.run(
             f'CREATE TABLE {SCHEMA}."{table}" ({text})',
-            f'CREATE INDEX ON {SCHEMA}."{table}" ({", ".join(map(quoted, names))})',
+            f'CREATE INDEX ON {SCHEMA}."{table}" ({", ".join(map(quote_name, names))})',
             f'ALTER TABLE {SCHEMA}."{table}" ADD PRIMARY KEY ("{names[0]}")',
         )
         query = "SELECT c.relname::text, indisprimary FROM pg_index JOIN pg_class AS c "
-        query += f"ON c.oid = indexrelid WHERE indrelid = '{SCHEMA}.{quoted(table)}'::regclass ORDER BY 2"
+        query += f"ON c.oid = indexrelid WHERE indrelid = '{SCHEMA}.{quote_name(table)}'::regclass ORDER BY 2"
         found = [name for name, _ in empty.rows(query)]
         assert found == [index_name(table, "_".join(names), "idx"), index_name(table, "", "pkey")], i
 

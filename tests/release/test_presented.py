@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import sqlanon
 from sqlanon.audit.verify import verify_file
 from sqlanon.demo.hospital import make_hospital
-from support.databases import change, compacted, fetch
+from support.databases import change, compact_file, fetch
 from support.files import folder_again, kept
 from support.lanes import examples, some
 from support.policies import make_policy
@@ -67,14 +67,14 @@ def publish(asked: sqlanon.Policy, path: Path | None = None, **more: Any) -> sql
 
 
 @pytest.fixture(scope="module")
-def published(folder: Path) -> sqlanon.Release:
+def published_release(folder: Path) -> sqlanon.Release:
     return publish(policy(folder), folder / "published.duckdb")
 
 
 @pytest.fixture
-def copy(published: sqlanon.Release, tmp_path: Path) -> Path:
+def copy(published_release: sqlanon.Release, tmp_path: Path) -> Path:
     path = tmp_path / "copy.duckdb"
-    path.write_bytes(published.path.read_bytes())
+    path.write_bytes(published_release.path.read_bytes())
     return path
 
 
@@ -82,10 +82,12 @@ def copy(published: sqlanon.Release, tmp_path: Path) -> Path:
 
 
 @pytest.mark.thorough
-def test_readers_name_a_view_that_is_a_list_of_columns(published: sqlanon.Release) -> None:
-    views = dict(fetch(published.path, "SELECT view_name, sql FROM duckdb_views() WHERE NOT internal"))
+def test_readers_name_a_view_that_is_a_list_of_columns(published_release: sqlanon.Release) -> None:
+    views = dict(fetch(published_release.path, "SELECT view_name, sql FROM duckdb_views() WHERE NOT internal"))
     assert views["patients"] == "CREATE VIEW patients AS SELECT zip, age, birth, illness, stay FROM patients_v1;"
-    assert fetch(published.path, "FROM patients ORDER BY ALL") == fetch(published.path, "FROM patients_v1 ORDER BY ALL")
+    assert fetch(published_release.path, "FROM patients ORDER BY ALL") == fetch(
+        published_release.path, "FROM patients_v1 ORDER BY ALL"
+    )
 
 
 @pytest.mark.thorough
@@ -190,12 +192,12 @@ def test_a_table_cannot_have_the_name_of_what_a_release_has_itself(name: str, fo
 
 
 @pytest.mark.slow
-def test_class_sizes_and_quality_are_those_of_the_rows(published: sqlanon.Release) -> None:
-    rows = fetch(published.path, "SELECT zip, age, birth FROM patients")
+def test_class_sizes_and_quality_are_those_of_the_rows(published_release: sqlanon.Release) -> None:
+    rows = fetch(published_release.path, "SELECT zip, age, birth FROM patients")
     sizes = Counter(Counter(rows).values())
     expected = [(size, classes, size * classes) for size, classes in sorted(sizes.items())]
-    assert fetch(published.path, "FROM class_sizes") == expected
-    quality = {figure: value for figure, value, _ in fetch(published.path, "FROM quality")}
+    assert fetch(published_release.path, "FROM class_sizes") == expected
+    quality = {figure: value for figure, value, _ in fetch(published_release.path, "FROM quality")}
     assert quality["released_rows"] == len(rows)
     assert quality["rows"] == 600
     assert quality["suppressed_share"] == (600 - len(rows)) / 600
@@ -206,12 +208,12 @@ def test_class_sizes_and_quality_are_those_of_the_rows(published: sqlanon.Releas
 
 
 @pytest.mark.slow
-def test_the_overview_says_what_was_done_to_each_attribute(published: sqlanon.Release) -> None:
-    overview = {row[0]: row[1:] for row in fetch(published.path, "FROM release_overview")}
+def test_the_overview_says_what_was_done_to_each_attribute(published_release: sqlanon.Release) -> None:
+    overview = {row[0]: row[1:] for row in fetch(published_release.path, "FROM release_overview")}
     assert list(overview) == list(ATTRIBUTES)
     assert overview["name"] == ("identifying", None, None, "left out")
     assert overview["illness"][0], overview["illness"][-1] == ("sensitive", "unchanged")
-    levels = published.manifest.generalization
+    levels = published_release.manifest.generalization
     heights = {"zip": 4, "age": 5, "birth": 4}
     for name, height in heights.items():
         role, level, top, told = overview[name]
@@ -220,20 +222,20 @@ def test_the_overview_says_what_was_done_to_each_attribute(published: sqlanon.Re
 
 
 @pytest.mark.slow
-def test_columns_and_tables_have_comments_that_a_tool_shows(published: sqlanon.Release) -> None:
+def test_columns_and_tables_have_comments_that_a_tool_shows(published_release: sqlanon.Release) -> None:
     columns = dict(
         fetch(
-            published.path,
+            published_release.path,
             "SELECT table_name || '.' || column_name, comment FROM duckdb_columns() WHERE comment IS NOT NULL",
         )
     )
-    told = {row[0]: row[-1] for row in fetch(published.path, "FROM release_overview")}
+    told = {row[0]: row[-1] for row in fetch(published_release.path, "FROM release_overview")}
     for place in ("patients", "patients_v1"):
         assert columns[f"{place}.zip"] == f"quasi-identifier: {told['zip']}"
         assert columns[f"{place}.illness"] == "sensitive attribute: unchanged"
-    view = fetch(published.path, "SELECT comment FROM duckdb_views() WHERE view_name = 'patients'")[0][0]
+    view = fetch(published_release.path, "SELECT comment FROM duckdb_views() WHERE view_name = 'patients'")[0][0]
     assert "3-anonymous" in view
-    assert str(published.manifest.released_rows) in view
+    assert str(published_release.manifest.released_rows) in view
 
 
 @pytest.mark.slow
@@ -260,7 +262,7 @@ def test_columns_and_tables_have_comments_that_a_tool_shows(published: sqlanon.R
 )
 def test_verify_finds_what_is_not_true_of_the_rows(statements: list[str], copy: Path) -> None:
     change(copy, *statements)
-    compacted(copy)
+    compact_file(copy)
     assert failed_alone(copy) == {"comments and views"}
 
 
@@ -471,13 +473,13 @@ def test_verify_finds_suppression_counts_below_k(statement: str, copy: Path) -> 
 
 
 @pytest.mark.thorough
-def test_with_the_policy_they_are_counted_again(folder: Path, copy: Path, published: sqlanon.Release) -> None:
+def test_with_the_policy_they_are_counted_again(folder: Path, copy: Path, published_release: sqlanon.Release) -> None:
     asked = policy(folder)
     assert fetch(copy, "FROM suppression_by")
     with sqlanon.connect() as db:
-        assert db.verify(published.path, asked).verified
+        assert db.verify(published_release.path, asked).verified
         change(copy, "DELETE FROM sqlanon.suppression")
-        compacted(copy)
+        compact_file(copy)
         assert verify_file(copy).verified  # alone it cannot be told
         failures = db.verify(copy, asked).failures
     assert any("suppression by value" in failure for failure in failures)

@@ -92,7 +92,7 @@ def usual(source: Path) -> Iterator[sqlanon.Result]:
 
 
 @pytest.fixture(scope="module")
-def published(source: Path, tmp_path_factory: pytest.TempPathFactory) -> sqlanon.Release:
+def published_release(source: Path, tmp_path_factory: pytest.TempPathFactory) -> sqlanon.Release:
     return publish(source, tmp_path_factory.mktemp("published") / "release.duckdb")
 
 
@@ -102,9 +102,9 @@ def published_parquet(source: Path, tmp_path_factory: pytest.TempPathFactory) ->
 
 
 @pytest.fixture
-def copy(published: sqlanon.Release, tmp_path: Path) -> Path:
+def copy(published_release: sqlanon.Release, tmp_path: Path) -> Path:
     """A copy of the release, to be tampered with."""
-    return Path(shutil.copy(published.path, tmp_path / "copy.duckdb"))
+    return Path(shutil.copy(published_release.path, tmp_path / "copy.duckdb"))
 
 
 @pytest.mark.thorough
@@ -117,8 +117,8 @@ def test_a_copy_is_as_good_as_the_release(copy: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_release_verifies(published: sqlanon.Release) -> None:
-    verification = published.verify()
+def test_a_release_verifies(published_release: sqlanon.Release) -> None:
+    verification = published_release.verify()
     assert verification.verified
     assert {"columns", "rows", "classes", "smallest class", "5-anonymity", "content digest", "contents"} <= {
         check.name for check in verification.checks if check.passed
@@ -126,13 +126,13 @@ def test_a_release_verifies(published: sqlanon.Release) -> None:
 
 
 @pytest.mark.slow
-def test_the_manifest_has_the_figures_of_the_file(published: sqlanon.Release) -> None:
-    with duckdb.connect(published.path, read_only=True) as connection:
+def test_the_manifest_has_the_figures_of_the_file(published_release: sqlanon.Release) -> None:
+    with duckdb.connect(published_release.path, read_only=True) as connection:
         found = connection.execute("FROM sqlanon.manifest")
         row = dict(zip([column[0] for column in found.description or []], found.fetchall()[0], strict=True))
     assert set(row) == MANIFEST_COLUMNS
     rows, classes, smallest = fetch(
-        published.path,
+        published_release.path,
         "SELECT sum(n)::BIGINT, count(*), min(n) FROM (SELECT count(*) AS n FROM patients GROUP BY city, age)",
     )[0]
     assert (row["table_name"], row["format"]) == ("patients", 1)
@@ -184,19 +184,25 @@ def test_the_manifest_names_no_file_or_table_of_a_rule(source: Path, tmp_path: P
 
 
 @pytest.mark.slow
-def test_any_client_can_check_a_release_with_its_own_macros(published: sqlanon.Release) -> None:
-    digest, classes, smallest = fetch(published.path, "SELECT digest, classes, smallest_class FROM sqlanon.manifest")[0]
-    k = fetch(published.path, "FROM sqlanon.k_anonymity('patients', ['city', 'age'])")[0]
+def test_any_client_can_check_a_release_with_its_own_macros(published_release: sqlanon.Release) -> None:
+    digest, classes, smallest = fetch(
+        published_release.path, "SELECT digest, classes, smallest_class FROM sqlanon.manifest"
+    )[0]
+    k = fetch(published_release.path, "FROM sqlanon.k_anonymity('patients', ['city', 'age'])")[0]
     assert k == (smallest, classes, ROWS, 0)
-    assert fetch(published.path, "FROM sqlanon.digest('patients')") == [(ROWS, digest)]
-    sizes = fetch(published.path, "SELECT class_size FROM sqlanon.equivalence_classes('patients', ['city', 'age'])")
+    assert fetch(published_release.path, "FROM sqlanon.digest('patients')") == [(ROWS, digest)]
+    sizes = fetch(
+        published_release.path, "SELECT class_size FROM sqlanon.equivalence_classes('patients', ['city', 'age'])"
+    )
     assert (len(sizes), min(sizes)[0]) == (classes, smallest)
 
 
 @pytest.mark.slow
-def test_the_macros_work_wherever_the_file_is_attached_or_moved(published: sqlanon.Release, tmp_path: Path) -> None:
+def test_the_macros_work_wherever_the_file_is_attached_or_moved(
+    published_release: sqlanon.Release, tmp_path: Path
+) -> None:
     """A macro body that named the alias of the writing run would break here."""
-    moved = Path(shutil.copy(published.path, tmp_path / "renamed file.db"))
+    moved = Path(shutil.copy(published_release.path, tmp_path / "renamed file.db"))
     assert fetch(moved, "SELECT rows FROM sqlanon.k_anonymity('patients', ['city'])") == [(ROWS,)]
     with duckdb.connect() as connection:
         connection.execute(f"ATTACH '{moved}' AS other (READ_ONLY)")
@@ -204,9 +210,9 @@ def test_the_macros_work_wherever_the_file_is_attached_or_moved(published: sqlan
         assert connection.execute(query).fetchall() == [(ROWS,)]
 
 
-def test_verify_sql_runs_in_the_file_with_any_client(published: sqlanon.Release) -> None:
-    for statement in published.verify_sql():
-        assert len(fetch(published.path, statement)) == 1
+def test_verify_sql_runs_in_the_file_with_any_client(published_release: sqlanon.Release) -> None:
+    for statement in published_release.verify_sql():
+        assert len(fetch(published_release.path, statement)) == 1
 
 
 def storage_version(path: Path) -> str:
@@ -216,8 +222,8 @@ def storage_version(path: Path) -> str:
     return str(tags["storage_version"]).removesuffix("+")
 
 
-def test_the_file_is_of_a_version_that_the_long_term_release_reads(published: sqlanon.Release) -> None:
-    assert storage_version(published.path) == "v1.4.0"
+def test_the_file_is_of_a_version_that_the_long_term_release_reads(published_release: sqlanon.Release) -> None:
+    assert storage_version(published_release.path) == "v1.4.0"
 
 
 @pytest.mark.thorough
@@ -586,9 +592,9 @@ def test_a_release_verifies_in_every_time_zone(zone: str, tmp_path: Path) -> Non
         "('1:', 'x'), ('1', ':x')",
     ],
 )
-def test_the_digest_tells_tables_apart_that_look_alike(values: str, published: sqlanon.Release) -> None:
+def test_the_digest_tells_tables_apart_that_look_alike(values: str, published_release: sqlanon.Release) -> None:
     with duckdb.connect() as connection:
-        connection.execute(f"ATTACH '{published.path}' AS r (READ_ONLY)")
+        connection.execute(f"ATTACH '{published_release.path}' AS r (READ_ONLY)")
         found = set()
         for part in values.replace("), (", ")|(").split("|"):
             connection.execute(f"CREATE OR REPLACE TABLE t AS SELECT * FROM (VALUES {part}) AS v(a, b)")
@@ -602,14 +608,14 @@ def test_the_digest_tells_tables_apart_that_look_alike(values: str, published: s
 
 @pytest.mark.thorough
 def test_a_parquet_release_has_the_same_rows_and_its_manifest_in_the_metadata(
-    published: sqlanon.Release, published_parquet: sqlanon.Release
+    published_release: sqlanon.Release, published_parquet: sqlanon.Release
 ) -> None:
     assert published_parquet.verify().verified
     fields = json.loads(pq.read_metadata(published_parquet.path).metadata[b"sqlanon"])
     assert set(fields) == MANIFEST_COLUMNS
-    assert fields["digest"] == published.manifest.digest
+    assert fields["digest"] == published_release.manifest.digest
     rows = duckdb.connect().execute(f"FROM '{published_parquet.path}' ORDER BY ALL").fetchall()
-    assert rows == fetch(published.path, "FROM patients ORDER BY ALL")
+    assert rows == fetch(published_release.path, "FROM patients ORDER BY ALL")
     assert [path.name for path in published_parquet.path.parent.iterdir()] == ["release.parquet"]
 
 
@@ -818,8 +824,8 @@ def test_a_release_replaces_an_older_one(
 
 
 @pytest.mark.thorough
-def test_readers_of_the_old_release_keep_it(published: sqlanon.Release, source: Path, copy: Path) -> None:
-    target, first = copy, published
+def test_readers_of_the_old_release_keep_it(published_release: sqlanon.Release, source: Path, copy: Path) -> None:
+    target, first = copy, published_release
     reader = (
         "import duckdb, sys\n"
         "with duckdb.connect(sys.argv[1], read_only=True) as c:\n"
@@ -853,7 +859,7 @@ def test_a_link_stays_a_link_and_the_release_that_it_leads_to_is_replaced(
 # The audit
 
 
-def audited(usual: sqlanon.Result, target: Path) -> AuditError:
+def run_audit(usual: sqlanon.Result, target: Path) -> AuditError:
     with pytest.raises(AuditError) as caught:
         usual.publish(target, "patients")
     return caught.value
@@ -880,12 +886,12 @@ def test_the_audit_stops_a_release_that_the_search_got_wrong(
     found: list[str],
     counted: str,
     usual: sqlanon.Result,
-    published: sqlanon.Release,
+    published_release: sqlanon.Release,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The audit counts again in the file: a fault anywhere before it does not get out."""
-    target, old = Path(shutil.copy(published.path, tmp_path / "r.duckdb")), published
+    target, old = Path(shutil.copy(published_release.path, tmp_path / "r.duckdb")), published_release
     detach, written = publishing.DuckDBEngine.detach, list[str]()
 
     def tampering(engine: Any, alias: str) -> None:
@@ -895,7 +901,7 @@ def test_the_audit_stops_a_release_that_the_search_got_wrong(
         detach(engine, alias)
 
     monkeypatch.setattr(publishing.DuckDBEngine, "detach", tampering)
-    *failures, classes = audited(usual, target).failures
+    *failures, classes = run_audit(usual, target).failures
     assert failures == found
     searched = "are in the release; the search found 16, the smallest of 30; has the source changed since?"
     assert classes == f"{counted}, {searched}"
@@ -915,7 +921,7 @@ def test_the_audit_finds_a_column_that_the_policy_does_not_release(
         change(staged, f"ALTER TABLE {table_name} ADD COLUMN name VARCHAR")
 
     monkeypatch.setattr(publishing, "write_rows", one_more)
-    assert any("columns" in failure for failure in audited(usual, tmp_path / "r.duckdb").failures)
+    assert any("columns" in failure for failure in run_audit(usual, tmp_path / "r.duckdb").failures)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -988,9 +994,9 @@ def test_the_rows_are_in_random_order(kind: str, request: pytest.FixtureRequest)
 
 @pytest.mark.slow
 def test_two_releases_are_in_different_orders(
-    published: sqlanon.Release, usual: sqlanon.Result, tmp_path: Path
+    published_release: sqlanon.Release, usual: sqlanon.Result, tmp_path: Path
 ) -> None:
-    first, second = published, usual.publish(tmp_path / "b.duckdb", "patients")
+    first, second = published_release, usual.publish(tmp_path / "b.duckdb", "patients")
     assert first.manifest.digest == second.manifest.digest
     assert positions(first.path) != positions(second.path)
 
@@ -1010,7 +1016,7 @@ with duckdb.connect(sys.argv[1], read_only=True) as c:
 
 
 @pytest.mark.thorough
-def test_an_older_duckdb_reads_and_checks_a_release(published: sqlanon.Release, tmp_path: Path) -> None:
+def test_an_older_duckdb_reads_and_checks_a_release(published_release: sqlanon.Release, tmp_path: Path) -> None:
     python = tmp_path / "venv" / ("Scripts" if os.name == "nt" else "bin") / "python"
     subprocess.run([sys.executable, "-m", "venv", tmp_path / "venv"], check=True)
     installed = subprocess.run(
@@ -1019,9 +1025,9 @@ def test_an_older_duckdb_reads_and_checks_a_release(published: sqlanon.Release, 
     if installed.returncode:
         pytest.skip(f"duckdb {OLD} cannot be installed here: {installed.stderr[-200:]}")
     done = subprocess.run(
-        [python, "-c", READ_WITH_OLD, published.path, OLD], check=False, capture_output=True, text=True
+        [python, "-c", READ_WITH_OLD, published_release.path, OLD], check=False, capture_output=True, text=True
     )
-    digest = published.manifest.digest
+    digest = published_release.manifest.digest
     assert (done.stdout.split(), done.stderr) == ([str(ROWS), digest, str(ROWS), digest], "")
 
 

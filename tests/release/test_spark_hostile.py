@@ -16,9 +16,9 @@ import sqlanon
 from sqlanon.engines.spark.engine import SparkEngine
 from sqlanon.errors import SqlanonError
 from sqlanon.release.targets.base import release_location
-from support.between_statements import attacked
+from support.between_statements import attack_between
 from support.lanes import examples, some
-from support.verification import failed
+from support.verification import failed_checks
 
 __all__ = ["place"]
 
@@ -93,7 +93,7 @@ def test_nothing_of_a_forged_release_is_evaluated(what: str, place: Any, evaluat
         try:
             with sqlanon.connect(place) as db:
                 found = db.verify(place, policy, "shared.r") if with_source else release.verify()
-            assert failed(found) & {"view", "tables"}, what
+            assert failed_checks(found) & {"view", "tables"}, what
         except sqlanon.ReleaseError as error:
             assert "was a release of sqlanon" in str(error)
             assert error.exit_status == 1
@@ -144,7 +144,7 @@ def test_somebody_creates_relations_between_two_statements(
     policy = policy_of()
     with sqlanon.connect(place) as db:
         result = db.anonymize(policy)
-        with attacked(SparkEngine, lambda: None, None, in_release_schema) as statements:
+        with attack_between(SparkEngine, lambda: None, None, in_release_schema) as statements:
             result.publish()
         clear(place)
         expected, numbers = None, range(len(statements.texts))
@@ -153,7 +153,7 @@ def test_somebody_creates_relations_between_two_statements(
             if again:
                 result.publish()
                 expected = shown(place)
-            with attacked(SparkEngine, lambda: squat(place), number, in_release_schema) as statements:
+            with attack_between(SparkEngine, lambda: squat(place), number, in_release_schema) as statements:
                 try:
                     result.publish()
                 except SqlanonError as error:
@@ -164,7 +164,7 @@ def test_somebody_creates_relations_between_two_statements(
             assert not evaluated(), where
             if not reason:
                 verification = release_location(place, "shared.r").verify()
-                assert failed(verification) <= {"versions"}, where
+                assert failed_checks(verification) <= {"versions"}, where
                 assert expected is None or sum(shown(place).values()) == sum(expected.values()), where
             elif again:
                 assert shown(place) == expected, where
@@ -182,14 +182,14 @@ def test_a_table_that_is_replaced_after_the_audit_is_not_shown(place: Any, monke
         place.sql("DROP TABLE shared.r_v2")
         place.sql("CREATE VIEW shared.r_v2 AS SELECT zip, age, diagnosis, cost, number FROM shared.r_v1")
 
-    with attacked(SparkEngine, lambda: None, None, in_release_schema) as statements:
+    with attack_between(SparkEngine, lambda: None, None, in_release_schema) as statements:
         publish(place)
     last = max(i for i, text in enumerate(statements.texts) if "ALTER COLUMN" in text)
     clear(place)
     publish(place)
     before = shown(place)
     with (
-        attacked(SparkEngine, replace, last + 1, in_release_schema),
+        attack_between(SparkEngine, replace, last + 1, in_release_schema),
         pytest.raises(sqlanon.AuditError, match="r_v2: not part of the release"),
     ):
         publish(place)

@@ -47,7 +47,7 @@ from support.commands import cli
 from support.pages import SPARK, blocks
 from support.servers.spark import Cluster, free_port
 from support.thresholds import SMALL_SPARK
-from support.verification import failed
+from support.verification import failed_checks
 
 __all__ = ["place"]  # fixtures
 
@@ -56,7 +56,7 @@ pyspark = pytest.importorskip("pyspark", reason="the extra spark is not installe
 HOSTILE = ["a`b", 'quo"te', "it's", "dot.ted", "ünïcode 日本", "two words", "${env:HOME}", "back\\slash", "rows"]
 
 
-def quoted(name: str) -> str:
+def quote_name(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
@@ -254,7 +254,7 @@ def test_names_and_values_that_are_hostile(place: Any) -> None:
     verification = release.verify()
     assert verification.verified, verification.failures
     assert place.table("shared.secret_1").columns == HOSTILE
-    names = ", ".join(map(quoted, HOSTILE[2:6]))
+    names = ", ".join(map(quote_name, HOSTILE[2:6]))
     assert shown(place, f"(SELECT {names} FROM shared.secret_1)") == shown(place, f"(SELECT {names} FROM clinic.t)")
     told = {row["col_name"]: row["comment"] for row in place.sql("DESCRIBE shared.secret_1").collect()}
     assert all(told[name] for name in HOSTILE)
@@ -350,14 +350,14 @@ def test_nothing_of_the_source_is_written_beside_the_rows(place: Any) -> None:
     patients(place)
     publish(place)
     place.sql("CREATE TABLE shared.control USING PARQUET AS SELECT number FROM clinic.t")
-    assert PRIVATE in _written(place, "control")  # it would be seen
+    assert PRIVATE in _encode_struct(place, "control")  # it would be seen
     for name in ("r_v1", "r_v1_manifest"):
-        assert PRIVATE not in _written(place, name)
+        assert PRIVATE not in _encode_struct(place, name)
     for name in ("r", "r_v1"):
         assert PRIVATE not in place.sql(f"DESCRIBE EXTENDED shared.{name} AS JSON").collect()[0][0]
 
 
-def _written(spark: Any, name: str) -> str:
+def _encode_struct(spark: Any, name: str) -> str:
     """All that the files of a table have beside values of columns."""
     found = []
     for file in _files(spark, name):
@@ -735,7 +735,7 @@ def test_leaks_beside_the_rows_are_seen(place: Any) -> None:
     """In the catalog, of the view and of the tables behind it: whoever may read these may often read that."""
     patients(place, 60)
     manifest = publish(place).manifest
-    made = _made(place)
+    made = _make_folder(place)
     spot = SparkLocation.parse(place, "shared.r")
     with spot.opened_server() as server:
         for statement, expected in {"SELECT 1": None, **ALTERED, "SELECT 2": None}.items():
@@ -747,7 +747,7 @@ def test_leaks_beside_the_rows_are_seen(place: Any) -> None:
             _put_back(place, made)
 
 
-def _made(spark: Any) -> dict[str, str]:
+def _make_folder(spark: Any) -> dict[str, str]:
     """What the release consists of, as Spark says that it is made."""
     names = ("r_v1_manifest", "r_v1", "r")
     return {name: spark.sql(f"SHOW CREATE TABLE shared.{name}").collect()[0][0] for name in names}
@@ -757,7 +757,7 @@ def test_tampering_is_seen(place: Any) -> None:
     patients(place, 300)
     publish(place)
     publish(place, policy_of(table="shared.other", privacy={"k": 9}))
-    made = _made(place)
+    made = _make_folder(place)
     for name in ("r_v1", "r_v1_manifest"):
         place.sql(f"CREATE TABLE clinic.kept_{name} USING PARQUET AS SELECT * FROM shared.{name}")
     place.sql("CREATE OR REPLACE TEMPORARY VIEW kept AS SELECT * FROM clinic.kept_r_v1")
@@ -765,7 +765,7 @@ def test_tampering_is_seen(place: Any) -> None:
     for what, (statements, expected) in TAMPERED.items():
         for statement in statements:
             place.sql(statement)
-        found = failed(release_location(place, "shared.r").verify())
+        found = failed_checks(release_location(place, "shared.r").verify())
         assert found >= expected, what
         assert found - expected <= {"smallest class", "classes", "3-anonymity", "rows"}, what
         _put_back(place, made)
@@ -788,7 +788,7 @@ def test_rows_that_were_changed_with_their_digest_are_found_with_the_source(plac
     assert release.verify().verified
     with sqlanon.connect(place) as db:
         verification = db.verify(place, policy, "shared.r")
-    assert failed(verification) == {"against the source: recoded source"}
+    assert failed_checks(verification) == {"against the source: recoded source"}
     (told,) = [check.message for check in verification.checks if check.passed is False]
     assert "rows that the source does not give: 1; rows missing in the release: 1" in told
 
@@ -888,7 +888,7 @@ def test_tables_of_others_stay(place: Any) -> None:
     assert any(warning.startswith("r_v3: named like a version") for warning in release.warnings)
     assert release.manifest.version == 4
     assert place.table("shared.r_v3").count() == 1
-    assert failed(release.verify()) == {"versions"}
+    assert failed_checks(release.verify()) == {"versions"}
 
 
 def test_a_second_release_is_refused_by_the_ledger(place: Any, tmp_path: Path) -> None:

@@ -11,10 +11,10 @@ import pytest
 
 import sqlanon
 from sqlanon.audit.verify import verify_file
-from support.databases import change, compacted, fetch
+from support.databases import change, compact_file, fetch
 from support.hospital import small_hospital
 from support.policies import make_policy
-from support.verification import failed
+from support.verification import failed_checks
 
 FIGURES = """
     UPDATE sqlanon.manifest SET
@@ -54,14 +54,14 @@ def policy(hospital: Path) -> sqlanon.Policy:
 
 
 @pytest.fixture(scope="module")
-def published(policy: sqlanon.Policy, hospital: Path) -> Iterator[sqlanon.Release]:
+def published_release(policy: sqlanon.Policy, hospital: Path) -> Iterator[sqlanon.Release]:
     with sqlanon.connect() as db:
         yield db.anonymize(policy).publish(hospital.with_name("release.duckdb"), "patients")
 
 
 @pytest.fixture
-def copy(published: sqlanon.Release, tmp_path: Path) -> Path:
-    return Path(shutil.copy(published.path, tmp_path / "copy.duckdb"))
+def copy(published_release: sqlanon.Release, tmp_path: Path) -> Path:
+    return Path(shutil.copy(published_release.path, tmp_path / "copy.duckdb"))
 
 
 def claim(what: str) -> str:
@@ -71,8 +71,8 @@ def claim(what: str) -> str:
 @pytest.mark.thorough
 def test_the_release_has_what_the_cases_change(copy: Path) -> None:
     change(copy, FIGURES)
-    compacted(copy)
-    assert failed(verify_file(copy)) == set()
+    compact_file(copy)
+    assert failed_checks(verify_file(copy)) == set()
     ((smallest, suppressed),) = fetch(copy, "SELECT smallest_class, suppressed_rows FROM sqlanon.manifest")
     assert (smallest, suppressed > 0) == (5, True)
 
@@ -91,7 +91,7 @@ def test_the_release_has_what_the_cases_change(copy: Path) -> None:
 )  # fmt: skip
 def test_one_check_alone_refuses_it(statements: list[str], wrong: str, copy: Path) -> None:
     change(copy, *statements)
-    compacted(copy)
+    compact_file(copy)
     verification = verify_file(copy)
     assert set(verification.failures) == {wrong}
 
@@ -111,7 +111,7 @@ def test_a_manifest_of_another_version_hides_no_change(
     statement: str, passed: bool | None, words: str, copy: Path
 ) -> None:
     change(copy, OTHER_VERSION, statement)
-    compacted(copy)
+    compact_file(copy)
     found = next(check for check in verify_file(copy).checks if check.name == "comments and views")
     assert found.passed is passed
     assert words in found.message
@@ -122,10 +122,10 @@ def test_a_manifest_of_another_version_hides_no_change(
 def test_rows_of_the_source_are_counted_again(copy: Path, policy: sqlanon.Policy) -> None:
     """A source with a row more, of which one more was suppressed, is what the release claims to be of."""
     change(copy, claim("rows = rows + 1, suppressed_rows = suppressed_rows + 1"))
-    compacted(copy)
+    compact_file(copy)
     with sqlanon.connect() as db:
         verification = db.verify(copy, policy)
-    assert failed(verification) == {"against the source: source rows", "against the source: suppressed rows"}
+    assert failed_checks(verification) == {"against the source: source rows", "against the source: suppressed rows"}
     assert "against the source: source rows: the source has 201 rows, the release claims 202" in verification.failures
 
 
@@ -138,4 +138,4 @@ def test_a_zero_with_a_sign_tells_rows_apart(type_: str, tmp_path: Path) -> None
         with sqlanon.connect(connection) as db:
             db.anonymize(make_policy({"ward": "suppress", "cost": "insensitive"})).publish(path)
     change(path, *(f"UPDATE t_v1 SET cost = '{value}' WHERE rowid = 1" for value in ("1", "-0.0")))
-    assert "signs" in failed(verify_file(path))
+    assert "signs" in failed_checks(verify_file(path))

@@ -16,7 +16,7 @@ import sqlanon
 from oracles import oracle_distances as distances
 from oracles.oracle import Hierarchy
 from oracles.oracle_distances import shares
-from support.databases import connected, emptied, insert, live_connection
+from support.databases import connect_to, insert, live_connection, without_tables
 from support.lanes import some
 
 S: dict[str, Any] = {"attribute": "s"}
@@ -38,12 +38,12 @@ def file_of(connection: duckdb.DuckDBPyConnection, name: str, lines: str) -> dic
 
 
 @contextmanager
-def searched(
+def search_with_limits(
     connection: duckdb.DuckDBPyConnection, attributes: Mapping[str, Any], privacy: Mapping[str, Any], **sections: Any
 ) -> Iterator[Any]:
     """The result for the table ``t``; other sections as in TOML."""
     source = {"table": "t", "undeclared": "drop", **sections.pop("source", {})}
-    with connected(connection) as db:
+    with connect_to(connection) as db:
         yield db.anonymize(sqlanon.Policy(source=source, attributes=attributes, privacy=privacy, **sections))
 
 
@@ -60,7 +60,7 @@ def passes(
         level = (levels or {}).get(name, 0)
         fixed[name] = {**spec, "min_level": level, "max_level": level} if spec["role"] == "quasi" else spec
     try:
-        with searched(connection, fixed, privacy, **sections) as result:
+        with search_with_limits(connection, fixed, privacy, **sections) as result:
             assert result.nodes == 1
     except sqlanon.InfeasibleError:
         return False
@@ -75,7 +75,7 @@ def live() -> Iterator[duckdb.DuckDBPyConnection]:
 
 @pytest.fixture
 def connection(live: duckdb.DuckDBPyConnection) -> Iterator[duckdb.DuckDBPyConnection]:
-    with emptied(live):
+    with without_tables(live):
         yield live
 
 
@@ -125,7 +125,7 @@ def test_income_table(
         privacy = {"t_closeness": [{**S, "distance": "ordered", "t": closeness}]}
         assert passes(connection, X_AND_S, privacy) is expected
     # Each class whose distance is above a limit is suppressed, and no other.
-    with searched(
+    with search_with_limits(
         connection,
         {**X_AND_S, "x": {**SUPPRESS, "max_level": 0}},
         {"t_closeness": [{**S, "distance": "ordered", "t": 13 / 72}]},
@@ -177,7 +177,7 @@ def test_skewness(connection: duckdb.DuckDBPyConnection) -> None:
     """One in a hundred of the table is positive, and every second of one class: 2-diverse, and not close."""
     classes(connection, ["negative", "positive"] * 50, ["negative"] * 9850 + ["positive"] * 50)
     assert passes(connection, X_AND_S, {"l_diversity": [{**S, "kind": "distinct", "l": 2}]})
-    with searched(
+    with search_with_limits(
         connection,
         {**X_AND_S, "x": {**SUPPRESS, "max_level": 0}},
         {"l_diversity": [{**S, "kind": "entropy", "l": 2}]},
@@ -217,7 +217,7 @@ def test_hierarchical_closeness_of_a_million_rows(connection: duckdb.DuckDBPyCon
 
     def at(t: float, limit: float = 0) -> tuple[int, int]:
         privacy = {"t_closeness": [{**S, "distance": "hierarchical", "t": t}]}
-        with searched(connection, attributes, privacy, search={"suppression_limit": limit}) as result:
+        with search_with_limits(connection, attributes, privacy, search={"suppression_limit": limit}) as result:
             return result.generalization["x"], result.suppressed_rows
 
     assert at(0.05) == (1, 0)
@@ -333,7 +333,7 @@ def test_several_attributes_in_one_line(connection: duckdb.DuckDBPyConnection) -
     attributes = {"x": SUPPRESS, "diagnosis": {"role": "sensitive"}, "drug": {"role": "sensitive"}}
     privacy = {"l_diversity": {"attributes": ["diagnosis", "drug"], "kind": "distinct", "l": 2}}
     policy = sqlanon.Policy(source={"table": "t"}, attributes=attributes, privacy=privacy)
-    with connected(connection) as db:
+    with connect_to(connection) as db:
         found = [
             (requirement.requirement, requirement.classes, requirement.rows)
             for requirement in db.risk(policy).requirements
@@ -370,7 +370,7 @@ def test_a_class_that_only_the_population_has_is_none(connection: duckdb.DuckDBP
     create(connection, "people", "zip VARCHAR, sex VARCHAR", people)
     create(connection, "t", "zip VARCHAR, sex VARCHAR", [("1", "f"), ("2", "m"), ("2", "m")])
     attributes = {"zip": {**SUPPRESS, "max_level": 0}, "sex": {**SUPPRESS, "max_level": 0}}
-    with searched(connection, attributes, {"k_map": 3}, population={"table": "people"}) as result:
+    with search_with_limits(connection, attributes, {"k_map": 3}, population={"table": "people"}) as result:
         assert (result.classes, result.smallest_class, result.suppressed_rows) == (2, 1, 0)
 
 
@@ -379,7 +379,7 @@ def test_null_map_and_wrong_map(connection: duckdb.DuckDBPyConnection) -> None:
     create(connection, "people", "zip VARCHAR, name VARCHAR", [("1", "ann"), ("2", "bob"), ("3", "eve"), ("1", "eve")])
     rows = [("1", "ann"), ("2", "bob"), ("9", "dan"), ("2", "eve")]
     create(connection, "t", "zip VARCHAR, who VARCHAR", rows)
-    with searched(
+    with search_with_limits(
         connection,
         {"zip": {**SUPPRESS, "max_level": 0}},
         {"k": 1, "delta_presence": {"max": 2}},
@@ -390,7 +390,7 @@ def test_null_map_and_wrong_map(connection: duckdb.DuckDBPyConnection) -> None:
         assert result.suppressed_rows == 1, "dan's: δ-presence keeps nobody who is not in the population"
         assert (result.null_map, result.wrong_map) == (0, 1)
         assert result.to_dict().keys() >= {"null_map", "wrong_map"}
-    with searched(connection, {"zip": SUPPRESS}, {"k": 1}) as result:
+    with search_with_limits(connection, {"zip": SUPPRESS}, {"k": 1}) as result:
         assert not {"null_map", "wrong_map"} & result.to_dict().keys()
 
 
@@ -425,7 +425,7 @@ def patients_and_people(connection: duckdb.DuckDBPyConnection) -> dict[str, Any]
 def test_a_limit_on_the_wrong_map(connection: duckdb.DuckDBPyConnection) -> None:
     sections = patients_and_people(connection)
     attributes = {"zip": {"role": "quasi", "hierarchy": {"mask": "right"}}}
-    with searched(connection, attributes, {"wrong_map": {"max": 0.2}}, **sections) as result:
+    with search_with_limits(connection, attributes, {"wrong_map": {"max": 0.2}}, **sections) as result:
         assert (result.generalization, result.wrong_map) == ({"zip": 2}, 1)
 
 
@@ -445,7 +445,7 @@ def test_the_wrong_map_by_level(
         assert passes(connection, attributes, both, {"zip": 1}, search=limit, **sections) is (most == 0.25)
     monkeypatch.setattr("sqlanon.requirements.wrong_map.WrongMap.figure", lambda self, kept: 0.0)
     with (
-        searched(connection, attributes, {"wrong_map": {"max": 0.39}}, **sections) as result,
+        search_with_limits(connection, attributes, {"wrong_map": {"max": 0.39}}, **sections) as result,
         pytest.raises(sqlanon.AuditError, match="2 of 5 rows match only other people in the population"),
     ):
         result.publish(tmp_path / "release.duckdb")
@@ -463,10 +463,10 @@ def test_unknown_values_match_at_the_top(connection: duckdb.DuckDBPyConnection) 
         "population": {"table": "people", "person": "who"},
         "search": {"suppression_limit": 0.34},
     }
-    with searched(connection, attributes, {"k_map": 2}, **sections) as result:
+    with search_with_limits(connection, attributes, {"k_map": 2}, **sections) as result:
         assert (result.generalization, result.suppressed_rows) == ({"zip": 2}, 1)
         assert (result.null_map, result.wrong_map) == (0, 0)
-    with searched(connection, attributes, {"k": 2, "k_map": 1}, **sections) as result:
+    with search_with_limits(connection, attributes, {"k": 2, "k_map": 1}, **sections) as result:
         assert (result.generalization, result.suppressed_rows) == ({"zip": 1}, 1)
         assert (result.null_map, result.wrong_map) == (0, 1)
 
@@ -521,7 +521,7 @@ def test_five_rows_of_one_patient_are_one_person(connection: duckdb.DuckDBPyConn
     assert not passes(connection, X_AND_S, {"k": 2}, **persons)
     assert passes(connection, X_AND_S, {"k": 6}, {"x": 1}, **persons)
     assert not passes(connection, X_AND_S, {"k": 7}, {"x": 1}, **persons)
-    with searched(
+    with search_with_limits(
         connection,
         {**X_AND_S, "x": {**SUPPRESS, "max_level": 0}},
         {"k": 5},
@@ -621,7 +621,7 @@ def test_shields(connection: duckdb.DuckDBPyConnection) -> None:
     def suppressed(*some: Mapping[str, Any]) -> int:
         attributes = {name: {**SUPPRESS, "max_level": 0} for name in XYZ}
         limit = {"suppression_limit": 0.9}
-        with searched(connection, attributes, {"k_anonymity": list(some)}, search=limit) as result:
+        with search_with_limits(connection, attributes, {"k_anonymity": list(some)}, search=limit) as result:
             return result.suppressed_rows
 
     assert suppressed(shields[0]) == 1, "c"
@@ -635,7 +635,7 @@ def test_where_shields_leave_nothing_in_the_end_nothing_is_kept(connection: duck
     create(connection, "t", "x VARCHAR, y VARCHAR", [("a", "b")] * 2 + [("c", "b")] * 8 + [("c", "d")] * 2)
     privacy = {"k": 2, "k_anonymity": [{"quasi": ["x"], "k": 10}, {"quasi": ["y"], "k": 10}]}
     attributes = {name: {**SUPPRESS, "weight": weight} for name, weight in (("x", 2), ("y", 1))}
-    with searched(connection, attributes, privacy, search={"suppression_limit": 0.4}) as result:
+    with search_with_limits(connection, attributes, privacy, search={"suppression_limit": 0.4}) as result:
         assert (result.generalization, result.suppressed_rows) == ({"x": 0, "y": 1}, 2)
 
 
@@ -648,10 +648,10 @@ def test_void_shields_are_named(connection: duckdb.DuckDBPyConnection) -> None:
         {"quasi": ["y"], "k": 8},
         {"quasi": ["x"], "k": 6},
     ]
-    with searched(connection, XYZ, {"k": 5, "k_anonymity": shields}) as result:
+    with search_with_limits(connection, XYZ, {"k": 5, "k_anonymity": shields}) as result:
         void = [warning for warning in result.warnings if "void" in warning]
     assert len(void) == 2, result.warnings  # x 3 by k; x 6 by (x, y) 7
-    with searched(connection, XYZ, {"k_anonymity": shields[1:3]}) as result:
+    with search_with_limits(connection, XYZ, {"k_anonymity": shields[1:3]}) as result:
         assert not any("void" in warning for warning in result.warnings)
 
 
@@ -662,7 +662,7 @@ def test_the_binding_requirement_is_named(connection: duckdb.DuckDBPyConnection)
     privacy = {"k": 3, "l_diversity": [{**S, "kind": "distinct", "l": 4}]}
     with (
         pytest.raises(sqlanon.InfeasibleError, match=r"distinct 4-diversity of s") as caught,
-        searched(connection, X_AND_S, privacy),
+        search_with_limits(connection, X_AND_S, privacy),
     ):
         pass
     assert "3-anonymity" not in str(caught.value).partition("binding")[2]

@@ -130,7 +130,7 @@ def test_a_population_smaller_than_the_source_is_refused_before_the_search() -> 
         )
 
 
-def released(directory: Path, privacy: dict[str, Any], person: bool = False) -> Path:
+def release_path(directory: Path, privacy: dict[str, Any], person: bool = False) -> Path:
     path = directory / "release.duckdb"
     with duckdb.connect() as connection:
         connection.execute("CREATE TABLE t AS SELECT i % 2 AS q, i % 3 AS s, i AS who FROM range(12) x(i)")
@@ -158,7 +158,7 @@ def released(directory: Path, privacy: dict[str, Any], person: bool = False) -> 
     ),
 )
 def test_a_manifest_with_requirements_on_other_columns_does_not_verify(privacy: dict[str, Any], tmp_path: Path) -> None:
-    path = released(tmp_path, {"k": 2})
+    path = release_path(tmp_path, {"k": 2})
     with duckdb.connect(str(path)) as connection:
         ((text,),) = connection.execute("SELECT policy FROM sqlanon.manifest").fetchall()
         edited = json.dumps({**json.loads(text), "privacy": privacy})
@@ -184,7 +184,7 @@ def test_requirements_that_no_persons_could_meet_are_refuted_without_them(
     requirement: dict[str, Any], tmp_path: Path
 ) -> None:
     """Persons do not show in a release; that all have one value does."""
-    path = released(tmp_path, {"k": 2, **requirement}, person=True)
+    path = release_path(tmp_path, {"k": 2, **requirement}, person=True)
     assert verify_file(path).verified
     with duckdb.connect(str(path)) as connection:
         connection.execute("UPDATE t_v1 SET s = 0")

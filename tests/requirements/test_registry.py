@@ -112,7 +112,7 @@ Published = tuple[sqlanon.Release, sqlanon.Policy]
 
 
 @pytest.fixture(scope="module")
-def published(tmp_path_factory: pytest.TempPathFactory) -> Published:
+def published_release(tmp_path_factory: pytest.TempPathFactory) -> Published:
     """A release that tests read, beside its source, and its policy."""
     folder = tmp_path_factory.mktemp("published")
     with registered():
@@ -149,8 +149,8 @@ def test_an_unmet_toy_requirement_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.thorough
-def test_a_release_is_audited_and_verified(published: Published) -> None:
-    release, policy = published
+def test_a_release_is_audited_and_verified(published_release: Published) -> None:
+    release, policy = published_release
     with sqlanon.connect() as db:
         verification = db.verify(release.path, policy)
     (check,) = (one for one in verification.checks if one.name == "2 others of illness")
@@ -171,10 +171,10 @@ def test_the_audit_does_not_believe_the_search(tmp_path: Path, monkeypatch: pyte
 
 @pytest.mark.thorough
 def test_a_release_that_was_changed_does_not_verify(
-    published: tuple[sqlanon.Release, sqlanon.Policy], tmp_path: Path
+    published_release: tuple[sqlanon.Release, sqlanon.Policy], tmp_path: Path
 ) -> None:
-    path = Path(shutil.copy(published[0].path, tmp_path))
-    change(path, f"""UPDATE "{published[0].manifest.rows_table}" SET illness = 'flu'""")
+    path = Path(shutil.copy(published_release[0].path, tmp_path))
+    change(path, f"""UPDATE "{published_release[0].manifest.rows_table}" SET illness = 'flu'""")
     (check,) = (one for one in verify_file(path).checks if one.name == "2 others of illness")
     assert check.passed is False and check.message == "a class has 0"
 
@@ -258,8 +258,8 @@ def test_a_live_view_keeps_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_warehouse_audits_it(published: Published) -> None:
-    release, policy = published
+def test_a_warehouse_audits_it(published_release: Published) -> None:
+    release, policy = published_release
     with sqlanon.connect() as db:
         plan = db.plan(policy, dialect="duckdb")
         assert '"illness"' in plan.stages[0].sql[0]

@@ -95,7 +95,7 @@ def test_a_class_of_the_population_alone_counts_beside_sensitive_values() -> Non
             assert db.anonymize(policy).generalization == {"ward": 1}
 
 
-def audited(
+def run_audit(
     connection: duckdb.DuckDBPyConnection, *sensitive: str, private: PrivateRelations | None = None
 ) -> AuditedRelease:
     """Table t, released: its ward is a quasi-identifier."""
@@ -110,7 +110,7 @@ def test_a_population_is_audited_by_its_persons() -> None:
         connection.execute("CREATE TABLE t AS SELECT unnest(['a', 'a']) AS ward")
         connection.execute("CREATE TABLE everybody AS SELECT 'a' AS ward, unnest([1, 1, 1, 2]) AS who")
         private = PrivateRelations("t", population="everybody", population_person="who")
-        subject = audited(connection, private=private)
+        subject = run_audit(connection, private=private)
         assert [check.passed for k in (2, 3) for check in KMap(k).audit(subject)] == [True, False]
 
 
@@ -118,7 +118,7 @@ def test_joint_diversity_is_audited_beside_the_other_sensitive_values() -> None:
     """Two illnesses in the ward, and one beside each cost."""
     with duckdb.connect() as connection:
         connection.execute("CREATE TABLE t AS FROM (VALUES ('a', 'x', 1), ('a', 'y', 2)) AS t(ward, illness, cost)")
-        subject = audited(connection, "illness", "cost")
+        subject = run_audit(connection, "illness", "cost")
         asked = [LDiversity(attribute="illness", kind="distinct", l=2, joint=joint) for joint in (False, True)]
         assert [check.passed for one in asked for check in one.audit(subject)] == [True, False]
 
@@ -129,7 +129,7 @@ def test_the_audit_of_recursive_diversity_is_strict_at_its_border(c: float, pass
     with duckdb.connect() as connection:
         connection.execute("CREATE TABLE t AS SELECT 'a' AS ward, unnest(['x', 'x', 'y']) AS illness")
         recursive = LDiversity(attribute="illness", kind="recursive", l=2, c=c)
-        assert [check.passed for check in recursive.audit(audited(connection, "illness"))] == [passed]
+        assert [check.passed for check in recursive.audit(run_audit(connection, "illness"))] == [passed]
 
 
 @pytest.mark.parametrize(
@@ -140,6 +140,6 @@ def test_too_few_distinct_values_fail_whoever_has_them(kind: str, values: str, p
     """A release alone does not show whose rows are whose: it shows the distinct values, and not their shares."""
     with duckdb.connect() as connection:
         connection.execute(f"CREATE TABLE t AS SELECT 'a' AS ward, unnest({[*values]}) AS illness")
-        subject = replace(audited(connection, "illness"), counts_persons=True)
+        subject = replace(run_audit(connection, "illness"), counts_persons=True)
         diversity = LDiversity(attribute="illness", kind=kind, l=2)
         assert [check.passed for check in diversity.audit(subject)] == [passed]

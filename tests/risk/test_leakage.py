@@ -21,7 +21,7 @@ from sqlanon.errors import HierarchyError, PolicyError
 from sqlanon.risk import leakage, leakage_search, priors
 from sqlanon.risk.leakage import SetFigures, attribute_sets
 from support.commands import cli
-from support.databases import connected, connection_of, insert, live_connection
+from support.databases import connect_to, connection_of, insert, live_connection
 from support.lanes import examples
 
 NAMES = ('my "c0"', "n", "weight", "share")
@@ -165,7 +165,7 @@ def test_sets_of_any_size_of_random_tables(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(leakage, "SMALL", small)
         patch.setattr(priors, "SMALL", small)
-        with connected(live) as db:
+        with connect_to(live) as db:
             risk = db.risk(policy({"n": "shares"} if drawn else {}), leakage=1, leakage_seconds=60)
     assert risk.leakage_search.complete
     for one in risk.leakage:
@@ -180,7 +180,7 @@ def test_the_time_limit(
 ) -> None:
     fill(live, [(str(i % 3), i % 4, str(i % 5), i % 2) for i in range(20)])
     monkeypatch.setattr(leakage_search, "_Search", type("Late", (leakage_search._Search,), {"descend": late}))
-    with connected(live) as db:
+    with connect_to(live) as db:
         risk = db.risk(policy(), leakage=1, leakage_seconds=60)
         search = risk.leakage_search
     assert search.to_dict() == {"sets": 15, "measured": 5, "complete": False, "proven": 1, "stopped": "time limit"}
@@ -201,7 +201,7 @@ def test_a_prior_of_sixty_persons(live: duckdb.DuckDBPyConnection) -> None:
     """27 women and 33 men; half of all people are women: the sex leaks one bit of H(½, ½) + ½ log2 27 + ½ log2 33."""
     fill(live, [("a" if i < 27 else "b", 0, "", 0) for i in range(60)])
     tell(live, "shares", "VARCHAR", [("a", 0.5), ("b", 0.5)])
-    with connected(live) as db:
+    with connect_to(live) as db:
         asked = policy({NAMES[0]: "shares"})
         (one, *_) = db.risk(asked, leakage=1).leakage
         found = db.value_leakage(asked, NAMES[0])
@@ -229,7 +229,7 @@ def test_priors_of_random_tables(
         }
         tell(live, f"shares_{place}", "VARCHAR", [(None if k is None else str(k), v) for k, v in shares[place].items()])
     chances = oracle.fitted(rows, shares)
-    with connected(live) as db:
+    with connect_to(live) as db:
         risk = db.risk(policy({NAMES[place]: f"shares_{place}" for place in places}), leakage=4)
     assert len(risk.leakage) == 15
     whole = oracle.entropy(chances)
@@ -263,7 +263,7 @@ def test_priors_with_mistakes(
     if lines is not None:
         (tmp_path / "n.csv").write_text(lines)
     tell(live, "half", "VARCHAR", [("a", 0.5)])
-    with connected(live) as db, pytest.raises(PolicyError) as raised:
+    with connect_to(live) as db, pytest.raises(PolicyError) as raised:
         db.risk(policy({"n": tmp_path / "n.csv", NAMES[0]: "half"}))
     message = str(raised.value)
     assert all(one in message for one in [*told, "add up to 0.5"])
@@ -285,7 +285,7 @@ def test_priors_are_of_quasi_identifiers() -> None:
 
 
 def test_limits_that_are_none(live: duckdb.DuckDBPyConnection) -> None:
-    with connected(live) as db, pytest.raises(PolicyError) as raised:
+    with connect_to(live) as db, pytest.raises(PolicyError) as raised:
         db.risk(policy(), leakage=-1, leakage_seconds=float("nan"))
     assert [problem.place for problem in raised.value.problems] == ["leakage", "leakage_seconds"]
 
@@ -297,7 +297,7 @@ def test_priors_that_cannot_hold_together(share: float, live: duckdb.DuckDBPyCon
     tell(live, "one", "VARCHAR", [("a", share), ("b", 1 - share)])
     tell(live, "other", "INTEGER", [(1, 1 - share), (2, share)])
     tell(live, "third", "VARCHAR", [("x", (1 + share) / 2), ("y", (1 - share) / 2)])
-    with connected(live) as db, pytest.raises(PolicyError) as raised:
+    with connect_to(live) as db, pytest.raises(PolicyError) as raised:
         db.risk(policy({NAMES[2]: "third", NAMES[0]: "one", "n": "other"}), leakage=1)
     (problem,) = raised.value.problems
     assert problem.place == f"risk.priors.{NAMES[0]}"
@@ -335,7 +335,7 @@ def test_values_at_each_level(rows: list[tuple[Any, ...]], told: bool, live: duc
     fill(live, rows)
     tell(live, "shares", "INTEGER", shares.items())
     chances = oracle.fitted(rows, {1: shares} if told else {})
-    with connected(live) as db:
+    with connect_to(live) as db:
         found = db.value_leakage(policy({"n": "shares"} if told else {}, {"intervals": [2]}), "N")
         relation = found.values.fetchall()
     assert found.bits == pytest.approx(oracle.entropy(chances), abs=1e-9)
@@ -359,7 +359,7 @@ def test_values_of_persons_at_each_level(rows: list[tuple[Any, ...]], live: duck
     fill(live, rows)
     attributes = {"n": {"role": "quasi", "hierarchy": {"intervals": [2]}}}
     source = {"table": "t", "undeclared": "drop", "person": "share"}
-    with connected(live) as db:
+    with connect_to(live) as db:
         found = db.value_leakage(sqlanon.Policy(source=source, attributes=attributes, privacy={"k": 2}), "n")
         relation = found.values.fetchall()
     persons = {row[3] for row in rows}
@@ -385,7 +385,7 @@ def test_values_of_persons_at_each_level(rows: list[tuple[Any, ...]], live: duck
 def test_missing_values_are_treated_as_null(live: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
     fill(live, [("a", 1, None, 0)] * 2 + [("b", 1, None, 0)])
     (file := tmp_path / "n.csv").write_text("2;*\n")
-    with connected(live) as db:
+    with connect_to(live) as db:
         with pytest.raises(PolicyError, match="--values: 'nothing' is not a quasi-identifier"):
             db.value_leakage(policy(), "nothing")
         with pytest.raises(HierarchyError, match="missing from the hierarchy"):
@@ -398,7 +398,7 @@ def test_missing_values_are_treated_as_null(live: duckdb.DuckDBPyConnection, tmp
 def test_the_statements_are_those_that_are_run(live: duckdb.DuckDBPyConnection) -> None:
     fill(live, [("a", 1, "", 0), ("b", 2, "", 0), ("b", 2, "", 1)])
     tell(live, "shares", "INTEGER", [(1, 0.5), (2, 0.5)])
-    with connected(live) as db:
+    with connect_to(live) as db:
         asked = policy({"n": "shares"})
         for statements, figure in (
             (db.value_leakage_sql(asked, "n"), db.value_leakage(asked, "n").bits),

@@ -26,7 +26,7 @@ from properties.privacy_checks import opened, policy_of
 from sqlanon import HierarchyError, SourceError
 from sqlanon.risk import RequirementRisk, Risk
 from support.commands import cli
-from support.databases import connected, connection_of, insert, live_connection
+from support.databases import connect_to, connection_of, insert, live_connection
 from support.lanes import SEARCHING, examples, some
 
 # Two quasi-identifiers with NULLs; a diagnosis; whose row it is: p1 is in two classes, and two rows are of nobody.
@@ -68,7 +68,7 @@ def live() -> Iterator[duckdb.DuckDBPyConnection]:
 
 
 def assessed(live: duckdb.DuckDBPyConnection, policy: sqlanon.Policy) -> Risk:
-    with connected(live) as db:
+    with connect_to(live) as db:
         return db.risk(policy)
 
 
@@ -308,7 +308,7 @@ def test_hierarchies_of_quasi_identifiers_are_not_needed(what: str, live: duckdb
     privacy = {"k": 3, **BROKEN["distinct"][0], **BROKEN["a shield"][0], **BROKEN["k_map"][0]}
     broken = {"x": BROKEN_HIERARCHY[what], "y": "suppress", "diagnosis": "sensitive", "who": "identifying"}
     policy = of(broken, privacy, population={"table": "people"})
-    with connected(live) as db:
+    with connect_to(live) as db:
         with pytest.raises(HierarchyError):
             db.anonymize(policy)
         risk = db.risk(policy)
@@ -327,7 +327,7 @@ def test_hierarchical_closeness_needs_the_sensitive_hierarchy(live: duckdb.DuckD
         return of(attributes, {"t_closeness": [t]})
 
     file.write_text("flu;air;*\ncold;air;*\n")
-    with connected(live) as db, pytest.raises(HierarchyError, match=r"attributes\.diagnosis.*gout"):
+    with connect_to(live) as db, pytest.raises(HierarchyError, match=r"attributes\.diagnosis.*gout"):
         db.risk(policy())
     file.write_text("flu;air;*\ncold;air;*\ngout;joints;*\n")
     # Shares of air, joints, NULL: .7, .1, .2. A: (.3 + .3) / 2 = .3. B: (.5 + .3) / 2 = .4. C: (.6 + .47) / 2. D: .9.
@@ -384,7 +384,7 @@ def test_the_statements_are_shown_and_not_run(persons: bool, live: duckdb.DuckDB
     """Where a diagnosis is one of two, as in the example, they are those that are run."""
     live.execute("CREATE OR REPLACE VIEW two AS SELECT * FROM t WHERE diagnosis IN ('flu', 'cold')")
     policy = everything("two", persons, tmp_path)
-    with connected(live) as db:
+    with connect_to(live) as db:
         connection = connection_of(db)
         made = "SELECT count(*) FROM duckdb_tables() WHERE database_name LIKE 'sqlanon%'"
         before = connection.execute(made).fetchall()
@@ -405,7 +405,7 @@ def test_the_statements_are_shown_and_not_run(persons: bool, live: duckdb.DuckDB
 @pytest.mark.slow
 def test_k_alone_scans_each_column_twice(live: duckdb.DuckDBPyConnection) -> None:
     """For its values, and for the codes of them; and all of them once more for what narrows them."""
-    with connected(live) as db:
+    with connect_to(live) as db:
         for privacy in ({"k": 3}, {"k": 3, "average_risk": 0.1, "sample_uniqueness": 0.1}):
             sql = db.risk_sql(asked(privacy))
             assert sql.count("_source") == 3 + 1

@@ -21,7 +21,7 @@ from sqlanon.errors import HierarchyError, PolicyError, SourceError
 from sqlanon.requirements.estimators import pitman, snb, zayatz
 from sqlanon.risk import ClassSizes, leakage
 from sqlanon.risk.individual import individual_risk
-from support.databases import connected, connection_of, insert, live_connection
+from support.databases import connect_to, connection_of, insert, live_connection
 from support.lanes import examples
 
 NAMES = ('my "col"', "class_size", "n", "c0")
@@ -63,7 +63,7 @@ def policy(
 
 
 def found(live: duckdb.DuckDBPyConnection, asked: sqlanon.Policy) -> Any:
-    with connected(live) as db:
+    with connect_to(live) as db:
         return db.risk(asked)
 
 
@@ -155,7 +155,7 @@ def test_nearly_unique_combinations_are_left_out(
     rows += rows[:20]
     fill(live, rows)
     asked = policy()
-    with connected(live) as db:
+    with connect_to(live) as db:
         shown = []
         create_table = leakage.StatementRunner.create_table
         monkeypatch.setattr(
@@ -207,7 +207,7 @@ def test_individual_and_household_risk(
     assert risk.household.households == len({home for home in homes if home is not None})
     assert risk.household.expected == pytest.approx(math.fsum(joint), rel=1e-6)
     assert risk.household.highest == pytest.approx(max(joint, default=0.0), rel=1e-6)
-    with connected(live) as db:
+    with connect_to(live) as db:
         rel = db.row_risks(policy(2, person, risk={"weights": "weight", "household": "home"}))
         columns = rel.columns
         assert columns[-3:] == ["prosecutor", "individual", "household_risk"]
@@ -240,7 +240,7 @@ def test_francdat(live: duckdb.DuckDBPyConnection) -> None:
     risks = [0.01714426, 0.02204233, 0.02204233, 0.17707583, 0.01165448, 0.29706308, 0.40235948, 0.01714426]
     fill(live, [(str(key), None, None, None, i, None) for i, key in enumerate(keys)], weights)
     asked = policy(1, risk={"weights": "weight"})
-    with connected(live) as db:
+    with connect_to(live) as db:
         by_row = sorted(db.row_risks(asked).fetchall(), key=lambda row: row[4])
         assert [round(row[-1], 8) for row in by_row] == risks
         risk = db.risk(asked)
@@ -406,7 +406,7 @@ def test_a_policy_without_the_section_is_what_it_was() -> None:
 def test_columns_of_risk_are_not_released(live: duckdb.DuckDBPyConnection) -> None:
     fill(live, [("a", None, None, None, 1, "h")] * 4)
     asked = policy(4, risk={"weights": "weight", "household": "home"}).model_copy()
-    with connected(live) as db:
+    with connect_to(live) as db:
         result = db.anonymize(asked)
         assert set(db._space.engine.connection.sql(result.sql()).columns) == set(NAMES)
 
@@ -442,7 +442,7 @@ def test_all_figures_are_relations(live: duckdb.DuckDBPyConnection) -> None:
 def test_the_statements_are_those_that_are_run(person: bool, live: duckdb.DuckDBPyConnection) -> None:
     fill(live, [("a", None, None, 1, 1, "h"), ("a", None, None, 2, 1, None), ("b", None, None, 1, 2, "h")])
     asked = policy(3, person, risk={"weights": "weight", "household": "home", "population": 100})
-    with connected(live) as db:
+    with connect_to(live) as db:
         risk = db.risk(asked)
         answers = [connection_of(db).execute(part).fetchall() for part in db.risk_sql(asked).split(";\n\n")]
         home = (risk.household.households, risk.household.highest, risk.household.expected)
@@ -478,7 +478,7 @@ def test_uniques_by_level(
     }
     source = {"table": "v", "undeclared": "drop", "person": "who" if person else False}
     asked = sqlanon.Policy(source=source, attributes=attributes, privacy={"k": 2})
-    with connected(live) as db:
+    with connect_to(live) as db:
         if small:
             matrix = db.uniques_matrix(asked, "zip", "da y")
         else:
@@ -531,7 +531,7 @@ def test_population_uniques_are_counted_by_level(
     asked = sqlanon.Policy(
         source={"table": "v"}, attributes=attributes, privacy={"k_map": 2}, population={"table": "people", **who}
     )
-    with connected(live) as db, pytest.MonkeyPatch.context() as patch:
+    with connect_to(live) as db, pytest.MonkeyPatch.context() as patch:
         if not small:
             patch.setattr("sqlanon.risk.uniques_matrix.SMALL", 0)
         matrix = db.uniques_matrix(asked, "zip", "da y")
@@ -555,7 +555,7 @@ def test_population_uniques_are_counted_by_level(
 @pytest.mark.slow
 def test_levels_of_what_has_none(live: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
     fill(live, [("a", None, None, 1, 1, "h")])
-    with connected(live) as db:
+    with connect_to(live) as db:
         for first, second in [(NAMES[0], NAMES[0]), (NAMES[0], "who"), ("nothing", NAMES[1])]:
             with pytest.raises(PolicyError, match="matrix"):
                 db.uniques_matrix(policy(2), first, second)

@@ -21,7 +21,7 @@ from sqlanon.errors import PolicyError, SourceError
 from sqlanon.risk import Risk
 from sqlanon.support.resources import macro_script, read_sql_file
 from support.commands import cli
-from support.databases import connected, emptied, live_connection
+from support.databases import connect_to, live_connection, without_tables
 from support.lanes import examples, some
 from support.policies import make_policy
 
@@ -37,7 +37,7 @@ def shared() -> Iterator[duckdb.DuckDBPyConnection]:
 @pytest.fixture
 def people(shared: duckdb.DuckDBPyConnection) -> Iterator[duckdb.DuckDBPyConnection]:
     """Two wards of 6 people and one of 1; everybody of a ward has the same job, and one of two illnesses."""
-    with emptied(shared) as connection:
+    with without_tables(shared) as connection:
         connection.execute("""
             CREATE TABLE t AS
             SELECT i // 6 AS ward, ['nurse', 'clerk', 'cook'][1 + i // 6] AS job, ['flu', 'gout'][1 + i % 2] AS ill
@@ -48,7 +48,7 @@ def people(shared: duckdb.DuckDBPyConnection) -> Iterator[duckdb.DuckDBPyConnect
 
 
 def publish(db: duckdb.DuckDBPyConnection, path: Path, **policy: Any) -> Path:
-    with connected(db) as own:
+    with connect_to(db) as own:
         return own.anonymize(make_policy(**policy)).publish(path).path
 
 
@@ -179,7 +179,7 @@ def test_the_risks_of_rows_are_those_of_the_table(
     """One share of the population for both, wherever the policy tells it."""
     people.execute(SEVERAL)
     asked = several({"household": "home", **told}, person, privacy)
-    with connected(people) as db:
+    with connect_to(people) as db:
         risk, rows = db.risk(asked), db.row_risks(asked)
         names = [name for name in ("household_risk", "individual") if name in rows.columns]
         highest = dict(zip(names, rows.aggregate(", ".join(f"max({one})" for one in names)).fetchall()[0], strict=True))
@@ -197,7 +197,7 @@ def test_the_risks_of_rows_are_those_of_the_table(
 @pytest.mark.slow
 def test_the_risks_of_rows_need_a_population_that_has_the_source(people: duckdb.DuckDBPyConnection) -> None:
     people.execute(SEVERAL)
-    with connected(people) as db:
+    with connect_to(people) as db:
         for asked in (
             several({"population": 9}),
             several(privacy={"population_uniqueness": {"limit": 1, "population": 9}}),
@@ -233,7 +233,7 @@ def test_special_uniques_know_the_share_of_the_population(
 ) -> None:
     people.execute(SEVERAL.replace("i % 4 AS", "i % 7 AS"))
     asked = several(told, person, privacy)
-    with connected(people) as db:
+    with connect_to(people) as db:
         found, given, same = db.suda(asked), db.suda(asked, fraction=0.5), db.suda(asked, fraction=fraction)
         assert "CREATE TABLE" in db.suda_sql(asked)
     assert (found.fraction, found.fraction_by) == (pytest.approx(fraction), by)
@@ -268,7 +268,7 @@ def test_the_shares_of_rows_above_a_threshold(
 ) -> None:
     """Classes of 6, 6 and 1 rows, in a population of twice as many."""
     policy = make_policy({**QUASI, "job": "insensitive", "ill": "insensitive"}, risk={"threshold": [0.1, 0.5]})
-    with connected(people) as db:
+    with connect_to(people) as db:
         risk = db.risk(policy)
         of_nobody = db.risk(policy.model_copy(update={"source": policy.source.model_copy(update={"table": "none"})}))
     assert risk.prosecutor.rows_above == {"0.1": 13, "0.5": 1}
@@ -285,7 +285,7 @@ def test_the_shares_of_rows_above_a_threshold(
 
 def test_a_matrix_is_of_attributes_whatever_their_case(people: duckdb.DuckDBPyConnection) -> None:
     policy = make_policy({"Ward": "suppress", "job": "suppress", "ill": "insensitive"})
-    with connected(people) as db:
+    with connect_to(people) as db:
         found = db.uniques_matrix(policy, "ward", "JOB")
         assert (found.attributes, found.uniques) == (("Ward", "job"), ((1, 1), (1, 0)))
         for first, second, told in (

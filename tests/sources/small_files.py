@@ -586,7 +586,7 @@ def answer(title: str, file: SmallFile, folder: Path) -> str:
     return "\n".join([*parts, read(file, folder), ""])
 
 
-def approved() -> dict[str, str]:
+def approved_answers() -> dict[str, str]:
     """The approved answers, by their titles."""
     parts = re.split(r"^(?=## )", GOLDEN.read_text(encoding="utf-8"), flags=re.MULTILINE)
     return {part.splitlines()[0].removeprefix("## "): part.rstrip() + "\n" for part in parts if part}

@@ -21,7 +21,7 @@ from sqlanon.sources import csv
 from sqlanon.support.expressions import table
 from support.lanes import examples
 from support.policies import make_policy
-from support.published_tables import published
+from support.published_tables import publish_and_read
 
 COLUMNS = ("name", "age", "diagnosis")
 Row = tuple[str, int, str]
@@ -150,7 +150,7 @@ def test_an_empty_file_is_named_as_empty(name: str, content: str, tmp_path: Path
 @pytest.mark.thorough
 def test_a_file_of_one_column_is_not_empty(tmp_path: Path) -> None:
     (tmp_path / "ages.csv").write_text("age\n" + "20\n" * 6)
-    rows, _ = published(None, {"age": "suppress"}, tmp_path, source={"files": [str(tmp_path / "ages.csv")]}, k=1)
+    rows, _ = publish_and_read(None, {"age": "suppress"}, tmp_path, source={"files": [str(tmp_path / "ages.csv")]}, k=1)
     assert Counter(str(age) for (age,) in rows) == {"20": 6}
 
 
@@ -159,7 +159,7 @@ def test_one_file_without_a_header_has_numbered_columns(tmp_path: Path) -> None:
     path = tmp_path / "people.csv"
     path.write_text("".join(f"{name},{age},{ill}\n" for name, age, ill in people(0, 50)))
     roles = {"column0": "insensitive", "column1": "suppress", "column2": "insensitive"}
-    rows, _ = published(None, roles, tmp_path, source={"files": [str(path)]}, k=1)
+    rows, _ = publish_and_read(None, roles, tmp_path, source={"files": [str(path)]}, k=1)
     assert Counter((name, ill) for name, _, ill in rows) == Counter((name, ill) for name, _, ill in people(0, 50))
 
 
@@ -208,7 +208,7 @@ def test_a_release_of_two_dialects_has_all_rows(tmp_path: Path) -> None:
     Dialect().write(tmp_path / "f0.csv", people(0, 50))
     Dialect(newline="\r\n", above="Export of 2001\n").write(tmp_path / "f1.csv", people(50, 100))
     roles = {"name": "insensitive", "age": "suppress", "diagnosis": "insensitive"}
-    rows, _ = published(None, roles, tmp_path, source={"files": [str(tmp_path / "*.csv")]}, k=1)
+    rows, _ = publish_and_read(None, roles, tmp_path, source={"files": [str(tmp_path / "*.csv")]}, k=1)
     assert {row[0] for row in rows} == {name for name, _, _ in people(0, 100)}
 
 

@@ -19,7 +19,7 @@ from sqlanon.sources import csv
 from sqlanon.sources.csv_text import _without_footer, describe_bad_byte
 from sqlanon.support.expressions import table
 from support.policies import make_policy
-from support.published_tables import published
+from support.published_tables import publish_and_read
 
 NAMES = "name,city\nMüller,Köln\nRené,Orléans\n"
 READ_NAMES = [("Müller", "Köln"), ("René", "Orléans")]
@@ -203,7 +203,7 @@ def test_a_release_and_its_verbs_read_a_file_alike(tmp_path: Path) -> None:
     (tmp_path / "people.csv").write_bytes(people.encode("latin-1"))
     keys = {"encoding": "latin-1", "delimiter": ";", "skip": 1, "footer": 1}
     source = {"files": [str(tmp_path / "people.csv")], "undeclared": "drop", "person": False, "csv": keys}
-    rows, _ = published(None, {"gruppe": "suppress", "ort": "insensitive"}, tmp_path, source=source)
+    rows, _ = publish_and_read(None, {"gruppe": "suppress", "ort": "insensitive"}, tmp_path, source=source)
     assert sorted(rows) == [(0, "Köln")] * 4 + [(1, "Köln")] * 4
     policy = make_policy({"gruppe": "suppress", "ort": "sensitive"}, source=source)
     with sqlanon.connect() as db:

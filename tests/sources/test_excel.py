@@ -22,7 +22,7 @@ from sqlanon.sources.source import WorkNames
 from sqlanon.support.expressions import table
 from support.lanes import examples
 from support.policies import make_policy
-from support.published_tables import published
+from support.published_tables import publish_and_read
 from support.workbooks import raw_workbook, workbook, write_workbook
 
 DAY = datetime.date(2020, 1, 31)
@@ -441,10 +441,10 @@ AGE = {"role": "quasi", "hierarchy": {"intervals": [10]}}
 BORN = {"role": "quasi", "hierarchy": {"dates": ["year"]}}
 
 
-def released(tmp_path: Path, rows: list[list[Any]], attribute: dict[str, Any]) -> list[Any]:
+def released_rows(tmp_path: Path, rows: list[list[Any]], attribute: dict[str, Any]) -> list[Any]:
     """The values of the first column of a workbook in a release of k = 1."""
     roles = {rows[0][0]: attribute, "ward": "insensitive"}
-    found, _ = published(people(tmp_path, rows), roles, tmp_path, k=1, source={"person": False})
+    found, _ = publish_and_read(people(tmp_path, rows), roles, tmp_path, k=1, source={"person": False})
     return [value for value, _ in found]
 
 
@@ -462,7 +462,7 @@ def in_wards(name: str, *values: Any) -> list[list[Any]]:
 def test_words_among_numbers_are_decided_by_missing(tmp_path: Path) -> None:
     rows = in_wards("age", *range(30), "NA", 31)
     assert "'NA' (cell A32); decide how they are read: missing = [\"NA\"]" in attribute_refusal(tmp_path, rows, AGE)
-    ages = released(tmp_path, rows, {**AGE, "missing": ["NA"]})
+    ages = released_rows(tmp_path, rows, {**AGE, "missing": ["NA"]})
     assert sorted(ages, key=str) == sorted([*range(30), None, 31], key=str)
 
 
@@ -475,7 +475,7 @@ def test_a_last_row_of_another_kind_may_be_left_out_by_a_range(tmp_path: Path) -
 def test_numbers_in_cells_of_texts_need_a_type(tmp_path: Path) -> None:
     rows = in_wards("age", "21", "53")
     assert "declare its type" in attribute_refusal(tmp_path, rows, AGE)
-    assert sorted(released(tmp_path, rows, {**AGE, "type": "integer"})) == [21, 53]
+    assert sorted(released_rows(tmp_path, rows, {**AGE, "type": "integer"})) == [21, 53]
     assert "'1,5' (cell A3)" in attribute_refusal(tmp_path, in_wards("age", "21", "1,5"), {**AGE, "type": "integer"})
 
 
@@ -483,7 +483,7 @@ def test_numbers_in_cells_of_texts_need_a_type(tmp_path: Path) -> None:
 def test_texts_are_read_as_dates_in_their_format(tmp_path: Path) -> None:
     rows = in_wards("born", "31.01.20", "01.02.99")
     keys = {"type": "date", "format": "%d.%m.%y", "pivot": 2026}
-    assert sorted(released(tmp_path, rows, {**BORN, **keys})) == [datetime.date(1999, 2, 1), DAY]
+    assert sorted(released_rows(tmp_path, rows, {**BORN, **keys})) == [datetime.date(1999, 2, 1), DAY]
 
 
 @pytest.mark.slow
@@ -493,10 +493,10 @@ def test_texts_among_dates_are_decided(tmp_path: Path) -> None:
         "column 'born' has dates or times, and other values: '2020-01-31' in cell A2, 'unknown' in cell A3"
     ) in attribute_refusal(tmp_path, rows, BORN)
     for keys in ({"missing": ["unknown"]}, {"type": "date", "missing": ["unknown"]}):
-        assert sorted(released(tmp_path, rows, {**BORN, **keys}), key=str) == [DAY, None]
+        assert sorted(released_rows(tmp_path, rows, {**BORN, **keys}), key=str) == [DAY, None]
     assert "'unknown' (cell A3)" in attribute_refusal(tmp_path, rows, {**BORN, "type": "date"})
     texts = {"role": "quasi", "hierarchy": "suppress", "type": "text"}
-    assert sorted(released(tmp_path, rows, texts)) == ["2020-01-31", "unknown"]
+    assert sorted(released_rows(tmp_path, rows, texts)) == ["2020-01-31", "unknown"]
 
 
 def test_a_day_number_among_dates_is_refused(tmp_path: Path) -> None:
@@ -509,12 +509,12 @@ def test_errors_are_refused_or_missing(tmp_path: Path) -> None:
     assert "people.xlsx: cell A3 has the error #N/A; correct it, or add missing" in attribute_refusal(
         tmp_path, rows, AGE
     )
-    assert sorted(released(tmp_path, rows, {**AGE, "missing": ["#N/A"]}), key=str) == [21, 53, None]
+    assert sorted(released_rows(tmp_path, rows, {**AGE, "missing": ["#N/A"]}), key=str) == [21, 53, None]
 
 
 @pytest.mark.slow
 def test_codes_of_missing_numbers_are_null(tmp_path: Path) -> None:
-    assert sorted(released(tmp_path, in_wards("age", 21, -9), {**AGE, "missing": ["-9"]}), key=str) == [21, None]
+    assert sorted(released_rows(tmp_path, in_wards("age", 21, -9), {**AGE, "missing": ["-9"]}), key=str) == [21, None]
 
 
 @pytest.mark.slow
@@ -541,9 +541,11 @@ def test_keys_that_do_not_apply_are_refused(value: Any, keys: dict[str, Any], me
 @pytest.mark.thorough
 def test_numbers_and_dates_are_texts_where_the_policy_reads_texts(tmp_path: Path) -> None:
     mask = {"role": "quasi", "hierarchy": {"mask": "right"}}
-    assert sorted(released(tmp_path, in_wards("x", 21, "007"), mask)) == ["007", "21"]
-    assert released(tmp_path, in_wards("x", DAY, DAY), mask) == ["2020-01-31"] * 2
-    assert released(tmp_path, in_wards("x", 21, 21), {**mask, "hierarchy": "suppress", "type": "text"}) == ["21"] * 2
+    assert sorted(released_rows(tmp_path, in_wards("x", 21, "007"), mask)) == ["007", "21"]
+    assert released_rows(tmp_path, in_wards("x", DAY, DAY), mask) == ["2020-01-31"] * 2
+    assert (
+        released_rows(tmp_path, in_wards("x", 21, 21), {**mask, "hierarchy": "suppress", "type": "text"}) == ["21"] * 2
+    )
 
 
 # --- Other verbs
@@ -585,7 +587,7 @@ def test_sheets_of_several_files_are_matched_by_name(tmp_path: Path) -> None:
         str(write_workbook(tmp_path / "f1.xlsx", [["Day", "zip", "n"], [DAY, "02140", 2.5]])),
     ]
     roles = {"zip": "suppress", "n": "insensitive", "day": "insensitive"}
-    rows, types = published(None, roles, tmp_path, source={"files": files}, k=1)
+    rows, types = publish_and_read(None, roles, tmp_path, source={"files": files}, k=1)
     assert (list(types), sorted(rows)) == (["zip", "n", "day"], [("02139", 1.0, DAY), ("02140", 2.5, DAY)])
     files[1] = str(write_workbook(tmp_path / "f2.xlsx", [["zip", "n", "date"], ["02140", 2, DAY]]))
     with sqlanon.connect() as db, pytest.raises(SourceError, match=r"f2\.xlsx lacks 'day' of f0\.xlsx"):

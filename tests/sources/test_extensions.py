@@ -103,16 +103,16 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def expected(data: Path) -> list[tuple[Any, ...]]:
     """The release of the same rows in a DuckDB file."""
-    return released({"database": str(data / "patients.duckdb"), "table": "patients"}, data / "expected")
+    return released_rows({"database": str(data / "patients.duckdb"), "table": "patients"}, data / "expected")
 
 
 @pytest.fixture(scope="module")
 def found(data: Path) -> tuple[object, ...]:
     """What is found for these."""
-    return searched({"database": str(data / "patients.duckdb"), "table": "patients"})[:3]
+    return find_release({"database": str(data / "patients.duckdb"), "table": "patients"})[:3]
 
 
-def released(source: dict[str, Any], folder: Path, **more: Any) -> list[tuple[Any, ...]]:
+def released_rows(source: dict[str, Any], folder: Path, **more: Any) -> list[tuple[Any, ...]]:
     """The rows that are released from a source, which goes through all verbs."""
     folder.mkdir(exist_ok=True)
     asks = policy(source, catalog={"database": str(folder / "catalog.duckdb")}, **more)
@@ -127,7 +127,7 @@ def released(source: dict[str, Any], folder: Path, **more: Any) -> list[tuple[An
         return sorted(connection.execute(query).fetchall(), key=repr)
 
 
-def searched(source: dict[str, Any]) -> tuple[object, ...]:
+def find_release(source: dict[str, Any]) -> tuple[object, ...]:
     """What is found for a source, and what the ledger knows it by."""
     with sqlanon.connect() as db:
         result = db.anonymize(policy(source))
@@ -172,13 +172,13 @@ def plain(value: Any) -> Any:
 def test_sqlite_gives_the_same_release_and_is_only_read(lite: Path, expected: list[Any], tmp_path: Path) -> None:
     before = hashlib.sha256(lite.read_bytes()).hexdigest(), sorted(tmp_path.iterdir())
     source = {"database": str(lite), "table": "patients", "undeclared": "drop"}
-    assert released(source, tmp_path / "table") == expected
+    assert released_rows(source, tmp_path / "table") == expected
     with sqlanon.connect() as db:
         catalog = {"database": str(tmp_path / "table" / "catalog.duckdb")}
         assert db.verify(tmp_path / "table" / "release.duckdb", policy(source, catalog=catalog)).verified
     columns = "name, zip, age, ward, cost, since"
     asked = {"database": str(lite), "query": f"SELECT {columns} FROM patients"}
-    assert searched(asked)[:3] == searched(source)[:3]
+    assert find_release(asked)[:3] == find_release(source)[:3]
     shutil.rmtree(tmp_path / "table")
     assert (hashlib.sha256(lite.read_bytes()).hexdigest(), sorted(tmp_path.iterdir())) == before
     assert "no table or view 'nobody'; there is: few, patients" in refusal({"database": str(lite), "table": "nobody"})
@@ -253,7 +253,7 @@ def test_ducklake_gives_the_same_release(data: Path, expected: list[Any], tmp_pa
         connection.execute(f"CREATE TABLE lake.patients AS FROM '{data / 'patients.parquet'}'")
     before = (tmp_path / "lake.ducklake").read_bytes()
     source = {"database": f"ducklake:{tmp_path / 'lake.ducklake'}", "table": "patients"}
-    assert released(source, tmp_path / "out") == expected
+    assert released_rows(source, tmp_path / "out") == expected
     assert (tmp_path / "lake.ducklake").read_bytes() == before
     assert "there is no database at" in refusal({"database": f"ducklake:{tmp_path}/other", "table": "patients"})
     assert not (tmp_path / "other").exists()
@@ -287,7 +287,7 @@ def test_delta_gives_the_same_release(data: Path, found: tuple[object, ...], tmp
     }
     actions = [{"protocol": {"minReaderVersion": 1, "minWriterVersion": 2}}, {"metaData": meta}, {"add": add}]
     (log / f"{0:020}.json").write_text("\n".join(map(json.dumps, actions)))
-    assert searched({"files": f"delta:{folder}"})[:3] == found
+    assert find_release({"files": f"delta:{folder}"})[:3] == found
     assert 'write files = "delta:patients"' in refusal({"files": str(folder)})
 
 
@@ -302,7 +302,7 @@ def test_iceberg_gives_the_same_release(data: Path, found: tuple[object, ...], t
     table.append(rows)
     catalog.close()
     newest = table.metadata_location.removeprefix("file://")
-    assert searched({"files": f"iceberg:{newest}"})[:3] == found
+    assert find_release({"files": f"iceberg:{newest}"})[:3] == found
     folder = table.location().removeprefix("file://")
     assert "name the metadata file of a version" in refusal({"files": f"iceberg:{folder}"})
 
@@ -372,12 +372,12 @@ def test_files_over_http_give_the_same_release(server: Any, kind: str, found: tu
     if kind == "xlsx":
         rows = [[*ROWS[0]], *[[*row.values()] for row in ROWS]]
         write_workbook(data / "patients.xlsx", rows, formats={f"F{i}": "yyyy-mm-dd" for i in range(2, len(rows) + 1)})
-    assert searched({"files": f"http://{server[0]}/patients.{kind}"})[:3] == found
+    assert find_release({"files": f"http://{server[0]}/patients.{kind}"})[:3] == found
 
 
 def test_a_database_over_http_gives_the_same_release(server: Any, found: tuple[object, ...]) -> None:
     source = {"database": f"http://{server[0]}/patients.duckdb", "table": "patients"}
-    assert searched(source)[:3] == found
+    assert find_release(source)[:3] == found
 
 
 def test_a_signed_address_is_in_the_environment_and_nowhere_else(
@@ -385,7 +385,7 @@ def test_a_signed_address_is_in_the_environment_and_nowhere_else(
 ) -> None:
     host, asked = server
     monkeypatch.setenv("PATIENTS", f"http://{host}/patients.parquet?sig={SECRET}")
-    assert released({"files": "env:PATIENTS"}, tmp_path) == expected
+    assert released_rows({"files": "env:PATIENTS"}, tmp_path) == expected
     assert any("sig=hush" in path for path, _ in asked)
     monkeypatch.setenv("PATIENTS", f"http://{host}/gone.parquet?sig={SECRET}")
     assert "HTTP" in refusal({"files": "env:PATIENTS"})
@@ -398,7 +398,7 @@ def test_files_of_a_bucket(server: Any, found: tuple[object, ...], monkeypatch: 
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "somebody")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
     options = f"s3_endpoint={host}&s3_use_ssl=false&s3_url_style=path&s3_region=eu-west-1"
-    assert searched({"files": f"s3://bucket/patients.parquet?{options}"})[:3] == found
+    assert find_release({"files": f"s3://bucket/patients.parquet?{options}"})[:3] == found
     assert any("Credential=somebody" in authorization for _, authorization in asked)  # of the environment
     assert all(SECRET not in path + authorization for path, authorization in asked)
     assert "no file matches" in refusal({"files": f"s3://bucket/*.json?{options}"})
@@ -407,10 +407,10 @@ def test_files_of_a_bucket(server: Any, found: tuple[object, ...], monkeypatch: 
 
 def test_no_other_network_request_is_made(server: Any, data: Path) -> None:
     host, asked = server
-    searched({"files": f"http://{host}/patients.parquet"})
+    find_release({"files": f"http://{host}/patients.parquet"})
     assert {path for path, _ in asked} == {"/patients.parquet"}
     before = len(asked)
-    searched({"files": str(data / "patients.parquet")})
+    find_release({"files": str(data / "patients.parquet")})
     assert len(asked) == before
 
 
@@ -485,11 +485,11 @@ def test_mysql_gives_the_same_release(
     monkeypatch.setenv("MYSQL_PWD", SECRET)
     by_pairs = f"mysql:host=127.0.0.1 port={mysql} user=reader database=hospital"
     by_url = f"mysql://reader@127.0.0.1:{mysql}/hospital"
-    assert released({"database": by_pairs, "table": "patients"}, tmp_path / "pairs") == expected
-    one = searched({"database": by_pairs, "table": "patients"})
-    assert searched({"database": by_url, "table": "hospital.patients"}) == one  # the ledger knows it by any name
+    assert released_rows({"database": by_pairs, "table": "patients"}, tmp_path / "pairs") == expected
+    one = find_release({"database": by_pairs, "table": "patients"})
+    assert find_release({"database": by_url, "table": "hospital.patients"}) == one  # the ledger knows it by any name
     query = "SELECT name, zip, age, ward, cost, since FROM patients"
-    assert searched({"database": by_url, "query": query})[:3] == one[:3]
+    assert find_release({"database": by_url, "query": query})[:3] == one[:3]
     assert "no table or view 'nobody'; there is: patients" in refusal({"database": by_url, "table": "nobody"})
 
 
@@ -497,7 +497,7 @@ def test_the_password_of_mysql_is_in_the_environment_and_nowhere_else(
     mysql: int, expected: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOSPITAL", f"mysql://reader:{quote(SECRET)}@127.0.0.1:{mysql}/hospital")
-    assert released({"database": "env:HOSPITAL", "table": "patients"}, tmp_path) == expected
+    assert released_rows({"database": "env:HOSPITAL", "table": "patients"}, tmp_path) == expected
     address = f"mysql:host=127.0.0.1 port={mysql} user=reader database=hospital"
     for wrong in (f"{address} passwd=1{SECRET}", f"{address.replace(str(mysql), '1')} passwd={SECRET}"):
         monkeypatch.setenv("HOSPITAL", wrong)

@@ -14,7 +14,7 @@ import pytest
 
 import sqlanon
 from sqlanon.support.terminal import print_sql
-from support.databases import quoted
+from support.databases import quote_name
 from support.report_pages import ALLOWED, read
 
 BITES = [
@@ -35,10 +35,10 @@ STEERING = r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]"
 def source() -> Iterator[sqlanon.Database]:
     """A table with a column for each name, and each name as a value."""
     with duckdb.connect() as connection:
-        columns = ", ".join(f"{quoted(name)} VARCHAR" for name in BITES)
-        connection.execute(f"CREATE TABLE {quoted(TABLE)} ({columns})")
+        columns = ", ".join(f"{quote_name(name)} VARCHAR" for name in BITES)
+        connection.execute(f"CREATE TABLE {quote_name(TABLE)} ({columns})")
         values = [[BITES[(i * j) % len(BITES)] for j in range(len(BITES))] for i in range(32)]
-        connection.executemany(f"INSERT INTO {quoted(TABLE)} VALUES ({', '.join('?' * len(BITES))})", values)
+        connection.executemany(f"INSERT INTO {quote_name(TABLE)} VALUES ({', '.join('?' * len(BITES))})", values)
         connection.execute("CREATE TABLE kept AS SELECT 1 AS a")
         with sqlanon.connect(connection) as db:
             yield db
@@ -58,7 +58,7 @@ def hostile_policy(**sections: Any) -> sqlanon.Policy:
     }
     diversity = {"attribute": BITES[4], "kind": "entropy", "l": 1.1}
     shield = {"quasi": [BITES[2], BITES[3]], "k": 2}
-    tree = {"source": {"table": quoted(TABLE)}, "search": {"suppression_limit": 0.5}, **sections}
+    tree = {"source": {"table": quote_name(TABLE)}, "search": {"suppression_limit": 0.5}, **sections}
     privacy = {"k": 2, "k_anonymity": [shield], "l_diversity": [diversity]}
     return sqlanon.Policy(attributes=attributes, privacy=privacy, **tree)
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from small_files import SMALL_FILES, SUBJECTS, answer, approved
+from small_files import SMALL_FILES, SUBJECTS, answer, approved_answers
 
 from support.databases import DUCKDB_1
 from support.lanes import some
 
-ANSWERS = approved()
+ANSWERS = approved_answers()
 
 
 def test_each_small_file_has_an_approved_answer() -> None:

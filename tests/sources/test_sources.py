@@ -18,10 +18,10 @@ import pytest
 
 import sqlanon
 from sqlanon import InfeasibleError, SourceError
-from support.databases import DUCKDB_1, connection_of, quoted
+from support.databases import DUCKDB_1, connection_of, quote_name
 from support.lanes import some
 from support.policies import make_policy
-from support.published_tables import published, table_of
+from support.published_tables import publish_and_read, table_of
 
 PEOPLE = "SELECT '0213' || i % 2 AS zip, i % 2 AS age FROM range(8) AS r(i)"
 ROLES = {"zip": "mask", "age": "suppress"}
@@ -45,7 +45,7 @@ def released(request: pytest.FixtureRequest) -> Released:
             return Counter(relation.fetchall()), dict(zip(relation.columns, map(str, relation.types), strict=True))
 
     def in_a_file(*arguments: Any, **options: Any) -> tuple[Counter[tuple[Any, ...]], dict[str, str]]:
-        rows, types = published(*arguments, **options)
+        rows, types = publish_and_read(*arguments, **options)
         return Counter(rows), types
 
     return in_a_file if request.param == "in a file" else by_statement
@@ -429,7 +429,7 @@ def test_parquet_names_inside_of_structs_are_no_columns(tmp_path: Path) -> None:
     nested = {"inner": [{"zip": "x", "b": [{"age": 1}]}] * 8, "list": [[{"zip": 1}]] * 8, "map": [{"age": 1}] * 8}
     pq.write_table(pa.table({"zip": ARROW["zip"], **nested, "age": ARROW["age"]}), path)
     others = dict.fromkeys(nested, "insensitive")
-    rows, types = published(path, {**ROLES, **others}, tmp_path, table=None)
+    rows, types = publish_and_read(path, {**ROLES, **others}, tmp_path, table=None)
     assert list(types) == ["zip", "inner", "list", "map", "age"]
     assert Counter((row[0], row[-1]) for row in rows) == ROWS
 
@@ -463,7 +463,7 @@ def test_wide_table(tmp_path: Path) -> None:
     names = [f"c{i}" for i in range(120)]
     wide = pa.table({name: [i % 7, i % 7, 1, 1] for i, name in enumerate(names)})
     quasi = dict.fromkeys(names[::24], "suppress")
-    rows, types = published(wide, {name: quasi.get(name, "insensitive") for name in names}, tmp_path, table=None)
+    rows, types = publish_and_read(wide, {name: quasi.get(name, "insensitive") for name in names}, tmp_path, table=None)
     assert list(types) == names
     assert Counter(rows) == {tuple(i % 7 for i in range(120)): 2, (1,) * 120: 2}
 
@@ -599,7 +599,7 @@ def test_any_name_of_a_column(live: duckdb.DuckDBPyConnection, tmp_path: Path, n
     """At level 0, with a label, with suppressed rows, as sensitive; and beside all the other names."""
     others = [other for other in ("n", "known", "value", '"; drop', "a b") if other != name]
     values = ("i // 12 % 2", "i % 3", "i // 24", "i % 5", "i % 7", "i % 11")  # classes of 12, 12, 12 and 4
-    columns = ", ".join(f"{value} AS {quoted(one)}" for value, one in zip(values, (name, *others), strict=False))
+    columns = ", ".join(f"{value} AS {quote_name(one)}" for value, one in zip(values, (name, *others), strict=False))
     live.execute(f"CREATE TABLE people AS SELECT {columns} FROM range(40) AS r(i)")
     generalized = {"role": "quasi", "hierarchy": "suppress", "min_level": 1}
     roles = {name: "suppress", others[0]: generalized, others[1]: "suppress", others[2]: "sensitive"}
@@ -609,7 +609,7 @@ def test_any_name_of_a_column(live: duckdb.DuckDBPyConnection, tmp_path: Path, n
     }
     rows, types = released(live, roles, tmp_path, k=9, **sections)
     assert list(types) == [name, *others[:3]]
-    picked = ", ".join(map(quoted, (name, others[1])))
+    picked = ", ".join(map(quote_name, (name, others[1])))
     expected = live.execute(f"SELECT {picked}, count(*) FROM people GROUP BY ALL HAVING count(*) >= 9").fetchall()
     assert Counter((row[0], row[2]) for row in rows.elements()) == {(a, b): n for a, b, n in expected}
     assert {row[1] for row in rows} == {"*"}
@@ -637,9 +637,9 @@ WORK_TABLES = (
 def test_any_name_of_a_table(
     live: duckdb.DuckDBPyConnection, tmp_path: Path, name: str, as_query: bool, released: Released
 ) -> None:
-    live.execute(f"CREATE TABLE {quoted(name)} AS {PEOPLE} UNION ALL SELECT 'x', 9")
+    live.execute(f"CREATE TABLE {quote_name(name)} AS {PEOPLE} UNION ALL SELECT 'x', 9")
     if as_query:
-        source = {"query": f"SELECT zip, age FROM {quoted(name)}"}
+        source = {"query": f"SELECT zip, age FROM {quote_name(name)}"}
     elif name == " ":
         pytest.skip("a policy has no blank names")
     else:
@@ -762,7 +762,7 @@ def test_floats_that_read_alike_are_one_value(
 def test_intervals_that_are_equal_are_one_value(live: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
     """They are to GROUP BY: a release must not tell them apart."""
     live.execute("CREATE TABLE t AS SELECT unnest(['30 days', '1 month', '720 hours'])::INTERVAL AS x")
-    published(live, {"x": "suppress"}, tmp_path, k=3)
+    publish_and_read(live, {"x": "suppress"}, tmp_path, k=3)
     with duckdb.connect(str(tmp_path / "release.duckdb"), read_only=True) as release:
         assert release.execute("SELECT DISTINCT CAST(x AS VARCHAR), typeof(x) FROM released").fetchall() == [
             ("1 month", "INTERVAL")
@@ -779,7 +779,7 @@ def test_enum_becomes_text_everywhere(live: duckdb.DuckDBPyConnection, tmp_path:
             ['ok', 'sad']::mood[2] AS pair, [{'deep': map {'x': ['ok'::mood]}}] AS deep, {'no': 'enum'} AS other
         FROM range(3)""")
     names = ("plain", "struct", "list", "map", "either", "pair", "deep", "other")
-    _, types = published(live, {"quasi": "suppress", **dict.fromkeys(names, "insensitive")}, tmp_path)
+    _, types = publish_and_read(live, {"quasi": "suppress", **dict.fromkeys(names, "insensitive")}, tmp_path)
     assert types == {
         "quasi": "VARCHAR",
         "plain": "VARCHAR",
@@ -811,7 +811,7 @@ def test_types_that_a_release_cannot_hold_are_named(
     """Or it can: but no error of the engine comes through."""
     live.execute(f"CREATE TABLE t AS SELECT 1 AS x, {expression} AS y FROM range(3)")
     try:
-        rows, _ = published(live, {"x": "suppress", "y": "insensitive"}, tmp_path)
+        rows, _ = publish_and_read(live, {"x": "suppress", "y": "insensitive"}, tmp_path)
     except sqlanon.SqlanonError as error:
         assert "y" in str(error)
     else:

@@ -26,7 +26,7 @@ from sqlanon.sources.typed_columns import NumberMarks, number_pattern
 from support.commands import cli
 from support.lanes import examples
 from support.policies import make_policy
-from support.published_tables import published
+from support.published_tables import publish_and_read
 
 
 def column(
@@ -440,7 +440,7 @@ def test_a_population_is_read_as_its_source(tmp_path: Path) -> None:
         (tmp_path / name).write_text("age,ill\n" + "17,x\n-9,y\n18,x\n" * 3)
     attributes = {"age": TYPED["age"], "ill": "sensitive"}
     sections = {"population": {"files": str(tmp_path / "population.csv")}, "privacy": {"k_map": 3}}
-    rows, _ = published(
+    rows, _ = publish_and_read(
         str(tmp_path / "source.csv"), attributes, tmp_path, table=None, source={"person": False}, **sections
     )
     assert len(rows) == 9 and not {"-9", -9} & {row[0] for row in rows}

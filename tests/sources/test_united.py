@@ -16,7 +16,7 @@ import sqlanon
 from sqlanon import SourceError
 from support.lanes import examples
 from support.policies import make_policy
-from support.published_tables import published
+from support.published_tables import publish_and_read
 
 
 def refusal(files: Sequence[str], roles: dict[str, Any] = ROLES) -> str:
@@ -31,7 +31,7 @@ def refusal(files: Sequence[str], roles: dict[str, Any] = ROLES) -> str:
 def test_columns_in_another_order_are_matched_by_name(ending: str, one_pattern: bool, tmp_path: Path) -> None:
     files = write_files(tmp_path, ending, [FIRST, reordered(FIRST, "age", "name", "zip", "diagnosis")])
     named = [str(tmp_path / f"f*.{ending}")] if one_pattern else files
-    rows, types = published(None, ROLES, tmp_path, source={"files": named}, k=1)
+    rows, types = publish_and_read(None, ROLES, tmp_path, source={"files": named}, k=1)
     expected = Counter(zip(*FIRST.values(), strict=True))
     assert list(types) == list(FIRST)
     assert Counter((zip_, *rest) if ending == "json" else (str(zip_), *rest) for zip_, *rest in rows) == Counter(
@@ -66,7 +66,7 @@ def test_other_types_in_parquet_are_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize("ending", ["csv", "parquet"])
 def test_names_in_another_case_are_the_same_columns(ending: str, tmp_path: Path) -> None:
     files = write_files(tmp_path, ending, [FIRST, {name.upper(): values for name, values in FIRST.items()}])
-    rows, types = published(None, ROLES, tmp_path, source={"files": files}, k=1)
+    rows, types = publish_and_read(None, ROLES, tmp_path, source={"files": files}, k=1)
     assert list(types) == list(FIRST)
     assert len(rows) == 8
     assert {row[2] for row in rows} == {"a", "b", "c", "d"}
@@ -82,7 +82,7 @@ def test_keys_in_another_case_are_other_keys_of_json(tmp_path: Path) -> None:
 def test_a_json_file_without_rows_lacks_nothing(tmp_path: Path) -> None:
     files = write_files(tmp_path, "json", [FIRST])
     (tmp_path / "f9.json").write_text("[]\n")
-    rows, _ = published(None, ROLES, tmp_path, source={"files": [*files, str(tmp_path / "f9.json")]}, k=1)
+    rows, _ = publish_and_read(None, ROLES, tmp_path, source={"files": [*files, str(tmp_path / "f9.json")]}, k=1)
     assert len(rows) == 4
 
 
@@ -121,7 +121,7 @@ def test_each_value_stays_in_its_column(
     folder = tmp_path_factory.mktemp("files")
     named = write_files(folder, ending, files)
     roles = {"zip": "suppress", "a": "insensitive", "b": "sensitive", "c": "insensitive"}
-    rows_, types = published(None, roles, folder, source={"files": named}, k=1)
+    rows_, types = publish_and_read(None, roles, folder, source={"files": named}, k=1)
     names = list(types)
     expected = [row for columns in files for row in zip(*(columns[name] for name in names), strict=True)]
     assert Counter(rows_) == Counter(expected)

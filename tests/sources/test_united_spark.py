@@ -21,7 +21,7 @@ def policy_of(source: dict[str, Any], roles: dict[str, Any] = ROLES) -> sqlanon.
     return make_policy(roles, k=1, source={"spark": "local[1]", **source})
 
 
-def released(session: Any, files: list[str], folder: Path) -> tuple[list[tuple[Any, ...]], dict[str, str]]:
+def released_rows(session: Any, files: list[str], folder: Path) -> tuple[list[tuple[Any, ...]], dict[str, str]]:
     with sqlanon.connect(session) as db:
         db.anonymize(policy_of({"files": files})).publish(folder / "r.duckdb", "released")
     return table_of(folder / "r.duckdb")
@@ -41,7 +41,7 @@ def any_session(request: pytest.FixtureRequest) -> Any:
 @pytest.mark.usefixtures("spark_cluster")
 def test_two_patterns_are_united_by_name(any_session: Any, tmp_path: Path) -> None:
     files = write_files(tmp_path, "parquet", [FIRST, reordered(FIRST, "name", "diagnosis", "age", "zip")])
-    rows, types = released(any_session, files, tmp_path)
+    rows, types = released_rows(any_session, files, tmp_path)
     assert list(types) == list(FIRST)
     assert Counter(rows) == Counter(dict.fromkeys(zip(*FIRST.values(), strict=True), 2))
 
@@ -49,7 +49,7 @@ def test_two_patterns_are_united_by_name(any_session: Any, tmp_path: Path) -> No
 def test_one_pattern_is_united_by_name(spark: Any, tmp_path: Path) -> None:
     for i, order in enumerate((list(FIRST), ["name", "diagnosis", "age", "zip"], ["age", "zip", "name", "diagnosis"])):
         pq.write_table(pa.table(reordered(FIRST, *order)), tmp_path / f"f [{i}] %41.parquet")
-    rows, _ = released(spark, [str(tmp_path / "f *.parquet")], tmp_path)
+    rows, _ = released_rows(spark, [str(tmp_path / "f *.parquet")], tmp_path)
     assert Counter(rows) == Counter(dict.fromkeys(zip(*FIRST.values(), strict=True), 3))
 
 

@@ -16,7 +16,7 @@ import pytest
 import sqlanon
 from sqlanon.ledger.catalog import init_database
 from sqlanon.support.resources import read_sql_file
-from support.databases import DUCKDB_1, insert, quoted
+from support.databases import DUCKDB_1, insert, quote_name
 from support.lanes import examples
 from support.policies import make_policy
 
@@ -36,7 +36,7 @@ TABLE = [values(row) for row in range(ROWS)]
 
 
 def fill(connection: duckdb.DuckDBPyConnection) -> None:
-    columns = ", ".join(f"{quoted(name)} INTEGER" for name in COLUMNS)
+    columns = ", ".join(f"{quote_name(name)} INTEGER" for name in COLUMNS)
     connection.execute(f"CREATE TABLE people ({columns})")
     insert(connection, "people", TABLE)
     connection.execute('CREATE SCHEMA "my schema"')

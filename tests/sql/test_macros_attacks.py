@@ -56,7 +56,7 @@ def fill(db: Connection, **tables: list[tuple[Any, ...]]) -> None:
             db.execute(f"INSERT INTO {name} VALUES (?, ?, ?)", list(row))
 
 
-def called(db: Connection, call: str) -> list[tuple[Any, ...]]:
+def call_macro(db: Connection, call: str) -> list[tuple[Any, ...]]:
     return db.execute(f"FROM lib.sqlanon.{call}").fetchall()
 
 
@@ -83,20 +83,20 @@ def check_macros(first: list[Any], second: list[Any], known: int, db: Connection
     def as_text(rows: list[Any], order: list[int]) -> Counter[Any]:
         return Counter(tuple(row[i] if i or row[i] is None else str(row[i]) for i in order) for row in rows)
 
-    found = called(db, f"homogeneous_classes('r', {LIST}, 'value_of')")
+    found = call_macro(db, f"homogeneous_classes('r', {LIST}, 'value_of')")
     assert as_text(found, [0, 1, 3, 2]) == built(disclosure.homogeneity(one, QUASI, "value_of"))
-    found = called(db, f"background_knowledge_classes('r', {LIST}, 'value_of', known := {known})")
+    found = call_macro(db, f"background_knowledge_classes('r', {LIST}, 'value_of', known := {known})")
     assert as_text(found, [0, 1, 3, 2]) == built(disclosure.background_knowledge(one, QUASI, "value_of", known))
-    found = called(db, f"skewness_classes('r', {LIST}, 'value_of') WHERE p >= 0.5 AND ratio >= 2 - 1e-9")
+    found = call_macro(db, f"skewness_classes('r', {LIST}, 'value_of') WHERE p >= 0.5 AND ratio >= 2 - 1e-9")
     expected = built(disclosure.skewness(one, QUASI, "value_of"))
     assert as_text(found, [0, 1, 3, 4]) == Counter({(*row[:3], row[-1]): n for row, n in expected.items()})
     attributes = tuple(LinkedAttribute(name, name, name) for name in QUASI)
     linked = ReleaseLink(one, two, (), attributes)
     with_value = ReleaseLink(one, two, ("value_of",), attributes)
     ((none, one_, few, matched, identified, _),) = db.execute(linkage(linked, 3).sql("duckdb")).fetchall()
-    found = called(db, f"linkage('r', 'o', {LIST}, k := 3)")
+    found = call_macro(db, f"linkage('r', 'o', {LIST}, k := 3)")
     assert found == [(none, one_, few, len(first), matched, identified)]
-    found = called(db, f"composition_classes('r', 'o', {LIST}, 'value_of')")
+    found = call_macro(db, f"composition_classes('r', 'o', {LIST}, 'value_of')")
     expected = built(composition(with_value))
     assert (
         Counter(
@@ -104,15 +104,15 @@ def check_macros(first: list[Any], second: list[Any], known: int, db: Connection
         )
         == expected
     )
-    found = called(db, f"complementary_classes('r', 'o', {LIST}, ['VALUE_OF'], 3)")
+    found = call_macro(db, f"complementary_classes('r', 'o', {LIST}, ['VALUE_OF'], 3)")
     assert as_text(found, [0, 1, 2]) == built(complementary_release(with_value, 3))
     for each, call in ((linked, ""), (with_value, ", shared := ['Value_Of']")):
-        found = called(db, f"temporal_classes('r', 'o', {LIST}, k := 3{call})")
+        found = call_macro(db, f"temporal_classes('r', 'o', {LIST}, k := 3{call})")
         came, went = ([row for row in found if 0 < row[i] < 3] for i in (2, 3))
         assert as_text(came, [0, 1, 2]) == built(temporal_attack(each, 3))
         assert as_text(went, [0, 1, 3]) == built(temporal_attack(each.swapped, 3))
         assert len({*came, *went}) == len(found)
-    found = called(db, f"unsorted_matching('r', 'o', {LIST})")
+    found = call_macro(db, f"unsorted_matching('r', 'o', {LIST})")
     assert found == db.execute(places(linked).sql("duckdb")).fetchall()
 
 
@@ -136,7 +136,7 @@ def check_macros(first: list[Any], second: list[Any], known: int, db: Connection
 def test_an_unknown_column_is_an_error(call: str, names: str, db: Connection) -> None:
     fill(db, r=[(1, "a", "x")], o=[(1, "a", "x")])
     with pytest.raises(duckdb.Error):
-        called(db, call.format(names))
+        call_macro(db, call.format(names))
 
 
 @pytest.mark.slow
@@ -152,16 +152,16 @@ def test_a_column_that_has_the_name_of_a_figure_is_refused(db: Connection) -> No
         "temporal_classes('figures', 'more', ['ADDED'])",
     ):
         with pytest.raises(duckdb.Error, match="rename it"):
-            called(db, call)
+            call_macro(db, call)
 
 
 def test_no_table_has_no_victims(db: Connection) -> None:
     fill(db, r=[], o=[])
-    assert called(db, "homogeneous_classes('r', ['class'], 'value_of')") == []
-    assert called(db, "complementary_classes('r', 'o', ['class'], ['value_of'])") == []
-    assert called(db, "temporal_classes('r', 'o', ['class'])") == []
-    assert called(db, "linkage('r', 'o', ['class'])") == [(0, 0, 0, 0, 0, 0)]
-    assert called(db, "unsorted_matching('r', 'o', ['class'])") == [(0, 0, None)]
+    assert call_macro(db, "homogeneous_classes('r', ['class'], 'value_of')") == []
+    assert call_macro(db, "complementary_classes('r', 'o', ['class'], ['value_of'])") == []
+    assert call_macro(db, "temporal_classes('r', 'o', ['class'])") == []
+    assert call_macro(db, "linkage('r', 'o', ['class'])") == [(0, 0, 0, 0, 0, 0)]
+    assert call_macro(db, "unsorted_matching('r', 'o', ['class'])") == [(0, 0, None)]
 
 
 @pytest.mark.slow

@@ -22,7 +22,7 @@ from sqlanon.release.contents import PARSED_TYPE
 from sqlanon.requirements import requirement_types
 from sqlanon.requirements.macros import call_macro
 from sqlanon.support.resources import sql_file
-from support.databases import quoted
+from support.databases import quote_name
 from support.lanes import some
 
 Connection: TypeAlias = duckdb.DuckDBPyConnection
@@ -441,7 +441,7 @@ def hostile(db: Connection) -> None:
         SELECT i, hash(i) % 4 AS a, i % 3 AS other, hash(i + 100) % 5 AS b, hash(i + 200) % 17 AS d
         FROM range(80) AS r(i)
     """)
-    columns = ", ".join(f"hash(i + {1000 * j}) % 9 AS {quoted(name)}" for j, name in enumerate(HOSTILE))
+    columns = ", ".join(f"hash(i + {1000 * j}) % 9 AS {quote_name(name)}" for j, name in enumerate(HOSTILE))
     db.execute(f"CREATE TABLE src.hostile AS SELECT i AS number, i % 3 AS other, {columns} FROM range(80) AS r(i)")
 
 
@@ -458,7 +458,9 @@ def test_every_name_means_its_own_column(macro: str, step: int, db: Connection) 
     expected = called(db, macro, "src.plain", ["a", "other"], **arguments)
     for i in range(0, len(HOSTILE), step):
         name, sensitive, person = HOSTILE[i], HOSTILE[i - 1], HOSTILE[i - 2]
-        renamed = ", ".join(f"{old} AS {quoted(new)}" for old, new in [("a", name), ("b", sensitive), ("d", person)])
+        renamed = ", ".join(
+            f"{old} AS {quote_name(new)}" for old, new in [("a", name), ("b", sensitive), ("d", person)]
+        )
         db.execute(f"""
             CREATE OR REPLACE VIEW src.renamed AS
             SELECT h.* REPLACE ({renamed}) FROM src.hostile AS h JOIN src.plain AS p ON h.number = p.i
@@ -476,7 +478,7 @@ def test_classes_have_the_given_columns(macro: str, db: Connection) -> None:
     arguments = [{"sensitive": "b", "person": "d", "population": "src.renamed"}[twin] for twin in TWINS[macro]]
     figures: list[str] = []
     for name in ["other", *HOSTILE]:
-        db.execute(f"CREATE OR REPLACE VIEW src.renamed AS SELECT a AS {quoted(name)}, b, d FROM src.plain")
+        db.execute(f"CREATE OR REPLACE VIEW src.renamed AS SELECT a AS {quote_name(name)}, b, d FROM src.plain")
         query = call_macro(macro, "src.renamed", [name], *arguments, catalog="lib").sql("duckdb")
         if name in figures:
             with pytest.raises(duckdb.Error, match="rename it"):

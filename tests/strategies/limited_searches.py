@@ -40,7 +40,7 @@ class Limited:
 
 
 @st.composite
-def limited(draw: st.DrawFn) -> Limited:
+def limit_search(draw: st.DrawFn) -> Limited:
     """Often all levels; else some, which may leave gaps."""
     case = draw(random_cases.cases().filter(lambda one: bool(one.rows)))
     whole = tuple(tuple(range(tree.height + 1)) for tree in case.hierarchies.values())

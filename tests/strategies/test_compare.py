@@ -25,17 +25,17 @@ from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import OvertimeError
 from sqlanon.policy.strategies import STRATEGIES
 from sqlanon.strategies.compare import COLUMNS, policies_by_strategy
-from support.command_folder import folder, made, on_a_terminal, rewrite
+from support.command_folder import folder, on_a_terminal, prepared_folder, rewrite
 from support.commands import cli
 from support.hospital import HOSPITAL_POLICY
 from support.lanes import draw_tables
 
-__all__ = ["folder", "made"]  # fixtures
+__all__ = ["folder", "prepared_folder"]  # fixtures
 
 FEW = "optimal,k_minimal,datafly"
 
 
-def compared(relation: Any) -> list[dict[str, Any]]:
+def comparison_rows(relation: Any) -> list[dict[str, Any]]:
     return [dict(zip(relation.columns, row, strict=True)) for row in relation.fetchall()]
 
 
@@ -260,7 +260,7 @@ def check_loss(case: Case) -> None:
     with tempfile.TemporaryDirectory() as directory, sqlanon.connect(arrow_table(case)) as db:
         if not case.rows:
             return
-        found = compared(db.compare(policy(case, "datafly", Path(directory)), names))
+        found = comparison_rows(db.compare(policy(case, "datafly", Path(directory)), names))
         for one in found:
             expected = (oracle.solve if one["strategy"] == "optimal" else oracle.k_minimal)(**case.arguments)
             if expected is None:

@@ -8,7 +8,7 @@ from typing import Any
 import duckdb
 import pytest
 from hypothesis import example, given, settings
-from limited_searches import Limited, limited
+from limited_searches import Limited, limit_search
 from plain_datafly import steps_of_datafly
 
 import sqlanon
@@ -37,7 +37,7 @@ def plain_datafly(limited_case: Limited) -> Levels | None:
     return steps_of_datafly(table, limited_case.levels, case.weights or {}, satisfies)
 
 
-def searched(limited_case: Limited, **limits: Any) -> tuple[LatticeSearch, Outcome]:
+def search_with_limits(limited_case: Limited, **limits: Any) -> tuple[LatticeSearch, Outcome]:
     search = limited_case.search(**limits)
     search.source_facts = data_of(limited_case.case, search.lattice)
     return search, search_by("datafly", search)
@@ -47,7 +47,7 @@ def check(limited_case: Limited) -> None:
     """The same steps as over the rows; never better than the optimum, and nothing claimed that is not so."""
     case, satisfying = limited_case.case, limited_case.satisfying()
     best = oracle.best(satisfying, case.measure)
-    search, outcome = searched(limited_case)
+    search, outcome = search_with_limits(limited_case)
     assert outcome.levels == plain_datafly(limited_case)
     if outcome.levels is None or best is None:
         assert (best, outcome.exhaustive) == (None, True), "the top satisfies, if anything does"
@@ -58,7 +58,7 @@ def check(limited_case: Limited) -> None:
 
 
 @quick
-@given(limited_case=limited())
+@given(limited_case=limit_search())
 @example(limited_case=Limited(replace(FIGURE_3, k=3), ((0, 1), (0, 2))))
 def test_datafly_takes_the_steps_of_the_paper(limited_case: Limited) -> None:
     check(limited_case)
@@ -66,7 +66,7 @@ def test_datafly_takes_the_steps_of_the_paper(limited_case: Limited) -> None:
 
 @pytest.mark.slow
 @settings(thorough, max_examples=draw_tables(20, usual=60))
-@given(limited_case=limited())
+@given(limited_case=limit_search())
 def test_datafly_takes_the_steps_of_the_paper_many(limited_case: Limited) -> None:
     check(limited_case)
 
@@ -156,6 +156,6 @@ def test_values_that_only_the_population_has_do_not_count() -> None:
 
 
 def test_a_search_that_is_stopped_on_the_way_is_left_with_the_top() -> None:
-    search, outcome = searched(Limited(replace(FIGURE_3, k=3), ((0, 1), (0, 1, 2))), checks=2)
+    search, outcome = search_with_limits(Limited(replace(FIGURE_3, k=3), ((0, 1), (0, 1, 2))), checks=2)
     assert (outcome.levels, outcome.stopped, outcome.optimal) == ((1, 2), "max_checks = 2", False)
     assert len(search.figures) == 2

@@ -13,7 +13,7 @@ import duckdb
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from limited_searches import Limited, limited, minimal_of
+from limited_searches import Limited, limit_search, minimal_of
 
 import sqlanon
 from oracles import oracle
@@ -24,7 +24,7 @@ from properties.random_cases import Case
 from properties.search_checks import arrow_table, quick, thorough
 from properties.search_checks import policy as policy_of
 from sqlanon.strategies.lattice import Lattice
-from support.databases import connected, emptied, insert, live_connection
+from support.databases import connect_to, insert, live_connection, without_tables
 from support.lanes import draw_tables, some
 from support.policies import make_policy
 
@@ -44,14 +44,14 @@ def shared() -> Any:
 
 @pytest.fixture
 def people(shared: Any) -> Any:
-    with emptied(shared) as connection:
+    with without_tables(shared) as connection:
         connection.execute("CREATE TABLE t (town VARCHAR, age INTEGER)")
         insert(connection, "t", PEOPLE)
         yield connection
 
 
 def levels_of(people: Any, attribute: dict[str, Any], **sections: Any) -> dict[str, int]:
-    with connected(people) as db:
+    with connect_to(people) as db:
         result = db.anonymize(make_policy({"town": attribute, "age": "suppress"}, **sections))
         return dict(result.generalization)
 
@@ -77,7 +77,7 @@ def test_a_policy_without_them_has_the_fingerprint_that_it_had() -> None:
 def test_the_manifest_tells_how_many_and_not_which(people: Any, tmp_path: Path) -> None:
     policy = make_policy({"town": town("harbour", "Kiel"), "age": "suppress"})
     assert policy.redact()["attributes"]["town"]["forbidden"] == 2
-    with connected(people) as db:
+    with connect_to(people) as db:
         release = db.anonymize(policy).publish(tmp_path / "release.duckdb")
     with duckdb.connect(str(release.path), read_only=True) as connection:
         ((shown,),) = connection.execute("SELECT policy::VARCHAR FROM sqlanon.manifest").fetchall()
@@ -151,7 +151,7 @@ def test_a_level_in_the_middle_is_passed_over(people: Any, strategy: str) -> Non
     """One of the harbour towns is alone: their level is the one to release, were it allowed."""
     people.execute("UPDATE t SET town = 'Emden' WHERE rowid = 0")
     sections = {"source": {"table": "t", "undeclared": "drop"}, "search": {"strategy": strategy}}
-    with connected(people) as db:
+    with connect_to(people) as db:
         before, result = (db.anonymize(make_policy({"town": one}, **sections)) for one in (town(), town("harbour")))
         listed = {tuple(levels) for (levels,) in result.lattice.select("levels").fetchall()}
     assert before.generalization == {"town": 1}
@@ -170,7 +170,7 @@ def test_numbers_dates_and_nulls_are_forbidden_by_their_text(people: Any) -> Non
         attributes = {n: {"role": "quasi", "hierarchy": rule, "forbidden": labels[n]} for n, rule in rules.items()}
         return make_policy(attributes, table="u")
 
-    with connected(people) as db:
+    with connect_to(people) as db:
         with pytest.raises(sqlanon.HierarchyError, match="'NULL' is at no level"):
             db.anonymize(policy(**forbidden))
         result = db.anonymize(policy(day=forbidden["day"], n=["2-3", "1"]))
@@ -191,7 +191,7 @@ def test_values_that_are_never_released_do_not_count(people: Any) -> None:
         privacy={"k_map": 2},
         search={"suppression_limit": 0.5},
     )
-    with connected(people) as db:
+    with connect_to(people) as db:
         assert db.anonymize(policy).generalization == {"town": 0}
 
 
@@ -218,7 +218,7 @@ def test_masked_rows_are_dropped_where_the_top_is_forbidden(people: Any) -> None
     people.execute("INSERT INTO t VALUES ('Isny', 1), ('Emden', 1)")
     search, release = {"suppression_limit": 0.2}, {"suppressed": "mask"}
     source = {"table": "t", "undeclared": "drop"}
-    with connected(people) as db:
+    with connect_to(people) as db:
         masked, dropped = (
             db.anonymize(make_policy({"town": one}, source=source, search=search, release=release))
             for one in (town(), town("*"))
@@ -229,7 +229,7 @@ def test_masked_rows_are_dropped_where_the_top_is_forbidden(people: Any) -> None
 
 
 def test_the_plan_asks_for_them(people: Any) -> None:
-    with connected(people) as db:
+    with connect_to(people) as db:
         plan = db.plan(make_policy({"town": town("harbour"), "age": "suppress"}))
     assert plan.nodes is None
     assert plan.unknown_heights == ("town",)
@@ -240,7 +240,7 @@ def test_the_plan_asks_for_them(people: Any) -> None:
 @pytest.mark.slow
 def test_a_release_at_a_forbidden_level_does_not_verify(people: Any, tmp_path: Path) -> None:
     policies = [make_policy({"town": one, "age": "suppress"}) for one in (town(), town("Kiel"))]
-    with connected(people) as db:
+    with connect_to(people) as db:
         release = db.anonymize(policies[0]).publish(tmp_path / "release.duckdb")
         failed = [check.name for check in db.verify(release.path, policies[1]).checks if check.passed is False]
         assert [one for one in failed if not one.startswith("against the source")] == []
@@ -280,7 +280,7 @@ class Restricted:
 
 
 @st.composite
-def restricted(draw: st.DrawFn) -> Restricted:
+def restricted_cases(draw: st.DrawFn) -> Restricted:
     case = draw(random_cases.cases().filter(lambda one: bool(one.rows)))
     limits, forbidden = [], []
     for tree in case.hierarchies.values():
@@ -318,21 +318,21 @@ def check(restricted_case: Restricted) -> None:
 
 @pytest.mark.thorough
 @settings(quick, max_examples=draw_tables(20, usual=2))
-@given(restricted_case=restricted())
+@given(restricted_case=restricted_cases())
 def test_every_strategy_keeps_to_levels_and_labels(restricted_case: Restricted) -> None:
     check(restricted_case)
 
 
 @pytest.mark.thorough
 @settings(thorough, max_examples=draw_tables(20, usual=15))
-@given(restricted_case=restricted())
+@given(restricted_case=restricted_cases())
 def test_every_strategy_keeps_to_levels_and_labels_many(restricted_case: Restricted) -> None:
     check(restricted_case)
 
 
 @pytest.mark.slow
 @settings(thorough, max_examples=draw_tables(20, usual=60))
-@given(limited_case=limited())
+@given(limited_case=limit_search())
 def test_gaps_change_no_answer(limited_case: Limited) -> None:
     check_gaps(limited_case)
 

@@ -7,7 +7,7 @@ from typing import Any
 import duckdb
 import pytest
 from hypothesis import given, settings
-from limited_searches import Limited, limited
+from limited_searches import Limited, limit_search
 
 import sqlanon
 from oracles import oracle
@@ -79,7 +79,7 @@ def test_generalizations_ruled_out_by_a_subset_are_never_checked() -> None:
 
 @pytest.mark.slow
 @settings(quick, max_examples=draw_tables(20, usual=6))
-@given(limited_case=limited())
+@given(limited_case=limit_search())
 def test_its_lowest_are_those_of_k_minimal(limited_case: Limited) -> None:
     satisfying = search_by("incognito", limited_case.search()).satisfying
     minimal = search_by("k_minimal", limited_case.search()).minimal

@@ -21,7 +21,7 @@ from support.policies import make_policy
 ROWS = [("F", "a", "02139")] * 8 + [("M", dx, "02139") for dx in "bcdebcd"] + [("M", "b", "99999")]
 
 
-def refused(
+def infeasible_error(
     privacy: dict[str, Any], limit: float = 0, strategy: str = "optimal", **sections: Any
 ) -> sqlanon.InfeasibleError:
     with duckdb.connect() as connection:
@@ -45,14 +45,14 @@ def refused(
 
 @pytest.mark.slow
 def test_a_single_requirement_is_named() -> None:
-    error = refused({"l_diversity": [{"attribute": "dx", "kind": "distinct", "l": 6}]})
+    error = infeasible_error({"l_diversity": [{"attribute": "dx", "kind": "distinct", "l": 6}]})
     assert "The requirement is distinct 6-diversity of dx" in str(error)
     assert (error.suppressed_rows, error.allowed_rows) == (16, 0)
 
 
 @pytest.mark.slow
 def test_the_binding_requirement_is_the_one_without_which_the_fewest_rows_are_suppressed() -> None:
-    error = refused(
+    error = infeasible_error(
         {
             "k": 2,
             "l_diversity": [{"attribute": "dx", "kind": "distinct", "l": 6}],
@@ -66,15 +66,15 @@ def test_the_binding_requirement_is_the_one_without_which_the_fewest_rows_are_su
 def test_the_message_says_what_can_help() -> None:
     """A limit that it names is enough."""
     privacy = {"k": 2, "l_diversity": [{"attribute": "dx", "kind": "distinct", "l": 6}]}
-    assert str(refused(privacy)).endswith(
+    assert str(infeasible_error(privacy)).endswith(
         "loosen distinct 6-diversity of dx (readers may then learn more about people)"
     )
-    assert str(refused({"k": 17})).endswith("What can help: lower k (it hides people among fewer others)")
+    assert str(infeasible_error({"k": 17})).endswith("What can help: lower k (it hides people among fewer others)")
 
 
 def test_where_several_requirements_bind_all_are_to_blame() -> None:
     both = [{"attribute": "dx", "kind": kind, "l": 6} for kind in ("distinct", "entropy")]
-    error = str(refused({"k": 2, "l_diversity": both}))
+    error = str(infeasible_error({"k": 2, "l_diversity": both}))
     alone = [f"{kind} 6-diversity of dx alone suppresses 16 rows" for kind in ("distinct", "entropy")]
     assert f"No single requirement is to blame: {'; '.join(alone)}. " in error
     assert error.endswith(
@@ -113,7 +113,7 @@ def test_an_incomplete_strategy_does_not_claim_infeasibility() -> None:
         return Outcome(None, optimal=False, exhaustive=False)
 
     with patch("sqlanon.strategies.full_domain.datafly.run", lattice_strategy(gives_up)):
-        error = refused({"k": 17}, strategy="datafly")
+        error = infeasible_error({"k": 17}, strategy="datafly")
     assert "strategy datafly found no generalization that meets the policy" in str(error)
     assert 'strategy = "optimal" does, and may find one. The closest it found' in str(error)
     assert "no generalization meets" not in str(error)
@@ -123,32 +123,32 @@ def test_an_incomplete_strategy_does_not_claim_infeasibility() -> None:
 @pytest.mark.thorough
 @pytest.mark.parametrize("strategy", ["incognito", "ola", "flash"])
 def test_a_strategy_that_looks_at_everything_does(strategy: str) -> None:
-    assert "no generalization meets the policy" in str(refused({"k": 17}, strategy=strategy))
+    assert "no generalization meets the policy" in str(infeasible_error({"k": 17}, strategy=strategy))
 
 
 @pytest.mark.slow
 def test_requirements_that_the_whole_table_fails_are_named() -> None:
-    error = refused({"average_risk": 0.01})
+    error = infeasible_error({"average_risk": 0.01})
     assert "It does not meet average risk of at most 0.01" in str(error)
     assert error.nearest == {"sex": 1, "zip": 1}
 
 
 def test_the_distance_to_a_requirement_is_reported() -> None:
     population = {"table": "everybody", "person": "other"}
-    error = refused({"wrong_map": {"max": 0.1}}, source={"person": "person"}, population=population)
+    error = infeasible_error({"wrong_map": {"max": 0.1}}, source={"person": "person"}, population=population)
     assert "It does not meet wrong-map of at most 0.1 (here 1)" in str(error)
 
 
 @pytest.mark.slow
 def test_population_classes_without_released_rows_are_named() -> None:
-    error = refused({"delta_presence": {"min": 0.99, "max": 1}}, population={"table": "everybody"}, limit=0.5)
+    error = infeasible_error({"delta_presence": {"min": 0.99, "max": 1}}, population={"table": "everybody"}, limit=0.5)
     assert "(0.99, 1)-presence" in str(error)
 
 
 @pytest.mark.slow
 def test_persons_are_counted() -> None:
     """Sixteen rows of one person are no two persons."""
-    error = refused({"k": 2}, source={"person": "person"})
+    error = infeasible_error({"k": 2}, source={"person": "person"})
     assert "The requirement is 2-anonymity" in str(error)
     assert error.suppressed_rows == 16
 

@@ -68,7 +68,7 @@ def parameters() -> list[Any]:
     return found or [pytest.param(None, marks=pytest.mark.skip("no test data: set SQLANON_DATA"))]
 
 
-def labelled(folder: Path, entry: Entry) -> str:
+def labelled_query(folder: Path, entry: Entry) -> str:
     """The table as a query: a column ``c{i}_{level}`` for each quasi-identifier and level, in plain SQL."""
     here = folder / entry["dataset"]
     columns, joins = [], []
@@ -99,7 +99,7 @@ class Recount:
         key = (entry["dataset"], *entry["quasi"])
         if key not in self.made:
             name = self.made[key] = f"combinations_{len(self.made)}"
-            labels = labelled(self.folder, entry)
+            labels = labelled_query(self.folder, entry)
             columns = [column for (column, *_) in self.connection.sql(labels).description]
             codes = ", ".join(f"CAST(dense_rank() OVER (ORDER BY {c}) AS SMALLINT) AS {c}" for c in columns)
             grouped = f"SELECT *, count(*) AS n FROM ({labels}) GROUP BY ALL"

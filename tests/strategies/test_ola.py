@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from hypothesis import given, settings
-from limited_searches import Limited, every_stop, limited, minimal_of
+from limited_searches import Limited, every_stop, limit_search, minimal_of
 from wide_search import wide_search
 
 import sqlanon
@@ -73,7 +73,7 @@ def check_choice(
 
 @ALL
 @settings(quick, max_examples=draw_tables(20, usual=8))
-@given(limited_case=limited())
+@given(limited_case=limit_search())
 def test_nothing_is_missed_and_every_stop_is_honest(strategy: str, limited_case: Limited) -> None:
     check(limited_case, strategy)
 
@@ -81,7 +81,7 @@ def test_nothing_is_missed_and_every_stop_is_honest(strategy: str, limited_case:
 @pytest.mark.slow
 @ALL
 @settings(thorough, max_examples=draw_tables(20, usual=60))
-@given(limited_case=limited())
+@given(limited_case=limit_search())
 def test_nothing_is_missed_and_every_stop_is_honest_many(strategy: str, limited_case: Limited) -> None:
     check(limited_case, strategy)
 

@@ -10,7 +10,7 @@ from typing import Any
 import duckdb
 import pytest
 from hypothesis import example, given, settings
-from limited_searches import Limited, every_stop, limited, minimal_of
+from limited_searches import Limited, every_stop, limit_search, minimal_of
 from optima_workshop import policy_of
 from wide_search import wide_search
 
@@ -67,7 +67,7 @@ def test_among_vectors_only_k_minimal_generalizations_are_missed() -> None:
         assert list(found) == sorted(one.levels for one in oracle.k_minimal(**case.arguments).satisfying)
 
 
-def searched(limited_case: Limited, strategy: str, **limits: Any) -> tuple[LatticeSearch, Outcome]:
+def search_with_limits(limited_case: Limited, strategy: str, **limits: Any) -> tuple[LatticeSearch, Outcome]:
     search = limited_case.search(**limits)
     search.source_facts = data_of(limited_case.case, search.lattice)
     return search, search_by(strategy, search)
@@ -79,7 +79,7 @@ def check_samarati(limited_case: Limited) -> None:
     best, minimal = oracle.best(satisfying, case.measure), {one.levels for one in minimal_of(satisfying)}
     sign = -1 if case.measure in oracle.MAXIMISED else 1
     for checks in itertools.count(1):
-        search, outcome = searched(limited_case, "samarati", checks=checks)
+        search, outcome = search_with_limits(limited_case, "samarati", checks=checks)
         if best is None:
             assert (outcome.levels, outcome.minimal, outcome.exhaustive) == (None, (), True)
             return
@@ -98,7 +98,7 @@ def check_samarati(limited_case: Limited) -> None:
 
 
 @quick
-@given(limited_case=limited())
+@given(limited_case=limit_search())
 @example(limited_case=Limited(SIBLINGS, ((0, 2), (0, 1, 2))))
 @example(limited_case=Limited(FIGURE_3, ((0, 1), (0, 1, 2))))
 def test_samarati_finds_the_k_minimal_generalizations(limited_case: Limited) -> None:
@@ -107,7 +107,7 @@ def test_samarati_finds_the_k_minimal_generalizations(limited_case: Limited) -> 
 
 @pytest.mark.slow
 @settings(thorough, max_examples=draw_tables(20, usual=50))
-@given(limited_case=limited())
+@given(limited_case=limit_search())
 def test_samarati_finds_the_k_minimal_generalizations_many(limited_case: Limited) -> None:
     check_samarati(limited_case)
 
@@ -130,7 +130,7 @@ def check_binary(limited_case: Limited) -> None:
 
 
 @quick
-@given(limited_case=limited())
+@given(limited_case=limit_search())
 @example(limited_case=Limited(FIGURE_3, ((0, 1), (0, 2))))
 def test_binary_search_finds_the_least_height(limited_case: Limited) -> None:
     check_binary(limited_case)
@@ -138,7 +138,7 @@ def test_binary_search_finds_the_least_height(limited_case: Limited) -> None:
 
 @pytest.mark.slow
 @settings(thorough, max_examples=draw_tables(20, usual=50))
-@given(limited_case=limited())
+@given(limited_case=limit_search())
 def test_binary_search_finds_the_least_height_many(limited_case: Limited) -> None:
     check_binary(limited_case)
 

@@ -18,7 +18,7 @@ from properties.search_checks import FIGURE_3, anonymized, check, quick, thoroug
 from support.lanes import draw_tables, examples
 
 
-def recoded(case: Case, levels: oracle.Levels) -> Counter[Row]:
+def recode_case(case: Case, levels: oracle.Levels) -> Counter[Row]:
     """What the release has to hold: the kept classes with their labels."""
     return Counter(Release(Table.of(case.rows, case.hierarchies), levels, case.k).kept)
 
@@ -77,7 +77,7 @@ def check_top(case: Case) -> None:
     with anonymized(replace(case, limit="0"), "optimal") as (result, _):
         assert result.suppressed_rows == 0
     top = tuple(tree.height for tree in case.hierarchies.values())
-    assert sum(recoded(case, top).values()) == len(case.rows)
+    assert sum(recode_case(case, top).values()) == len(case.rows)
 
 
 @pytest.mark.thorough
@@ -97,7 +97,7 @@ def check_release(case: Case, strategy: str) -> None:
         with duckdb.connect(str(directory / "release.duckdb"), read_only=True) as release:
             columns = ", ".join('"' + name.replace('"', '""') + '"' for name in case.hierarchies)
             released = Counter(release.execute(f"SELECT {columns} FROM released").fetchall())
-    assert released == recoded(case, levels)
+    assert released == recode_case(case, levels)
 
 
 SOLVABLE = random_cases.cases().filter(lambda case: oracle.solve(**case.arguments) is not None)

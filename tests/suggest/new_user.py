@@ -110,8 +110,8 @@ def visit(name: str, table: Path, strategies: str | None = None) -> Visit:
     seen.loss, quasi = done["score"], list(policy.quasi_identifiers)
     with duckdb.connect(done["release"], read_only=True) as connection:
         counts = connection.execute(
-            f"SELECT {', '.join(f'count(DISTINCT coalesce({_quoted(one)}::VARCHAR, chr(0)))' for one in quasi)} "
-            f"FROM {_quoted(done['table'])}"
+            f"SELECT {', '.join(f'count(DISTINCT coalesce({_quote_name(one)}::VARCHAR, chr(0)))' for one in quasi)} "
+            f"FROM {_quote_name(done['table'])}"
         ).fetchall()[0]
     seen.hidden = tuple(one for one, count in zip(quasi, counts, strict=True) if count == 1)
     if seen.hidden:
@@ -137,7 +137,7 @@ def _kept_elsewhere(policy: Policy, hidden: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(name for name in hidden if any(name not in trial.fully_suppressed for trial in trials))
 
 
-def _quoted(name: str) -> str:
+def _quote_name(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 

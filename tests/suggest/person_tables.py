@@ -94,7 +94,9 @@ def table_of_visits(seed: int) -> Made:
         keys["episode"] = "i * 100 + v // 3"
     if draw.random() < 0.3:
         keys["other_key"] = f"CASE WHEN h(p, 31, 100) < 60 THEN {draw.choice(KEY_TYPES[:4])} END"
-    connection = _made(seed, keys | columns, f"range({persons}) AS persons(i), range(400) AS rows(v)", _rows(repeats))
+    connection = _make_table(
+        seed, keys | columns, f"range({persons}) AS persons(i), range(400) AS rows(v)", _rows(repeats)
+    )
     return Made(connection, name, tuple(columns), f"{name} {key} {repeats} rows a person, {persons} persons")
 
 
@@ -124,7 +126,7 @@ def table_of_people(seed: int) -> Made:
     if "household_id" in picked:  # a household has one place
         columns["zip"] = columns["zip"].replace("h(p,", "h(i // 3,")
     columns = {one: others[one] for one in picked} | columns
-    connection = _made(seed, columns, f"range({persons}) AS persons(i), range(1) AS rows(v)", "v = 0")
+    connection = _make_table(seed, columns, f"range({persons}) AS persons(i), range(1) AS rows(v)", "v = 0")
     return Made(connection, None, tuple(columns), f"{persons} rows: {', '.join(columns)}")
 
 
@@ -136,7 +138,7 @@ def _rows(repeats: float) -> str:
     return f"v < 1 + h(i, 51, {2 * whole - 1})"
 
 
-def _made(seed: int, columns: dict[str, str], source: str, condition: str) -> duckdb.DuckDBPyConnection:
+def _make_table(seed: int, columns: dict[str, str], source: str, condition: str) -> duckdb.DuckDBPyConnection:
     connection = duckdb.connect()
     connection.execute(MACROS.format(seed=seed))
     output = ", ".join(f'{value} AS "{name}"' for name, value in columns.items())

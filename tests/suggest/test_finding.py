@@ -26,7 +26,7 @@ from sqlanon.policy.models import parse_toml
 from sqlanon.sources.column_kinds import KINDS, find_kind
 from sqlanon.support.toml import toml_key
 from support.commands import cli
-from support.databases import insert, quoted
+from support.databases import insert, quote_name
 from support.lanes import examples, some
 from support.policies import make_policy
 
@@ -36,7 +36,7 @@ NAMES = ('my "col"', "distinct", "subset", "q0", "Größe")
 
 def table_of(rows: Sequence[Row], names: Sequence[str], type_: str = "VARCHAR") -> duckdb.DuckDBPyConnection:
     connection = duckdb.connect()
-    connection.execute(f"CREATE TABLE t ({', '.join(f'{quoted(name)} {type_}' for name in names)})")
+    connection.execute(f"CREATE TABLE t ({', '.join(f'{quote_name(name)} {type_}' for name in names)})")
     insert(connection, "t", rows)
     return connection
 
@@ -159,7 +159,7 @@ def test_the_macro(tmp_path: Path) -> None:
     init_database(tmp_path / "db.duckdb")
     names = ["age", 'my "sex"', "sqlanon class size"]
     with duckdb.connect(tmp_path / "db.duckdb") as connection:
-        connection.execute(f"CREATE TABLE t ({', '.join(f'{quoted(name)} VARCHAR' for name in names)})")
+        connection.execute(f"CREATE TABLE t ({', '.join(f'{quote_name(name)} VARCHAR' for name in names)})")
         assert macro(connection, "t", names) == (0, 0, None, None)
         connection.execute("INSERT INTO t VALUES ('20', NULL, 'a')")
         assert macro(connection, "t", names[:1]) == (1, 1, 1.0, None)
@@ -218,7 +218,7 @@ def test_a_sensitive_word_beside_unknown_words_is_not_taken_for_sensitive(name: 
     assert kind is None or kind.role != "sensitive"
     with duckdb.connect() as connection:
         connection.execute(f"CREATE TABLE t AS SELECT i % 40 + 0.5 AS {name} FROM range(2000) AS r(i)")
-        _, policy = suggested(connection, tmp_path)
+        _, policy = suggest_policy(connection, tmp_path)
     assert roles_of(policy)[name] in ("quasi", "identifying")
 
 
@@ -228,7 +228,7 @@ def test_a_rare_value_outside_the_sample_keeps_a_column_from_being_released(tmp_
     columns = ", ".join(f"CASE WHEN i = 150001 THEN 'rare {j}' ELSE 'common' END AS c{j}" for j in range(9))
     with duckdb.connect() as connection:
         connection.execute(f"CREATE TABLE t AS SELECT {columns}, 'same' AS same, i % 7 AS x FROM range(300000) AS r(i)")
-        _, policy = suggested(connection, tmp_path)
+        _, policy = suggest_policy(connection, tmp_path)
     roles = roles_of(policy)
     assert [name for name in roles if roles[name] == "insensitive"] == ["same"]
 
@@ -273,7 +273,7 @@ def _without_trials(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sqlanon.suggest.trials.SECONDS", 0.0)
 
 
-def suggested(connection: duckdb.DuckDBPyConnection, folder: Path, table: str = "t") -> tuple[str, Policy]:
+def suggest_policy(connection: duckdb.DuckDBPyConnection, folder: Path, table: str = "t") -> tuple[str, Policy]:
     """The text for a table of a connection, and the policy that it is."""
     with sqlanon.connect(connection) as db:
         text = db.suggest(table)
@@ -285,7 +285,7 @@ def roles_of(policy: Policy) -> dict[str, str]:
     return {name: attribute.role for name, attribute in policy.attributes.items()}
 
 
-def printed(*arguments: str, cwd: Path) -> str:
+def printed_text(*arguments: str, cwd: Path) -> str:
     done = cli(*arguments, cwd=cwd)
     assert (done.status, done.err) == (0, ""), arguments
     return done.out
@@ -295,7 +295,7 @@ def printed(*arguments: str, cwd: Path) -> str:
 def test_the_hospital(tmp_path: Path) -> None:
     """From nothing to a release that is verified."""
     make_hospital(tmp_path / "hospital.duckdb", rows=2000)
-    text = printed("suggest", "hospital.duckdb", "patients", cwd=tmp_path)
+    text = printed_text("suggest", "hospital.duckdb", "patients", cwd=tmp_path)
     (tmp_path / "policy.toml").write_text(text, encoding="utf-8")
     policy = Policy.load(tmp_path / "policy.toml")
     assert roles_of(policy) == {
@@ -304,7 +304,7 @@ def test_the_hospital(tmp_path: Path) -> None:
         **dict.fromkeys(("zip", "birth_date", "sex", "ethnicity"), "quasi"),
         **dict.fromkeys(("diagnosis", "cost"), "sensitive"),
     }
-    assert "released" in printed("anonymize", "policy.toml", cwd=tmp_path)
+    assert "released" in printed_text("anonymize", "policy.toml", cwd=tmp_path)
     with sqlanon.connect() as db:
         assert db.verify(tmp_path / "patients_release.duckdb", policy).verified
 
@@ -330,7 +330,7 @@ def test_no_value_of_the_table_is_in_it(tmp_path: Path) -> None:
             "DATE '1931-07-19' + i::INTEGER * 11 AS day, 'only' AS constant, "
             "'pat' || i || '@example.org' AS contact, 'note ' || repeat('x', 60) || i AS remark FROM range(500) AS r(i)"
         )
-        text, policy = suggested(connection, tmp_path)
+        text, policy = suggest_policy(connection, tmp_path)
         values = {str(value) for row in connection.execute("FROM t").fetchall() for value in row}
     assert [value for value in values if value in text] == []
     assert not any(part in text for part in ("secret", "example.org", "1931", "7001", "note x"))
@@ -349,10 +349,10 @@ HOSTILE = [
 @pytest.mark.thorough
 def test_hostile_names(tmp_path: Path) -> None:
     with duckdb.connect() as connection:
-        columns = ", ".join(f"i % {2 + j} AS {quoted(name)}" for j, name in enumerate(HOSTILE))
+        columns = ", ".join(f"i % {2 + j} AS {quote_name(name)}" for j, name in enumerate(HOSTILE))
         connection.execute('CREATE SCHEMA "my.schema"')
         connection.execute(f'CREATE TABLE "my.schema"."# t" AS SELECT {columns} FROM range(60) AS r(i)')
-        _, policy = suggested(connection, tmp_path, '"my.schema"."# t"')
+        _, policy = suggest_policy(connection, tmp_path, '"my.schema"."# t"')
         assert list(policy.attributes) == HOSTILE
         assert list(policy.quasi_identifiers) == HOSTILE
         with sqlanon.connect(connection) as db:
@@ -391,7 +391,7 @@ def test_odd_types(tmp_path: Path) -> None:
         connection.execute(
             "ALTER TABLE t DROP huge; ALTER TABLE t DROP tiny; ALTER TABLE t DROP f; ALTER TABLE t DROP clock"
         )
-        text, policy = suggested(connection, tmp_path)
+        text, policy = suggest_policy(connection, tmp_path)
         with sqlanon.connect(connection) as db:
             release = db.anonymize(policy).publish(tmp_path / "release.duckdb")
         assert release.verify().verified
@@ -409,7 +409,7 @@ def test_one_odd_column_by_itself(name: str, tmp_path: Path) -> None:
     with duckdb.connect() as connection:
         connection.execute(ODD)
         connection.execute(f"CREATE VIEW alone AS SELECT {name} FROM t")
-        _, policy = suggested(connection, tmp_path, "alone")
+        _, policy = suggest_policy(connection, tmp_path, "alone")
         with sqlanon.connect(connection) as db:
             assert db.anonymize(policy).smallest_class >= 5
 
@@ -432,7 +432,7 @@ def test_an_empty_table_has_a_policy(definition: str, tmp_path: Path) -> None:
     """By the names and types alone; there is nothing to release (exit 1), but the policy is sound."""
     with duckdb.connect() as connection:
         connection.execute(f"CREATE TABLE t ({definition})")
-        _, policy = suggested(connection, tmp_path)
+        _, policy = suggest_policy(connection, tmp_path)
         assert policy.quasi_identifiers
         with sqlanon.connect(connection) as db:
             assert db.risk(policy).rows == 0
@@ -443,7 +443,7 @@ def test_an_empty_table_has_a_policy(definition: str, tmp_path: Path) -> None:
 def test_one_row(tmp_path: Path) -> None:
     with duckdb.connect() as connection:
         connection.execute("CREATE TABLE t AS SELECT 'x' AS a, 1 AS b")
-        _, policy = suggested(connection, tmp_path)
+        _, policy = suggest_policy(connection, tmp_path)
         assert policy.quasi_identifiers == ("a", "b")
 
 
@@ -460,7 +460,7 @@ def test_persons_with_several_rows_are_counted(tmp_path: Path) -> None:
     with duckdb.connect() as connection:
         rows = "SELECT i // 2 AS patient_id, i % 3 AS ward, i % 2 AS sex FROM range(200) AS r(i)"
         connection.execute(f"CREATE TABLE t AS {rows}")
-        text, policy = suggested(connection, tmp_path)
+        text, policy = suggest_policy(connection, tmp_path)
         assert policy.source.person == "patient_id"
         with sqlanon.connect(connection) as db:
             assert db.anonymize(policy).released_rows > 0
@@ -477,7 +477,7 @@ def test_files(ending: str, tmp_path: Path) -> None:
             "FROM range(400) AS r(i)"
         )
         connection.execute(f"COPY t TO '{tmp_path / 'people 1.'}{ending}'")
-    (tmp_path / "policy.toml").write_text(printed("suggest", f"people 1.{ending}", cwd=tmp_path), encoding="utf-8")
+    (tmp_path / "policy.toml").write_text(printed_text("suggest", f"people 1.{ending}", cwd=tmp_path), encoding="utf-8")
     policy = Policy.load(tmp_path / "policy.toml")
     assert roles_of(policy) == {"zip": "quasi", "name": "identifying", "age": "quasi"}
     with sqlanon.connect() as db:
@@ -491,7 +491,7 @@ def test_larger_tables_are_sampled(tmp_path: Path) -> None:
             "CREATE TABLE t AS SELECT i AS number, i % 7 AS x, 'a' || i || '@b.org' AS y, i % 100000 AS z "
             "FROM range(200_000) AS r(i)"
         )
-        text, policy = suggested(connection, tmp_path)
+        text, policy = suggest_policy(connection, tmp_path)
         with sqlanon.connect(connection) as db:
             assert db.anonymize(policy).smallest_class >= 5
     assert "200,000 rows, of which about one in 4 was read" in re.sub(r"\n# ", " ", text)
@@ -582,6 +582,6 @@ def test_the_commands_of_the_page(tmp_path: Path) -> None:
         for line in script.splitlines():
             _, *arguments = shlex.split(line, comments=True)
             *given, into = arguments if ">" in arguments else (*arguments, None)
-            text = printed(*(one for one in given if one != ">"), cwd=tmp_path)
+            text = printed_text(*(one for one in given if one != ">"), cwd=tmp_path)
             if into is not None:
                 (tmp_path / into).write_text(text, encoding="utf-8")

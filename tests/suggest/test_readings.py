@@ -16,7 +16,7 @@ from support.commands import cli
 TOWNS = ["Wales", "France", "Spain"]
 
 
-def suggested(folder: Path, columns: dict[str, Sequence[Any]]) -> tuple[str, dict[str, Any]]:
+def suggest_policy(folder: Path, columns: dict[str, Sequence[Any]]) -> tuple[str, dict[str, Any]]:
     """The text of the policy for a CSV file, and its attributes."""
     rows = zip(*columns.values(), strict=True)
     lines = [";".join(columns), *(";".join(map(str, row)) for row in rows), ""]
@@ -36,7 +36,7 @@ def people(rows: int = 200, **columns: Sequence[Any]) -> dict[str, Sequence[Any]
 @pytest.mark.thorough
 def test_words_among_numbers_are_missing_values(tmp_path: Path) -> None:
     ages = ["NA" if i % 50 == 7 else 20 + i * 7 % 60 for i in range(200)]
-    text, attributes = suggested(tmp_path, people(age=ages))
+    text, attributes = suggest_policy(tmp_path, people(age=ages))
     assert "age: 196 numbers and 4 other values: 'NA' (line 9), 'NA' (line 59)" in text
     assert attributes["age"] == {"role": "quasi", "missing": ["NA"], "hierarchy": {"intervals": [5, 10, 20, 40]}}
     assert cli("anonymize", "policy.toml", cwd=tmp_path).status == 0
@@ -45,7 +45,7 @@ def test_words_among_numbers_are_missing_values(tmp_path: Path) -> None:
 @pytest.mark.thorough
 def test_other_words_are_decided_by_people(tmp_path: Path) -> None:
     ages = ["4e" if i == 77 else 20 + i * 7 % 60 for i in range(200)]
-    text, attributes = suggested(tmp_path, people(age=ages))
+    text, attributes = suggest_policy(tmp_path, people(age=ages))
     assert '\'4e\' (line 79). Decide what they are: missing = ["4e"] or type = "text"' in text
     assert "missing" not in attributes["age"] and "intervals" in attributes["age"]["hierarchy"]
     refused = cli("anonymize", "policy.toml", cwd=tmp_path)
@@ -62,7 +62,7 @@ def test_other_words_are_decided_by_people(tmp_path: Path) -> None:
 )
 def test_words_among_dates_are_decided_by_people(written: str, format_: str, tmp_path: Path) -> None:
     days = ["NA" if i % 50 == 7 else written.format(1 + i % 28, 1 + i % 12) for i in range(200)]
-    text, attributes = suggested(tmp_path, people(seen=days))
+    text, attributes = suggest_policy(tmp_path, people(seen=days))
     assert f'Decide what they are: missing = ["NA"]{format_.replace(",", " with", 1)}; or type = "text"' in text
     assert not {"type", "missing"} & set(attributes["seen"]) and "dates" in attributes["seen"]["hierarchy"]
     refused = cli("anonymize", "policy.toml", cwd=tmp_path)
@@ -75,7 +75,7 @@ def test_words_among_dates_are_decided_by_people(written: str, format_: str, tmp
 @pytest.mark.thorough
 def test_numbers_beside_many_words_for_missing_values_are_numbers(tmp_path: Path) -> None:
     ages = ["NA" if i % 5 == 2 else 20 + i * 7 % 60 for i in range(200)]
-    _, attributes = suggested(tmp_path, people(age=ages))
+    _, attributes = suggest_policy(tmp_path, people(age=ages))
     assert attributes["age"]["missing"] == ["NA"] and "intervals" in attributes["age"]["hierarchy"]
     assert cli("anonymize", "policy.toml", cwd=tmp_path).status == 0
 
@@ -83,7 +83,7 @@ def test_numbers_beside_many_words_for_missing_values_are_numbers(tmp_path: Path
 @pytest.mark.slow
 def test_ambiguous_dates_are_decided_by_people(tmp_path: Path) -> None:
     days = [f"{1 + i % 12:02d}/{1 + i // 12 % 12:02d}/2020" for i in range(200)]
-    text, attributes = suggested(tmp_path, people(seen=days))
+    text, attributes = suggest_policy(tmp_path, people(seen=days))
     assert 'type = "date", format = "%d/%m/%Y" or format = "%m/%d/%Y"' in text
     assert not {"type", "format"} & set(attributes["seen"])
     assert cli("anonymize", "policy.toml", cwd=tmp_path).status == 2
@@ -104,7 +104,7 @@ def test_ambiguous_dates_are_decided_by_people(tmp_path: Path) -> None:
     ],
 )
 def test_codes_of_missing_values_are_proposed_but_not_active(values: list[Any], codes: str, tmp_path: Path) -> None:
-    text, attributes = suggested(tmp_path, people(children=[values[i % 5] for i in range(200)]))
+    text, attributes = suggest_policy(tmp_path, people(children=[values[i % 5] for i in range(200)]))
     assert f"children: {codes} (40 rows) may stand for missing values; if so, add missing = [{codes}]" in text
     assert "missing" not in attributes["children"]
 
@@ -114,7 +114,7 @@ def test_codes_of_missing_values_are_proposed_but_not_active(values: list[Any], 
     "values", [[60, 70, 80, 90, 99], [-20, -15, -9, 0, 5], [98, 99, 100, 101, 102], ["a", "b", "c", "d", "e"]]
 )
 def test_values_among_others_are_no_codes(values: list[Any], tmp_path: Path) -> None:
-    text, _ = suggested(tmp_path, people(score=[values[i % 5] for i in range(200)]))
+    text, _ = suggest_policy(tmp_path, people(score=[values[i % 5] for i in range(200)]))
     assert "may stand for missing values" not in text
 
 
@@ -132,7 +132,7 @@ def test_nothing_is_read_of_other_sources(tmp_path: Path) -> None:
 @pytest.mark.cases(1)
 @pytest.mark.parametrize("values", [["$1,234.50", "$7.00"], ["1.234,50 €", "7,00 €"], ["12 %", "7%"], ["1E5", "2E7"]])
 def test_numbers_with_units_and_marks_are_named(values: list[str], tmp_path: Path) -> None:
-    text, attributes = suggested(tmp_path, people(cost=[values[i % 2] for i in range(200)]))
+    text, attributes = suggest_policy(tmp_path, people(cost=[values[i % 2] for i in range(200)]))
     example = min(values)
     assert f'cost: Texts such as "{example}" may be numbers. If they are, set type = "number"' in text
     assert "type" not in attributes["cost"]
@@ -141,14 +141,14 @@ def test_numbers_with_units_and_marks_are_named(values: list[str], tmp_path: Pat
 @pytest.mark.thorough
 def test_days_without_marks_are_dates(tmp_path: Path) -> None:
     days = [f"19{50 + i % 40}0{1 + i % 9}{10 + i % 18}" for i in range(200)]
-    _, attributes = suggested(tmp_path, people(birth=days, code=[str(19_999_990 + i) for i in range(200)]))
+    _, attributes = suggest_policy(tmp_path, people(birth=days, code=[str(19_999_990 + i) for i in range(200)]))
     assert (attributes["birth"]["type"], attributes["birth"]["format"]) == ("date", "%Y%m%d")
     assert "type" not in attributes["code"]
 
 
 @pytest.mark.thorough
 def test_numbers_with_commas_are_named_with_the_keys_that_decide(tmp_path: Path) -> None:
-    text, attributes = suggested(tmp_path, people(cost=[["1,5", "7"][i % 2] for i in range(200)]))
+    text, attributes = suggest_policy(tmp_path, people(cost=[["1,5", "7"][i % 2] for i in range(200)]))
     assert "cost: 200 numbers, 100 of them with marks: '1,5' (line 2), " in text
     assert 'Decide how they are written: under [source.csv], decimal = ","; or set type' in text
     assert "type" not in attributes["cost"], "to be decided"
@@ -157,5 +157,5 @@ def test_numbers_with_commas_are_named_with_the_keys_that_decide(tmp_path: Path)
 @pytest.mark.thorough
 @pytest.mark.parametrize("values", [["02139", "10115"], ["31.12.1999", "a"], ["A1", "B2"], ["10.0.0.1", "1.2"]])
 def test_codes_are_not_taken_for_numbers(values: list[str], tmp_path: Path) -> None:
-    text, _ = suggested(tmp_path, people(code_of_ward=[values[i % 2] for i in range(200)]))
+    text, _ = suggest_policy(tmp_path, people(code_of_ward=[values[i % 2] for i in range(200)]))
     assert "may be numbers" not in text

@@ -59,7 +59,7 @@ PEOPLE = """
 """
 
 
-def suggested(folder: Path, hierarchies: Path | None = None) -> tuple[str, Policy]:
+def suggest_policy(folder: Path, hierarchies: Path | None = None) -> tuple[str, Policy]:
     with duckdb.connect() as connection:
         connection.execute(PEOPLE)
         with sqlanon.connect(connection) as db:
@@ -80,7 +80,7 @@ def _without_trials(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.slow
 def test_known_groupings_stand_in_the_policy_where_they_have_all_values(tmp_path: Path) -> None:
-    text, policy = suggested(tmp_path)
+    text, policy = suggest_policy(tmp_path)
     countries = rule_of(policy, "origin_code")["categories"]  # type: ignore[index]
     assert countries["Europe"] == {"Western Europe": ["DE", "FR"]}
     assert countries["unknown"] == {"unknown": ["n/a"]}
@@ -97,7 +97,7 @@ def test_known_groupings_stand_in_the_policy_where_they_have_all_values(tmp_path
 @pytest.mark.thorough
 def test_files_group_all_values_and_are_never_replaced(tmp_path: Path) -> None:
     folder = tmp_path / "trees"
-    text, policy = suggested(tmp_path, folder)
+    text, policy = suggest_policy(tmp_path, folder)
     files = sorted(path.name for path in folder.iterdir())
     names = ["code", "colour", "education", "origin_code", "road", "x"]
     assert files == [f"hierarchy_{name}.csv" for name in names]
@@ -122,7 +122,7 @@ def test_files_group_all_values_and_are_never_replaced(tmp_path: Path) -> None:
     unfit = folder / "hierarchy_colour.csv"
     unfit.write_text("red;warm;*\n")
     before = {one.name: one.read_bytes() for one in folder.iterdir()}
-    text, policy = suggested(tmp_path, folder)
+    text, policy = suggest_policy(tmp_path, folder)
     assert {one.name: one.read_bytes() for one in folder.iterdir()} == before
     assert rule_of(policy, "x")["file"] == mine  # type: ignore[index]
     assert rule_of(policy, "colour") == "suppress"
@@ -132,7 +132,7 @@ def test_files_group_all_values_and_are_never_replaced(tmp_path: Path) -> None:
 @pytest.mark.thorough
 def test_numbers_among_words_have_intervals_by_a_query(tmp_path: Path) -> None:
     """Where the source is a table: NA becomes NULL, and all other values are there."""
-    text, policy = suggested(tmp_path)
+    text, policy = suggest_policy(tmp_path)
     assert rule_of(policy, "size_text")["widths"] == (2, 10, 20, 40)  # type: ignore[index]
     assert policy.source.query is not None
     assert "Texts such as 12 and NA become numbers and NULL" in text

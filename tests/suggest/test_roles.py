@@ -26,7 +26,7 @@ def _without_trials(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sqlanon.suggest.trials.SECONDS", 0.0)
 
 
-def suggested(connection: duckdb.DuckDBPyConnection, folder: Path, table: str = "t") -> tuple[str, Policy]:
+def suggest_policy(connection: duckdb.DuckDBPyConnection, folder: Path, table: str = "t") -> tuple[str, Policy]:
     with sqlanon.connect(connection) as db:
         text = db.suggest(table)
     (folder / "policy.toml").write_text(text, encoding="utf-8")
@@ -105,7 +105,7 @@ FLAGS = """
 def test_a_flag_is_no_date_and_no_identifier_whatever_its_name_mentions(tmp_path: Path) -> None:
     with duckdb.connect() as connection:
         connection.execute(FLAGS)
-        text, policy = suggested(connection, tmp_path)
+        text, policy = suggest_policy(connection, tmp_path)
     for name in ("death", "date_of_birth_known", "died_date", "deceased", "phone", "birth_complication"):
         assert re.search(rf"{name}\b.*yes or no, and not recognized: quasi, to be safe", text), name
         assert policy.attributes[name].role == "quasi"
@@ -118,7 +118,7 @@ def test_a_flag_is_no_date_and_no_identifier_whatever_its_name_mentions(tmp_path
 def test_a_household_is_numbered_by_many_values_and_a_weight_is_generalized(tmp_path: Path) -> None:
     with duckdb.connect() as connection:
         connection.execute(FLAGS)
-        text, policy = suggested(connection, tmp_path)
+        text, policy = suggest_policy(connection, tmp_path)
     assert policy.attributes["household"].role == "identifying"
     assert "household numbers, which all members of a household share" in text.replace("\n# ", " ")
     assert policy.attributes["family"].role == "quasi"  # five values number no households
@@ -173,7 +173,7 @@ def test_a_wide_table_loses_no_column_silently(tmp_path: Path) -> None:
         connection.execute(f"CREATE TABLE t AS SELECT * FROM ({rows})")
         thirty = ", ".join(f"q{j}" for j in range(30))
         connection.execute(f"CREATE VIEW narrow AS SELECT email, {thirty} FROM t")
-        _, policy = suggested(connection, tmp_path, "narrow")
+        _, policy = suggest_policy(connection, tmp_path, "narrow")
         assert len(policy.quasi_identifiers) == 30
         assert policy.attributes_with_role("identifying") == ("email",)
     done = cli("suggest", "wide.csv", "-o", "p.toml", cwd=tmp_path)

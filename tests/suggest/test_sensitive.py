@@ -27,7 +27,7 @@ PATIENTS = """
 """
 
 
-def suggested(connection: duckdb.DuckDBPyConnection, folder: Path, table: str) -> tuple[str, Policy]:
+def suggest_policy(connection: duckdb.DuckDBPyConnection, folder: Path, table: str) -> tuple[str, Policy]:
     with sqlanon.connect(connection) as db:
         text = db.suggest(table)
     (folder / "policy.toml").write_text(text, encoding="utf-8")
@@ -45,7 +45,7 @@ def test_only_categories_and_shared_amounts_are_released_unchanged(
     without_trials(monkeypatch)
     with duckdb.connect() as connection:
         connection.execute(PATIENTS)
-        text, policy = suggested(connection, tmp_path, "patients")
+        text, policy = suggest_policy(connection, tmp_path, "patients")
     assert {name: one.role for name, one in policy.attributes.items()} == {
         "salary": "quasi",  # nearly every amount is one person's
         "gehalt": "sensitive",
@@ -72,7 +72,7 @@ def test_where_all_columns_identify_people_nothing_of_them_is_released(
     without_trials(monkeypatch)
     with duckdb.connect() as connection:
         connection.execute("CREATE TABLE m AS SELECT 'p' || i % 50 || '@example.org' AS email FROM range(1000) AS r(i)")
-        _, policy = suggested(connection, tmp_path, "m")
+        _, policy = suggest_policy(connection, tmp_path, "m")
         with sqlanon.connect(connection) as db:
             assert db.anonymize(policy).relation().fetchall() == [("*",)] * 1000
 
@@ -107,7 +107,7 @@ def test_diversity_is_active_where_it_costs_little(every: int, is_active: bool, 
     """Two values in each group; else the policy says what it would cost, and how many rows share one value."""
     with duckdb.connect() as connection:
         connection.execute(DIVERSE.format(every=every))
-        text, policy = suggested(connection, tmp_path, "people")
+        text, policy = suggest_policy(connection, tmp_path, "people")
         with sqlanon.connect(connection) as db:
             release = db.anonymize(policy).publish(tmp_path / "release.duckdb")
         assert release.verify().verified
@@ -132,6 +132,6 @@ def test_a_diagnosis_that_follows_from_a_group_is_counted(tmp_path: Path) -> Non
             "CREATE TABLE people AS SELECT (hash(i) % 20)::INTEGER AS age, 'town ' || i % 4 AS town, "
             "CASE WHEN i % 4 = 0 THEN 'ill' ELSE 'well' END AS diagnosis FROM range(400) AS r(i)"
         )
-        text, policy = suggested(connection, tmp_path, "people")
+        text, policy = suggest_policy(connection, tmp_path, "people")
     assert not policy.privacy.l_diversity
     assert "100 % of the rows are in groups that share one diagnosis, which gives it away" in text.replace("\n# ", " ")

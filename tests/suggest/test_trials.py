@@ -48,7 +48,7 @@ def people() -> Iterator[sqlanon.Database]:
 
 
 @pytest.fixture(scope="module")
-def tried(people: sqlanon.Database) -> dict[str, Trial]:
+def trials(people: sqlanon.Database) -> dict[str, Trial]:
     candidates = {name: CANDIDATES[name] for name in ("optimal", "mondrian", "mondrian with sets")}
     return {trial.name: trial for trial in people.try_strategies(policy_of(), candidates)}
 
@@ -63,9 +63,9 @@ def hold_against_compare(people: sqlanon.Database, tried: dict[str, Trial], name
 
 
 @pytest.mark.thorough
-def test_the_figures_are_those_of_compare(people: sqlanon.Database, tried: dict[str, Trial]) -> None:
-    hold_against_compare(people, tried, ["optimal", "mondrian"])
-    assert tried["mondrian with sets"].loss < tried["mondrian"].loss  # type: ignore[operator]
+def test_the_figures_are_those_of_compare(people: sqlanon.Database, trials: dict[str, Trial]) -> None:
+    hold_against_compare(people, trials, ["optimal", "mondrian"])
+    assert trials["mondrian with sets"].loss < trials["mondrian"].loss  # type: ignore[operator]
 
 
 @pytest.mark.thorough
@@ -77,7 +77,7 @@ def test_the_figures_of_all_of_them_are_those_of_compare(people: sqlanon.Databas
 
 @pytest.mark.thorough
 def test_fully_suppressed_attributes_are_so_in_the_release(
-    people: sqlanon.Database, tried: dict[str, Trial], tmp_path: Path
+    people: sqlanon.Database, trials: dict[str, Trial], tmp_path: Path
 ) -> None:
     for name in ("optimal", "mondrian with sets"):
         result = people.anonymize(policy_of({**CANDIDATES[name]}))
@@ -87,9 +87,9 @@ def test_fully_suppressed_attributes_are_so_in_the_release(
             shown = {
                 one: connection.execute(f"SELECT count(DISTINCT {one}) FROM '{file}'").fetchall()[0][0] for one in QUASI
             }
-        assert tried[name].fully_suppressed == tuple(one for one, count in shown.items() if count == 1)
-    assert tried["optimal"].fully_suppressed
-    assert not tried["mondrian with sets"].fully_suppressed
+        assert trials[name].fully_suppressed == tuple(one for one, count in shown.items() if count == 1)
+    assert trials["optimal"].fully_suppressed
+    assert not trials["mondrian with sets"].fully_suppressed
 
 
 BIG = 2_000

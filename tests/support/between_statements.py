@@ -22,7 +22,7 @@ class Statements:
 
 
 @contextmanager
-def attacked(
+def attack_between(
     engine: type,
     attack: Callable[[], None],
     before: int | None,

@@ -17,14 +17,14 @@ from support.hospital import HOSPITAL_POLICY, small_hospital
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def prepared_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return small_hospital(tmp_path_factory.mktemp("cli"))
 
 
 @pytest.fixture
-def folder(made: Path, tmp_path: Path) -> Path:
+def folder(prepared_folder: Path, tmp_path: Path) -> Path:
     """A folder with a source and a policy."""
-    shutil.copy(made, tmp_path)
+    shutil.copy(prepared_folder, tmp_path)
     (tmp_path / "policy.toml").write_text(HOSPITAL_POLICY)
     return tmp_path
 

@@ -21,7 +21,7 @@ def connection_of(db: sqlanon.Database) -> Any:
     return next(iter(space._readers.values()), space._engine.holder).connection
 
 
-def compacted(path: Path, compression: str = "auto") -> None:
+def compact_file(path: Path, compression: str = "auto") -> None:
     """Write a changed release again without its unused blocks."""
     fresh = path.with_suffix(".fresh")
     with duckdb.connect() as connection:
@@ -47,7 +47,7 @@ def live_connection() -> Iterator[duckdb.DuckDBPyConnection]:
 
 
 @contextmanager
-def connected(connection: duckdb.DuckDBPyConnection) -> Iterator[sqlanon.Database]:
+def connect_to(connection: duckdb.DuckDBPyConnection) -> Iterator[sqlanon.Database]:
     """The database of a connection: one for all tests that use it, as to connect takes as long as to anonymize."""
     if connection not in _CONNECTED:
         _CONNECTED[connection] = sqlanon.connect(connection)
@@ -55,7 +55,7 @@ def connected(connection: duckdb.DuckDBPyConnection) -> Iterator[sqlanon.Databas
 
 
 @contextmanager
-def emptied(connection: duckdb.DuckDBPyConnection) -> Iterator[duckdb.DuckDBPyConnection]:
+def without_tables(connection: duckdb.DuckDBPyConnection) -> Iterator[duckdb.DuckDBPyConnection]:
     """A connection for one test, which leaves no table and no view in it."""
     yield connection
     shown = (
@@ -64,10 +64,10 @@ def emptied(connection: duckdb.DuckDBPyConnection) -> Iterator[duckdb.DuckDBPyCo
     shown += " AND database_name = 'memory'"
     for kind in ("view", "table"):
         for (name,) in connection.execute(shown.format(kind)).fetchall():
-            connection.execute(f"DROP {kind} {quoted(name)}")
+            connection.execute(f"DROP {kind} {quote_name(name)}")
 
 
-def quoted(name: str) -> str:
+def quote_name(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 

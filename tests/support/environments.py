@@ -47,12 +47,12 @@ def python_of(name: str, with_sqlanon: bool = False) -> Path:
 
     def make(folder: Path) -> None:
         # Without a pip of its own, and compiled as it is used: it takes half the time.
-        _installed([sys.executable, "-m", "venv", "--without-pip", folder], folder)
+        _install([sys.executable, "-m", "venv", "--without-pip", folder], folder)
         pip = [sys.executable, "-m", "pip", "--python", folder / "bin" / "python", "--disable-pip-version-check"]
-        _installed([*pip, "install", "--quiet", "--no-compile", "-r", pins, *more], folder)
+        _install([*pip, "install", "--quiet", "--no-compile", "-r", pins, *more], folder)
 
     key = f"{sys.version}\n{pins.read_text(encoding='utf-8')}\n{more}"
-    return _made(name, key, make) / "bin" / "python"
+    return _make_folder(name, key, make) / "bin" / "python"
 
 
 def node_modules() -> Path:
@@ -64,9 +64,9 @@ def node_modules() -> Path:
     def make(folder: Path) -> None:
         folder.mkdir()
         shutil.copy(pins, folder / "package.json")
-        _installed(["npm", "install", "--no-fund", "--no-audit", "--loglevel=error"], folder, folder)
+        _install(["npm", "install", "--no-fund", "--no-audit", "--loglevel=error"], folder, folder)
 
-    return _made("node", pins.read_text(encoding="utf-8"), make)
+    return _make_folder("node", pins.read_text(encoding="utf-8"), make)
 
 
 def run(
@@ -99,7 +99,7 @@ def _libraries() -> list[str]:
     return [str(requirement) for requirement in project["dependencies"]]
 
 
-def _made(name: str, key: str, make: Callable[[Path], None]) -> Path:
+def _make_folder(name: str, key: str, make: Callable[[Path], None]) -> Path:
     folder = CACHE / f"{name}-{hashlib.sha256(key.encode()).hexdigest()[:12]}"
     complete = folder / "complete"
     if not complete.exists():
@@ -124,7 +124,7 @@ def _alone(lock: Path) -> Iterator[None]:
         yield
 
 
-def _installed(command: Sequence[str | Path], folder: Path, cwd: Path | None = None) -> None:
+def _install(command: Sequence[str | Path], folder: Path, cwd: Path | None = None) -> None:
     try:
         done = run(command, cwd or CACHE)
     except subprocess.TimeoutExpired:

@@ -55,7 +55,7 @@ class Schema:
         self.whole = whole
         # Each is told what the word says, the value, and the schema around the word.
         self.words: Mapping[str, Callable[[Any, Any, Mapping[str, Any]], bool]] = {
-            "type": lambda says, value, _: any(self.is_of(value, kind) for kind in _listed(says)),
+            "type": lambda says, value, _: any(self.is_of(value, kind) for kind in _as_list(says)),
             "$ref": lambda says, value, _: self.accepts(value, whole["$defs"][says.removeprefix("#/$defs/")]),
             "anyOf": lambda says, value, _: any(self.accepts(value, schema) for schema in says),
             "oneOf": lambda says, value, _: sum(self.accepts(value, one) for one in says) == 1,
@@ -96,7 +96,7 @@ class Schema:
         return isinstance(value, _TYPES[kind]) and (kind == "boolean" or not isinstance(value, bool))
 
 
-def _listed(says: Any) -> list[str]:
+def _as_list(says: Any) -> list[str]:
     return says if isinstance(says, list) else [says]
 
 

@@ -9,7 +9,7 @@ import duckdb
 import pytest
 
 import sqlanon
-from support.databases import quoted
+from support.databases import quote_name
 from support.servers.postgres import VARIABLE, Server
 
 HERE = f"env:{VARIABLE}"
@@ -26,11 +26,11 @@ def schemas(postgres: Server) -> Server:
 def in_duckdb(columns: Mapping[str, str], rows: Sequence[Sequence[Any]]) -> duckdb.DuckDBPyConnection:
     """The same table in DuckDB, by the text of its values."""
     connection = duckdb.connect()
-    connection.execute(f"CREATE TABLE t ({', '.join(f'{quoted(name)} VARCHAR' for name in columns)})")
+    connection.execute(f"CREATE TABLE t ({', '.join(f'{quote_name(name)} VARCHAR' for name in columns)})")
     if rows:
         texts = [[None if value is None else str(value) for value in row] for row in rows]
         connection.executemany(f"INSERT INTO t VALUES ({', '.join('?' * len(columns))})", texts)
-    casts = ", ".join(f"CAST({quoted(name)} AS {kind}) AS {quoted(name)}" for name, kind in columns.items())
+    casts = ", ".join(f"CAST({quote_name(name)} AS {kind}) AS {quote_name(name)}" for name, kind in columns.items())
     connection.execute(f"CREATE OR REPLACE TABLE t AS SELECT {casts} FROM t")
     return connection
 

@@ -100,7 +100,7 @@ def plain(execute: Callable[..., None]) -> Callable[..., None]:
 
 
 @pytest.fixture(scope="module", params=["drop", pytest.param("mask", marks=pytest.mark.slow)])
-def suppressed(request: pytest.FixtureRequest) -> str:
+def suppression_kind(request: pytest.FixtureRequest) -> str:
     kind: str = request.param
     return kind
 

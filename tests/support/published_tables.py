@@ -9,18 +9,18 @@ from typing import Any
 import duckdb
 
 import sqlanon
-from support.databases import quoted
+from support.databases import quote_name
 from support.policies import make_policy
 
 
 def table_of(path: Path, name: str = "released") -> tuple[list[tuple[Any, ...]], dict[str, str]]:
     """The rows of a release, and its columns with their types."""
     with duckdb.connect(str(path), read_only=True) as release:
-        relation = release.sql(f"FROM {quoted(name)}")
+        relation = release.sql(f"FROM {quote_name(name)}")
         return relation.fetchall(), dict(zip(relation.columns, map(str, relation.types), strict=True))
 
 
-def published(
+def publish_and_read(
     source: Any, /, attributes: Mapping[str, Any], directory: Path, k: int = 2, **sections: Any
 ) -> tuple[list[tuple[Any, ...]], dict[str, str]]:
     """Anonymize, publish, verify: the rows of the release, and its columns with their types."""

@@ -13,7 +13,7 @@ from sqlanon.release.targets.base import Verification
 from support.databases import fetch
 
 
-def failed(found: Verification) -> set[str]:
+def failed_checks(found: Verification) -> set[str]:
     """The names of the checks that a release fails."""
     assert found.verified is not any(check.passed is False for check in found.checks)
     return {check.name for check in found.checks if check.passed is False}
@@ -21,7 +21,7 @@ def failed(found: Verification) -> set[str]:
 
 def failed_alone(path: Path) -> set[str]:
     """The names of the checks that a release fails without its policy."""
-    return failed(verify_file(path))
+    return failed_checks(verify_file(path))
 
 
 def manifest_text(release: sqlanon.Release) -> str:

@@ -144,12 +144,12 @@ REPLACED = {
 """What an engine, or a client or template language in front of it, replaces in any part of a text."""
 
 
-def spelled(value: exp.Expr) -> str:
+def literal_text(value: exp.Expr) -> str:
     """The text that a literal, or several that are put together, stands for."""
     if isinstance(value, exp.Paren):
-        return spelled(value.this)
+        return literal_text(value.this)
     if isinstance(value, exp.DPipe):
-        return spelled(value.this) + spelled(value.expression)
+        return literal_text(value.this) + literal_text(value.expression)
     assert isinstance(value, exp.Literal) and value.is_string
     return value.name
 
@@ -161,7 +161,7 @@ def test_no_part_of_a_literal_is_a_variable(dialect: str) -> None:
     text = without_variables(exp.select(*literals), dialect).sql(dialect, pretty=True)
     assert not re.search(REPLACED[dialect], text)
     (back,) = statements(text, dialect)
-    assert [spelled(expression.this) for expression in back.expressions] == LABELS
+    assert [literal_text(expression.this) for expression in back.expressions] == LABELS
 
 
 @pytest.mark.thorough

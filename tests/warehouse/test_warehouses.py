@@ -30,7 +30,7 @@ from sqlanon.requirements import list_requirements
 from sqlanon.requirements.plain_sql import WarehouseRelease
 from sqlanon.support.expressions import table
 from sqlanon.warehouse import DIALECTS
-from support.databases import quoted
+from support.databases import quote_name
 from support.lanes import SEARCHING, examples, some
 from support.policies import make_policy
 from support.warehouse_checks import DIFFERING, figures, from_set, violations
@@ -91,7 +91,7 @@ def ask(connection: duckdb.DuckDBPyConnection, policy: sqlanon.Policy, path: Pat
 def follow(connection: duckdb.DuckDBPyConnection, folder: Path) -> dict[str, list[tuple[Any, ...]]]:
     """Upload an exported folder, make the release, and audit it: the rows of each query, by what stands above it."""
     for file in folder.glob("*.parquet"):
-        connection.execute(f"CREATE TABLE {quoted(file.stem)} AS FROM read_parquet('{file}')")
+        connection.execute(f"CREATE TABLE {quote_name(file.stem)} AS FROM read_parquet('{file}')")
     connection.execute((folder / "release.sql").read_text())
     found = {}
     for block in (folder / "audit.sql").read_text().split("\n\n")[1:]:
@@ -100,15 +100,15 @@ def follow(connection: duckdb.DuckDBPyConnection, folder: Path) -> dict[str, lis
     return found
 
 
-def released(result: sqlanon.Result) -> Counter[tuple[Any, ...]]:
+def released_rows(result: sqlanon.Result) -> Counter[tuple[Any, ...]]:
     """The rows of the release that is made here, with the columns in their order."""
     relation = result._run.engine.relation(result._draft.statement.select(shuffled=False))
-    return Counter(relation.project(", ".join(quoted(name) for name in sorted(relation.columns))).fetchall())
+    return Counter(relation.project(", ".join(quote_name(name) for name in sorted(relation.columns))).fetchall())
 
 
 def made(connection: duckdb.DuckDBPyConnection, name: str) -> Counter[tuple[Any, ...]]:
     relation = connection.table(name)
-    return Counter(relation.project(", ".join(quoted(name) for name in sorted(relation.columns))).fetchall())
+    return Counter(relation.project(", ".join(quote_name(name) for name in sorted(relation.columns))).fetchall())
 
 
 def check_same(here: sqlanon.Policy, connection: duckdb.DuckDBPyConnection, folder: Path) -> int:
@@ -125,7 +125,7 @@ def check_same(here: sqlanon.Policy, connection: duckdb.DuckDBPyConnection, fold
             return 0
         result = other.anonymize(there)
         assert figures(result) == figures(expected)
-        rows = released(expected)
+        rows = released_rows(expected)
         audit = follow(connection, result.export(folder / "export", "duckdb"))
         assert made(connection, there.release.table) == rows
         assert violations(audit) == {}
@@ -507,12 +507,12 @@ def test_macros_of_the_database_change_nothing_of_what_is_exported(
     expected, clean = follow(connection, folder), made(connection, "shared")
     connection.execute("DROP TABLE shared")
     for file in folder.glob("*.parquet"):
-        connection.execute(f"DROP TABLE {quoted(file.stem)}")
+        connection.execute(f"DROP TABLE {quote_name(file.stem)}")
     text = "".join((folder / name).read_text() for name in ("release.sql", "audit.sql"))
     names = set(re.findall(r'system\.main\."?([^\s"(]+)"?\(', text))
     assert {"count", "random", "sum"} <= names
     for name in [*names, "count_star"]:
-        connection.execute(f"CREATE MACRO {quoted(name)}() AS 7, (a) AS 7, (a, b) AS 7")
+        connection.execute(f"CREATE MACRO {quote_name(name)}() AS 7, (a) AS 7, (a, b) AS 7")
     assert connection.execute("SELECT sum(i), random() FROM range(3) AS t(i)").fetchall() == [(7, 7)] * 3
     assert follow(connection, folder) == expected
     assert made(connection, "shared") == clean
@@ -632,7 +632,7 @@ def test_the_audit_finds_every_row_that_differs(
     assert follow(odd, folder)[DIFFERING] == []
     audit = dict(block.partition("\n")[::2] for block in (folder / "audit.sql").read_text().split("\n\n")[1:])
     columns = [one[0] for one in odd.execute(audit[f"-- {DIFFERING}"]).description][:-2]
-    rows = f"SELECT {', '.join(f'{quoted(name)}::VARCHAR' for name in columns)} FROM shared"
+    rows = f"SELECT {', '.join(f'{quote_name(name)}::VARCHAR' for name in columns)} FROM shared"
     before = Counter(odd.execute(rows).fetchall())
     row, other = odd.execute(
         "SELECT arg_min(rowid, cost), arg_max(rowid, cost) FROM shared WHERE cost NOT IN (1, 3) AND weight = 0.5 "
@@ -644,7 +644,7 @@ def test_the_audit_finds_every_row_that_differs(
             odd.execute(part)
         expected = differing(before, Counter(odd.execute(rows).fetchall()))
         assert expected
-        text = ", ".join(f"{quoted(name)}::VARCHAR" for name in columns)
+        text = ", ".join(f"{quote_name(name)}::VARCHAR" for name in columns)
         query = audit[f"-- {DIFFERING}"].rstrip(";\n")
         found = odd.execute(f"SELECT {text}, rows_of_statement, rows_of_release FROM ({query})").fetchall()
         assert {one[:-2]: one[-2:] for one in found} == expected
@@ -788,7 +788,7 @@ def test_a_release_of_duckdb_without_a_name_is_not_the_source(policy_file: Path)
     assert "CREATE TABLE `release` AS" in run("plan", policy_file, "--dialect", "spark")
 
 
-def refused(*arguments: object) -> str:
+def refusal_message(*arguments: object) -> str:
     done = CliRunner().invoke(app, [str(argument) for argument in arguments])
     assert done.exit_code != 0
     return f"{done.output}\n{done.exception}"
@@ -797,15 +797,15 @@ def refused(*arguments: object) -> str:
 @pytest.mark.slow
 def test_wrong_requests_are_refused(policy_file: Path, tmp_path: Path) -> None:
     every = ", ".join(DIALECTS)
-    assert f"must be one of {every}, not 'oracle'" in refused("plan", policy_file, "--dialect", "oracle")
-    assert every in refused("anonymize", policy_file, "--export", tmp_path / "x", "--dialect", "oracle")
-    assert "--export FOLDER --dialect NAME" in refused("anonymize", policy_file)
-    assert "--export FOLDER --dialect NAME" in refused("anonymize", policy_file, "--export", tmp_path / "x")
+    assert f"must be one of {every}, not 'oracle'" in refusal_message("plan", policy_file, "--dialect", "oracle")
+    assert every in refusal_message("anonymize", policy_file, "--export", tmp_path / "x", "--dialect", "oracle")
+    assert "--export FOLDER --dialect NAME" in refusal_message("anonymize", policy_file)
+    assert "--export FOLDER --dialect NAME" in refusal_message("anonymize", policy_file, "--export", tmp_path / "x")
     policy_file.write_text(TOML.replace('frequency_set = "f.parquet"', 'database = "d.duckdb"'))
-    assert "leave it out" in refused("anonymize", policy_file, "--dialect", "trino")
+    assert "leave it out" in refusal_message("anonymize", policy_file, "--dialect", "trino")
     no_file = 'zip = { role = "quasi", hierarchy = { file = "nowhere.csv" } }'
     policy_file.write_text(TOML.replace('zip = { role = "quasi", hierarchy = { mask = "right" } }', no_file))
-    assert "attributes.zip.hierarchy" in refused("plan", policy_file, "--dialect", "trino")
+    assert "attributes.zip.hierarchy" in refusal_message("plan", policy_file, "--dialect", "trino")
     policy_file.write_text(TOML.replace("[privacy]", '[search]\nstrategy = "mondrian"\n[privacy]'))
-    assert "search" in refused("plan", policy_file, "--dialect", "trino")
+    assert "search" in refusal_message("plan", policy_file, "--dialect", "trino")
     assert not (tmp_path / "x").exists()

@@ -11,7 +11,7 @@ import pytest
 
 import sqlanon
 from properties.warehouse_cases import COLUMNS, HERE, policy, rows
-from support.databases import quoted
+from support.databases import quote_name
 from support.servers.postgres import Server
 from support.warehouse_checks import DIFFERING, THERE, figures, from_set, violations
 
@@ -28,7 +28,7 @@ def upload(server: Server, folder: Path, schema: str = "clinic") -> None:
         for file in folder.glob("*.parquet"):
             relation = connection.read_parquet(str(file))
             types = {name: THERE[str(type_)] for name, type_ in zip(relation.columns, relation.types, strict=True)}
-            server.load(f"{schema}.{quoted(file.stem)}", types, texts(connection, f"'{file}'"))
+            server.load(f"{schema}.{quote_name(file.stem)}", types, texts(connection, f"'{file}'"))
 
 
 def statements(folder: Path) -> list[str]:
@@ -36,7 +36,7 @@ def statements(folder: Path) -> list[str]:
     return (folder / "release.sql").read_text().split("\n\n")[1:]
 
 
-def audited(server: Server, folder: Path) -> dict[str, list[tuple[Any, ...]]]:
+def run_audit(server: Server, folder: Path) -> dict[str, list[tuple[Any, ...]]]:
     """The rows of each query of the audit, by what stands above it."""
     found = {}
     for block in (folder / "audit.sql").read_text().split("\n\n")[1:]:
@@ -55,7 +55,7 @@ def test_printed_sql_runs_in_postgres_and_releases_the_same(postgres: Server, tm
         postgres.run(f"DROP SCHEMA IF EXISTS {name} CASCADE", f"CREATE SCHEMA {name}")
     postgres.load("clinic.patients", COLUMNS, rows())
     with duckdb.connect() as connection:
-        definitions = ", ".join(f"{quoted(name)} {HERE[kind]}" for name, kind in COLUMNS.items())
+        definitions = ", ".join(f"{quote_name(name)} {HERE[kind]}" for name, kind in COLUMNS.items())
         connection.execute(f"CREATE TABLE patients ({definitions})")
         connection.executemany("INSERT INTO patients VALUES (?, ?, ?, ?, ?, ?)", rows())
         here = policy(tmp_path, suppressed)
@@ -67,7 +67,7 @@ def test_printed_sql_runs_in_postgres_and_releases_the_same(postgres: Server, tm
             (query,) = db.plan(there, dialect="postgres").stages[0].sql
         names = list(COLUMNS)[1:5]
         connection.execute(
-            f"CREATE TABLE f ({', '.join(f'{quoted(name)} {HERE[COLUMNS[name]]}' for name in names)}, n BIGINT)"
+            f"CREATE TABLE f ({', '.join(f'{quote_name(name)} {HERE[COLUMNS[name]]}' for name in names)}, n BIGINT)"
         )
         connection.executemany("INSERT INTO f VALUES (?, ?, ?, ?, ?)", postgres.rows(query))
         connection.execute(f"COPY f TO '{tmp_path}/f.parquet'")
@@ -88,29 +88,31 @@ def test_printed_sql_runs_in_postgres_and_releases_the_same(postgres: Server, tm
         "SET standard_conforming_strings TO off",
         *statements(folder),
     )
-    audit = audited(postgres, folder)
+    audit = run_audit(postgres, folder)
     assert len(audit) == 9 + 1 + 3 + 2
     assert violations(audit) == {}
     columns = [column.name for column in file.manifest.columns]
-    text = ", ".join(f"{quoted(name)}::text" for name in columns)
+    text = ", ".join(f"{quote_name(name)}::text" for name in columns)
     with duckdb.connect(str(file.path), read_only=True) as release:
-        order = ", ".join(f"CAST({quoted(name)} AS VARCHAR)" for name in columns)
+        order = ", ".join(f"CAST({quote_name(name)} AS VARCHAR)" for name in columns)
         ours = Counter(release.execute(f"SELECT {order} FROM {file.table}").fetchall())
     assert Counter(postgres.rows(f"SELECT {text} FROM shared.r")) == ours
     # A release that breaks what is asked is seen: two rows of a class of their own, and of one value.
-    postgres.run(f"UPDATE shared.r SET {quoted(names[0])} = 'alone' WHERE ctid IN (SELECT ctid FROM shared.r LIMIT 1)")
+    postgres.run(
+        f"UPDATE shared.r SET {quote_name(names[0])} = 'alone' WHERE ctid IN (SELECT ctid FROM shared.r LIMIT 1)"
+    )
     expected_now = {"6-anonymity", "distinct 2-diversity of ill; --", "share of at most 0.9 of each ill; --", DIFFERING}
-    assert expected_now <= violations(audited(postgres, folder)).keys()
+    assert expected_now <= violations(run_audit(postgres, folder)).keys()
     # And so is a row that another has taken the place of, which breaks nothing.
     postgres.run("DROP TABLE shared.r", *statements(folder))
-    keys = ", ".join(map(quoted, names))
+    keys = ", ".join(map(quote_name, names))
     place = (
         f"row_number() OVER (PARTITION BY {keys} ORDER BY cost) AS place, min(cost) OVER (PARTITION BY {keys}) AS least"
     )
     numbered = f"(SELECT ctid AS at, cost, least, place FROM (SELECT *, ctid, {place} FROM shared.r) AS p) AS n"
     ((at, least),) = postgres.rows(f"SELECT at::text, least FROM {numbered} WHERE cost <> least ORDER BY place LIMIT 1")
     postgres.run(f"UPDATE shared.r SET cost = {least} WHERE ctid = '{at}'")
-    found = violations(audited(postgres, folder))
+    found = violations(run_audit(postgres, folder))
     assert found.keys() == {DIFFERING}
     assert sorted(int(row[-1]) - int(row[-2]) for row in found[DIFFERING]) == [-1, 1]
 
@@ -143,7 +145,7 @@ def test_numbers_that_postgres_takes_for_equal_are_released_in_one_form(postgres
             folder = db.anonymize(asked).export(tmp_path / "export", "postgres")
     upload(postgres, folder, "floats")
     postgres.run("SET search_path TO floats", *statements(folder))
-    assert violations(audited(postgres, folder)) == {}
+    assert violations(run_audit(postgres, folder)) == {}
     forms = "SELECT count(DISTINCT float8send(one)), count(DISTINCT float8send(none)), "
     forms += "count(DISTINCT float4send(weight)) FROM floats."
     assert postgres.rows(f"{forms}t") == [(2, 2, 3)]
@@ -182,7 +184,7 @@ def test_enumerations_and_texts_without_case_are_read_as_they_are_written(postgr
         folder = db.anonymize(there).export(tmp_path / "export", "postgres")
     upload(postgres, folder)
     postgres.run(*statements(folder))
-    audit = audited(postgres, folder)
+    audit = run_audit(postgres, folder)
     assert violations(audit) == {}
     released = postgres.rows("SELECT mood::text, town::text, count(*) FROM shared.r GROUP BY 1, 2 ORDER BY 1, 2")
     assert sum(row[2] for row in released) == 59 and all(row[2] >= 5 for row in released)
@@ -192,4 +194,4 @@ def test_enumerations_and_texts_without_case_are_read_as_they_are_written(postgr
     assert ("text",) in postgres.rows(types) and ("mood",) not in postgres.rows(types)
     # Where somebody spells a town in another way since, the audit shows it.
     postgres.run("UPDATE shared.r SET town = upper(town) WHERE ctid IN (SELECT ctid FROM shared.r LIMIT 1)")
-    assert violations(audited(postgres, folder))
+    assert violations(run_audit(postgres, folder))

@@ -11,7 +11,7 @@ import pytest
 
 import sqlanon
 from properties.warehouse_cases import COLUMNS, HERE, TOP, policy, rows
-from support.databases import quoted
+from support.databases import quote_name
 from support.warehouse_checks import DIFFERING, figures, from_set, violations
 
 pytestmark = pytest.mark.slow
@@ -29,7 +29,7 @@ def statements(file: Path) -> list[tuple[str, str]]:
     return found
 
 
-def audited(session: Any, folder: Path) -> dict[str, list[Any]]:
+def run_audit(session: Any, folder: Path) -> dict[str, list[Any]]:
     """The rows of each query of the audit, by what stands above it."""
     answers = {name: session.sql(query).collect() for name, query in statements(folder / "audit.sql")}
     del answers["A setting that the queries depend on"]
@@ -64,7 +64,7 @@ def test_printed_sql_runs_in_spark_and_releases_the_same(spark: Any, tmp_path: P
     )
     session = hostile(spark)
     with duckdb.connect() as connection:
-        definitions = ", ".join(f"{quoted(name)} {HERE[kind]}" for name, kind in COLUMNS.items())
+        definitions = ", ".join(f"{quote_name(name)} {HERE[kind]}" for name, kind in COLUMNS.items())
         connection.execute(f"CREATE TABLE patients ({definitions})")
         connection.executemany("INSERT INTO patients VALUES (?, ?, ?, ?, ?, ?)", rows())
         connection.execute(f"COPY patients TO '{tmp_path}/patients.parquet'")
@@ -82,12 +82,12 @@ def test_printed_sql_runs_in_spark_and_releases_the_same(spark: Any, tmp_path: P
         session.read.parquet(str(path)).createOrReplaceTempView(path.stem)
     for _, statement in statements(folder / "release.sql"):
         session.sql(statement)
-    audit = audited(session, folder)
+    audit = run_audit(session, folder)
     assert len(audit) == 9 + 1 + 3 + 2
     assert violations(audit) == {}
     columns = [column.name for column in file.manifest.columns]
     with duckdb.connect(str(file.path), read_only=True) as release:
-        order = ", ".join(f"CAST({quoted(name)} AS VARCHAR)" for name in columns)
+        order = ", ".join(f"CAST({quote_name(name)} AS VARCHAR)" for name in columns)
         ours = Counter(release.execute(f"SELECT {order} FROM {file.table}").fetchall())
     text = ", ".join(f"CAST(`{name}` AS STRING)" for name in columns)
     made = f"SELECT {text} FROM {DATABASE}.r"
@@ -102,7 +102,7 @@ def test_printed_sql_runs_in_spark_and_releases_the_same(spark: Any, tmp_path: P
     session.sql(f"CREATE TABLE {DATABASE}.other AS SELECT {shown}, coalesce({costs}, cost) AS cost FROM ({changed})")
     session.sql(f"DROP TABLE {DATABASE}.r")
     session.sql(f"ALTER TABLE {DATABASE}.other RENAME TO {DATABASE}.r")
-    found = violations(audited(session, folder))
+    found = violations(run_audit(session, folder))
     assert found.keys() == {DIFFERING}
     differ = {tuple(str(one) for one in row[:-2]): tuple(row[-2:]) for row in found[DIFFERING]}
     now = Counter(tuple(row) for row in session.sql(made).collect())

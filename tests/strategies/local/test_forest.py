@@ -58,7 +58,7 @@ def least_cost(sizes: Mapping[int, int], k: int, price: Any, suppressed: float =
 # --- The forest alone, over points with values that are equal or not
 
 
-def grown(points: list[tuple[int, ...]], sizes: Mapping[int, int], k: int) -> Forest:
+def grow_forest(points: list[tuple[int, ...]], sizes: Mapping[int, int], k: int) -> Forest:
     trees = Forest(dict(sizes), k, dict.fromkeys(sizes, 0))
     while trees.open:
         edges = []
@@ -77,7 +77,7 @@ def differing(points: list[tuple[int, ...]], some: set[int] | frozenset[int]) ->
 
 def check_groups(points: list[tuple[int, ...]], sizes: Mapping[int, int], k: int) -> tuple[int, int]:
     """Groups of all rows, of the sizes that the proof has; the bound of the least cost, and what they cost."""
-    trees = grown(points, sizes, k)
+    trees = grow_forest(points, sizes, k)
     groups = trees.classes()
     total: Counter[int] = Counter()
     for group in groups:
@@ -90,7 +90,7 @@ def check_groups(points: list[tuple[int, ...]], sizes: Mapping[int, int], k: int
     return bound, cost
 
 
-def drawn(draw: random.Random, rows: int) -> tuple[list[tuple[int, ...]], dict[int, int]]:
+def draw_table(draw: random.Random, rows: int) -> tuple[list[tuple[int, ...]], dict[int, int]]:
     values, columns = draw.choice([2, 3]), draw.choice([2, 4, 6])
     found = Counter(tuple(draw.randrange(values) for _ in range(columns)) for _ in range(draw.randint(1, rows)))
     while sum(found.values()) < rows:
@@ -101,7 +101,7 @@ def drawn(draw: random.Random, rows: int) -> tuple[list[tuple[int, ...]], dict[i
 def check_factor(seeds: range, rows: int) -> None:
     for seed in seeds:
         draw = random.Random(seed)
-        points, sizes = drawn(draw, rows)
+        points, sizes = draw_table(draw, rows)
         k = draw.choice([2, 3, 4])
         least = least_cost(sizes, k, lambda group, points=points: differing(points, group), len(points[0]))
         bound, cost = check_groups(points, sizes, k)
@@ -120,7 +120,7 @@ def test_suppressed_cells_are_within_the_factor_of_the_fewest_many() -> None:
 def test_groups_are_as_small_as_the_proof_says() -> None:
     for seed in range(60):
         draw = random.Random(seed)
-        points, sizes = drawn(draw, draw.choice([10, 30, 60]))
+        points, sizes = draw_table(draw, draw.choice([10, 30, 60]))
         check_groups(points, sizes, draw.choice([2, 3, 4, 5, 7, 10]))
 
 
@@ -212,7 +212,7 @@ ASKED = {**dict.fromkeys(("age", "race", "gender", "zip"), "suppress"), "disease
 COLUMNS = "id VARCHAR, age INTEGER, race VARCHAR, gender VARCHAR, zip VARCHAR, disease VARCHAR"
 
 
-def released(rows: list[tuple[Any, ...]], k: int, publish_to: Path | None = None) -> tuple[list[Any], str]:
+def released_rows(rows: list[tuple[Any, ...]], k: int, publish_to: Path | None = None) -> tuple[list[Any], str]:
     """The rows of a release, of one that is verified if it is published; and what is proven of it."""
     policy = make_policy(ASKED, k=k, search={"strategy": "forest"}, source={"table": "t", "key": "id"})
     connection = duckdb.connect()
@@ -231,14 +231,14 @@ def test_equal_rows_are_divided_by_their_key_alone(tmp_path: Path) -> None:
     """A row that is alone takes one of a hundred equal ones with it, and not all of them: the same one on every run,
     whatever is released of it. No less than a quarter of a row is lost, and half of one is."""
     rows = [(f"{i}", 27, "White", "Female", "92010", f"{i}") for i in range(100)]
-    found, proof = released([*rows, ALONE], 2, tmp_path / "r.duckdb")
+    found, proof = released_rows([*rows, ALONE], 2, tmp_path / "r.duckdb")
     assert proof == "not proven optimal: at most 2.01 times the least loss (proven)"
     assert sorted(row[4] for row in found) == sorted([*(row[5] for row in rows), "Flu"])
     taken, other = sorted(row[4] for row in found if row[1] == "*")
     assert other == "Flu"
-    assert found == released([ALONE, *reversed(rows)], 2)[0]
+    assert found == released_rows([ALONE, *reversed(rows)], 2)[0]
     mirrored = [(*row[:5], str(99 - int(row[5]))) for row in rows]
-    found, _ = released([*mirrored, ALONE], 2)
+    found, _ = released_rows([*mirrored, ALONE], 2)
     assert sorted(row[4] for row in found if row[1] == "*") == [str(99 - int(taken)), "Flu"]
 
 
@@ -256,7 +256,7 @@ def test_equal_rows_are_divided_by_their_key_alone(tmp_path: Path) -> None:
 def test_too_many_combinations_are_refused(most: str, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(f"sqlanon.strategies.local.forest.{most}", 0)
     with pytest.raises(sqlanon.InfeasibleError, match=message):
-        released([ALONE], 2)
+        released_rows([ALONE], 2)
 
 
 def test_it_needs_a_key_and_counts_no_persons() -> None:

@@ -52,7 +52,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def released(folder: Path, name: str, sets: str = "list", place: str | None = None) -> Path:
+def release_path(folder: Path, name: str, sets: str = "list", place: str | None = None) -> Path:
     place = place or f'database = "{name}.duckdb"'
     place += "" if "[catalog]" in place else f'\n[catalog]\ndatabase = "{name}.catalog.duckdb"'
     (folder / f"{name}.toml").write_text(POLICY.format(sets=sets, place=place), encoding="utf-8")
@@ -63,7 +63,7 @@ def released(folder: Path, name: str, sets: str = "list", place: str | None = No
 
 @pytest.mark.thorough
 def test_lists_have_the_values_of_the_sets(folder: Path) -> None:
-    text, lists = (released(folder, sets, sets) for sets in ("text", "list"))
+    text, lists = (release_path(folder, sets, sets) for sets in ("text", "list"))
     members = "CASE WHEN {0} IS NOT NULL THEN sqlanon.members({0}) END"
     query = "SELECT {}, {}, age, d, count(*) FROM t GROUP BY ALL ORDER BY ALL"
     rows = fetch(lists, query.format("city", "zip"))
@@ -81,7 +81,7 @@ def test_lists_have_the_values_of_the_sets(folder: Path) -> None:
 @pytest.mark.parametrize("place", ['database = "m.duckdb"\nsuppressed = "mask"', 'file = "m.parquet"'])
 def test_masked_rows_and_parquet_files_have_lists(folder: Path, place: str) -> None:
     name = "parquet" if "parquet" in place else "masked"
-    path = released(folder, name, place=place)
+    path = release_path(folder, name, place=place)
     assert cli("verify", path, "--policy", f"{name}.toml", cwd=folder).status == 0
     if path.suffix == ".parquet":
         cities = pq.read_table(path)["city"].to_pylist()
@@ -95,7 +95,7 @@ def test_masked_rows_and_parquet_files_have_lists(folder: Path, place: str) -> N
 def test_reports_attacks_and_the_ledger_take_lists(folder: Path) -> None:
     """The ledger cannot look into sets, as text or as lists: it refuses a second release beside the first."""
     catalog = 'database = "second.duckdb"\nkeep = 2\n[catalog]\ndatabase = "own.duckdb"'
-    path = released(folder, "second", place=catalog)
+    path = release_path(folder, "second", place=catalog)
     assert cli("verify", path, cwd=folder).status == 0
     assert cli("report", "second.toml", "-o", "page.html", cwd=folder).status == 0
     ended = cli("attack", path, "--policy", "second.toml", cwd=folder)

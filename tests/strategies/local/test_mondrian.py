@@ -458,7 +458,7 @@ HAMBURG = """CREATE TABLE t AS FROM (VALUES
 
 
 @contextmanager
-def worked(
+def run_mondrian(
     statement: str, hierarchies: Mapping[str, Any], privacy: Mapping[str, Any], **search: Any
 ) -> Iterator[tuple[Any, list[tuple[Any, ...]], list[str]]]:
     """The result for a small table, the rows of its release in the table's columns, and their types."""
@@ -490,7 +490,7 @@ PLAIN_TREES = {"age": {"intervals": [5, 10]}, "sex": "suppress", "zip": {"mask":
 @pytest.mark.parametrize("cuts", some(["strict", "relaxed"], 2))
 def test_the_patients_of_the_paper(cuts: str) -> None:
     """The multidimensional 2-anonymization that the paper shows of its six patients."""
-    with worked(PATIENTS, PLAIN_TREES, {"k": 2}, cuts=cuts, ends="exact") as (result, rows, _):
+    with run_mondrian(PATIENTS, PLAIN_TREES, {"k": 2}, cuts=cuts, ends="exact") as (result, rows, _):
         assert rows == [
             ("25-26", "Male", "53711", "Brochitis"),
             ("25-26", "Male", "53711", "Flu"),
@@ -505,7 +505,7 @@ def test_the_patients_of_the_paper(cuts: str) -> None:
 @pytest.mark.thorough
 def test_the_patients_of_the_paper_on_a_grid() -> None:
     """Ages end at multiples of five, ZIP codes at their last but one digit."""
-    with worked(PATIENTS, PLAIN_TREES, {"k": 2}) as (result, rows, _):
+    with run_mondrian(PATIENTS, PLAIN_TREES, {"k": 2}) as (result, rows, _):
         assert Counter(row[:3] for row in rows) == {("25-29", "Male", "5371*"): 4, ("25-29", "Female", "53712"): 2}
         assert result.losses["age"] == 1
 
@@ -514,14 +514,14 @@ def test_the_patients_of_the_paper_on_a_grid() -> None:
 @pytest.mark.parametrize("summary", some(["set", "range"], 2))
 def test_many_values_take_few_rounds(summary: str) -> None:
     statement = "CREATE TABLE t AS SELECT 'v' || i // 2 AS x FROM range(128) AS r(i)"
-    with worked(statement, {"x": "suppress"}, {"k": 2}, summary=summary) as (result, rows, _):
+    with run_mondrian(statement, {"x": "suppress"}, {"k": 2}, summary=summary) as (result, rows, _):
         assert result.classes == len(set(rows)) == 64
         assert result.checked < 64 / 2
 
 
 @pytest.mark.thorough
 def test_medians_are_values_of_their_columns() -> None:
-    with worked(PATIENTS, PLAIN_TREES, {"k": 2}, summary="median", ends="exact") as (_, rows, types):
+    with run_mondrian(PATIENTS, PLAIN_TREES, {"k": 2}, summary="median", ends="exact") as (_, rows, types):
         assert types[:3] == ["INTEGER", "VARCHAR", "INTEGER"]
         assert Counter(row[:3] for row in rows) == {
             (25, "Male", 53711): 2, (25, "Female", 53712): 2, (27, "Male", 53710): 2,
@@ -534,7 +534,7 @@ def test_medians_are_values_of_their_columns() -> None:
 )
 def test_ten_patients_are_all_released(privacy: dict[str, Any]) -> None:
     trees = {"sex": "suppress", "zip": {"mask": "right"}, "born": {"intervals": [10, 20]}}
-    with worked(HAMBURG, trees, privacy) as (result, rows, _):
+    with run_mondrian(HAMBURG, trees, privacy) as (result, rows, _):
         assert (len(rows), result.suppressed_rows) == (10, 0)
         assert result.classes >= 4
         classes = defaultdict(list)
@@ -553,9 +553,9 @@ def test_null_and_dates() -> None:
         (NULL, 2), (NULL, 3), (DATE '2022-01-01', 3)) AS v(day, ward)"""
     trees = {"day": {"dates": ["month", "year"]}, "ward": "suppress"}
     others = {("2021-03-01", 1): 2, (None, 2): 2, ("*", 3): 2}
-    with worked(statement, trees, {"k": 2}, ends="exact") as (_, rows, _):
+    with run_mondrian(statement, trees, {"k": 2}, ends="exact") as (_, rows, _):
         assert Counter(rows) == {("2020-01-05 to 2020-01-07", 1): 2, **others}
-    with worked(statement, trees, {"k": 2}) as (_, rows, _):
+    with run_mondrian(statement, trees, {"k": 2}) as (_, rows, _):
         assert Counter(rows) == {("2020-01", 1): 2, **others}
 
 
@@ -565,7 +565,7 @@ def test_a_class_shows_its_set() -> None:
         """CREATE TABLE t AS FROM (VALUES ('a', 2), ('b', 2), ('c', 1), ('d', 1), ('a', 3), ('c', 3)) AS v(x, y)"""
     )
     trees = {"x": {"categories": {"ab": ["a", "b"], "cde": ["c", "d", "e"]}}, "y": "suppress"}
-    with worked(statement, trees, {"k": 2}, summary="set", ends="exact") as (result, rows, _):
+    with run_mondrian(statement, trees, {"k": 2}, summary="set", ends="exact") as (result, rows, _):
         assert Counter(rows) == {("ab", 2): 2, ("{c, d}", 1): 2, ("{a, c}", 3): 2}
         assert result.score == pytest.approx(1 / 4 / 2)
 
@@ -579,7 +579,7 @@ def test_a_set_lists_what_k_rows_have() -> None:
     trees = {"x": {"categories": {"a": ["a"], "bc": ["b", "c", "d"], "e": ["e"]}}, "y": "suppress"}
     others = {("{b, c}", "q"): 2, ("{b, c}", "r"): 2}
     for ends, label in (("grid", "*"), ("exact", "{a, e}")):
-        with worked(statement, trees, {"k": 2}, summary="set", ends=ends) as (_, rows, _):
+        with run_mondrian(statement, trees, {"k": 2}, summary="set", ends=ends) as (_, rows, _):
             assert Counter(rows) == {(label, "p"): 2, **others}
 
 
@@ -587,7 +587,7 @@ def test_a_set_lists_what_k_rows_have() -> None:
 @pytest.mark.parametrize("limit", some([{"time_limit": 1e-9}, {"max_checks": 1}], 2))
 def test_it_may_be_stopped_at_any_time(limit: dict[str, Any]) -> None:
     """The parts so far meet the requirements; there is always a first round."""
-    with worked(PATIENTS, PLAIN_TREES, {"k": 2}, ends="exact", **limit) as (result, _, _):
+    with run_mondrian(PATIENTS, PLAIN_TREES, {"k": 2}, ends="exact", **limit) as (result, _, _):
         assert (result.checked, result.classes, result.optimal) == (1, 2, False)
 
 

@@ -111,7 +111,7 @@ LISTED = {"a|": ["a|"], None: None, "{x, y}": ["x", "y"]}
 SHARES = [(1, 1), (2, 3)]
 
 
-def released(mask: bool, lists: bool, divided: bool) -> tuple[list[Row], list[Row]]:
+def released_rows(mask: bool, lists: bool, divided: bool) -> tuple[list[Row], list[Row]]:
     """The release, and that of plain Python: its rows are found by the codes of their values."""
     kept: dict[Row, list[Row]] = defaultdict(list)
     number = 0
@@ -163,7 +163,7 @@ def released(mask: bool, lists: bool, divided: bool) -> tuple[list[Row], list[Ro
 
 @pytest.mark.parametrize(("mask", "lists", "divided"), [*itertools.product([False, True], repeat=3)])
 def test_rows_are_released_with_the_labels_of_their_combinations(mask: bool, lists: bool, divided: bool) -> None:
-    found, expected = released(mask, lists, divided)
+    found, expected = released_rows(mask, lists, divided)
     assert found == expected
     assert 10 < sum(row[3] != "" for row in found) < 50
 

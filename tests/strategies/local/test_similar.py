@@ -55,7 +55,7 @@ def test_few_combinations_are_grouped_in_the_best_way_many(case: Case, limits: l
     check_best(case, limits, 8)
 
 
-def invented(rows: int) -> pa.Table:
+def invented_table(rows: int) -> pa.Table:
     """A table as if drawn, the same every time: few rows are equal."""
     ages = [18 + (i * i * 31 + i * 7) % 67 for i in range(rows)]
     towns = ["abcdefghi"[i * i * 11 % 9] + "klmnopqrst"[i * 37 % 10] for i in range(rows)]
@@ -69,7 +69,7 @@ def released(directory: Path, strategy: str, threads: int = 2, **search: Any) ->
     """The classes of the release of 90 invented rows, with k = 3."""
     directory.mkdir()
     source = directory / "source.parquet"
-    pq.write_table(invented(90), source)
+    pq.write_table(invented_table(90), source)
     ask = make_policy(
         ATTRIBUTES, k=3, table=None, source={"files": [str(source)]}, search={"strategy": strategy, **search}
     )

@@ -163,7 +163,9 @@ def test_numbers_written_out(value: Any) -> None:
 # --- releases
 
 
-def released(values: list[Any], type_: pa.DataType, folder: Path, k: int = 2, **search: Any) -> list[tuple[Any, Any]]:
+def released_rows(
+    values: list[Any], type_: pa.DataType, folder: Path, k: int = 2, **search: Any
+) -> list[tuple[Any, Any]]:
     """Each value with the label that its row is released with, by an insensitive column."""
     source = pa.table({"x": pa.array(values, type_), "id": range(len(values))})
     policy = make_policy({"x": "suppress", "id": "insensitive"}, k=k, table=None, search={"ends": "exact"} | search)
@@ -192,7 +194,7 @@ def test_a_release_sorts_as_text(kind: str, strategy: str, tmp_path: Path) -> No
     dice = Random(f"{kind} {strategy}")
     values = [draw(dice) for _ in range(30)]
     values += values[:6]  # these are classes of one value
-    rows = released(values, type_, tmp_path, strategy=strategy)
+    rows = released_rows(values, type_, tmp_path, strategy=strategy)
     assert len({label for _, label in rows}) >= 5
     assert all(ends(label)[0] <= Decimal(shown(value)) <= ends(label)[1] for value, label in rows)
     lows = [in_order(ends(label)[0]) for label in sorted({label for _, label in rows})]
@@ -205,7 +207,7 @@ def test_ranges_on_a_grid_sort_as_text(kind: str, tmp_path: Path) -> None:
     """Those that are open at an end stand apart."""
     draw, type_ = COLUMNS[kind]
     dice = Random(f"{kind} grid")
-    rows = released([draw(dice) for _ in range(90)], type_, tmp_path, strategy="mondrian", ends="grid")
+    rows = released_rows([draw(dice) for _ in range(90)], type_, tmp_path, strategy="mondrian", ends="grid")
     labels = sorted({label for _, label in rows if not label.startswith(("<", "≥"))})
     assert len(labels) >= 5
     lows = [in_order(Decimal(re.split(", |(?<=[0-9])-| to ", label.strip("[)"))[0])) for label in labels]
@@ -214,21 +216,21 @@ def test_ranges_on_a_grid_sort_as_text(kind: str, tmp_path: Path) -> None:
 
 @pytest.mark.thorough
 def test_numbers_of_several_lengths(tmp_path: Path) -> None:
-    rows = released([7, 8, 110, 110, 120, 121], pa.int32(), tmp_path, strategy="mondrian")
+    rows = released_rows([7, 8, 110, 110, 120, 121], pa.int32(), tmp_path, strategy="mondrian")
     assert sorted({label for _, label in rows}) == ["007-008", "110", "120-121"]
 
 
 @pytest.mark.slow
 def test_medians_sort_where_they_are_text(tmp_path: Path) -> None:
     """A class that mixes NULL with others has no median: then medians are texts, as its top is."""
-    rows = released([None, 3, 7, 7, 110, 110], pa.int32(), tmp_path, strategy="mondrian", summary="median")
+    rows = released_rows([None, 3, 7, 7, 110, 110], pa.int32(), tmp_path, strategy="mondrian", summary="median")
     assert sorted({label for _, label in rows}) == ["*", "007", "110"]
 
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("summary", ["range", "median"])
 def test_values_that_are_no_numbers_are_in_no_range(summary: str, tmp_path: Path) -> None:
-    rows = released([1.0, 2.5, math.nan, 30.0], pa.float64(), tmp_path, strategy="mondrian", summary=summary)
+    rows = released_rows([1.0, 2.5, math.nan, 30.0], pa.float64(), tmp_path, strategy="mondrian", summary=summary)
     labels = [label for _, label in rows]
     assert labels[2:] == ["*", "*"]
     assert labels[0] == labels[1] == ("1.0-2.5" if summary == "range" else "1.0")
@@ -254,7 +256,7 @@ def test_hostile_values_come_back_out_of_their_sets(strategy: str, tmp_path: Pat
     dice = Random(strategy)
     values = [dice.choice(HOSTILE) for _ in range(30)] + ["{a, b}"] * 2
     under: dict[str, set[str]] = {}
-    for value, label in released(values, pa.string(), tmp_path, strategy=strategy, summary="set"):
+    for value, label in released_rows(values, pa.string(), tmp_path, strategy=strategy, summary="set"):
         under.setdefault(label, set()).add(value)
     assert sum(label.startswith("{") for label in under) >= 3
     for label, there in under.items():

@@ -82,7 +82,7 @@ def test_the_release_is_verified(tmp_path_factory: pytest.TempPathFactory, case:
 TOWNS = {"north": ["Kiel", "Celle"], "south": ["Ulm", "Isny"]}
 
 
-def released(
+def released_rows(
     rows: Sequence[tuple[Any, ...]], attributes: dict[str, Any], directory: Path, **sections: Any
 ) -> list[Any]:
     with duckdb.connect() as connection:
@@ -102,7 +102,7 @@ def released(
 def test_only_the_subtree_with_rare_values_is_generalized(tmp_path: Path) -> None:
     rows = [("Kiel",), ("Celle",), *[("Ulm",)] * 2, *[("Isny",)] * 3]
     town = {"role": "quasi", "hierarchy": {"categories": TOWNS}}
-    assert released(rows, {"town": town}, tmp_path) == [("Isny", 3), ("Ulm", 2), ("north", 2)]
+    assert released_rows(rows, {"town": town}, tmp_path) == [("Isny", 3), ("Ulm", 2), ("north", 2)]
 
 
 @pytest.mark.slow
@@ -111,8 +111,8 @@ def test_forbidden_labels_are_stepped_over(tmp_path: Path) -> None:
     rows = [*[("Kiel",)] * 2, *[("Celle",)] * 2, *[("Ulm",)] * 2, *[("Isny",)] * 3]
     towns = {"all": TOWNS}
     town = {"role": "quasi", "hierarchy": {"categories": towns}, "forbidden": ["south"]}
-    assert released(rows, {"town": town}, tmp_path) == [("Celle", 2), ("Isny", 3), ("Kiel", 2), ("Ulm", 2)]
-    assert released([*rows, ("Oyten",)], {"town": _with_oyten(towns)}, tmp_path) == [("all", 10)]
+    assert released_rows(rows, {"town": town}, tmp_path) == [("Celle", 2), ("Isny", 3), ("Kiel", 2), ("Ulm", 2)]
+    assert released_rows([*rows, ("Oyten",)], {"town": _with_oyten(towns)}, tmp_path) == [("all", 10)]
 
 
 def _with_oyten(towns: dict[str, Any]) -> dict[str, Any]:

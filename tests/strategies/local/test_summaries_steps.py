@@ -135,10 +135,10 @@ def set_of(part: Part) -> Shown:
     leaves = sum(size for _, size in listed) - 1
     if not alone and leaves == part.common.leaves and part.may_be_common:
         return part.ancestor
-    return part.own("{" + ", ".join(quoted(str(label)) for label, _ in sorted(listed)) + "}", leaves)
+    return part.own("{" + ", ".join(quote_name(str(label)) for label, _ in sorted(listed)) + "}", leaves)
 
 
-def quoted(label: str) -> str:
+def quote_name(label: str) -> str:
     is_plain = label and label == label.strip() and not {*label} & {*',{}"'}
     return label if is_plain else '"' + label.replace('"', '""') + '"'
 

@@ -61,10 +61,10 @@ class Server:
             arrays = [pa.array(text, pa.string()) for text in texts]
             cursor.adbc_ingest("loaded", pa.table(arrays, names=names), mode="create", temporary=True)
         casts = ", ".join(
-            f"CAST(c{i} AS {kind.partition(' COLLATE')[0]}) AS {_quoted(column)}"
+            f"CAST(c{i} AS {kind.partition(' COLLATE')[0]}) AS {_quote_name(column)}"
             for i, (column, kind) in enumerate(columns.items())
         )
-        definitions = ", ".join(f"{_quoted(column)} {kind}" for column, kind in columns.items())
+        definitions = ", ".join(f"{_quote_name(column)} {kind}" for column, kind in columns.items())
         self.run(f"CREATE TABLE {name} ({definitions})", f"INSERT INTO {name} SELECT {casts} FROM loaded")
         self.run("DROP TABLE loaded")
 
@@ -81,7 +81,7 @@ class Server:
         self._connection.close()
 
 
-def _quoted(name: str) -> str:
+def _quote_name(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
