@@ -17,7 +17,7 @@ from sqlanon.errors import InfeasibleError
 from sqlanon.policy import ReleaseSection
 from sqlanon.recode.stage import Recoding, recode_at
 from sqlanon.release.draft import ReleaseDraft
-from support.databases import connected, live_connection
+from support.databases import connect_to, live_connection
 from support.policies import make_policy
 
 
@@ -36,7 +36,7 @@ def draft(live: duckdb.DuckDBPyConnection) -> Iterator[ReleaseDraft]:
     live.execute("CREATE TABLE letters AS SELECT unnest(['a', 'a', 'a', 'a', 'a', 'b', 'c', 'x']) AS letter")
     attribute = {"role": "quasi", "hierarchy": TREE, "on_unknown": "suppress", "max_level": 0}
     policy = make_policy({"letter": attribute}, k=3, table="letters", search={"suppression_limit": 0.5})
-    with connected(live) as db:
+    with connect_to(live) as db:
         yield db.anonymize(policy)._draft
 
 
@@ -98,7 +98,7 @@ def test_masked_rows_form_a_class_that_meets_the_policy(
         search={"suppression_limit": 0.5, "measure": "loss"},
         release={"suppressed": "mask"},
     )
-    with connected(live) as db:
+    with connect_to(live) as db:
         result = db.anonymize(policy)
         assert (result.generalization, result.released_rows) == ({"letter": 0}, letters.count("a") + masked)
         released = Counter(live.sql(result.sql()).fetchall())
@@ -121,7 +121,7 @@ def test_decoys_have_the_values_of_kept_rows_of_the_nearest_class(
         release={"decoys": True},
         catalog={"database": tmp_path / "private.duckdb"},
     )
-    with connected(live) as db:
+    with connect_to(live) as db:
         result = db.anonymize(policy)
         assert result.decoys is not None and result.decoys.to_dict() == {
             "rows": 41,
@@ -148,7 +148,7 @@ def test_a_population_beyond_the_hierarchy_matches_no_row(live: duckdb.DuckDBPyC
     def anonymized(more: list[str], **privacy: Any) -> sqlanon.Result:
         query = f"SELECT unnest({['France', 'France', 'Italy', *more]}) AS country"
         policy = make_policy({"country": countries}, k=1, privacy=privacy, population={"query": query})
-        with connected(live) as db:
+        with connect_to(live) as db:
             return db.anonymize(policy)
 
     assert anonymized(["Japan"], k_map=2).generalization == {"country": 1}
