@@ -28,7 +28,7 @@ from sqlanon.release.label_levels import LEVELS, label_levels
 from sqlanon.release.manifest import Manifest
 from sqlanon.release.reader import attach_temporarily
 from sqlanon.release.source_change import NOT_COMPARED, SOURCE_CHECK, SourceChange
-from sqlanon.release.targets.base import Verification, VerifiedRelease
+from sqlanon.release.targets.base import OpenedRelease, Verification
 from sqlanon.requirements import list_requirements
 from sqlanon.sources.run import Run
 from sqlanon.strategies.lattice.checker import Checker, policy_measure, verdict_rules
@@ -43,7 +43,7 @@ from sqlanon.support.resources import RELEASE_MACROS, REQUIREMENT_MACROS
 
 
 def check_against_source(
-    run: Run, search_input: SearchInput, release: VerifiedRelease, withdraws: bool = False
+    run: Run, search_input: SearchInput, release: OpenedRelease, withdraws: bool = False
 ) -> list[Check]:
     """Recode the source by the manifest's generalization and compare it with the release; then check every requirement.
 
@@ -112,7 +112,7 @@ def _make_recoded_rows(run: Run, search_input: SearchInput, recoding: Recoding, 
     return view
 
 
-def check_extended(run: Run, search_input: SearchInput, release: VerifiedRelease) -> list[Check]:
+def check_extended(run: Run, search_input: SearchInput, release: OpenedRelease) -> list[Check]:
     """Recode the source rows that are in an extended release by the ledger, and compare; then check every requirement.
 
     A release has the rows that have left the source since, and the earlier values of changed rows: then it is not what
@@ -199,7 +199,7 @@ def _check_with_decoys(
         return checks + note_decoys_in_k(_check_requirements(audit, run, released), manifest)
 
 
-def _check_rows(run: Run, release: VerifiedRelease, recoded: exp.Table) -> Check:
+def _check_rows(run: Run, release: OpenedRelease, recoded: exp.Table) -> Check:
     """Check that the recoded source has the rows of the release, as multisets and not by their digests."""
     engine, verification = run.engine, release.verification
     claimed = {column.name: column.type for column in verification.manifest.columns}

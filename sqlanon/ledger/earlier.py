@@ -48,7 +48,7 @@ from sqlanon.policy import Attribute, Policy
 from sqlanon.policy.compatibility import LEDGER_FEATURES, collect_sections, find_conflicts
 from sqlanon.policy.problems import join_key
 from sqlanon.release.manifest import Manifest
-from sqlanon.release.targets.base import Reach, kind_for_path, recorded_location
+from sqlanon.release.targets.base import Reach, Verification, kind_for_path, recorded_location
 from sqlanon.requirements import guaranteed_k
 from sqlanon.requirements.k_anonymity import Shield
 from sqlanon.sources import Source
@@ -103,24 +103,25 @@ def open_earlier_release(
     path, name = publication.path, f"{EARLIER_FILE}_{publication.run_id[:12]}"
     location = recorded_location(path, publication.table_name, reach)
     with location.open_version(engine.limits, publication.version, publication.sha256, verified) as release:
-        _refuse_changed_release(publication, release.manifest, release.digest, release.failures)
+        manifest = release.verification.manifest
+        _refuse_changed_release(publication, release.verification)
         if release.is_changed:
             subject = "file was" if kind_for_path(path).in_files else "rows were"
             raise ReleaseError(
                 f"{format_location(path)} is not the release that the ledger recorded: its {subject} changed"
             )
-        with release.rows(engine, name) as relation:
-            yield EarlierRelease(path, release.manifest, relation, publication)
+        with release.rows(engine, manifest, name) as relation:
+            yield EarlierRelease(path, manifest, relation, publication)
 
 
-def _refuse_changed_release(publication: Publication, manifest: Manifest, digest: str, failures: Sequence[str]) -> None:
+def _refuse_changed_release(publication: Publication, verification: Verification) -> None:
     location = format_location(publication.path)
-    if publication.manifest_hash != manifest.fingerprint():
+    if publication.manifest_hash != verification.manifest.fingerprint():
         raise ReleaseError(f"{location} is not the release that the ledger recorded: its manifest was changed")
-    if digest != publication.digest:
+    if verification.digest != publication.digest:
         raise ReleaseError(f"{location} is not the release that the ledger recorded: its rows were changed")
-    if failures:
-        raise BrokenReleaseError(f"{location} was changed since it was published: {'; '.join(failures)}")
+    if verification.failures:
+        raise BrokenReleaseError(f"{location} was changed since it was published: {'; '.join(verification.failures)}")
 
 
 def mark_released_rows(

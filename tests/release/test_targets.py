@@ -113,52 +113,31 @@ class MemoryPlace:
     def read_manifests(self, limits: Any) -> list[Manifest]:
         return [release.manifest for name, release in OUT.items() if name == self.path.name]
 
-    def rows(self, engine: DuckDBEngine, manifest: Manifest) -> AbstractContextManager[exp.Table]:
+    def rows(self, engine: DuckDBEngine, manifest: Manifest, alias: str = "") -> AbstractContextManager[exp.Table]:
         return engine.register_arrow(OUT[self.path.name].rows)
 
     @contextmanager
-    def open_verified(self, limits: Any, sha256: str | None = None) -> Iterator[VerifiedInMemory]:
-        yield VerifiedInMemory(self, self.verify())
+    def open_verified(self, limits: Any, sha256: str | None = None) -> Iterator[OpenedInMemory]:
+        yield OpenedInMemory(self, self.verify())
 
     @contextmanager
     def open_version(
         self, limits: Any, version: int | None, sha256: str | None, trusted: bool
     ) -> Iterator[OpenedInMemory]:
-        yield OpenedInMemory(OUT[self.path.name], self.verify())
-
-
-@dataclass(frozen=True)
-class VerifiedInMemory:
-    place: MemoryPlace
-    verification: Verification
-
-    def rows(self, engine: DuckDBEngine, manifest: Manifest) -> AbstractContextManager[exp.Table]:
-        return self.place.rows(engine, manifest)
-
-    def sha256(self) -> None:
-        """It keeps none."""
+        yield OpenedInMemory(self, self.verify())
 
 
 @dataclass(frozen=True)
 class OpenedInMemory:
-    release: MemoryRelease
-    found: Verification
+    place: MemoryPlace
+    verification: Verification
     is_changed: ClassVar[bool] = False
 
-    @property
-    def manifest(self) -> Manifest:
-        return self.found.manifest
+    def rows(self, engine: DuckDBEngine, manifest: Manifest, alias: str = "") -> AbstractContextManager[exp.Table]:
+        return self.place.rows(engine, manifest)
 
-    @property
-    def digest(self) -> str:
-        return self.found.digest
-
-    @property
-    def failures(self) -> tuple[str, ...]:
-        return self.found.failures
-
-    def rows(self, engine: DuckDBEngine, alias: str) -> AbstractContextManager[exp.Table]:
-        return engine.register_arrow(self.release.rows)
+    def sha256(self) -> None:
+        """It keeps none."""
 
 
 def release_location(place: str, table_name: str | None) -> MemoryPlace:

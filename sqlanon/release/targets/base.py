@@ -135,59 +135,36 @@ class ExpectedFigures:
 
 
 class Draft(Protocol):
-    """A release before it is written."""
+    """A release before it is written. Its rows are queries of the engine, or of the server, that has the source."""
 
     @property
-    def run(self) -> Run:
-        """The run that made the draft; its engine reads the source."""
-
+    def run(self) -> Run: ...
     @property
-    def search_input(self) -> SearchInput:
-        """The bound source and the policy."""
-
+    def search_input(self) -> SearchInput: ...
     @property
-    def expected_figures(self) -> ExpectedFigures:
-        """The figures that the written release must have."""
-
+    def expected_figures(self) -> ExpectedFigures: ...
     @property
-    def quasi_identifiers(self) -> Sequence[str]:
-        """The columns that form the classes."""
-
+    def quasi_identifiers(self) -> Sequence[str]: ...
     @property
-    def range_kinds(self) -> Mapping[str, RangeKind]:
-        """The kind of range that the labels of a column are, by lower-case column name."""
-
+    def range_kinds(self) -> Mapping[str, RangeKind]: ...
     @property
-    def is_draft(self) -> bool:
-        """Whether the release is published as a draft."""
-
+    def is_draft(self) -> bool: ...
     @property
-    def retained_versions(self) -> int:
-        """The number of versions to keep at the target."""
-
-    def columns(self) -> tuple[ReleasedColumn, ...]:
-        """The released columns, in order."""
-
+    def retained_versions(self) -> int: ...
+    def columns(self) -> tuple[ReleasedColumn, ...]: ...
     def repeating_columns(self) -> Collection[str]:
         """The text columns with few distinct values."""
 
-    def rows(self) -> AbstractContextManager[exp.Select]:
-        """The query of the released rows, for the engine of the source."""
-
-    def remote_rows(self) -> AbstractContextManager[exp.Query]:
-        """The query of the released rows, for the server of the source."""
-
-    def label_levels(self, released: exp.Table) -> exp.Query:
-        """The query of `sqlanon.release.label_levels` for the written rows."""
-
+    def rows(self) -> AbstractContextManager[exp.Select]: ...
+    def remote_rows(self) -> AbstractContextManager[exp.Query]: ...
+    def label_levels(self, released: exp.Table) -> exp.Query: ...
     def checks(self, released: exp.Table) -> list[Check]:
         """Run the checks that need the source."""
 
     def suppressed_by_label(self, released: exp.Table) -> SuppressedRows:
         """Count the suppressed rows that the release may show."""
 
-    def manifest(self, table_name: str, facts: Facts) -> Manifest:
-        """Build the manifest from the counts of the written rows."""
+    def manifest(self, table_name: str, facts: Facts) -> Manifest: ...
 
 
 @runtime_checkable
@@ -216,8 +193,7 @@ class Published(Protocol):
     """A published release."""
 
     @property
-    def manifest(self) -> Manifest:
-        """The manifest."""
+    def manifest(self) -> Manifest: ...
 
 
 AnyStaged = TypeVar("AnyStaged", bound=Staged)
@@ -233,9 +209,7 @@ class ReleaseTarget(Protocol[AnyStaged, AnyRelease_co]):
         """The location for the catalog, without secrets."""
 
     @property
-    def table_name(self) -> str:
-        """The name of the released table."""
-
+    def table_name(self) -> str: ...
     def stage(self, draft: Draft) -> AbstractContextManager[AnyStaged]:
         """Write the rows where readers cannot see them; remove them on exit unless they are committed."""
 
@@ -246,42 +220,23 @@ class ReleaseTarget(Protocol[AnyStaged, AnyRelease_co]):
         """Make the release visible to readers, in one step."""
 
 
-class ExistingRelease(Protocol):
-    """A release that was read from its location."""
+class ReleasedRows(Protocol):
+    """A release whose rows can be read."""
+
+    def rows(self, engine: DuckDBEngine, manifest: Manifest, alias: str = ...) -> AbstractContextManager[exp.Table]:
+        """Open the rows in the engine of the source."""
+
+
+class OpenedRelease(ReleasedRows, Protocol):
+    """A release that was verified alone, or is trusted."""
 
     @property
-    def manifest(self) -> Manifest:
-        """The manifest."""
-
-    @property
-    def digest(self) -> str:
-        """The content digest of the rows."""
-
-    @property
-    def failures(self) -> Sequence[str]:
-        """The failed checks; empty if the release was not verified."""
+    def verification(self) -> Verification:
+        """The checks of the release alone; none if it is trusted."""
 
     @property
     def is_changed(self) -> bool:
         """Whether the file, or the rows on a server, differ from those that were published."""
-
-    def rows(self, engine: DuckDBEngine, alias: str) -> AbstractContextManager[exp.Table]:
-        """Open the rows in another engine."""
-
-
-class ReleasedRows(Protocol):
-    """A release whose rows can be read."""
-
-    def rows(self, engine: DuckDBEngine, manifest: Manifest) -> AbstractContextManager[exp.Table]:
-        """Open the rows in the engine of the source."""
-
-
-class VerifiedRelease(ReleasedRows, Protocol):
-    """A release that was verified alone, for checks with its source."""
-
-    @property
-    def verification(self) -> Verification:
-        """The checks of the release alone."""
 
     def sha256(self) -> str | None:
         """The SHA-256 that the ledger records: of the file, or of the rows on a server."""
@@ -297,7 +252,7 @@ class ReleaseLocation(ReleasedRows, Protocol):
     def verify(self, limits: Limits = NO_LIMITS, sha256: str | None = None) -> Verification:
         """Verify the release alone; compare its file with a SHA-256, if one is given."""
 
-    def open_verified(self, limits: Limits, sha256: str | None = None) -> AbstractContextManager[VerifiedRelease]:
+    def open_verified(self, limits: Limits, sha256: str | None = None) -> AbstractContextManager[OpenedRelease]:
         """Verify the release and keep its rows at hand; a server's rows are read once."""
 
     def read_manifests(self, limits: Limits) -> Sequence[Manifest] | None:
@@ -305,7 +260,7 @@ class ReleaseLocation(ReleasedRows, Protocol):
 
     def open_version(
         self, limits: Limits, version: int | None, sha256: str | None, trusted: bool
-    ) -> AbstractContextManager[ExistingRelease]:
+    ) -> AbstractContextManager[OpenedRelease]:
         """Open a version; verify it unless it is trusted or its file has this SHA-256."""
 
 

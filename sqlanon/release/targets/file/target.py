@@ -288,62 +288,49 @@ class FileLocation:
             return release.manifests
 
     @contextmanager
-    def rows(self, engine: DuckDBEngine, manifest: Manifest) -> Iterator[exp.Table]:
+    def rows(self, engine: DuckDBEngine, manifest: Manifest, alias: str = VERIFIED) -> Iterator[exp.Table]:
         read_manifest(self.path, engine.limits, manifest.version)
-        with attach_temporarily(engine, self.path, manifest, VERIFIED) as relation:
+        with attach_temporarily(engine, self.path, manifest, alias) as relation:
             yield relation
 
     @contextmanager
-    def open_verified(self, limits: Limits, sha256: str | None = None) -> Iterator[VerifiedFile]:
-        yield VerifiedFile(self, self.verify(limits, sha256))
+    def open_verified(self, limits: Limits, sha256: str | None = None) -> Iterator[OpenedFile]:
+        identity = _file_identity(self.path)
+        yield OpenedFile(self.path, self.verify(limits, sha256), identity)
 
     @contextmanager
     def open_version(
         self, limits: Limits, version: int | None, sha256: str | None, trusted: bool
     ) -> Iterator[OpenedFile]:
         """Open a version of the file. A file that is unchanged was verified when it was published."""
-        path = self.path
-        identity = _file_identity(path)
+        path, identity = self.path, _file_identity(self.path)
         is_unchanged = sha256 is not None and path.is_file() and bool(check_sha256(path, sha256).passed)
-        is_changed = sha256 is not None and not is_unchanged
         if trusted or is_unchanged:
             manifest = read_manifest(path, limits, version)
-            yield OpenedFile(path, manifest, manifest.digest, (), is_changed, identity)
-            return
-        verification = verify_file(path, limits=limits, version=version)
-        failures = verification.failures
-        yield OpenedFile(path, verification.manifest, verification.digest, failures, is_changed, identity)
-
-
-@dataclass(frozen=True)
-class VerifiedFile:
-    """A file that was verified; its catalog or layout is checked again whenever it is opened."""
-
-    location: FileLocation
-    verification: Verification
-
-    def rows(self, engine: DuckDBEngine, manifest: Manifest) -> AbstractContextManager[exp.Table]:
-        return self.location.rows(engine, manifest)
-
-    def sha256(self) -> str:
-        return file_sha256(self.location.path)
+            verification = Verification(path, manifest, (), manifest.digest)
+        else:
+            verification = verify_file(path, limits=limits, version=version)
+        yield OpenedFile(path, verification, identity, sha256 is not None and not is_unchanged)
 
 
 @dataclass(frozen=True)
 class OpenedFile:
+    """A file that was verified or is trusted; its catalog or layout is checked again whenever its rows are opened."""
+
     path: Path
-    manifest: Manifest
-    digest: str
-    failures: tuple[str, ...]
-    is_changed: bool
-    identity: tuple[int, ...] | None  # of the verified file
+    verification: Verification
+    identity: tuple[int, ...] | None
+    is_changed: bool = False
 
     @contextmanager
-    def rows(self, engine: DuckDBEngine, alias: str) -> Iterator[exp.Table]:
-        with attach_temporarily(engine, self.path, self.manifest, alias) as relation:
+    def rows(self, engine: DuckDBEngine, manifest: Manifest, alias: str = VERIFIED) -> Iterator[exp.Table]:
+        with attach_temporarily(engine, self.path, manifest, alias) as relation:
             if _file_identity(self.path) != self.identity:
                 raise ReleaseError(f"{self.path} was replaced while it was read: try again")
             yield relation
+
+    def sha256(self) -> str:
+        return file_sha256(self.path)
 
 
 @dataclass(frozen=True)

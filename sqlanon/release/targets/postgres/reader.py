@@ -47,7 +47,7 @@ from sqlanon.release.targets.server import (
     split_location,
     types_in,
 )
-from sqlanon.support.expressions import create_table, create_temporary_view, create_view, select_star, table
+from sqlanon.support.expressions import create_temporary_view, create_view, select_star, table
 from sqlanon.support.names import table_parts
 from sqlanon.support.resources import RELEASE_MACROS, macro_scripts
 from sqlanon.support.workdir import spill_directory
@@ -86,19 +86,17 @@ class PostgresLocation(ServerLocation):
             yield server
 
     def verify(self, limits: Limits = NO_LIMITS, sha256: str | None = None) -> Verification:
-        refuse_sha256(sha256)
-        with self._locked_release() as release:
-            return release.verify(limits)
+        with self.open_verified(limits, sha256) as release:
+            return release.verification
 
     @contextmanager
-    def open_verified(self, limits: Limits, sha256: str | None = None) -> Iterator[VerifiedInPostgres]:
-        """Verify the release and keep a copy of the verified rows in a local file."""
+    def open_verified(self, limits: Limits, sha256: str | None = None) -> Iterator[OpenedPostgres]:
+        """Read the rows into a local file and verify them, unless the catalog has something wrong."""
         refuse_sha256(sha256)
         with spill_directory() as folder:
-            copy = folder / "verified.duckdb"
-            with self._locked_release() as release:
-                verification = release.verify(limits, copy)
-            yield VerifiedInPostgres(release, verification, copy, limits)
+            with self.locked_release() as locked:
+                verification = locked.verify(limits, folder / "rows.duckdb")
+            yield OpenedPostgres(locked, verification, folder / "rows.duckdb", limits)
 
     def read_manifests(self, limits: Limits) -> Sequence[Manifest] | None:
         with self.opened_server() as server:
@@ -111,30 +109,23 @@ class PostgresLocation(ServerLocation):
                 rows = _read_manifest_rows(server, self, relations)
         return parse_manifests(manifest_json for _, manifest_json in rows)
 
-    def rows(self, engine: DuckDBEngine, manifest: Manifest) -> AbstractContextManager[exp.Table]:
+    def rows(self, engine: DuckDBEngine, manifest: Manifest, alias: str = COPIED) -> AbstractContextManager[exp.Table]:
         """Copy the rows that the view shows to the engine of the source."""
-        return copy_stream(engine, COPIED, types_in(manifest.columns), self._stream(manifest))
+        return copy_stream(engine, alias, types_in(manifest.columns), self._stream(manifest))
 
     @contextmanager
     def open_version(
         self, limits: Limits, version: int | None, sha256: str | None, trusted: bool
     ) -> Iterator[OpenedPostgres]:
         """Open and verify the version that the view shows."""
-        with self._locked_release() as locked, locked.refuse_flaws().read(limits) as release:
-            verification = verify_release(self.path, release, fresh=False)
-            failures, types = verification.failures, types_in(verification.manifest.columns)
-            is_changed = sha256 is not None and not failures and hash_rows(release.engine, SUBJECT, types) != sha256
-            yield OpenedPostgres(release, verification.manifest, verification.digest, failures, is_changed)
-
-    @contextmanager
-    def checked_relation(self) -> Iterator[tuple[PostgresEngine, exp.Table]]:
-        """A connection and the relation that shows the release, checked and locked."""
-        with self._locked_release() as release:
-            yield release.refuse_flaws().server, release.relations.view
+        with self.open_verified(limits) as release:
+            release.locked.refuse_flaws()
+            is_verified = not release.verification.failures
+            yield replace(release, is_changed=sha256 is not None and is_verified and release.sha256() != sha256)
 
     @contextmanager
     def _stream(self, manifest: Manifest) -> Iterator[Any]:
-        with self._locked_release() as release:
+        with self.locked_release() as release:
             if release.refuse_flaws().manifest.fingerprint() != manifest.fingerprint():
                 raise BrokenReleaseError(
                     f"{format_location(self.path)} was replaced while it was verified: verify it again"
@@ -143,7 +134,7 @@ class PostgresLocation(ServerLocation):
                 yield reader
 
     @contextmanager
-    def _locked_release(self) -> Iterator[LockedRelease]:
+    def locked_release(self) -> Iterator[LockedRelease]:
         """Lock the release and check it against the catalog, before anything of it is evaluated.
 
         A view, an index or a policy can call functions of other users with the privileges of the reader.
@@ -181,41 +172,33 @@ class LockedRelease:
             )
         return self
 
-    def verify(self, limits: Limits, copy: Path | None = None) -> Verification:
-        """Read and verify the rows, and write them to a new file ``copy``."""
-        if self.failures:
-            unread = Check("rows", None, "not read: what the catalog has of the release is wrong")
-            return Verification(self.location.path, self.manifest, (*self.checks, unread), "")
-        with self.read(limits) as release:
-            verification = verify_release(self.location.path, release, fresh=False)
-            verification = replace(verification, checks=(*verification.checks, *self.checks))
-            if copy is not None:
-                release.engine.attach(copy, _COPY)
-                release.engine.execute(create_table(_COPIED_ROWS.copy(), select_star(SUBJECT)))
-                release.engine.detach(_COPY)
-            return replace(verification, residual_risk=find_residual_risk(release, verification))
-
     def stream(self) -> AbstractContextManager[Any]:
         types = types_in(self.manifest.columns)
         return self.server.stream(encode_columns(column_list(self.relations.view, types), types))
 
-    @contextmanager
-    def read(self, limits: Limits) -> Iterator[OpenRelease]:
-        """Read the rows into a local engine."""
-        types = types_in(self.manifest.columns)
+    def verify(self, limits: Limits, copy: Path) -> Verification:
+        """Read the rows into a new file ``copy``, and verify them there."""
+        path, manifest, types = self.location.path, self.manifest, types_in(self.manifest.columns)
+        if self.failures:
+            unread = Check("rows", None, "not read: what the catalog has of the release is wrong")
+            return Verification(path, manifest, (*self.checks, unread), "")
         with spill_directory() as spill, closing(DuckDBEngine.open_private(spill, limits)) as engine:
             engine.script(*macro_scripts(RELEASE_MACROS))
-            target = table("rows_of_the_release")
+            engine.attach(copy, _COPY, read_write=True)
             try:
                 with self.stream() as reader:
-                    engine.copy_arrow(target, reader, lambda relation: decode_columns(relation, types))
+                    engine.copy_arrow(_COPIED_ROWS.copy(), reader, lambda relation: decode_columns(relation, types))
             except duckdb.ConversionException as error:
                 raise BrokenReleaseError(
-                    f"{format_location(self.location.path)} cannot be read: a value does not fit its type"
+                    f"{format_location(path)} cannot be read: a value does not fit its type"
                 ) from error
-            engine.execute(create_view(SUBJECT.copy(), select_star(target.copy())))
-            manifests = (self.manifest,)
-            yield OpenRelease(engine, CachedQueries(engine), self.manifest, is_parquet=True, manifests=manifests)
+            engine.execute(create_view(SUBJECT.copy(), select_star(_COPIED_ROWS.copy())))
+            release = OpenRelease(engine, CachedQueries(engine), manifest, is_parquet=True, manifests=(manifest,))
+            verification = verify_release(path, release, fresh=False)
+            verification = replace(verification, checks=(*verification.checks, *self.checks))
+            verification = replace(verification, residual_risk=find_residual_risk(release, verification))
+            engine.detach(_COPY)
+            return verification
 
 
 _COPY = "sqlanon_verified_copy"
@@ -223,28 +206,27 @@ _COPIED_ROWS = table("rows_of_the_release", "main", _COPY)
 
 
 @dataclass(frozen=True)
-class VerifiedInPostgres:
+class OpenedPostgres:
     """A release that was verified, with a copy of its rows in a local file: they are not read again."""
 
-    release: LockedRelease  # its connection is closed
+    locked: LockedRelease  # its connection is closed
     verification: Verification
     copy: Path
     limits: Limits
+    is_changed: bool = False
 
-    def rows(self, engine: DuckDBEngine, manifest: Manifest) -> AbstractContextManager[exp.Table]:
-        types = types_in(self.release.refuse_flaws().manifest.columns)
-        return copy_stream(engine, COPIED, types, self._stream(types))
+    def rows(self, engine: DuckDBEngine, manifest: Manifest, alias: str = COPIED) -> AbstractContextManager[exp.Table]:
+        types = types_in(self.locked.refuse_flaws().manifest.columns)
+        return copy_stream(engine, alias, types, self._stream(types))
 
     def sha256(self) -> str:
         with self._opened_copy() as engine:
-            return hash_rows(engine, _COPIED_ROWS, types_in(self.release.refuse_flaws().manifest.columns))
+            return hash_rows(engine, _COPIED_ROWS, types_in(self.locked.refuse_flaws().manifest.columns))
 
     @contextmanager
     def _stream(self, types: Mapping[str, str]) -> Iterator[Any]:
-        with (
-            self._opened_copy() as engine,
-            engine.stream(encode_columns(select_star(_COPIED_ROWS), types, "VARCHAR")) as reader,
-        ):
+        query = encode_columns(select_star(_COPIED_ROWS.copy()), types, "VARCHAR")
+        with self._opened_copy() as engine, engine.stream(query) as reader:
             yield reader
 
     @contextmanager
@@ -252,22 +234,6 @@ class VerifiedInPostgres:
         with spill_directory() as spill, closing(DuckDBEngine.open_private(spill, self.limits)) as engine:
             engine.attach(self.copy, _COPY, read_only=True)
             yield engine
-
-
-@dataclass(frozen=True)
-class OpenedPostgres:
-    """A release that was read into a local engine."""
-
-    release: OpenRelease
-    manifest: Manifest
-    digest: str
-    failures: Sequence[str]
-    is_changed: bool
-
-    def rows(self, engine: DuckDBEngine, alias: str) -> AbstractContextManager[exp.Table]:
-        types = self.release.engine.columns(SUBJECT)
-        stream = self.release.engine.stream(encode_columns(select_star(SUBJECT), types, "VARCHAR"))
-        return copy_stream(engine, alias, types, stream)
 
 
 class PostgresRelease(ServerRelease[PostgresLocation]):
@@ -283,9 +249,9 @@ class PostgresRelease(ServerRelease[PostgresLocation]):
 
     def class_sizes(self) -> list[tuple[int, int]]:
         """Count the classes of each size on the server: pairs of size in rows and number of classes, ascending."""
-        with self.location.checked_relation() as (server, relation):
-            rows = server.rows(class_sizes(relation, self.manifest.quasi_identifiers))
-            return [(size, classes) for size, classes, _ in rows]
+        with self.location.locked_release() as release:
+            query = class_sizes(release.refuse_flaws().relations.view, self.manifest.quasi_identifiers)
+            return [(size, classes) for size, classes, _ in release.server.rows(query)]
 
 
 def release_location(release: str, table_name: str | None) -> PostgresLocation:

@@ -18,6 +18,7 @@ from sqlanon.engines.spark.engine import SparkEngine, catalog_identity
 from sqlanon.errors import BrokenReleaseError, ReleaseError, SourceError
 from sqlanon.places.addresses import format_location, resolve_spark_address, spark_location, spark_name_flaw
 from sqlanon.release.manifest import Manifest
+from sqlanon.release.reader import COPIED
 from sqlanon.release.targets.base import Reach, Verification
 from sqlanon.release.targets.server import (
     ServerLocation,
@@ -77,24 +78,27 @@ class SparkLocation(ServerLocation):
             yield engine
 
     def verify(self, limits: Limits = NO_LIMITS, sha256: str | None = None) -> Verification:
-        refuse_sha256(sha256)
-        with self.opened_server() as server, server.translate_errors(ReleaseError):
-            manifest, checks = self._check_catalog(server)
-            return self._verify_rows(server, self.table, manifest, checks, limits)
+        with self.open_verified(limits, sha256, pins_rows=False) as release:
+            return release.verification
 
     @contextmanager
-    def open_verified(self, limits: Limits, sha256: str | None = None) -> Iterator[VerifiedInSpark]:
-        """Verify the release and keep the verified rows in Spark."""
+    def open_verified(self, limits: Limits, sha256: str | None = None, pins_rows: bool = True) -> Iterator[OpenedSpark]:
+        """Verify the release. Spark keeps pinned rows: they can be read again, and are those that were verified."""
         refuse_sha256(sha256)
         with ExitStack() as stack:
-            server = stack.enter_context(self.opened_server())
+            server, rows = stack.enter_context(self.opened_server()), self.table
             with server.translate_errors(ReleaseError):
                 manifest, checks = self._check_catalog(server)
-                rows = self.table
-                if not flaws_before_reading(checks):
-                    rows = stack.enter_context(pinned_rows(server, self.table))
-                verification = self._verify_rows(server, rows, manifest, checks, limits)
-            yield VerifiedInSpark(self, server, rows, verification)
+                if flaws_before_reading(checks):
+                    verification = Verification(self.path, manifest, (ROWS_NOT_READ, *checks), digest="")
+                else:
+                    if pins_rows:
+                        rows = stack.enter_context(pinned_rows(server, rows))
+                    checked = columns_checked_by(manifest)
+                    with count_release(server, rows, manifest.columns, checked, limits) as release:
+                        verification = release.verify(manifest, self.path)
+                    verification = replace(verification, checks=(*verification.checks, *checks))
+            yield OpenedSpark(self, server, rows, verification)
 
     def _check_catalog(self, server: SparkEngine) -> tuple[Manifest, Sequence[Check]]:
         """Read the manifest and check the release against the catalog."""
@@ -115,15 +119,6 @@ class SparkLocation(ServerLocation):
         message = f"of version {version}" if is_own else f"not of version {version} of {self.name!r}"
         return manifest, (Check("manifest table", is_own, message), *catalog.checks(version, manifest))
 
-    def _verify_rows(
-        self, server: SparkEngine, rows: exp.Table, manifest: Manifest, checks: Sequence[Check], limits: Limits
-    ) -> Verification:
-        if flaws_before_reading(checks):
-            return Verification(self.path, manifest, (ROWS_NOT_READ, *checks), digest="")
-        with count_release(server, rows, manifest.columns, columns_checked_by(manifest), limits) as release:
-            verification = release.verify(manifest, self.path)
-        return replace(verification, checks=(*verification.checks, *checks))
-
     def read_manifests(self, limits: Limits) -> Sequence[Manifest] | None:
         with self.opened_server() as server, server.translate_errors(ReleaseError):
             return self.shown_manifests(ReleaseCatalog.read(server, self))
@@ -143,12 +138,12 @@ class SparkLocation(ServerLocation):
         )
 
     @contextmanager
-    def rows(self, engine: DuckDBEngine, manifest: Manifest) -> Iterator[exp.Table]:
+    def rows(self, engine: DuckDBEngine, manifest: Manifest, alias: str = COPIED) -> Iterator[exp.Table]:
         with self.opened_server() as server, server.translate_errors(ReleaseError):
             checks = ReleaseCatalog.read(server, self).checks(manifest.version or 1, manifest)
             if flaws := flaws_before_reading(checks):
                 raise self.not_read(flaws)
-            with copy_all_rows(engine, server, self.table, manifest) as rows:
+            with copy_all_rows(engine, server, self.table, manifest, alias) as rows:
                 yield rows
 
     def open_version(self, limits: Limits, version: int | None, sha256: str | None, trusted: bool) -> NoReturn:
@@ -156,22 +151,21 @@ class SparkLocation(ServerLocation):
 
 
 @dataclass(frozen=True)
-class VerifiedInSpark:
+class OpenedSpark:
     """A release that was verified while Spark keeps its rows: they are not read again."""
 
     location: SparkLocation
     server: SparkEngine
     pinned_rows: exp.Table
     verification: Verification
+    is_changed: ClassVar[bool] = False
 
     @contextmanager
-    def rows(self, engine: DuckDBEngine, manifest: Manifest) -> Iterator[exp.Table]:
+    def rows(self, engine: DuckDBEngine, manifest: Manifest, alias: str = COPIED) -> Iterator[exp.Table]:
         if flaws := flaws_before_reading(self.verification.checks):
             raise self.location.not_read(flaws)
-        with (
-            self.server.translate_errors(ReleaseError),
-            copy_all_rows(engine, self.server, self.pinned_rows, manifest) as rows,
-        ):
+        copied = copy_all_rows(engine, self.server, self.pinned_rows, manifest, alias)
+        with self.server.translate_errors(ReleaseError), copied as rows:
             yield rows
 
     def sha256(self) -> str:

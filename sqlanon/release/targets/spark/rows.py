@@ -30,7 +30,7 @@ from sqlanon.policy import PrivacySection
 from sqlanon.policy.problems import read_part
 from sqlanon.release.digests import hash_buckets
 from sqlanon.release.manifest import Manifest, ReleasedColumn
-from sqlanon.release.reader import COPIED, SUBJECT, CachedQueries, OpenRelease
+from sqlanon.release.reader import SUBJECT, CachedQueries, OpenRelease
 from sqlanon.release.targets.base import Verification
 from sqlanon.release.targets.server import copy_stream, types_in
 from sqlanon.release.targets.spark import statements as sr
@@ -236,14 +236,14 @@ def hash_rows_in_spark(server: SparkEngine, relation: exp.Table, columns: Sequen
 
 @contextmanager
 def copy_all_rows(
-    engine: DuckDBEngine, server: SparkEngine, relation: exp.Table, manifest: Manifest
+    engine: DuckDBEngine, server: SparkEngine, relation: exp.Table, manifest: Manifest, name: str
 ) -> Iterator[exp.Table]:
     """Open all columns of a relation in Spark in a local engine; each combination is fetched once."""
-    target = table(f"{COPIED}_counted", "main", "temp")
+    target = table(f"{name}_counted", "main", "temp")
     with Combinations.materialized(server, relation, types_in(manifest.columns)) as combinations:
         fetched = combinations.fetch(engine, target)
     try:
-        with fetched.each_row(table(COPIED, "main", "temp")) as view:
+        with fetched.each_row(table(name, "main", "temp")) as view:
             yield view
     finally:
         engine.execute(drop_table(target.copy()))
