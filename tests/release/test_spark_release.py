@@ -37,11 +37,11 @@ from sqlanon.ledger import read_ledger, recording
 from sqlanon.release.targets.base import Reach, release_location
 from sqlanon.release.targets.spark import rows as spark_rows
 from sqlanon.release.targets.spark.checks import ReleaseCatalog
-from sqlanon.release.targets.spark.digest import HashedTexts, digest_query, is_digestible
+from sqlanon.release.targets.spark.digest import digest_query, is_digestible
 from sqlanon.release.targets.spark.reader import SparkLocation
 from sqlanon.release.targets.spark.statements import insert_shuffled
 from sqlanon.requirements.macros import call_digest
-from sqlanon.support.expressions import col, select, select_star, subquery, table
+from sqlanon.support.expressions import col, select, select_star, table
 from sqlanon.support.resources import RELEASE_MACROS, macro_script
 from support.commands import cli
 from support.pages import SPARK, blocks
@@ -162,11 +162,7 @@ def test_digest_of_texts_that_are_hashed_once(spark: Any, together: list[list[st
     engine = SparkEngine(spark)
     try:
         relation = engine.upload("sqlanon_values", values)
-        texts = []
-        for names in together:
-            each = select([col(name) for name in names], relation.copy()).distinct()
-            texts.append(HashedTexts(subquery(each, "each"), {name: name == "zip" for name in names}))
-        assert engine.rows(digest_query(relation, types, texts)) == expected
+        assert engine.rows(digest_query(relation, types, together, relation)) == expected
     finally:
         engine.close()
 

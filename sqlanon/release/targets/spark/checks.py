@@ -76,10 +76,6 @@ def table_comment(location: ServerLocation, version: int, manifest: Manifest) ->
     return comment_on_release(manifest, manifest_table(location, version).name)
 
 
-def view_comment(manifest: Manifest) -> str:
-    return comment_on_any_version(manifest.draft)
-
-
 @dataclass(frozen=True)
 class CatalogEntry:
     """Spark's description of a table or view, as JSON."""
@@ -136,14 +132,14 @@ class CatalogEntry:
             and self.description.get("view_query_output_columns") == columns == described_columns
             and catalog.strip("`") == self.description.get("catalog_name")
         )
-        flaws = [] if is_column_list else [f"{location.name!r} is not a view of {columns_of_table(rows.name)}"]
-        if self.description.get("view_schema_mode") not in _FIXED_SCHEMA_MODES:
-            flaws.append("its columns follow changes of the table")
-        if self.properties:
-            flaws.append("it has foreign properties")
-        if self.column_comments != column_comments(manifest) or self.comment != view_comment(manifest):
-            flaws.append("its comments do not match the manifest")
-        return flaws
+        comments, comment = column_comments(manifest), comment_on_any_version(manifest.draft)
+        is_expected = {
+            f"{location.name!r} is not a view of {columns_of_table(rows.name)}": is_column_list,
+            "its columns follow changes of the table": self.description.get("view_schema_mode") in _FIXED_SCHEMA_MODES,
+            "it has foreign properties": not self.properties,
+            "its comments do not match the manifest": (self.column_comments, self.comment) == (comments, comment),
+        }
+        return [flaw for flaw, expected in is_expected.items() if not expected]
 
     def find_table_flaws(self, release: str, comment: str | None, comments: Mapping[str, str]) -> list[str]:
         """Compare with a table that sqlanon created for a release, without its columns.
@@ -152,17 +148,18 @@ class CatalogEntry:
         """
         if not self.is_created_for(release):
             return ["not part of the release"]
-        flaws, description = [], self.description
-        is_plain = description.get("type") == "MANAGED" and str(description.get("provider")).lower() == "parquet"
-        if not is_plain or description.get("partition_columns") or description.get("bucket_columns"):
-            flaws.append("it is not a plain table of Parquet files")
+        description = self.description
+        is_parquet = description.get("type") == "MANAGED" and str(description.get("provider")).lower() == "parquet"
+        is_divided = description.get("partition_columns") or description.get("bucket_columns")
         storage_properties = (description.get("storage_properties") or {}).keys() - {"serialization.format"}
-        if self.properties != {sr.RELEASE_PROPERTY} or storage_properties:
-            flaws.append("it has foreign properties")
         has_more_fields = any(column.keys() - _COLUMN_FIELDS for column in description.get("columns") or ())
-        if has_more_fields or self.comment != comment or self.column_comments != comments:
-            flaws.append("it has comments or defaults of others")
-        return flaws
+        has_comments = (self.comment, self.column_comments) == (comment, comments)
+        is_expected = {
+            "it is not a plain table of Parquet files": is_parquet and not is_divided,
+            "it has foreign properties": self.properties == {sr.RELEASE_PROPERTY} and not storage_properties,
+            "it has comments or defaults of others": has_comments and not has_more_fields,
+        }
+        return [flaw for flaw, expected in is_expected.items() if not expected]
 
 
 @dataclass(frozen=True)

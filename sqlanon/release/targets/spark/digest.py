@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial, reduce
 
 from sqlglot import exp
@@ -18,6 +17,7 @@ from sqlanon.support.expressions import (
     col,
     fragment,
     null_safe_equal,
+    select,
     subquery,
     template,
     text,
@@ -35,7 +35,6 @@ _SPECIAL_NUMBERS = {
 _DATE_PATTERN = r"^-?([0-9]+)(-[0-9][0-9]-[0-9][0-9])(.*)$"
 
 _spark = partial(fragment, dialect="spark")
-_SELECT = template("SELECT :columns FROM :rows")
 
 # Jackson is part of every Spark; Java's own text of a number has superfluous digits before Java 19. The method fails on
 # NULL.
@@ -136,15 +135,14 @@ _BUCKET_HASHES = template(
 def bucket_hashes(relation: exp.Expr, types: Mapping[str, str]) -> exp.Select:
     """The SHA-256 of the sorted row hashes of each of 4,096 buckets, for `sqlanon.release.digests.hash_buckets`."""
     cells = [(f"c{i}", name, type_) for i, (name, type_) in enumerate(types.items())]
-    values = _SELECT(
-        columns=[as_column(_spark_value(col(name), type_), cell) for cell, name, type_ in cells], rows=relation.copy()
+    values = select([as_column(_spark_value(col(name), type_), cell) for cell, name, type_ in cells], relation.copy())
+    duckdb_texts = (
+        cast(col(cell), "STRING") if type_ in INTEGER_TYPES else _duckdb_text(col(cell), type_)
+        for cell, _, type_ in cells
     )
-    texts = _SELECT(
-        columns=[
-            as_column(cast(col(cell), "STRING") if type_ in INTEGER_TYPES else _duckdb_text(col(cell), type_), cell)
-            for cell, _, type_ in cells
-        ],
-        rows=subquery(values, "raw"),
+    texts = select(
+        [as_column(value, cell) for value, (cell, _, _) in zip(duckdb_texts, cells, strict=True)],
+        subquery(values, "raw"),
     )
     return _BUCKET_HASHES(
         sorted_hashes=anonymous("array_sort", _spark("collect_list(row_hash)")()),
@@ -153,84 +151,57 @@ def bucket_hashes(relation: exp.Expr, types: Mapping[str, str]) -> exp.Select:
     )
 
 
-@dataclass(frozen=True)
-class HashedTexts:
-    """Distinct combinations of text columns, few enough to send to all executors. They are hashed once, and joined."""
-
-    combinations: exp.Expr
-    nullable: Mapping[str, bool]  # by column
-
-
-@dataclass(frozen=True)
-class _Value:
-    """A released value: the expression that reads it, its column and its DuckDB type."""
-
-    expression: exp.Expr
-    column: str
-    type: str
-
-
-def digest_query(relation: exp.Expr, types: Mapping[str, str], texts: Sequence[HashedTexts] = ()) -> exp.Select:
+def digest_query(
+    relation: exp.Expr,
+    types: Mapping[str, str],
+    groups: Sequence[Sequence[str]] = (),
+    combinations: exp.Expr | None = None,
+) -> exp.Select:
     """Count the rows of a relation and compute their digest: one row, ``rows`` and ``digest``.
 
-    ``texts`` are the columns whose values are not hashed with each row.
+    Each combination of the texts of a group of columns is hashed once, and joined to the rows. The combinations must be
+    few enough to send them to all executors.
     """
-    values = [_Value(col(name), name, type_) for name, type_ in types.items()]
-    if not texts:
-        return _DIGEST(lines=_row_numbers(relation, values))
-    joined_columns = frozenset[str]().union(*(combinations.nullable for combinations in texts))
-    row_values = [
-        _Value(col(f"v{i}"), value.column, value.type)
-        for i, value in enumerate(values)
-        if value.column not in joined_columns
-    ]
-    aliases = [f"c{j}" for j, _ in enumerate(texts)]
-    parts = [f"part{j}" for j, _ in enumerate(texts)]
-    joined = exp.Select(
-        expressions=[
-            *(as_column(col(value.column, "r"), value.expression.name) for value in row_values),
-            *(as_column(col("line", alias), part) for alias, part in zip(aliases, parts, strict=True)),
-        ]
-    ).from_(aliased(relation, "r"), copy=False)
-    for alias, combinations in zip(aliases, texts, strict=True):
-        nullable = combinations.nullable
-        hashed = _row_numbers(
-            combinations.combinations, [value for value in values if value.column in nullable], keys=list(nullable)
+    rows, hashed_columns = exp.Select().from_(aliased(relation, "r"), copy=False), set[str]()
+    for j, group in enumerate(groups):
+        assert combinations is not None
+        texts = select([col(name) for name in group], combinations.copy()).distinct(copy=False)
+        numbers = _row_numbers(
+            exp.Select().from_(subquery(texts, "r"), copy=False), {name: types[name] for name in group}, keys=group
         )
-        keys = (null_safe_equal(col(name, "r"), col(f"k{i}", alias), nullable[name]) for i, name in enumerate(nullable))
-        joined = joined.join(subquery(hashed, alias), on=all_of(keys), copy=False)
-    joined.set("hint", exp.Hint(expressions=[anonymous("BROADCAST", *map(col, aliases))]))
-    return _DIGEST(lines=_row_numbers(subquery(joined, "joined"), row_values, parts=parts))
+        on = all_of(null_safe_equal(col(name, "r"), col(f"k{i}", f"h{j}")) for i, name in enumerate(group))
+        rows = rows.join(subquery(numbers, f"h{j}"), on=on, copy=False)
+        hashed_columns.update(group)
+    if groups:
+        rows.set("hint", exp.Hint(expressions=[anonymous("BROADCAST", *(col(f"h{j}") for j, _ in enumerate(groups)))]))
+    row_types = {name: type_ for name, type_ in types.items() if name not in hashed_columns}
+    return _DIGEST(lines=_row_numbers(rows, row_types, groups=len(groups)))
 
 
-def _row_numbers(
-    relation: exp.Expr, values: Sequence[_Value], keys: Sequence[str] = (), parts: Sequence[str] = ()
-) -> exp.Select:
-    """Compute ``line``, the number of a row: the XOR of the numbers of its values, and of the columns ``parts``.
+def _row_numbers(rows: exp.Select, types: Mapping[str, str], keys: Sequence[str] = (), groups: int = 0) -> exp.Select:
+    """Compute ``line``, the number of each row: the XOR of the numbers of its values, and of those of joined groups.
 
-    The key columns are returned as ``k0``, ``k1``, ...
+    ``rows`` is a query of the relation ``r``, without columns. The key columns are returned as ``k0``, ``k1``, ...
     """
-    cells = [(f"c{i}", value) for i, value in enumerate(values)]
-    key_names = [f"k{i}" for i, _ in enumerate(keys)]
+    cells = {f"c{i}": (name, type_) for i, (name, type_) in enumerate(types.items())}
+    lines, key_names = [f"line{j}" for j in range(groups)], [f"k{i}" for i, _ in enumerate(keys)]
     # One stage each: Spark would evaluate `reflect` again for every use of its result in the same stage.
-    raw = _SELECT(
-        columns=[
-            *(as_column(_spark_value(value.expression, value.type), cell) for cell, value in cells),
-            *(as_column(col(key), name) for key, name in zip(keys, key_names, strict=True)),
-            *map(col, parts),
-        ],
-        rows=relation.copy(),
+    raw = rows.select(
+        *(as_column(_spark_value(col(name, "r"), type_), cell) for cell, (name, type_) in cells.items()),
+        *(as_column(col(key, "r"), name) for key, name in zip(keys, key_names, strict=True)),
+        *(as_column(col("line", f"h{j}"), line) for j, line in enumerate(lines)),
+        copy=False,
     )
-    hashed = _SELECT(
-        columns=[
-            *(as_column(_integer_or_hash(col(cell), value.type), cell) for cell, value in cells),
-            *map(col, [*key_names, *parts]),
+    hashed = select(
+        [
+            *(as_column(_integer_or_hash(col(cell), type_), cell) for cell, (_, type_) in cells.items()),
+            *map(col, [*key_names, *lines]),
         ],
-        rows=subquery(raw, "raw"),
+        subquery(raw, "raw"),
     )
-    numbers: list[exp.Expr] = [exp.Paren(this=_cell_number(col(cell), value)) for cell, value in cells]
-    line = reduce(lambda left, right: exp.BitwiseXor(this=left, expression=right), [*numbers, *map(col, parts)])
-    return _SELECT(columns=[as_column(line, "line"), *map(col, key_names)], rows=subquery(hashed, "hashed"))
+    numbers = [exp.Paren(this=_cell_number(col(cell), name, type_)) for cell, (name, type_) in cells.items()]
+    line = reduce(lambda left, right: exp.BitwiseXor(this=left, expression=right), [*numbers, *map(col, lines)])
+    return select([as_column(line, "line"), *map(col, key_names)], subquery(hashed, "hashed"))
 
 
 def is_digestible(type_: str) -> bool:
@@ -280,8 +251,8 @@ def _integer_or_hash(value: exp.Expr, type_: str) -> exp.Expr:
     return value if type_ in INTEGER_TYPES else _TEXT_HASH(text=_duckdb_text(value, type_))
 
 
-def _cell_number(integer_or_hash: exp.Expr, value: _Value) -> exp.Expr:
-    high, low = column_multipliers(value.column)
-    if value.type in INTEGER_TYPES:
+def _cell_number(integer_or_hash: exp.Expr, name: str, type_: str) -> exp.Expr:
+    high, low = column_multipliers(name)
+    if type_ in INTEGER_TYPES:
         return _INTEGER_CELL(value=integer_or_hash, high=high, low=low)
     return _TEXT_CELL(last=_LAST_BYTES(hash=integer_or_hash), high=high)

@@ -33,11 +33,13 @@ from sqlanon.release.targets.spark.checks import ReleaseCatalog, flaws_before_re
 from sqlanon.release.targets.spark.digest import digest_query
 from sqlanon.release.targets.spark.rows import (
     columns_checked_by,
+    combinations_query,
     copy_all_rows,
     count_release,
     hash_rows_in_spark,
-    pinned_rows,
+    pin_rows,
 )
+from sqlanon.support.expressions import select_star
 from sqlanon.support.names import table_parts
 
 
@@ -93,7 +95,7 @@ class SparkLocation(ServerLocation):
                     verification = Verification(self.path, manifest, (ROWS_NOT_READ, *checks), digest="")
                 else:
                     if pins_rows:
-                        rows = stack.enter_context(pinned_rows(server, rows))
+                        rows, _ = stack.enter_context(pin_rows(server, select_star(rows)))
                     checked = columns_checked_by(manifest)
                     with count_release(server, rows, manifest.columns, checked, limits) as release:
                         verification = release.verify(manifest, self.path)
@@ -184,7 +186,7 @@ class SparkRelease(ServerRelease[SparkLocation]):
         are computed in Spark; the other statements run in DuckDB, on these combinations."""
         spark_statements = [
             digest_query(self.location.table, types_in(self.manifest.columns)),
-            sr.count_combinations(self.location.table, list(columns_checked_by(self.manifest)), "rows"),
+            combinations_query(self.location.table, columns_checked_by(self.manifest), "rows"),
         ]
         local_statements = [sql for sql in verification_sql(self.manifest) if ".DIGEST(" not in sql.upper()]
         return [*(statement.sql(SparkEngine.dialect) for statement in spark_statements), *local_statements]

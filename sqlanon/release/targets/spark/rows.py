@@ -7,10 +7,9 @@ counted, so that the usual checks can run on it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import dataclass, field, replace
-from math import prod
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -33,8 +32,7 @@ from sqlanon.release.manifest import Manifest, ReleasedColumn
 from sqlanon.release.reader import SUBJECT, CachedQueries, OpenRelease
 from sqlanon.release.targets.base import Verification
 from sqlanon.release.targets.server import copy_stream, types_in
-from sqlanon.release.targets.spark import statements as sr
-from sqlanon.release.targets.spark.digest import HashedTexts, bucket_hashes, digest_query, is_digestible
+from sqlanon.release.targets.spark.digest import bucket_hashes, digest_query, is_digestible
 from sqlanon.requirements import examined_sensitive_attributes
 from sqlanon.support.expressions import (
     col,
@@ -43,10 +41,11 @@ from sqlanon.support.expressions import (
     drop_table,
     drop_view,
     fragment,
+    ident,
     select,
     select_star,
-    subquery,
     table,
+    template,
 )
 from sqlanon.support.resources import RELEASE_MACROS, macro_scripts
 from sqlanon.support.workdir import spill_directory
@@ -58,7 +57,7 @@ MAX_HASHED_VALUES = 200_000
 """Maximum number of distinct texts of a column whose texts are hashed once and joined to the rows."""
 
 MAX_JOINED_COMBINATIONS = 10_000
-"""Maximum number of combinations of columns that are joined together: the joined table fits the processor's cache."""
+"""Maximum number of combinations of texts that are joined in one step: the joined table fits the processor's cache."""
 
 
 def types_of(server: SparkEngine, relation: exp.Table) -> dict[str, str]:
@@ -84,56 +83,60 @@ def columns_checked_by(manifest: Manifest) -> dict[str, str]:
     return checked_columns(manifest.policy["privacy"], manifest.quasi_identifiers, manifest.columns)
 
 
+@contextmanager
+def pin_rows(server: SparkEngine, query: exp.Expr) -> Iterator[tuple[exp.Table, int]]:
+    """Keep the rows of a query in Spark, so that all queries read the same rows; yield them and their number."""
+    name = f"sqlanon_rows_{uuid4().hex[:12]}"
+    try:
+        yield table(name), server.materialize(name, query)
+    finally:
+        server.forget(name)
+
+
+def combinations_query(relation: exp.Table, columns: Iterable[str], row_count: str) -> exp.Expr:
+    """Count the rows of each distinct combination of columns."""
+    return fragment("SELECT :columns, count(*) AS :row_count FROM :relation GROUP BY :columns", "spark")(
+        columns=[col(name) for name in columns], row_count=ident(row_count), relation=relation
+    )
+
+
+def _count_combinations(
+    server: SparkEngine, relation: exp.Table, types: Mapping[str, str]
+) -> AbstractContextManager[tuple[exp.Table, int]]:
+    return pin_rows(server, combinations_query(relation, types, row_count_column(types)))
+
+
 @dataclass(frozen=True)
 class Combinations:
-    """The distinct combinations of some columns with their counts: a relation that Spark keeps for a while."""
-
-    server: SparkEngine
-    relation: exp.Table
-    types: Mapping[str, str]
-    count_column: str
-    count: int
-
-    @classmethod
-    @contextmanager
-    def materialized(cls, server: SparkEngine, relation: exp.Table, types: Mapping[str, str]) -> Iterator[Combinations]:
-        name, row_count = f"sqlanon_combinations_{uuid4().hex[:12]}", row_count_column(types)
-        try:
-            count = server.materialize(name, sr.count_combinations(relation, list(types), row_count))
-            yield cls(server, table(name), types, row_count, count)
-        finally:
-            server.forget(name)
-
-    def fetch(self, engine: DuckDBEngine, target: exp.Table) -> FetchedCombinations:
-        """Copy the combinations to a temporary table of a local engine."""
-        fetched = FetchedCombinations(engine, target, self.types, self.count_column)
-        create = create_table_with_columns(target.copy(), fetched.all_types.items())
-        create.set("properties", exp.Properties(expressions=[exp.TemporaryProperty()]))
-        engine.execute(create)
-        parts = -(-self.count // FETCH_SIZE)
-        for part in range(parts):
-            query = select_star(self.relation)
-            if parts > 1:
-                query.where(sr.is_in_part(list(fetched.all_types), part, parts), copy=False)
-            leaving = SPARK.encode_columns(query, fetched.all_types, TEXT)
-            with self.server.stream(leaving) as reader, engine.register_arrow(reader) as arrow_table:
-                arriving = SPARK.decode_columns(arrow_table, fetched.all_types)
-                engine.execute(exp.Insert(this=target.copy(), expression=arriving))
-        return fetched
-
-
-@dataclass(frozen=True)
-class FetchedCombinations:
-    """Combinations of columns with their counts, in a table of a local engine."""
+    """Distinct combinations of columns with their counts, in a temporary table of a local engine."""
 
     engine: DuckDBEngine
     relation: exp.Table
     types: Mapping[str, str]
-    count_column: str
+
+    @property
+    def count_column(self) -> str:
+        return row_count_column(self.types)
 
     @property
     def all_types(self) -> dict[str, str]:
         return {**self.types, self.count_column: "BIGINT"}
+
+    def fetch(self, server: SparkEngine, combinations: exp.Table, count: int) -> None:
+        """Create the table, and copy the combinations from Spark in parts that their values decide."""
+        create = create_table_with_columns(self.relation.copy(), self.all_types.items())
+        create.set("properties", exp.Properties(expressions=[exp.TemporaryProperty()]))
+        self.engine.execute(create)
+        parts = -(-count // FETCH_SIZE)
+        for part in range(parts):
+            query = select_star(combinations.copy())
+            if parts > 1:
+                is_in_part = fragment("pmod(xxhash64(:columns), :parts) = :part", "spark")
+                query.where(is_in_part(columns=[*map(col, self.all_types)], parts=parts, part=part), copy=False)
+            encoded = SPARK.encode_columns(query, self.all_types, TEXT)
+            with server.stream(encoded) as reader, self.engine.register_arrow(reader) as arrow_table:
+                decoded = SPARK.decode_columns(arrow_table, self.all_types)
+                self.engine.execute(exp.Insert(this=self.relation.copy(), expression=decoded))
 
     @contextmanager
     def each_row(self, view: exp.Table) -> Iterator[exp.Table]:
@@ -151,7 +154,7 @@ class FetchedCombinations:
 class CountedRelease:
     """The checked columns of a release in a local engine, as `SUBJECT`, and the figures that Spark computed."""
 
-    combinations: FetchedCombinations
+    combinations: Combinations
     queries: CachedQueries
     types: Mapping[str, str]  # of all columns in Spark
     digest: str = ""  # empty if the columns are not those of the manifest
@@ -196,23 +199,20 @@ def count_release(
     with spill_directory() as spill, closing(DuckDBEngine.open_private(spill, limits)) as engine:
         engine.script(*macro_scripts(RELEASE_MACROS))
         target = table("combinations", "main", "temp")
-        empty = FetchedCombinations(engine, target, checked, row_count_column(checked))
-        release = CountedRelease(empty, CachedQueries(engine), types)
+        fetched = Combinations(engine, target, checked)
+        release = CountedRelease(fetched, CachedQueries(engine), types)
         if not (has_released_columns and all(map(is_digestible, types.values()))):
             yield release
             return
         try:
-            with Combinations.materialized(server, relation, checked) as combinations:
+            with _count_combinations(server, relation, checked) as (combinations, count):
                 texts = [name for name, type_ in types.items() if type_ == "VARCHAR"]
-                invalid = _count_invalid_texts(
-                    server, combinations.relation, [name for name in texts if name in checked]
-                )
+                invalid = _count_invalid_texts(server, combinations, [name for name in texts if name in checked])
                 invalid |= _count_invalid_texts(server, relation, [name for name in texts if name not in checked])
                 if not invalid:
-                    fetched = combinations.fetch(engine, target)
-                    release = replace(
-                        release, combinations=fetched, digest=_digest(relation, types, combinations, fetched)
-                    )
+                    fetched.fetch(server, combinations, count)
+                    digest = _digest(server, relation, types, combinations, count, fetched)
+                    release = replace(release, digest=digest)
         except duckdb.Error as error:
             raise BrokenReleaseError("a value of the release does not fit its type in DuckDB") from error
         if invalid:
@@ -239,83 +239,36 @@ def copy_all_rows(
     engine: DuckDBEngine, server: SparkEngine, relation: exp.Table, manifest: Manifest, name: str
 ) -> Iterator[exp.Table]:
     """Open all columns of a relation in Spark in a local engine; each combination is fetched once."""
-    target = table(f"{name}_counted", "main", "temp")
-    with Combinations.materialized(server, relation, types_in(manifest.columns)) as combinations:
-        fetched = combinations.fetch(engine, target)
+    fetched = Combinations(engine, table(f"{name}_counted", "main", "temp"), types_in(manifest.columns))
+    with _count_combinations(server, relation, fetched.types) as (combinations, count):
+        fetched.fetch(server, combinations, count)
     try:
         with fetched.each_row(table(name, "main", "temp")) as view:
             yield view
     finally:
-        engine.execute(drop_table(target.copy()))
-
-
-def group_texts(values: Mapping[str, int], combinations: int) -> list[list[str]]:
-    """Group text columns, by their numbers of distinct values, so that each group is hashed and joined together.
-
-    Columns with too many values are left out.
-
-    >>> group_texts({"sex": 2, "zip": 30_000, "name": 10**6, "race": 5}, 10**6)
-    [['zip'], ['race', 'sex']]
-    >>> group_texts({"sex": 2, "zip": 30_000, "race": 5}, 9_000)
-    [['sex', 'zip', 'race']]
-    """
-    if combinations <= MAX_JOINED_COMBINATIONS:
-        return [list(values)]
-    groups: list[list[str]] = []
-    for name in sorted(values, key=lambda name: -values[name]):
-        if values[name] > MAX_HASHED_VALUES:
-            continue
-        for group in groups:
-            if prod(values[member] for member in (*group, name)) <= MAX_JOINED_COMBINATIONS:
-                group.append(name)
-                break
-        else:
-            groups.append([name])
-    return groups
-
-
-_ROWS = fragment("coalesce(sum(:count), 0)")
-_HAS_NULL = fragment("count(*) > count(:value)")
-_VALUES = fragment("count(DISTINCT :value)")
+        engine.execute(drop_table(fetched.relation.copy()))
 
 
 def _digest(
-    relation: exp.Table, types: Mapping[str, str], combinations: Combinations, fetched: FetchedCombinations
+    server: SparkEngine,
+    relation: exp.Table,
+    types: Mapping[str, str],
+    combinations: exp.Table,
+    count: int,
+    fetched: Combinations,
 ) -> str:
     """Compute the content digest in Spark; texts with few distinct values are hashed once."""
-    server, names = combinations.server, [name for name, type_ in combinations.types.items() if type_ == "VARCHAR"]
-    if not names:
-        return str(server.rows(digest_query(relation, types))[0][1])
-    figures = select(
-        [
-            _ROWS(count=col(fetched.count_column)),
-            *(_HAS_NULL(value=col(name)) for name in names),
-            *(_VALUES(value=col(name)) for name in names),
-        ],
-        fetched.relation,
+    names = [name for name, type_ in fetched.types.items() if type_ == "VARCHAR"]
+    figures = template("SELECT coalesce(sum(:row_count), 0), :distinct_values FROM :fetched")(
+        row_count=col(fetched.count_column),
+        distinct_values=[fragment("count(DISTINCT :value)")(value=col(name)) for name in names],
+        fetched=fetched.relation,
     )
-    counted_rows, *flags_and_counts = fetched.engine.rows(figures)[0]
-    has_null = dict(zip(names, flags_and_counts[: len(names)], strict=True))
-    values = {name: count + has_null[name] for name, count in zip(names, flags_and_counts[len(names) :], strict=True)}
-    texts = []
-    for group in group_texts(values, combinations.count):
-        relation_of_group: exp.Expr = combinations.relation
-        if len(group) < len(combinations.types):
-            distinct = select([col(name) for name in group], combinations.relation.copy()).distinct(copy=False)
-            relation_of_group = subquery(distinct, "texts")
-        texts.append(HashedTexts(relation_of_group, {name: has_null[name] for name in group}))
-    rows, digest = server.rows(digest_query(relation, types, texts))[0]
+    counted_rows, *distinct_values = fetched.engine.rows(figures)[0]
+    groups = [[name] for name, values in zip(names, distinct_values, strict=True) if values <= MAX_HASHED_VALUES]
+    if count <= MAX_JOINED_COMBINATIONS:
+        groups = [names] if names else []
+    rows, digest = server.rows(digest_query(relation, types, groups, combinations))[0]
     if rows != counted_rows:
         raise BrokenReleaseError("the rows of the release changed while they were read")
     return str(digest)
-
-
-@contextmanager
-def pinned_rows(server: SparkEngine, relation: exp.Table) -> Iterator[exp.Table]:
-    """Keep the rows of a relation in Spark, so that all queries read the same rows."""
-    name = f"sqlanon_rows_{uuid4().hex[:12]}"
-    try:
-        server.materialize(name, select_star(relation))
-        yield table(name)
-    finally:
-        server.forget(name)

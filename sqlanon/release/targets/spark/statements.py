@@ -9,7 +9,7 @@ from sqlglot import exp, parse_one
 from sqlglot.errors import SqlglotError
 
 from sqlanon.engines.dialects.spark import TEXT, from_duckdb_type
-from sqlanon.support.expressions import as_column, col, create_table_with_columns, fragment, ident, template, text
+from sqlanon.support.expressions import col, create_table_with_columns, fragment, ident, template, text
 
 RELEASE_PROPERTY = "sqlanon.release"
 """The table property with the name of the release that a table was created for."""
@@ -49,8 +49,6 @@ _INSERT_SHUFFLED = _statement("""
     DISTRIBUTE BY xxhash64(:columns)
     SORT BY sha2(concat((SELECT secret FROM :secret), uuid()), 256)
 """)
-_COUNT_COMBINATIONS = _statement("SELECT :columns, :row_count FROM :relation GROUP BY :columns")
-_IS_IN_PART = _statement("pmod(xxhash64(:columns), :parts) = :part")
 
 
 def create_version_table(target: exp.Table, types: Mapping[str, str], release: str) -> exp.Create:
@@ -127,14 +125,3 @@ def show_relations(schema: str, release: str) -> exp.Command:
 
 def show_setting(name: str) -> exp.Command:
     return exp.Command(this="SET", expression=name)
-
-
-def count_combinations(relation: exp.Expr, columns: Sequence[str], count_column: str) -> exp.Expr:
-    """Count the rows of each distinct combination of columns."""
-    row_count = as_column(exp.Count(this=exp.Star()), count_column)
-    return _COUNT_COMBINATIONS(columns=[col(name) for name in columns], row_count=row_count, relation=relation)
-
-
-def is_in_part(columns: Sequence[str], part: int, parts: int) -> exp.Expr:
-    """Whether a row is in one of ``parts`` disjoint parts; its values decide."""
-    return _IS_IN_PART(columns=[col(name) for name in columns], parts=parts, part=part)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from uuid import uuid4
 
@@ -23,6 +23,7 @@ from sqlanon.errors import AuditError, ReleaseError, SourceError
 from sqlanon.release.manifest import Facts, Manifest
 from sqlanon.release.metadata import SuppressedRows
 from sqlanon.release.reader import SUBJECT
+from sqlanon.release.sentences import comment_on_any_version
 from sqlanon.release.targets.base import Draft, ReleaseTarget, Verification, refuse_draft_over
 from sqlanon.release.targets.server import (
     ServerTarget,
@@ -41,7 +42,6 @@ from sqlanon.release.targets.spark.checks import (
     manifest_table,
     table_comment,
     table_version,
-    view_comment,
 )
 from sqlanon.release.targets.spark.digest import is_digestible
 from sqlanon.release.targets.spark.reader import SparkLocation, SparkRelease, recorded_location, release_location
@@ -50,10 +50,10 @@ from sqlanon.release.targets.spark.rows import (
     checked_columns,
     count_release,
     hash_rows_in_spark,
-    pinned_rows,
+    pin_rows,
 )
 from sqlanon.requirements.macros import call_k_anonymity
-from sqlanon.support.expressions import as_column, col, drop_table, table, text
+from sqlanon.support.expressions import as_column, col, drop_table, select_star, table, text
 
 __all__ = ["SparkTarget", "recorded_location", "release_location", "target_for"]
 
@@ -85,14 +85,12 @@ class SparkTarget(ServerTarget[SparkLocation]):
                 if flaws := ReleaseCatalog.read(server, location).find_flaws(rows_table, types):
                     raise AuditError([f"{rows_table.name}: {'; '.join(flaws)}"])
                 checked = checked_columns(policy.redact()["privacy"], draft.quasi_identifiers, columns)
-                rows: AbstractContextManager[exp.Table] = nullcontext(rows_table)
-                if policy.catalog is not None:  # the ledger records a hash of the audited rows
-                    rows = pinned_rows(server, rows_table)
-                with (
-                    rows as audited_rows,
-                    count_release(server, audited_rows, columns, checked, draft.run.engine.limits) as counted,
-                ):
-                    yield StagedSpark(self, draft, version, audited_rows, counted)
+                with ExitStack() as stack:
+                    rows = rows_table
+                    if policy.catalog is not None:  # the ledger records a hash of the audited rows
+                        rows, _ = stack.enter_context(pin_rows(server, select_star(rows_table)))
+                    counted = count_release(server, rows, columns, checked, draft.run.engine.limits)
+                    yield StagedSpark(self, draft, version, rows, stack.enter_context(counted))
             except BaseException:
                 with suppress(Exception):  # Spark may be gone
                     _drop_unpublished(server, location, version)
@@ -209,7 +207,7 @@ def _switch_view(server: SparkEngine, location: SparkLocation, version: int, man
     if not check.passed:
         raise AuditError([f"{check.name}: {check.message}"])
     rows, columns = location.version_table(version), [col(column.name) for column in manifest.columns]
-    comment = view_comment(manifest)
+    comment = comment_on_any_version(manifest.draft)
     if location.name not in catalog.names:
         server.execute(sr.create_view(view=location.table, comment=text(comment), columns=columns, rows=rows))
         return
