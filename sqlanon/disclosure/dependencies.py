@@ -7,7 +7,7 @@ and suppression" (2002), section 2.2. Figures and thresholds: `sqlanon.disclosur
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import combinations
 from types import MappingProxyType
@@ -182,32 +182,133 @@ class _Candidate(NamedTuple):
 
 
 @dataclass(frozen=True)
-class _MeasuredRows:
-    """The measured rows: how to query them, their person column if any, the number of rows of the table, and the share
-    of it that is measured."""
+class _Layout:
+    """The columns of the measured rows, by their numbers.
 
+    Column 3 is ``r3`` in these rows, its part ``part3``, and its label of a lower level ``lower3``. ``unchanged``
+    columns may narrow; neighbouring values of ``ordered`` ones form parts. ``labels`` are all released labels.
+    """
+
+    names: Sequence[str]
+    unchanged: Sequence[int]
+    ordered: Sequence[int]
+    quasi_identifiers: Sequence[_QuasiIdentifier]
+    person: str | None
+    section: SourceSection
+    labels: Sequence[str] = ()
+    sensitive: Collection[int] = ()
+
+    def candidates(self, many_valued: Sequence[int]) -> list[_Candidate]:
+        """Each column and part with each quasi-identifier, and pairs of columns with its values."""
+        values = [_MeasuredColumn(j, f"r{j}") for j in self.unchanged]
+        parts = [_MeasuredColumn(j, f"part{j}", in_parts=True) for j in self.unchanged if j in many_valued]
+        singles: list[tuple[_MeasuredColumn, ...]] = [(column,) for column in (*values, *parts)]
+        paired = sorted([*(column for column in values if column.column not in many_valued), *parts])
+        pairs = [*combinations(paired, 2)] if len(self.unchanged) <= MAX_PAIRED_COLUMNS else []
+        return [
+            _Candidate(columns, quasi)
+            for quasi in self.quasi_identifiers
+            for columns in (*singles, *(pairs if quasi.level == 0 else ()))
+        ]
+
+    def add_parts(self, rows: exp.Subquery, lower: Sequence[exp.Expr] = ()) -> exp.Select:
+        """Add the part of each number or date to rows, and lower labels."""
+        if not self.ordered and not lower:
+            return select_star(rows)
+        parts = [as_column(rank_part(col(f"r{j}", "r")), f"part{j}") for j in self.ordered]
+        return select([all_columns("r"), *parts, *lower], subquery(select_star(rows), "r"))
+
+
+@dataclass(frozen=True)
+class _Measurement:
+    """The measured rows: how to query them, the number of rows of the table, and the share of it that is measured."""
+
+    layout: _Layout
     run: _RunQuery
     relation: exp.Table
-    person: str | None
     rows: int
     share: float = 1.0
 
     def query(self, build: Callable[..., exp.Select], candidate: _Candidate) -> exp.Select:
         label = col(candidate.quasi.label) if candidate.quasi.label else exp.null()
         columns = [col(column.name) for column in candidate.columns]
-        person: exp.Expr | None = None if self.person is None else col(self.person)
+        person: exp.Expr | None = None if self.layout.person is None else col(self.layout.person)
         if person is None and any(column.in_parts for column in candidate.columns):
             # Rows with the same values and ground value count once in a part: they may be of one household.
             person = exp.Tuple(expressions=[col(f"r{column.column}") for column in candidate.columns])
         shared = max(2.0, SHARED * self.share)  # in a sample, fewer persons share a value
         return build(self.relation.copy(), label, col(candidate.quasi.ground), columns, person, shared)
 
-    def count_persons(self) -> int:
-        """The approximate number of persons in the table; its rows, where each row is a person."""
-        if self.person is None:
-            return self.rows
-        measured = int(self.run(exact_counts_query(self.relation.copy(), [self.person]))[0][0])
-        return min(round(measured / self.share), self.rows)
+    def find_narrowing(self, every_row: exp.Expr | None = None) -> tuple[Narrowing, ...]:
+        """Find the columns that narrow; the smallest group is counted in ``every_row`` of the release, if given."""
+        ordered = self.layout.ordered
+        query = exact_counts_query(self.relation.copy(), [f"r{j}" for j in ordered])
+        counts = self.run(query) if ordered else []  # a dry run has none
+        many_valued = [j for j, count in zip(ordered, counts[0], strict=True) if count > MANY_VALUES] if counts else []
+        candidates = self._find_narrowing_candidates(self.layout.candidates(many_valued))
+        return tuple(self._describe(candidate, figures, every_row) for candidate, figures in candidates)
+
+    def _find_narrowing_candidates(
+        self, candidates: Sequence[_Candidate]
+    ) -> Iterator[tuple[_Candidate, Mapping[str, Any]]]:
+        """Find the candidates that narrow, with their figures.
+
+        A pair is reported if it narrows clearly more than the better of its columns alone; the parts of a column, if
+        its values do not narrow; labels of a quasi-identifier, if its values are not narrowed.
+        """
+        queries = [self.query(measure_narrowing, candidate) for candidate in candidates]
+        measurements, names = list[dict[str, Any]](), queries[0].named_selects
+        for first in range(0, len(queries), _CANDIDATES_PER_STATEMENT):
+            batch = (select_star(subquery(query, "q")) for query in queries[first : first + _CANDIDATES_PER_STATEMENT])
+            rows = self.run(select_star(subquery(union_all(*batch), "u")))
+            measurements += [dict(zip(names, row, strict=True)) for row in rows]
+        alone: dict[tuple[str, int], float] = {}
+        reported = set[tuple[int, int]]()
+        for candidate, figures in zip(candidates, measurements, strict=False):  # a dry run has no measurements
+            columns, quasi = candidate.columns, candidate.quasi.column
+            baseline, is_single = figures["alike_before"] or 0.0, len(columns) == 1
+            if not is_single:
+                baseline = max(baseline, *(alone.get((column.name, quasi), 0.0) for column in columns))
+            if not has_excess(figures, baseline):
+                continue
+            if is_single:
+                alone[columns[0].name, quasi] = figures["alike_after"]
+            pins_values = is_single and figures["pinned"] >= PINNED * figures["rows"]
+            is_repeated = is_single and (columns[0].column, quasi) in reported
+            if (is_large(figures, baseline) or pins_values) and not is_repeated:
+                if is_single:
+                    reported.add((columns[0].column, quasi))
+                yield candidate, figures
+
+    def _describe(self, candidate: _Candidate, figures: Mapping[str, Any], every_row: exp.Expr | None) -> Narrowing:
+        layout, section, rows = self.layout, self.layout.section, figures["rows"]
+        columns = {layout.names[column.column]: column.in_parts for column in candidate.columns}
+        quasi, smallest = layout.names[candidate.quasi.column], None
+        person = None if layout.person is None else col(layout.person)
+        if every_row is not None and not any(column.column in layout.sensitive for column in candidate.columns):
+            keys = [col(name) for name in (*layout.labels, *(column.name for column in candidate.columns))]
+            smallest = self.run(smallest_group(every_row.copy(), keys, person))[0][0]
+        persons = self.rows  # without persons, each row is a person
+        if person is not None:
+            measured = int(self.run(exact_counts_query(self.relation.copy(), [person.name]))[0][0])
+            persons = min(round(measured / self.share), self.rows)
+        source = table(section.files[0]) if section.files else parse_table_name(section.table or "source")
+        return Narrowing(
+            columns=tuple(columns),
+            quasi=quasi,
+            level=candidate.quasi.level,
+            in_parts=tuple(name for name, in_parts in columns.items() if in_parts),
+            before=figures["before"],
+            after=figures["after"],
+            by_chance=self.run(self.query(values_by_chance, candidate))[0][0],
+            alike_before=figures["alike_before"],
+            alike_after=figures["alike_after"],
+            pinned=figures["pinned"] / rows,
+            affected=round(persons * rows / figures["all_rows"]),
+            smallest_group=smallest,
+            counts="rows" if person is None else "persons",
+            query=narrowing_query(source, quasi, columns).sql("duckdb"),
+        )
 
 
 @dataclass(frozen=True)
@@ -226,145 +327,103 @@ def measure_dependencies(
     recoding: ClassRecoding,
     levels: Mapping[str, int | None],
 ) -> Dependencies:
-    """Measure whether unchanged columns reveal generalized values (the stage *dependencies*)."""
-    narrowing, warnings = find_narrowing_columns(engine, runner, search_input, recoding, levels)
-    return Dependencies(narrowing, refuse_narrowing(runner, search_input, levels, narrowing), warnings)
-
-
-def find_narrowing_columns(
-    engine: WorkEngine,
-    runner: StatementRunner,
-    search_input: SearchInput,
-    recoding: ClassRecoding,
-    levels: Mapping[str, int | None],
-) -> tuple[tuple[Narrowing, ...], tuple[Notice, ...]]:
-    """Find released columns that narrow the quasi-identifiers of a generalization, with warnings about them.
+    """Measure whether unchanged columns reveal generalized values (the stage *dependencies*).
 
     A source in PostgreSQL is measured on its server. For other sources, ``narrowing_sample`` and ``narrowing_rows`` are
     created in the work schema and dropped. A dry run shows the query for the first column and quasi-identifier.
     """
-    rows, source = search_input.marginals.rows, search_input.source
+    rows, source, section = search_input.marginals.rows, search_input.source, search_input.policy.privacy
     unchanged, quasi = _measurable_columns(search_input, recoding.columns, levels)
     if not unchanged or not quasi:
-        return (), ()
+        return Dependencies((), (), ())
     if runner.dry:
-        _show_measurement(runner, search_input, recoding, unchanged, quasi)
-        return (), ()
+        _show_measurement(runner, search_input, recoding, _released_layout(search_input, recoding, unchanged, quasi))
+        return Dependencies((), (), ())
     if (reason := source.measuring_obstacle()) is not None:
         message = f"whether released columns narrow generalized quasi-identifiers was not measured: {reason}"
-        if search_input.policy.privacy.dependencies == "error":
+        if section.dependencies == "error":
             raise SourceError(f'{message}; privacy.dependencies = "error" requires it')
-        return (), (Notice(f"{message}; docs/explanation/dependencies.md has a query that shows it"),)
+        message += "; docs/explanation/dependencies.md has a query that shows it"
+        return Dependencies((), (), (Notice(message),))
     is_sampled = rows > 2 * SAMPLE_ROWS
     share = SAMPLE_ROWS / rows if is_sampled else 1.0
     sparse = _sparse_levels(engine, search_input, recoding.columns, quasi, levels)
-    plan = _Plan(search_input, recoding, unchanged, quasi, sparse)
+    layout = _released_layout(search_input, recoding, unchanged, quasi, sparse)
     if source.access == "rows":
-        work = runner.on(engine)
-        sampled = recoding
+        work, sampled = runner.on(engine), recoding
         if is_sampled:
             needed = [*(column.name for column in recoding.columns), *search_input.columns.generalized]
             needed += [*search_input.columns.key, *filter(None, [search_input.columns.person])]
             sample = sample_query(source.relation, list(dict.fromkeys(needed)), rows // SAMPLE_ROWS)
             sampled = recoding.with_source(work.create_table(search_input.work("narrowing_sample"), sample))
-        relation = work.create_table(search_input.work("narrowing_rows"), plan.rows(sampled))
-        measured = _MeasuredRows(work.engine.rows, relation, plan.person, rows, share)
-        every_row = subquery(plan.rows(recoding), "every_row") if is_sampled else relation
-        narrowing = _measure_columns(measured, plan, every_row)
+        query = _rows_to_measure(search_input, layout, sampled)
+        relation = work.create_table(search_input.work("narrowing_rows"), query)
+        every_row = subquery(_rows_to_measure(search_input, layout, recoding), "every_row") if is_sampled else relation
+        narrowing = _Measurement(layout, work.engine.rows, relation, rows, share).find_narrowing(every_row)
         work.drop_all_except(())
     else:
-        with source.temporary_rows(engine, plan.rows(recoding), share if is_sampled else None) as (run, relation):
-            measured = _MeasuredRows(run, relation, plan.person, rows, share)
-            narrowing = _measure_columns(measured, plan, None if is_sampled else relation)
-    return narrowing, tuple(Notice(dependency.message, dependency.affected) for dependency in narrowing)
+        query = _rows_to_measure(search_input, layout, recoding)
+        with source.temporary_rows(engine, query, share if is_sampled else None) as (run, relation):
+            measurement = _Measurement(layout, run, relation, rows, share)
+            narrowing = measurement.find_narrowing(None if is_sampled else relation)
+    refusals = refuse_narrowing(runner, search_input, [layout.names[j] for j in quasi], narrowing)
+    warnings = tuple(Notice(dependency.message, dependency.affected) for dependency in narrowing)
+    return Dependencies(narrowing, refusals, warnings)
 
 
-class _Plan:
-    """The columns that are measured: unchanged columns and generalized quasi-identifiers, by their numbers."""
-
-    def __init__(
-        self,
-        search_input: SearchInput,
-        recoding: ClassRecoding,
-        unchanged: Sequence[int],
-        quasi: Sequence[int],
-        sparse: Mapping[int, int] = MappingProxyType({}),
-    ) -> None:
-        self._search_input, self.columns, self._sparse = search_input, recoding.columns, sparse
-        self._quasi, self.unchanged = quasi, unchanged
-        self.labels = [f"r{j}" for j, column in enumerate(self.columns) if column.quasi is not None]
-        person_number = len(self.columns) + len(quasi)
-        self.person = None if search_input.columns.person is None else f"r{person_number}"
-        types = search_input.source.columns
-        self.ordered = [j for j in unchanged if _is_ordered(types[self.columns[j].name])]
-        sensitive = {name.lower() for name in search_input.policy.attributes_with_role("sensitive")}
-        attributes = {column: name for name, column in search_input.columns.by_attribute.items()}
-        self.sensitive = {j for j in unchanged if attributes[self.columns[j].name].lower() in sensitive}
-
-    @property
-    def section(self) -> SourceSection:
-        return self._search_input.policy.source
-
-    def rows(self, recoding: ClassRecoding) -> exp.Select:
-        """The query for the rows to measure.
-
-        Columns: the released columns ``r0``, ``r1``, ...; after them the source values of the quasi-identifiers, and
-        the person; the parts of numbers and dates, ``part0``, ...; and the labels of sparse quasi-identifiers,
-        ``lower0``, ...
-        """
-        source_columns = [self.columns[j].name for j in self._quasi]
-        source_columns += filter(None, [self._search_input.columns.person])
-        for name in source_columns:
-            recoding = recoding.with_column(Column(name))
-        relation = number_columns(recoding.select(shuffled=False), len(self.columns) + len(source_columns))
-        lower = [as_column(col(f"label_{level}", f"h{j}"), f"lower{j}") for j, level in self._sparse.items()]
-        query = _add_parts(relation, self.ordered, lower)
-        for j in self._sparse:
-            coded = _coded_values(self._search_input, self.columns[j])
-            on = null_safe_equal(col(self._ground_column(j), "r"), col("value", f"h{j}"), coded.nullable)
-            query = query.join(aliased(coded.table, f"h{j}"), on=on, join_type="left", copy=False)
-        return query
-
-    def _ground_column(self, j: int) -> str:
-        return f"r{len(self.columns) + self._quasi.index(j)}"
-
-    @property
-    def quasi(self) -> list[_QuasiIdentifier]:
-        """Quasi-identifiers with the columns of their values, then sparse ones with those of their labels."""
-        values = [_QuasiIdentifier(j, f"r{j}", self._ground_column(j)) for j in self._quasi]
-        return values + [_QuasiIdentifier(j, f"r{j}", f"lower{j}", level) for j, level in self._sparse.items()]
-
-
-def _measure_columns(measured: _MeasuredRows, plan: _Plan, every_row: exp.Expr | None) -> tuple[Narrowing, ...]:
-    candidates = _candidates(plan.unchanged, _many_valued(measured, plan.ordered), plan.quasi)
-    narrowing = []
-    for candidate, figures in _find_narrowing(measured, candidates):
-        smallest = None
-        if every_row is not None and not plan.sensitive.intersection(column.column for column in candidate.columns):
-            keys = [col(name) for name in (*plan.labels, *(column.name for column in candidate.columns))]
-            person = None if plan.person is None else col(plan.person)
-            smallest = measured.run(smallest_group(every_row.copy(), keys, person))[0][0]
-        names = [column.name for column in plan.columns]
-        narrowing.append(_describe_candidate(measured, candidate, names, figures, smallest, plan.section))
-    return tuple(narrowing)
-
-
-def _show_measurement(
-    runner: StatementRunner,
+def _released_layout(
     search_input: SearchInput,
     recoding: ClassRecoding,
     unchanged: Sequence[int],
     quasi: Sequence[int],
+    sparse: Mapping[int, int] = MappingProxyType({}),
+) -> _Layout:
+    """The released columns; after them the source values of the quasi-identifiers, and the person."""
+    policy, types, columns = search_input.policy, search_input.source.columns, recoding.columns
+    attributes = {column: name.lower() for name, column in search_input.columns.by_attribute.items()}
+    sensitive = {name.lower() for name in policy.attributes_with_role("sensitive")}
+    values = [_QuasiIdentifier(j, f"r{j}", f"r{len(columns) + i}") for i, j in enumerate(quasi)]
+    lower = [_QuasiIdentifier(j, f"r{j}", f"lower{j}", level) for j, level in sparse.items()]
+    return _Layout(
+        names=[column.name for column in columns],
+        unchanged=unchanged,
+        ordered=[j for j in unchanged if _is_ordered(types[columns[j].name])],
+        quasi_identifiers=[*values, *lower],
+        person=None if search_input.columns.person is None else f"r{len(columns) + len(quasi)}",
+        section=policy.source,
+        labels=[f"r{j}" for j, column in enumerate(columns) if column.quasi is not None],
+        sensitive={j for j in unchanged if attributes[columns[j].name] in sensitive},
+    )
+
+
+def _rows_to_measure(search_input: SearchInput, layout: _Layout, recoding: ClassRecoding) -> exp.Select:
+    released, values = recoding.columns, {q.column: q.ground for q in layout.quasi_identifiers if q.level == 0}
+    source_columns = [layout.names[j] for j in values]
+    source_columns += filter(None, [search_input.columns.person])
+    for name in source_columns:
+        recoding = recoding.with_column(Column(name))
+    relation = number_columns(recoding.select(shuffled=False), len(released) + len(source_columns))
+    sparse = [quasi for quasi in layout.quasi_identifiers if quasi.level]
+    lower = [as_column(col(f"label_{quasi.level}", f"h{quasi.column}"), quasi.ground) for quasi in sparse]
+    query = layout.add_parts(relation, lower)
+    for j in (quasi.column for quasi in sparse):
+        coded = _coded_values(search_input, released[j])
+        on = null_safe_equal(col(values[j], "r"), col("value", f"h{j}"), coded.nullable)
+        query = query.join(aliased(coded.table, f"h{j}"), on=on, join_type="left", copy=False)
+    return query
+
+
+def _show_measurement(
+    runner: StatementRunner, search_input: SearchInput, recoding: ClassRecoding, layout: _Layout
 ) -> None:
-    source, plan = search_input.source, _Plan(search_input, recoding, unchanged, quasi)
-    candidate, rows = _candidates(unchanged, (), plan.quasi)[0], plan.rows(recoding)
+    source, rows = search_input.source, _rows_to_measure(search_input, layout, recoding)
     if not source.can_measure:
         return
     relation, statements = search_input.work("narrowing_rows"), list[str]()
     if source.access != "rows":
         relation, statements = source.render_temporary_rows(runner.engine, rows)
-    measured = _MeasuredRows(runner.engine.rows, relation, plan.person, search_input.marginals.rows)
-    query = measured.query(measure_narrowing, candidate)
+    measurement = _Measurement(layout, runner.engine.rows, relation, search_input.marginals.rows)
+    query = measurement.query(measure_narrowing, layout.candidates(())[0])
     if source.access == "rows":
         runner.create_table(relation, rows)
         runner.record(query)
@@ -376,10 +435,7 @@ def _show_measurement(
 
 
 def refuse_narrowing(
-    runner: StatementRunner,
-    search_input: SearchInput,
-    levels: Mapping[str, int | None],
-    narrowing: Sequence[Narrowing],
+    runner: StatementRunner, search_input: SearchInput, quasi_identifiers: Sequence[str], narrowing: Sequence[Narrowing]
 ) -> tuple[str, ...]:
     """Explain why the policy refuses a generalization: columns that narrow, and columns that are keys.
 
@@ -389,24 +445,19 @@ def refuse_narrowing(
     A column with many unique values is a key: another table with it and a quasi-identifier reveals the value of each
     such row. Unique values have no pairs of rows, so their dependence cannot be measured.
     """
-    _, quasi = _measurable_columns(search_input, search_input.released_columns, levels)
-    mode = search_input.policy.privacy.dependencies
-    if mode == "warn" or not quasi or runner.dry:
-        return ()
+    mode, reasons = search_input.policy.privacy.dependencies, list[str]()
     if mode is None:
-        return tuple(
-            f"dependencies: {_explain_single_person(dependency)}"
-            for dependency in narrowing
-            if dependency.smallest_group == 1
-        )
-    names = join_names([repr(search_input.released_columns[j].name) for j in quasi])
-    keys = (
-        f"{name!r} is nearly a key: it has at least half as many distinct values as rows. Another table with it and "
-        f"{names} reveals their values, and whether it depends on them cannot be measured. Make it identifying or "
-        "quasi, round it, or leave it out"
-        for name in unique_columns(runner.engine, search_input.source, search_input.columns, KEY_SHARE)
-    )
-    return tuple(f"dependencies: {reason}" for reason in (*(dependency.message for dependency in narrowing), *keys))
+        reasons = [_explain_single_person(dependency) for dependency in narrowing if dependency.smallest_group == 1]
+    elif mode == "error":
+        names = join_names([*map(repr, quasi_identifiers)])
+        reasons = [dependency.message for dependency in narrowing]
+        reasons += [
+            f"{name!r} is nearly a key: it has at least half as many distinct values as rows. Another table with it "
+            f"and {names} reveals their values, and whether it depends on them cannot be measured. Make it identifying "
+            "or quasi, round it, or leave it out"
+            for name in unique_columns(runner.engine, search_input.source, search_input.columns, KEY_SHARE)
+        ]
+    return tuple(f"dependencies: {reason}" for reason in reasons)
 
 
 def _explain_single_person(narrowing: Narrowing) -> str:
@@ -441,14 +492,6 @@ def number_columns(query: exp.Query, count: int) -> exp.Subquery:
     numbered = subquery(query)
     numbered.set("alias", exp.TableAlias(this=ident("r"), columns=columns))
     return numbered
-
-
-def _add_parts(relation: exp.Subquery, ordered: Sequence[int], lower: Sequence[exp.Expr] = ()) -> exp.Select:
-    """Add the part of each number or date to rows, and lower labels."""
-    if not ordered and not lower:
-        return select_star(relation)
-    parts = [as_column(rank_part(col(f"r{j}", "r")), f"part{j}") for j in ordered]
-    return select([all_columns("r"), *parts, *lower], subquery(select_star(relation), "r"))
 
 
 def _coded_values(search_input: SearchInput, column: Column) -> CodedAttribute:
@@ -511,106 +554,14 @@ def find_narrowing_in_source(
         return ()
     step = rows // SAMPLE_ROWS if rows > 2 * SAMPLE_ROWS else 1
     names = [*columns, *quasi, *filter(None, [person])]
-    ordered = [j for j, name in enumerate(columns) if _is_ordered(types[name])]
-    rows_with_parts = _add_parts(number_columns(sample_query(relation, names, step), len(names)), ordered)
-    sample = runner.create_table(work("narrowing_rows"), rows_with_parts)
-    measured = _MeasuredRows(
-        lambda query: runner.fetch_rows(query, []),
-        sample,
-        None if person is None else f"r{len(names) - 1}",
-        rows,
-        1 / step,
+    layout = _Layout(
+        names=names,
+        unchanged=range(len(columns)),
+        ordered=[j for j, name in enumerate(columns) if _is_ordered(types[name])],
+        quasi_identifiers=[_QuasiIdentifier(j, "", f"r{j}") for j in range(len(columns), len(columns) + len(quasi))],
+        person=None if person is None else f"r{len(names) - 1}",
+        section=section,
     )
-    numbers = range(len(columns), len(columns) + len(quasi))
-    candidates = _candidates(
-        range(len(columns)), _many_valued(measured, ordered), [_QuasiIdentifier(j, "", f"r{j}") for j in numbers]
-    )
-    return tuple(
-        _describe_candidate(measured, candidate, names, figures, None, section)
-        for candidate, figures in _find_narrowing(measured, candidates)
-    )
-
-
-def _many_valued(measured: _MeasuredRows, ordered: Sequence[int]) -> list[int]:
-    """The columns of numbers and dates with many values."""
-    counts = measured.run(exact_counts_query(measured.relation.copy(), [f"r{j}" for j in ordered])) if ordered else []
-    return [j for j, count in zip(ordered, counts[0], strict=True) if count > MANY_VALUES] if counts else []
-
-
-def _candidates(
-    unchanged: Sequence[int], many_valued: Sequence[int], quasi_identifiers: Sequence[_QuasiIdentifier]
-) -> list[_Candidate]:
-    """Each column and part with each quasi-identifier, and pairs of columns with its values."""
-    values = [_MeasuredColumn(j, f"r{j}") for j in unchanged]
-    parts = [_MeasuredColumn(j, f"part{j}", in_parts=True) for j in unchanged if j in many_valued]
-    paired = [*(column for column in values if column.column not in many_valued), *parts]
-    singles: list[tuple[_MeasuredColumn, ...]] = [(column,) for column in (*values, *parts)]
-    pairs = [*combinations(sorted(paired), 2)] if len(unchanged) <= MAX_PAIRED_COLUMNS else []
-    return [
-        _Candidate(columns, quasi)
-        for quasi in quasi_identifiers
-        for columns in (*singles, *(pairs if quasi.level == 0 else ()))
-    ]
-
-
-def _find_narrowing(
-    measured: _MeasuredRows, candidates: Sequence[_Candidate]
-) -> Iterator[tuple[_Candidate, Mapping[str, Any]]]:
-    """Find the candidates that narrow, with their figures.
-
-    A pair is reported if it narrows clearly more than the better of its columns alone; the parts of a column, if its
-    values do not narrow; labels of a quasi-identifier, if its values are not narrowed.
-    """
-    queries = [measured.query(measure_narrowing, candidate) for candidate in candidates]
-    names = queries[0].named_selects
-    measurements = list[dict[str, Any]]()
-    for first in range(0, len(queries), _CANDIDATES_PER_STATEMENT):
-        batch = (select_star(subquery(query, "q")) for query in queries[first : first + _CANDIDATES_PER_STATEMENT])
-        rows = measured.run(select_star(subquery(union_all(*batch), "u")))
-        measurements += [dict(zip(names, row, strict=True)) for row in rows]
-    alone: dict[tuple[str, int], float] = {}
-    reported = set[tuple[int, int]]()
-    for candidate, figures in zip(candidates, measurements, strict=False):  # a dry run has no measurements
-        columns, quasi = candidate.columns, candidate.quasi.column
-        baseline = figures["alike_before"] or 0.0
-        if len(columns) == 1 and has_excess(figures, baseline):
-            alone[columns[0].name, quasi] = figures["alike_after"]
-        elif len(columns) > 1:
-            baseline = max(baseline, *(alone.get((column.name, quasi), 0.0) for column in columns))
-        pins_values = len(columns) == 1 and figures["pinned"] >= PINNED * figures["rows"]
-        if not has_excess(figures, baseline) or not (is_large(figures, baseline) or pins_values):
-            continue
-        if len(columns) == 1:
-            if (columns[0].column, quasi) in reported:
-                continue
-            reported.add((columns[0].column, quasi))
-        yield candidate, figures
-
-
-def _describe_candidate(
-    measured: _MeasuredRows,
-    candidate: _Candidate,
-    names: Sequence[str],
-    figures: Mapping[str, Any],
-    smallest: int | None,
-    section: SourceSection,
-) -> Narrowing:
-    columns = {names[column.column]: column.in_parts for column in candidate.columns}
-    quasi, rows = names[candidate.quasi.column], figures["rows"]
-    source = table(section.files[0]) if section.files else parse_table_name(section.table or "source")
-    return Narrowing(
-        columns=tuple(columns),
-        quasi=quasi,
-        level=candidate.quasi.level,
-        in_parts=tuple(name for name, in_parts in columns.items() if in_parts),
-        before=figures["before"],
-        after=figures["after"],
-        by_chance=measured.run(measured.query(values_by_chance, candidate))[0][0],
-        alike_before=figures["alike_before"],
-        alike_after=figures["alike_after"],
-        pinned=figures["pinned"] / rows,
-        affected=round(measured.count_persons() * rows / figures["all_rows"]),
-        smallest_group=smallest,
-        counts="rows" if measured.person is None else "persons",
-        query=narrowing_query(source, quasi, columns).sql("duckdb"),
-    )
+    query = layout.add_parts(number_columns(sample_query(relation, names, step), len(names)))
+    sample = runner.create_table(work("narrowing_rows"), query)
+    return _Measurement(layout, lambda query: runner.fetch_rows(query, []), sample, rows, 1 / step).find_narrowing()
