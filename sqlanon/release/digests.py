@@ -11,8 +11,8 @@ A cell's number is made of two numbers of its column's name, N and M:
 A row's number is the XOR of its cells' numbers, and the digest is the sum, over the rows, of floor(number / 2^32) *
 (number mod 2^31).
 
-The macro ``sqlanon.digest`` is what readers have. `sqlanon.release.targets.file.digest` computes the same number for
-many rows in DuckDB, and `sqlanon.release.targets.spark.digest` in Spark; tests compare both with the macro.
+The macro ``sqlanon.digest`` is what readers have. `digest_by_value` computes the same number for many rows in DuckDB,
+and `sqlanon.release.targets.spark.rows.digest_query` in Spark; tests compare both with the macro.
 
 The content digest detects accidents, but rows can be changed on purpose so that it stays the same. A release on a
 server has no file, so the ledger records the *SHA-256 of its rows* instead.
@@ -21,13 +21,26 @@ server has no file, so the ledger records the *SHA-256 of its rows* instead.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from functools import reduce
 
 from sqlglot import exp
 
+from sqlanon.audit.visible_values import distinguishing_parts
 from sqlanon.engines.base import Queryable
 from sqlanon.engines.duckdb import DuckDBEngine
-from sqlanon.support.expressions import anonymous, col, fragment, template
+from sqlanon.support.expressions import (
+    aliased,
+    anonymous,
+    as_column,
+    cast,
+    col,
+    fragment,
+    number,
+    select,
+    subquery,
+    template,
+)
 
 INTEGER_TYPES = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "BOOLEAN")
 """Types whose values enter the content digest as numbers."""
@@ -64,3 +77,62 @@ def hash_buckets(server: Queryable, buckets: exp.Select) -> str:
     """The SHA-256 of rows whose hashes a server has hashed in buckets."""
     lines = sorted(f"{bucket}{rows_hash}" for bucket, rows_hash in server.rows(buckets))
     return hashlib.sha256("".join(lines).encode()).hexdigest()
+
+
+MIN_ROWS = 1_000_000
+"""Minimum number of rows for which values are hashed once. (DuckDB hashes texts once by itself.)"""
+
+MIN_REPETITIONS, MAX_VALUES = 8, 2_000_000
+"""Columns that are hashed by value: minimum average frequency of a value, and maximum number of values in memory."""
+
+_TEXT_CELL = fragment("((md5_number('=' || :value::VARCHAR) >> 97)::BIGINT * :high)")
+_INTEGER_CELL = fragment("""
+    xor(((:value::BIGINT & 2147483647) + 1431655765) * :high, (:value::BIGINT >> 31) * :low)
+""")
+_CELLS_OF_VALUES = template("SELECT v.value, :cell AS cell FROM (SELECT DISTINCT :value AS value FROM :rows) AS v")
+_DIGEST = template("""
+    SELECT coalesce(sum((line >> 32) * (line & 2147483647)), 0)::VARCHAR AS digest
+    FROM :lines
+""")
+
+
+def columns_to_hash_once(types: Mapping[str, str]) -> list[str]:
+    """The columns whose equal values have the same text, so that each value can be hashed once."""
+    return [
+        name
+        for name, type_ in types.items()
+        if type_ not in (*INTEGER_TYPES, "VARCHAR") and distinguishing_parts(col(name), type_) == [col(name)]
+    ]
+
+
+def approximate_counts(rows: exp.Table, names: Collection[str]) -> exp.Select:
+    """Estimate the numbers of distinct values of columns, in one row."""
+    return select([fragment("approx_count_distinct(:value)")(value=col(name)) for name in names], rows)
+
+
+def has_repeated_values(values: int, rows: int) -> bool:
+    return values <= min(rows // MIN_REPETITIONS, MAX_VALUES)
+
+
+def digest_by_value(rows: exp.Table, types: Mapping[str, str], repeated: Collection[str]) -> exp.Select:
+    """Compute the digest of rows; each value of the repeated columns is hashed once."""
+    query, cells = exp.Select().from_(aliased(rows, "r"), copy=False), []
+    for i, (name, type_) in enumerate(types.items()):
+        if name not in repeated:
+            cells.append(_cell_number(col(name, "r"), name, type_))
+            continue
+        alias = f"v{i}"
+        values = _CELLS_OF_VALUES(cell=_cell_number(col("value", "v"), name, type_), value=col(name), rows=rows)
+        is_same = col(name, "r").eq(col("value", alias))
+        query = query.join(subquery(values, alias), on=is_same, join_type="left", copy=False)
+        cells.append(col("cell", alias))
+    numbers = [fragment("coalesce(:cell, 0)")(cell=cell) for cell in cells]
+    line = reduce(lambda left, right: fragment("xor(:left, :right)")(left=left, right=right), numbers)
+    return _DIGEST(lines=subquery(query.select(as_column(line, "line"), copy=False), "lines"))
+
+
+def _cell_number(value: exp.Expr, name: str, type_: str) -> exp.Expr:
+    high, low = (cast(number(multiplier), "BIGINT") for multiplier in column_multipliers(name))
+    if type_ in INTEGER_TYPES:
+        return _INTEGER_CELL(value=value, high=high, low=low)
+    return _TEXT_CELL(value=value, high=high)

@@ -19,8 +19,8 @@ import sqlanon
 from sqlanon.engines.spark import settings as spark_settings
 from sqlanon.engines.spark.engine import SparkEngine
 from sqlanon.places.addresses import spark_name_flaw
-from sqlanon.release.targets.spark import statements as sr
-from sqlanon.release.targets.spark.reader import SparkLocation
+from sqlanon.release.targets.spark import catalog as sc
+from sqlanon.release.targets.spark.target import SparkLocation
 from sqlanon.support.expressions import as_column, col, select, text
 from sqlanon.support.expressions import table as named_table
 from support.servers.spark import CHEAP
@@ -257,10 +257,10 @@ def test_texts_have_no_variables_whatever_is_set(spark: Any) -> None:
     told = [engine.sql(exp.select(as_column(text(one), "x"))) for one in TEXTS]
     view, rows = named_table("r", "s"), named_table("r_v1", "s")
     made: list[exp.Expr] = [
-        sr.create_view(view=view, comment=text(TEXTS[1]), columns=[col("a")], rows=rows),
-        sr.comment_on_view(view=view, comment=text(TEXTS[1])),
-        *sr.comment_statements(rows, {"a": TEXTS[0]}, TEXTS[1]),
-        sr.create_version_table(TABLE, {"a": "VARCHAR"}, TEXTS[0]),
+        sc.create_view(view=view, comment=text(TEXTS[1]), columns=[col("a")], rows=rows),
+        sc.comment_on_view(view=view, comment=text(TEXTS[1])),
+        *sc.comment_statements(rows, {"a": TEXTS[0]}, TEXTS[1]),
+        sc.create_version_table(TABLE, {"a": "VARCHAR"}, TEXTS[0]),
     ]
     assert "${" not in "".join([*told, *map(engine.sql, made)])
     engine.close()
@@ -279,9 +279,9 @@ def test_the_order_of_a_release_is_none_of_the_session(session: Any) -> None:
     own.sql(f"CREATE SCHEMA {SCHEMA}")
     target = named_table("t", SCHEMA)
     engine = SparkEngine(own)
-    engine.execute(sr.create_version_table(target.copy(), {"id": "BIGINT"}, "t"))
-    secret = engine.upload("secret_of_the_test", pa.table({sr.SECRET: ["00"]}))
-    engine.execute(sr.insert_shuffled(target, exp.select("*").from_("range(400)"), ["id"], secret))
+    engine.execute(sc.create_version_table(target.copy(), {"id": "BIGINT"}, "t"))
+    secret = engine.upload("secret_of_the_test", pa.table({sc.SECRET: ["00"]}))
+    engine.execute(sc.insert_shuffled(target, exp.select("*").from_("range(400)"), ["id"], secret))
     engine.close()
     places = own.sql(f"SELECT input_file_name() AS file, id FROM {SCHEMA}.t").collect()
     found: dict[str, list[int]] = {}

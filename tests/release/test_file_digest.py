@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from sqlanon.engines.duckdb import DuckDBEngine
-from sqlanon.release.targets.file.digest import (
+from sqlanon.release.digests import (
     approximate_counts,
     columns_to_hash_once,
     digest_by_value,

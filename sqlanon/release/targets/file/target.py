@@ -30,6 +30,13 @@ from sqlanon.policy.checks import is_same_file
 from sqlanon.policy.sections import STORAGE_VERSION
 from sqlanon.release import macro_library
 from sqlanon.release.contents import ATTACHED, expected_objects, library_files, list_objects
+from sqlanon.release.digests import (
+    MIN_ROWS,
+    approximate_counts,
+    columns_to_hash_once,
+    digest_by_value,
+    has_repeated_values,
+)
 from sqlanon.release.label_levels import LEVELS, LEVELS_COLUMNS
 from sqlanon.release.manifest import Facts, Manifest, version_name
 from sqlanon.release.metadata import SuppressedRows, refuse_taken_name, write_metadata
@@ -44,13 +51,6 @@ from sqlanon.release.reader import (
     read_manifests,
 )
 from sqlanon.release.targets.base import Draft, Reach, ReleaseTarget, Verification, refuse_draft_over
-from sqlanon.release.targets.file.digest import (
-    MIN_ROWS,
-    approximate_counts,
-    columns_to_hash_once,
-    digest_by_value,
-    has_repeated_values,
-)
 from sqlanon.requirements.macros import call_digest, call_k_anonymity
 from sqlanon.sources import UNKNOWN_TYPE, Source
 from sqlanon.sources.relation import describe_engine_error

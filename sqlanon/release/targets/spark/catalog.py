@@ -1,4 +1,4 @@
-"""Checks of a release against Spark's catalog: its view, the tables behind it, and their comments.
+"""Spark's catalog: the statements for the tables and the view of a release, and checks of these and their comments.
 
 The right rows may come from the wrong table, and be replaced later; and comments and defaults can reveal what the view
 does not show.
@@ -9,13 +9,14 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
-from sqlglot import exp
+from sqlglot import exp, parse_one
+from sqlglot.errors import SqlglotError
 
 from sqlanon.audit.check import Check, check_faults
-from sqlanon.engines.dialects.spark import to_duckdb_type
+from sqlanon.engines.dialects.spark import TEXT, from_duckdb_type, to_duckdb_type
 from sqlanon.engines.spark.engine import SparkEngine
 from sqlanon.engines.spark.errors import error_condition
 from sqlanon.release.manifest import Manifest
@@ -29,9 +30,124 @@ from sqlanon.release.targets.server import (
     types_in,
     version_number,
 )
-from sqlanon.release.targets.spark import statements as sr
 from sqlanon.release.targets.spark.rows import types_of
-from sqlanon.support.expressions import table
+from sqlanon.support.expressions import col, create_table_with_columns, fragment, ident, table, template, text
+
+RELEASE_PROPERTY = "sqlanon.release"
+"""The table property with the name of the release that a table was created for."""
+
+SECRET = "secret"
+"""The column of the secret that the row order depends on."""
+
+MANIFEST_TYPES = {"table_name": TEXT, "version": "INT", "manifest": TEXT}
+"""The columns of a manifest table, which has one row."""
+
+_statement = partial(fragment, dialect="spark")
+
+insert_manifest = _statement("""
+    INSERT INTO :target
+    SELECT
+        CAST(:release AS STRING) AS table_name,
+        CAST(:version AS INT) AS version,
+        CAST(:manifest AS STRING) AS manifest
+""")
+select_manifest = template("SELECT table_name, version, manifest FROM :relation")
+
+create_view = _statement("CREATE VIEW :view COMMENT :comment AS SELECT :columns FROM :rows")
+"""An error if the name is taken."""
+replace_view_query = _statement("ALTER VIEW :view AS SELECT :columns FROM :rows")
+"""One change of the catalog; ``CREATE OR REPLACE VIEW`` would drop the view first."""
+comment_on_view = _statement("ALTER VIEW :view SET TBLPROPERTIES ('comment' = :comment)")
+comment_on_table = _statement("COMMENT ON TABLE :target IS :comment")
+comment_on_column = _statement("ALTER TABLE :target ALTER COLUMN :name COMMENT :comment")
+"""A view of the column shows the comment as its own."""
+
+describe = _statement("DESCRIBE EXTENDED :relation AS JSON")
+
+_INSERT_SHUFFLED = _statement("""
+    INSERT INTO :target
+    SELECT :columns
+    FROM :rows AS released
+    DISTRIBUTE BY xxhash64(:columns)
+    SORT BY sha2(concat((SELECT secret FROM :secret), uuid()), 256)
+""")
+
+
+def create_version_table(target: exp.Table, types: Mapping[str, str], release: str) -> exp.Create:
+    """Create the table of a version without rows.
+
+    CREATE TABLE ... AS SELECT would copy the comments of the source. A table that exists before its rows is also found
+    and dropped if the rows are never written.
+    """
+    return _create_parquet_table(
+        target, {name: from_duckdb_type(type_) or "" for name, type_ in types.items()}, release
+    )
+
+
+def create_manifest_table(target: exp.Table, release: str) -> exp.Create:
+    return _create_parquet_table(target, MANIFEST_TYPES, release)
+
+
+def _create_parquet_table(target: exp.Table, types: Mapping[str, str], release: str) -> exp.Create:
+    # The default collation of the schema may treat different texts as equal.
+    columns = {
+        name: f"{type_} COLLATE UTF8_BINARY" if type_.upper() == TEXT else type_ for name, type_ in types.items()
+    }
+    create = create_table_with_columns(target, columns.items())
+    parquet = exp.FileFormatProperty(this=exp.Var(this="PARQUET"))
+    release_property = exp.Property(this=text(RELEASE_PROPERTY), value=text(release))
+    create.set("properties", exp.Properties(expressions=[parquet, release_property]))
+    return create
+
+
+def insert_shuffled(target: exp.Table, rows: exp.Query, columns: Sequence[str], secret: exp.Table) -> exp.Expr:
+    """Insert rows in an order that is independent of the order of the source.
+
+    The values of a row decide its file, so a task that Spark repeats sends each row to the same file again; with a
+    random file, rows could be lost or duplicated. The order within a file is random. The seed of ``uuid()`` is in the
+    plans that Spark logs, and the source order could be restored with it, so each value is hashed with a secret.
+    """
+    return _INSERT_SHUFFLED(target=target, columns=[col(name) for name in columns], rows=rows, secret=secret)
+
+
+def comment_statements(target: exp.Table, columns: Mapping[str, str], comment: str) -> list[exp.Expr]:
+    """Comment on a table and its columns.
+
+    >>> from sqlanon.support.expressions import table
+    >>> statements = comment_statements(table("r_v2", "s"), {"zip": "first digits"}, "a release")
+    >>> [statement.sql("spark") for statement in statements]
+    ["COMMENT ON TABLE `s`.`r_v2` IS 'a release'", "ALTER TABLE `s`.`r_v2` ALTER COLUMN `zip` COMMENT 'first digits'"]
+    """
+    return [
+        comment_on_table(target=target, comment=text(comment)),
+        *(
+            comment_on_column(target=target, name=ident(name), comment=text(column_comment))
+            for name, column_comment in columns.items()
+        ),
+    ]
+
+
+def tables_in_query(query: str) -> list[exp.Table]:
+    """The tables that a view's query reads; empty if it cannot be parsed."""
+    try:
+        return list(parse_one(query, dialect="spark").find_all(exp.Table))
+    except SqlglotError:
+        return []
+
+
+def show_schemas(pattern: str) -> exp.Command:
+    return exp.Command(this="SHOW", expression=f"SCHEMAS LIKE {text(pattern).sql('spark')}")
+
+
+def show_relations(schema: str, release: str) -> exp.Command:
+    """List the tables and views whose names begin with that of a release: schema, name, is temporary."""
+    pattern = text(f"{release}*").sql("spark")
+    return exp.Command(this="SHOW", expression=f"TABLES IN {ident(schema).sql('spark')} LIKE {pattern}")
+
+
+def show_setting(name: str) -> exp.Command:
+    return exp.Command(this="SET", expression=name)
+
 
 MANIFEST_SUFFIX = "_manifest"
 """The end of the name of a manifest table."""
@@ -84,7 +200,7 @@ class CatalogEntry:
 
     @classmethod
     def read(cls, server: SparkEngine, relation: exp.Table) -> CatalogEntry:
-        return cls(json.loads(server.rows(sr.describe(relation=relation.copy()))[0][0]))
+        return cls(json.loads(server.rows(describe(relation=relation.copy()))[0][0]))
 
     @property
     def is_view(self) -> bool:
@@ -110,11 +226,11 @@ class CatalogEntry:
     def is_created_for(self, release: str) -> bool:
         """Whether sqlanon created this table for a release."""
         properties = self.description.get("table_properties") or {}
-        return not self.is_view and properties.get(sr.RELEASE_PROPERTY) in (release, _REDACTED)
+        return not self.is_view and properties.get(RELEASE_PROPERTY) in (release, _REDACTED)
 
     def shown_version(self, location: ServerLocation) -> int | None:
         """The version whose table this view reads, if it reads nothing else."""
-        tables = sr.tables_in_query(self.description.get("view_text") or "") if self.is_view else []
+        tables = tables_in_query(self.description.get("view_text") or "") if self.is_view else []
         if len(tables) != 1 or tables[0].db.lower() != location.schema or tables[0].catalog:
             return None
         return version_number(tables[0].name.lower(), location.name)
@@ -156,7 +272,7 @@ class CatalogEntry:
         has_comments = (self.comment, self.column_comments) == (comment, comments)
         is_expected = {
             "it is not a plain table of Parquet files": is_parquet and not is_divided,
-            "it has foreign properties": self.properties == {sr.RELEASE_PROPERTY} and not storage_properties,
+            "it has foreign properties": self.properties == {RELEASE_PROPERTY} and not storage_properties,
             "it has comments or defaults of others": has_comments and not has_more_fields,
         }
         return [flaw for flaw, expected in is_expected.items() if not expected]
@@ -172,10 +288,10 @@ class ReleaseCatalog:
 
     @classmethod
     def read(cls, server: SparkEngine, location: ServerLocation) -> ReleaseCatalog:
-        schemas = server.rows(sr.show_schemas(location.schema))
+        schemas = server.rows(show_schemas(location.schema))
         if location.schema not in {str(name).lower() for (name,) in schemas}:
             raise location.schema_is_missing()
-        relations = server.rows(sr.show_relations(location.schema, location.name))
+        relations = server.rows(show_relations(location.schema, location.name))
         return cls(server, location, frozenset(name.lower() for _, name, is_temporary in relations if not is_temporary))
 
     @cached_property
@@ -238,7 +354,7 @@ class ReleaseCatalog:
         return check_faults("tables", flaws, "exactly the columns of the release")
 
     def find_manifest_flaws(self, version: int) -> list[str]:
-        types = {name: to_duckdb_type(type_.lower()) or "" for name, type_ in sr.MANIFEST_TYPES.items()}
+        types = {name: to_duckdb_type(type_.lower()) or "" for name, type_ in MANIFEST_TYPES.items()}
         return self.find_flaws(manifest_table(self.location, version), types)
 
     def find_flaws(
@@ -278,7 +394,7 @@ class ReleaseCatalog:
 def check_persistence(server: SparkEngine) -> list[Check]:
     """Warn of a catalog in memory, which ends with Spark."""
     settings = ("spark.sql.catalogImplementation", "spark.sql.catalog.spark_catalog")
-    implementation, replacement = (server.rows(sr.show_setting(name))[0][1] for name in settings)
+    implementation, replacement = (server.rows(show_setting(name))[0][1] for name in settings)
     if implementation != "in-memory" or replacement not in ("builtin", "<undefined>"):
         return []
     message = "Spark's catalog is in memory: the release is gone when Spark ends; it stays with a persistent catalog "
