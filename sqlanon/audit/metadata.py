@@ -12,7 +12,7 @@ from sqlanon.audit.label_levels import RANGE_KINDS, find_level_faults
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.policy import PrivacySection
 from sqlanon.policy.problems import read_part
-from sqlanon.release.contents import ATTACHED, read_comments, read_views
+from sqlanon.release.contents import ATTACHED, read_comments, read_views, scratch_database
 from sqlanon.release.manifest import Manifest
 from sqlanon.release.metadata import (
     ATTRIBUTES_COLUMNS,
@@ -25,8 +25,8 @@ from sqlanon.release.metadata import (
     expected_comments,
     figure_rows,
     generalized_columns,
+    is_column_list,
     label_query,
-    stable_view,
     view_statements,
 )
 from sqlanon.release.reader import SUBJECT
@@ -34,7 +34,6 @@ from sqlanon.requirements import guaranteed_k
 from sqlanon.support.expressions import (
     cast,
     col,
-    create_schema,
     create_table,
     create_table_with_columns,
     drop_table,
@@ -70,15 +69,7 @@ def _is_plain_view(statement: str, columns: Sequence[str], source: str) -> bool:
     # A view with names for its columns would have a schema in place of a table.
     if not isinstance(query, exp.Select) or not isinstance(parsed.this, exp.Table):
         return False
-    expected = stable_view(table("v"), table(source), columns).expression
-    return bool(_quote_names(query) == _quote_names(expected))
-
-
-def _quote_names(query: exp.Select) -> exp.Expr:
-    """The query with all names quoted, because engines differ in quoting."""
-    return query.copy().transform(
-        lambda node: exp.Identifier(this=node.name, quoted=True) if isinstance(node, exp.Identifier) else node
-    )
+    return is_column_list(query, table(source), columns)
 
 
 def check_metadata(engine: DuckDBEngine, manifests: Sequence[Manifest], is_same_engine: bool) -> list[Check]:
@@ -168,9 +159,7 @@ def _find_changed_texts(engine: DuckDBEngine, manifests: Sequence[Manifest]) -> 
 def _find_changed_views(engine: DuckDBEngine, manifest: Manifest) -> Iterator[str]:
     """Compare views by the engine's text, after creating them again over empty tables."""
     tables = [("main", manifest.rows_table), *(("sqlanon", name) for name in DESCRIPTION_TABLES)]
-    engine.attach(":memory:", _EXPECTED)
-    try:
-        engine.execute(create_schema("sqlanon", _EXPECTED))
+    with scratch_database(engine, name=_EXPECTED):
         for schema, name in tables:
             types = engine.columns(table(name, schema, ATTACHED))
             engine.execute(create_table_with_columns(table(name, schema, _EXPECTED), types.items()))
@@ -181,5 +170,3 @@ def _find_changed_views(engine: DuckDBEngine, manifest: Manifest) -> Iterator[st
         for name in sorted(actual.keys() | expected.keys()):
             if actual.get(name) != expected.get(name):
                 yield f"the view {name!r} was changed"
-    finally:
-        engine.detach(_EXPECTED)

@@ -206,7 +206,7 @@ def find_unexpected_definitions(engine: DuckDBEngine, database: str = ATTACHED) 
         if (schema, name) in columns:
             definition = type_ if is_nullable or schema == "main" else f"{type_} NOT NULL"
             columns[schema, name].append((column, definition))
-    with _scratch_database(engine, name=f"sqlanon_{uuid4().hex[:12]}") as scratch:
+    with scratch_database(engine, name=f"sqlanon_{uuid4().hex[:12]}") as scratch:
         for (schema, name), table_columns in columns.items():
             with suppress(duckdb.Error):  # the type may be one of the file
                 engine.execute(create_table_with_columns(table(name, schema, scratch), table_columns))
@@ -229,7 +229,7 @@ def library_files(manifests: Iterable[Manifest]) -> tuple[str, ...]:
 
 def find_changed_macros(engine: DuckDBEngine, folder: Path, library: tuple[str, ...]) -> list[str]:
     """The macros of the attached release file that differ from its library in body, parameters or overloads."""
-    with _scratch_database(engine, has_schema=False) as scratch:
+    with scratch_database(engine, has_schema=False) as scratch:
         engine.script(f"COPY FROM DATABASE {ATTACHED} TO {scratch} (SCHEMA)")
         statements = _export_statements(engine, scratch, folder / "file")
     differences = [
@@ -246,7 +246,7 @@ def _library_statements(library: tuple[str, ...]) -> frozenset[str]:
     with (
         spill_directory() as spill,
         closing(DuckDBEngine.open_private(spill)) as engine,
-        _scratch_database(engine) as scratch,
+        scratch_database(engine) as scratch,
     ):
         with engine.using(scratch):
             engine.script(*macro_scripts(library))
@@ -269,7 +269,7 @@ def _export_statements(engine: DuckDBEngine, database: str, folder: Path) -> set
 
 
 @contextmanager
-def _scratch_database(engine: DuckDBEngine, has_schema: bool = True, name: str = "beside") -> Iterator[str]:
+def scratch_database(engine: DuckDBEngine, has_schema: bool = True, name: str = "beside") -> Iterator[str]:
     """Attach an empty database in memory."""
     engine.attach(":memory:", name)
     try:

@@ -109,13 +109,28 @@ _SUPPRESSED_BY_LABEL = template("""
 """)
 
 
+def column_list(rows: exp.Table, columns: Iterable[str]) -> exp.Select:
+    """The query of the view that readers use: plain columns of one table.
+
+    >>> column_list(table("r_v1", "s"), ["zip"]).sql("spark")
+    'SELECT `zip` FROM `s`.`r_v1`'
+    """
+    return select([col(name) for name in columns], rows.copy())
+
+
+def is_column_list(query: exp.Expr, rows: exp.Table, columns: Iterable[str]) -> bool:
+    """Whether a query is the `column_list` of a table, with any quoting of names, in which engines differ."""
+    quoted = query.copy().transform(lambda node: ident(node.name) if isinstance(node, exp.Identifier) else node)
+    return bool(quoted == column_list(rows, columns))
+
+
 def stable_view(view: exp.Table, rows: exp.Table, columns: Sequence[str]) -> exp.Create:
     """The view that readers use: a plain list of the columns of the newest version.
 
     >>> stable_view(table("patients"), table("patients_v3"), ["zip", "age"]).sql("duckdb")
     'CREATE VIEW "patients" AS SELECT "zip", "age" FROM "patients_v3"'
     """
-    return create_view(view, select([col(name) for name in columns], rows))
+    return create_view(view, column_list(rows, columns))
 
 
 def _metadata_views(name: str, quasi_identifiers: Sequence[str], catalog: str) -> list[exp.Create]:

@@ -25,6 +25,7 @@ from sqlanon.support.expressions import (
     create_temporary_view,
     create_view,
     drop_view,
+    fragment,
     literal_path,
     read_parquet,
     select,
@@ -232,8 +233,7 @@ def _find_flaw(engine: DuckDBEngine, manifest: Manifest, layout: Layout | None) 
 def _open_database(engine: DuckDBEngine, path: Path, scratch: Path) -> list[Manifest]:
     _refuse_log(path)
     engine.attach(path, ATTACHED, read_only=True)
-    allowed = literal_path(str(scratch)).sql("duckdb")
-    engine.connection.execute(f"SET allowed_directories = [{allowed}]")
+    engine.execute(fragment("SET allowed_directories = [:folder]")(folder=literal_path(str(scratch))))
     lock_down(engine)
     objects = list_objects(engine)
     if not objects & {"table sqlanon.manifest", "view sqlanon.manifest"}:

@@ -28,7 +28,7 @@ from sqlanon.policy import ReleaseSection
 from sqlanon.release.manifest import Manifest, ReleasedColumn, version_name
 from sqlanon.release.sentences import comment_on_column, render_manifest
 from sqlanon.release.targets.base import Draft, Verification
-from sqlanon.support.expressions import col, create_temporary_table, drop_table, select, table
+from sqlanon.support.expressions import create_temporary_table, drop_table, table
 
 
 class Server(Protocol):
@@ -194,15 +194,6 @@ def split_location(release: Any, table_name: str | None, server_name: str) -> tu
 def types_in(columns: Iterable[ReleasedColumn]) -> dict[str, str]:
     """DuckDB's types of released columns, by name."""
     return {column.name: column.type for column in columns}
-
-
-def column_list(rows: exp.Table, columns: Iterable[str]) -> exp.Select:
-    """The query of the view that readers use: plain columns of one table.
-
-    >>> column_list(table("r_v1", "s"), ["zip"]).sql("spark")
-    'SELECT `zip` FROM `s`.`r_v1`'
-    """
-    return select([col(name) for name in columns], rows.copy())
 
 
 def column_comments(manifest: Manifest) -> dict[str, str]:

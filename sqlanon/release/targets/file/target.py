@@ -234,9 +234,7 @@ class FileTarget:
         except BusyError as error:
             raise ReleaseError(f"another run is publishing to {path}: try again later") from error
         except (OSError, DiskError) as error:
-            problem = (
-                str(error) if isinstance(error, DiskError) else describe_disk_error(error) or error.strerror or error
-            )
+            problem = error if isinstance(error, DiskError) else describe_disk_error(error) or error.strerror or error
             state = "nothing was published" if replaced_file is None else "the existing release is unchanged"
             raise ReleaseError(f"{path} cannot be written: {problem}; {state}") from error
 
@@ -416,16 +414,6 @@ class StagedFile:
         self.sha256 = file_sha256(self.file)
         return verification
 
-    def copy_kept_versions(self) -> None:
-        engine = self.staged_rows.engine
-        for manifest in self.kept_manifests:
-            target = table(manifest.rows_table, "main", ATTACHED)
-            with attach_temporarily(engine, self.target.path, manifest, _EARLIER) as earlier_rows:
-                self.refuse_replaced_file()
-                types = [(column.name, column.type) for column in manifest.columns]
-                engine.execute(create_table_with_columns(target.copy(), types))
-                engine.execute(exp.Insert(this=target, expression=select_star(earlier_rows)))
-
     def refuse_replaced_file(self) -> None:
         if _file_identity(self.target.path) != self.replaced_file:
             raise OvertakenError(f"another run has just published to {self.target.path}: try again")
@@ -439,15 +427,10 @@ class StagedFile:
 
 def _write_and_verify(staged: StagedFile, manifest: Manifest, suppressed: SuppressedRows) -> Verification:
     """Write the manifests and the metadata, and verify the file. The counts of the rows are cached."""
-    rows, is_parquet = staged.staged_rows, staged.target.is_parquet
-    engine, manifests = rows.engine, (manifest, *staged.kept_manifests)
+    rows, engine, is_parquet = staged.staged_rows, staged.staged_rows.engine, staged.target.is_parquet
     engine.attach(rows.file, ATTACHED, read_write=True)
     with engine.using(ATTACHED):
-        if not is_parquet:
-            library, version = macro_scripts(library_files(manifests)), rows.draft.search_input.policy.storage_version
-            macro_library.install(engine, library, ATTACHED, rows.file.parent, version)
-            staged.copy_kept_versions()
-        _write_manifests(staged, manifests, suppressed)
+        _write_manifests(staged, (manifest, *staged.kept_manifests), suppressed)
         if not is_parquet:
             stored = read_manifests(engine)
             release = OpenRelease(engine, rows.queries, stored[0], is_parquet, tuple(stored))
@@ -458,11 +441,20 @@ def _write_and_verify(staged: StagedFile, manifest: Manifest, suppressed: Suppre
 
 
 def _write_manifests(staged: StagedFile, manifests: Sequence[Manifest], suppressed: SuppressedRows) -> None:
-    """Add the manifests and the metadata to the attached file, or copy its rows to a Parquet file with the manifest."""
-    engine = staged.staged_rows.engine
+    """Add macros, kept versions, manifests and metadata to the attached file, or copy its rows to a Parquet file."""
+    rows, engine = staged.staged_rows, staged.staged_rows.engine
     if staged.target.is_parquet:
         write_parquet(engine, manifests[0], staged.file)
         return
+    library, version = macro_scripts(library_files(manifests)), rows.draft.search_input.policy.storage_version
+    macro_library.install(engine, library, ATTACHED, rows.file.parent, version)
+    for manifest in staged.kept_manifests:
+        target = table(manifest.rows_table, "main", ATTACHED)
+        with attach_temporarily(engine, staged.target.path, manifest, _EARLIER) as earlier_rows:
+            staged.refuse_replaced_file()
+            types = [(column.name, column.type) for column in manifest.columns]
+            engine.execute(create_table_with_columns(target.copy(), types))
+            engine.execute(exp.Insert(this=target, expression=select_star(earlier_rows)))
     with engine.transaction():  # each statement would be flushed otherwise
         engine.script(read_sql_file("manifest.sql"))
         for manifest in manifests:

@@ -143,7 +143,7 @@ class _CatalogAudit:
         query = self.server.rows(ps.view_query(), [view])[0][0] if relations else ""
         columns = [column.name for column in self.manifest.columns]
         description = columns_of_table(self.table_name)
-        if relations != [self.numbers[self.table_name]] or not ps.is_column_list(query, columns, self.table_name):
+        if relations != [self.numbers[self.table_name]] or not ps.is_view_of(query, columns, self.table_name):
             return Check("view", False, f"{name!r} is not a view of {description}")
         attachments = _describe_attachments(self.server, view)
         flaws = [f"{name!r} has {attachments}"] * bool(attachments)

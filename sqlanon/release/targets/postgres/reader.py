@@ -27,6 +27,7 @@ from sqlanon.errors import BrokenReleaseError, ReleaseError, SourceError
 from sqlanon.places.addresses import MANIFEST, format_location, resolve_postgres_address, server_address
 from sqlanon.release.digests import hash_rows
 from sqlanon.release.manifest import Manifest
+from sqlanon.release.metadata import column_list
 from sqlanon.release.reader import COPIED, SUBJECT, CachedQueries, OpenRelease
 from sqlanon.release.targets.base import Reach, Verification
 from sqlanon.release.targets.postgres import statements as ps
@@ -40,7 +41,6 @@ from sqlanon.release.targets.postgres.checks import (
 from sqlanon.release.targets.server import (
     ServerLocation,
     ServerRelease,
-    column_list,
     copy_stream,
     parse_manifests,
     refuse_sha256,

@@ -14,7 +14,7 @@ from sqlglot.errors import SqlglotError
 
 from sqlanon.engines.dialects.postgres import from_duckdb_type
 from sqlanon.places.addresses import MANIFEST
-from sqlanon.release.targets.server import column_list
+from sqlanon.release.metadata import is_column_list
 from sqlanon.support.expressions import col, create_table_with_columns, fragment, ident, table
 
 MANIFEST_TYPES = {"table_name": "text", "version": "integer", "manifest": "text"}
@@ -56,33 +56,25 @@ def class_figures(relation: exp.Table, quasi_identifiers: Sequence[str]) -> exp.
     return _CLASS_FIGURES(relation=relation, quasi_identifiers=[col(name) for name in quasi_identifiers])
 
 
-def is_column_list(query: str, columns: Sequence[str], table_name: str) -> bool:
+def is_view_of(query: str, columns: Sequence[str], table_name: str) -> bool:
     """Whether the query of a view, as PostgreSQL writes it, only selects these columns of one table.
 
-    >>> is_column_list('SELECT r_v1.zip FROM shared.r_v1;', ["zip"], "r_v1")
+    >>> is_view_of('SELECT r_v1.zip FROM shared.r_v1;', ["zip"], "r_v1")
     True
-    >>> is_column_list('SELECT r_v1.zip FROM shared.r_v1 WHERE r_v1.zip IS NULL;', ["zip"], "r_v1")
+    >>> is_view_of('SELECT r_v1.zip FROM shared.r_v1 WHERE r_v1.zip IS NULL;', ["zip"], "r_v1")
     False
     """
     try:
         parsed = parse_one(query, dialect="postgres")
     except SqlglotError:
         return False
-    expected = column_list(table(table_name), columns)
-    return bool(_without_qualifiers(parsed, table_name) == _without_qualifiers(expected, table_name))
-
-
-def _without_qualifiers(query: exp.Expr, table_name: str) -> exp.Expr:
-    """Quote all names, and remove the schema of the table and the table of its columns."""
-
-    def simplify(node: exp.Expr) -> exp.Expr:
-        if isinstance(node, exp.Column) and node.table == table_name and not node.db:
-            return col(node.name)
-        if isinstance(node, exp.Table) and node.name == table_name and not node.catalog:
-            node.set("db", None)
-        return exp.Identifier(this=node.name, quoted=True) if isinstance(node, exp.Identifier) else node
-
-    return query.copy().transform(simplify)
+    for column in parsed.find_all(exp.Column):
+        if column.table == table_name and not column.db:
+            column.set("table", None)
+    for relation in parsed.find_all(exp.Table):
+        if relation.name == table_name and not relation.catalog:
+            relation.set("db", None)
+    return is_column_list(parsed, table(table_name), columns)
 
 
 def grant_select(target: exp.Table, role: str, may_grant: bool = False) -> exp.Grant:

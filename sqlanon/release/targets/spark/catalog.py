@@ -20,12 +20,12 @@ from sqlanon.engines.dialects.spark import TEXT, from_duckdb_type, to_duckdb_typ
 from sqlanon.engines.spark.engine import SparkEngine
 from sqlanon.engines.spark.errors import error_condition
 from sqlanon.release.manifest import Manifest
+from sqlanon.release.metadata import column_list
 from sqlanon.release.sentences import comment_on_any_version, comment_on_release
 from sqlanon.release.targets.server import (
     ServerLocation,
     check_versions,
     column_comments,
-    column_list,
     columns_of_table,
     types_in,
     version_number,
