@@ -12,7 +12,7 @@ from sqlglot import exp
 
 from sqlanon.audit.check import SOURCE_PREFIX, Check, note_decoys_in_k, source_check
 from sqlanon.audit.decoys import CATALOG_CHECK, DecoyCheck, check_decoy_claims, recount_decoys
-from sqlanon.audit.label_levels import levels_digest
+from sqlanon.audit.metadata import levels_digest
 from sqlanon.audit.noise import NoiseCheck
 from sqlanon.audit.source_audit import SourceAudit
 from sqlanon.audit.visible_values import count_different_rows

@@ -19,10 +19,9 @@ from sqlanon.hierarchies.bounds import RangeKind
 from sqlanon.policy.guarantee import strategy_guarantee
 from sqlanon.recode.full_domain import FullDomainRecoding
 from sqlanon.recode.stage import Recoding
-from sqlanon.release.label_levels import label_levels
+from sqlanon.release.label_levels import find_range_kinds, label_levels
 from sqlanon.release.manifest import Facts, Manifest, ReleasedColumn, utc_now
 from sqlanon.release.metadata import SuppressedRows, can_show_labels, suppressed_by_label
-from sqlanon.release.ranges import find_range_kinds
 from sqlanon.release.score import is_proof_public, is_score_public, public_generalization
 from sqlanon.release.targets.base import ExpectedFigures, kind_for_target
 from sqlanon.requirements import guaranteed_k, list_requirement_queries, needs_source

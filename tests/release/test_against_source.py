@@ -16,7 +16,7 @@ import pytest
 
 from sqlanon.audit.check import Check
 from sqlanon.audit.decoys import CATALOG_CHECK
-from sqlanon.audit.label_levels import (
+from sqlanon.audit.metadata import (
     _AMBIGUOUS_ANCESTORS,
     _CONTRADICTING_ANCESTORS,
     _IS_MASKED_BY,

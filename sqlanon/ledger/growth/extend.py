@@ -41,12 +41,11 @@ from sqlanon.policy import Policy
 from sqlanon.policy.compatibility import EXTENSIONS, collect_sections, find_conflicts
 from sqlanon.recode.full_domain import FullDomainRecoding, suppressed_classes
 from sqlanon.release.draft import person_claims
-from sqlanon.release.label_levels import label_levels
+from sqlanon.release.label_levels import find_range_kinds, label_levels
 from sqlanon.release.manifest import Facts, Manifest, ReleasedColumn, utc_now
 from sqlanon.release.metadata import SuppressedRows
 from sqlanon.release.publish import publish
 from sqlanon.release.published import Release
-from sqlanon.release.ranges import find_range_kinds
 from sqlanon.release.score import recompute_score
 from sqlanon.release.source_change import SourceChange
 from sqlanon.release.targets.base import ExpectedFigures, Reach
