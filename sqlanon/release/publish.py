@@ -33,32 +33,25 @@ class Ledger(Protocol):
     @property
     def held_against(self) -> Sequence[Path]:
         """The locations of the earlier releases that the release was compared with."""
-        ...
 
     @property
     def queries(self) -> Sequence[str]:
         """Queries for the rows that are the reason of a refusal."""
-        ...
 
     def begin(self) -> None:
         """Read the releases that have been published until now."""
-        ...
 
     def refuse_unknown_versions(self, kept: Sequence[Manifest]) -> None:
         """Refuse to keep versions that are not in the ledger, because they were not compared."""
-        ...
 
     def checks(self, manifest: Manifest, released: exp.Table) -> Sequence[Check]:
         """Check that the release is safe together with earlier ones."""
-        ...
 
     def recording(self, manifest: Manifest, sha256: str | None) -> AbstractContextManager[None]:
         """Record an intent; on exit record the publication, or remove the intent if it failed."""
-        ...
 
     def notes(self, digest: str) -> Sequence[str]:
         """Warnings about the published release with this digest."""
-        ...
 
 
 NOT_COMPARED = (
@@ -69,29 +62,26 @@ NOT_COMPARED = (
 
 @dataclass(frozen=True)
 class NoLedger:
-    """The ledger of a run without a catalog: nothing is compared or recorded."""
+    """The ledger of a run without a catalog: nothing is compared or recorded, and a policy keeps one version."""
 
     is_draft: bool = False
     held_against: Sequence[Path] = ()
     queries: Sequence[str] = ()
 
     def begin(self) -> None:
-        """Do nothing."""
+        pass
 
     def refuse_unknown_versions(self, kept: Sequence[Manifest]) -> None:
-        """Do nothing: without a ledger, a policy keeps one version."""
+        pass
 
     def checks(self, manifest: Manifest, released: exp.Table) -> Sequence[Check]:
-        """Return no checks."""
         return ()
 
     def recording(self, manifest: Manifest, sha256: str | None) -> AbstractContextManager[None]:
-        """Do nothing."""
         return nullcontext()
 
     def notes(self, digest: str) -> Sequence[str]:
-        """Warn that the release was not compared; drafts never are."""
-        return () if self.is_draft else (NOT_COMPARED,)
+        return () if self.is_draft else (NOT_COMPARED,)  # drafts are never compared
 
 
 def publish(
