@@ -69,7 +69,7 @@ class PostgresTarget(ServerTarget[PostgresLocation]):
             server.rolled_back_unless_committed(ReleaseError),
             spill_directory() as directory,
         ):
-            replaced = _ReplacedRelease.find(server, location)
+            replaced = _ReleaseInSchema(server, location).find_replaced()
             if draft.is_draft:
                 refuse_draft_over(replaced.manifests, location.qualified_name)
             relation = location.version_table(replaced.next_version)
@@ -173,7 +173,7 @@ class StagedPostgres(StagedOnServer):
     def complete(self, manifest: Manifest, suppressed: SuppressedRows) -> Verification:
         """Show the new version in the view, and verify the rows and the catalog."""
         verification = self.staged_rows.verify(self.location.path, manifest)
-        _replace_release(self.server, self.location, self.relation, self.replaced, manifest)
+        _ReleaseInSchema(self.server, self.location).replace(self.relation, self.replaced, manifest)
         checks = check_catalog(self.server, self.location, manifest)
         return replace(verification, checks=(*verification.checks, *checks))
 
@@ -207,150 +207,151 @@ class _ReplacedRelease:
     readers: tuple[tuple[str, bool], ...]
     manifests: Sequence[Manifest] | None
 
-    @classmethod
-    def find(cls, server: PostgresEngine, location: PostgresLocation) -> _ReplacedRelease:
-        """Find the release, and lock its name against other publications."""
+
+@dataclass(frozen=True)
+class _ReleaseInSchema:
+    """A release by its name, in a transaction that publishes it."""
+
+    server: PostgresEngine
+    location: PostgresLocation
+
+    def find_replaced(self) -> _ReplacedRelease:
+        """Find the release that is replaced, and lock the name against other publications."""
+        server, location = self.server, self.location
         _refuse_server(server)
         server.rows(ps.advisory_lock(name=location.lock_name))  # of this database
-        kinds = dict(server.rows(ps.relations_in_schema(), [_trusted_schema(server, location)]))
+        kinds = dict(server.rows(ps.relations_in_schema(), [self._trusted_schema()]))
         manifest_rows = []
         if MANIFEST in kinds:
-            _lock_manifests(server, location, ps.READ_LOCK)
+            self._lock_manifests(ps.READ_LOCK)
             query = ps.select_manifest(manifests=ps.manifests(location.schema))
             manifest_rows = server.rows(query, [location.name])
         if kinds.get(location.name, "v") != "v" or (location.name in kinds and not manifest_rows):
             raise location.name_is_taken()
-        view, readers = relation_number(server, location.schema, location.name), []
+        view, readers = self._number(location.name), []
         if view is not None:
-            _refuse_foreign_relation(server, location, location.name)
-            readers = [
-                (role, may_grant)
-                for role, privilege, may_grant, column in _privileges(server, location.table)
-                if privilege == "SELECT" and not column
-            ]
+            self._refuse_foreign_relation(location.name)
+            privileges = _privileges(server, location.table)
+            readers = [(role, grants) for role, name, grants, column in privileges if name == "SELECT" and not column]
         table_name = version_name(location.name, manifest_rows[-1][0]) if manifest_rows else ""
         has_table = kinds.get(table_name) == "r"
-        return cls(
+        return _ReplacedRelease(
             next_version(version_number(name, location.name) for name in kinds),
             view,
             table(table_name, location.schema) if has_table else None,
-            relation_number(server, location.schema, table_name) if has_table else None,
+            self._number(table_name) if has_table else None,
             tuple(readers),
             parse_manifests(manifest_json for _, manifest_json in manifest_rows),
         )
 
+    def replace(self, staged_table: exp.Table, replaced: _ReplacedRelease, manifest: Manifest) -> None:
+        """Show the new version in the view to the readers of the replaced one, and drop that."""
+        server, location = self.server, self.location
+        view = stable_view(location.table, staged_table.copy(), [column.name for column in manifest.columns])
+        if replaced.view is None:
+            server.execute(view)  # an error if another user has created one
+            _grant_readers_only(server, location.table)
+        else:
+            self._lock_for_replacement(location.table, replaced.view)
+            self._replace_view(view, staged_table, replaced)
+        for statement in comment_statements("VIEW", location.table, manifest, f"{location.schema}.{MANIFEST}"):
+            server.execute(statement)
+        self._store_manifest(replaced.next_version, manifest)
+        if replaced.table is not None and replaced.table_number is not None:
+            self._lock_for_replacement(replaced.table, replaced.table_number)
+            self._refuse_dependents(replaced.table.name, f"is dropped, and {location.name} is what readers use")
+            server.execute(drop_table(replaced.table.copy()))
 
-def _trusted_schema(server: PostgresEngine, location: PostgresLocation) -> int:
-    """The number of the schema; refuse a schema whose owner could replace it while the release is written."""
-    schemas = server.rows(ps.schema_properties(), [location.schema])
-    if not schemas:
-        raise location.schema_is_missing()
-    number: int
-    number, may_use, owner, is_trusted = schemas[0]
-    if not may_use:
-        raise ReleaseError(f"this user may not use the schema {location.schema!r}: GRANT USAGE, CREATE ON SCHEMA")
-    if not is_trusted:
-        raise ReleaseError(
-            f"the schema {location.schema!r} belongs to {owner}, who could replace what is in it while the release is "
-            f"written: publish as that role (SET ROLE, in options of the address), or ALTER SCHEMA ... OWNER TO the "
-            "role that publishes"
+    def _number(self, name: str) -> int | None:
+        return relation_number(self.server, self.location.schema, name)
+
+    def _trusted_schema(self) -> int:
+        """The number of the schema; refuse a schema whose owner could replace it while the release is written."""
+        schema = self.location.schema
+        schemas = self.server.rows(ps.schema_properties(), [schema])
+        if not schemas:
+            raise self.location.schema_is_missing()
+        number: int
+        number, may_use, owner, is_trusted = schemas[0]
+        if not may_use:
+            raise ReleaseError(f"this user may not use the schema {schema!r}: GRANT USAGE, CREATE ON SCHEMA")
+        if not is_trusted:
+            raise ReleaseError(
+                f"the schema {schema!r} belongs to {owner}, who could replace what is in it while the release is "
+                "written: publish as that role (SET ROLE, in options of the address), or ALTER SCHEMA ... OWNER TO the "
+                "role that publishes"
+            )
+        return number
+
+    def _refuse_foreign_relation(self, name: str) -> None:
+        """Refuse a relation of another user, who could change it at any time."""
+        properties = self.server.rows(ps.relation_properties(), [self._number(name)])
+        if not properties:
+            raise self._was_replaced(name)
+        _, _, owner, is_own = properties[0]
+        if not is_own:
+            raise ReleaseError(
+                f"{self.location.schema}.{name} belongs to {owner}: publish as that role (SET ROLE, in options of the "
+                "address), or into another schema"
+            )
+
+    def _lock_manifests(self, mode: str) -> None:
+        """Lock the manifest table, and refuse changes to it: its triggers would run with privileges of this user."""
+        self._refuse_foreign_relation(MANIFEST)
+        self.server.execute(ps.lock_relation(ps.manifests(self.location.schema), mode))
+        self._refuse_foreign_relation(MANIFEST)  # it may have been replaced before the lock
+        if flaws := find_manifest_table_flaws(self.server, self._number(MANIFEST)):
+            raise ReleaseError(f"{self.location.schema}.{MANIFEST} was changed: it {flaws}; undo that first")
+
+    def _lock_for_replacement(self, relation: exp.Table, number: int) -> None:
+        """Lock a relation exclusively, and refuse it unless it still has this number and belongs to this user."""
+        self.server.execute(ps.lock_relation(relation.copy(), ps.EXCLUSIVE_LOCK))
+        current = self._number(relation.name)
+        if current != number or not self.server.rows(ps.relation_properties(), [number])[0][3]:
+            raise self._was_replaced(relation.name)
+
+    def _was_replaced(self, name: str) -> ReleaseError:
+        return ReleaseError(
+            f"{self.location.schema}.{name} was replaced while the release was written: look who did that, and publish "
+            "again"
         )
-    return number
 
-
-def _refuse_foreign_relation(server: PostgresEngine, location: PostgresLocation, name: str) -> None:
-    """Refuse a relation of another user, who could change it at any time."""
-    properties = server.rows(ps.relation_properties(), [relation_number(server, location.schema, name)])
-    if not properties:
-        raise _was_replaced(location.schema, name)
-    _, _, owner, is_own = properties[0]
-    if not is_own:
-        raise ReleaseError(
-            f"{location.schema}.{name} belongs to {owner}: publish as that role (SET ROLE, in options of the address), "
-            "or into another schema"
-        )
-
-
-def _lock_manifests(server: PostgresEngine, location: PostgresLocation, mode: str) -> None:
-    """Lock the manifest table, and refuse changes to it: its triggers would run with the privileges of this user."""
-    _refuse_foreign_relation(server, location, MANIFEST)
-    server.execute(ps.lock_relation(ps.manifests(location.schema), mode))
-    _refuse_foreign_relation(server, location, MANIFEST)  # it may have been replaced before the lock
-    if flaws := find_manifest_table_flaws(server, relation_number(server, location.schema, MANIFEST)):
-        raise ReleaseError(f"{location.schema}.{MANIFEST} was changed: it {flaws}; undo that first")
-
-
-def _lock_for_replacement(server: PostgresEngine, relation: exp.Table, number: int) -> None:
-    """Lock a relation exclusively, and refuse it unless it still has this number and belongs to this user."""
-    server.execute(ps.lock_relation(relation.copy(), ps.EXCLUSIVE_LOCK))
-    current = relation_number(server, relation.db, relation.name)
-    if current != number or not server.rows(ps.relation_properties(), [number])[0][3]:
-        raise _was_replaced(relation.db, relation.name)
-
-
-def _was_replaced(schema: str, name: str) -> ReleaseError:
-    return ReleaseError(
-        f"{schema}.{name} was replaced while the release was written: look who did that, and publish again"
-    )
-
-
-def _replace_release(
-    server: PostgresEngine,
-    location: PostgresLocation,
-    staged_table: exp.Table,
-    replaced: _ReplacedRelease,
-    manifest: Manifest,
-) -> None:
-    """Show the new version in the view to the readers of the replaced one, and drop that."""
-    view = stable_view(location.table, staged_table.copy(), [column.name for column in manifest.columns])
-    if replaced.view is None:
-        server.execute(view)  # an error if another user has created one
-        _grant_readers_only(server, location.table)
-    else:
-        _lock_for_replacement(server, location.table, replaced.view)
-        _replace_view(server, location, view, staged_table, replaced)
-    for statement in comment_statements("VIEW", location.table, manifest, f"{location.schema}.{MANIFEST}"):
-        server.execute(statement)
-    _store_manifest(server, location, replaced.next_version, manifest)
-    if replaced.table is not None and replaced.table_number is not None:
-        _lock_for_replacement(server, replaced.table, replaced.table_number)
-        _refuse_dependents(
-            server, location, replaced.table.name, f"is dropped, and {location.name} is what readers use"
-        )
-        server.execute(drop_table(replaced.table.copy()))
-
-
-def _replace_view(
-    server: PostgresEngine,
-    location: PostgresLocation,
-    view: exp.Create,
-    staged_table: exp.Table,
-    replaced: _ReplacedRelease,
-) -> None:
-    staged_number = relation_number(server, staged_table.db, staged_table.name)
-    if server.rows(ps.relation_columns(), [replaced.view]) == server.rows(ps.relation_columns(), [staged_number]):
-        view.set("replace", True)  # the view keeps its privileges and dependents
+    def _replace_view(self, view: exp.Create, staged_table: exp.Table, replaced: _ReplacedRelease) -> None:
+        server, location = self.server, self.location
+        numbers = replaced.view, self._number(staged_table.name)
+        columns, staged_columns = (server.rows(ps.relation_columns(), [number]) for number in numbers)
+        if columns == staged_columns:
+            view.set("replace", True)  # the view keeps its privileges and dependents
+            server.execute(view)
+            return
+        self._refuse_dependents(location.name, "has other columns now")
+        server.execute(drop_view(location.table))
         server.execute(view)
-        return
-    _refuse_dependents(server, location, location.name, "has other columns now")
-    server.execute(drop_view(location.table))
-    server.execute(view)
-    _revoke_default_privileges(server, location.table)
-    for role, may_grant in replaced.readers:
-        server.execute(ps.grant_select(location.table, role, may_grant))
+        _revoke_default_privileges(server, location.table)
+        for role, may_grant in replaced.readers:
+            server.execute(ps.grant_select(location.table, role, may_grant))
 
+    def _store_manifest(self, version: int, manifest: Manifest) -> None:
+        server, location = self.server, self.location
+        manifests = ps.manifests(location.schema)
+        # Concurrent publications to a new schema would both create the table, and the later one would fail.
+        server.rows(ps.advisory_lock(name=f"sqlanon {location.schema}"))
+        if self._number(MANIFEST) is None:
+            server.execute(ps.create_manifest_table(manifests=manifests))
+            _grant_readers_only(server, manifests)
+        else:
+            self._lock_manifests(ps.WRITE_LOCK)
+        server.execute(ps.delete_manifest(manifests=manifests), [location.name])
+        server.execute(ps.insert_manifest(manifests=manifests), [location.name, version, manifest.to_json()])
 
-def _store_manifest(server: PostgresEngine, location: PostgresLocation, version: int, manifest: Manifest) -> None:
-    manifests = ps.manifests(location.schema)
-    # Concurrent publications to a new schema would both create the table, and the later one would fail.
-    server.rows(ps.advisory_lock(name=f"sqlanon {location.schema}"))
-    if relation_number(server, location.schema, MANIFEST) is None:
-        server.execute(ps.create_manifest_table(manifests=manifests))
-        _grant_readers_only(server, manifests)
-    else:
-        _lock_manifests(server, location, ps.WRITE_LOCK)
-    server.execute(ps.delete_manifest(manifests=manifests), [location.name])
-    server.execute(ps.insert_manifest(manifests=manifests), [location.name, version, manifest.to_json()])
+    def _refuse_dependents(self, name: str, reason: str) -> None:
+        """Refuse to drop a relation that objects of other users depend on."""
+        numbers = [self._number(relation) for relation in (name, self.location.name)]
+        if dependents := [dependent for (dependent,) in self.server.rows(ps.dependents(), numbers)]:
+            raise ReleaseError(
+                f"{self.location.schema}.{name} {reason}, but these depend on it: {', '.join(dependents)}; drop them "
+                f"first, and create them again over {self.location.qualified_name}"
+            )
 
 
 def _privileges(server: PostgresEngine, relation: exp.Table) -> list[tuple[str, str, bool, str]]:
@@ -371,13 +372,3 @@ def _grant_readers_only(server: PostgresEngine, relation: exp.Table) -> None:
         for role, privilege, may_grant, _ in privileges:
             if privilege == "SELECT":
                 server.execute(ps.grant_select(relation.copy(), role, may_grant))
-
-
-def _refuse_dependents(server: PostgresEngine, location: PostgresLocation, name: str, reason: str) -> None:
-    """Refuse to drop a relation that objects of other users depend on."""
-    numbers = [relation_number(server, location.schema, relation) for relation in (name, location.name)]
-    if dependents := [dependent for (dependent,) in server.rows(ps.dependents(), numbers)]:
-        raise ReleaseError(
-            f"{location.schema}.{name} {reason}, but these depend on it: {', '.join(dependents)}; drop them first, and "
-            f"create them again over {location.qualified_name}"
-        )
