@@ -10,8 +10,6 @@ from sqlglot.errors import SqlglotError
 from sqlanon.audit.check import Check, check_faults, check_wording
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.hierarchies.bounds import RangeKind, label_bounds
-from sqlanon.policy import PrivacySection
-from sqlanon.policy.problems import read_part
 from sqlanon.release.contents import ATTACHED, read_comments, read_views, scratch_database
 from sqlanon.release.label_levels import LEVELS, LEVELS_COLUMNS
 from sqlanon.release.manifest import Manifest
@@ -122,10 +120,9 @@ def check_suppression(engine: DuckDBEngine, manifest: Manifest) -> Check:
     types = engine.columns(table("suppression", "sqlanon", ATTACHED))
     if types != SUPPRESSION_COLUMNS:
         return Check(SUPPRESSION, False, f"its table does not have the columns {', '.join(SUPPRESSION_COLUMNS)}")
-    section, _ = read_part(PrivacySection, manifest.policy["privacy"], "privacy", {})
-    if section is None:
+    if manifest.privacy is None:
         return Check(SUPPRESSION, False, "the requirements in the manifest cannot be read")
-    k = guaranteed_k(section, manifest.quasi_identifiers)
+    k = guaranteed_k(manifest.privacy, manifest.quasi_identifiers)
     faults = _find_suppression_faults(engine, manifest, read_suppressed_rows(engine), k)
     return check_faults(SUPPRESSION, faults, "no reported group is smaller than k")
 

@@ -94,7 +94,9 @@ def verify_file(
 
 def verify_release(path: Path, release: OpenRelease, fresh: bool) -> Verification:
     """Verify an open release: first its catalog or layout, and its rows only if that passes."""
-    contents = _check_contents(release, fresh)
+    contents = None if release.is_parquet else _check_objects(release, fresh)
+    if release.layout is not None and release.flaw:
+        contents = Check("contents", False, release.flaw)
     if contents is not None and not contents.passed:
         return Verification(path, release.manifest, tuple(_checks_without_rows(release, contents)), digest="")
     digest = release.queries.rows(call_digest(SUBJECT.name))[0][1]
@@ -128,8 +130,7 @@ def verification_sql(manifest: Manifest) -> list[str]:
     """The statements of `verify_file`, to run in the release file."""
     name = str(table(manifest.table_name).sql("duckdb"))
     queries: list[exp.Expr] = [call_k_anonymity(name, manifest.quasi_identifiers), call_digest(name)]
-    section, _ = read_part(PrivacySection, manifest.policy["privacy"], "privacy", {})
-    if section is not None:
+    if (section := manifest.privacy) is not None:
         queries += list_requirement_queries(section, partial(audited_release, manifest=manifest, relation=name))
     if manifest.decoys is not None:
         queries.append(count_class_sizes(name, manifest.quasi_identifiers, None, None))
@@ -146,14 +147,6 @@ def audited_release(engine: Queryable, manifest: Manifest, relation: str) -> Aud
         bool(manifest.policy.get("persons")),
         combinations=guaranteed_combinations(manifest.policy),
     )
-
-
-def _check_contents(release: OpenRelease, fresh: bool) -> Check | None:
-    """Check, before a row is read, that a file has the contents of a release and nothing else; None if this can only be
-    checked with the rows."""
-    if release.layout is not None:
-        return check_faults("contents", [release.flaw], "") if release.flaw else None
-    return None if release.is_parquet else _check_objects(release, fresh)
 
 
 def _checks_without_rows(release: OpenRelease, contents: Check) -> list[Check]:
@@ -182,7 +175,7 @@ def _checks(
         *note_decoys_in_k(_check_requirements(release, fresh), manifest),
         *_check_decoys(release),
         _check_signs(release),
-        _check_digest(manifest, digest),
+        _check_equal("content digest", manifest.digest, digest, " (finds accidents, not deliberate changes)"),
     ]
     if manifest.draft:
         checks.append(Check("draft", None, "not published: a draft for trying out, compared with no other release"))
@@ -231,13 +224,6 @@ def _check_signs(release: OpenRelease) -> Check:
     signed = "; ".join(f"{count} in column {name!r}" for name, count in counts if count)
     faults = [f"negative zeros or NaN with a sign: {signed}"] if signed else []
     return check_faults("signs", faults, "zeros and NaN: one form each")
-
-
-def _check_digest(manifest: Manifest, digest: str) -> Check:
-    check = _check_equal("content digest", manifest.digest, digest)
-    if not check.passed:
-        return check
-    return replace(check, message=f"{check.message} (finds accidents, not deliberate changes)")
 
 
 def _check_decoys(release: OpenRelease) -> list[Check]:
@@ -377,7 +363,7 @@ def _check_columns(claimed: Sequence[ReleasedColumn], actual: list[tuple[str, st
     return Check("columns", False, f"claimed {json.dumps(expected)}, found {json.dumps(actual)}")
 
 
-def _check_equal(name: str, claimed: Any, actual: Any) -> Check:
+def _check_equal(name: str, claimed: Any, actual: Any, note: str = "") -> Check:
     claim, value = (f"{figure:,}" if isinstance(figure, int) else str(figure) for figure in (claimed, actual))
     passed = claimed == actual
-    return Check(name, passed, f"{value}, as claimed" if passed else f"claimed {claim}, found {value}")
+    return Check(name, passed, f"{value}, as claimed{note}" if passed else f"claimed {claim}, found {value}")

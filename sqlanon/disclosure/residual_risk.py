@@ -14,8 +14,6 @@ from sqlglot import exp
 from sqlanon.disclosure.attribute_disclosure import COMMON, LIKELY, RATIO
 from sqlanon.disclosure.class_sizes import class_labels
 from sqlanon.engines.base import Queryable
-from sqlanon.policy import PrivacySection
-from sqlanon.policy.problems import read_part
 from sqlanon.release.manifest import Manifest, ReleasedColumn
 from sqlanon.release.sentences import join_names
 from sqlanon.requirements import guaranteed_k, require_close_values, require_distinct_values
@@ -131,15 +129,9 @@ def find_worst(risks: Iterable[ResidualRisk]) -> ResidualRisk | None:
     return next((risk for risk in sort_by_severity(risks) if risk.is_finding and risk.line), None)
 
 
-def _privacy_section(manifest: Manifest) -> PrivacySection | None:
-    """The requirements in the policy of a manifest; None if they cannot be read."""
-    return read_part(PrivacySection, manifest.policy.get("privacy"), "privacy", {})[0]
-
-
 def required_k(manifest: Manifest) -> int | None:
     """The k of the policy of a manifest."""
-    section = _privacy_section(manifest)
-    return None if section is None else section.k
+    return None if manifest.privacy is None else manifest.privacy.k
 
 
 def serious_share(k: int | None) -> float:
@@ -153,8 +145,7 @@ def grade_share(share: float, manifest: Manifest) -> Status:
 
 def fewest_shown_rows(manifest: Manifest) -> int:
     """The smallest count that is shown: the rows that the policy guarantees in a class; without a k, at least `FEW`."""
-    section = _privacy_section(manifest)
-    if section is None:
+    if (section := manifest.privacy) is None:
         return FEW
     guaranteed = guaranteed_k(section, manifest.quasi_identifiers)
     return guaranteed if section.k is not None else max(guaranteed, FEW)
@@ -384,8 +375,7 @@ def describe_disclosure(
     ]
     if further:
         finding += f" Other columns: {', '.join(further)}."
-    section = _privacy_section(manifest)
-    if section is not None and key in section.requirements:  # a policy has a key once
+    if manifest.privacy is not None and key in manifest.privacy.requirements:  # a policy has a key once
         advice = f"add to {key} in [privacy]:\n  {toml_value(entry)}"
     else:
         advice = f"add to [privacy]:\n  {key} = {toml_value([entry])}"

@@ -11,7 +11,9 @@ from dataclasses import fields as fields_of
 from datetime import datetime, timezone
 from typing import Any
 
+from sqlanon.policy import PrivacySection
 from sqlanon.policy.guarantee import GUARANTEES
+from sqlanon.policy.problems import read_part
 
 FORMAT = 1
 DIGEST = "sum-xor-cells"
@@ -152,6 +154,11 @@ class Manifest:
         return has_open_ends(rules)
 
     @property
+    def privacy(self) -> PrivacySection | None:
+        """The requirements in the policy; None if they cannot be read."""
+        return read_part(PrivacySection, self.policy.get("privacy"), "privacy", {})[0]
+
+    @property
     def draft(self) -> bool:
         """Whether the release is a draft, which is not compared with other releases."""
         return bool(self.policy.get("draft"))
@@ -258,25 +265,20 @@ def _refuse_unexpected_fields(row: Mapping[str, Any]) -> None:
 
 
 def _refuse_invalid_types(fields: Mapping[str, Any]) -> None:
-    policy, noise = fields["policy"], fields.get("noise") or {}
+    policy, noise = fields["policy"], fields["noise"] or {}
     if not isinstance(policy, dict) or not isinstance(fields["generalization"], dict):
         raise ValueError("the policy or the generalization is not a JSON object")
-    for name in ("noise", "confidence", "heights"):
-        if not isinstance(fields.get(name) or {}, dict):
-            raise ValueError(f"the {name} is not a JSON object")
-    for name in ("attributes", "privacy", "search"):
-        if not isinstance(policy.get(name, {}), dict):
-            raise ValueError(f"{name} of the policy is not a JSON object")
+    objects = {f"the {name}": fields[name] or {} for name in ("noise", "confidence", "heights")}
+    objects |= {f"{name} of the policy": policy.get(name, {}) for name in ("attributes", "privacy", "search")}
+    for name, value in objects.items():
+        if not isinstance(value, dict):
+            raise ValueError(f"{name} is not a JSON object")
     if not all(isinstance(spec, dict) for spec in (*policy.get("attributes", {}).values(), *noise.values())):
         raise ValueError("an attribute is not a JSON object")
-    _refuse_invalid_numbers(fields)
-
-
-def _refuse_invalid_numbers(fields: Mapping[str, Any]) -> None:
     for name in _COUNT_FIELDS:
         if type(fields[name]) is not int:
             raise ValueError(f"{name} is not an integer")
-    levels = [*fields["generalization"].values(), *(fields.get("heights") or {}).values()]
+    levels = [*fields["generalization"].values(), *(fields["heights"] or {}).values()]
     if not all(level is None or type(level) is int for level in levels):
         raise ValueError("a level is not an integer")
     if fields["score"] is not None and type(fields["score"]) not in (int, float):
