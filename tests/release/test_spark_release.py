@@ -137,49 +137,6 @@ def test_digest_in_spark_is_that_of_duckdb(spark: Any) -> None:
         engine.close()
 
 
-TEXTS_TOGETHER = [[["zip", "it's"]], [["it's"], ["zip", "rare"]], [["rare"]], []]
-
-
-@pytest.mark.parametrize("together", TEXTS_TOGETHER, ids=len)
-def test_digest_of_texts_that_are_hashed_once(spark: Any, together: list[list[str]]) -> None:
-    """Of those that are named together each combination, with NULLs; the others with each row."""
-    draw = random.Random(7)
-    values = pa.table(
-        {
-            "zip": [draw.choice(["a", "b", "", None]) for _ in range(500)],
-            "number": [draw.randint(-5, 5) for _ in range(500)],
-            "it's": [draw.choice(["ä", "x" * 300, "="]) for _ in range(500)],
-            "rare": [f"r{draw.randint(0, 90)}" for _ in range(500)],
-        }
-    )
-    with duckdb.connect() as here:
-        here.execute(macro_script(RELEASE_MACROS))
-        here.register("arrow", values)
-        here.execute("CREATE TABLE t AS FROM arrow")
-        types = {name: type_ for name, type_, *_ in here.execute("DESCRIBE t").fetchall()}
-        expected = here.execute(call_digest("t").sql("duckdb")).fetchall()
-    engine = SparkEngine(spark)
-    try:
-        relation = engine.upload("sqlanon_values", values)
-        assert engine.rows(digest_query(relation, types, together, relation)) == expected
-    finally:
-        engine.close()
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize("few", [0, 4])
-def test_digest_of_many_combinations(place: Any, few: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever of the texts are few enough to be hashed once, and joined as one."""
-    monkeypatch.setattr(spark_rows, "MAX_HASHED_VALUES", 2 * few)
-    monkeypatch.setattr(spark_rows, "MAX_JOINED_COMBINATIONS", few)
-    patients(place)
-    with sqlanon.connect(place) as db:
-        result = db.anonymize(policy_of())
-        file, release = result.publish(tmp_path / "r.duckdb"), result.publish()
-    assert release.manifest.digest == file.manifest.digest
-    assert release.verify().verified
-
-
 def duck(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 

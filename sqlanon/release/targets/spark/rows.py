@@ -35,8 +35,6 @@ from sqlanon.release.targets.base import Verification
 from sqlanon.release.targets.server import copy_stream, types_in
 from sqlanon.requirements import examined_sensitive_attributes
 from sqlanon.support.expressions import (
-    aliased,
-    all_of,
     anonymous,
     as_column,
     cast,
@@ -47,7 +45,6 @@ from sqlanon.support.expressions import (
     drop_view,
     fragment,
     ident,
-    null_safe_equal,
     select,
     select_star,
     subquery,
@@ -186,57 +183,21 @@ def bucket_hashes(relation: exp.Expr, types: Mapping[str, str]) -> exp.Select:
     )
 
 
-def digest_query(
-    relation: exp.Expr,
-    types: Mapping[str, str],
-    groups: Sequence[Sequence[str]] = (),
-    combinations: exp.Expr | None = None,
-) -> exp.Select:
-    """Count the rows of a relation and compute their digest: one row, ``rows`` and ``digest``.
-
-    Each combination of the texts of a group of columns is hashed once, and joined to the rows. The combinations must be
-    few enough to send them to all executors.
-    """
-    rows, hashed_columns = exp.Select().from_(aliased(relation, "r"), copy=False), set[str]()
-    for j, group in enumerate(groups):
-        assert combinations is not None
-        texts = select([col(name) for name in group], combinations.copy()).distinct(copy=False)
-        numbers = _row_numbers(
-            exp.Select().from_(subquery(texts, "r"), copy=False), {name: types[name] for name in group}, keys=group
-        )
-        on = all_of(null_safe_equal(col(name, "r"), col(f"k{i}", f"h{j}")) for i, name in enumerate(group))
-        rows = rows.join(subquery(numbers, f"h{j}"), on=on, copy=False)
-        hashed_columns.update(group)
-    if groups:
-        rows.set("hint", exp.Hint(expressions=[anonymous("BROADCAST", *(col(f"h{j}") for j, _ in enumerate(groups)))]))
-    row_types = {name: type_ for name, type_ in types.items() if name not in hashed_columns}
-    return _DIGEST(lines=_row_numbers(rows, row_types, groups=len(groups)))
-
-
-def _row_numbers(rows: exp.Select, types: Mapping[str, str], keys: Sequence[str] = (), groups: int = 0) -> exp.Select:
-    """Compute ``line``, the number of each row: the XOR of the numbers of its values, and of those of joined groups.
-
-    ``rows`` is a query of the relation ``r``, without columns. The key columns are returned as ``k0``, ``k1``, ...
-    """
+def digest_query(relation: exp.Expr, types: Mapping[str, str]) -> exp.Select:
+    """Count the rows of a relation and compute their digest: one row, ``rows`` and ``digest``."""
     cells = {f"c{i}": (name, type_) for i, (name, type_) in enumerate(types.items())}
-    lines, key_names = [f"line{j}" for j in range(groups)], [f"k{i}" for i, _ in enumerate(keys)]
     # One stage each: Spark would evaluate `reflect` again for every use of its result in the same stage.
-    raw = rows.select(
-        *(as_column(_spark_value(col(name, "r"), type_), cell) for cell, (name, type_) in cells.items()),
-        *(as_column(col(key, "r"), name) for key, name in zip(keys, key_names, strict=True)),
-        *(as_column(col("line", f"h{j}"), line) for j, line in enumerate(lines)),
-        copy=False,
-    )
-    hashed = select(
-        [
-            *(as_column(_integer_or_hash(col(cell), type_), cell) for cell, (_, type_) in cells.items()),
-            *map(col, [*key_names, *lines]),
-        ],
-        subquery(raw, "raw"),
-    )
-    numbers = [exp.Paren(this=_cell_number(col(cell), name, type_)) for cell, (name, type_) in cells.items()]
-    line = reduce(lambda left, right: exp.BitwiseXor(this=left, expression=right), [*numbers, *map(col, lines)])
-    return select([as_column(line, "line"), *map(col, key_names)], subquery(hashed, "hashed"))
+    raw: list[exp.Expr] = [as_column(_spark_value(col(name), type_), cell) for cell, (name, type_) in cells.items()]
+    hashed: list[exp.Expr] = [
+        as_column(col(cell) if type_ in INTEGER_TYPES else _TEXT_HASH(text=_duckdb_text(col(cell), type_)), cell)
+        for cell, (_, type_) in cells.items()
+    ]
+    numbers: list[exp.Expr] = [
+        exp.Paren(this=_cell_number(col(cell), name, type_)) for cell, (name, type_) in cells.items()
+    ]
+    line = reduce(lambda left, right: exp.BitwiseXor(this=left, expression=right), numbers)
+    rows = subquery(select(hashed, subquery(select(raw, relation.copy()), "raw")), "hashed")
+    return _DIGEST(lines=select([as_column(line, "line")], rows))
 
 
 def is_digestible(type_: str) -> bool:
@@ -282,10 +243,6 @@ def _duckdb_text(spark_text: exp.Expr, type_: str) -> exp.Expr:
     return _UTC_TEXT(time_text=time_text) if type_ == "TIMESTAMP WITH TIME ZONE" else time_text
 
 
-def _integer_or_hash(value: exp.Expr, type_: str) -> exp.Expr:
-    return value if type_ in INTEGER_TYPES else _TEXT_HASH(text=_duckdb_text(value, type_))
-
-
 def _cell_number(integer_or_hash: exp.Expr, name: str, type_: str) -> exp.Expr:
     high, low = column_multipliers(name)
     if type_ in INTEGER_TYPES:
@@ -295,12 +252,6 @@ def _cell_number(integer_or_hash: exp.Expr, name: str, type_: str) -> exp.Expr:
 
 FETCH_SIZE = 2_000_000
 """Maximum number of combinations that are fetched by one query."""
-
-MAX_HASHED_VALUES = 200_000
-"""Maximum number of distinct texts of a column whose texts are hashed once and joined to the rows."""
-
-MAX_JOINED_COMBINATIONS = 10_000
-"""Maximum number of combinations of texts that are joined in one step: the joined table fits the processor's cache."""
 
 
 def types_of(server: SparkEngine, relation: exp.Table) -> dict[str, str]:
@@ -381,6 +332,11 @@ class Combinations:
                 decoded = SPARK.decode_columns(arrow_table, self.all_types)
                 self.engine.execute(exp.Insert(this=self.relation.copy(), expression=decoded))
 
+    def count_rows(self) -> int:
+        counted = template("SELECT coalesce(sum(:count), 0)::BIGINT FROM :combinations")
+        query = counted(count=col(self.count_column), combinations=self.relation)
+        return int(self.engine.rows(query)[0][0])
+
     @contextmanager
     def each_row(self, view: exp.Table) -> Iterator[exp.Table]:
         """Make a temporary view of as many rows as were counted."""
@@ -454,8 +410,10 @@ def count_release(
                 invalid |= _count_invalid_texts(server, relation, [name for name in texts if name not in checked])
                 if not invalid:
                     fetched.fetch(server, combinations, count)
-                    digest = _digest(server, relation, types, combinations, count, fetched)
-                    release = replace(release, digest=digest)
+                    rows, digest = server.rows(digest_query(relation, types))[0]
+                    if rows != fetched.count_rows():
+                        raise BrokenReleaseError("the rows of the release changed while they were read")
+                    release = replace(release, digest=str(digest))
         except duckdb.Error as error:
             raise BrokenReleaseError("a value of the release does not fit its type in DuckDB") from error
         if invalid:
@@ -490,28 +448,3 @@ def copy_all_rows(
             yield view
     finally:
         engine.execute(drop_table(fetched.relation.copy()))
-
-
-def _digest(
-    server: SparkEngine,
-    relation: exp.Table,
-    types: Mapping[str, str],
-    combinations: exp.Table,
-    count: int,
-    fetched: Combinations,
-) -> str:
-    """Compute the content digest in Spark; texts with few distinct values are hashed once."""
-    names = [name for name, type_ in fetched.types.items() if type_ == "VARCHAR"]
-    figures = template("SELECT coalesce(sum(:row_count), 0), :distinct_values FROM :fetched")(
-        row_count=col(fetched.count_column),
-        distinct_values=[fragment("count(DISTINCT :value)")(value=col(name)) for name in names],
-        fetched=fetched.relation,
-    )
-    counted_rows, *distinct_values = fetched.engine.rows(figures)[0]
-    groups = [[name] for name, values in zip(names, distinct_values, strict=True) if values <= MAX_HASHED_VALUES]
-    if count <= MAX_JOINED_COMBINATIONS:
-        groups = [names] if names else []
-    rows, digest = server.rows(digest_query(relation, types, groups, combinations))[0]
-    if rows != counted_rows:
-        raise BrokenReleaseError("the rows of the release changed while they were read")
-    return str(digest)
