@@ -23,18 +23,14 @@ from sqlanon.audit.check import UNREAD_BYTES, Check, check_faults
 from sqlanon.audit.visible_values import Leaf, leaf_columns, leaf_values
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.support.expressions import (
-    anonymous,
     as_column,
-    cast,
     col,
+    fragment,
     ident,
     literal_path,
     number,
-    or_zero,
     read_parquet,
-    select,
-    subquery,
-    total,
+    template,
 )
 
 Fields: TypeAlias = Mapping[int, Any]
@@ -46,83 +42,73 @@ _LISTS = (9, 10)
 _DEEPEST = 32
 
 
-def read_struct(data: bytes, start: int = 0, depth: int = 0) -> tuple[Fields, int]:
-    """Read the struct that starts at a position, and return the position after it.
+def read_struct(data: bytes) -> tuple[Fields, int]:
+    """Read the struct at the beginning of bytes in Thrift's compact protocol, and return its length.
 
     >>> read_struct(bytes([0x15, 0x02, 0x18, 0x02, 0x68, 0x69, 0x00]))
     ({1: 1, 2: b'hi'}, 7)
     """
-    if depth > _DEEPEST:
-        raise ValueError("structs are nested without end")
-    fields: dict[int, Any] = {}
-    position, field = start, 0
-    while (head := _read_byte(data, position)) != 0:
-        position += 1
-        kind, step = head & 15, head >> 4
-        if step:
-            field += step
-        else:
-            field, position = _read_signed(data, position)
-        if field in fields:
-            raise ValueError(f"field {field} is repeated")
-        if kind in (_TRUE, _FALSE):
-            fields[field] = kind == _TRUE
-        else:
-            fields[field], position = _read_value(data, position, kind, depth)
-    return fields, position + 1
+    reader = _CompactReader(data)
+    return reader.read_struct(0), reader.position
 
 
-def _read_value(data: bytes, position: int, kind: int, depth: int) -> tuple[Any, int]:
-    if kind in _INTEGERS:
-        return _read_signed(data, position)
-    if kind in (_TRUE, _FALSE, _BYTE):
-        return _read_byte(data, position), position + 1
-    if kind == _DOUBLE:
-        return _read_bytes(data, position, 8)
-    if kind == _BINARY:
-        length, position = _read_unsigned(data, position)
-        return _read_bytes(data, position, length)
-    if kind == _STRUCT:
-        return read_struct(data, position, depth + 1)
-    if kind in _LISTS:
-        head = _read_byte(data, position)
-        count, position = (head >> 4, position + 1) if head >> 4 < 15 else _read_unsigned(data, position + 1)
-        values = []
-        for _ in range(count):
-            value, position = _read_value(data, position, head & 15, depth + 1)
-            values.append(value)
-        return values, position
-    raise ValueError(f"type {kind} is unknown")
+class _CompactReader:
+    def __init__(self, data: bytes) -> None:
+        self._data, self.position = data, 0
 
+    def read_struct(self, depth: int) -> Fields:
+        if depth > _DEEPEST:
+            raise ValueError("structs are nested without end")
+        fields: dict[int, Any] = {}
+        field = 0
+        while (head := self._read_byte()) != 0:
+            kind, step = head & 15, head >> 4
+            field = field + step if step else self._read_signed()
+            if field in fields:
+                raise ValueError(f"field {field} is repeated")
+            fields[field] = kind == _TRUE if kind in (_TRUE, _FALSE) else self._read_value(kind, depth)
+        return fields
 
-def _read_byte(data: bytes, position: int) -> int:
-    if position >= len(data):
-        raise ValueError("it ends in the middle")
-    return data[position]
+    def _read_value(self, kind: int, depth: int) -> Any:
+        if kind in _INTEGERS:
+            return self._read_signed()
+        if kind in (_TRUE, _FALSE, _BYTE):
+            return self._read_byte()
+        if kind in (_DOUBLE, _BINARY):
+            return self._read_bytes(8 if kind == _DOUBLE else self._read_unsigned())
+        if kind == _STRUCT:
+            return self.read_struct(depth + 1)
+        if kind in _LISTS:
+            head = self._read_byte()
+            count = head >> 4 if head >> 4 < 15 else self._read_unsigned()
+            return [self._read_value(head & 15, depth + 1) for _ in range(count)]
+        raise ValueError(f"type {kind} is unknown")
 
+    def _read_byte(self) -> int:
+        if self.position >= len(self._data):
+            raise ValueError("it ends in the middle")
+        self.position += 1
+        return self._data[self.position - 1]
 
-def _read_bytes(data: bytes, position: int, length: int) -> tuple[bytes, int]:
-    if position + length > len(data):
-        raise ValueError("it ends in the middle")
-    return data[position : position + length], position + length
+    def _read_bytes(self, length: int) -> bytes:
+        end = self.position + length
+        if end > len(self._data):
+            raise ValueError("it ends in the middle")
+        content, self.position = self._data[self.position : end], end
+        return content
 
+    def _read_unsigned(self) -> int:
+        value = 0
+        for shift in range(0, 70, 7):
+            part = self._read_byte()
+            value |= (part & 127) << shift
+            if part < 128:
+                return value
+        raise ValueError("a number does not end")
 
-def _read_unsigned(data: bytes, position: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        part = _read_byte(data, position)
-        position += 1
-        value |= (part & 127) << shift
-        shift += 7
-        if part < 128:
-            return value, position
-        if shift > 63:
-            raise ValueError("a number does not end")
-
-
-def _read_signed(data: bytes, position: int) -> tuple[int, int]:
-    value, position = _read_unsigned(data, position)
-    return value >> 1 ^ -(value & 1), position
+    def _read_signed(self) -> int:
+        value = self._read_unsigned()
+        return value >> 1 ^ -(value & 1)
 
 
 KEY = "sqlanon"
@@ -233,27 +219,34 @@ class _Figures:
     size: int
 
 
+_VALUE_FIGURES = template("""
+    SELECT
+        row_group,
+        min(:value)::VARCHAR AS least,
+        max(:value)::VARCHAR AS most,
+        count(v) AS value_count,
+        coalesce(sum(:length + 4)::BIGINT, 0) AS dictionary_bytes
+    FROM :values AS q
+    GROUP BY row_group
+""")
+
+
 def _measure_chunks(
-    engine: DuckDBEngine, path: Path, chunks: Sequence[Chunk], leaf: Leaf, numbered: bool
+    engine: DuckDBEngine, path: Path, chunks: Sequence[Chunk], leaf: Leaf, has_row_numbers: bool
 ) -> dict[int, _Figures]:
     rows: exp.Expr = read_parquet([str(path)])
     row: exp.Expr = col("file_row_number")
-    if numbered:
+    if has_row_numbers:
         rows.this.append("expressions", exp.PropertyEQ(this=ident("file_row_number"), expression=exp.true()))
     else:  # a column has this name
         row = exp.Paren(this=exp.Window(this=exp.RowNumber()) - 1)
-    query = leaf_values(leaf, rows, as_column(_row_group(row, chunks), "g"))
+    values = leaf_values(leaf, rows, as_column(_row_group(row, chunks), "row_group"))
     if any(chunk.entries is not None for chunk in chunks):
-        query = select([col("g"), col("v")], subquery(query, "q"), [col("g"), col("v")])
-    value: exp.Expr = col("v")
+        values = template("SELECT row_group, v FROM :values AS q GROUP BY row_group, v")(values=values)
+    value, length = "v", ("octet_length(v)" if leaf.type == "BLOB" else "strlen(v)") if leaf.is_text else "0"
     if leaf.type in ("FLOAT", "DOUBLE"):  # statistics pass over NaN
-        value = exp.Case(ifs=[exp.If(this=~anonymous("isnan", col("v")), true=col("v"))])
-    ends = [exp.Min(this=value), exp.Max(this=value.copy())]
-    length = anonymous("octet_length" if leaf.type == "BLOB" else "strlen", col("v")) if leaf.is_text else number(0)
-    columns: list[exp.Expr] = [col("g")]
-    columns += [cast(end, "VARCHAR") for end in ends]
-    columns += [exp.Count(this=col("v")), or_zero(total(length + 4))]
-    query = select(columns, subquery(query, "q"), [col("g")])
+        value = "CASE WHEN NOT isnan(v) THEN v END"
+    query = _VALUE_FIGURES(value=fragment(value)(), length=fragment(length)(), values=values)
     return {group: _Figures(*figures) for group, *figures in engine.rows(query)}
 
 
@@ -267,9 +260,12 @@ def _row_group(row: exp.Expr, chunks: Sequence[Chunk]) -> exp.Expr:
 
 
 def _read_statistics(engine: DuckDBEngine, path: Path) -> dict[tuple[int, int], tuple[str | None, ...]]:
-    names = ("row_group_id", "column_id", "stats_min", "stats_max", "stats_min_value", "stats_max_value")
-    metadata = exp.Table(this=anonymous("parquet_metadata", literal_path(str(path))))
-    query = select([col(name) for name in (*names, "stats_distinct_count")], metadata)
+    query = template("""
+        SELECT
+            row_group_id, column_id,
+            stats_min, stats_max, stats_min_value, stats_max_value, stats_distinct_count
+        FROM parquet_metadata(:path)
+    """)(path=literal_path(str(path)))
     return {(group, leaf): tuple(claims) for group, leaf, *claims in engine.rows(query)}
 
 
