@@ -98,12 +98,13 @@ class _CompactReader:
         return content
 
     def _read_unsigned(self) -> int:
-        value = 0
-        for shift in range(0, 70, 7):
+        value = shift = 0
+        while shift < 70:
             part = self._read_byte()
             value |= (part & 127) << shift
             if part < 128:
                 return value
+            shift += 7
         raise ValueError("a number does not end")
 
     def _read_signed(self) -> int:
