@@ -142,10 +142,11 @@ class NoiseCheck:
 
     def checks(self) -> list[Check]:
         columns = noisy_columns(self.search_input.policy, self.search_input.source)
-        return [self._check_exact_columns(columns), *self._check_noise(columns)]
+        return [self._check_columns_without_noise({column.name for column in columns}), *self._check_noise(columns)]
 
-    def _count_differences(self, noisy: set[str]) -> tuple[int, int]:
-        """The rows of the release alone, and of the recoded source alone, compared without the columns with noise."""
+    def _check_columns_without_noise(self, noisy: set[str]) -> Check:
+        """Check that the columns without noise have the recoded rows; or some of them, if rows were suppressed after
+        noise."""
         types = {column.name: column.type for column in self.manifest.columns if column.name not in noisy}
         recoded, count = self.recoded, None
         if self.search_input.source.access == "remote":  # only counts of its rows are transferred
@@ -153,12 +154,6 @@ class NoiseCheck:
             query = count_combinations(self.recoded, list(types), count)
             recoded = StatementRunner(self.engine).create_table(self.work("counted_recoded"), query)
         added, missing = self.engine.rows(count_different_rows(self.released, recoded, types, count))[0]
-        return added, missing
-
-    def _check_exact_columns(self, columns: tuple[NoisyColumn, ...]) -> Check:
-        """Check that the columns without noise have the recoded rows; or some of them, if rows were suppressed after
-        noise."""
-        added, missing = self._count_differences({column.name for column in columns})
         if self.search_input.policy.suppresses_after_noise:
             claim = "without noise, all released rows are in the source"
             failure = f"{added} released rows, without noise, are not in the source"
@@ -190,10 +185,8 @@ class NoiseCheck:
             claim = f"{late} rows were suppressed after noise was drawn"
             checks.append(source_check("confidence", late >= 0, claim, f"{-late} rows more than the source gives"))
         for j, (name, column) in enumerate(zip(search_input.policy.noisy_attributes, columns, strict=True)):
-            claim, failure = (
-                "all values are possible in their class",
-                f"{impossible[j]} values are impossible in their class",
-            )
+            claim = "all values are possible in their class"
+            failure = f"{impossible[j]} values are impossible in their class"
             checks.append(source_check(f"noise of {name}", not impossible[j], claim, failure))
             observed, expected = _values_beyond_range(released, records, classes, len(quasi), j, column)
             count = self.engine.rows(observed)[0][0]

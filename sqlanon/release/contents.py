@@ -55,16 +55,14 @@ def find_stray_bytes(path: Path) -> Iterator[str]:
     numbers = [struct.unpack_from("<7Q", block_header, 8) for block_header in block_headers]
     _, _, _, blocks, block_size, *_ = max(numbers)
     are_plain = all(_has_plausible_numbers(header_numbers, blocks, block_size) for header_numbers in numbers)
-    if not are_plain or not all(_has_blank_padding(block_header, file_header) for block_header in block_headers):
+    # The bytes after the numbers are zero, or those of the first header, which was in the writer's buffer.
+    padding = (zip(block_header[64:], file_header[64:], strict=True) for block_header in block_headers)
+    is_blank = all(byte in (0, buffered) for pairs in padding for byte, buffered in pairs)
+    if not are_plain or not is_blank:
         yield "a header of the blocks has extra bytes"
     size, expected_size = path.stat().st_size, 3 * _HEADER_SIZE + blocks * block_size
     if size != expected_size:
         yield f"it has {size:,} bytes, but its blocks need {expected_size:,}"
-
-
-def _has_blank_padding(block_header: bytes, file_header: bytes) -> bool:
-    """Whether the bytes after the numbers are zero, or those of the first header, which was in the writer's buffer."""
-    return all(byte in (0, buffered) for byte, buffered in zip(block_header[64:], file_header[64:], strict=True))
 
 
 def _has_plausible_numbers(numbers: tuple[int, ...], blocks: int, block_size: int) -> bool:

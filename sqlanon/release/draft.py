@@ -175,7 +175,7 @@ class ReleaseDraft:
             released_rows=facts.rows,
             suppressed_rows=self.recoding.figures.suppressed_rows,
             classes=facts.classes,
-            **self._person_claims(facts),
+            **person_claims(self.recoding.persons, facts.smallest_class, bool(self.recoding.masked_rows)),
             measure=policy.search.measure,
             score=None,
             optimal=result.optimal and is_proof_public(policy),
@@ -190,14 +190,6 @@ class ReleaseDraft:
         if is_based or not is_score_public(claims):
             return claims
         return replace(claims, score=policy_measure(search_input).reported_score(self.score))
-
-    def _person_claims(self, facts: Facts) -> dict[str, Any]:
-        """The manifest's figures of persons; the masked rows form a class, too."""
-        persons = self.recoding.persons
-        figures = person_claims(persons, facts.smallest_class)
-        if persons is not None and self.recoding.masked_rows:
-            figures["smallest_class"] = min(persons.smallest_class, persons.suppressed)
-        return figures
 
     def label_levels(self, released: exp.Table) -> exp.Query:
         return label_levels(self.run.engine, self.search_input, self.recoding.generalization, released)
@@ -233,12 +225,13 @@ class ReleaseDraft:
         return statement.select(shuffled=False)
 
 
-def person_claims(persons: PersonFigures | None, smallest_class: int) -> dict[str, Any]:
-    """The manifest's figures of persons; ``smallest_class`` is counted in rows."""
+def person_claims(persons: PersonFigures | None, smallest_class: int, has_masked_rows: bool = False) -> dict[str, Any]:
+    """The manifest's figures of persons; ``smallest_class`` is counted in rows. Masked rows form a class, too."""
     if persons is None:
         return {"smallest_class": smallest_class}
+    masked_class = [persons.suppressed] if has_masked_rows else []
     return {
-        "smallest_class": persons.smallest_class,
+        "smallest_class": min([persons.smallest_class, *masked_class]),
         "smallest_class_rows": smallest_class,
         "persons": persons.persons,
         "released_persons": persons.released,

@@ -194,16 +194,16 @@ def open_release(
         manifest = next((manifest for manifest in manifests if version in (None, manifest.version)), None)
         if manifest is None:
             raise ReleaseError(f"{path} no longer has version {version}")
-        flaw = _find_flaw(engine, manifest, layout)
+        rows = table(manifest.rows_table, "main", ATTACHED) if layout is None else read_parquet([str(path)])
+        flaw = "" if layout is None else layout.flaw
+        if layout is None and not is_plain_table(engine, "main", manifest.rows_table):
+            flaw = _NOT_PLAIN
         if not flaw:
-            rows = table(manifest.rows_table, "main", ATTACHED) if layout is None else read_parquet([str(path)])
             engine.execute(create_view(SUBJECT.copy(), select_star(rows)))
         elif not to_verify:
             raise _not_read(path, flaw)
-        is_parquet = layout is not None
-        yield OpenRelease(
-            engine, CachedQueries(engine), manifest, is_parquet, tuple(manifests), path, scratch, layout, flaw
-        )
+        queries, is_parquet = CachedQueries(engine), layout is not None
+        yield OpenRelease(engine, queries, manifest, is_parquet, tuple(manifests), path, scratch, layout, flaw)
 
 
 def _read_manifests_and_layout(engine: DuckDBEngine, path: Path, scratch: Path) -> tuple[list[Manifest], Layout | None]:
@@ -222,12 +222,6 @@ def _read_manifests_and_layout(engine: DuckDBEngine, path: Path, scratch: Path) 
         raise ReleaseError(message) from error
     except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
         raise BrokenReleaseError(f"{path} was a release of sqlanon; its manifest is broken: {error}") from error
-
-
-def _find_flaw(engine: DuckDBEngine, manifest: Manifest, layout: Layout | None) -> str:
-    if layout is not None:
-        return layout.flaw
-    return "" if is_plain_table(engine, "main", manifest.rows_table) else _NOT_PLAIN
 
 
 def _open_database(engine: DuckDBEngine, path: Path, scratch: Path) -> list[Manifest]:
