@@ -16,7 +16,7 @@ from sqlglot import exp, parse_one
 from sqlglot.errors import SqlglotError
 
 from sqlanon.audit.check import Check, check_faults
-from sqlanon.engines.dialects.spark import TEXT, from_duckdb_type, to_duckdb_type
+from sqlanon.engines.dialects.spark import TEXT, from_duckdb_type
 from sqlanon.engines.spark.engine import SparkEngine
 from sqlanon.engines.spark.errors import error_condition
 from sqlanon.release.manifest import Manifest
@@ -39,7 +39,7 @@ RELEASE_PROPERTY = "sqlanon.release"
 SECRET = "secret"
 """The column of the secret that the row order depends on."""
 
-MANIFEST_TYPES = {"table_name": TEXT, "version": "INT", "manifest": TEXT}
+MANIFEST_TYPES = {"table_name": "VARCHAR", "version": "INTEGER", "manifest": "VARCHAR"}
 """The columns of a manifest table, which has one row."""
 
 _statement = partial(fragment, dialect="spark")
@@ -74,25 +74,14 @@ _INSERT_SHUFFLED = _statement("""
 
 
 def create_version_table(target: exp.Table, types: Mapping[str, str], release: str) -> exp.Create:
-    """Create the table of a version without rows.
+    """Create a table of a release without rows, by DuckDB's types.
 
     CREATE TABLE ... AS SELECT would copy the comments of the source. A table that exists before its rows is also found
     and dropped if the rows are never written.
     """
-    return _create_parquet_table(
-        target, {name: from_duckdb_type(type_) or "" for name, type_ in types.items()}, release
-    )
-
-
-def create_manifest_table(target: exp.Table, release: str) -> exp.Create:
-    return _create_parquet_table(target, MANIFEST_TYPES, release)
-
-
-def _create_parquet_table(target: exp.Table, types: Mapping[str, str], release: str) -> exp.Create:
+    columns = {name: from_duckdb_type(type_) or "" for name, type_ in types.items()}
     # The default collation of the schema may treat different texts as equal.
-    columns = {
-        name: f"{type_} COLLATE UTF8_BINARY" if type_.upper() == TEXT else type_ for name, type_ in types.items()
-    }
+    columns |= {name: f"{type_} COLLATE UTF8_BINARY" for name, type_ in columns.items() if type_.upper() == TEXT}
     create = create_table_with_columns(target, columns.items())
     parquet = exp.FileFormatProperty(this=exp.Var(this="PARQUET"))
     release_property = exp.Property(this=text(RELEASE_PROPERTY), value=text(release))
@@ -135,18 +124,9 @@ def tables_in_query(query: str) -> list[exp.Table]:
         return []
 
 
-def show_schemas(pattern: str) -> exp.Command:
-    return exp.Command(this="SHOW", expression=f"SCHEMAS LIKE {text(pattern).sql('spark')}")
-
-
-def show_relations(schema: str, release: str) -> exp.Command:
-    """List the tables and views whose names begin with that of a release: schema, name, is temporary."""
-    pattern = text(f"{release}*").sql("spark")
-    return exp.Command(this="SHOW", expression=f"TABLES IN {ident(schema).sql('spark')} LIKE {pattern}")
-
-
-def show_setting(name: str) -> exp.Command:
-    return exp.Command(this="SET", expression=name)
+def show_relations(kind: str, pattern: str) -> exp.Command:
+    """List schemas, or the tables and views of a schema, whose names match a pattern."""
+    return exp.Command(this="SHOW", expression=f"{kind} LIKE {text(pattern).sql('spark')}")
 
 
 MANIFEST_SUFFIX = "_manifest"
@@ -288,10 +268,11 @@ class ReleaseCatalog:
 
     @classmethod
     def read(cls, server: SparkEngine, location: ServerLocation) -> ReleaseCatalog:
-        schemas = server.rows(show_schemas(location.schema))
+        schemas = server.rows(show_relations("SCHEMAS", location.schema))
         if location.schema not in {str(name).lower() for (name,) in schemas}:
             raise location.schema_is_missing()
-        relations = server.rows(show_relations(location.schema, location.name))
+        tables = f"TABLES IN {ident(location.schema).sql('spark')}"  # and views: schema, name, is temporary
+        relations = server.rows(show_relations(tables, f"{location.name}*"))
         return cls(server, location, frozenset(name.lower() for _, name, is_temporary in relations if not is_temporary))
 
     @cached_property
@@ -354,8 +335,7 @@ class ReleaseCatalog:
         return check_faults("tables", flaws, "exactly the columns of the release")
 
     def find_manifest_flaws(self, version: int) -> list[str]:
-        types = {name: to_duckdb_type(type_.lower()) or "" for name, type_ in MANIFEST_TYPES.items()}
-        return self.find_flaws(manifest_table(self.location, version), types)
+        return self.find_flaws(manifest_table(self.location, version), MANIFEST_TYPES)
 
     def find_flaws(
         self,
@@ -394,7 +374,7 @@ class ReleaseCatalog:
 def check_persistence(server: SparkEngine) -> list[Check]:
     """Warn of a catalog in memory, which ends with Spark."""
     settings = ("spark.sql.catalogImplementation", "spark.sql.catalog.spark_catalog")
-    implementation, replacement = (server.rows(show_setting(name))[0][1] for name in settings)
+    implementation, replacement = (server.rows(exp.Command(this="SET", expression=name))[0][1] for name in settings)
     if implementation != "in-memory" or replacement not in ("builtin", "<undefined>"):
         return []
     message = "Spark's catalog is in memory: the release is gone when Spark ends; it stays with a persistent catalog "

@@ -325,7 +325,7 @@ class StagedSpark(StagedOnServer):
         server, location, version = self.target.server, self.target.location, self.version
         verification = self.counted.verify(manifest, location.path)
         manifests = manifest_table(location, version)
-        server.execute(sc.create_manifest_table(manifests.copy(), location.name))
+        server.execute(sc.create_version_table(manifests.copy(), sc.MANIFEST_TYPES, location.name))
         server.execute(
             sc.insert_manifest(target=manifests, release=location.name, version=version, manifest=manifest.to_json())
         )
