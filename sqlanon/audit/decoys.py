@@ -35,28 +35,6 @@ _CATALOG_CHECK_NAME = "decoys in the catalog"
 CATALOG_CHECK = f"{SOURCE_PREFIX}{_CATALOG_CHECK_NAME}"
 """The check that compares with the catalog: a changed source alone does not explain its failure."""
 
-_SUBTRACTED_ROWS = template("""
-    SELECT :columns
-    FROM (SELECT :values FROM :rows EXCEPT ALL SELECT :values FROM :subtracted) AS m
-""")
-# Numbered key columns cannot collide with names of released columns.
-_SMALL_CLASSES = template("SELECT :keys FROM :real GROUP BY :quasi_identifiers HAVING count(*) < :k")
-_UNFILLED_CLASSES = template("""
-    SELECT count(*)
-    FROM :small_classes AS p
-    ANTI JOIN (
-        SELECT :keys
-        FROM :released
-        GROUP BY :quasi_identifiers
-        HAVING count(*) = :k
-    ) AS f ON :same
-""")
-_DIFFERENCES = template("""
-    SELECT l.lacking + d.added + d.missing
-    FROM (SELECT count(*) AS lacking FROM :lacking AS q) AS l
-    CROSS JOIN :further_classes AS d
-""")
-
 
 def subtract_rows(rows: exp.Table, subtracted: exp.Table, types: Mapping[str, str]) -> exp.Select:
     """The rows of one relation without those of another, as multisets."""
@@ -66,7 +44,10 @@ def subtract_rows(rows: exp.Table, subtracted: exp.Table, types: Mapping[str, st
         for j, part in enumerate([col(name), *distinguishing_parts(col(name), type_)])
     ]
     columns = [as_column(col(f"c{i}_0"), name) for i, name in enumerate(types)]
-    return _SUBTRACTED_ROWS(columns=columns, values=values, rows=rows, subtracted=subtracted)
+    return template("""
+        SELECT :columns
+        FROM (SELECT :values FROM :rows EXCEPT ALL SELECT :values FROM :subtracted) AS m
+    """)(columns=columns, values=values, rows=rows, subtracted=subtracted)
 
 
 def count_surplus_rows(rows: exp.Table, subtracted: exp.Table, types: Mapping[str, str]) -> exp.Select:
@@ -129,9 +110,12 @@ class DecoyCheck:
             null_safe_equal(col(f"q{i}", "f"), col(f"q{i}", "p")) for i in range(len(quasi_identifiers))
         )
 
+        # Numbered key columns cannot collide with names of released columns.
         small_classes = runner.create_table(
             self.work("small_classes"),
-            _SMALL_CLASSES(keys=keys, real=self.real, quasi_identifiers=columns, k=k),
+            template("SELECT :keys FROM :real GROUP BY :quasi_identifiers HAVING count(*) < :k")(
+                keys=keys, real=self.real, quasi_identifiers=columns, k=k
+            ),
         )
         real, released = (
             runner.create_table(
@@ -153,11 +137,24 @@ class DecoyCheck:
             )
             for rows in (self.real, self.released)
         )
-        differences = _DIFFERENCES(
+        differences = template("""
+            SELECT l.lacking + d.added + d.missing
+            FROM (SELECT count(*) AS lacking FROM :lacking AS q) AS l
+            CROSS JOIN :further_classes AS d
+        """)(
             lacking=subtract_rows(real, released, types),
             further_classes=count_different_rows(subquery(further_released, "r"), subquery(further_real, "r"), types),
         )
-        unfilled = _UNFILLED_CLASSES(
+        unfilled = template("""
+            SELECT count(*)
+            FROM :small_classes AS p
+            ANTI JOIN (
+                SELECT :keys
+                FROM :released
+                GROUP BY :quasi_identifiers
+                HAVING count(*) = :k
+            ) AS f ON :same
+        """)(
             small_classes=small_classes,
             keys=keys,
             released=released,

@@ -43,33 +43,8 @@ from sqlanon.support.expressions import (
     template,
 )
 
-_IMPOSSIBLE_VALUES = template("""
-    SELECT count(*) FILTER (WHERE c.class IS NULL), :counts
-    FROM :released AS r
-    LEFT JOIN :classes AS c ON :same
-""")
-# NaN is impossible, because values outside the range are clamped.
-_IMPOSSIBLE_COUNT = fragment("count(*) FILTER (WHERE NOT coalesce((:is_possible), false))")
-
 # An end shows the size of noise only if there is noise, and if values on both sides of it may be released.
 _IS_OPEN = fragment(":delta > 0.0 AND (:end > :least AND :end < :most)")
-_VALUES_BEYOND = template("""
-    SELECT count(*) FILTER (WHERE (:lower_is_open AND :y < :lower) OR (:upper_is_open AND :y > :upper))
-    FROM :released AS r
-    JOIN :classes AS c ON :same
-""")
-# Noise of scale b moves x beyond an end at the distance d with a probability of exp(−d/b) / 2.
-_EXPECTED_BEYOND = template("""
-    SELECT sum(p), sum(p * (1.0 - p)), count(*) FILTER (WHERE noisy)::BIGINT
-    FROM (
-        SELECT
-            CASE WHEN :lower_is_open THEN exp(-((:x - :lower) / (:delta / :epsilon))) / 2.0 ELSE 0.0 END
-            + CASE WHEN :upper_is_open THEN exp(-((:upper - :x) / (:delta / :epsilon))) / 2.0 ELSE 0.0 END AS p,
-            :delta > 0.0 AS noisy
-        FROM :records AS r
-        JOIN :classes AS c ON :same
-    ) AS p
-""")
 
 FALSE_ALARM = 1e-9
 """Upper limit of the probability that correct noise of an attribute fails the check of its size (Bernstein's bound)."""
@@ -99,8 +74,13 @@ def _impossible_values(
         # A value that is clamped to a bound need not be a multiple of the step.
         possible_values = (rounded, *map(number, column.released_range))
         is_possible = exp.or_(*(y.eq(value) for value in possible_values), copy=False)
-        counts.append(_IMPOSSIBLE_COUNT(is_possible=is_possible))
-    return _IMPOSSIBLE_VALUES(counts=counts, released=released, classes=classes, same=_is_in_class(quasi))
+        # NaN is impossible, because values outside the range are clamped.
+        counts.append(fragment("count(*) FILTER (WHERE NOT coalesce((:is_possible), false))")(is_possible=is_possible))
+    return template("""
+        SELECT count(*) FILTER (WHERE c.class IS NULL), :counts
+        FROM :released AS r
+        LEFT JOIN :classes AS c ON :same
+    """)(counts=counts, released=released, classes=classes, same=_is_in_class(quasi))
 
 
 def _values_beyond_range(
@@ -123,9 +103,24 @@ def _values_beyond_range(
         "upper_is_open": _IS_OPEN(delta=delta, end=upper, least=least, most=most),
         "same": _is_in_class(quasi),
     }
-    observed = _VALUES_BEYOND(**ends, y=col(f"y_{j}", "r"), released=released, classes=classes)
+    observed = template("""
+        SELECT count(*) FILTER (WHERE (:lower_is_open AND :y < :lower) OR (:upper_is_open AND :y > :upper))
+        FROM :released AS r
+        JOIN :classes AS c ON :same
+    """)(**ends, y=col(f"y_{j}", "r"), released=released, classes=classes)
     x = col(f"x_{j}", "r")
-    expected = _EXPECTED_BEYOND(**ends, x=x, delta=delta, epsilon=column.epsilon, records=records, classes=classes)
+    # Noise of scale b moves x beyond an end at the distance d with a probability of exp(−d/b) / 2.
+    expected = template("""
+        SELECT sum(p), sum(p * (1.0 - p)), count(*) FILTER (WHERE noisy)::BIGINT
+        FROM (
+            SELECT
+                CASE WHEN :lower_is_open THEN exp(-((:x - :lower) / (:delta / :epsilon))) / 2.0 ELSE 0.0 END
+                + CASE WHEN :upper_is_open THEN exp(-((:upper - :x) / (:delta / :epsilon))) / 2.0 ELSE 0.0 END AS p,
+                :delta > 0.0 AS noisy
+            FROM :records AS r
+            JOIN :classes AS c ON :same
+        ) AS p
+    """)(**ends, x=x, delta=delta, epsilon=column.epsilon, records=records, classes=classes)
     return observed, expected
 
 

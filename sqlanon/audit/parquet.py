@@ -220,18 +220,6 @@ class _Figures:
     size: int
 
 
-_VALUE_FIGURES = template("""
-    SELECT
-        row_group,
-        min(:value)::VARCHAR AS least,
-        max(:value)::VARCHAR AS most,
-        count(v) AS value_count,
-        coalesce(sum(:length + 4)::BIGINT, 0) AS dictionary_bytes
-    FROM :values AS q
-    GROUP BY row_group
-""")
-
-
 def _measure_chunks(
     engine: DuckDBEngine, path: Path, chunks: Sequence[Chunk], leaf: Leaf, has_row_numbers: bool
 ) -> dict[int, _Figures]:
@@ -247,7 +235,16 @@ def _measure_chunks(
     value, length = "v", ("octet_length(v)" if leaf.type == "BLOB" else "strlen(v)") if leaf.is_text else "0"
     if leaf.type in ("FLOAT", "DOUBLE"):  # statistics pass over NaN
         value = "CASE WHEN NOT isnan(v) THEN v END"
-    query = _VALUE_FIGURES(value=fragment(value)(), length=fragment(length)(), values=values)
+    query = template("""
+        SELECT
+            row_group,
+            min(:value)::VARCHAR AS least,
+            max(:value)::VARCHAR AS most,
+            count(v) AS value_count,
+            coalesce(sum(:length + 4)::BIGINT, 0) AS dictionary_bytes
+        FROM :values AS q
+        GROUP BY row_group
+    """)(value=fragment(value)(), length=fragment(length)(), values=values)
     return {group: _Figures(*figures) for group, *figures in engine.rows(query)}
 
 

@@ -206,20 +206,7 @@ class SourceAudit:
         return Check("rows with persons", passed, claim if passed else f"not true: {claim}")
 
 
-_PERSON_COUNTS = template("""
-    SELECT :keys, count(*) AS persons
-    FROM (SELECT DISTINCT :keys, :person FROM :rows) AS p
-    GROUP BY :keys
-""")
 _ROW_COUNTS = template("SELECT :keys, count(*) AS n FROM :rows GROUP BY :keys")
-_DIFFERENCES = template("""
-    SELECT count(*)
-    FROM (
-        (SELECT * FROM :released AS t EXCEPT ALL SELECT * FROM :audited AS o)
-        UNION ALL
-        (SELECT * FROM :audited AS o EXCEPT ALL SELECT * FROM :released AS t)
-    ) AS d
-""")
 
 
 class RemotePersonCounts:
@@ -261,7 +248,14 @@ class RemotePersonCounts:
             self._work(f"audited_rows_{self._mark}"), _ROW_COUNTS(keys=keys, rows=self._audited)
         )
         released = _ROW_COUNTS(keys=keys, rows=exp.to_table(relation, dialect="duckdb"))
-        query = _DIFFERENCES(released=exp.Subquery(this=released), audited=audited)
+        query = template("""
+            SELECT count(*)
+            FROM (
+                (SELECT * FROM :released AS t EXCEPT ALL SELECT * FROM :audited AS o)
+                UNION ALL
+                (SELECT * FROM :audited AS o EXCEPT ALL SELECT * FROM :released AS t)
+            ) AS d
+        """)(released=exp.Subquery(this=released), audited=audited)
         passed = self._engine.rows(query)[0][0] == 0
         claim = "the rows whose persons are counted match the release"
         return Check("rows with persons", passed, claim if passed else f"not true: {claim}")
@@ -277,7 +271,11 @@ class RemotePersonCounts:
         view_key = (kind, *spelled)
         if view_key not in self._views:
             number, keys = next(self._numbers), [col(name) for name in spelled]
-            query = _PERSON_COUNTS(keys=keys, person=col(self._person), rows=rows)
+            query = template("""
+                SELECT :keys, count(*) AS persons
+                FROM (SELECT DISTINCT :keys, :person FROM :rows) AS p
+                GROUP BY :keys
+            """)(keys=keys, person=col(self._person), rows=rows)
             counts = self._remote.create_table(self._work(f"persons_{self._mark}_{number}"), query)
             view = table(f"sqlanon_persons_{self._mark}_{number}", "main", "temp")
             query = template("SELECT :keys, unnest(range(persons)) AS :person FROM :counts")(

@@ -31,22 +31,6 @@ _EXACT_TYPES = frozenset({
 """Types whose equal values look the same to every reader."""
 
 
-_DIFFERENT_ROWS = template("""
-    SELECT
-        coalesce(sum(surplus) FILTER (WHERE surplus > 0)::BIGINT, 0) AS added,
-        coalesce(sum(-surplus) FILTER (WHERE surplus < 0)::BIGINT, 0) AS missing
-    FROM (
-        SELECT sum(surplus) AS surplus
-        FROM (
-            SELECT :keys, 1 AS surplus FROM :released
-            UNION ALL
-            SELECT :keys, -:count AS surplus FROM :recoded
-        ) AS rows_of_both
-        GROUP BY :names
-    ) AS differences
-""")
-
-
 def count_different_rows(
     released: exp.Expr, recoded: exp.Expr, types: Mapping[str, str], count: str | None = None
 ) -> exp.Select:
@@ -57,7 +41,20 @@ def count_different_rows(
     """
     keys = [key for name, type_ in types.items() for key in distinguishing_parts(col(name), type_)]
     names = [f"k{i}" for i in range(len(keys))]
-    return _DIFFERENT_ROWS(
+    return template("""
+        SELECT
+            coalesce(sum(surplus) FILTER (WHERE surplus > 0)::BIGINT, 0) AS added,
+            coalesce(sum(-surplus) FILTER (WHERE surplus < 0)::BIGINT, 0) AS missing
+        FROM (
+            SELECT sum(surplus) AS surplus
+            FROM (
+                SELECT :keys, 1 AS surplus FROM :released
+                UNION ALL
+                SELECT :keys, -:count AS surplus FROM :recoded
+            ) AS rows_of_both
+            GROUP BY :names
+        ) AS differences
+    """)(
         keys=[as_column(key, name) for key, name in zip(keys, names, strict=True)],
         names=[col(name) for name in names],
         released=released,
@@ -81,9 +78,6 @@ def look_equal(left: exp.Expr, right: exp.Expr, type_: str) -> exp.Expr:
     """The condition that two values look the same to every reader; NULL equals NULL."""
     parts = zip(distinguishing_parts(left, type_), distinguishing_parts(right, type_), strict=True)
     return all_of(null_safe_equal(*pair) for pair in parts)
-
-
-_VALUES = template("SELECT :extra, :value AS v FROM :rows")
 
 
 @dataclass(frozen=True)
@@ -120,7 +114,7 @@ def _find_leaves(name: str, type_: DuckDBPyType, steps: tuple[str, ...] = ()) ->
 
 def leaf_values(leaf: Leaf, rows: exp.Expr, extra: exp.Alias) -> exp.Select:
     """The query for the values ``v`` of a leaf, with an extra column of their row."""
-    query = _VALUES(extra=extra, value=col(leaf.name), rows=rows)
+    query = template("SELECT :extra, :value AS v FROM :rows")(extra=extra, value=col(leaf.name), rows=rows)
     for step in leaf.steps:
         value = anonymous("struct_extract", col("v"), text(step[1:])) if step[0] == "." else anonymous(step, col("v"))
         query = template("SELECT :extra, :value AS v FROM :outer AS q")(

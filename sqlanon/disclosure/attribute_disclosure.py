@@ -24,28 +24,6 @@ RATIO, LIKELY = 2.0, 0.5
 COMMON = 0.9
 """Share of rows from which a value is common: it is expected of everybody, so a homogeneous class reveals nothing."""
 
-_HOMOGENEITY = template("""
-    SELECT :labels, any_value(value) AS value, sum(n)::BIGINT AS n
-    FROM :counts AS c
-    GROUP BY :labels
-    HAVING count(*) = 1
-""")
-
-_HOMOGENEOUS_ROWS = template("""
-    SELECT coalesce(sum(c.n), 0)::BIGINT
-    FROM :classes AS c
-    JOIN (SELECT :sensitive AS value, count(*) AS n FROM :release GROUP BY :sensitive) AS v
-        ON c.value IS NOT DISTINCT FROM v.value
-    WHERE v.n < :common * (SELECT count(*) FROM :release)
-""")
-
-# Without quasi-identifiers, an empty release still forms one group, which is not a class.
-_BACKGROUND_KNOWLEDGE = template("""
-    SELECT :labels, count(*) AS values, sum(n)::BIGINT AS n
-    FROM :counts AS c
-    GROUP BY :labels
-    HAVING count(*) <= :max_values AND count(*) > 0
-""")
 
 _SHARES = template("""
     SELECT
@@ -58,37 +36,28 @@ _SHARES = template("""
     FROM :counts AS c
 """)
 
-_SKEWNESS = template("""
-    SELECT :labels, value, p, ratio, n
-    FROM :shares AS s
-    WHERE ratio >= :ratio AND p >= :likely
-""")
-
-
-_SIMILARITY = template("""
-    SELECT :labels, :level AS level, :label AS label, sum(n)::BIGINT AS n
-    FROM (
-        SELECT :generalized_values
-        FROM :counts AS c
-        LEFT JOIN :hierarchy AS h ON c.value::VARCHAR = h.level_0::VARCHAR
-    ) AS p
-    GROUP BY :labels
-    HAVING :is_similar
-""")
-
 
 def homogeneity(release: exp.Expr, quasi_identifiers: Sequence[str], sensitive: str) -> exp.Select:
     """Classes whose rows all have one sensitive value: ``v0`` .., ``value``, ``n``."""
     counts = subquery(value_counts(release, quasi_identifiers, sensitive))
-    return _HOMOGENEITY(labels=class_labels(quasi_identifiers), counts=counts)
+    return template("""
+        SELECT :labels, any_value(value) AS value, sum(n)::BIGINT AS n
+        FROM :counts AS c
+        GROUP BY :labels
+        HAVING count(*) = 1
+    """)(labels=class_labels(quasi_identifiers), counts=counts)
 
 
 def homogeneous_rows(release: exp.Expr, quasi_identifiers: Sequence[str], sensitive: str) -> exp.Select:
     """One number: the rows in classes with one sensitive value that is not `COMMON`."""
     classes = subquery(homogeneity(release, quasi_identifiers, sensitive))
-    return _HOMOGENEOUS_ROWS(
-        classes=classes, release=release.copy(), sensitive=col(sensitive), common=COMMON - TOLERANCE
-    )
+    return template("""
+        SELECT coalesce(sum(c.n), 0)::BIGINT
+        FROM :classes AS c
+        JOIN (SELECT :sensitive AS value, count(*) AS n FROM :release GROUP BY :sensitive) AS v
+            ON c.value IS NOT DISTINCT FROM v.value
+        WHERE v.n < :common * (SELECT count(*) FROM :release)
+    """)(classes=classes, release=release.copy(), sensitive=col(sensitive), common=COMMON - TOLERANCE)
 
 
 def background_knowledge(
@@ -97,7 +66,13 @@ def background_knowledge(
     """Classes with at most one value left for an attacker who rules out ``known`` of them: ``v0`` .., ``values``,
     ``n``."""
     counts = subquery(value_counts(release, quasi_identifiers, sensitive))
-    return _BACKGROUND_KNOWLEDGE(labels=class_labels(quasi_identifiers), counts=counts, max_values=known + 1)
+    # Without quasi-identifiers, an empty release still forms one group, which is not a class.
+    return template("""
+        SELECT :labels, count(*) AS values, sum(n)::BIGINT AS n
+        FROM :counts AS c
+        GROUP BY :labels
+        HAVING count(*) <= :max_values AND count(*) > 0
+    """)(labels=class_labels(quasi_identifiers), counts=counts, max_values=known + 1)
 
 
 def skewness(
@@ -108,7 +83,11 @@ def skewness(
     """
     shares = _value_shares(release, quasi_identifiers, sensitive)
     labels = class_labels(quasi_identifiers)
-    return _SKEWNESS(labels=labels, shares=shares, ratio=ratio - TOLERANCE, likely=likely - TOLERANCE)
+    return template("""
+        SELECT :labels, value, p, ratio, n
+        FROM :shares AS s
+        WHERE ratio >= :ratio AND p >= :likely
+    """)(labels=labels, shares=shares, ratio=ratio - TOLERANCE, likely=likely - TOLERANCE)
 
 
 def greatest_skew(release: exp.Expr, quasi_identifiers: Sequence[str], sensitive: str) -> exp.Select:
@@ -136,7 +115,16 @@ def similarity(
     for level, (has_one_label, label) in enumerate(agreements):
         level_case = level_case.when(has_one_label, exp.convert(level))
         label_case = label_case.when(has_one_label, exp.func("min", label))
-    return _SIMILARITY(
+    return template("""
+        SELECT :labels, :level AS level, :label AS label, sum(n)::BIGINT AS n
+        FROM (
+            SELECT :generalized_values
+            FROM :counts AS c
+            LEFT JOIN :hierarchy AS h ON c.value::VARCHAR = h.level_0::VARCHAR
+        ) AS p
+        GROUP BY :labels
+        HAVING :is_similar
+    """)(
         labels=class_labels(quasi_identifiers),
         level=level_case,
         label=label_case,

@@ -11,29 +11,21 @@ from sqlglot import exp
 
 from sqlanon.support.expressions import as_column, col, template
 
-# Without quasi-identifiers, all rows form one class; a table without rows has no class.
-_CLASS_SIZES = template("""
-    SELECT class_size, count(*) AS classes, sum(class_size)::BIGINT AS rows
-    FROM (
-        SELECT count(*) AS class_size
-        FROM :relation
-        GROUP BY :quasi_identifiers
-        HAVING count(*) > 0
-    ) AS c
-    GROUP BY class_size
-    ORDER BY class_size
-""")
-
-_VALUE_COUNTS = template("""
-    SELECT :labels, :sensitive AS value, count(*) AS n
-    FROM :release AS r
-    GROUP BY :columns
-""")
-
 
 def class_sizes(relation: exp.Expr, quasi_identifiers: Sequence[str]) -> exp.Select:
     """The query for the number of classes of each size: ``class_size``, ``classes``, ``rows``."""
-    return _CLASS_SIZES(relation=relation, quasi_identifiers=[col(name) for name in quasi_identifiers])
+    # Without quasi-identifiers, all rows form one class; a table without rows has no class.
+    return template("""
+        SELECT class_size, count(*) AS classes, sum(class_size)::BIGINT AS rows
+        FROM (
+            SELECT count(*) AS class_size
+            FROM :relation
+            GROUP BY :quasi_identifiers
+            HAVING count(*) > 0
+        ) AS c
+        GROUP BY class_size
+        ORDER BY class_size
+    """)(relation=relation, quasi_identifiers=[col(name) for name in quasi_identifiers])
 
 
 def class_labels(quasi_identifiers: Sequence[str]) -> list[exp.Expr]:
@@ -43,7 +35,11 @@ def class_labels(quasi_identifiers: Sequence[str]) -> list[exp.Expr]:
 
 def value_counts(release: exp.Expr, quasi_identifiers: Sequence[str], sensitive: str) -> exp.Select:
     """The query for the rows by class and value of a sensitive attribute: ``v0`` .., ``value``, ``n``."""
-    return _VALUE_COUNTS(
+    return template("""
+        SELECT :labels, :sensitive AS value, count(*) AS n
+        FROM :release AS r
+        GROUP BY :columns
+    """)(
         labels=[as_column(col(name, "r"), f"v{i}") for i, name in enumerate(quasi_identifiers)],
         sensitive=col(sensitive, "r"),
         release=release,

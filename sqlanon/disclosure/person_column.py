@@ -46,16 +46,6 @@ from sqlanon.support.toml import toml_value
 _PORTABLE_TYPES = frozenset(["VARCHAR", "BOOLEAN", "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UUID"])
 """Types whose values have the same text in all engines."""
 
-_UNCERTAIN_CLASSES = template("""
-    SELECT count(*) AS classes, coalesce(sum(persons), 0)::BIGINT AS persons
-    FROM (
-        SELECT count(DISTINCT person) AS persons, count(*) - count(person) AS rows_without_person
-        FROM :released
-        GROUP BY :keys
-    ) AS c
-    WHERE rows_without_person > 0 AND persons < :k
-""")
-
 
 def find_undecided_person(
     runner: StatementRunner, policy: Policy, source: Source, columns: Columns, rows: int
@@ -186,7 +176,15 @@ def warn_of_rows_without_person(
         classes_hold = "each class that has such rows may hold"
     else:
         released, keys = _released_with_persons(recoding, person)
-        query = _UNCERTAIN_CLASSES(released=subquery(released, "r"), keys=[col(key) for key in keys], k=k)
+        query = template("""
+            SELECT count(*) AS classes, coalesce(sum(persons), 0)::BIGINT AS persons
+            FROM (
+                SELECT count(DISTINCT person) AS persons, count(*) - count(person) AS rows_without_person
+                FROM :released
+                GROUP BY :keys
+            ) AS c
+            WHERE rows_without_person > 0 AND persons < :k
+        """)(released=subquery(released, "r"), keys=[col(key) for key in keys], k=k)
         classes, affected = runner.engine.rows(query)[0]
         if not classes:
             return ()

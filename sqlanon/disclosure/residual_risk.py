@@ -47,53 +47,6 @@ _CLASSES = template("""
     SELECT coalesce(sum(n), 0)::BIGINT AS rows, coalesce(min(n), 0)::BIGINT AS smallest, count(*) FILTER (WHERE n = 1)
     FROM (SELECT count(*) AS n FROM :relation GROUP BY :quasi HAVING count(*) > 0) AS c
 """)
-# Numbered classes: rows are grouped by their labels once, and by a number afterwards.
-_DISCLOSED = template("""
-    WITH "sqlanon classes" AS MATERIALIZED (
-        SELECT :labels, row_number() OVER () AS class FROM :relation AS r GROUP BY :quasi
-    ),
-    "sqlanon counts" AS MATERIALIZED (
-        SELECT c.class, :sensitive AS value, count(*) AS n
-        FROM :relation AS r
-        JOIN "sqlanon classes" AS c ON :same
-        GROUP BY c.class, :sensitive
-    ),
-    "sqlanon sizes" AS MATERIALIZED (
-        SELECT class, count(*) AS values, sum(n)::BIGINT AS n FROM "sqlanon counts" GROUP BY class
-    ),
-    "sqlanon values" AS MATERIALIZED (
-        SELECT value, sum(n)::BIGINT AS n FROM "sqlanon counts" GROUP BY value
-    ),
-    "sqlanon skewed" AS (
-        SELECT coalesce(sum(c.n), 0)::BIGINT AS skewed
-        FROM "sqlanon counts" AS c
-        JOIN "sqlanon sizes" AS s ON c.class = s.class AND c.n::DOUBLE / s.n::DOUBLE >= :likely
-        JOIN "sqlanon values" AS v ON c.value IS NOT DISTINCT FROM v.value
-        WHERE c.n::DOUBLE / s.n::DOUBLE
-            / (v.n::DOUBLE / (SELECT sum(n)::DOUBLE FROM "sqlanon sizes")) >= :ratio
-    ),
-    "sqlanon revealed" AS (
-        SELECT
-            coalesce(sum(c.n) FILTER (WHERE s.values = 1), 0)::BIGINT AS one_value,
-            coalesce(sum(c.n), 0)::BIGINT AS two_values
-        FROM "sqlanon counts" AS c
-        JOIN "sqlanon sizes" AS s ON c.class = s.class AND s.values <= 2
-        JOIN "sqlanon values" AS v ON c.value IS NOT DISTINCT FROM v.value
-        WHERE v.n::DOUBLE / (SELECT sum(n)::DOUBLE FROM "sqlanon sizes") < :common
-    )
-    SELECT
-        coalesce(sum(n), 0)::BIGINT AS rows,
-        coalesce(min(n), 0)::BIGINT AS smallest,
-        count(*) FILTER (WHERE n = 1) AS uniques,
-        (SELECT one_value FROM "sqlanon revealed") AS one_value,
-        (SELECT two_values FROM "sqlanon revealed") AS two_values,
-        (SELECT skewed FROM "sqlanon skewed") AS skewed,
-        coalesce((SELECT max(n)::DOUBLE FROM "sqlanon values") / sum(n)::DOUBLE >= :common, false) AS has_common,
-        (SELECT count(*) FROM "sqlanon values") AS different,
-        (SELECT count(*) FILTER (WHERE n < :few) FROM "sqlanon values") AS rare_values,
-        (SELECT coalesce(sum(n) FILTER (WHERE n < :few), 0)::BIGINT FROM "sqlanon values") AS rare_rows
-    FROM "sqlanon sizes"
-""")
 
 
 @dataclass(frozen=True)
@@ -312,7 +265,53 @@ def _count_disclosed(
     """Count the rows whose class discloses a sensitive value, from one table of its values by class."""
     labels = class_labels(quasi_identifiers)
     pairs = [*zip(quasi_identifiers, labels, strict=True)]
-    query = _DISCLOSED(
+    # Numbered classes: rows are grouped by their labels once, and by a number afterwards.
+    query = template("""
+        WITH "sqlanon classes" AS MATERIALIZED (
+            SELECT :labels, row_number() OVER () AS class FROM :relation AS r GROUP BY :quasi
+        ),
+        "sqlanon counts" AS MATERIALIZED (
+            SELECT c.class, :sensitive AS value, count(*) AS n
+            FROM :relation AS r
+            JOIN "sqlanon classes" AS c ON :same
+            GROUP BY c.class, :sensitive
+        ),
+        "sqlanon sizes" AS MATERIALIZED (
+            SELECT class, count(*) AS values, sum(n)::BIGINT AS n FROM "sqlanon counts" GROUP BY class
+        ),
+        "sqlanon values" AS MATERIALIZED (
+            SELECT value, sum(n)::BIGINT AS n FROM "sqlanon counts" GROUP BY value
+        ),
+        "sqlanon skewed" AS (
+            SELECT coalesce(sum(c.n), 0)::BIGINT AS skewed
+            FROM "sqlanon counts" AS c
+            JOIN "sqlanon sizes" AS s ON c.class = s.class AND c.n::DOUBLE / s.n::DOUBLE >= :likely
+            JOIN "sqlanon values" AS v ON c.value IS NOT DISTINCT FROM v.value
+            WHERE c.n::DOUBLE / s.n::DOUBLE
+                / (v.n::DOUBLE / (SELECT sum(n)::DOUBLE FROM "sqlanon sizes")) >= :ratio
+        ),
+        "sqlanon revealed" AS (
+            SELECT
+                coalesce(sum(c.n) FILTER (WHERE s.values = 1), 0)::BIGINT AS one_value,
+                coalesce(sum(c.n), 0)::BIGINT AS two_values
+            FROM "sqlanon counts" AS c
+            JOIN "sqlanon sizes" AS s ON c.class = s.class AND s.values <= 2
+            JOIN "sqlanon values" AS v ON c.value IS NOT DISTINCT FROM v.value
+            WHERE v.n::DOUBLE / (SELECT sum(n)::DOUBLE FROM "sqlanon sizes") < :common
+        )
+        SELECT
+            coalesce(sum(n), 0)::BIGINT AS rows,
+            coalesce(min(n), 0)::BIGINT AS smallest,
+            count(*) FILTER (WHERE n = 1) AS uniques,
+            (SELECT one_value FROM "sqlanon revealed") AS one_value,
+            (SELECT two_values FROM "sqlanon revealed") AS two_values,
+            (SELECT skewed FROM "sqlanon skewed") AS skewed,
+            coalesce((SELECT max(n)::DOUBLE FROM "sqlanon values") / sum(n)::DOUBLE >= :common, false) AS has_common,
+            (SELECT count(*) FROM "sqlanon values") AS different,
+            (SELECT count(*) FILTER (WHERE n < :few) FROM "sqlanon values") AS rare_values,
+            (SELECT coalesce(sum(n) FILTER (WHERE n < :few), 0)::BIGINT FROM "sqlanon values") AS rare_rows
+        FROM "sqlanon sizes"
+    """)(
         labels=[as_column(col(name, "r"), label.name) for name, label in pairs],
         relation=relation,
         quasi=[col(name, "r") for name in quasi_identifiers],

@@ -135,11 +135,9 @@ _COLUMNS = template("""
     WHERE database_name = :database AND NOT internal
     ORDER BY column_index
 """)
-_VIEWS = template("SELECT view_name, sql FROM duckdb_views() WHERE database_name = :database AND NOT internal")
 _INDEXED_TABLES = template("""
     SELECT DISTINCT schema_name || '.' || table_name FROM duckdb_indexes() WHERE database_name = :database
 """)
-_FREE_BLOCKS = template("SELECT free_blocks FROM pragma_database_size() WHERE database_name = :database")
 
 
 def expected_objects(manifests: Sequence[Manifest]) -> set[str]:
@@ -184,12 +182,24 @@ def read_comments(engine: DuckDBEngine) -> dict[tuple[str, str], str]:
 
 
 def read_views(engine: DuckDBEngine, database: str = ATTACHED) -> dict[str, str]:
-    return dict(engine.rows(_VIEWS(database=text(database))))
+    return dict(
+        engine.rows(
+            template("SELECT view_name, sql FROM duckdb_views() WHERE database_name = :database AND NOT internal")(
+                database=text(database)
+            )
+        )
+    )
 
 
 def count_free_blocks(engine: DuckDBEngine) -> int:
     """Count the unused blocks of the attached release file, which may hold deleted rows."""
-    return int(engine.rows(_FREE_BLOCKS(database=text(ATTACHED)))[0][0])
+    return int(
+        engine.rows(
+            template("SELECT free_blocks FROM pragma_database_size() WHERE database_name = :database")(
+                database=text(ATTACHED)
+            )
+        )[0][0]
+    )
 
 
 def find_unexpected_definitions(engine: DuckDBEngine, database: str = ATTACHED) -> list[str]:

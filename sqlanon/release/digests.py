@@ -52,22 +52,26 @@ def column_multipliers(name: str) -> tuple[int, int]:
     return md5 >> 97, md5 & (2**31 - 1)
 
 
-# The length before each text keeps rows with different cells apart.
-_LENGTH_AND_TEXT = fragment("coalesce(strlen(:text) || ':' || :text, '-')")
 _TEXT = fragment(":value::VARCHAR")
 # The text of a time with a zone depends on the session's zone.
 _TIME_TEXT = fragment("coalesce(epoch_us(:value)::VARCHAR, :value::VARCHAR)")
-_ROW_HASHES = template("SELECT sha256(:line) AS row_hash FROM :rows ORDER BY row_hash")
 
 
 def hash_rows(engine: DuckDBEngine, rows: exp.Expr, types: Mapping[str, str]) -> str:
     """The SHA-256 of the sorted SHA-256 hashes of the rows."""
+    # The length before each text keeps rows with different cells apart.
     cells = [
-        _LENGTH_AND_TEXT(text=(_TIME_TEXT if type_ == "TIMESTAMP WITH TIME ZONE" else _TEXT)(value=col(name)))
+        fragment("coalesce(strlen(:text) || ':' || :text, '-')")(
+            text=(_TIME_TEXT if type_ == "TIMESTAMP WITH TIME ZONE" else _TEXT)(value=col(name))
+        )
         for name, type_ in types.items()
     ]
     digest = hashlib.sha256()
-    with engine.stream(_ROW_HASHES(line=anonymous("concat", *cells), rows=rows.copy())) as reader:
+    with engine.stream(
+        template("SELECT sha256(:line) AS row_hash FROM :rows ORDER BY row_hash")(
+            line=anonymous("concat", *cells), rows=rows.copy()
+        )
+    ) as reader:
         for batch in reader:
             digest.update("".join(batch.column(0).to_pylist()).encode())
     return digest.hexdigest()
@@ -84,16 +88,6 @@ MIN_ROWS = 1_000_000
 
 MIN_REPETITIONS, MAX_VALUES = 8, 2_000_000
 """Columns that are hashed by value: minimum average frequency of a value, and maximum number of values in memory."""
-
-_TEXT_CELL = fragment("((md5_number('=' || :value::VARCHAR) >> 97)::BIGINT * :high)")
-_INTEGER_CELL = fragment("""
-    xor(((:value::BIGINT & 2147483647) + 1431655765) * :high, (:value::BIGINT >> 31) * :low)
-""")
-_CELLS_OF_VALUES = template("SELECT v.value, :cell AS cell FROM (SELECT DISTINCT :value AS value FROM :rows) AS v")
-_DIGEST = template("""
-    SELECT coalesce(sum((line >> 32) * (line & 2147483647)), 0)::VARCHAR AS digest
-    FROM :lines
-""")
 
 
 def columns_to_hash_once(types: Mapping[str, str]) -> list[str]:
@@ -122,17 +116,24 @@ def digest_by_value(rows: exp.Table, types: Mapping[str, str], repeated: Collect
             cells.append(_cell_number(col(name, "r"), name, type_))
             continue
         alias = f"v{i}"
-        values = _CELLS_OF_VALUES(cell=_cell_number(col("value", "v"), name, type_), value=col(name), rows=rows)
+        values = template("SELECT v.value, :cell AS cell FROM (SELECT DISTINCT :value AS value FROM :rows) AS v")(
+            cell=_cell_number(col("value", "v"), name, type_), value=col(name), rows=rows
+        )
         is_same = col(name, "r").eq(col("value", alias))
         query = query.join(subquery(values, alias), on=is_same, join_type="left", copy=False)
         cells.append(col("cell", alias))
     numbers = [fragment("coalesce(:cell, 0)")(cell=cell) for cell in cells]
     line = reduce(lambda left, right: fragment("xor(:left, :right)")(left=left, right=right), numbers)
-    return _DIGEST(lines=subquery(query.select(as_column(line, "line"), copy=False), "lines"))
+    return template("""
+        SELECT coalesce(sum((line >> 32) * (line & 2147483647)), 0)::VARCHAR AS digest
+        FROM :lines
+    """)(lines=subquery(query.select(as_column(line, "line"), copy=False), "lines"))
 
 
 def _cell_number(value: exp.Expr, name: str, type_: str) -> exp.Expr:
     high, low = (cast(number(multiplier), "BIGINT") for multiplier in column_multipliers(name))
     if type_ in INTEGER_TYPES:
-        return _INTEGER_CELL(value=value, high=high, low=low)
-    return _TEXT_CELL(value=value, high=high)
+        return fragment("""
+            xor(((:value::BIGINT & 2147483647) + 1431655765) * :high, (:value::BIGINT >> 31) * :low)
+        """)(value=value, high=high, low=low)
+    return fragment("((md5_number('=' || :value::VARCHAR) >> 97)::BIGINT * :high)")(value=value, high=high)

@@ -32,16 +32,7 @@ LEVELS_COLUMNS = {"attribute": "VARCHAR", "label": "VARCHAR", "level": "INTEGER"
 _LISTED = {"file", "table", "categories"}
 _RANGES = {"intervals", "dates"}
 
-_LABELS = template("SELECT :column::VARCHAR AS label FROM :rows WHERE :column IS NOT NULL GROUP BY :column")
-_IS_NOT_RANGE = fragment("NOT regexp_matches(:label, '^-?[0-9].*(-| to )|^(<|≥|[[])-?[0-9]')")
-_LONGEST_TEXT = template("SELECT max(length(:column::VARCHAR)) FROM :rows")
 
-# The path of a label is the list of labels at all levels. It is known from ``first_position`` on.
-_PATHS_AT_LEVEL = template("""
-    SELECT DISTINCT :label AS label, [:labels] AS path, 1 AS first_position
-    FROM :hierarchy
-    WHERE :label IN (SELECT label FROM :released AS released)
-""")
 _PATHS_FROM_ANY_LEVEL = template("""
     SELECT DISTINCT label, path, first_position
     FROM (
@@ -58,52 +49,7 @@ _PATHS_OF_TEXTS = template("""
         greatest(len(list_filter([:labels], lambda x: x = level_0)), 1) AS first_position
     FROM :hierarchy AS hierarchy
 """)
-# A range is below a label if both its ends are.
-_PATHS_OF_RANGES = template("""
-    WITH released AS (
-        SELECT
-            label,
-            unnest([:first_value, :last_value]) AS value,
-            :low IS NOT DISTINCT FROM :high AS is_single_value
-        FROM :released AS labels
-    )
-    SELECT r.label, [:labels] AS path, 1 AS first_position
-    FROM released AS r
-    JOIN (SELECT DISTINCT * FROM :hierarchy AS ground_values) AS h ON r.value = h.level_0
-    GROUP BY r.label
-""")
-_LABEL_OF_SINGLE_VALUE = fragment("CASE WHEN bool_and(r.is_single_value) THEN r.label END")
 _COMMON_LABEL = fragment("CASE WHEN min(:label) = max(:label) THEN min(:label) END")
-_SINGLE_VALUE_OR_OPEN_END = fragment(
-    "coalesce(:single_value, CASE WHEN label LIKE '<%' OR label LIKE '≥%' THEN :common_label END)"
-)
-_FIRST_WITH_OPEN_END = fragment("CASE WHEN :label LIKE '<%' THEN least(:last_value, :below) ELSE :first_value END")
-_LAST_WITH_OPEN_END = fragment("CASE WHEN :label LIKE '≥%' THEN greatest(:first_value, :above) ELSE :last_value END")
-# The upper bound of a range of numbers is exclusive: the last value is taken from the last of the narrowest intervals.
-_LAST_NUMBER = fragment("""
-    CASE
-        WHEN label LIKE '<%' THEN :high - 1
-        WHEN label LIKE '[%' THEN greatest(:low, :high - 0.9 * :width)
-        ELSE :high
-    END
-""")
-_DOES_NOT_START_WITH = fragment("NOT starts_with(:label, :sign)")
-# Ranges are padded with zeros to the width of the longest of their level. Use the released spelling of each range.
-_RELEASED_SPELLING = template("""
-    SELECT
-        paths.label,
-        list_transform(paths.path, lambda x: coalesce(spellings.by_plain_label[:plain_x], x)) AS path,
-        paths.first_position
-    FROM :paths AS paths, (
-        SELECT map(list(plain_label), list(label)) AS by_plain_label
-        FROM (
-            SELECT :plain_label AS plain_label, min(label) AS label
-            FROM :released AS labels
-            GROUP BY :plain_label
-        ) AS plain_labels
-    ) AS spellings
-""")
-_WITHOUT_PADDING = fragment(r"regexp_replace(:label, '(^|[^0-9.])0+([0-9])', '\1\2', 'g')")
 _PATH_OF_TOP = template("""
     SELECT label, [label] AS path, 1 AS first_position FROM :released AS labels WHERE label = :top
 """)
@@ -142,9 +88,6 @@ _LABEL_LEVELS = template("""
     WHERE is_released OR r.i IS NOT NULL
     ORDER BY u.i, level, label
 """)
-_HAS_ANCESTOR = fragment("ancestor IS NOT NULL")
-_IS_NOT_FORBIDDEN = fragment("NOT (i = :i AND (label IN (:forbidden) OR ancestor IN (:forbidden)))")
-_NO_LEVELS = template("SELECT '' AS attribute, '' AS label, 0 AS level, '' AS ancestor LIMIT 0")
 
 
 def label_levels(
@@ -158,7 +101,7 @@ def label_levels(
     """
     policy, levels = search_input.policy, {name.lower(): level for name, level in generalization.items()}
     queries, longest_path = list[exp.Query](), 0
-    conditions: list[exp.Expr] = [_HAS_ANCESTOR()]
+    conditions: list[exp.Expr] = [fragment("ancestor IS NOT NULL")()]
     columns, hierarchies = search_input.columns.generalized, search_input.policy_hierarchies
     attributes = zip(policy.generalized_attributes, columns, hierarchies, strict=False)
     for i, (name, column, hierarchy) in enumerate(attributes):
@@ -169,9 +112,13 @@ def label_levels(
             queries.append(_PATHS_OF_ATTRIBUTE(attribute=text(column), i=i, first_level=first_level, paths=paths))
             longest_path = max(longest_path, length)
         if spec.forbidden:
-            conditions.append(_IS_NOT_FORBIDDEN(i=i, forbidden=[text(label) for label in spec.forbidden]))
+            conditions.append(
+                fragment("NOT (i = :i AND (label IN (:forbidden) OR ancestor IN (:forbidden)))")(
+                    i=i, forbidden=[text(label) for label in spec.forbidden]
+                )
+            )
     if not queries:
-        return _NO_LEVELS()
+        return template("SELECT '' AS attribute, '' AS label, 0 AS level, '' AS ancestor LIMIT 0")()
     return _LABEL_LEVELS(paths=union_all(*queries), end_position=longest_path + 1, condition=all_of(conditions))
 
 
@@ -188,11 +135,18 @@ def _find_paths(
     level: int | None,
     released: exp.Table,
 ) -> Iterable[_Paths]:
-    labels = _LABELS(column=col(column), rows=released.copy())
+    labels = template("SELECT :column::VARCHAR AS label FROM :rows WHERE :column IS NOT NULL GROUP BY :column")(
+        column=col(column), rows=released.copy()
+    )
     kinds = {rule.kind for rule in spec.hierarchy or ()}
     summarizes = search_input.policy.search.traits.summarizes
     if summarizes and kinds & _LISTED:  # a range of values may look like a label of a file
-        labels.where(_IS_NOT_RANGE(label=cast(col(column), "VARCHAR")), copy=False)
+        labels.where(
+            fragment("NOT regexp_matches(:label, '^-?[0-9].*(-| to )|^(<|≥|[[])-?[0-9]')")(
+                label=cast(col(column), "VARCHAR")
+            ),
+            copy=False,
+        )
     if kinds <= _LISTED and len(spec.hierarchy or ()) == 1:
         is_remote = search_input.source.access == "remote"
         return [] if is_remote else [_listed_paths(hierarchy, level, spec.min_level, labels)]
@@ -202,7 +156,9 @@ def _find_paths(
         return []
     longest = None
     if "mask" in kinds:
-        longest = engine.rows(_LONGEST_TEXT(column=col(column), rows=released.copy()))[0][0]
+        longest = engine.rows(
+            template("SELECT max(length(:column::VARCHAR)) FROM :rows")(column=col(column), rows=released.copy())
+        )[0][0]
     return _text_paths(spec, labels, longest or 1)
 
 
@@ -210,7 +166,12 @@ def _listed_paths(hierarchy: Hierarchy, level: int | None, lowest: int, labels: 
     first_level = lowest if level is None else level
     path = [cast(col(f"level_{n}"), "VARCHAR") for n in range(first_level, hierarchy.height + 1)]
     if level is not None:
-        query = _PATHS_AT_LEVEL(label=path[0].copy(), labels=path, hierarchy=hierarchy.table.copy(), released=labels)
+        # The path of a label is the list of labels at all levels. It is known from ``first_position`` on.
+        query = template("""
+            SELECT DISTINCT :label AS label, [:labels] AS path, 1 AS first_position
+            FROM :hierarchy
+            WHERE :label IN (SELECT label FROM :released AS released)
+        """)(label=path[0].copy(), labels=path, hierarchy=hierarchy.table.copy(), released=labels)
     else:
         end_position = len(path) + 1
         query = _PATHS_FROM_ANY_LEVEL(
@@ -237,20 +198,44 @@ def _range_paths(spec: Attribute, hierarchy: Hierarchy, type_: str, labels: exp.
     last_number, intervals = high, [rule for rule in spec.hierarchy or () if isinstance(rule, IntervalsRule)]
     if kind == "number":
         width = min(rule.widths[0] for rule in intervals)
-        last_number = _LAST_NUMBER(low=low, high=high, width=float(width))
+        # The upper bound of numbers is exclusive: the last value is taken from the last of the narrowest intervals.
+        last_number = fragment("""
+            CASE
+                WHEN label LIKE '<%' THEN :high - 1
+                WHEN label LIKE '[%' THEN greatest(:low, :high - 0.9 * :width)
+                ELSE :high
+            END
+        """)(low=low, high=high, width=float(width))
     for sign, name in (("<", "below"), ("≥", "above")):
         if all(getattr(rule, name) is None for rule in intervals):  # open ranges of quantiles have no levels
-            labels.where(_DOES_NOT_START_WITH(label=labels.expressions[0].unalias(), sign=sign), copy=False)
+            labels.where(
+                fragment("NOT starts_with(:label, :sign)")(label=labels.expressions[0].unalias(), sign=sign), copy=False
+            )
     value_type = "DATE" if kind == "date" else type_
     first_value: exp.Expr = try_cast(low, value_type)
     last_value: exp.Expr = try_cast(last_number, value_type)
-    ground_label: exp.Expr = _LABEL_OF_SINGLE_VALUE()
+    ground_label: exp.Expr = fragment("CASE WHEN bool_and(r.is_single_value) THEN r.label END")()
     if hierarchy.open_ends:
         first_value, last_value = _include_open_ends(intervals, first_value, last_value, value_type)
         common_label = _COMMON_LABEL(label=col(hierarchy.released_column(0)))
-        ground_label = _SINGLE_VALUE_OR_OPEN_END(single_value=ground_label, common_label=common_label)
+        ground_label = fragment(
+            "coalesce(:single_value, CASE WHEN label LIKE '<%' OR label LIKE '≥%' THEN :common_label END)"
+        )(single_value=ground_label, common_label=common_label)
     path: list[exp.Expr] = [_COMMON_LABEL(label=col(f"level_{level}")) for level in range(1, hierarchy.height + 1)]
-    paths = _PATHS_OF_RANGES(
+    # A range is below a label if both its ends are.
+    paths = template("""
+        WITH released AS (
+            SELECT
+                label,
+                unnest([:first_value, :last_value]) AS value,
+                :low IS NOT DISTINCT FROM :high AS is_single_value
+            FROM :released AS labels
+        )
+        SELECT r.label, [:labels] AS path, 1 AS first_position
+        FROM released AS r
+        JOIN (SELECT DISTINCT * FROM :hierarchy AS ground_values) AS h ON r.value = h.level_0
+        GROUP BY r.label
+    """)(
         first_value=first_value,
         last_value=last_value,
         low=low,
@@ -260,8 +245,25 @@ def _range_paths(spec: Attribute, hierarchy: Hierarchy, type_: str, labels: exp.
         hierarchy=hierarchy_query(spec.hierarchy or (), table("released"), value_type),
     )
     if kind != "date":
-        plain_label, plain_x = (_WITHOUT_PADDING(label=col(name)) for name in ("label", "x"))
-        paths = _RELEASED_SPELLING(paths=paths, released=labels.copy(), plain_label=plain_label, plain_x=plain_x)
+        plain_label, plain_x = (
+            fragment(r"regexp_replace(:label, '(^|[^0-9.])0+([0-9])', '\1\2', 'g')")(label=col(name))
+            for name in ("label", "x")
+        )
+        # Ranges are padded with zeros to the width of the longest of their level: use the released spelling.
+        paths = template("""
+            SELECT
+                paths.label,
+                list_transform(paths.path, lambda x: coalesce(spellings.by_plain_label[:plain_x], x)) AS path,
+                paths.first_position
+            FROM :paths AS paths, (
+                SELECT map(list(plain_label), list(label)) AS by_plain_label
+                FROM (
+                    SELECT :plain_label AS plain_label, min(label) AS label
+                    FROM :released AS labels
+                    GROUP BY :plain_label
+                ) AS plain_labels
+            ) AS spellings
+        """)(paths=paths, released=labels.copy(), plain_label=plain_label, plain_x=plain_x)
     yield paths, 0, hierarchy.height + 1
     yield _PATH_OF_TOP(released=labels.copy(), top=TOP), hierarchy.height, 1
 
@@ -275,9 +277,13 @@ def _include_open_ends(
     above = [try_cast(text(str(rule.above)), type_) for rule in intervals if rule.above is not None]
     label = col("label")
     if below:
-        first_value = _FIRST_WITH_OPEN_END(label=label, first_value=first_value, below=below, last_value=last_value)
+        first_value = fragment("CASE WHEN :label LIKE '<%' THEN least(:last_value, :below) ELSE :first_value END")(
+            label=label, first_value=first_value, below=below, last_value=last_value
+        )
     if above:
-        last_value = _LAST_WITH_OPEN_END(label=label, last_value=last_value, above=above, first_value=first_value)
+        last_value = fragment("CASE WHEN :label LIKE '≥%' THEN greatest(:first_value, :above) ELSE :last_value END")(
+            label=label, last_value=last_value, above=above, first_value=first_value
+        )
     return first_value, last_value
 
 
@@ -314,12 +320,6 @@ _PARSABLE_TYPES = template("""
     WHERE level_0 IS NOT NULL
 """)
 _TYPES: Mapping[RangeKind, str] = {"integer": "BIGINT", "number": "DOUBLE", "date": "DATE"}
-_CONTAIN_VALUES = template("""
-    SELECT :i AS i, bool_and(:all_contain) AND bool_or(:any_is_range)
-    FROM (SELECT :value AS value, :bounds FROM :hierarchy WHERE level_0 IS NOT NULL) AS labels
-""")
-_CONTAINS = fragment("coalesce(:low <= value, TRUE) AND coalesce(value <= :high, TRUE)")
-_IS_RANGE = fragment(":low IS DISTINCT FROM :high")
 
 
 def _find_listed_ranges(
@@ -352,10 +352,16 @@ def _contain_values(i: int, hierarchy: Hierarchy, kind: RangeKind) -> exp.Select
         for side, end in zip(("low", "high"), label_bounds(col(f"level_{level}"), kind), strict=True)
     ]
     pairs = [(col(f"low_{level}"), col(f"high_{level}")) for level in levels]
-    return _CONTAIN_VALUES(
+    return template("""
+        SELECT :i AS i, bool_and(:all_contain) AND bool_or(:any_is_range)
+        FROM (SELECT :value AS value, :bounds FROM :hierarchy WHERE level_0 IS NOT NULL) AS labels
+    """)(
         i=i,
-        all_contain=all_of(_CONTAINS(low=low, high=high) for low, high in pairs),
-        any_is_range=exp.or_(*(_IS_RANGE(low=low, high=high) for low, high in pairs)),
+        all_contain=all_of(
+            fragment("coalesce(:low <= value, TRUE) AND coalesce(value <= :high, TRUE)")(low=low, high=high)
+            for low, high in pairs
+        ),
+        any_is_range=exp.or_(*(fragment(":low IS DISTINCT FROM :high")(low=low, high=high) for low, high in pairs)),
         value=try_cast(cast(col("level_0"), "VARCHAR"), _TYPES[kind]),
         bounds=ends,
         hierarchy=hierarchy.table,

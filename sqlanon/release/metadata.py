@@ -67,47 +67,6 @@ DESCRIPTION_TABLES = ("attributes", "suppression", "figures")
 SuppressedRows: TypeAlias = Sequence[tuple[str, str | None, int, int]]
 """Rows of ``sqlanon.suppression``: attribute, value, suppressed rows, released rows."""
 
-_LABELS = template("""
-    SELECT :label, row_number() OVER (ORDER BY :label)::INTEGER AS :position
-    FROM (SELECT :label FROM :rows WHERE :label IS NOT NULL GROUP BY :label) AS labels
-    ORDER BY :position
-""")
-# Ranges that are open below come first; labels without ends (the top) come last.
-_RANGE_LABELS = template("""
-    SELECT
-        :label,
-        row_number() OVER (
-            ORDER BY coalesce(:low, :high) NULLS LAST, :low NULLS FIRST, :high NULLS LAST, :label
-        )::INTEGER AS :position,
-        :low,
-        :high
-    FROM (
-        SELECT :label, :lower_bound AS :low, :upper_bound AS :high
-        FROM (SELECT :label FROM :rows WHERE :label IS NOT NULL GROUP BY :label) AS labels
-    ) AS ranges
-    ORDER BY :position
-""")
-_SUPPRESSED_BY_LABEL = template("""
-    WITH source_rows AS (
-        SELECT :value AS value, sum(rows)::BIGINT AS rows FROM :values WHERE :known GROUP BY :value
-    ),
-    released_rows AS (
-        SELECT :label AS value, count(*) AS rows FROM :released GROUP BY :label
-    ),
-    rows_by_label AS (
-        SELECT
-            s.value,
-            s.rows - r.rows AS suppressed_rows,
-            r.rows AS released_rows,
-            count(*) OVER () AS labels
-        FROM source_rows AS s
-        JOIN released_rows AS r ON s.value IS NOT DISTINCT FROM r.value
-    )
-    SELECT value, suppressed_rows, released_rows, labels
-    FROM rows_by_label
-    WHERE suppressed_rows >= :least AND released_rows >= :least
-""")
-
 
 def column_list(rows: exp.Table, columns: Iterable[str]) -> exp.Select:
     """The query of the view that readers use: plain columns of one table.
@@ -172,9 +131,26 @@ def suppressed_by_label(
 
     Only labels with at least ``least`` rows of both kinds are returned; ``labels`` is the number of all labels.
     """
-    return _SUPPRESSED_BY_LABEL(
-        value=value, values=values, known=known, label=cast(col(column), "VARCHAR"), released=released, least=least
-    )
+    return template("""
+        WITH source_rows AS (
+            SELECT :value AS value, sum(rows)::BIGINT AS rows FROM :values WHERE :known GROUP BY :value
+        ),
+        released_rows AS (
+            SELECT :label AS value, count(*) AS rows FROM :released GROUP BY :label
+        ),
+        rows_by_label AS (
+            SELECT
+                s.value,
+                s.rows - r.rows AS suppressed_rows,
+                r.rows AS released_rows,
+                count(*) OVER () AS labels
+            FROM source_rows AS s
+            JOIN released_rows AS r ON s.value IS NOT DISTINCT FROM r.value
+        )
+        SELECT value, suppressed_rows, released_rows, labels
+        FROM rows_by_label
+        WHERE suppressed_rows >= :least AND released_rows >= :least
+    """)(value=value, values=values, known=known, label=cast(col(column), "VARCHAR"), released=released, least=least)
 
 
 def generalized_columns(manifest: Manifest) -> list[str]:
@@ -310,10 +286,28 @@ def label_query(name: str, rows: exp.Table, kind: RangeKind | None) -> exp.Selec
     """The released labels of a generalized attribute, in order."""
     names: dict[str, exp.Expr] = {"label": col(name), "position": ident(f"{name}_order")}
     if kind is None:
-        return _LABELS(**names, rows=rows)
+        return template("""
+            SELECT :label, row_number() OVER (ORDER BY :label)::INTEGER AS :position
+            FROM (SELECT :label FROM :rows WHERE :label IS NOT NULL GROUP BY :label) AS labels
+            ORDER BY :position
+        """)(**names, rows=rows)
     lower_bound, upper_bound = label_bounds(cast(col(name), "VARCHAR"), kind)
     names |= {"low": ident(f"{name}_low"), "high": ident(f"{name}_high")}
-    return _RANGE_LABELS(**names, lower_bound=lower_bound, upper_bound=upper_bound, rows=rows)
+    # Ranges that are open below come first; labels without ends (the top) come last.
+    return template("""
+        SELECT
+            :label,
+            row_number() OVER (
+                ORDER BY coalesce(:low, :high) NULLS LAST, :low NULLS FIRST, :high NULLS LAST, :label
+            )::INTEGER AS :position,
+            :low,
+            :high
+        FROM (
+            SELECT :label, :lower_bound AS :low, :upper_bound AS :high
+            FROM (SELECT :label FROM :rows WHERE :label IS NOT NULL GROUP BY :label) AS labels
+        ) AS ranges
+        ORDER BY :position
+    """)(**names, lower_bound=lower_bound, upper_bound=upper_bound, rows=rows)
 
 
 def _comment_statements(manifests: Sequence[Manifest], catalog: str) -> Iterator[exp.Comment]:

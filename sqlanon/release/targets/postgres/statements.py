@@ -33,11 +33,6 @@ list_releases = _query("SELECT table_name, version FROM :manifests ORDER BY tabl
 delete_manifest = _query("DELETE FROM :manifests WHERE table_name = $1")
 insert_manifest = _query("INSERT INTO :manifests (table_name, version, manifest) VALUES ($1, $2::integer, $3)")
 
-_CLASS_FIGURES = _query("""
-    SELECT coalesce(sum(class_rows)::BIGINT, 0), count(*), coalesce(min(class_rows), 0)
-    FROM (SELECT count(*) AS class_rows FROM :relation GROUP BY :quasi_identifiers) AS classes
-""")
-
 
 def manifests(schema: str) -> exp.Table:
     return table(MANIFEST, schema)
@@ -53,7 +48,10 @@ def create_version_table(target: exp.Table, types: Mapping[str, str]) -> exp.Cre
 
 def class_figures(relation: exp.Table, quasi_identifiers: Sequence[str]) -> exp.Expr:
     """Count the rows, the classes, and the rows of the smallest class."""
-    return _CLASS_FIGURES(relation=relation, quasi_identifiers=[col(name) for name in quasi_identifiers])
+    return _query("""
+        SELECT coalesce(sum(class_rows)::BIGINT, 0), count(*), coalesce(min(class_rows), 0)
+        FROM (SELECT count(*) AS class_rows FROM :relation GROUP BY :quasi_identifiers) AS classes
+    """)(relation=relation, quasi_identifiers=[col(name) for name in quasi_identifiers])
 
 
 def is_view_of(query: str, columns: Sequence[str], table_name: str) -> bool:

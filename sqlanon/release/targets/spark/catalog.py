@@ -64,14 +64,6 @@ comment_on_column = _statement("ALTER TABLE :target ALTER COLUMN :name COMMENT :
 
 describe = _statement("DESCRIBE EXTENDED :relation AS JSON")
 
-_INSERT_SHUFFLED = _statement("""
-    INSERT INTO :target
-    SELECT :columns
-    FROM :rows AS released
-    DISTRIBUTE BY xxhash64(:columns)
-    SORT BY sha2(concat((SELECT secret FROM :secret), uuid()), 256)
-""")
-
 
 def create_version_table(target: exp.Table, types: Mapping[str, str], release: str) -> exp.Create:
     """Create a table of a release without rows, by DuckDB's types.
@@ -96,7 +88,13 @@ def insert_shuffled(target: exp.Table, rows: exp.Query, columns: Sequence[str], 
     random file, rows could be lost or duplicated. The order within a file is random. The seed of ``uuid()`` is in the
     plans that Spark logs, and the source order could be restored with it, so each value is hashed with a secret.
     """
-    return _INSERT_SHUFFLED(target=target, columns=[col(name) for name in columns], rows=rows, secret=secret)
+    return _statement("""
+        INSERT INTO :target
+        SELECT :columns
+        FROM :rows AS released
+        DISTRIBUTE BY xxhash64(:columns)
+        SORT BY sha2(concat((SELECT secret FROM :secret), uuid()), 256)
+    """)(target=target, columns=[col(name) for name in columns], rows=rows, secret=secret)
 
 
 def comment_statements(target: exp.Table, columns: Mapping[str, str], comment: str) -> list[exp.Expr]:

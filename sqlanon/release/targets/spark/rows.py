@@ -79,61 +79,7 @@ _SHORTEST_DOUBLE = _spark("""
         )
     )
 """)
-# DuckDB writes an exponent only below -4 or above 15.
-_DOUBLE_TEXT = _spark("""
-    CASE
-        WHEN NOT contains(:java_text, 'E') THEN :java_text
-        WHEN CAST(substring_index(:java_text, 'E', -1) AS INT) BETWEEN -4 AND 15 THEN
-            regexp_replace(
-                regexp_replace(CAST(CAST(:java_text AS DECIMAL(38,21)) AS STRING), '0+$', ''), '[.]$', '.0'
-            )
-        ELSE concat(
-            regexp_replace(substring_index(:java_text, 'E', 1), '[.]0$', ''),
-            'e',
-            format_string('%+03d', CAST(substring_index(:java_text, 'E', -1) AS INT))
-        )
-    END
-""")
-# The year of a date or time may have more than four digits, or be before Christ.
-_TIME_TEXT = _spark("""
-    CASE
-        WHEN startswith(:spark_text, '-') OR startswith(:spark_text, '0000') THEN concat(
-            format_string('%04d', CAST(regexp_extract(:spark_text, :date, 1) AS INT) + 1),
-            regexp_extract(:spark_text, :date, 2),
-            ' (BC)',
-            regexp_extract(:spark_text, :date, 3)
-        )
-        WHEN startswith(:spark_text, '+') THEN substring(:spark_text, 2)
-        ELSE :spark_text
-    END
-""")
-_FRACTION_TEXT = _spark("regexp_replace(:spark_text, '^(-?)0[.]', '$1.')")
-_UTC_TEXT = _spark("(:time_text || '+00')")
 
-_TEXT_HASH = _spark("md5(concat('=', :text))")
-_LAST_BYTES = _spark("CAST(conv(substring(:hash, 25, 8), 16, 10) AS BIGINT)")
-# The upper 31 bits of an MD5 whose bytes are read from the last to the first, times N.
-_TEXT_CELL = _spark("""
-    coalesce(
-        shiftright(
-            (
-                shiftleft((:last & CAST(255 AS BIGINT)), 24)
-                + shiftleft((:last & CAST(65280 AS BIGINT)), 8)
-                + (shiftright(:last, 8) & CAST(65280 AS BIGINT))
-                + shiftright(:last, 24)
-            ),
-            1
-        ) * CAST(:high AS BIGINT),
-        CAST(0 AS BIGINT)
-    )
-""")
-_INTEGER_CELL = _spark("""
-    coalesce(
-        (((:value & CAST(2147483647 AS BIGINT)) + CAST(1431655765 AS BIGINT)) * CAST(:high AS BIGINT))
-        ^ (shiftright(:value, 31) * CAST(:low AS BIGINT)),
-        CAST(0 AS BIGINT)
-    )
-""")
 # The sum of signed products of 62 bits. Each is summed in pieces of 21 bits, so that no BIGINT overflows below 2 ** 42
 # rows; the first piece has the sign.
 _DIGEST = template(
@@ -153,16 +99,6 @@ _DIGEST = template(
     dialect="spark",
 )
 
-_LENGTH_AND_TEXT = _spark("coalesce(concat(octet_length(:text), ':', :text), '-')")
-_BUCKET_HASHES = template(
-    """
-    SELECT left(row_hash, 3) AS bucket, sha2(concat_ws('', :sorted_hashes), 256) AS rows_hash
-    FROM (SELECT sha2(concat(:cells), 256) AS row_hash FROM :texts AS texts) AS hashed
-    GROUP BY left(row_hash, 3)
-    """,
-    dialect="spark",
-)
-
 
 def bucket_hashes(relation: exp.Expr, types: Mapping[str, str]) -> exp.Select:
     """The SHA-256 of the sorted row hashes of each of 4,096 buckets, for `sqlanon.release.digests.hash_buckets`."""
@@ -176,9 +112,18 @@ def bucket_hashes(relation: exp.Expr, types: Mapping[str, str]) -> exp.Select:
         [as_column(value, cell) for value, (cell, _, _) in zip(duckdb_texts, cells, strict=True)],
         subquery(values, "raw"),
     )
-    return _BUCKET_HASHES(
+    return template(
+        """
+        SELECT left(row_hash, 3) AS bucket, sha2(concat_ws('', :sorted_hashes), 256) AS rows_hash
+        FROM (SELECT sha2(concat(:cells), 256) AS row_hash FROM :texts AS texts) AS hashed
+        GROUP BY left(row_hash, 3)
+        """,
+        dialect="spark",
+    )(
         sorted_hashes=anonymous("array_sort", _spark("collect_list(row_hash)")()),
-        cells=[_LENGTH_AND_TEXT(text=col(cell)) for cell, _, _ in cells],
+        cells=[
+            _spark("coalesce(concat(octet_length(:text), ':', :text), '-')")(text=col(cell)) for cell, _, _ in cells
+        ],
         texts=texts,
     )
 
@@ -189,7 +134,7 @@ def digest_query(relation: exp.Expr, types: Mapping[str, str]) -> exp.Select:
     # One stage each: Spark would evaluate `reflect` again for every use of its result in the same stage.
     raw: list[exp.Expr] = [as_column(_spark_value(col(name), type_), cell) for cell, (name, type_) in cells.items()]
     hashed: list[exp.Expr] = [
-        as_column(col(cell) if type_ in INTEGER_TYPES else _TEXT_HASH(text=_duckdb_text(col(cell), type_)), cell)
+        as_column(col(cell) if type_ in INTEGER_TYPES else _hash_text(_duckdb_text(col(cell), type_)), cell)
         for cell, (_, type_) in cells.items()
     ]
     numbers: list[exp.Expr] = [
@@ -198,6 +143,10 @@ def digest_query(relation: exp.Expr, types: Mapping[str, str]) -> exp.Select:
     line = reduce(lambda left, right: exp.BitwiseXor(this=left, expression=right), numbers)
     rows = subquery(select(hashed, subquery(select(raw, relation.copy()), "raw")), "hashed")
     return _DIGEST(lines=select([as_column(line, "line")], rows))
+
+
+def _hash_text(text_: exp.Expr) -> exp.Expr:
+    return _spark("md5(concat('=', :text))")(text=text_)
 
 
 def is_digestible(type_: str) -> bool:
@@ -227,7 +176,21 @@ def _spark_value(value: exp.Expr, type_: str) -> exp.Expr:
 def _duckdb_text(spark_text: exp.Expr, type_: str) -> exp.Expr:
     """DuckDB's text of a value by Spark's."""
     if type_ == "DOUBLE":
-        number_text = _DOUBLE_TEXT(java_text=spark_text)
+        # DuckDB writes an exponent only below -4 or above 15.
+        number_text = _spark("""
+            CASE
+                WHEN NOT contains(:java_text, 'E') THEN :java_text
+                WHEN CAST(substring_index(:java_text, 'E', -1) AS INT) BETWEEN -4 AND 15 THEN
+                    regexp_replace(
+                        regexp_replace(CAST(CAST(:java_text AS DECIMAL(38,21)) AS STRING), '0+$', ''), '[.]$', '.0'
+                    )
+                ELSE concat(
+                    regexp_replace(substring_index(:java_text, 'E', 1), '[.]0$', ''),
+                    'e',
+                    format_string('%+03d', CAST(substring_index(:java_text, 'E', -1) AS INT))
+                )
+            END
+        """)(java_text=spark_text)
         special = [
             exp.If(this=spark_text.eq(text(java_text)), true=text(duckdb_text))
             for java_text, duckdb_text in _SPECIAL_NUMBERS.items()
@@ -236,18 +199,52 @@ def _duckdb_text(spark_text: exp.Expr, type_: str) -> exp.Expr:
         return number_text
     if _is_decimal(type_):
         width, scale = type_.removeprefix("DECIMAL(").removesuffix(")").split(",")
-        return _FRACTION_TEXT(spark_text=spark_text) if int(width) == int(scale) else spark_text
+        if int(width) > int(scale):
+            return spark_text
+        return _spark("regexp_replace(:spark_text, '^(-?)0[.]', '$1.')")(spark_text=spark_text)
     if type_ not in _TIMES:
         return spark_text
-    time_text = _TIME_TEXT(spark_text=spark_text, date=_DATE_PATTERN)
-    return _UTC_TEXT(time_text=time_text) if type_ == "TIMESTAMP WITH TIME ZONE" else time_text
+    # The year of a date or time may have more than four digits, or be before Christ.
+    time_text = _spark("""
+        CASE
+            WHEN startswith(:spark_text, '-') OR startswith(:spark_text, '0000') THEN concat(
+                format_string('%04d', CAST(regexp_extract(:spark_text, :date, 1) AS INT) + 1),
+                regexp_extract(:spark_text, :date, 2),
+                ' (BC)',
+                regexp_extract(:spark_text, :date, 3)
+            )
+            WHEN startswith(:spark_text, '+') THEN substring(:spark_text, 2)
+            ELSE :spark_text
+        END
+    """)(spark_text=spark_text, date=_DATE_PATTERN)
+    return _spark("(:time_text || '+00')")(time_text=time_text) if type_ == "TIMESTAMP WITH TIME ZONE" else time_text
 
 
 def _cell_number(integer_or_hash: exp.Expr, name: str, type_: str) -> exp.Expr:
     high, low = column_multipliers(name)
     if type_ in INTEGER_TYPES:
-        return _INTEGER_CELL(value=integer_or_hash, high=high, low=low)
-    return _TEXT_CELL(last=_LAST_BYTES(hash=integer_or_hash), high=high)
+        return _spark("""
+            coalesce(
+                (((:value & CAST(2147483647 AS BIGINT)) + CAST(1431655765 AS BIGINT)) * CAST(:high AS BIGINT))
+                ^ (shiftright(:value, 31) * CAST(:low AS BIGINT)),
+                CAST(0 AS BIGINT)
+            )
+        """)(value=integer_or_hash, high=high, low=low)
+    # The upper 31 bits of an MD5 whose bytes are read from the last to the first, times N.
+    return _spark("""
+        coalesce(
+            shiftright(
+                (
+                    shiftleft((:last & CAST(255 AS BIGINT)), 24)
+                    + shiftleft((:last & CAST(65280 AS BIGINT)), 8)
+                    + (shiftright(:last, 8) & CAST(65280 AS BIGINT))
+                    + shiftright(:last, 24)
+                ),
+                1
+            ) * CAST(:high AS BIGINT),
+            CAST(0 AS BIGINT)
+        )
+    """)(last=_spark("CAST(conv(substring(:hash, 25, 8), 16, 10) AS BIGINT)")(hash=integer_or_hash), high=high)
 
 
 FETCH_SIZE = 2_000_000
