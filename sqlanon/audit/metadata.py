@@ -8,6 +8,7 @@ from sqlglot import exp, parse_one
 from sqlglot.errors import SqlglotError
 
 from sqlanon.audit.check import Check, check_faults, check_wording
+from sqlanon.audit.visible_values import count_different_rows
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.hierarchies.bounds import RangeKind, label_bounds
 from sqlanon.release.contents import ATTACHED, read_comments, read_views, scratch_database
@@ -31,15 +32,12 @@ from sqlanon.release.metadata import (
 from sqlanon.release.reader import SUBJECT
 from sqlanon.requirements import guaranteed_k
 from sqlanon.support.expressions import (
-    cast,
     col,
     create_table,
     create_table_with_columns,
     drop_table,
     fragment,
-    select,
     select_star,
-    subquery,
     table,
     template,
     text,
@@ -98,12 +96,9 @@ def _find_changed_labels(engine: DuckDBEngine, manifest: Manifest) -> Iterator[s
             yield f"{labels_table(name)!r} lacks the ends of its ranges"
             continue
         engine.execute(create_table(expected.copy(), label_query(name, SUBJECT.copy(), kind)))
-        is_same = engine.columns(labels) == engine.columns(expected) and not any(
-            engine.rows(select([exp.Count(this=exp.Star())], subquery(difference, "m")))[0][0]
-            for difference in (
-                exp.except_(select_star(labels.copy()), select_star(expected.copy()), distinct=False, copy=False),
-                exp.except_(select_star(expected.copy()), select_star(labels.copy()), distinct=False, copy=False),
-            )
+        types = engine.columns(expected)
+        is_same = engine.columns(labels) == types and not any(
+            engine.rows(count_different_rows(labels.copy(), expected.copy(), types))[0]
         )
         engine.execute(drop_table(expected.copy()))
         if not is_same:
@@ -137,8 +132,8 @@ def _find_suppression_faults(
         yield "suppressed rows are reported by a column that is not a quasi-identifier, or by several"
         return
     name = names.pop()
-    label = cast(col(name), "VARCHAR")
-    released_rows = dict(engine.rows(select([label, exp.Count(this=exp.Star())], SUBJECT.copy(), [label.copy()])))
+    query = template("SELECT :label::VARCHAR AS label, count(*) AS row_count FROM :rows GROUP BY :label::VARCHAR")
+    released_rows = dict(engine.rows(query(label=col(name), rows=SUBJECT.copy())))
     counts = [count or 0 for _, _, count, _ in suppressed]
     if min(counts) < k or not can_show_labels(counts, manifest.suppressed_rows, len(released_rows), k):
         yield f"the suppressed rows by {name!r} reveal groups smaller than {k}"
