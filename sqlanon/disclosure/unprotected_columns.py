@@ -35,7 +35,7 @@ def find_unprotected_columns(
         return ()
     people = rows if persons is None else persons
     counts = _value_counts(runner.engine, source, columns)
-    # A column with one value in all rows distinguishes nobody.
+    # A column with one value in all rows does not distinguish people.
     constant = {name for name, (distinct, values) in counts.items() if distinct == 1 and values == rows}
     special = [
         name for name in policy.attributes_with_role("insensitive") if columns.by_attribute[name] not in constant

@@ -262,7 +262,7 @@ def _library_statements(library: tuple[str, ...]) -> frozenset[str]:
 
 
 _COMPARED_ELSEWHERE = ("CREATE TABLE ", "CREATE VIEW ", "CREATE SCHEMA ")
-# DuckDB 1.5 exports the types of casts either as they were parsed or as they were stored.
+# DuckDB 1.5 exports the types of casts in their parsed or in their stored form.
 _CAST_TYPES = ("DATE", "TIMESTAMP WITH TIME ZONE")
 PARSED_TYPE = re.compile(
     "|".join([*(rf'(?<= AS )"(?={name}"\))|(?<= AS "{name})"(?=\))' for name in _CAST_TYPES), r"(?<=\d,) (?=\d+\)\))"])

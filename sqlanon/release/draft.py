@@ -317,12 +317,12 @@ def show_audit(runner: StatementRunner, draft: ReleaseDraft) -> None:
     )
     subject = relation if persons is None else persons.sql(dialect)
 
-    def audited(by: Queryable) -> AuditedRelease:
+    def build_audited_release(by: Queryable) -> AuditedRelease:
         sensitive = policy.attributes_with_role("sensitive")
         return AuditedRelease(by, subject, columns.generalized, sensitive, 0, columns.person is not None, None, private)
 
     queries: list[exp.Expr] = [call_k_anonymity(relation, columns.generalized), call_digest(relation)]
-    queries += list_requirement_queries(policy.privacy, audited)
+    queries += list_requirement_queries(policy.privacy, build_audited_release)
     for text in dict.fromkeys(runner.engine.render(query) for query in queries):
         runner.record_text(text)
     note = "in the new file, which then replaces the old one; checks that need the source run in its engine"

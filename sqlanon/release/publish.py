@@ -133,25 +133,25 @@ def _merge_checks(verification: Verification, checks: Sequence[Check]) -> Verifi
     return replace(verification, checks=(*merged, *by_name.values()))
 
 
-def find_mismatches(written: Manifest, expected_manifest: Manifest, draft: Draft) -> list[str]:
+def find_mismatches(manifest: Manifest, expected_manifest: Manifest, draft: Draft) -> list[str]:
     """Compare the written release with the run, to detect lost or added rows."""
     failures, expected = [], draft.expected_figures
-    if written != expected_manifest:
+    if manifest != expected_manifest:
         failures.append("the manifest in the file is not the one that was written")
-    if written.released_rows != expected.rows:
-        failures.append(f"{written.released_rows} rows are in the release (expected: {expected.rows})")
-    if expected.digest not in (None, written.digest):
+    if manifest.released_rows != expected.rows:
+        failures.append(f"{manifest.released_rows} rows are in the release (expected: {expected.rows})")
+    if expected.digest not in (None, manifest.digest):
         failures.append("the rows are not those of the release that is extended, with the new ones")
     # Masked rows form a class of their own, or enlarge a class with the same labels.
-    form_class = bool(expected.masked_rows) and written.classes == expected.classes + 1
+    form_class = bool(expected.masked_rows) and manifest.classes == expected.classes + 1
     smallest = min(expected.smallest_class, expected.masked_rows) if form_class else expected.smallest_class
     enlarge_class = expected.masked_rows and not form_class
-    has_smallest_class = written.fewest_rows == smallest or enlarge_class
-    if written.classes != expected.classes + form_class or not has_smallest_class:
+    has_smallest_class = manifest.fewest_rows == smallest or enlarge_class
+    if manifest.classes != expected.classes + form_class or not has_smallest_class:
         failures.append(
-            f"{written.classes} classes, the smallest of {written.fewest_rows} rows, are in the release; the search "
+            f"{manifest.classes} classes, the smallest of {manifest.fewest_rows} rows, are in the release; the search "
             f"found {expected.classes}, the smallest of {expected.smallest_class}; has the source changed since?"
         )
-    if written.columns != draft.columns():
+    if manifest.columns != draft.columns():
         failures.append("the columns are not those of the policy")
     return failures

@@ -229,7 +229,7 @@ class FileTarget:
             with private_directory(path.parent, f".{path.name}.sqlanon-") as directory:
                 with draft.rows() as query:
                     write_rows(draft, query, directory / STAGED_FILE, name, with_levels=not self.is_parquet)
-                with StagedRows.opened(draft, directory / STAGED_FILE, name) as rows:
+                with StagedRows.open(draft, directory / STAGED_FILE, name) as rows:
                     yield StagedFile(self, rows, draft.range_kinds, version, kept, replaced_file)
         except BusyError as error:
             raise ReleaseError(f"another run is publishing to {path}: try again later") from error
@@ -343,7 +343,7 @@ class StagedRows:
 
     @classmethod
     @contextmanager
-    def opened(cls, draft: Draft, file: Path, table_name: str) -> Iterator[StagedRows]:
+    def open(cls, draft: Draft, file: Path, table_name: str) -> Iterator[StagedRows]:
         spill = file.with_name("spill")
         spill.mkdir(mode=0o700)
         with closing(DuckDBEngine.open_private(spill, draft.run.engine.limits)) as engine:

@@ -221,7 +221,7 @@ class _CatalogAudit:
         return check_wording("comments", differences, "unchanged", self.manifest)
 
     def _check_privileges(self) -> Check:
-        """Check that readers only have the view, that they cannot change anything, and that there is one owner."""
+        """Check that readers only have the view, that they cannot change anything, and that one role owns all."""
         properties = {name: self.server.rows(ps.relation_properties(), [n]) for name, n in self.numbers.items()}
         owners = {name: rows[0][2] for name, rows in properties.items() if rows}
         flaws = list[str]()

@@ -82,7 +82,7 @@ class PostgresTarget(ServerTarget[PostgresLocation]):
                 draft.run.engine.register_arrow(reader) as arrow_table,
             ):
                 write_rows(draft, decode_columns(arrow_table, types), file, _READ_BACK)
-            with StagedRows.opened(draft, file, _READ_BACK) as rows:
+            with StagedRows.open(draft, file, _READ_BACK) as rows:
                 yield StagedPostgres(draft, location, server, relation, replaced, rows)
 
     def facts(self, staged: StagedPostgres) -> Facts:
@@ -154,7 +154,7 @@ def target_for(draft: Draft, target: object, table_name: str | None) -> ReleaseT
 
 @dataclass(frozen=True)
 class StagedPostgres(StagedOnServer):
-    """A release in an open transaction that has the lock of its name, and its rows as they were read back."""
+    """A release in an open transaction that has the lock of its name, and the rows that were read back."""
 
     draft: Draft
     location: PostgresLocation

@@ -291,8 +291,7 @@ class ReleaseCatalog:
         with_manifest = [number for number in numbers if number is not None]
         if self.view is None or not with_manifest:
             raise self.location.manifest_is_missing()
-        shown = self.shown_version
-        return shown if shown in with_manifest else max(with_manifest)
+        return self.shown_version if self.shown_version in with_manifest else max(with_manifest)
 
     def _version_of(self, name: str) -> int | None:
         return table_version(name, self.location.name)
@@ -313,7 +312,7 @@ class ReleaseCatalog:
         return tables
 
     def checks(self, version: int, manifest: Manifest) -> list[Check]:
-        """Check that the catalog has the release as it was published, and nothing more."""
+        """Check that the catalog has the published release, and nothing more."""
         rows = self.location.version_table(version)
         flaws = ["there is none"] if self.view is None else self.view.find_view_flaws(self.location, rows, manifest)
         return [

@@ -1,8 +1,8 @@
 """The rows of a release that stays in Spark: their content digest, and their counts.
 
 Released rows are public, but there may be many of them. Spark computes the content digest, which equals that of
-``sqlanon.digest`` in DuckDB. Of the columns that the requirements read, each distinct combination is fetched once with
-its count; a view repeats it as often as it was counted, so that the usual checks can run on it.
+``sqlanon.digest`` in DuckDB. Each distinct combination of the columns that the requirements read is fetched once with
+its count, and a view repeats it that many times, so that the usual checks can run on it.
 """
 
 from __future__ import annotations

@@ -271,22 +271,22 @@ class SparkTarget(ServerTarget[SparkLocation]):
                     rows = rows_table
                     if policy.catalog is not None:  # the ledger records a hash of the audited rows
                         rows, _ = stack.enter_context(pin_rows(server, select_star(rows_table)))
-                    counted = count_release(server, rows, columns, checked, draft.run.engine.limits)
-                    yield StagedSpark(self, draft, version, rows, stack.enter_context(counted))
+                    counting = count_release(server, rows, columns, checked, draft.run.engine.limits)
+                    yield StagedSpark(self, draft, version, rows, stack.enter_context(counting))
             except BaseException:
                 with suppress(Exception):  # Spark may be gone
                     _drop_unpublished(server, location, version)
                 raise
 
     def facts(self, staged: StagedSpark) -> Facts:
-        counted, draft = staged.counted, staged.draft
-        if counted.invalid_texts:
-            raise AuditError([counted.invalid_texts_message()])
-        if not counted.digest:
-            raise AuditError([f"the columns in Spark are {counted.types}, and should be {types_in(draft.columns())}"])
+        release, draft = staged.counted_release, staged.draft
+        if release.invalid_texts:
+            raise AuditError([release.invalid_texts_message()])
+        if not release.digest:
+            raise AuditError([f"the columns in Spark are {release.types}, and should be {types_in(draft.columns())}"])
         query = call_k_anonymity(SUBJECT.name, draft.quasi_identifiers)
-        smallest_class, classes, rows, _ = counted.queries.rows(query)[0]
-        return Facts(rows, classes, smallest_class or 0, counted.digest, staged.version)
+        smallest_class, classes, rows, _ = release.queries.rows(query)[0]
+        return Facts(rows, classes, smallest_class or 0, release.digest, staged.version)
 
     def commit(self, staged: StagedSpark, manifest: Manifest) -> SparkRelease:
         _switch_view(self.server, self.location, staged.version, manifest)
@@ -313,17 +313,17 @@ class StagedSpark(StagedOnServer):
     draft: Draft
     version: int
     audited_rows: exp.Table
-    counted: CountedRelease
+    counted_release: CountedRelease
 
     def rows(self) -> AbstractContextManager[exp.Table]:
-        return self.counted.copied_rows(self.draft.run.engine)
+        return self.counted_release.copied_rows(self.draft.run.engine)
 
     def hash_rows(self) -> str:
         return hash_rows_in_spark(self.target.server, self.audited_rows, self.draft.columns())
 
     def complete(self, manifest: Manifest, suppressed: SuppressedRows) -> Verification:
         server, location, version = self.target.server, self.target.location, self.version
-        verification = self.counted.verify(manifest, location.path)
+        verification = self.counted_release.verify(manifest, location.path)
         manifests = manifest_table(location, version)
         server.execute(sc.create_version_table(manifests.copy(), sc.MANIFEST_TYPES, location.name))
         server.execute(
@@ -342,8 +342,8 @@ def _is_supported(type_: str) -> bool:
 def _next_version(catalog: ReleaseCatalog) -> int:
     location = catalog.location
     if location.name in catalog.names:
-        shown = catalog.shown_version
-        if shown is None or manifest_table(location, shown).name not in catalog.names:
+        shown_version = catalog.shown_version
+        if shown_version is None or manifest_table(location, shown_version).name not in catalog.names:
             raise location.name_is_taken()
     return next_version(table_version(name, location.name) for name in catalog.names)
 
@@ -383,7 +383,7 @@ def _insert_rows(
 
 
 def _switch_view(server: SparkEngine, location: SparkLocation, version: int, manifest: Manifest) -> None:
-    """Show a version in the view, if the catalog still has its tables as they were created."""
+    """Show a version in the view, if the catalog still has its tables unchanged."""
     catalog = ReleaseCatalog.read(server, location)
     check = catalog.check_tables(version, manifest)
     if not check.passed:
@@ -415,14 +415,14 @@ def _drop_older_versions(server: SparkEngine, location: SparkLocation, version: 
     """
     try:
         catalog = ReleaseCatalog.read(server, location)
-        shown, release_tables = catalog.shown_version, catalog.find_release_tables()
+        shown_version, release_tables = catalog.shown_version, catalog.find_release_tables()
     except Exception as error:
         if not is_spark_error(error):
             raise
         return [_removal_failed("older versions", error)]
     notes = []
     for name, number in release_tables.items():
-        if number < version and number != shown:
+        if number < version and number != shown_version:
             try:
                 server.execute(drop_table(table(name, location.schema), exists=True))
             except Exception as error:
