@@ -88,11 +88,11 @@ def check_metadata(engine: DuckDBEngine, manifests: Sequence[Manifest], is_same_
 
 def _find_changed_labels(engine: DuckDBEngine, manifest: Manifest) -> Iterator[str]:
     expected = table("labels_again", "main", "memory")
-    rules = {name.lower(): spec.get("hierarchy") or () for name, spec in manifest.policy["attributes"].items()}
     for name in generalized_columns(manifest):
+        rules = manifest.attribute(name).get("hierarchy") or ()
         labels = table(labels_table(name), "main", ATTACHED)
         kind = RANGE_KINDS.get(engine.columns(labels).get(f"{name}_low", ""))
-        if kind is None and {rule["rule"] for rule in rules[name.lower()]} & {"intervals", "dates"}:
+        if kind is None and {rule["rule"] for rule in rules} & {"intervals", "dates"}:
             yield f"{labels_table(name)!r} lacks the ends of its ranges"
             continue
         engine.execute(create_table(expected.copy(), label_query(name, SUBJECT.copy(), kind)))
@@ -248,9 +248,8 @@ def find_level_faults(engine: DuckDBEngine, manifest: Manifest) -> Iterator[str]
     ):
         if count := engine.rows(query)[0][0]:
             yield f"{LEVELS!r}: {count:,} rows have {fault}"
-    rules = {name.lower(): spec.get("hierarchy") or () for name, spec in manifest.policy["attributes"].items()}
     for name in names:
-        for is_under in _ancestor_conditions(engine, name, rules[name.lower()]):
+        for is_under in _ancestor_conditions(engine, name, manifest.attribute(name).get("hierarchy") or ()):
             query = template("SELECT count(*) FROM :levels AS l WHERE attribute = :name AND NOT (:is_under)")(
                 levels=levels, name=text(name), is_under=is_under
             )

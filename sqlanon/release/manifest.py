@@ -147,11 +147,14 @@ class Manifest:
         noisy = {name.lower() for name in self.noise or ()}
         return [column.name for column in self.columns if column.role == "quasi" and column.name.lower() not in noisy]
 
+    def attribute(self, name: str) -> Mapping[str, Any]:
+        """The policy of an attribute, whose name may be in another case; empty without one."""
+        attributes = self.policy.get("attributes", {})
+        return next((spec for key, spec in attributes.items() if key.lower() == name.lower()), {})
+
     def has_open_ends(self, name: str) -> bool:
         """Whether a rule of a column's hierarchy has open ends, so that level 0 has labels."""
-        attributes = self.policy["attributes"].items()
-        rules = next((spec.get("hierarchy") for key, spec in attributes if key.lower() == name.lower()), None)
-        return has_open_ends(rules)
+        return has_open_ends(self.attribute(name).get("hierarchy"))
 
     @property
     def privacy(self) -> PrivacySection | None:

@@ -22,7 +22,6 @@ def recompute_score(manifest: Manifest, sizes: Mapping[int, int]) -> float | Non
     """The score of the release, or None if its measure needs more than the release."""
     if not is_score_public(manifest):
         return None
-    specs = {name.lower(): spec for name, spec in manifest.policy["attributes"].items()}
     heights = {name.lower(): height for name, height in (manifest.heights or {}).items()}
     names = [name.lower() for name in manifest.generalization]
     of_levels = MEASURES[manifest.measure].derivable_from == "levels"
@@ -33,7 +32,7 @@ def recompute_score(manifest: Manifest, sizes: Mapping[int, int]) -> float | Non
         unknown=(0,) * len(names) if of_levels else (),
         leaf_sums=(),
     )
-    weights = [specs[name].get("weight", 1.0) for name in names] if of_levels else ()
+    weights = [manifest.attribute(name).get("weight", 1.0) for name in names] if of_levels else ()
     measure = MEASURES[manifest.measure](marginals, weights, manifest.policy["search"].get("aggregate", "mean"))
     squares = float(sum(size * size * count for size, count in sizes.items()))
     figures = Figures(manifest.classes, manifest.suppressed_rows, squares)
@@ -65,11 +64,10 @@ def is_score_public(manifest: Manifest) -> bool:
 
 def _has_hidden_top(manifest: Manifest) -> bool:
     """Whether an attribute is at the top of a mask, which is published as level 1 of 1."""
-    specs = {name.lower(): spec for name, spec in manifest.policy["attributes"].items()}
     heights = {name.lower(): height for name, height in (manifest.heights or {}).items()}
     return any(
         level == heights.get(name.lower()) == 1
-        and any(rule["rule"] == "mask" for rule in specs[name.lower()].get("hierarchy") or ())
+        and any(rule["rule"] == "mask" for rule in manifest.attribute(name).get("hierarchy") or ())
         for name, level in manifest.generalization.items()
     )
 

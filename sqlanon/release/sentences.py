@@ -27,7 +27,7 @@ OPTIMAL = "1: proven optimal among full-domain generalizations; 0: not proven, o
 
 def describe_treatment(manifest: Manifest, name: str) -> str:
     """Describe how an attribute was treated, without a full stop."""
-    attribute = lowercase_keys(manifest.policy.get("attributes", {})).get(name.lower(), {})
+    attribute = manifest.attribute(name)
     noise = lowercase_keys(manifest.noise or {}).get(name.lower())
     if noise is not None:
         return f"noise was added inside the classes, ε = {noise['epsilon']:g}"
