@@ -16,7 +16,12 @@ import pytest
 import sqlanon
 from oracles.oracle_narrowing import figures_of_pairs
 from sqlanon.disclosure.attribute_disclosure import greatest_skew, similarity
-from sqlanon.disclosure.dependencies import find_narrowing_in_source, refuse_narrowing
+from sqlanon.disclosure.dependencies import (
+    Dependencies,
+    find_narrowing_in_source,
+    measure_dependencies,
+    refuse_narrowing,
+)
 from sqlanon.disclosure.narrowing import (
     PARTS,
     has_excess,
@@ -329,6 +334,9 @@ def test_columns_that_narrow_are_refused_as_the_policy_says(
     )
     runner = StatementRunner(visits.run.engine)
     narrowing: Any = SimpleNamespace(smallest_group=smallest, message="m", columns=("district",))
-    found = refuse_narrowing(runner, changed, {"ward": 1}, [narrowing])
+    found = refuse_narrowing(runner, changed, ["ward"], [narrowing])
     assert len(found) == refusals and all(text.startswith("dependencies: m") for text in found)
-    assert refuse_narrowing(runner, changed, {"ward": 0}, [narrowing]) == ()  # nothing is generalized
+    ungeneralized = measure_dependencies(
+        visits.run.engine, runner, search_input, visits.recoding.statement, {"ward": 0}
+    )
+    assert ungeneralized == Dependencies((), (), ())

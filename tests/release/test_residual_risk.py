@@ -235,7 +235,9 @@ def claims(**fields: Any) -> Manifest:
         ReleasedColumn("note", "VARCHAR", "insensitive"),
     )
     own = {"policy": {"privacy": {"k": 5}}, "columns": columns, "quasi_identifiers": ["zip"]}
-    return SimpleNamespace(**own | fields)
+    manifest = SimpleNamespace(**own | fields)
+    manifest.privacy = Manifest.privacy.fget(manifest)
+    return manifest
 
 
 K_50 = claims(policy={"privacy": {"k": 50}})
