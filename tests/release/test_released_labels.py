@@ -11,8 +11,7 @@ import pytest
 
 import sqlanon
 from sqlanon.release.draft import ReleaseDraft, ReplacedRelease, count_suppressed_by_label
-from sqlanon.release.label_levels import label_levels
-from sqlanon.release.ranges import find_range_kinds
+from sqlanon.release.label_levels import find_range_kinds, label_levels
 from sqlanon.support.expressions import create_table
 from support.policies import make_policy
 
