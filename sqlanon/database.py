@@ -190,7 +190,7 @@ class Database:
             message = f"must be a list of names, such as [{strategies!r}]"
             raise PolicyError([Problem("strategies", message)], "the arguments")
         # (So are the others here: `anonymize` does not wait for them.)
-        from sqlanon.strategies.compare import comparison_query, policies_by_strategy  # noqa: PLC0415
+        from sqlanon.strategies.compare import comparison_query, policies_by_strategy
 
         found = list(
             pipeline.compare(
@@ -231,8 +231,8 @@ class Database:
             The source cannot be read, or does not fit the policy.
         """
         _require_policy(policy)
-        from sqlanon.suggest import try_strategies  # noqa: PLC0415
-        from sqlanon.suggest.trials import CANDIDATES  # noqa: PLC0415
+        from sqlanon.suggest import try_strategies
+        from sqlanon.suggest.trials import CANDIDATES
 
         begin = partial(self._space.run, counted=True)
         return try_strategies(begin, policy, CANDIDATES if candidates is None else candidates, seconds)
@@ -286,8 +286,8 @@ class Database:
             Nothing meets the policy without these rows.
         """
         _require_policy(policy)
-        from sqlanon.ledger.published_release import count_withdrawn_rows  # noqa: PLC0415  (needed here only)
-        from sqlanon.withdrawal import Withdrawal  # noqa: PLC0415
+        from sqlanon.ledger.published_release import count_withdrawn_rows
+        from sqlanon.withdrawal import Withdrawal
 
         published, change, draft = pipeline.withdraw(self._space, policy, progress or ignore_progress)
         manifest, same, only, rows = published.manifest, True, True, None
@@ -319,7 +319,7 @@ class Database:
         """
         _require_policy(policy)
         if dialect is not None:
-            from sqlanon.warehouse import plan_for_warehouse  # noqa: PLC0415
+            from sqlanon.warehouse import plan_for_warehouse
 
             return plan_for_warehouse(policy, dialect, self._space.engine)
         return pipeline.plan(self._space, policy)
@@ -407,7 +407,7 @@ class Database:
         strategies: Sequence[str] | None,
         progress: StageProgress | None,
     ) -> ReportFacts:
-        from sqlanon.report import refuse_without_charts, report_of_release, target_of  # noqa: PLC0415
+        from sqlanon.report import refuse_without_charts, report_of_release, target_of
 
         _refuse_report(of, private, policy, strategies)
         if not isinstance(of, Policy) and is_server(os.fspath(of)):
@@ -455,7 +455,7 @@ class Database:
             A requirement needs the hierarchy of a sensitive attribute, and it is not a tree over its values.
         """
         _require_policy(policy)
-        from sqlanon.risk import refuse_epsilons  # noqa: PLC0415
+        from sqlanon.risk import refuse_epsilons
 
         refuse_epsilons(policy, epsilons)
         _refuse_leakage(leakage, leakage_seconds)
@@ -474,7 +474,7 @@ class Database:
             As for `risk`, as far as the schema and the hierarchy files show.
         """
         _require_policy(policy)
-        from sqlanon.risk import risk_statements  # noqa: PLC0415
+        from sqlanon.risk import risk_statements
 
         run = self._space.run(policy, read=False)  # its views stay: the statements name them
         return risk_statements(run, policy, leakage)
@@ -496,7 +496,7 @@ class Database:
             As for `risk`.
         """
         _require_policy(policy)
-        from sqlanon.risk import row_risks  # noqa: PLC0415
+        from sqlanon.risk import row_risks
 
         run = self._space.run(policy)  # it stays: the relation reads its views and tables
         with source_errors():
@@ -516,7 +516,7 @@ class Database:
             As for `anonymize`, for the hierarchies of these two.
         """
         _require_policy(policy)
-        from sqlanon.risk import count_uniques_by_level  # noqa: PLC0415
+        from sqlanon.risk import count_uniques_by_level
 
         with self._space.run(policy) as run, source_errors():
             return count_uniques_by_level(run, policy, first, second)
@@ -530,7 +530,7 @@ class Database:
             As for `uniques_matrix`, as far as the schema and the hierarchy files show.
         """
         _require_policy(policy)
-        from sqlanon.risk import count_uniques_by_level  # noqa: PLC0415
+        from sqlanon.risk import count_uniques_by_level
 
         run, shown = self._space.run(policy, read=False), list[str]()
         count_uniques_by_level(run, policy, first, second, shown)
@@ -578,7 +578,7 @@ class Database:
         [0.9928, 0.0]
         """
         _require_policy(policy)
-        from sqlanon.risk import measure_value_leakage  # noqa: PLC0415
+        from sqlanon.risk import measure_value_leakage
 
         run = self._space.run(policy)  # it stays: the relation reads its tables
         with source_errors():
@@ -593,7 +593,7 @@ class Database:
             As for `value_leakage`, as far as the schema and the hierarchy files show.
         """
         _require_policy(policy)
-        from sqlanon.risk import measure_value_leakage  # noqa: PLC0415
+        from sqlanon.risk import measure_value_leakage
 
         run, shown = self._space.run(policy, read=False), list[str]()  # its views stay: the statements name them
         measure_value_leakage(run, policy, attribute, shown)
@@ -622,7 +622,7 @@ class Database:
             The source cannot be read, does not fit the policy, or has more than the population.
         """
         _require_policy(policy)
-        from sqlanon.risk.suda import (  # noqa: PLC0415
+        from sqlanon.risk.suda import (
             find_special_uniques,
             refuse_suda_settings,
         )
@@ -641,7 +641,7 @@ class Database:
             As for `suda`, as far as the schema shows.
         """
         _require_policy(policy)
-        from sqlanon.risk.suda import (  # noqa: PLC0415
+        from sqlanon.risk.suda import (
             refuse_suda_settings,
             suda_statements,
         )
@@ -685,7 +685,7 @@ class Database:
         ...     db.distinction("people", size=2).project("attributes, distinction, separation").fetchall()
         [(['sex'], 0.3333333333333333, 0.6), (['ward'], 0.5, 0.8), (['sex', 'ward'], 1.0, 1.0)]
         """
-        from sqlanon.suggest import (  # noqa: PLC0415
+        from sqlanon.suggest import (
             asks_nothing,
             find_distinction,
             refuse_size,
@@ -705,7 +705,7 @@ class Database:
         PolicyError, SourceError
             As for `distinction`, as far as the schema shows.
         """
-        from sqlanon.suggest import (  # noqa: PLC0415
+        from sqlanon.suggest import (
             asks_nothing,
             distinction_statements,
             refuse_size,
@@ -758,10 +758,10 @@ class Database:
         (2, [('age', 'BIGINT'), ('sex', 'VARCHAR')], ';')
         >>> folder.cleanup()
         """
-        from sqlanon.sources.files import find_csv_files  # noqa: PLC0415
-        from sqlanon.sources.inspection import inspect_refused, inspect_source  # noqa: PLC0415
-        from sqlanon.sources.statistics_files import UndecidedReadingError  # noqa: PLC0415
-        from sqlanon.suggest import Place, policy_of_any_columns  # noqa: PLC0415
+        from sqlanon.sources.files import find_csv_files
+        from sqlanon.sources.inspection import inspect_refused, inspect_source
+        from sqlanon.sources.statistics_files import UndecidedReadingError
+        from sqlanon.suggest import Place, policy_of_any_columns
 
         if files and self._space.has_source:
             raise SourceError(f"files are given, and {self!r} has a source: connect without one, or leave out files")
@@ -833,7 +833,7 @@ class Database:
         hierarchies: str | os.PathLike[str] | None,
         csv: Mapping[str, object] | None,
     ) -> Suggestion:
-        from sqlanon.suggest import Place, suggest  # noqa: PLC0415
+        from sqlanon.suggest import Place, suggest
 
         if files and self._space.has_source:
             raise SourceError(f"files are given, and {self!r} has a source: connect without one, or leave out files")
@@ -895,7 +895,7 @@ class Database:
         [(0, 3), (1, 3)]
         """
         _require_policy(policy)
-        from sqlanon.live import live  # noqa: PLC0415
+        from sqlanon.live import live
 
         report_progress = progress or ignore_progress
         report_progress("scan", 0, 0, None)
@@ -913,7 +913,7 @@ class Database:
             As for `live`.
         """
         _require_policy(policy)
-        from sqlanon.live import live_statements  # noqa: PLC0415
+        from sqlanon.live import live_statements
 
         return live_statements(self._space, policy, name)
 
@@ -933,7 +933,7 @@ class Database:
             There is no live view of that name, or the database cannot be written to.
         """
         _require_policy(policy)
-        from sqlanon.live import drop_live  # noqa: PLC0415
+        from sqlanon.live import drop_live
 
         return drop_live(self._space, policy, name)
 

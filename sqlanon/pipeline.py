@@ -119,8 +119,8 @@ def compare(
     seconds: float | None = None,
 ) -> Iterator[ComparisonRow]:
     """Run each strategy within its time. Each one reads the source again, so that none profits from an earlier one."""
-    from sqlanon.engines.deadline import interrupt_after  # noqa: PLC0415  (needed for comparisons only)
-    from sqlanon.strategies.compare import ComparisonRow, build_comparison_row, with_time_limit  # noqa: PLC0415
+    from sqlanon.engines.deadline import interrupt_after
+    from sqlanon.strategies.compare import ComparisonRow, build_comparison_row, with_time_limit
 
     comparison_row = None
     for name, strategy_policy in policies.items():
@@ -160,7 +160,7 @@ def _describe_undecided_person(runner: StatementRunner, search_input: SearchInpu
 
 def extend(workspace: Workspace, policy: Policy) -> Extension:
     """Find the new rows of the source that can be added to the policy's release."""
-    from sqlanon.ledger.growth.extend import extend, release_to_extend  # noqa: PLC0415  (needed with earlier releases only)
+    from sqlanon.ledger.growth.extend import extend, release_to_extend
 
     run = workspace.run(policy)  # stays open: the extension is published from it
     started, runner = time.perf_counter(), StatementRunner(run.engine)
@@ -181,7 +181,7 @@ def withdraw(
 
     The draft has only rows of the release, if they can be distinguished from the source's other rows.
     """
-    from sqlanon.ledger import find_published_release  # noqa: PLC0415  (needed with a ledger only)
+    from sqlanon.ledger import find_published_release
 
     timer = StageTimer()
     progress("scan", 0, 0, None)
@@ -241,14 +241,14 @@ def risk(
     workspace: Workspace, policy: Policy, epsilons: Sequence[float], leakage: int, leakage_seconds: float | None
 ) -> Risk:
     """Assess the risk of an unprotected source; if the policy has noise, also its errors in the best generalization."""
-    from sqlanon.risk import assess_risk  # noqa: PLC0415  (needed for risk only)
+    from sqlanon.risk import assess_risk
 
     with workspace.run(policy) as run, source_errors():
         assessment = assess_risk(run, policy, leakage, leakage_seconds)
     if not policy.noisy_attributes:
         return assessment
-    from sqlanon.noise.columns import require_usable_noisy_columns  # noqa: PLC0415  (needed with noise only)
-    from sqlanon.risk import estimate_noise_errors  # noqa: PLC0415
+    from sqlanon.noise.columns import require_usable_noisy_columns
+    from sqlanon.risk import estimate_noise_errors
 
     with workspace.run(policy) as run, source_errors():
         runner, columns = StatementRunner(run.engine), require_usable_noisy_columns(run.engine, policy, run.source)
@@ -262,13 +262,13 @@ def risk(
 
 def verify(workspace: Workspace, policy: Policy, place: ReleaseLocation, sha256: str | None = None) -> Verification:
     """Verify a release alone, then against its source: prepare the source as for the release, and recode it again."""
-    from sqlanon.ledger import (  # noqa: PLC0415
+    from sqlanon.ledger import (
         check_against_ledger,
         count_changes,
         find_publication,
         find_recorded_publication,
     )
-    from sqlanon.source_verification import (  # noqa: PLC0415  (needed to verify with a policy only)
+    from sqlanon.source_verification import (
         check_against_source,
         check_extended,
         check_lost_rows,
@@ -334,7 +334,7 @@ def measure_source_change(
     rows_now: int,
 ) -> SourceChange:
     """Measure how the source of an unchanged release differs from the source it was published from."""
-    from sqlanon.ledger import can_mark_rows, count_changes, measure_released_rows  # noqa: PLC0415
+    from sqlanon.ledger import can_mark_rows, count_changes, measure_released_rows
 
     with workspace.run(policy, counted=True) as run, source_errors():
         change = count_changes(run, policy, publication, manifest, rows_now)
@@ -472,7 +472,7 @@ def prepare_with_earlier_releases(
         refuse_repeated_keys(run.engine, run.source, policy.source.key)
     if policy.release is None or not policy.release.after:
         return prepare(runner, policy, run.source, run.work, run.population)
-    from sqlanon.ledger import find_base_publications, plan_marking  # noqa: PLC0415  (needed with earlier releases only)
+    from sqlanon.ledger import find_base_publications, plan_marking
 
     if not runner.dry:
         return prepare_beside_releases(runner, run, policy, find_base_publications(run, policy, runs))
@@ -498,7 +498,7 @@ def prepare_beside_releases(
     releases that have them."""
     if not earlier:
         return prepare(runner, policy, run.source, run.work, run.population)
-    from sqlanon.ledger import mark_released_rows  # noqa: PLC0415  (needed with earlier releases only)
+    from sqlanon.ledger import mark_released_rows
 
     unmarked = prepare(runner, policy, run.source, lambda name: run.work(f"before_{name}"), run.population)
     marked, releases = mark_released_rows(run, unmarked, earlier, fixed, verified)
@@ -511,7 +511,7 @@ def prepare_released_rows(
 ) -> SearchInput:
     """Build the search input of a release's own rows with the hierarchies of the whole source, for the release's levels
     or for levels at least as coarse."""
-    from sqlanon.ledger import select_released_rows  # noqa: PLC0415
+    from sqlanon.ledger import select_released_rows
 
     policy, run_id = published.policy, published.publication.run_id
     earlier = [published.publication, *published.base_publications]
@@ -546,7 +546,7 @@ def build_ledger_entry(draft: ReleaseDraft, run_id: str, place: Path, force: boo
     """Build the ledger entry of a draft: an empty one without a catalog."""
     if draft.search_input.policy.catalog is None:
         return NoLedger(is_draft=draft.is_draft)
-    from sqlanon.ledger import DraftEntry, LedgerEntry  # noqa: PLC0415  (needed with a catalog only)
+    from sqlanon.ledger import DraftEntry, LedgerEntry
 
     if draft.is_draft:
         return DraftEntry(draft.run, draft.search_input, run_id, place)
@@ -569,7 +569,7 @@ def plan_noise(runner: StatementRunner, run: Run, policy: Policy) -> NoisePlan |
     """Plan the noise of the policy, if it has any."""
     if not policy.noisy_attributes:
         return None
-    from sqlanon.noise.stage import plan_noise  # noqa: PLC0415  (needed with noise only)
+    from sqlanon.noise.stage import plan_noise
 
     return plan_noise(runner, run, policy)
 
@@ -578,7 +578,7 @@ def add_noise(
     runner: StatementRunner, search_input: SearchInput, recoding: Recoding, noise: NoisePlan, progress: StageProgress
 ) -> NoiseResult:
     """Draw noise for the rows of a recoding."""
-    from sqlanon.noise.stage import add_noise  # noqa: PLC0415  (needed with noise only)
+    from sqlanon.noise.stage import add_noise
 
     noise_result = add_noise(
         runner, search_input, recoding, noise, lambda waiting, done: progress("noise", waiting, done, None)
@@ -591,7 +591,7 @@ def add_decoys(
     runner: StatementRunner, search_input: SearchInput, recoding: Recoding, search_result: SearchResult
 ) -> DecoyResult:
     """Draw decoys for the classes of a recoding that are too small."""
-    from sqlanon.decoys import add_decoys  # noqa: PLC0415  (needed with decoys only)
+    from sqlanon.decoys import add_decoys
 
     decoy_result = add_decoys(runner, search_input, recoding, search_result.score)
     if decoy_result.statement is not None:

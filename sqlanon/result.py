@@ -1,4 +1,4 @@
-"""What `anonymize` gives back: a `Result`, with its figures as plain values, which can be published."""
+"""The result of a search, ready to be published, and the comparison of strategies."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -21,7 +20,6 @@ from sqlanon.engines.dialects.translation import DIALECTS, translate_query
 from sqlanon.engines.dialects.variables import without_variables
 from sqlanon.errors import ReleaseError, SourceError
 from sqlanon.places.addresses import format_location
-from sqlanon.policy import Policy
 from sqlanon.release.draft import ReleaseDraft
 from sqlanon.release.frames import pandas_frame, polars_frame
 from sqlanon.release.manifest import utc_now
@@ -39,9 +37,6 @@ if TYPE_CHECKING:
     import polars
     import pyarrow
 
-    from sqlanon.decoys import Decoys
-    from sqlanon.disclosure.dependencies import Narrowing
-    from sqlanon.noise.stage import Linking
     from sqlanon.release.targets.server import ServerRelease
     from sqlanon.report import Unpublished
     from sqlanon.report.facts import ReportFacts
@@ -49,207 +44,36 @@ if TYPE_CHECKING:
 
 
 AnyRelease: TypeAlias = "Release | ServerRelease[Any]"
+
 SEVERAL_LEVELS = "at several levels"
-"""What is done to an attribute whose values are released at several levels."""
+"""The transformation of an attribute whose values are released at several levels."""
 
 
-class ResultFigures:
-    """What is known of a result without its tables; `Result` says what each is."""
-
-    run_id: str
-    started_at: datetime
-    policy: Policy
-    generalization: Mapping[str, int | None]
-    heights: Mapping[str, int]
-    measure: str
-    score: float
-    score_without_decoys: float | None
-    optimal: bool
-    bound: float
-    rows: int
-    suppressed_rows: int
-    released_rows: int
-    persons: int | None = None
-    released_persons: int | None = None
-    suppressed_persons: int | None = None
-    partly_released_persons: int | None = None
-    classes: int
-    smallest_class: int
-    smallest_class_rows: int
-    null_map: int | None
-    wrong_map: int | None
-    nodes: int
-    checked: int
-    k_minimal: list[dict[str, int]] | None
-    satisfying: list[dict[str, int]] | None
-    epsilon: float | None
-    noise: Mapping[str, Mapping[str, Any]] | None
-    _linking: Linking | None
-    linking_risk: float | None
-    linking_risk_strict: float | None
-    confidence: Mapping[str, Any] | None
-    decoys: Decoys | None
-    dropped_lines: int | None
-    held_against: tuple[str, ...]
-    dependencies: tuple[Narrowing, ...]
-    warnings: tuple[str, ...]
-    seconds: dict[str, float]
-
-    @property
-    def gap(self) -> float:
-        """How far the score may be from the best one, as a share of the score: |score − bound| / |score|."""
-        score = self.score if self.score_without_decoys is None else self.score_without_decoys
-        return abs(score - self.bound) / abs(score) if score != self.bound else 0.0
-
-    @property
-    def proof(self) -> str:
-        """What is proven of the score, such as ``optimal among full-domain generalizations``."""
-        of = ", before decoys" if self.decoys is not None and self.decoys.rows else ""
-        if self.optimal:
-            return f"optimal among full-domain generalizations{of}"
-        if self.policy.search.is_local and 0 < self.bound < self.score:
-            times = math.ceil(100 * self.score / self.bound) / 100  # rounded up, so that it is true
-            return f"not proven optimal: at most {times:,g} times the least {self.measure} (proven)"
-        if self.policy.search.is_local:  # nothing is known of what all recodings could reach
-            return f"not proven optimal ({self.policy.search.strategy} gives no proof)"
-        percent = math.ceil(1000 * self.gap) / 10  # rounded up, so that it is true
-        return f"not proven optimal: within {percent:g} % of the best full-domain generalization{of}"
-
-    def to_catalog(self) -> dict[str, Any]:
-        """The run, as a row of the catalog."""
-        from sqlanon.ledger.catalog import build_run_record  # noqa: PLC0415  (needed with a catalog only)
-
-        return build_run_record(
-            self.policy,
-            self.generalization,
-            run_id=self.run_id,
-            started_at=self.started_at,
-            strategy=self.policy.search.strategy,
-            measure=self.measure,
-            rows=self.rows,
-            suppressed_rows=self.suppressed_rows,
-            persons=self.persons,
-            suppressed_persons=self.suppressed_persons,
-            classes=self.classes,
-            score=self.score,
-            optimal=self.optimal,
-            nodes=self.nodes,
-            checked=self.checked,
-            seconds=sum(self.seconds.values()),
-        )
-
-    def to_dict(self) -> dict[str, Any]:
-        """The figures, ready for JSON."""
-        return {
-            "rows": self.rows,
-            "released_rows": self.released_rows,
-            "suppressed_rows": self.suppressed_rows,
-            **self._persons_to_dict(),
-            "classes": self.classes,
-            "smallest_class": self.smallest_class,
-            "generalization": self.generalization,
-            "measure": self.measure,
-            "score": self.score,
-            "lattice": {"nodes": self.nodes, "checked": self.checked},
-            "optimal": self.optimal,
-            "bound": self.bound,
-            "gap": self.gap,
-            "held_against": list(self.held_against),
-            "dependencies": [one.to_dict() for one in self.dependencies],
-            "warnings": list(self.warnings),
-            **({} if self.dropped_lines is None else {"dropped_lines": self.dropped_lines}),
-            **{
-                name: value
-                for name in ("null_map", "wrong_map", "k_minimal")
-                if (value := getattr(self, name)) is not None
-            },
-            **({} if self.satisfying is None else {"satisfying": len(self.satisfying)}),
-            **self._noise_to_dict(),
-            **self._decoys_to_dict(),
-        }
-
-    def _persons_to_dict(self) -> dict[str, Any]:
-        if self.persons is None:
-            return {}
-        return {
-            "persons": self.persons,
-            "released_persons": self.released_persons,
-            "suppressed_persons": self.suppressed_persons,
-            "partly_released_persons": self.partly_released_persons,
-            "smallest_class_rows": self.smallest_class_rows,
-        }
-
-    def _decoys_to_dict(self) -> dict[str, Any]:
-        if self.decoys is None:
-            return {}
-        return {"decoys": self.decoys.to_dict(), "score_without_decoys": self.score_without_decoys}
-
-    def _noise_to_dict(self) -> dict[str, Any]:
-        if self._linking is None:
-            return {}
-        return {
-            "epsilon": self.epsilon,
-            "noise": self.noise,
-            "linking_risk": self.linking_risk,
-            "linking_risk_strict": self.linking_risk_strict,
-            **({} if self._linking.all_records else {"linking_rows": self._linking.records}),
-            **({} if self.confidence is None else {"confidence": self.confidence}),
-        }
-
-    def _repr_html_(self) -> str:
-        """For notebooks: the figures as a small table. No statement runs."""
-        rows = [
-            *self.done.items(),
-            (f"score ({self.measure})", f"{self.score:.6g}, {self.proof}"),
-            ("rows", f"{self.released_rows:,} of {self.rows:,} released, {self.suppressed_rows:,} suppressed"),
-            ("classes", f"{self.classes:,}, the smallest of {self.smallest_class:,} rows"),
-        ]
-        return html_table("What would be released", ["", ""], rows)
-
-    @property
-    def done(self) -> dict[str, str]:
-        """What is done to each quasi-identifier, in a few words, such as ``level 2 of 3: by year``."""
-        found = {}
-        for name in self.policy.quasi_identifiers:
-            if name in (self.noise or {}):
-                found[name] = f"noise, ε = {(self.noise or {})[name]['epsilon']:g}"
-            elif (level := self.generalization.get(name)) is None:
-                found[name] = SEVERAL_LEVELS
-            else:
-                rules = [rule.redact() for rule in self.policy.attributes[name].hierarchy or ()]
-                found[name] = level_in_words(rules, level, self.heights.get(name)).partition("; ")[0]
-        return found
-
-    def __repr__(self) -> str:
-        return (
-            f"Result(generalization={self.generalization}, {self.measure}={self.score:.6g}, "
-            f"suppressed_rows={self.suppressed_rows}, classes={self.classes}, optimal={self.optimal})"
-        )
-
-
-class Result(ResultFigures):
+class Result:
     """The best version of a table that a search found. `publish` writes it as a release.
 
     Attributes
     ----------
     generalization, heights:
-        By quasi-identifier, in the policy's order: its level, None where values are released at several levels; and the
+        By quasi-identifier, in the policy's order: its level, None if values are released at several levels; and the
         height of its hierarchy.
     measure, score:
         The measure that was minimised (``distinct``: maximised), and its value.
     optimal:
-        Whether no full-domain generalization that meets the policy is better; this is proven.
+        Whether it is proven that no full-domain generalization that meets the policy is better.
     bound:
         A proven limit: no generalization that meets the policy scores less (``distinct``: more). If optimal, the score.
     rows, suppressed_rows, released_rows:
-        Rows of the source, rows that are left out or masked, and rows of the release.
+        Rows of the source, suppressed or masked rows, and rows of the release.
     persons, suppressed_persons, released_persons, partly_released_persons:
-        With ``[source] person``, otherwise None: persons of the source; those with at least one suppressed row; all
-        others, whose rows are all in the release; and suppressed persons who have another row in the release.
+        With ``[source] person``, otherwise None: persons of the source; persons with a suppressed row; persons with all
+        their rows in the release; and suppressed persons with another row in the release.
     classes:
         Number of equivalence classes in the release.
     smallest_class, smallest_class_rows:
-        Persons of the class with fewest, or rows where rows are counted; and rows of the class with fewest rows.
+        Persons of the class with fewest, or rows if rows are counted; and rows of the class with fewest rows.
+    nodes, checked:
+        Generalizations of the lattice, and those that were checked; rounds, with a local strategy.
     null_map, wrong_map:
         With a population: kept rows that match nobody in it, and kept rows that match only other people in it (None if
         the two tables do not identify persons); otherwise None.
@@ -261,8 +85,9 @@ class Result(ResultFigures):
         The ε of a record, for all its attributes with noise together. Without noise, this and the next four are None.
     noise:
         By attribute with noise, over all records with noise: ``epsilon``; ``expected_relative_error`` and
-        ``expected_error`` (in the units of the attribute; of a date, days), in closed form; ``observed_relative_error``
-        and ``observed_error`` of the noise that was drawn; and ``zero_rows``, which have no relative error.
+        ``expected_error`` (in the units of the attribute; for dates in days), in closed form;
+        ``observed_relative_error`` and ``observed_error`` of the drawn noise; and ``zero_rows``, which have no relative
+        error.
     linking_risk, linking_risk_strict:
         The share of the released records whose own original is the nearest in its class; strict: the only nearest.
     confidence:
@@ -272,114 +97,190 @@ class Result(ResultFigures):
         None. ``released_rows``, ``classes`` and ``smallest_class`` include decoys; ``suppressed_rows`` and ``score``
         count real rows only. ``optimal``, ``bound`` and ``gap`` are about ``score_without_decoys``.
     dropped_lines:
-        With ``[source.csv] on_bad_line = "drop"``: the bad lines that were left out; otherwise None.
+        With ``[source.csv] on_bad_line = "drop"``: the number of dropped lines; otherwise None.
     held_against:
         Once published: the earlier releases of the ledger that the release was compared with, by path or address.
     dependencies:
         The released columns that narrow a generalized quasi-identifier, with figures: see
         docs/explanation/dependencies.md.
     warnings:
-        What to know before sharing the release.
+        Warnings to read before the release is shared.
     seconds:
         Time by stage: ``load``, ``search``, ``noise`` if there is any; ``publish`` once that is done.
     """
 
     def __init__(self, draft: ReleaseDraft) -> None:
-        prepared, found, recoding = draft.search_input, draft.result, draft.recoding
+        search_input, search_result, recoding = draft.search_input, draft.result, draft.recoding
         noise, decoys = draft.noise, draft.decoys
-        shown = policy_measure(prepared).reported_score
-        self._run, self._prepared, self._draft = draft.run, prepared, draft
+        reported_score, by_name = policy_measure(search_input).reported_score, search_input.lattice.named
+        self._run, self._search_input, self._draft = draft.run, search_input, draft
         self._recorded = False
         self.run_id = uuid4().hex
         self.started_at = utc_now()
-        self.policy = prepared.policy
-        self.generalization = dict(recoding.generalization)
-        self.heights = prepared.heights
+        self.policy = search_input.policy
+        self.generalization: Mapping[str, int | None] = dict(recoding.generalization)
+        self.heights = search_input.heights
         self.measure = self.policy.search.measure
-        self.score = shown(found.score if decoys is None else decoys.score)
-        self.optimal = found.optimal
-        self.bound = shown(found.bound)
-        self.rows = prepared.marginals.rows
+        self.score = reported_score(draft.score)
+        self.score_without_decoys = None if decoys is None else reported_score(search_result.score)
+        self.optimal, self.bound = search_result.optimal, reported_score(search_result.bound)
+        self.rows = search_input.marginals.rows
         self.suppressed_rows = recoding.figures.suppressed_rows
-        self.decoys = None if decoys is None else decoys.decoys
-        self.score_without_decoys = None if decoys is None else shown(found.score)
         self.released_rows = draft.expected_figures.rows
         self.classes = recoding.figures.classes
         self.smallest_class = self.smallest_class_rows = recoding.smallest_class
+        self.persons = self.released_persons = self.suppressed_persons = self.partly_released_persons = None
         if (persons := recoding.persons) is not None:
             self.persons, self.released_persons = persons.persons, persons.released
             self.suppressed_persons, self.partly_released_persons = persons.suppressed, persons.partly_released
             self.smallest_class = persons.smallest_class
         self.null_map = None if recoding.population_match is None else recoding.population_match.null_map
         self.wrong_map = None if recoding.population_match is None else recoding.population_match.wrong_map
-        self.nodes, self.checked = prepared.lattice.size, found.checked
-        named, minimal, satisfying = prepared.lattice.named, found.minimal, found.satisfying
-        self.k_minimal = None if minimal is None else [named(levels) for levels in minimal]
-        self.satisfying = None if satisfying is None else [named(levels) for levels in satisfying]
+        self.nodes, self.checked = search_input.lattice.size, search_result.checked
+        minimal, satisfying = search_result.minimal, search_result.satisfying
+        self.k_minimal = None if minimal is None else [by_name(levels) for levels in minimal]
+        self.satisfying = None if satisfying is None else [by_name(levels) for levels in satisfying]
         self.epsilon = self.policy.epsilon
-        self.noise = None if noise is None else {name: dict(one) for name, one in noise.attributes.items()}
-        self._linking = None if noise is None else noise.linking
+        self.noise = None if noise is None else {name: dict(errors) for name, errors in noise.attributes.items()}
         self.linking_risk = None if noise is None else noise.linking.risk
         self.linking_risk_strict = None if noise is None else noise.linking.strict_risk
         self.confidence = None if noise is None else noise.confidence
+        self.decoys = None if decoys is None else decoys.decoys
         self.dropped_lines = draft.run.dropped_lines(self.policy)
         self.held_against: tuple[str, ...] = ()
         self.dependencies = draft.dependencies.narrowing
         self.warnings = sort_messages(draft.warnings)
         self.seconds = draft.seconds
 
+    @property
+    def gap(self) -> float:
+        """The largest possible distance of the score from the best one, as a share: |score − bound| / |score|."""
+        score = self.score if self.score_without_decoys is None else self.score_without_decoys
+        return abs(score - self.bound) / abs(score) if score != self.bound else 0.0
+
+    @property
+    def proof(self) -> str:
+        """What is proven about the score, such as ``optimal among full-domain generalizations``."""
+        before_decoys = ", before decoys" if self.decoys is not None and self.decoys.rows else ""
+        if self.optimal:
+            return f"optimal among full-domain generalizations{before_decoys}"
+        if self.policy.search.is_local and 0 < self.bound < self.score:
+            factor = math.ceil(100 * self.score / self.bound) / 100  # rounded up, so that it is true
+            return f"not proven optimal: at most {factor:,g} times the least {self.measure} (proven)"
+        if self.policy.search.is_local:  # there is no bound for all recodings
+            return f"not proven optimal ({self.policy.search.strategy} gives no proof)"
+        percent = math.ceil(1000 * self.gap) / 10  # rounded up, so that it is true
+        return f"not proven optimal: within {percent:g} % of the best full-domain generalization{before_decoys}"
+
+    @property
+    def transformations(self) -> dict[str, str]:
+        """The transformation of each quasi-identifier, in a few words, such as ``level 2 of 3: by year``."""
+        transformations = {}
+        for name in self.policy.quasi_identifiers:
+            if self.noise is not None and name in self.noise:
+                transformations[name] = f"noise, ε = {self.noise[name]['epsilon']:g}"
+            elif (level := self.generalization.get(name)) is None:
+                transformations[name] = SEVERAL_LEVELS
+            else:
+                rules = [rule.redact() for rule in self.policy.attributes[name].hierarchy or ()]
+                transformations[name] = level_in_words(rules, level, self.heights.get(name)).partition("; ")[0]
+        return transformations
+
+    def to_dict(self) -> dict[str, Any]:
+        """The figures, ready for JSON."""
+        figures = self._select("rows", "released_rows", "suppressed_rows")
+        if self.persons is not None:
+            figures |= self._select("persons", "released_persons", "suppressed_persons", "partly_released_persons")
+            figures |= self._select("smallest_class_rows")
+        figures |= self._select("classes", "smallest_class", "generalization", "measure", "score")
+        figures["lattice"] = self._select("nodes", "checked")
+        figures |= self._select("optimal", "bound", "gap")
+        figures["held_against"] = list(self.held_against)
+        figures["dependencies"] = [narrowing.to_dict() for narrowing in self.dependencies]
+        figures["warnings"] = list(self.warnings)
+        optional = self._select("dropped_lines", "null_map", "wrong_map", "k_minimal")
+        figures |= {name: value for name, value in optional.items() if value is not None}
+        if self.satisfying is not None:
+            figures["satisfying"] = len(self.satisfying)
+        if self._draft.noise is not None:
+            figures |= self._select("epsilon", "noise", "linking_risk", "linking_risk_strict")
+            linking = self._draft.noise.linking
+            figures |= {} if linking.all_records else {"linking_rows": linking.records}
+            figures |= {} if self.confidence is None else {"confidence": self.confidence}
+        if self.decoys is not None:
+            figures |= {"decoys": self.decoys.to_dict(), "score_without_decoys": self.score_without_decoys}
+        return figures
+
+    def _select(self, *names: str) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in names}
+
+    def _repr_html_(self) -> str:
+        """Render the figures for notebooks; no statement runs."""
+        rows = [
+            *self.transformations.items(),
+            (f"score ({self.measure})", f"{self.score:.6g}, {self.proof}"),
+            ("rows", f"{self.released_rows:,} of {self.rows:,} released, {self.suppressed_rows:,} suppressed"),
+            ("classes", f"{self.classes:,}, the smallest of {self.smallest_class:,} rows"),
+        ]
+        return html_table("What would be released", ["", ""], rows)
+
+    def __repr__(self) -> str:
+        return (
+            f"Result(generalization={self.generalization}, {self.measure}={self.score:.6g}, "
+            f"suppressed_rows={self.suppressed_rows}, classes={self.classes}, optimal={self.optimal})"
+        )
+
     def record(self) -> None:
         """Record the run in the policy's catalog, if there is one."""
         if self.policy.catalog is None or self._recorded:
             return
         self._recorded = True
-        from sqlanon.ledger.catalog import record_run  # noqa: PLC0415  (needed with a catalog only)
+        from sqlanon.ledger.catalog import build_run_record, record_run
 
-        decoys = self.decoy_query()
-        record_run(
-            self._run.engine,
-            self.policy,
-            self.to_catalog(),
-            self._run.work("lattice"),
-            self._prepared.hierarchies,
-            decoys,
+        figures = self._select(
+            *("run_id", "started_at", "measure", "rows", "suppressed_rows", "persons", "suppressed_persons"),
+            *("classes", "score", "optimal", "nodes", "checked"),
         )
+        figures |= {"strategy": self.policy.search.strategy, "seconds": sum(self.seconds.values())}
+        run_record = build_run_record(self.policy, self.generalization, **figures)
+        lattice, hierarchies = self._run.work("lattice"), self._search_input.hierarchies
+        record_run(self._run.engine, self.policy, run_record, lattice, hierarchies, self._decoy_query())
 
     @cached_property
     def fully_suppressed(self) -> tuple[str, ...]:
         """The quasi-identifiers that are fully suppressed: all rows of the release show the same label."""
         statement = self._draft.recoding.statement
         flags = self._run.engine.rows(statement.fully_suppressed())[0]
-        return tuple(one.name for one in statement.columns if one.quasi is not None and flags[one.quasi])
+        return tuple(column.name for column in statement.columns if column.quasi is not None and flags[column.quasi])
 
     @cached_property
     def loss(self) -> float:
         """The score by the measure ``loss``, whatever the policy's measure is."""
-        from sqlanon.strategies.compare import compute_loss  # noqa: PLC0415  (needed where another measure is asked for)
+        from sqlanon.strategies.compare import compute_loss
 
-        return compute_loss(self._prepared, self._draft.result)
+        return compute_loss(self._search_input, self._draft.result)
 
     @cached_property
     def losses(self) -> Mapping[str, float]:
-        """The loss of each quasi-identifier that is generalized, from 0 to 1; before noise and decoys."""
-        from sqlanon.strategies.compare import compute_attribute_losses  # noqa: PLC0415
+        """The loss of each generalized quasi-identifier, from 0 to 1; before noise and decoys."""
+        from sqlanon.strategies.compare import compute_attribute_losses
 
-        return compute_attribute_losses(self._prepared, self._draft.result)
+        return compute_attribute_losses(self._search_input, self._draft.result)
 
     @property
     def refusals(self) -> tuple[str, ...]:
-        """Why `publish` refuses the release before it writes anything: columns that give a quasi-identifier away."""
+        """The reasons for which `publish` refuses the release: columns that give a quasi-identifier away."""
         return self._draft.dependencies.refusals
 
     @property
     def lattice(self) -> duckdb.DuckDBPyRelation:
         """The generalizations of the search: a relation.
 
-        Columns: ``levels`` (in the policy's order), ``height``, ``bound`` (the score is not less), ``status``
-        (``satisfies``, ``violates``, or ``open``: not decided); for those that were checked ``classes`` and
-        ``suppressed_rows`` (NULL where a part of the classes was enough to see that too many rows would be suppressed),
-        with ``[source] person`` ``suppressed_persons`` (NULL where the rows were enough to see that there are too
-        many), and ``score`` if they satisfy the policy.
+        Columns: ``levels`` (in the policy's order), ``height``, ``bound`` (a lower bound on the score), ``status``
+        (``satisfies``, ``violates``, or ``open``: undecided); for those that were checked ``classes`` and
+        ``suppressed_rows`` (NULL if a part of the classes was enough to see that too many rows would be suppressed),
+        with ``[source] person`` ``suppressed_persons`` (NULL if the rows were enough to see that there are too many),
+        and ``score`` if they satisfy the policy.
         """
         return self._run.engine.relation(select_star(self._run.work("lattice")))
 
@@ -388,7 +289,7 @@ class Result(ResultFigures):
         """The records with noise: a private relation; None without noise.
 
         Columns: ``record``, ``class``; for each attribute with noise, in the policy's order, ``x_0`` (the value as a
-        number; of a date, days since 1970-01-01), ``v_0`` (with noise) and ``y_0`` (as released: rounded, within its
+        number; for dates, days since 1970-01-01), ``v_0`` (with noise) and ``y_0`` (as released: rounded, within its
         bounds), ``x_1``, ...; ``released``: false if the record was suppressed after noise was drawn.
 
         Raises
@@ -398,10 +299,10 @@ class Result(ResultFigures):
         """
         if self._draft.noise is None:
             return None
-        if self._prepared.source.access == "remote":
+        if self._search_input.source.access == "remote":
             raise SourceError(
-                f"noisy shows rows of the source, and rows in {self._prepared.source.location} never leave it; noise, "
-                "linking_risk and confidence have figures of them"
+                f"noisy shows rows of the source, and rows in {self._search_input.source.location} never leave it; "
+                "noise, linking_risk and confidence have figures of them"
             )
         return self._run.engine.relation(self._draft.noise.statement.all_records())
 
@@ -409,23 +310,21 @@ class Result(ResultFigures):
     def decoy_rows(self) -> duckdb.DuckDBPyRelation | None:
         """The decoys as they are released: a private relation; None without decoys. Nothing else shows which rows are
         decoys."""
-        query = self.decoy_query()
+        query = self._decoy_query()
         return None if query is None else self._run.engine.relation(query)
 
-    def decoy_query(self) -> exp.Select | None:
-        """The query for `decoy_rows`."""
+    def _decoy_query(self) -> exp.Select | None:
         statement = None if self._draft.decoys is None else self._draft.decoys.statement
         return None if statement is None else statement.decoy_rows()
 
     def relation(self) -> duckdb.DuckDBPyRelation:
         """The rows of the release before it is published: a relation, on the connection of the `Database`.
 
-        The statement that makes the release makes them, and they pass the same audit: the same rows, labels and types
-        as in a release file, with the same noise and decoys, in the same order. They are made once; `df`, `pl` and
-        `arrow` convert them.
+        They are the rows of a release file, made by the same statement, with the same noise, decoys and order, and they
+        pass the same audit. They are made once; `df`, `pl` and `arrow` convert them.
 
-        The ledger does not record these rows, and nothing compares them with earlier releases: they are for trying
-        things out. To give rows to somebody else, use `publish`.
+        The ledger does not record these rows, and they are not compared with earlier releases. Use `publish` before you
+        give rows to others.
 
         Raises
         ------
@@ -480,7 +379,7 @@ class Result(ResultFigures):
         return self.relation().to_arrow_table()
 
     def sql(self, dialect: str = "duckdb") -> str:
-        """The statement that makes the release. It reads private tables of the `Database` that gave this result.
+        """The statement that makes the release. It reads private tables of the `Database` that returned this result.
 
         For a source in PostgreSQL or Spark, it is the statement that runs there, in its dialect. For a frequency set,
         it is the statement for the warehouse, and reads the tables that `export` writes.
@@ -498,25 +397,25 @@ class Result(ResultFigures):
         UntranslatableError
             A part of the statement is not known to mean the same in that dialect.
         """
-        source = self._prepared.source
-        query: exp.Expr = source.release_query(self._draft.statement)
+        source, statement = self._search_input.source, self._draft.statement
+        query: exp.Expr = source.release_query(statement)
         if not source.can_recode:
-            from sqlanon.warehouse import sql_of  # noqa: PLC0415  (few need it)
+            from sqlanon.warehouse import sql_of
 
             return sql_of(self._draft, dialect)
         if source.access != "rows":
             return source.render_statement(self._run.engine, query)
         if dialect in DIALECTS:
-            # Behind everything: a sort that is not the last is left out in some engines.
-            rows = select_star(subquery(self._draft.statement.select(shuffled=False), "released"))
-            quasi = [one.name for one in self._draft.statement.columns if one.quasi is not None]
-            query = translate_query(rows.order_by(*release_order(quasi), copy=False), dialect)
+            # Some engines ignore an ORDER BY inside a subquery.
+            rows = select_star(subquery(statement.select(shuffled=False), "released"))
+            order = release_order(self._draft.quasi_identifiers)
+            query = translate_query(rows.order_by(*order, copy=False), dialect)
         return without_variables(query, dialect).sql(dialect=Dialect.get_or_raise(dialect), pretty=True)
 
     @cached_property
     def chart(self) -> Charts:
         """Charts for notebooks: ``result.chart.classes()``, ``.frontier()``, ...; they need the extra ``report``."""
-        from sqlanon.report.notebook import Charts  # noqa: PLC0415 - who draws nothing does not wait for it
+        from sqlanon.report.notebook import Charts
 
         return Charts(self._unpublished())
 
@@ -552,15 +451,14 @@ class Result(ResultFigures):
     def _write_report(
         self, path: str | os.PathLike[str], private: bool, compared: duckdb.DuckDBPyRelation | None
     ) -> ReportFacts:
-        from sqlanon.report import report_of_unpublished  # noqa: PLC0415  (needed for reports only)
+        from sqlanon.report import report_of_unpublished
 
-        rows = (
-            [] if compared is None else [dict(zip(compared.columns, row, strict=True)) for row in compared.fetchall()]
-        )
-        return report_of_unpublished(self._unpublished(), path, private, rows)
+        rows = [] if compared is None else compared.fetchall()
+        comparison = [] if compared is None else [dict(zip(compared.columns, row, strict=True)) for row in rows]
+        return report_of_unpublished(self._unpublished(), path, private, comparison)
 
     def _unpublished(self) -> Unpublished:
-        from sqlanon.report import Unpublished  # noqa: PLC0415  (who does not ask for it does not wait for it)
+        from sqlanon.report import Unpublished
 
         return Unpublished(
             self._draft,
@@ -606,12 +504,14 @@ class Result(ResultFigures):
         release: AnyRelease
         release, ledger = pipeline.publish(self._draft, self.run_id, path, table, force, draft)
         if ledger.held_against:
-            self.held_against = tuple(format_location(one) for one in ledger.held_against)
-        # Published a second time, it says once what it says.
-        notes = (*ledger.notes(release.manifest.digest), *getattr(release, "warnings", ()))
-        self.warnings += tuple(one for one in notes if one not in self.warnings)
+            self.held_against = tuple(map(format_location, ledger.held_against))
+        self._warn(*ledger.notes(release.manifest.digest), *getattr(release, "warnings", ()))
         self.seconds["publish"] = time.perf_counter() - started
         return release
+
+    def _warn(self, *messages: str) -> None:
+        """Add warnings; a result that is published twice has each once."""
+        self.warnings += tuple(message for message in messages if message not in self.warnings)
 
     def export(self, folder: str | os.PathLike[str], dialect: str, draft: bool = False) -> Path:
         """Write the files that make the release in a warehouse, for a source that is a frequency set.
@@ -640,46 +540,35 @@ class Result(ResultFigures):
         ReleaseError
             The source is not a frequency set; or the folder is not empty, or cannot be written.
         """
-        from sqlanon.warehouse import export  # noqa: PLC0415 - few need it
+        from sqlanon.warehouse import export
 
-        if self._prepared.source.can_recode:
+        if self._search_input.source.can_recode:
             raise ReleaseError("only a frequency set can be exported: publish this result instead")
-        figures = {
-            "source_rows": self.rows,
-            "released_rows": self.released_rows,
-            "classes": self.classes,
-            "smallest_class": self.smallest_class,
-        }
-        made = replace(self._draft, is_draft=draft or self.policy.is_draft)
-        with self._recording_export(folder, dialect, made.is_draft):
-            return export(made, figures, folder, dialect)
+        figures = {"source_rows": self.rows} | self._select("released_rows", "classes", "smallest_class")
+        exported = replace(self._draft, is_draft=draft or self.policy.is_draft)
+        with self._record_export(folder, dialect, exported.is_draft):
+            return export(exported, figures, folder, dialect)
 
     @contextmanager
-    def _recording_export(self, folder: str | os.PathLike[str], dialect: str, draft: bool) -> Iterator[None]:
-        """Have the ledger know of an export, and its holder of what it is not compared with."""
+    def _record_export(self, folder: str | os.PathLike[str], dialect: str, is_draft: bool) -> Iterator[None]:
+        """Record an export in the ledger, and warn of the releases that it is not compared with."""
         section, catalog, engine = self.policy.release, self.policy.catalog, self._run.engine
         if catalog is None or (section is not None and not section.ledger):
             yield
             return
-        from sqlanon.ledger import (  # noqa: PLC0415  (needed with a catalog only)
-            Export,
-            read_ledger,
-            recording_export,
-            warn_of_uncompared_export,
-        )
+        from sqlanon.ledger import Export, read_ledger, recording_export, warn_of_uncompared_export
 
-        path, run = catalog.database, self._run
-        known = read_ledger(engine, path, Reach(self.policy))
-        notes = [] if draft else warn_of_uncompared_export(known.exports, known.publications)
-        name = "release" if section is None else section.table
-        made = Export(self.run_id, utc_now(), os.path.realpath(folder), name, dialect.lower(), run.identity, draft)
-        with recording_export(engine, path, made):
+        ledger = read_ledger(engine, catalog.database, Reach(self.policy))
+        name, path = "release" if section is None else section.table, os.path.realpath(folder)
+        export = Export(self.run_id, utc_now(), path, name, dialect.lower(), self._run.identity, is_draft)
+        with recording_export(engine, catalog.database, export):
             yield
-        self.warnings += tuple(one for one in notes if one not in self.warnings)
+        if not is_draft:
+            self._warn(*warn_of_uncompared_export(ledger.exports, ledger.publications))
 
 
 class Comparison:
-    """What several strategies find for one policy: a relation of DuckDB, which notebooks show as a table.
+    """The results of several strategies for one policy: a relation of DuckDB, which notebooks show as a table.
 
     It has all methods of the relation: ``fetchall``, ``filter``, ``order``, ``df``, ... `Database.compare` describes
     the columns.
@@ -687,10 +576,10 @@ class Comparison:
     Attributes
     ----------
     relation:
-        The relation itself.
+        The relation.
     undecided_person:
-        That a column numbers people with several rows, and the policy does not say who a person is: all figures are of
-        rows then, and `Database.anonymize` may refuse the policy. None: no column does, or the policy says so.
+        A warning if a column numbers people with several rows and the policy does not declare who a person is: all
+        figures count rows, and `Database.anonymize` may refuse the policy. Otherwise None.
     """
 
     def __init__(self, relation: duckdb.DuckDBPyRelation, measure: str, undecided_person: str | None = None) -> None:
@@ -699,7 +588,7 @@ class Comparison:
         self._measure = measure
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("_") and name != "__arrow_c_stream__":  # notebooks ask for many that there are not
+        if name.startswith("_") and name != "__arrow_c_stream__":  # notebooks look for many methods
             raise AttributeError(name)
         return getattr(self.relation, name)
 
@@ -711,16 +600,15 @@ class Comparison:
 
     def _repr_html_(self) -> str:
         headings = ["strategy", f"score ({self._measure})", "loss", "classes", "suppressed rows", "seconds", "note"]
-        cells = []
-        for row in self.relation.project("*").fetchall():
-            one = dict(zip(self.relation.columns, row, strict=True))
+        rows = []
+        for values in self.relation.project("*").fetchall():
+            row = dict(zip(self.relation.columns, values, strict=True))
             notes = {
-                "optimal": one["optimal"],
-                "does not guarantee k": one["guarantees_k"] is False,
-                "stopped by a time limit": one["stopped"],
-                one["error"]: one["error"],
+                "optimal": row["optimal"],
+                "does not guarantee k": row["guarantees_k"] is False,
+                "stopped by a time limit": row["stopped"],
+                row["error"]: row["error"],
             }
-            figures = (one[name] for name in ("score", "loss", "classes", "suppressed_rows"))
-            note = ", ".join(words for words, holds in notes.items() if holds)
-            cells.append((one["strategy"], *figures, round(one["seconds"], 2), note))
-        return html_table("Strategies compared", headings, cells)
+            figures = [row[name] for name in ("strategy", "score", "loss", "classes", "suppressed_rows")]
+            rows.append((*figures, round(row["seconds"], 2), ", ".join(note for note, holds in notes.items() if holds)))
+        return html_table("Strategies compared", headings, rows)

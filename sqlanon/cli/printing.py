@@ -134,7 +134,7 @@ def _print_attributes(result: Result, heading: str) -> None:
     """Print what is done to each quasi-identifier, and its loss; the metadata of the release describes the labels."""
     from sqlanon.result import SEVERAL_LEVELS
 
-    descriptions = result.done
+    descriptions = result.transformations
     for name in result.fully_suppressed:
         descriptions[name] = descriptions[name].replace(SEVERAL_LEVELS, "fully suppressed")
     rows = [(name, _format_loss(result.losses.get(name)), description) for name, description in descriptions.items()]

@@ -322,7 +322,7 @@ def test_rows_with_nulls_are_recoded_by_hash_joins(schemas: Server) -> None:
     with sqlanon.connect() as db:
         # Labels of thousands of values are looked up behind the sort, of which the planner knows little.
         result = db.anonymize(sqlanon.Policy(**small_tree(attributes=attributes, privacy={"k": 1})))
-        source = result._prepared.source
+        source = result._search_input.source
         assert isinstance(source, PostgresSource)
         engine = source.engine
         with (

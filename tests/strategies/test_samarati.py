@@ -152,9 +152,9 @@ def check_by_engine(case: Case) -> None:
         assert result.k_minimal == [as_dict(case, one.levels) for one in expected.satisfying]
         assert dict(result.generalization) == as_dict(case, expected.levels), expected.ties
         bottom = (0,) * len(case.hierarchies)
-        found = set().union(*data_of_engine(result._prepared).vectors())
+        found = set().union(*data_of_engine(result._search_input).vectors())
         assert found == vectors(Table.of(case.rows, case.hierarchies), case.k, bottom)
-        assert found == set().union(*data_of_engine(result._prepared).vectors()), "it leaves nothing behind"
+        assert found == set().union(*data_of_engine(result._search_input).vectors()), "it leaves nothing behind"
 
 
 @pytest.mark.thorough
@@ -170,7 +170,7 @@ def test_vectors_that_take_turns_are_the_same(pairs: int, turns: int, monkeypatc
     """One outlier at a time, three or all four: each with those after it and those of its turn."""
     monkeypatch.setattr("sqlanon.strategies.lattice.vectors.PAIRS", pairs)
     with anonymized(SIBLINGS, "samarati") as (result, _):
-        neighbours, *parts = list(data_of_engine(result._prepared).vectors())
+        neighbours, *parts = list(data_of_engine(result._search_input).vectors())
         assert len(parts) == turns
         assert neighbours.union(*parts) == {(0, 0), (1, 0), (0, 1), (2, 2)}
 
@@ -184,7 +184,7 @@ def test_vectors_of_many_attributes_take_several_words() -> None:
     case = Case(rows, dict.fromkeys(names, tree), 2, "0", "height")
     with anonymized(case, "samarati") as (result, _):
         away = tuple(i % 3 for i in range(25))
-        assert set().union(*data_of_engine(result._prepared).vectors()) == {(0,) * 25, away}
+        assert set().union(*data_of_engine(result._search_input).vectors()) == {(0,) * 25, away}
         assert tuple(result.generalization.values()) == away
 
 
@@ -200,7 +200,7 @@ def test_levels_that_are_not_allowed() -> None:
             )
             result = db.anonymize(policy)
             assert dict(result.generalization) == {"zip": 1, "x": 0}
-            assert set().union(*data_of_engine(result._prepared).vectors()) == {(1, 0)}
+            assert set().union(*data_of_engine(result._search_input).vectors()) == {(1, 0)}
 
 
 def check_privacy(case: PrivacyCase, strategy: str) -> None:
@@ -219,7 +219,7 @@ def check_privacy(case: PrivacyCase, strategy: str) -> None:
             if result.optimal:
                 assert tuple(result.generalization.values()) == best.levels
             if strategy == "samarati":
-                if data_of_engine(result._prepared).joins_suffice:
+                if data_of_engine(result._search_input).joins_suffice:
                     assert result.k_minimal == true
                 else:
                     assert all(one in true for one in result.k_minimal)
