@@ -1,10 +1,11 @@
-"""`Database`: what a user holds. Its methods are the verbs, each a few lines over the pipeline and its neighbours."""
+"""`connect` and `Database`: a source, and the verbs that read it. Each is a few lines over the pipeline."""
 
 from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -12,9 +13,11 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import duckdb
+from sqlglot import exp
 
 from sqlanon import pipeline
 from sqlanon.engines.limits import NO_LIMITS, Limits
+from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.errors import PolicyError, Problem, ReleaseError, SourceError
 from sqlanon.places.addresses import is_server
 from sqlanon.policy import Policy
@@ -22,6 +25,7 @@ from sqlanon.policy.settings import read_csv_keys
 from sqlanon.release.targets.base import Verification, release_location
 from sqlanon.result import Comparison, Result
 from sqlanon.sources import source_errors
+from sqlanon.sources.run import Run
 from sqlanon.sources.workspace import Workspace
 from sqlanon.strategies.lattice.lattice import ignore_progress
 from sqlanon.support.toml import toml_value
@@ -44,17 +48,17 @@ if TYPE_CHECKING:
 
 
 class ArrowStream(Protocol):
-    """What has the Arrow C stream interface: data frames, Arrow tables and streams, relations of DuckDB."""
+    """The Arrow C stream interface of data frames, Arrow tables and streams, and relations of DuckDB."""
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
-        """Give an Arrow stream, as a PyCapsule."""
+        """Return an Arrow stream, as a PyCapsule."""
 
 
 Frame: TypeAlias = "ArrowStream | pyarrow.Table | pyarrow.RecordBatchReader | polars.LazyFrame"
-Given: TypeAlias = "str | os.PathLike[str] | duckdb.DuckDBPyConnection | Frame | None"
+Connectable: TypeAlias = "str | os.PathLike[str] | duckdb.DuckDBPyConnection | Frame | None"
 
 
-def connect(source: Given = None, *, memory_limit: str | None = None, threads: int | None = None) -> Database:
+def connect(source: Connectable = None, *, memory_limit: str | None = None, threads: int | None = None) -> Database:
     """Open a source: a database, files, or a data frame.
 
     - A DuckDB file is opened read-only.
@@ -103,8 +107,9 @@ def connect(source: Given = None, *, memory_limit: str | None = None, threads: i
 class Database:
     """A source with a private work database beside it. `connect` returns one; it is a context manager."""
 
-    def __init__(self, source: Given = None, limits: Limits = NO_LIMITS) -> None:
-        self._space = Workspace(source, limits)
+    def __init__(self, source: Connectable = None, limits: Limits = NO_LIMITS) -> None:
+        self._workspace = Workspace(source, limits)
+        self._recorded: list[str] | None = None  # the statements of a dry run
 
     def anonymize(
         self,
@@ -113,17 +118,17 @@ class Database:
         record: bool = True,
         keep_work: str | os.PathLike[str] | None = None,
     ) -> Result:
-        """Search a version of the source that meets the policy and loses little. Nothing is published.
+        """Find a version of the source that meets the policy with little loss. Nothing is published.
 
-        The default strategy, ``optimal``, finds the full-domain generalization that loses the least.
+        The default strategy, ``optimal``, finds the full-domain generalization with the least loss.
 
         Parameters
         ----------
         policy:
             The policy.
         progress:
-            Called with the stage (``scan``, ``search``, ``noise``), the generalizations that are open and checked, and
-            the best score so far.
+            Called with the stage (``scan``, ``search``, ``noise``), the numbers of open and checked generalizations,
+            and the best score so far.
         record:
             Record the run in the policy's catalog now. Otherwise `Result.publish` records it.
         keep_work:
@@ -137,10 +142,10 @@ class Database:
         HierarchyError
             A hierarchy is not a tree over the source's values. The error has all problems.
         InfeasibleError
-            Nothing meets the policy. The error has the generalization that comes nearest.
+            Nothing meets the policy. The error has the generalization that is nearest to feasible.
         """
         _require_policy(policy)
-        result = Result(pipeline.anonymize(self._space, policy, progress or ignore_progress, keep_work))
+        result = Result(pipeline.anonymize(self._workspace, policy, progress or ignore_progress, keep_work))
         if record:
             result.record()
         return result
@@ -164,24 +169,24 @@ class Database:
             The names of the strategies. Default: all that the policy allows; ``iab`` only with a ``time_limit`` or
             ``max_checks`` in the policy, which holds for each strategy.
         progress:
-            Called with the strategy, the generalizations that are open and checked, and the best score so far.
+            Called with the strategy, the numbers of open and checked generalizations, and the best score so far.
         seconds:
-            What each strategy may take; default: no limit, and on a large table some take days. One whose search is
-            not done in time shows the best it found, or an error if it found nothing yet.
+            The time limit of each strategy. It then shows the best result so far, or an error if it has none. Default:
+            no limit; on a large table some strategies take days.
 
         Returns
         -------
         relation
             With the columns ``strategy``, ``score`` (by the policy's measure), ``loss`` (by the measure of that name,
-            whatever the policy's is), ``classes``, ``suppressed_rows``, ``checked``, ``optimal`` (among full-domain
-            generalizations), ``guarantees_k`` (of all quasi-identifiers together), ``stopped``, ``seconds``,
-            ``error`` (why a strategy found nothing or does not support the policy; else NULL), and
-            ``suppressed_persons`` (NULL where rows are counted).
+            whatever the policy's measure is), ``classes``, ``suppressed_rows``, ``checked``, ``optimal`` (among
+            full-domain generalizations), ``guarantees_k`` (of all quasi-identifiers together), ``stopped``,
+            ``seconds``, ``error`` (the reason if a strategy found nothing or does not support the policy; else NULL),
+            and ``suppressed_persons`` (NULL if rows are counted).
 
         Raises
         ------
         PolicyError
-            A name is no strategy.
+            A name is not a strategy.
         SourceError, HierarchyError
             As for `anonymize`.
         """
@@ -189,16 +194,13 @@ class Database:
         if isinstance(strategies, str):
             message = f"must be a list of names, such as [{strategies!r}]"
             raise PolicyError([Problem("strategies", message)], "the arguments")
-        # (So are the others here: `anonymize` does not wait for them.)
         from sqlanon.strategies.compare import comparison_query, policies_by_strategy
 
-        found = list(
-            pipeline.compare(
-                self._space, policies_by_strategy(policy, strategies), progress or ignore_progress, seconds
-            )
-        )
-        undecided = next((one.undecided_person for one in found if one.undecided_person is not None), None)
-        return Comparison(self._space.engine.relation(comparison_query(found)), policy.search.measure, undecided)
+        policies = policies_by_strategy(policy, strategies)
+        rows = list(pipeline.compare(self._workspace, policies, progress or ignore_progress, seconds))
+        undecided = next((row.undecided_person for row in rows if row.undecided_person is not None), None)
+        relation = self._workspace.engine.relation(comparison_query(rows))
+        return Comparison(relation, policy.search.measure, undecided)
 
     def try_strategies(
         self, policy: Policy, candidates: Mapping[str, Mapping[str, str]] | None = None, seconds: float | None = None
@@ -212,18 +214,18 @@ class Database:
         policy:
             The policy; its own strategy is ignored, and the suppression limit is the same share of the sample.
         candidates:
-            The keys of ``[search]`` of each strategy, by a name of your own; default: ``optimal``, ``mondrian`` with
-            ranges and with sets, ``subtree``, ``local``, and ``optimal`` with cells.
+            The keys of ``[search]`` of each candidate, by a name that you choose; default: ``optimal``, ``mondrian``
+            with ranges and with sets, ``subtree``, ``local``, and ``optimal`` with cells.
         seconds:
-            What all of them together may take, by default 30; a strategy whose share of it is over is interrupted.
+            The time limit of all candidates together, by default 30; each may use an equal share of it.
 
         Returns
         -------
         list of Trial
             In the order of the candidates: ``name``, ``search``, ``loss`` (the measure of that name), ``count_error``
-            (by how much typical counts from the release are off, on average),
-            ``fully_suppressed`` (the attributes of which nothing is left), ``rows`` and ``suppressed_rows`` of the
-            sample, ``seconds``, and ``error``: why a strategy found nothing, or None.
+            (the average error of typical counts from the release), ``fully_suppressed`` (attributes), ``rows`` and
+            ``suppressed_rows`` of the sample, ``seconds``, and ``error``: the reason if a strategy found nothing, or
+            None.
 
         Raises
         ------
@@ -234,7 +236,7 @@ class Database:
         from sqlanon.suggest import try_strategies
         from sqlanon.suggest.trials import CANDIDATES
 
-        begin = partial(self._space.run, counted=True)
+        begin = partial(self._workspace.run, counted=True)
         return try_strategies(begin, policy, CANDIDATES if candidates is None else candidates, seconds)
 
     def extend(self, policy: Policy) -> Extension:
@@ -258,7 +260,7 @@ class Database:
             The source does not fit the policy, or its values would get other labels than in the release.
         """
         _require_policy(policy)
-        return pipeline.extend(self._space, policy)
+        return pipeline.extend(self._workspace, policy)
 
     def withdraw(self, policy: Policy, progress: StageProgress | None = None) -> Withdrawal:
         """Make the policy's release again without the rows that have left its source, such as those of erased persons.
@@ -277,26 +279,18 @@ class Database:
         Raises
         ------
         PolicyError
-            The policy has no catalog, or names no place.
+            The policy has no catalog or no release location.
         ReleaseError
-            There is no release in its place, it was changed, or it has another policy.
+            There is no release at that location, it was changed, or it has another policy.
         SourceError, HierarchyError
             The source does not fit the policy, or its values would get other labels than in the release.
         InfeasibleError
             Nothing meets the policy without these rows.
         """
         _require_policy(policy)
-        from sqlanon.ledger.published_release import count_withdrawn_rows
         from sqlanon.withdrawal import Withdrawal
 
-        published, change, draft = pipeline.withdraw(self._space, policy, progress or ignore_progress)
-        manifest, same, only, rows = published.manifest, True, True, None
-        if draft is not None:
-            assert draft.replaces is not None
-            same = dict(draft.recoding.generalization) == manifest.levels(draft.search_input.heights)
-            only, rows = draft.replaces.only_its_rows, count_withdrawn_rows(published, draft)
-        result = None if draft is None else Result(draft)
-        return Withdrawal(published.publication.path, manifest.released_rows, change, result, only, same, rows)
+        return Withdrawal(*pipeline.withdraw(self._workspace, policy, progress or ignore_progress))
 
     def plan(self, policy: Policy, dialect: str | None = None) -> Plan:
         """List the stages of `anonymize` with their SQL. It reads the schema and the hierarchy files, and no rows.
@@ -321,8 +315,8 @@ class Database:
         if dialect is not None:
             from sqlanon.warehouse import plan_for_warehouse
 
-            return plan_for_warehouse(policy, dialect, self._space.engine)
-        return pipeline.plan(self._space, policy)
+            return plan_for_warehouse(policy, dialect, self._workspace.engine)
+        return pipeline.plan(self._workspace, policy)
 
     def verify(self, release: Any, policy: Policy, table: str | None = None, sha256: str | None = None) -> Verification:
         """Verify a release by itself and against its source: the source, recoded again, must give the same rows.
@@ -332,7 +326,7 @@ class Database:
         Parameters
         ----------
         release:
-            A file; or the place of a release in PostgreSQL or Spark: ``postgresql://...``, ``sc://host:port``,
+            A file; or the location of a release in PostgreSQL or Spark: ``postgresql://...``, ``sc://host:port``,
             ``env:NAME``, or a Spark session.
         policy:
             The policy of the release.
@@ -344,12 +338,13 @@ class Database:
         Raises
         ------
         ReleaseError
-            There is no release at that place; it has noise or decoys and is not a file; or ``sha256`` is not a SHA-256.
+            There is no release at that location; it has noise or decoys and is not a file; or ``sha256`` is not a
+            SHA-256.
         SourceError, HierarchyError, InfeasibleError
             The source does not fit the policy.
         """
         _require_policy(policy)
-        return pipeline.verify(self._space, policy, release_location(release, table), sha256)
+        return pipeline.verify(self._workspace, policy, release_location(release, table), sha256)
 
     def report(
         self,
@@ -360,7 +355,7 @@ class Database:
         strategies: Sequence[str] | None = (),
         progress: StageProgress | None = None,
     ) -> bool:
-        """Write a report for people: what could go wrong, whether the policy holds, what happened to each column.
+        """Write a report for people: residual risks, whether the policy holds, and the transformation of each column.
 
         The report is one HTML file without links to others. It shows no more than the release does, and no value of
         fewer than k rows, unless it is private. It needs ``pip install '.[report]'``.
@@ -416,21 +411,21 @@ class Database:
         refuse_without_charts()
         if not isinstance(of, Policy):
             release = Path(of).absolute()
-            found = None if policy is None else self.verify(release, policy)
+            verification = None if policy is None else self.verify(release, policy)
             about = None if policy is None else policy.about
-            return report_of_release(release, target, found, self._space.limits, about)
+            return report_of_release(release, target, verification, self._workspace.limits, about)
         result = self.anonymize(of, progress, record=False)
-        compared = self.compare(of, strategies).relation if strategies is None or strategies else None
-        return result._write_report(target, private, compared)
+        comparison = self.compare(of, strategies).relation if strategies is None or strategies else None
+        return result._write_report(target, private, comparison)
 
     def risk(
         self, policy: Policy, epsilons: Sequence[float] = (), leakage: int = 3, leakage_seconds: float | None = None
     ) -> Risk:
-        """Measure how risky the source is as it stands: its classes, and the rows that break each requirement.
+        """Measure the risk of the unprotected source: its classes, and the rows that break each requirement.
 
-        Nothing is generalized or left out, and hierarchies of quasi-identifiers are not read. With noise in the policy,
-        the search runs, to estimate the errors of noise in the classes that it finds. docs/explanation/risk.md explains
-        each figure.
+        Nothing is generalized or suppressed, and hierarchies of quasi-identifiers are not read. With noise in the
+        policy, the search runs, to estimate the errors of noise in its classes. docs/explanation/risk.md explains each
+        figure.
 
         Parameters
         ----------
@@ -459,25 +454,18 @@ class Database:
 
         refuse_epsilons(policy, epsilons)
         _refuse_leakage(leakage, leakage_seconds)
-        found = pipeline.risk(self._space, policy, epsilons, leakage, leakage_seconds)
-        return replace(found, _relate=self._space.engine.table_of)
+        risk = pipeline.risk(self._workspace, policy, epsilons, leakage, leakage_seconds)
+        return replace(risk, _relate=self._workspace.engine.table_of)
 
     def risk_sql(self, policy: Policy, leakage: int = 3) -> str:
-        """The statements that `risk` runs, each with a semicolon. They are not run.
+        """The statements that `risk` runs, each with a semicolon. They are not run, and no row is read.
 
-        Where a statement depends on answers of earlier ones, an example stands for them: a sensitive attribute with two
-        values. With noise in the policy, the statements of the search are those of `plan`, and are left out here.
-
-        Raises
-        ------
-        SourceError, HierarchyError
-            As for `risk`, as far as the schema and the hierarchy files show.
+        Statements that depend on results of earlier ones have an example: a sensitive attribute with two values. With
+        noise in the policy, the statements of the search are those of `plan`, and are omitted.
         """
-        _require_policy(policy)
-        from sqlanon.risk import risk_statements
+        from sqlanon.risk import assess_risk
 
-        run = self._space.run(policy, read=False)  # its views stay: the statements name them
-        return risk_statements(run, policy, leakage)
+        return self._record(lambda: assess_risk(*self._begin(policy), policy, leakage))
 
     def row_risks(self, policy: Policy) -> duckdb.DuckDBPyRelation:
         """The rows of the source with their risks, as a lazy relation: it is computed when it is read.
@@ -495,10 +483,9 @@ class Database:
         SourceError
             As for `risk`.
         """
-        _require_policy(policy)
         from sqlanon.risk import row_risks
 
-        run = self._space.run(policy)  # it stays: the relation reads its views and tables
+        _, run = self._begin(policy)
         with source_errors():
             return run.engine.relation(row_risks(run, policy))
 
@@ -515,29 +502,18 @@ class Database:
         SourceError, HierarchyError
             As for `anonymize`, for the hierarchies of these two.
         """
-        _require_policy(policy)
         from sqlanon.risk import count_uniques_by_level
 
-        with self._space.run(policy) as run, source_errors():
-            return count_uniques_by_level(run, policy, first, second)
+        runner, run = self._begin(policy)
+        with nullcontext() if runner.dry else run, source_errors():
+            return count_uniques_by_level(runner, run, policy, first, second)
 
     def uniques_matrix_sql(self, policy: Policy, first: str, second: str) -> str:
-        """The statements that `uniques_matrix` runs, each with a semicolon. They are not run.
-
-        Raises
-        ------
-        PolicyError, SourceError, HierarchyError
-            As for `uniques_matrix`, as far as the schema and the hierarchy files show.
-        """
-        _require_policy(policy)
-        from sqlanon.risk import count_uniques_by_level
-
-        run, shown = self._space.run(policy, read=False), list[str]()
-        count_uniques_by_level(run, policy, first, second, shown)
-        return "\n\n".join(f"{statement};" for statement in shown)
+        """The statements that `uniques_matrix` runs, each with a semicolon. They are not run, and no row is read."""
+        return self._record(lambda: self.uniques_matrix(policy, first, second))
 
     def value_leakage(self, policy: Policy, attribute: str) -> ValueLeakage:
-        """Measure what an attacker learns who learns a value of a quasi-identifier, at each level of its hierarchy.
+        """Measure how much each value of a quasi-identifier tells an attacker, at each level of its hierarchy.
 
         Parameters
         ----------
@@ -549,7 +525,7 @@ class Database:
         Returns
         -------
         ValueLeakage
-            With ``bits`` (what it takes to find a row); ``levels``: for each, its ``level``, the number of ``values``,
+            With ``bits`` (needed to find a row); ``levels``: for each, its ``level``, the number of ``values``,
             the mean ``gain`` in bits and ``normalized``, the ``highest`` gain, and the ten ``most_leaking`` values; and
             ``values``, a relation of all values of all levels: ``level``, ``value``, ``count``, ``share``, ``gain``.
 
@@ -571,43 +547,31 @@ class Database:
         ...     privacy={"k": 2},
         ... )
         >>> with sqlanon.connect(connection) as db:
-        ...     found = db.value_leakage(policy, "sex")
-        ...     found.values.project("level, value, count, round(gain, 4)").fetchall()
+        ...     leakage = db.value_leakage(policy, "sex")
+        ...     leakage.values.project("level, value, count, round(gain, 4)").fetchall()
         [(0, 'F', 27, 1.152), (0, 'M', 33, 0.8625), (1, '*', 60, 0.0)]
-        >>> [round(one.gain, 4) for one in found.levels]
+        >>> [round(level.gain, 4) for level in leakage.levels]
         [0.9928, 0.0]
         """
-        _require_policy(policy)
         from sqlanon.risk import measure_value_leakage
 
-        run = self._space.run(policy)  # it stays: the relation reads its tables
+        runner, run = self._begin(policy)
         with source_errors():
-            return measure_value_leakage(run, policy, attribute)
+            return measure_value_leakage(runner, run, policy, attribute)
 
     def value_leakage_sql(self, policy: Policy, attribute: str) -> str:
-        """The statements that `value_leakage` runs, each with a semicolon. They are not run.
-
-        Raises
-        ------
-        PolicyError, SourceError, HierarchyError
-            As for `value_leakage`, as far as the schema and the hierarchy files show.
-        """
-        _require_policy(policy)
-        from sqlanon.risk import measure_value_leakage
-
-        run, shown = self._space.run(policy, read=False), list[str]()  # its views stay: the statements name them
-        measure_value_leakage(run, policy, attribute, shown)
-        return "\n\n".join(f"{statement};" for statement in shown)
+        """The statements that `value_leakage` runs, each with a semicolon. They are not run, and no row is read."""
+        return self._record(lambda: self.value_leakage(policy, attribute))
 
     def suda(self, policy: Policy, size: int | None = None, fraction: float | None = None) -> Suda:
-        """Find special uniques (SUDA): rows that few of their quasi-identifiers are enough to single out.
+        """Find special uniques (SUDA): rows that a few of their quasi-identifiers single out.
 
         Parameters
         ----------
         policy:
-            The policy. Its source, quasi-identifiers and population count; the rest does not.
+            The policy. Only its source, quasi-identifiers and population matter.
         size:
-            The greatest number of attributes of a minimal sample unique. The work grows with the number of sets of that
+            The maximum number of attributes of a minimal sample unique. The work grows with the number of sets of that
             size. Default: all attributes.
         fraction:
             The sampling fraction, for DIS. Default: the policy's (``[risk]``, else that of
@@ -622,33 +586,16 @@ class Database:
             The source cannot be read, does not fit the policy, or has more than the population.
         """
         _require_policy(policy)
-        from sqlanon.risk.suda import (
-            find_special_uniques,
-            refuse_suda_settings,
-        )
+        from sqlanon.risk.suda import find_special_uniques, refuse_suda_settings
 
         refuse_suda_settings(policy, size, fraction)
-        run = self._space.run(policy)  # it stays: the relations read its tables
+        runner, run = self._begin(policy)
         with source_errors():
-            return find_special_uniques(run, policy, size, fraction)
+            return find_special_uniques(runner, run, policy, size, fraction)
 
     def suda_sql(self, policy: Policy, size: int | None = None, fraction: float | None = None) -> str:
-        """The statements that `suda` runs, each with a semicolon. They are not run.
-
-        Raises
-        ------
-        PolicyError, SourceError
-            As for `suda`, as far as the schema shows.
-        """
-        _require_policy(policy)
-        from sqlanon.risk.suda import (
-            refuse_suda_settings,
-            suda_statements,
-        )
-
-        refuse_suda_settings(policy, size, fraction)
-        run = self._space.run(policy, read=False)  # its views stay: the statements name them
-        return suda_statements(run, policy, size, fraction)
+        """The statements that `suda` runs, each with a semicolon. They are not run, and no row is read."""
+        return self._record(lambda: self.suda(policy, size, fraction))
 
     def distinction(self, table: str | Policy | None = None, size: int = 3) -> duckdb.DuckDBPyRelation:
         """Measure how well sets of columns distinguish rows, to find quasi-identifiers: a relation, one row a set.
@@ -659,7 +606,7 @@ class Database:
             A table (its columns that are not nested), or a policy (its quasi-identifiers). Not needed for files and
             data frames.
         size:
-            The greatest number of columns of a set.
+            The maximum number of columns of a set.
 
         Returns
         -------
@@ -685,36 +632,36 @@ class Database:
         ...     db.distinction("people", size=2).project("attributes, distinction, separation").fetchall()
         [(['sex'], 0.3333333333333333, 0.6), (['ward'], 0.5, 0.8), (['sex', 'ward'], 1.0, 1.0)]
         """
-        from sqlanon.suggest import (
-            asks_nothing,
-            find_distinction,
-            refuse_size,
-        )
-
-        refuse_size(size)
-        policy = table if isinstance(table, Policy) else None
-        run = self._space.run(asks_nothing(table) if not isinstance(table, Policy) else table)  # it stays
-        with source_errors():
-            return run.engine.relation(find_distinction(run, policy, size))
+        run, query = self._find_distinction(table, size)
+        return run.engine.relation(query)
 
     def distinction_sql(self, table: str | Policy | None = None, size: int = 3) -> str:
-        """The statements that `distinction` runs, each with a semicolon. They are not run.
+        """The statements that `distinction` runs, each with a semicolon. They are not run, and no row is read."""
+        return self._record(lambda: self._find_distinction(table, size))
 
-        Raises
-        ------
-        PolicyError, SourceError
-            As for `distinction`, as far as the schema shows.
-        """
-        from sqlanon.suggest import (
-            asks_nothing,
-            distinction_statements,
-            refuse_size,
-        )
+    def _find_distinction(self, table: str | Policy | None, size: int) -> tuple[Run, exp.Select]:
+        from sqlanon.suggest import asks_nothing, find_distinction, refuse_size
 
         refuse_size(size)
         policy = table if isinstance(table, Policy) else None
-        run = self._space.run(asks_nothing(table) if not isinstance(table, Policy) else table, read=False)
-        return distinction_statements(run, policy, size)
+        runner, run = self._begin(asks_nothing(table) if not isinstance(table, Policy) else table)
+        with source_errors():
+            return run, find_distinction(runner, run, policy, size)
+
+    def _begin(self, policy: Policy) -> tuple[StatementRunner, Run]:
+        """Begin a run that stays open, because relations read its tables and recorded statements name its views."""
+        _require_policy(policy)
+        run = self._workspace.run(policy, read=self._recorded is None)
+        return StatementRunner(run.engine, self._recorded), run
+
+    def _record(self, measure: Callable[[], object]) -> str:
+        """The statements of a measurement, from a dry run."""
+        self._recorded = []
+        try:
+            measure()
+            return "\n\n".join(f"{statement};" for statement in self._recorded)
+        finally:
+            self._recorded = None
 
     def inspect(
         self,
@@ -722,29 +669,29 @@ class Database:
         files: Sequence[str | os.PathLike[str]] = (),
         csv: Mapping[str, object] | None = None,
     ) -> Inspection:
-        """Show how files are read: as `anonymize` reads them. Nothing is written.
+        """Show how `anonymize` reads files. Nothing is written.
 
         Parameters
         ----------
         table:
             A sheet of an Excel file, or a range of cells, ``Patients!A3:F``. Default: its only sheet with values.
         files:
-            Files of one table, or patterns of them, where `connect` was given no source.
+            Files of one table, or patterns of them, if `connect` was given no source.
         csv:
-            How CSV files are written: keys of ``[source.csv]``. Default: it is detected.
+            The format of CSV files: keys of ``[source.csv]``. Default: it is detected.
 
         Returns
         -------
         Inspection
-            How each CSV file is written, the rows, the columns with their types, and keys for a policy. Of files that
-            are refused it has the ``refusal``, and what their first lines show.
+            The format of each CSV file, the rows, the columns with their types, and keys for a policy. For files that
+            are refused, the ``refusal`` and what their first lines show.
 
         Raises
         ------
         PolicyError
             ``csv`` has an unknown key or a wrong value.
         SourceError
-            The source is no files, or files other than CSV that cannot be read.
+            The source has no files, or files other than CSV that cannot be read.
 
         Examples
         --------
@@ -753,9 +700,9 @@ class Database:
         >>> file = pathlib.Path(folder.name, "people.csv")
         >>> _ = file.write_text("age;sex\\n21;m\\n53;w\\n")
         >>> with sqlanon.connect(file) as db:
-        ...     found = db.inspect()
-        >>> found.rows, [(column.name, column.type) for column in found.columns], found.files[0].delimiter
-        (2, [('age', 'BIGINT'), ('sex', 'VARCHAR')], ';')
+        ...     inspection = db.inspect()
+        >>> inspection.rows, [column.type for column in inspection.columns], inspection.files[0].delimiter
+        (2, ['BIGINT', 'VARCHAR'], ';')
         >>> folder.cleanup()
         """
         from sqlanon.sources.files import find_csv_files
@@ -763,18 +710,18 @@ class Database:
         from sqlanon.sources.statistics_files import UndecidedReadingError
         from sqlanon.suggest import Place, policy_of_any_columns
 
-        if files and self._space.has_source:
-            raise SourceError(f"files are given, and {self!r} has a source: connect without one, or leave out files")
-        paths = tuple(str(Path(one).absolute()) for one in files) or self._space.connected_section.get("files", ())
+        paths = self._resolve_files(files)
         if not paths:
-            raise SourceError(f"{self._space.description}: only files are inspected, and this is none; see `suggest`")
+            raise SourceError(
+                f"{self._workspace.description}: only files are inspected, and this is none; see `suggest`"
+            )
         reading: dict[str, object] = {} if csv is None else {"csv": read_csv_keys(csv)}
         undecided: list[str] = []
         while True:
             place = Place(None, files=paths, reading=reading | ({} if table is None else {"table": table}))
             policy = policy_of_any_columns(place)
             try:
-                with source_errors(), self._space.run(policy) as run:
+                with source_errors(), self._workspace.run(policy) as run:
                     inspection = inspect_source(run.engine, run.source, policy.source.csv)
                 return replace(inspection, undecided=(*undecided, *inspection.undecided))
             except UndecidedReadingError as error:
@@ -782,10 +729,16 @@ class Database:
                 undecided.append(f"{error}. Assumed for this inspection: {assumed}")
                 reading = {**reading, **error.proposal}
             except SourceError as error:
-                refused = find_csv_files(self._space.engine, policy.source)
-                if not refused:
+                csv_files = find_csv_files(self._workspace.engine, policy.source)
+                if not csv_files:
                     raise
-                return inspect_refused(refused, policy.source.csv, str(error))
+                return inspect_refused(csv_files, policy.source.csv, str(error))
+
+    def _resolve_files(self, files: Sequence[str | os.PathLike[str]]) -> tuple[str, ...]:
+        """The absolute paths of these files, or those of `connect`."""
+        if files and self._workspace.has_source:
+            raise SourceError(f"files are given, and {self!r} has a source: connect without one, or leave out files")
+        return tuple(str(Path(file).absolute()) for file in files) or self._workspace.connected_section.get("files", ())
 
     def suggest(
         self,
@@ -797,31 +750,31 @@ class Database:
     ) -> str:
         """A policy to start from: the commented text of a TOML file.
 
-        Each column gets a role, and a quasi-identifier a hierarchy that fits its type, by its name, its type and
-        figures of its values; the comments say why. Several strategies are tried on a sample (see `try_strategies`),
-        and the policy names the one that keeps the most.
+        Each column gets a role, and each quasi-identifier a hierarchy for its type, from the name, type and values of
+        the column; comments give the reasons. Several strategies are tried on a sample (see `try_strategies`), and the
+        policy names the best one.
 
         Parameters
         ----------
         table:
             A table. Not needed for files and data frames.
         files:
-            Files of one table, or patterns of them, where `connect` was given no source.
+            Files of one table, or patterns of them, if `connect` was given no source.
         folder:
-            Where the policy file will be: its paths are relative to it. Default: they are absolute.
+            The folder of the policy file; its paths are relative to it. Default: they are absolute.
         hierarchies:
             A folder for hierarchy files that you can edit: ``hierarchy_COLUMN.csv`` for each column of texts. It is
-            made where it is missing; files that are there are used, and never replaced. They are private: they have
-            the values of the table.
+            created if missing; existing files are used and never replaced. The files are private: they have the values
+            of the table.
         csv:
-            How CSV files are written: keys of ``[source.csv]``, which the policy has, too. Default: it is detected.
+            The format of CSV files: keys of ``[source.csv]``, which the policy has, too. Default: it is detected.
 
         Raises
         ------
         PolicyError
             ``csv`` has an unknown key or a wrong value.
         SourceError
-            The table cannot be found or read; or files are given where there is a source.
+            The table cannot be found or read; or files are given although there is a source.
         """
         return self._suggest(table, files, folder, hierarchies, csv).text
 
@@ -835,26 +788,24 @@ class Database:
     ) -> Suggestion:
         from sqlanon.suggest import Place, suggest
 
-        if files and self._space.has_source:
-            raise SourceError(f"files are given, and {self!r} has a source: connect without one, or leave out files")
-        given = self._space.connected_section
-        paths = tuple(str(Path(one).absolute()) for one in files) or given.get("files", ())
-        here, files_in = (None if one is None else Path(one).absolute() for one in (folder, hierarchies))
+        database, paths = self._workspace.connected_section.get("database"), self._resolve_files(files)
+        policy_folder, files_folder = (
+            None if path is None else Path(path).absolute() for path in (folder, hierarchies)
+        )
         reading = {} if csv is None else {"csv": read_csv_keys(csv)}
         if reading and not paths:
             raise SourceError("source.csv: applies to CSV files, and the source is none: leave it out")
-        place = Place(table, given.get("database"), paths, here, files_in, reading=reading)
         with source_errors():
-            return suggest(self._space.run, place)
+            place = Place(table, database, paths, policy_folder, files_folder, reading=reading)
+            return suggest(self._workspace.run, place)
 
     def live(self, policy: Policy, name: str | None = None, progress: StageProgress | None = None) -> LiveView:
-        """Make a live view in the source's database: it shows the table anonymized, whenever it is read.
+        """Create a live view in the source's database: it anonymizes the current rows whenever it is read.
 
-        The search is that of `anonymize`. The view applies the generalization to the rows that are there when it is
-        read. It leaves out classes that break a requirement then, and values that a hierarchy does not have. A view
-        cannot keep a suppression limit for future rows: ``sqlanon.live_views`` shows whether more is left out. If the
-        type of a column has changed, the view shows nothing. The database is open for writing only while the view is
-        written.
+        The search is that of `anonymize`. The view generalizes the rows at the time of reading. It suppresses classes
+        that break a requirement then, and values that are missing in a hierarchy. A view cannot keep a suppression
+        limit for future rows: ``sqlanon.live_views`` shows whether more rows are suppressed. If the type of a column
+        has changed, the view shows nothing. The database is open for writing only while the view is written.
 
         Parameters
         ----------
@@ -899,7 +850,7 @@ class Database:
 
         report_progress = progress or ignore_progress
         report_progress("scan", 0, 0, None)
-        return live(self._space, policy, name, partial(report_progress, "search"))
+        return live(self._workspace, policy, name, partial(report_progress, "search"))
 
     def live_sql(self, policy: Policy, name: str | None = None) -> str:
         """The statements that `live` would run on the database, each with a semicolon. They are not run.
@@ -915,7 +866,7 @@ class Database:
         _require_policy(policy)
         from sqlanon.live import live_statements
 
-        return live_statements(self._space, policy, name)
+        return live_statements(self._workspace, policy, name)
 
     def drop_live(self, policy: Policy, name: str | None = None) -> str:
         """Remove a live view and its tables from the database, also if its table is gone. Returns the view's name.
@@ -935,11 +886,11 @@ class Database:
         _require_policy(policy)
         from sqlanon.live import drop_live
 
-        return drop_live(self._space, policy, name)
+        return drop_live(self._workspace, policy, name)
 
     def close(self) -> None:
         """Close the source and remove the work database. Relations of results cannot be read any more."""
-        self._space.close()
+        self._workspace.close()
 
     def __enter__(self) -> Database:
         return self
@@ -950,7 +901,7 @@ class Database:
         self.close()
 
     def __repr__(self) -> str:
-        return f"Database({self._space.description!r})"
+        return f"Database({self._workspace.description!r})"
 
 
 def _require_policy(policy: object) -> None:
@@ -974,13 +925,7 @@ def _refuse_leakage(size: object, seconds: object) -> None:
 def _refuse_report(
     of: Policy | str | os.PathLike[str], private: bool, policy: Policy | None, strategies: Sequence[str] | None
 ) -> None:
-    """Refuse what does not fit together.
-
-    Raises
-    ------
-    PolicyError
-        With all of it.
-    """
+    """Refuse incompatible arguments, all in one error."""
     compares, problems = strategies is None or bool(strategies), []
     if isinstance(of, Policy):
         if policy is not None:

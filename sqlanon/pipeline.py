@@ -244,7 +244,7 @@ def risk(
     from sqlanon.risk import assess_risk
 
     with workspace.run(policy) as run, source_errors():
-        assessment = assess_risk(run, policy, leakage, leakage_seconds)
+        assessment = assess_risk(StatementRunner(run.engine), run, policy, leakage, leakage_seconds)
     if not policy.noisy_attributes:
         return assessment
     from sqlanon.noise.columns import require_usable_noisy_columns

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from sqlanon.errors import ReleaseError
+from sqlanon.ledger.published_release import PublishedRelease, count_withdrawn_rows
 from sqlanon.places.addresses import format_location
 from sqlanon.release.source_change import SourceChange
 from sqlanon.result import AnyRelease, Result
 from sqlanon.support.notices import count_noun
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
-    from sqlanon.ledger.published_release import WithdrawnRows
+    from sqlanon.release.draft import ReleaseDraft
 
 
-@dataclass
 class Withdrawal:
     """A release without the rows that have left its source, before it is published.
 
@@ -41,13 +38,17 @@ class Withdrawal:
         generalization is another one, or if they cannot be counted.
     """
 
-    path: Path
-    released_before: int
-    source_change: SourceChange
-    result: Result | None
-    only_released_rows: bool
-    same_generalization: bool
-    withdrawn_rows: WithdrawnRows | None
+    def __init__(self, published: PublishedRelease, change: SourceChange, draft: ReleaseDraft | None) -> None:
+        self.path = published.publication.path
+        self.released_before = published.manifest.released_rows
+        self.source_change = change
+        self.result = None if draft is None else Result(draft)
+        self.only_released_rows = draft is None or draft.replaces is None or draft.replaces.only_its_rows
+        self.same_generalization, self.withdrawn_rows = True, None
+        if draft is not None:
+            levels = published.manifest.levels(draft.search_input.heights)
+            self.same_generalization = dict(draft.recoding.generalization) == levels
+            self.withdrawn_rows = count_withdrawn_rows(published, draft)
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -72,7 +73,7 @@ class Withdrawal:
 
     def sql(self, dialect: str = "duckdb") -> str:
         """The statement that creates the new version (`Result.sql`)."""
-        return self._result().sql(dialect)
+        return self._require_result().sql(dialect)
 
     def publish(self, force: bool = False) -> AnyRelease:
         """Replace the release by the new version.
@@ -90,24 +91,22 @@ class Withdrawal:
         AuditError
             The audit refused it, and nothing was published.
         """
-        return self._result().publish(force=force)
+        return self._require_result().publish(force=force)
 
-    def _result(self) -> Result:
+    def _require_result(self) -> Result:
         if self.result is None:
-            raise ReleaseError(
-                f"{format_location(self.path)}: no row of it has left the source, so nothing is withdrawn"
-            )
+            location = format_location(self.path)
+            raise ReleaseError(f"{location}: no row of it has left the source, so nothing is withdrawn")
         return self.result
 
     def to_dict(self) -> dict[str, Any]:
         """The figures, for JSON."""
-        change, rows = self.source_change, self.withdrawn_rows
         figures: dict[str, Any] = {
-            "withdrawn_persons": change.withdrawn_persons,
+            "withdrawn_persons": self.source_change.withdrawn_persons,
             "released_before": self.released_before,
             "only_released_rows": self.only_released_rows,
             "same_generalization": self.same_generalization,
-            "withdrawn_rows": None if rows is None else vars(rows),
-            "source_change": change.to_dict(),
+            "withdrawn_rows": None if self.withdrawn_rows is None else vars(self.withdrawn_rows),
+            "source_change": self.source_change.to_dict(),
         }
         return figures if self.result is None else self.result.to_dict() | figures

@@ -1,7 +1,7 @@
 """Risk: how easily an attacker finds somebody in the source as it stands."""
 
 from sqlanon.disclosure.class_sizes import ClassSizes
-from sqlanon.risk.assessment import assess_risk, risk_statements
+from sqlanon.risk.assessment import assess_risk
 from sqlanon.risk.attackers import JournalistRisk, MarketerRisk, PopulationRisk, ProsecutorRisk
 from sqlanon.risk.figures import RequirementRisk, Risk
 from sqlanon.risk.individual import HouseholdRisk, IndividualRisk, row_risks
@@ -30,6 +30,5 @@ __all__ = [
     "estimate_noise_errors",
     "measure_value_leakage",
     "refuse_epsilons",
-    "risk_statements",
     "row_risks",
 ]

@@ -118,18 +118,14 @@ _POPULATION_SIZES = template("""
 """)
 
 
-def assess_risk(run: Run, policy: Policy, leakage: int = 3, leakage_seconds: float | None = None) -> Risk:
+def assess_risk(
+    runner: StatementRunner, run: Run, policy: Policy, leakage: int = 3, leakage_seconds: float | None = None
+) -> Risk:
     """Assess the risk of a source as it stands."""
-    return _Assessment(run, policy, StatementRunner(run.engine), leakage, leakage_seconds).risk()
-
-
-def risk_statements(run: Run, policy: Policy, leakage: int = 3) -> str:
-    """The statements of `assess_risk`, in their order, without reading a row."""
-    statements: list[str] = []
-    _Assessment(run, policy, StatementRunner(run.engine, statements), leakage).risk()
-    if policy.noisy_attributes:
-        show_noise_errors(run, policy, statements)
-    return "\n\n".join(f"{statement};" for statement in statements)
+    risk = _Assessment(run, policy, runner, leakage, leakage_seconds).risk()
+    if runner.dry and policy.noisy_attributes:
+        show_noise_errors(runner, run, policy)
+    return risk
 
 
 class _Assessment:

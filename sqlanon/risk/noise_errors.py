@@ -54,7 +54,6 @@ def estimate_noise_errors(
     }
 
 
-def show_noise_errors(run: Run, policy: Policy, statements: list[str]) -> None:
-    """Add the statement of the estimates, over the classes with noise that `plan` creates."""
-    columns = noisy_columns(policy, run.source)
-    StatementRunner(run.engine, statements).fetch_figures(expected_errors(run.work("noise_classes"), columns))
+def show_noise_errors(runner: StatementRunner, run: Run, policy: Policy) -> None:
+    """Record the statement of the estimates, over the classes with noise that `plan` creates."""
+    runner.fetch_figures(expected_errors(run.work("noise_classes"), noisy_columns(policy, run.source)))

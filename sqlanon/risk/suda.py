@@ -354,19 +354,11 @@ def refuse_suda_settings(policy: Policy, size: int | None, fraction: float | Non
     refuse_too_many(len(policy.quasi_identifiers), size or len(policy.quasi_identifiers), "suda size")
 
 
-def find_special_uniques(run: Run, policy: Policy, size: int | None, fraction: float | None) -> Suda:
-    """Find all MSUs of up to a size, and score their rows."""
-    return _Search(run, policy, size, fraction, StatementRunner(run.engine)).suda()
-
-
-def suda_statements(run: Run, policy: Policy, size: int | None, fraction: float | None) -> str:
-    """The statements of `find_special_uniques`, in their order, without reading a row.
-
-    Figures that depend on query results are replaced by an example: attributes of three values.
-    """
-    statements: list[str] = []
-    _Search(run, policy, size, fraction, StatementRunner(run.engine, statements)).suda()
-    return "\n\n".join(f"{statement};" for statement in statements)
+def find_special_uniques(
+    runner: StatementRunner, run: Run, policy: Policy, size: int | None, fraction: float | None
+) -> Suda:
+    """Find all MSUs of up to a size, and score their rows. The example of a dry run has attributes of three values."""
+    return _Search(run, policy, size, fraction, runner).suda()
 
 
 class _Search:

@@ -153,14 +153,12 @@ class UniquesMatrix:
         return columns, [(i, j, *(figure[i][j] for figure in figures)) for i, j in cells]
 
 
-def count_uniques_by_level(
-    run: Run, policy: Policy, first: str, second: str, statements: list[str] | None = None
-) -> UniquesMatrix:
+def count_uniques_by_level(runner: StatementRunner, run: Run, policy: Policy, first: str, second: str) -> UniquesMatrix:
     """Count the unique rows, or persons, at each level of two attributes."""
     if first.lower() == second.lower():
         raise PolicyError([Problem("--matrix", f"needs two attributes, and both are {first!r}")])
     first, second = resolve_attributes(policy, "--matrix", first, second)
-    runner, work, columns = StatementRunner(run.engine, statements), run.work, match_columns(policy, run.source)
+    work, columns = run.work, match_columns(policy, run.source)
     names = [columns.by_attribute[name] for name in (*policy.generalized_attributes, *policy.noisy_attributes)]
     types = [run.source.columns[column] for column in columns.generalized]
     counts_persons = columns.person is not None

@@ -177,12 +177,10 @@ class ValueLeakage:
         return {"attribute": self.attribute, "counts": self.counts, "bits": self.bits, "levels": levels}
 
 
-def measure_value_leakage(
-    run: Run, policy: Policy, attribute: str, statements: list[str] | None = None
-) -> ValueLeakage:
+def measure_value_leakage(runner: StatementRunner, run: Run, policy: Policy, attribute: str) -> ValueLeakage:
     """Measure what the values of an attribute leak, at each level."""
     (attribute,) = resolve_attributes(policy, "--values", attribute)
-    runner, work, columns = StatementRunner(run.engine, statements), run.work, match_columns(policy, run.source)
+    work, columns = run.work, match_columns(policy, run.source)
     names = [attribute, *(name for name in read_priors(policy) if name != attribute)]
     person = None if read_priors(policy) else columns.person
     quasi = [columns.by_attribute[name] for name in names]

@@ -1,6 +1,6 @@
 """Finding quasi-identifiers: what tells rows apart, what looks like an identifier, and a policy to start from."""
 
-from sqlanon.suggest.distinction import distinction_statements, find_distinction, refuse_size
+from sqlanon.suggest.distinction import find_distinction, refuse_size
 from sqlanon.suggest.suggest import Place, Suggestion, asks_nothing, policy_of_any_columns, suggest
 from sqlanon.suggest.trials import Trial, try_strategies
 
@@ -9,7 +9,6 @@ __all__ = [
     "Suggestion",
     "Trial",
     "asks_nothing",
-    "distinction_statements",
     "find_distinction",
     "policy_of_any_columns",
     "refuse_size",

@@ -57,30 +57,18 @@ def refuse_size(size: int) -> None:
         raise PolicyError([Problem("size", f"must be at least 1, and {size} is not")])
 
 
-def find_distinction(run: Run, policy: Policy | None, size: int) -> exp.Select:
-    """The query of all figures, over tables of the run."""
-    return _figures(run, policy, size, StatementRunner(run.engine))
-
-
-def distinction_statements(run: Run, policy: Policy | None, size: int) -> str:
-    """The statements behind `find_distinction`, and its query; no row is read.
-
-    What one of them needs of the answers before it is shown with an example: attributes of three values, no keys.
-    """
-    statements: list[str] = []
-    steps = StatementRunner(run.engine, statements)
-    steps.record(_figures(run, policy, size, steps))
-    return "\n\n".join(f"{statement};" for statement in statements)
-
-
-def _figures(run: Run, policy: Policy | None, size: int, steps: StatementRunner) -> exp.Select:
+def find_distinction(runner: StatementRunner, run: Run, policy: Policy | None, size: int) -> exp.Select:
+    """The query of all figures, over tables of the run. The example of a dry run has attributes of three values, and no
+    keys."""
     if policy is None:
         names = columns = [name for name, type_ in run.source.columns.items() if not is_nested(type_)]
     else:
         names = list(policy.quasi_identifiers)
         matched = match_columns(policy, run.source).by_attribute
         columns = [matched[name] for name in names]
-    return figures_of(steps, run.work, run.source.relation, names, columns, size)
+    query = figures_of(runner, run.work, run.source.relation, names, columns, size)
+    runner.record(query)
+    return query
 
 
 def figures_of(

@@ -147,7 +147,7 @@ def test_settings_reach_every_engine_that_reads(size: str, tmp_path: Path) -> No
         for name in ("one", "two"):
             database = str(tmp_path / f"{name}.duckdb")
             db.anonymize(make_policy({"x": "suppress"}, source={"database": database, "table": "t"}))
-        space = db._space
+        space = db._workspace
         found = {settings(engine.connection) for engine in (space._engine, *space._readers.values())}
         assert len(space._readers) == 2
         ((memory, threads, spill),) = found

@@ -60,7 +60,7 @@ def task_of(case: Case, limits: Sequence[int] = (), key: str | None = None, **se
         rows = rows.append_column(key, pa.array(range(rows.num_rows)))
     with tempfile.TemporaryDirectory() as name, sqlanon.connect(rows) as db:
         ask = asked(case, Path(name), limits, key, **search)
-        with db._space.run(ask) as run:
+        with db._workspace.run(ask) as run:
             steps = StatementRunner(run.engine)
             prepared = prepare(steps, ask, run.source, run.work)
             yield prepare_local_task(steps, prepared, lambda open_, checked, best: None)

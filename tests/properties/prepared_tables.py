@@ -152,7 +152,7 @@ def prepared_table(table: SmallTable, remembers: bool = True) -> Iterator[Prepar
         for relation, rows in tables_of(table.source).items():
             connection.register("arrow_table", rows)
             connection.execute(f"CREATE TABLE {relation} AS FROM arrow_table")
-        with sqlanon.connect(connection) as db, db._space.run(policy(table, Path(name)), counted=True) as run:
+        with sqlanon.connect(connection) as db, db._workspace.run(policy(table, Path(name)), counted=True) as run:
             steps = StatementRunner(run.engine)
             prepared = prepare(steps, policy(table, Path(name)), run.source, run.work, run.population)
             yield Prepared(steps, prepared, patch, remembers)

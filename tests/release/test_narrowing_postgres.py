@@ -67,7 +67,7 @@ def test_the_figures_are_those_of_duckdb(postgres: Server, suppressed: str, tmp_
 
 def test_temporary_rows_answer_with_figures_alone(postgres: Server) -> None:
     load(postgres, 4000).close()
-    with sqlanon.connect() as db, db._space.run(policies()[1], counted=True) as run:
+    with sqlanon.connect() as db, db._workspace.run(policies()[1], counted=True) as run:
         rows = exp.select(exp.column("zip", quoted=True)).from_(run.source.relation)
         with run.source.temporary_rows(run.engine, rows, None) as (ask, relation):
             assert ask(exp.select(exp.Count(this=exp.Star())).from_(relation)) == [(4000,)]

@@ -408,7 +408,7 @@ def test_columns_of_risk_are_not_released(live: duckdb.DuckDBPyConnection) -> No
     asked = policy(4, risk={"weights": "weight", "household": "home"}).model_copy()
     with connect_to(live) as db:
         result = db.anonymize(asked)
-        assert set(db._space.engine.connection.sql(result.sql()).columns) == set(NAMES)
+        assert set(db._workspace.engine.connection.sql(result.sql()).columns) == set(NAMES)
 
 
 # --- relations, the twin, levels --------------------------------------------------------------------

@@ -40,7 +40,7 @@ def released(request: pytest.FixtureRequest) -> Released:
     ) -> tuple[Counter[tuple[Any, ...]], dict[str, str]]:
         with sqlanon.connect(source) as db:
             result = db.anonymize(make_policy(attributes, k=k, **sections))
-            space = db._space
+            space = db._workspace
             relation = next(iter(space._readers.values()), space._engine).connection.sql(result.sql())
             return Counter(relation.fetchall()), dict(zip(relation.columns, map(str, relation.types), strict=True))
 

@@ -21,7 +21,7 @@ REST = [seed for seed in range(TABLES) if seed not in FEW]
 
 
 def person_in(made: Made) -> str | None:
-    with sqlanon.connect(made.connection) as db, db._space.run(asks_nothing("t")) as run:
+    with sqlanon.connect(made.connection) as db, db._workspace.run(asks_nothing("t")) as run:
         profile = profile_table(run)
         person = find_person(run, profile, propose(profile.profiles))
     made.connection.close()

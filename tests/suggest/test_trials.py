@@ -102,7 +102,7 @@ def test_a_sample_is_the_same_on_every_run_and_keeps_the_limit_as_a_share() -> N
             connection.execute(PEOPLE.format(rows=BIG))
             with sqlanon.connect(connection) as db:
                 candidates = {"optimal": CANDIDATES["optimal"]}
-                (found,) = try_strategies(db._space.run, policy_of(k=5, **source), candidates, rows=500)
+                (found,) = try_strategies(db._workspace.run, policy_of(k=5, **source), candidates, rows=500)
                 return replace(found, seconds=0)
 
     first = tried()

@@ -17,7 +17,7 @@ DUCKDB_1 = duckdb.__version__.startswith("1.")
 
 def connection_of(db: sqlanon.Database) -> Any:
     """The connection with which a `Database` reads its source, for a live one the user's: tests look at its tables."""
-    space = db._space
+    space = db._workspace
     return next(iter(space._readers.values()), space._engine.holder).connection
 
 

@@ -165,7 +165,7 @@ def test_random_sources_are_found_and_released_as_from_rows(case: PrivacyCase, m
             policy = sqlanon.Policy(
                 **{**policy.model_dump(exclude_none=True), "release": {"table": "released", "suppressed": "mask"}}
             )
-        check_same(policy, db._space.engine.connection.cursor(), Path(name))
+        check_same(policy, db._workspace.engine.connection.cursor(), Path(name))
 
 
 @slow
@@ -695,7 +695,7 @@ def test_the_audit_finds_the_classes_that_an_oracle_finds(kind: str, data: st.Da
     names = {name: name for name in policy.attributes}
     released = WarehouseRelease(table("t"), table("t"), policy.generalized_attributes, [*source.sensitive], names)
     with opened(source) as db:
-        engine = db._space.engine.holder
+        engine = db._workspace.engine.holder
         query = requirement.violations(released)
         if query is None:
             assert kind == "t_closeness" and spec["distance"] != "equal"

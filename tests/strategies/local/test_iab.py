@@ -179,7 +179,7 @@ def balance_of(question: Question, **search: Any) -> Iterator[StateSearch]:
     """The search, not begun."""
     with tempfile.TemporaryDirectory() as directory, sqlanon.connect(arrow_table(question)) as db:
         policy = policy_of(question, Path(directory), **search)
-        with db._space.run(policy) as run:
+        with db._workspace.run(policy) as run:
             steps = StatementRunner(run.engine)
             prepared = prepare(steps, policy, run.source, run.work)
             yield StateSearch(prepare_local_task(steps, prepared, lambda open_, checked, best: None))

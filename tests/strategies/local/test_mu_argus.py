@@ -103,7 +103,7 @@ def classes_of(rows: Sequence[tuple[str, ...]], identification: dict[str, str], 
     with duckdb.connect() as connection:
         connection.execute("CREATE TABLE t (race VARCHAR, birth VARCHAR, sex VARCHAR, zip VARCHAR)")
         connection.executemany("INSERT INTO t VALUES (?, ?, ?, ?)", rows)
-        with sqlanon.connect(connection) as db, db._space.run(ask) as run:
+        with sqlanon.connect(connection) as db, db._workspace.run(ask) as run:
             steps = StatementRunner(run.engine)
             prepared = prepare(steps, ask, run.source, run.work)
             task = prepare_local_task(steps, prepared, lambda open_, checked, best: None)
