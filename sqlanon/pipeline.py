@@ -2,9 +2,9 @@
 
 scan > hierarchies > frequency sets > search > recode > dependencies > noise > decoys > audit > publish
 
-`anonymize` runs the stages up to a draft of the release, and `publish` runs the last two. `plan` is a dry run: its
-`StatementRunner` records statements instead of executing them, and answers queries with examples. `compare`, `extend`,
-`risk` and `verify` share the first stages. Each stage is one call into its package.
+`anonymize` runs the stages up to a draft of the release, and `publish` the last two. `plan` is a dry run: its
+`StatementRunner` records statements and answers queries with examples. `compare`, `extend`, `risk` and `verify` share
+the first stages. Each stage is one call into its package.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from sqlanon.hierarchies.levels import warn_of_levels_above_top
 from sqlanon.places.addresses import format_location
 from sqlanon.policy import Policy
 from sqlanon.policy.compatibility import LEDGER_FEATURES, collect_sections, find_conflicts
-from sqlanon.recode.stage import Recoding, recode
+from sqlanon.recode.stage import recode
 from sqlanon.release.draft import ReleaseDraft, ReplacedRelease, show_audit, show_rows
 from sqlanon.release.publish import Ledger, NoLedger, copy_audited_rows
 from sqlanon.release.publish import publish as audit_and_publish
@@ -60,20 +60,18 @@ from sqlanon.sources.workspace import Workspace
 from sqlanon.strategies.examples import example_levels, find_lattice_size
 from sqlanon.strategies.lattice.input import EarlierReleases, SearchInput, build_search_input
 from sqlanon.strategies.lattice.lattice import ignore_progress, store_lattice
-from sqlanon.strategies.lattice.result import SearchResult
 from sqlanon.strategies.stage import run_search
 from sqlanon.support.expressions import Namer, create_table, row_count
 from sqlanon.support.notices import Notice, sort_messages
 from sqlanon.support.workdir import spill_directory
 
 if TYPE_CHECKING:
-    from sqlanon.decoys import DecoyResult
     from sqlanon.ledger import Publication, PublishedRelease
     from sqlanon.ledger.growth.extend import Extension
-    from sqlanon.noise.stage import NoisePlan, NoiseResult
+    from sqlanon.noise.stage import NoisePlan
     from sqlanon.release.manifest import Manifest
     from sqlanon.release.source_change import SourceChange
-    from sqlanon.release.targets.base import ReleasedRows, ReleaseLocation, Verification
+    from sqlanon.release.targets.base import ReleasedRows, ReleaseLocation, Verification, VerifiedRelease
     from sqlanon.risk import Risk
     from sqlanon.strategies.compare import ComparisonProgress, ComparisonRow
 
@@ -122,7 +120,7 @@ def compare(
     from sqlanon.engines.deadline import interrupt_after
     from sqlanon.strategies.compare import ComparisonRow, build_comparison_row, with_time_limit
 
-    comparison_row = None
+    undecided_person, is_first = None, True
     for name, strategy_policy in policies.items():
         progress(name, 0, 0, None)
         if isinstance(strategy_policy, PolicyError):
@@ -139,15 +137,14 @@ def compare(
                 search_seconds = time.perf_counter() - search_started
                 figures = recode(runner, search_input, search_result).figures
                 total_seconds = time.perf_counter() - started
-                undecided = None if comparison_row is not None else _describe_undecided_person(runner, search_input)
-                comparison_row = build_comparison_row(
-                    name, search_input, search_result, figures, search_seconds, total_seconds, undecided
+                if is_first:
+                    undecided_person, is_first = _describe_undecided_person(runner, search_input), False
+                yield build_comparison_row(
+                    name, search_input, search_result, figures, search_seconds, total_seconds, undecided_person
                 )
-                yield comparison_row
-        except OvertimeError as error:
-            yield ComparisonRow(name, stopped=True, seconds=time.perf_counter() - started, error=str(error))
-        except InfeasibleError as error:
-            yield ComparisonRow(name, seconds=time.perf_counter() - started, error=str(error))
+        except (OvertimeError, InfeasibleError) as error:
+            stopped, total_seconds = isinstance(error, OvertimeError) or None, time.perf_counter() - started
+            yield ComparisonRow(name, stopped=stopped, seconds=total_seconds, error=str(error))
 
 
 def _describe_undecided_person(runner: StatementRunner, search_input: SearchInput) -> str | None:
@@ -187,23 +184,22 @@ def withdraw(
     progress("scan", 0, 0, None)
     with workspace.run(policy, counted=True) as run, source_errors():
         published = find_published_release(run, policy)
-        rows_now = _count_source_rows(run, policy)
-        place = recorded_location(
-            published.publication.path, published.publication.table_name, Reach(policy, run.source)
-        )
-    change = measure_source_change(workspace, policy, place, published.manifest, published.publication, rows_now)
+        publication, rows_now = published.publication, _count_source_rows(run, policy)
+        location = recorded_location(publication.path, publication.table_name, Reach(policy, run.source))
+    change = measure_source_change(workspace, policy, location, published.manifest, publication, rows_now)
     if not change.may_have_lost_rows:
         return published, change, None
     deleted_rows = change.missing_rows if change.deleted_rows is None else change.deleted_rows
     if deleted_rows == published.manifest.released_rows:
         raise ReleaseError(
-            f"{format_location(published.publication.path)}: none of its rows is in the source any more, so no release "
+            f"{format_location(publication.path)}: none of its rows is in the source any more, so no release "
             "can replace it; remove it, or run `sqlanon anonymize` to release the source as it is now"
         )
     try:
-        return published, change, _draft_withdrawal(workspace, published, True, progress, timer)
+        release_draft = _draft_withdrawal(workspace, published, True, progress, timer)
     except InfeasibleError:
-        return published, change, _draft_withdrawal(workspace, published, False, progress, timer)
+        release_draft = _draft_withdrawal(workspace, published, False, progress, timer)
+    return published, change, release_draft
 
 
 def _count_source_rows(run: Run, policy: Policy) -> int:
@@ -221,7 +217,7 @@ def _draft_withdrawal(
     only_its_rows = published.can_republish_released_rows(run.source)
     kind_for_target(None, policy).refuse(policy, run.source)
     with source_errors():
-        noise = plan_noise(runner, run, policy)
+        noise = _plan_noise(runner, run, policy)
         if only_its_rows:
             search_input = prepare_released_rows(runner, run, published, is_fixed)
         elif is_fixed and levels is not None:
@@ -260,60 +256,27 @@ def risk(
         return replace(assessment, noise=estimate_noise_errors(runner, search_input, recoding, columns, epsilons))
 
 
-def verify(workspace: Workspace, policy: Policy, place: ReleaseLocation, sha256: str | None = None) -> Verification:
+def verify(workspace: Workspace, policy: Policy, location: ReleaseLocation, sha256: str | None = None) -> Verification:
     """Verify a release alone, then against its source: prepare the source as for the release, and recode it again."""
-    from sqlanon.ledger import (
-        check_against_ledger,
-        count_changes,
-        find_publication,
-        find_recorded_publication,
-    )
-    from sqlanon.source_verification import (
-        check_against_source,
-        check_extended,
-        check_lost_rows,
-        check_policy,
-        explain_failure,
-    )
+    from sqlanon.ledger import check_against_ledger, count_changes, find_publication, find_recorded_publication
+    from sqlanon.source_verification import check_lost_rows, check_policy, explain_failure
 
-    with place.open_verified(workspace.limits, sha256) as release:
+    with location.open_verified(workspace.limits, sha256) as release:
         verification = release.verification
         if not verification.is_file and (policy.noisy_attributes or policy.has_decoys):
             raise ReleaseError(
                 "a release with noise or decoys can be verified against its source only as a file: publish it to a file"
             )
         with workspace.run(policy, counted=True) as run, source_errors():
-            runner, policy_checks, source_checks = (
-                StatementRunner(run.engine),
-                check_policy(policy, verification),
-                list[Check](),
-            )
             sha256_now = release.sha256() if verification.verified and policy.catalog is not None else None
+            policy_checks = check_policy(policy, verification)
             ledger_checks = check_against_ledger(run.engine, policy, verification, sha256_now)
             publication = find_publication(run.engine, policy, verification)
-            if run.source.access == "rows" and not (rows_now := _count_source_rows(run, policy)):
-                source_checks.append(
-                    source_check("source rows", False, "the source has rows", "the source has no rows")
-                )
-            elif publication is None or not publication.is_part:
-                search_input = prepare_with_earlier_releases(
-                    runner, run, policy, None if publication is None else publication.after
-                )
-                withdraws = publication is not None and publication.withdraws is not None
-                source_checks += check_against_source(run, search_input, release, withdraws)
-                rows_now = search_input.marginals.rows
-            elif all(check.passed for check in policy_checks):  # otherwise its rows are not comparable
-                try:
-                    search_input = prepare_beside_releases(
-                        runner, run, policy, [publication], verification.manifest, {publication.run_id}
-                    )
-                    source_checks += check_extended(run, search_input, release)
-                except RelabelledError as error:
-                    source_checks.append(source_check("recoded source", False, "", str(error)))
-            without_source = replace(verification, checks=(*verification.checks, *policy_checks, *ledger_checks))
-            complete = replace(
-                verification, checks=(*verification.checks, *policy_checks, *source_checks, *ledger_checks)
-            )
+            is_made_by_policy = all(check.passed for check in policy_checks)
+            source_checks, rows_now = _check_source(run, policy, release, publication, is_made_by_policy)
+            checks = (*verification.checks, *policy_checks)
+            without_source = replace(verification, checks=(*checks, *ledger_checks))
+            complete = replace(verification, checks=(*checks, *source_checks, *ledger_checks))
             if not without_source.verified:
                 return complete
             recorded = find_recorded_publication(run.engine, policy, verification, sha256_now)
@@ -322,7 +285,31 @@ def verify(workspace: Workspace, policy: Policy, place: ReleaseLocation, sha256:
             if complete.verified:  # new persons may have the rows of deleted ones
                 return check_lost_rows(complete, count_changes(run, policy, recorded, verification.manifest, rows_now))
         change = measure_source_change(workspace, policy, release, verification.manifest, recorded, rows_now)
-        return explain_failure(complete, change, len(verification.checks) + len(policy_checks))
+        return explain_failure(complete, change, len(checks))
+
+
+def _check_source(
+    run: Run, policy: Policy, release: VerifiedRelease, publication: Publication | None, is_made_by_policy: bool
+) -> tuple[list[Check], int]:
+    """Check a release against its source; return the checks and the number of source rows."""
+    from sqlanon.source_verification import check_against_source, check_extended
+
+    runner, rows_now = StatementRunner(run.engine), 0
+    if run.source.access == "rows" and not (rows_now := _count_source_rows(run, policy)):
+        return [source_check("source rows", False, "the source has rows", "the source has no rows")], 0
+    if publication is None or not publication.is_part:
+        after = None if publication is None else publication.after
+        search_input = prepare_with_earlier_releases(runner, run, policy, after)
+        withdraws = publication is not None and publication.withdraws is not None
+        return check_against_source(run, search_input, release, withdraws), search_input.marginals.rows
+    if not is_made_by_policy:  # the rows are not comparable
+        return [], rows_now
+    try:
+        manifest = release.verification.manifest
+        search_input = prepare_beside_releases(runner, run, policy, [publication], manifest, {publication.run_id})
+        return check_extended(run, search_input, release), rows_now
+    except RelabelledError as error:
+        return [source_check("recoded source", False, "", str(error))], rows_now
 
 
 def measure_source_change(
@@ -359,7 +346,7 @@ def draft(
         raise PolicyError(problems)
     kind_for_target(None, policy).refuse(policy, run.source)
     with source_errors():
-        noise = plan_noise(runner, run, policy)  # refuse impossible noise before the search
+        noise = _plan_noise(runner, run, policy)  # refuse impossible noise before the search
         search_input = prepare_with_earlier_releases(runner, run, policy)
     return draft_from_search_input(runner, run, search_input, noise, progress, timer)
 
@@ -392,11 +379,20 @@ def draft_from_search_input(
     timer.end("search")
     noise_result = decoy_result = None
     if noise is not None:
-        noise_result = add_noise(runner, search_input, recoding, noise, progress)
+        from sqlanon.noise.stage import add_noise
+
+        noise_result = add_noise(
+            runner, search_input, recoding, noise, lambda waiting, done: progress("noise", waiting, done, None)
+        )
+        runner.finish_stage("noise", "by class, drawn once; then the linking attack")
         recoding = noise_result.recoding
         timer.end("noise")
     if policy.has_decoys:
-        decoy_result = add_decoys(runner, search_input, recoding, search_result)
+        from sqlanon.decoys import add_decoys
+
+        decoy_result = add_decoys(runner, search_input, recoding, search_result.score)
+        if decoy_result.statement is not None:
+            runner.finish_stage("decoys", "invented rows for classes that are too small, drawn once")
         recoding = decoy_result.recoding
         timer.end("decoys")
     warnings += (*recoding.warnings, *dependencies.warnings)
@@ -420,7 +416,7 @@ def draft_from_search_input(
 def publish(
     draft: ReleaseDraft,
     run_id: str,
-    place: Any = None,
+    location: Any = None,
     table: str | None = None,
     force: bool = False,
     as_draft: bool = False,
@@ -428,7 +424,7 @@ def publish(
     """Audit a draft, alone and together with the releases of the ledger, and publish it."""
     _refuse_release(draft)
     draft = replace(draft, is_draft=draft.is_draft or as_draft)
-    target = target_for(draft, place, table)
+    target = target_for(draft, location, table)
     ledger = build_ledger_entry(draft, run_id, target.path, force)
     with draft.name_source_in_errors():
         return audit_and_publish(target, draft, ledger), ledger
@@ -478,10 +474,8 @@ def prepare_with_earlier_releases(
         return prepare_beside_releases(runner, run, policy, find_base_publications(run, policy, runs))
     search_input = prepare(runner, policy, run.source, run.work, run.population)
     plan_marking(runner, search_input, example_levels(policy, search_input.marginals.heights))
-    note = (
-        "rows are marked by the earlier releases that have them (in this plan: one, at level 1), and all stages above "
-    )
-    runner.finish_stage("earlier releases", f"{note}run again, with the marks as one more quasi-identifier")
+    note = "rows are marked by the earlier releases that have them (in this plan: one, at level 1), and all stages "
+    runner.finish_stage("earlier releases", f"{note}above run again, with the marks as one more quasi-identifier")
     return search_input
 
 
@@ -514,8 +508,7 @@ def prepare_released_rows(
     from sqlanon.ledger import select_released_rows
 
     policy, run_id = published.policy, published.publication.run_id
-    earlier = [published.publication, *published.base_publications]
-    fixed = published.manifest if is_fixed else None
+    earlier, fixed = [published.publication, *published.base_publications], published.manifest if is_fixed else None
     whole = prepare_beside_releases(
         runner, run, policy, earlier, fixed, {run_id}, lambda name: run.work(f"whole_{name}")
     )
@@ -542,31 +535,29 @@ def prepare_at_levels(runner: StatementRunner, run: Run, policy: Policy, levels:
     return replace(search_input, policy=policy, earlier=EarlierReleases(search_policy=searched))
 
 
-def build_ledger_entry(draft: ReleaseDraft, run_id: str, place: Path, force: bool) -> Ledger:
+def build_ledger_entry(draft: ReleaseDraft, run_id: str, path: Path, force: bool) -> Ledger:
     """Build the ledger entry of a draft: an empty one without a catalog."""
     if draft.search_input.policy.catalog is None:
         return NoLedger(is_draft=draft.is_draft)
     from sqlanon.ledger import DraftEntry, LedgerEntry
 
     if draft.is_draft:
-        return DraftEntry(draft.run, draft.search_input, run_id, place)
-    rows, keyed = draft.search_input.marginals.rows, draft.keyed_rows()
+        return DraftEntry(draft.run, draft.search_input, run_id, path)
     return LedgerEntry(
         draft.run,
         draft.search_input,
         run_id,
-        place,
-        rows,
+        path,
+        draft.search_input.marginals.rows,
         force,
-        keyed=keyed,
+        keyed=draft.keyed_rows(),
         peopled=draft.rows_with_persons(),
         replaces=draft.replaces,
         noise_ranges=draft.noise_ranges(),
     )
 
 
-def plan_noise(runner: StatementRunner, run: Run, policy: Policy) -> NoisePlan | None:
-    """Plan the noise of the policy, if it has any."""
+def _plan_noise(runner: StatementRunner, run: Run, policy: Policy) -> NoisePlan | None:
     if not policy.noisy_attributes:
         return None
     from sqlanon.noise.stage import plan_noise
@@ -574,40 +565,15 @@ def plan_noise(runner: StatementRunner, run: Run, policy: Policy) -> NoisePlan |
     return plan_noise(runner, run, policy)
 
 
-def add_noise(
-    runner: StatementRunner, search_input: SearchInput, recoding: Recoding, noise: NoisePlan, progress: StageProgress
-) -> NoiseResult:
-    """Draw noise for the rows of a recoding."""
-    from sqlanon.noise.stage import add_noise
-
-    noise_result = add_noise(
-        runner, search_input, recoding, noise, lambda waiting, done: progress("noise", waiting, done, None)
-    )
-    runner.finish_stage("noise", "by class, drawn once; then the linking attack")
-    return noise_result
-
-
-def add_decoys(
-    runner: StatementRunner, search_input: SearchInput, recoding: Recoding, search_result: SearchResult
-) -> DecoyResult:
-    """Draw decoys for the classes of a recoding that are too small."""
-    from sqlanon.decoys import add_decoys
-
-    decoy_result = add_decoys(runner, search_input, recoding, search_result.score)
-    if decoy_result.statement is not None:
-        runner.finish_stage("decoys", "invented rows for classes that are too small, drawn once")
-    return decoy_result
-
-
 class StageTimer:
-    """Wall time of each part of a job, in seconds."""
+    """Wall time of each stage of a job, in seconds."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
         self._since = time.perf_counter()
 
-    def end(self, part: str) -> None:
-        """End a part, and begin the next one."""
+    def end(self, stage: str) -> None:
+        """End a stage, and begin the next one."""
         now = time.perf_counter()
-        self.seconds[part] = now - self._since
+        self.seconds[stage] = now - self._since
         self._since = now
