@@ -4,39 +4,25 @@ from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
+from sqlanon.cli import options as opt
 from sqlanon.cli import printing
 from sqlanon.cli.help import AFTER, BEFORE, MORE, RELEASES, START, Command, Group, format_epilog
-from sqlanon.cli.options import (
-    AsJson,
-    Csv,
-    Dialect,
-    MemoryLimit,
-    PolicyFile,
-    Settings,
-    Strategy,
-    Threads,
-    argument,
-    integer,
-    load_policy,
-    name_csv_option_in_errors,
-    name_options_in_errors,
-    option,
-    parse_numbers,
-    parse_two_names,
-    split_names,
-)
+from sqlanon.cli.options import load_policy, name_csv_option_in_errors, name_options_in_errors
 from sqlanon.errors import AuditError, PolicyError, Problem, SourceError
 from sqlanon.support.notices import count_noun
 from sqlanon.support.resources import POLICY_SCHEMA, __version__
 from sqlanon.support.terminal import make_printable, print_lines, print_sql
 
 if TYPE_CHECKING:
+    from sqlanon.database import Database
+    from sqlanon.pipeline import StageProgress
     from sqlanon.policy import Policy
     from sqlanon.result import AnyRelease
 
@@ -63,6 +49,21 @@ def command(panel: str, *examples: str, refusal: str | None = None) -> Callable[
     return app.command(cls=Command, rich_help_panel=panel, epilog=epilog)
 
 
+@contextmanager
+def open_database(
+    job: str, memory_limit: str | None, threads: int | None, source: str | None = None, time_limit: float | None = None
+) -> Iterator[tuple[Database, StageProgress]]:
+    """Open a source, and show the progress of a job until the source is closed."""
+    from sqlanon.cli.progress import show_progress
+    from sqlanon.database import connect
+
+    with (
+        connect(source, memory_limit=memory_limit, threads=threads) as db,
+        show_progress(job, time_limit=time_limit) as progress,
+    ):
+        yield db, progress
+
+
 def _print_version(wanted: bool) -> None:
     if wanted:
         typer.echo(f"sqlanon {__version__}")
@@ -81,12 +82,7 @@ def _sqlanon(
 
 
 @command(START, "demo", "demo --dir /tmp/demo --rows 10000", refusal="the demo's release does not verify")
-def demo(
-    directory: Annotated[Path, option("--dir FOLDER", "Folder for its files. Default: sqlanon-demo.")] = Path(
-        "sqlanon-demo"
-    ),
-    rows: Annotated[int, option("--rows N", "Number of patients. Default: 100000.", integer(1))] = 100_000,
-) -> None:
+def demo(directory: opt.DemoFolder = Path("sqlanon-demo"), rows: opt.Patients = 100_000) -> None:
     """Show the whole story on a generated hospital database."""
     from sqlanon.demo import run_demo
 
@@ -100,41 +96,19 @@ def demo(
     refusal="nothing meets the policy, or the audit refuses the release; nothing is published",
 )
 def anonymize(
-    policy: PolicyFile,
-    settings: Settings = None,
-    strategy: Strategy = None,
-    output: Annotated[
-        Path | None, option("--output -o FILE", "Publish to this .duckdb or .parquet file instead.")
-    ] = None,
-    dry_run: Annotated[bool, option("--dry-run", "Search and show the result; publish and record nothing.")] = False,
-    as_json: AsJson = False,
-    force: Annotated[
-        bool,
-        option(
-            "--force",
-            "Publish even if readers of an earlier release, too, can single out rows. The catalog records it.",
-        ),
-    ] = False,
-    draft: Annotated[
-        bool, option("--draft", "Publish a draft, for trying out: no other release is compared with it.")
-    ] = False,
-    export: Annotated[
-        Path | None,
-        option(
-            "--export FOLDER",
-            "For [source] frequency_set: write the statements and tables that make the release in the warehouse.",
-        ),
-    ] = None,
-    dialect: Dialect = None,
-    keep_work: Annotated[
-        Path | None,
-        option(
-            "--keep-work FILE",
-            "Keep the intermediate tables in a new DuckDB file, to query them. It has private values.",
-        ),
-    ] = None,
-    memory_limit: MemoryLimit = None,
-    threads: Threads = None,
+    policy: opt.PolicyFile,
+    settings: opt.Settings = None,
+    strategy: opt.Strategy = None,
+    output: opt.ReleaseFile = None,
+    dry_run: opt.DryRun = False,
+    as_json: opt.AsJson = False,
+    force: opt.Force = False,
+    draft: opt.AsDraft = False,
+    export: opt.ExportFolder = None,
+    dialect: opt.Dialect = None,
+    keep_work: opt.WorkFile = None,
+    memory_limit: opt.MemoryLimit = None,
+    threads: opt.Threads = None,
 ) -> None:
     """Find the best version of a table that meets the policy, audit it and publish it."""
     from sqlanon.cli.cost import measure_cost, measure_price
@@ -216,24 +190,16 @@ def _print_warnings(warnings: Iterable[str]) -> None:
 
 @command(RELEASES, "extend policy.toml", refusal="the audit refuses the extended release; the old one stays")
 def extend(
-    policy: PolicyFile,
-    settings: Settings = None,
-    as_json: AsJson = False,
-    force: Annotated[
-        bool,
-        option(
-            "--force", "Publish even if readers of another release, too, can single out rows. The catalog records it."
-        ),
-    ] = False,
-    memory_limit: MemoryLimit = None,
-    threads: Threads = None,
+    policy: opt.PolicyFile,
+    settings: opt.Settings = None,
+    as_json: opt.AsJson = False,
+    force: opt.Force = False,
+    memory_limit: opt.MemoryLimit = None,
+    threads: opt.Threads = None,
 ) -> None:
     """Add new rows of the source to a release. Rows that were released before stay unchanged."""
-    from sqlanon.cli.progress import show_progress
-    from sqlanon.database import connect
-
     started, loaded = time.perf_counter(), load_policy(policy, settings)
-    with connect(memory_limit=memory_limit, threads=threads) as db, show_progress("extending the release"):
+    with open_database("extending the release", memory_limit, threads) as (db, _):
         extension = db.extend(loaded)
         if extension.added_rows:
             extension.publish(force=force)
@@ -252,22 +218,14 @@ def extend(
     refusal="the audit refuses the new version, or nothing meets the policy; the old one stays",
 )
 def withdraw(
-    policy: PolicyFile,
-    settings: Settings = None,
-    dry_run: Annotated[
-        bool, option("--dry-run", "Show what would be withdrawn and what that reveals; publish nothing.")
-    ] = False,
-    sql: Annotated[bool, option("--sql", "Print the statement that makes the new version, too.")] = False,
-    as_json: AsJson = False,
-    force: Annotated[
-        bool,
-        option(
-            "--force",
-            "Publish even if readers who kept the old version can tell who was withdrawn. The catalog records it.",
-        ),
-    ] = False,
-    memory_limit: MemoryLimit = None,
-    threads: Threads = None,
+    policy: opt.PolicyFile,
+    settings: opt.Settings = None,
+    dry_run: opt.DryWithdrawal = False,
+    sql: opt.WithdrawalSql = False,
+    as_json: opt.AsJson = False,
+    force: opt.ForceWithdrawal = False,
+    memory_limit: opt.MemoryLimit = None,
+    threads: opt.Threads = None,
 ) -> None:
     """Publish a release again without the persons and rows that were deleted from its source since."""
     from sqlanon.cli.progress import show_progress
@@ -295,33 +253,26 @@ def withdraw(
     RELEASES, "live policy.toml --name patients_live", "live policy.toml --drop", refusal="nothing meets the policy"
 )
 def live(
-    policy: PolicyFile,
-    settings: Settings = None,
-    name: Annotated[
-        str | None, option("--name VIEW", "Name of the view. Default: the name of the table and _live.")
-    ] = None,
-    drop: Annotated[bool, option("--drop", "Remove the view instead.")] = False,
-    as_json: AsJson = False,
-    memory_limit: MemoryLimit = None,
-    threads: Threads = None,
+    policy: opt.PolicyFile,
+    settings: opt.Settings = None,
+    name: opt.ViewName = None,
+    drop: opt.DropView = False,
+    as_json: opt.AsJson = False,
+    memory_limit: opt.MemoryLimit = None,
+    threads: opt.Threads = None,
 ) -> None:
     """Create a view in the private database that generalizes and suppresses whenever it is read."""
-    from sqlanon.cli.progress import show_progress
-    from sqlanon.database import connect
-
     loaded = load_policy(policy, settings)
     if drop:
-        with connect(memory_limit=memory_limit, threads=threads) as db:
+        with open_database("opening the source", memory_limit, threads) as (db, _):
             dropped_view = db.drop_live(loaded, name)
         if as_json:
             printing.print_json({"dropped": dropped_view})
         else:
             print_lines(f"dropped: view {make_printable(dropped_view)} and its tables")
         return
-    with (
-        connect(memory_limit=memory_limit, threads=threads) as db,
-        show_progress(time_limit=loaded.search.time_limit) as progress,
-    ):
+    limits = memory_limit, threads
+    with open_database("opening the source", *limits, time_limit=loaded.search.time_limit) as (db, progress):
         view = db.live(loaded, name, progress)
     _print_warnings(view.warnings)
     if as_json:
@@ -337,26 +288,19 @@ def live(
     refusal="none of the strategies meets the policy",
 )
 def compare(
-    policy: PolicyFile,
-    settings: Settings = None,
-    strategies: Annotated[
-        str | None,
-        option(
-            "--strategies NAME,...",
-            "Strategies to compare, however long they take. Default: all that fit the policy, for at most 30 seconds "
-            "each.",
-        ),
-    ] = None,
-    as_json: Annotated[bool, option("--json", "Print one JSON list with an object for each strategy.")] = False,
-    memory_limit: MemoryLimit = None,
-    threads: Threads = None,
+    policy: opt.PolicyFile,
+    settings: opt.Settings = None,
+    strategies: opt.Strategies = None,
+    as_json: opt.AsJsonList = False,
+    memory_limit: opt.MemoryLimit = None,
+    threads: opt.Threads = None,
 ) -> None:
     """Compare the results of several strategies. Publishes nothing."""
     from sqlanon.cli.progress import show_comparison
     from sqlanon.database import connect
     from sqlanon.strategies.compare import DEFAULT_SECONDS, find_endless_strategies, policies_by_strategy
 
-    loaded, names = load_policy(policy, settings), split_names(strategies)
+    loaded, names = load_policy(policy, settings), opt.split_names(strategies)
     with name_options_in_errors(search__strategy="--strategies"):
         count, seconds = len(policies_by_strategy(loaded, names)), DEFAULT_SECONDS if names is None else None
     with connect(memory_limit=memory_limit, threads=threads) as db, show_comparison(count, seconds) as progress:
@@ -373,11 +317,11 @@ def compare(
 
 @command(BEFORE, "plan policy.toml", "plan policy.toml --sql", "plan policy.toml --dialect snowflake")
 def plan(
-    policy: PolicyFile,
-    settings: Settings = None,
-    strategy: Strategy = None,
-    sql: Annotated[bool, option("--sql", "Print all statements.")] = False,
-    dialect: Dialect = None,
+    policy: opt.PolicyFile,
+    settings: opt.Settings = None,
+    strategy: opt.Strategy = None,
+    sql: opt.PlanSql = False,
+    dialect: opt.Dialect = None,
 ) -> None:
     """Show what `anonymize` would do, on one screen; --sql shows its statements. Reads no rows."""
     from sqlanon.cli.plan_summary import format_plan
@@ -400,7 +344,7 @@ def schema() -> None:
 
 
 @command(MORE, "init warehouse.duckdb")
-def init(database: Annotated[Path, argument("DATABASE", "Path to a DuckDB file; created if missing.")]) -> None:
+def init(database: opt.DatabaseFile) -> None:
     """Install the catalog and the macro library in a DuckDB file, in the schema sqlanon."""
     from sqlanon.ledger.catalog import init_database
 
@@ -410,49 +354,26 @@ def init(database: Annotated[Path, argument("DATABASE", "Path to a DuckDB file; 
 
 @command(BEFORE, "risk policy.toml", "risk policy.toml --suda --matrix zip,age")
 def risk(
-    policy: PolicyFile,
-    settings: Settings = None,
-    as_json: AsJson = False,
-    epsilon: Annotated[
-        str | None, option("--epsilon E,...", "For a policy with noise: report the expected errors for these ε.")
-    ] = None,
-    suda: Annotated[bool, option("--suda", "Search for rows that a few quasi-identifiers make unique (SUDA).")] = False,
-    suda_size: Annotated[
-        int | None, option("--suda-size M", "Run --suda with at most M quasi-identifiers at a time.", integer(1))
-    ] = None,
-    leakage: Annotated[
-        int, option("--leakage N", "Report the leakage of sets of up to N attributes. Default: 3.", integer(0))
-    ] = 3,
-    leakage_seconds: Annotated[
-        int | None,
-        option(
-            "--leakage-seconds S", "Then measure larger sets for at most S seconds, highest leakage first.", integer(1)
-        ),
-    ] = None,
-    values: Annotated[
-        str | None, option("--values A", "Report what the values of an attribute leak, at each level of its hierarchy.")
-    ] = None,
-    matrix: Annotated[
-        str | None,
-        option(
-            "--matrix A,B",
-            "Count the unique rows at each pair of levels of two attributes; with [population], also the combinations "
-            "that are unique there.",
-        ),
-    ] = None,
-    memory_limit: MemoryLimit = None,
-    threads: Threads = None,
+    policy: opt.PolicyFile,
+    settings: opt.Settings = None,
+    as_json: opt.AsJson = False,
+    epsilon: opt.Epsilons = None,
+    suda: opt.WithSuda = False,
+    suda_size: opt.SudaSize = None,
+    leakage: opt.LeakageSize = 3,
+    leakage_seconds: opt.LeakageSeconds = None,
+    values: opt.LeakingAttribute = None,
+    matrix: opt.MatrixAttributes = None,
+    memory_limit: opt.MemoryLimit = None,
+    threads: opt.Threads = None,
 ) -> None:
     """Measure the re-identification risk of the source as it stands, and what in it breaks the policy."""
-    from sqlanon.cli.progress import show_progress
-    from sqlanon.database import connect
-
     loaded = load_policy(policy, settings)
-    with connect(memory_limit=memory_limit, threads=threads) as db, show_progress("measuring the risk"):
+    with open_database("measuring the risk", memory_limit, threads) as (db, _):
         with name_options_in_errors(epsilon="--epsilon"):
-            assessment = db.risk(loaded, parse_numbers("--epsilon", epsilon), leakage, leakage_seconds)
+            assessment = db.risk(loaded, opt.parse_numbers("--epsilon", epsilon), leakage, leakage_seconds)
         value_leakage = None if values is None else db.value_leakage(loaded, values)
-        uniques = None if matrix is None else db.uniques_matrix(loaded, *parse_two_names("--matrix", matrix))
+        uniques = None if matrix is None else db.uniques_matrix(loaded, *opt.parse_two_names("--matrix", matrix))
         special_uniques = db.suda(loaded, suda_size) if suda or suda_size is not None else None
     _print_warnings(assessment.warnings)
     if as_json:
@@ -480,29 +401,16 @@ def risk(
 
 @command(START, "suggest hospital.duckdb patients -o policy.toml", "suggest patients.csv -o policy.toml")
 def suggest(
-    inputs: Annotated[
-        list[str],
-        argument(
-            "INPUT...",
-            "A DuckDB file and one of its tables; data files of one table, or patterns of them; an Excel file and a "
-            "sheet or its range of cells.",
-        ),
-    ],
-    output: Annotated[
-        Path | None, option("--output -o FILE", "Write the policy to FILE, its schema beside it.")
-    ] = None,
-    force: Annotated[bool, option("--force", "Replace FILE if it exists.")] = False,
-    csv: Csv = None,
-    hierarchies: Annotated[
-        Path | None, option("--hierarchies DIR", "Write hierarchies of texts to files in DIR, to be edited.")
-    ] = None,
-    memory_limit: MemoryLimit = None,
-    threads: Threads = None,
+    inputs: opt.SuggestInputs,
+    output: opt.PolicyOutput = None,
+    force: opt.ReplacePolicy = False,
+    csv: opt.Csv = None,
+    hierarchies: opt.HierarchyFolder = None,
+    memory_limit: opt.MemoryLimit = None,
+    threads: opt.Threads = None,
 ) -> None:
     """Write a commented policy to start from: roles, hierarchies, and the strategy that keeps the most."""
     from sqlanon.cli.files import SCHEMA, refuse_existing, write_private, write_schema
-    from sqlanon.cli.progress import show_progress
-    from sqlanon.database import connect
     from sqlanon.policy.settings import parse_csv_settings
     from sqlanon.sources.formats import file_kind
 
@@ -516,12 +424,11 @@ def suggest(
     if not are_files and len(inputs) > 2:
         raise PolicyError([Problem("suggest", "give a database and one of its tables, or data files of one table")])
     source, table = (None, None) if are_files else (inputs[0], inputs[1] if len(inputs) > 1 else None)
-    keys = parse_csv_settings(csv or ())
+    keys, job = parse_csv_settings(csv or ()), "reading the source and trying strategies on a sample"
     with (
         name_options_in_errors(source__table=Path(inputs[0]).name),
         name_csv_option_in_errors(),
-        connect(source, memory_limit=memory_limit, threads=threads) as db,
-        show_progress("reading the source and trying strategies on a sample"),
+        open_database(job, memory_limit, threads, source) as (db, _),
     ):
         folder = None if output is None else output.absolute().parent
         suggestion = db._suggest(table, inputs if are_files else (), folder, hierarchies, keys)
@@ -542,33 +449,21 @@ def suggest(
 
 @command(START, "inspect patients.csv", "inspect patients.csv --csv skip=2 --csv on_bad_line=drop")
 def inspect(
-    files: Annotated[
-        list[str],
-        argument(
-            "FILE...",
-            "Data files of one table, or patterns of them; or an Excel file, and a sheet or its range of cells.",
-        ),
-    ],
-    csv: Csv = None,
-    as_json: AsJson = False,
-    memory_limit: MemoryLimit = None,
-    threads: Threads = None,
+    files: opt.InspectFiles,
+    csv: opt.Csv = None,
+    as_json: opt.AsJson = False,
+    memory_limit: opt.MemoryLimit = None,
+    threads: opt.Threads = None,
 ) -> None:
     """Show how files are read: their form, columns and types, bad lines, and the [source.csv] table for a policy."""
     from sqlanon.cli.inspection import print_inspection
-    from sqlanon.cli.progress import show_progress
-    from sqlanon.database import connect
     from sqlanon.policy.settings import parse_csv_settings
     from sqlanon.sources.formats import file_kind
 
     keys = parse_csv_settings(csv or ())
     sheet = files.pop() if len(files) == 2 and file_kind(files[0]) == "excel" and not file_kind(files[1]) else None
     source, paths = (None, files) if len(files) > 1 else (files[0], ())
-    with (
-        name_csv_option_in_errors(),
-        connect(source, memory_limit=memory_limit, threads=threads) as db,
-        show_progress("reading the files"),
-    ):
+    with name_csv_option_in_errors(), open_database("reading the files", memory_limit, threads, source) as (db, _):
         inspection = db.inspect(sheet, paths, keys)
     if as_json:
         printing.print_json(inspection.to_dict())
@@ -580,13 +475,7 @@ def inspect(
 
 
 @command(START, "import-arx example.deid", "import-arx example.deid --dir adult --encoding windows-1252")
-def import_arx(
-    project: Annotated[Path, argument("PROJECT.deid", "A project of ARX.")],
-    directory: Annotated[
-        Path | None, option("--dir FOLDER", "A new folder for its files. Default: the project's name.")
-    ] = None,
-    encoding: Annotated[str | None, option("--encoding NAME", "The encoding of texts that are not in UTF-8.")] = None,
-) -> None:
+def import_arx(project: opt.ArxProject, directory: opt.ArxFolder = None, encoding: opt.ArxEncoding = None) -> None:
     """Write a project of ARX as a policy, hierarchy files and a CSV file, and say what has no counterpart."""
     from sqlanon.arx import import_project
     from sqlanon.cli.files import SCHEMA, write_schema
@@ -608,18 +497,14 @@ def import_arx(
     refusal="a check failed: the release is not what it claims to be",
 )
 def verify(
-    release: Annotated[
-        str, argument("RELEASE", "Path to a release, or the address of one: postgresql://..., sc://... or env:NAME.")
-    ],
-    policy: Annotated[Path | None, option("--policy POLICY.toml", "Check the release against its source, too.")] = None,
-    settings: Settings = None,
-    table: Annotated[str | None, option("--table SCHEMA.NAME", "Name of a release in PostgreSQL or Spark.")] = None,
-    sha256: Annotated[
-        str | None, option("--sha256 HEX", "SHA-256 that the file must have, as `anonymize` printed it.")
-    ] = None,
-    as_json: AsJson = False,
-    memory_limit: MemoryLimit = None,
-    threads: Threads = None,
+    release: opt.ReleaseName,
+    policy: opt.VerifyPolicy = None,
+    settings: opt.Settings = None,
+    table: opt.ServerTable = None,
+    sha256: opt.Sha256 = None,
+    as_json: opt.AsJson = False,
+    memory_limit: opt.MemoryLimit = None,
+    threads: opt.Threads = None,
 ) -> None:
     """Check that a release is what it claims to be."""
     from sqlanon.cli.progress import show_progress
@@ -644,21 +529,15 @@ def verify(
 
 @command(AFTER, "attack release.duckdb --policy policy.toml --sql")
 def attack(
-    releases: Annotated[list[str], argument("RELEASE...", "Paths to releases of one table.")],
-    policy: Annotated[
-        Path | None, option("--policy POLICY.toml", "Policy of the releases: its source and hierarchies.")
-    ] = None,
-    outside: Annotated[
-        str | None, option("--outside FILE_OR_TABLE", "File or table that names people, to link with the releases.")
-    ] = None,
-    only: Annotated[str | None, option("--only ATTACK,...", "Attacks to run. Default: all.")] = None,
-    known: Annotated[
-        int, option("--known M", "Sensitive values that the attacker can rule out. Default: 1.", integer(0))
-    ] = 1,
-    sql: Annotated[bool, option("--sql", "Print the statements that show the victims, too.")] = False,
-    as_json: AsJson = False,
-    memory_limit: MemoryLimit = None,
-    threads: Threads = None,
+    releases: opt.AttackedReleases,
+    policy: opt.AttackPolicy = None,
+    outside: opt.OutsideTable = None,
+    only: opt.AttackNames = None,
+    known: opt.KnownValues = 1,
+    sql: opt.VictimSql = False,
+    as_json: opt.AsJson = False,
+    memory_limit: opt.MemoryLimit = None,
+    threads: opt.Threads = None,
 ) -> None:
     """Run the published attacks on releases and count the affected rows."""
     from sqlanon import attacks
@@ -667,7 +546,7 @@ def attack(
     loaded = None if policy is None else load_policy(policy)
     with show_progress("attacking the releases"):
         findings = attacks.attack(
-            releases, loaded, outside, split_names(only), known, memory_limit=memory_limit, threads=threads
+            releases, loaded, outside, opt.split_names(only), known, memory_limit=memory_limit, threads=threads
         )
     if as_json:
         printing.print_json(findings.to_dict())
@@ -682,39 +561,24 @@ def attack(
     refusal="a requirement does not hold, or nothing meets the policy",
 )
 def report(
-    of: Annotated[
-        str,
-        argument(
-            "POLICY.toml|RELEASE", "Path to a release, or to a policy: then the page shows what it would release."
-        ),
-    ],
-    output: Annotated[Path, option("--output -o FILE.html", "Path of the page.")],
-    settings: Settings = None,
-    private: Annotated[
-        bool, option("--private", "For a policy: show the source and the search, too. For internal use only.")
-    ] = False,
-    policy: Annotated[
-        Path | None, option("--policy POLICY.toml", "For a release: check it against its source, too.")
-    ] = None,
-    compare: Annotated[
-        bool, option("--compare", "With --private: compare all strategies that fit the policy.")
-    ] = False,
-    memory_limit: MemoryLimit = None,
-    threads: Threads = None,
+    of: opt.ReportSubject,
+    output: opt.PageFile,
+    settings: opt.Settings = None,
+    private: opt.PrivateReport = False,
+    policy: opt.ReportPolicy = None,
+    compare: opt.CompareInReport = False,
+    memory_limit: opt.MemoryLimit = None,
+    threads: opt.Threads = None,
 ) -> None:
     """Write an HTML page about a release: what could still go wrong, and what happened to each column."""
-    from sqlanon.cli.progress import show_progress
-    from sqlanon.database import connect
-
     subject = load_policy(Path(of), settings) if of.lower().endswith(".toml") else of
-    strategies = None if compare else ()
+    job = "verifying the release" if isinstance(subject, str) else "opening the source"
     with (
-        connect(memory_limit=memory_limit, threads=threads) as db,
-        show_progress("verifying the release" if isinstance(subject, str) else "opening the source") as progress,
+        open_database(job, memory_limit, threads) as (db, progress),
         name_options_in_errors(private="--private", compare="--compare", policy="--policy"),
     ):
         source_policy = None if policy is None else load_policy(policy, settings)
-        facts = db._write_report(subject, output, private, source_policy, strategies, progress)
+        facts = db._write_report(subject, output, private, source_policy, None if compare else (), progress)
     verdict = "the policy's requirements hold" if facts.holds else "NOT verified"
     print_lines(f"{output.absolute()}: {verdict}")
     printing.print_residual_risk(facts.worst)

@@ -59,6 +59,7 @@ def _parse_dialect(text: str) -> str:
         raise typer.BadParameter(error.problems[0].message) from None
 
 
+# several commands
 PolicyFile = Annotated[Path, argument("POLICY.toml", "Path to the policy file.")]
 Settings = Annotated[
     list[str] | None,
@@ -85,6 +86,140 @@ MemoryLimit = Annotated[
     option("--memory-limit SIZE", "Memory to use, such as 2GB. Default: the engine's own limit.", _parse_size),
 ]
 Threads = Annotated[int | None, option("--threads N", "Threads to use. Default: all cores.", integer(1, MOST_THREADS))]
+
+# demo, import-arx, init
+DemoFolder = Annotated[Path, option("--dir FOLDER", "Folder for its files. Default: sqlanon-demo.")]
+Patients = Annotated[int, option("--rows N", "Number of patients. Default: 100000.", integer(1))]
+ArxProject = Annotated[Path, argument("PROJECT.deid", "A project of ARX.")]
+ArxFolder = Annotated[Path | None, option("--dir FOLDER", "A new folder for its files. Default: the project's name.")]
+ArxEncoding = Annotated[str | None, option("--encoding NAME", "The encoding of texts that are not in UTF-8.")]
+DatabaseFile = Annotated[Path, argument("DATABASE", "Path to a DuckDB file; created if missing.")]
+
+# suggest, inspect
+SuggestInputs = Annotated[
+    list[str],
+    argument(
+        "INPUT...",
+        "A DuckDB file and one of its tables; data files of one table, or patterns of them; an Excel file and a "
+        "sheet or its range of cells.",
+    ),
+]
+PolicyOutput = Annotated[Path | None, option("--output -o FILE", "Write the policy to FILE, its schema beside it.")]
+ReplacePolicy = Annotated[bool, option("--force", "Replace FILE if it exists.")]
+HierarchyFolder = Annotated[
+    Path | None, option("--hierarchies DIR", "Write hierarchies of texts to files in DIR, to be edited.")
+]
+InspectFiles = Annotated[
+    list[str],
+    argument(
+        "FILE...", "Data files of one table, or patterns of them; or an Excel file, and a sheet or its range of cells."
+    ),
+]
+
+# anonymize, extend, withdraw, live
+ReleaseFile = Annotated[Path | None, option("--output -o FILE", "Publish to this .duckdb or .parquet file instead.")]
+DryRun = Annotated[bool, option("--dry-run", "Search and show the result; publish and record nothing.")]
+Force = Annotated[
+    bool,
+    option("--force", "Publish even if readers of another release, too, can single out rows. The catalog records it."),
+]
+AsDraft = Annotated[bool, option("--draft", "Publish a draft, for trying out: no other release is compared with it.")]
+ExportFolder = Annotated[
+    Path | None,
+    option(
+        "--export FOLDER",
+        "For [source] frequency_set: write the statements and tables that make the release in the warehouse.",
+    ),
+]
+WorkFile = Annotated[
+    Path | None,
+    option(
+        "--keep-work FILE", "Keep the intermediate tables in a new DuckDB file, to query them. It has private values."
+    ),
+]
+DryWithdrawal = Annotated[
+    bool, option("--dry-run", "Show what would be withdrawn and what that reveals; publish nothing.")
+]
+WithdrawalSql = Annotated[bool, option("--sql", "Print the statement that makes the new version, too.")]
+ForceWithdrawal = Annotated[
+    bool,
+    option(
+        "--force",
+        "Publish even if readers who kept the old version can tell who was withdrawn. The catalog records it.",
+    ),
+]
+ViewName = Annotated[str | None, option("--name VIEW", "Name of the view. Default: the name of the table and _live.")]
+DropView = Annotated[bool, option("--drop", "Remove the view instead.")]
+
+# compare, plan
+Strategies = Annotated[
+    str | None,
+    option(
+        "--strategies NAME,...",
+        "Strategies to compare, however long they take. Default: all that fit the policy, for at most 30 seconds each.",
+    ),
+]
+AsJsonList = Annotated[bool, option("--json", "Print one JSON list with an object for each strategy.")]
+PlanSql = Annotated[bool, option("--sql", "Print all statements.")]
+
+# risk
+Epsilons = Annotated[
+    str | None, option("--epsilon E,...", "For a policy with noise: report the expected errors for these ε.")
+]
+WithSuda = Annotated[bool, option("--suda", "Search for rows that a few quasi-identifiers make unique (SUDA).")]
+SudaSize = Annotated[
+    int | None, option("--suda-size M", "Run --suda with at most M quasi-identifiers at a time.", integer(1))
+]
+LeakageSize = Annotated[
+    int, option("--leakage N", "Report the leakage of sets of up to N attributes. Default: 3.", integer(0))
+]
+LeakageSeconds = Annotated[
+    int | None,
+    option("--leakage-seconds S", "Then measure larger sets for at most S seconds, highest leakage first.", integer(1)),
+]
+LeakingAttribute = Annotated[
+    str | None, option("--values A", "Report what the values of an attribute leak, at each level of its hierarchy.")
+]
+MatrixAttributes = Annotated[
+    str | None,
+    option(
+        "--matrix A,B",
+        "Count the unique rows at each pair of levels of two attributes; with [population], also the combinations "
+        "that are unique there.",
+    ),
+]
+
+# verify, attack, report
+ReleaseName = Annotated[
+    str, argument("RELEASE", "Path to a release, or the address of one: postgresql://..., sc://... or env:NAME.")
+]
+VerifyPolicy = Annotated[Path | None, option("--policy POLICY.toml", "Check the release against its source, too.")]
+ServerTable = Annotated[str | None, option("--table SCHEMA.NAME", "Name of a release in PostgreSQL or Spark.")]
+Sha256 = Annotated[str | None, option("--sha256 HEX", "SHA-256 that the file must have, as `anonymize` printed it.")]
+AttackedReleases = Annotated[list[str], argument("RELEASE...", "Paths to releases of one table.")]
+AttackPolicy = Annotated[
+    Path | None, option("--policy POLICY.toml", "Policy of the releases: its source and hierarchies.")
+]
+OutsideTable = Annotated[
+    str | None, option("--outside FILE_OR_TABLE", "File or table that names people, to link with the releases.")
+]
+AttackNames = Annotated[str | None, option("--only ATTACK,...", "Attacks to run. Default: all.")]
+KnownValues = Annotated[
+    int, option("--known M", "Sensitive values that the attacker can rule out. Default: 1.", integer(0))
+]
+VictimSql = Annotated[bool, option("--sql", "Print the statements that show the victims, too.")]
+ReportSubject = Annotated[
+    str,
+    argument("POLICY.toml|RELEASE", "Path to a release, or to a policy: then the page shows what it would release."),
+]
+PageFile = Annotated[Path, option("--output -o FILE.html", "Path of the page.")]
+PrivateReport = Annotated[
+    bool, option("--private", "For a policy: show the source and the search, too. For internal use only.")
+]
+ReportPolicy = Annotated[
+    Path | None, option("--policy POLICY.toml", "For a release: check it against its source, too.")
+]
+CompareInReport = Annotated[bool, option("--compare", "With --private: compare all strategies that fit the policy.")]
 
 
 def split_names(text: str | None) -> list[str] | None:
