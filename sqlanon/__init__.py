@@ -1,17 +1,11 @@
 """sqlanon, a SQL-native anonymizer: it generalizes a table about people until it meets a policy, and publishes it.
 
-The stages, and the folder of each::
+`pipeline` runs the stages in order; each has a folder with its SQL::
 
-    policy -> source -> hierarchies -> frequency set -> search  -> recode  -> noise, decoys -> release, ledger
-    policy/   sources/  hierarchies/   frequency/       search/    recode/    noise/ decoys/   release/ ledger/
+    policy -> source -> hierarchies -> frequency sets -> search -> recode -> noise, decoys -> audit, release, ledger
 
-Each folder has the SQL of its stage. `pipeline` runs the stages in order; `database` has the verbs, and `result`
-what they return. `requirements/` and `measures/` judge equivalence classes. `engines/` run statements and know
-nothing of privacy; `engines/dialects/` translate for each. `risk/` and `suggest/` examine a source, `attacks/` attack
-a release, `ledger/` records what was published, `live/` creates views in the source's database, `warehouse/` writes
-statements for others to run, and `report/` writes the report page.
-
-Public names are imported when they are first used, so that the version or a policy does not wait for an engine.
+CONTRIBUTING.md describes the tree. Public names are imported when they are first used, so that the version or a policy
+does not wait for an engine.
 """
 
 from importlib import import_module
@@ -35,7 +29,7 @@ if TYPE_CHECKING:
     from sqlanon.release.published import Release
     from sqlanon.result import Result
 else:  # hidden from type checkers: __getattr__ would make every name valid
-    _HOMES = {
+    _MODULES = {
         "Database": "sqlanon.database",
         "attack": "sqlanon.attacks",
         "attack_sql": "sqlanon.attacks",
@@ -46,14 +40,14 @@ else:  # hidden from type checkers: __getattr__ would make every name valid
     }
 
     def __getattr__(name: str) -> Any:
-        if name not in _HOMES:
+        if name not in _MODULES:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        value = getattr(import_module(_HOMES[name]), name)
+        value = getattr(import_module(_MODULES[name]), name)
         globals()[name] = value
         return value
 
     def __dir__() -> list[str]:
-        return sorted(globals().keys() | _HOMES.keys())
+        return sorted(globals().keys() | _MODULES.keys())
 
 
 __all__ = [

@@ -124,8 +124,6 @@ class Database:
 
         Parameters
         ----------
-        policy:
-            The policy.
         progress:
             Called with the stage (``scan``, ``search``, ``noise``), the numbers of open and checked generalizations,
             and the best score so far.
@@ -297,8 +295,6 @@ class Database:
 
         Parameters
         ----------
-        policy:
-            The policy.
         dialect:
             The dialect of a warehouse: ``bigquery``, ``databricks``, ``duckdb``, ``postgres``, ``snowflake``, ``spark``
             or ``trino``. The plan then has the statements for the warehouse, and reads only the policy and the
@@ -429,8 +425,6 @@ class Database:
 
         Parameters
         ----------
-        policy:
-            The policy.
         epsilons:
             Values of ε to estimate the errors of noise for, each more than 0. Default: 0.1 to 4.
         leakage:

@@ -35,6 +35,12 @@ StatementProgress: TypeAlias = "Callable[[], tuple[float, float | None] | None]"
 """The seconds that the statement has run, and its finished share if that is known; None between statements."""
 
 
+def _running_statement() -> tuple[float, float | None] | None:
+    from sqlanon.engines.duckdb import RUNNING_STATEMENTS
+
+    return RUNNING_STATEMENTS.progress()
+
+
 @contextmanager
 def show_progress(job: str = "opening the source", *, time_limit: float | None = None) -> Iterator[StageProgress]:
     """A callback for the progress of a job; ``time_limit`` is that of its search, in seconds."""
@@ -67,13 +73,9 @@ class ProgressLine:
         self,
         job: str,
         time_limit: float | None = None,
-        statement: StatementProgress | None = None,
+        statement: StatementProgress = _running_statement,
         clock: Callable[[], float] = monotonic,
     ) -> None:
-        if statement is None:
-            from sqlanon.engines.duckdb import RUNNING_STATEMENTS
-
-            statement = RUNNING_STATEMENTS.progress
         self._statement, self._clock, self._time_limit = statement, clock, time_limit
         self._text, self._stage = job, ""
         self._started = self._stage_started = clock()
@@ -115,7 +117,7 @@ class ComparisonLine(ProgressLine):
         self,
         strategies: int,
         seconds: float | None = None,
-        statement: StatementProgress | None = None,
+        statement: StatementProgress = _running_statement,
         clock: Callable[[], float] = monotonic,
     ) -> None:
         super().__init__("starting", None, statement, clock)
