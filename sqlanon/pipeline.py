@@ -211,22 +211,18 @@ def _count_source_rows(run: Run, policy: Policy) -> int:
 def _draft_withdrawal(
     workspace: Workspace, published: PublishedRelease, is_fixed: bool, progress: StageProgress, timer: StageTimer
 ) -> ReleaseDraft:
-    policy = published.policy
-    run = workspace.run(policy, counted=True)
-    runner, levels = StatementRunner(run.engine), published.levels
+    run = workspace.run(published.policy, counted=True)
     only_its_rows = published.can_republish_released_rows(run.source)
-    kind_for_target(None, policy).refuse(policy, run.source)
-    with source_errors():
-        noise = _plan_noise(runner, run, policy)
+
+    def prepare_input(runner: StatementRunner, run: Run, policy: Policy) -> SearchInput:
         if only_its_rows:
-            search_input = prepare_released_rows(runner, run, published, is_fixed)
-        elif is_fixed and levels is not None:
-            search_input = prepare_at_levels(runner, run, policy, levels)
-        else:
-            search_input = prepare_with_earlier_releases(runner, run, policy)
-    timer.end("load")
+            return prepare_released_rows(runner, run, published, is_fixed)
+        if is_fixed and published.levels is not None:
+            return prepare_at_levels(runner, run, policy, published.levels)
+        return prepare_with_earlier_releases(runner, run, policy)
+
     try:
-        release_draft = draft_from_search_input(runner, run, search_input, noise, progress, timer)
+        release_draft = draft(StatementRunner(run.engine), run, published.policy, progress, timer, prepare_input)
     finally:
         if run.source.persons is not None:
             run.source.persons.close()
@@ -339,7 +335,12 @@ def measure_source_change(
 
 
 def draft(
-    runner: StatementRunner, run: Run, policy: Policy, progress: StageProgress, timer: StageTimer
+    runner: StatementRunner,
+    run: Run,
+    policy: Policy,
+    progress: StageProgress,
+    timer: StageTimer,
+    prepare_input: Callable[[StatementRunner, Run, Policy], SearchInput] | None = None,
 ) -> ReleaseDraft:
     """Run all stages before the audit on a bound source."""
     if problems := list(find_conflicts(LEDGER_FEATURES, collect_sections(dict(policy)))):
@@ -347,24 +348,9 @@ def draft(
     kind_for_target(None, policy).refuse(policy, run.source)
     with source_errors():
         noise = _plan_noise(runner, run, policy)  # refuse impossible noise before the search
-        search_input = prepare_with_earlier_releases(runner, run, policy)
-    return draft_from_search_input(runner, run, search_input, noise, progress, timer)
-
-
-def draft_from_search_input(
-    runner: StatementRunner,
-    run: Run,
-    search_input: SearchInput,
-    noise: NoisePlan | None,
-    progress: StageProgress,
-    timer: StageTimer,
-) -> ReleaseDraft:
-    """Run the search and all later stages before the audit."""
-    policy = search_input.policy
-    with source_errors():
-        person = find_undecided_person(
-            runner, policy, search_input.source, search_input.columns, search_input.marginals.rows
-        )
+        search_input = (prepare_input or prepare_with_earlier_releases)(runner, run, policy)
+        source, rows = search_input.source, search_input.marginals.rows
+        person = find_undecided_person(runner, policy, source, search_input.columns, rows)
         warnings = (*run.notices, *warn_of_unprotected_columns(runner, search_input))
         warnings += () if runner.dry else warn_of_levels_above_top(policy, search_input.heights)
     timer.end("load")
@@ -398,7 +384,7 @@ def draft_from_search_input(
     warnings += (*recoding.warnings, *dependencies.warnings)
     if policy.requirements.keys() == {"k"} and policy.privacy.k == 1:
         message = "k = 1 allows classes of one row, which protects no person: set k = 5, for example"
-        warnings += (Notice(message, search_input.marginals.rows),)
+        warnings += (Notice(message, rows),)
     return ReleaseDraft(
         run,
         search_input,

@@ -21,11 +21,10 @@ from sqlanon.support.terminal import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
     from sqlanon.attacks import Attack, Attacks
-    from sqlanon.decoys import Decoys
     from sqlanon.disclosure.dependencies import Narrowing
     from sqlanon.disclosure.residual_risk import ResidualRisk
     from sqlanon.ledger.growth.extend import Extension
@@ -62,15 +61,22 @@ def print_result(result: Result, release: AnyRelease, seconds: float) -> Residua
     _print_figures(result, "released", manifest.classes, manifest.fewest_rows, seconds)
     if result.noise is not None:
         _print_noise(result)
-    if result.decoys is not None:
-        print_lines(format_decoys(result.decoys))
+    if (decoys := result.decoys) is not None and decoys.rows:
+        figures = (
+            f"{count_noun(decoys.rows, 'decoy')} among the released rows, in {count_noun(decoys.classes, 'class')}"
+        )
+        print_lines(
+            f"{figures}; without them the smallest class has {count_noun(decoys.smallest_class_without, 'row')}"
+        )
+    elif decoys is not None:
+        print_lines("no decoys: no class was too small")
     print_lines("")
     _print_attributes(result, "what was done")
     print_lines("")
     worst = None
     try:
         sizes, worst = release.class_sizes_and_risk()
-        print_class_sizes(sizes.sizes.items())
+        print_class_sizes(sizes.sizes)
     except ReleaseError as error:  # the release is published all the same
         print_lines(f"class sizes: not available: {error}")
     print_lines("")
@@ -174,17 +180,10 @@ def _print_noise(result: Result) -> None:
         print_lines(f"{rows:,} of the suppressed rows were suppressed for a confidence of {100 * beta:g} %")
 
 
-def format_decoys(decoys: Decoys) -> str:
-    if not decoys.rows:
-        return "no decoys: no class was too small"
-    figures = f"{count_noun(decoys.rows, 'decoy')} among the released rows, in {count_noun(decoys.classes, 'class')}; "
-    return figures + f"without them the smallest class has {count_noun(decoys.smallest_class_without, 'row')}"
-
-
-def print_class_sizes(sizes: Iterable[tuple[int, int]], unit: str = "rows") -> None:
+def print_class_sizes(sizes: Mapping[int, int], unit: str = "rows") -> None:
     from sqlanon.disclosure.class_sizes import doubling_histogram
 
-    bars = doubling_histogram(dict(sizes))
+    bars = doubling_histogram(sizes)
     while bars and not next(iter(bars.values())):  # begin at the smallest class
         bars.pop(next(iter(bars)))
     if bars:
@@ -486,7 +485,7 @@ def print_attackers(risk: Risk) -> None:
         risks = _format_risks(household.highest, household.average)
         print_lines(f"risk of {count_noun(household.households, 'household')}: {risks}")
     print_lines("")
-    print_class_sizes(risk.class_sizes.sizes.items(), risk.counts)
+    print_class_sizes(risk.class_sizes.sizes, risk.counts)
 
 
 def print_requirements(requirements: Sequence[RequirementRisk]) -> None:
