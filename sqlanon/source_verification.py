@@ -50,17 +50,16 @@ def check_against_source(
     A release that ``withdraws`` rows has no figures of suppressed rows to compare. Creates ``suppressed`` in the run's
     work schema, and the temporary view ``recoded``.
     """
-    engine, work, view, verification = run.engine, run.work, run.work_names.view("recoded"), release.verification
+    engine, view, verification = run.engine, run.work_names.view("recoded"), release.verification
     policy, manifest = search_input.policy, verification.manifest
     macros = run.install_macros(_macro_files(policy))
-    checks = _check_row_counts(run, search_input, manifest)
     recoding, recoding_checks = _recreate_recoding(run, search_input, manifest)
-    checks += recoding_checks
+    checks = [*_check_row_counts(run, search_input, manifest), *recoding_checks]
     if recoding is None:
         return checks
     rows = _make_recoded_rows(run, search_input, recoding, view)
     checks += _check_label_levels(run, search_input, recoding.generalization, verification)
-    audit = SourceAudit(engine, work, macros, search_input, recoding.statement, recoding.statement, run.population)
+    audit = SourceAudit(engine, run.work, macros, search_input, recoding.statement, recoding.statement, run.population)
     if policy.has_decoys:
         return checks + _check_with_decoys(run, search_input, verification, view, audit)
     if not policy.noisy_attributes:
@@ -73,7 +72,7 @@ def check_against_source(
     if not verification.verified:  # the engine of the source never reads an unverified file
         return checks
     with attach_temporarily(engine, verification.path, manifest, VERIFIED) as released:
-        checks += NoiseCheck(engine, work, search_input, manifest, released, rows).checks()
+        checks += NoiseCheck(engine, run.work, search_input, manifest, released, rows).checks()
         # With noise, rows may have been suppressed that the recoded source has.
         return checks + _check_requirements(audit, run, released if policy.source.person_column is None else view)
 
@@ -115,19 +114,16 @@ def _make_recoded_rows(run: Run, search_input: SearchInput, recoding: Recoding, 
 def check_extended(run: Run, search_input: SearchInput, release: OpenedRelease) -> list[Check]:
     """Recode the source rows that are in an extended release by the ledger, and compare; then check every requirement.
 
-    A release has the rows that have left the source since, and the earlier values of changed rows: then it is not what
-    the source gives.
+    The check fails if rows have left the source or changed since: the release still has them with their earlier values.
     """
-    engine, macros = run.engine, run.install_macros(_macro_files(search_input.policy))
-    verification, manifest = release.verification, release.verification.manifest
+    macros, manifest = run.install_macros(_macro_files(search_input.policy)), release.verification.manifest
     levels = {name: level or 0 for name, level in manifest.levels(search_input.heights).items()}
-    recoding = recode_released_rows(run, search_input, levels)
-    recoded = run.work_names.view("recoded")
-    engine.execute(create_temporary_view(recoded, recoding.select(shuffled=False)))
-    audit = SourceAudit(engine, run.work, macros, search_input, recoding, recoding, None)
+    recoding, recoded = recode_released_rows(run, search_input, levels), run.work_names.view("recoded")
+    run.engine.execute(create_temporary_view(recoded, recoding.select(shuffled=False)))
+    audit = SourceAudit(run.engine, run.work, macros, search_input, recoding, recoding, None)
     return [
         _check_rows(run, release, recoded),
-        *_check_label_levels(run, search_input, manifest.generalization, verification),
+        *_check_label_levels(run, search_input, manifest.generalization, release.verification),
         *_check_requirements(audit, run, recoded),
     ]
 
@@ -160,20 +156,19 @@ def explain_failure(verification: Verification, change: SourceChange, first: int
     failures = [check.name for check in verification.checks if check.passed is False]
     if not change and (failures == [CATALOG_CHECK] or not change.is_uncounted):
         return verification
-    checks = [
-        replace(check, passed=None, message=f"{NOT_COMPARED}: {check.message}")
-        if i >= first and check.passed is False
-        else check
-        for i, check in enumerate(verification.checks)
-    ]
-    change_check = Check(SOURCE_CHECK, False, change.differences)
-    return replace(verification, checks=(*checks, change_check), source_change=change)
+    checks = list(verification.checks)
+    for i, check in enumerate(checks):
+        if i >= first and check.passed is False:
+            checks[i] = replace(check, passed=None, message=f"{NOT_COMPARED}: {check.message}")
+    return _add_source_change(replace(verification, checks=tuple(checks)), change)
 
 
 def check_lost_rows(verification: Verification, change: SourceChange) -> Verification:
     """Add a failed check if persons or rows of the release have left the source, even if it gives the same rows."""
-    if not change.has_lost_rows:
-        return verification
+    return _add_source_change(verification, change) if change.has_lost_rows else verification
+
+
+def _add_source_change(verification: Verification, change: SourceChange) -> Verification:
     checks = (*verification.checks, Check(SOURCE_CHECK, False, change.differences))
     return replace(verification, checks=checks, source_change=change)
 
@@ -204,12 +199,13 @@ def _check_rows(run: Run, release: OpenedRelease, recoded: exp.Table) -> Check:
     engine, verification = run.engine, release.verification
     claimed = {column.name: column.type for column in verification.manifest.columns}
     name = "recoded source"
+    missing_columns = source_check(name, False, "the release has its columns")
     if any(check.name == "columns" and not check.passed for check in verification.checks):
-        return source_check(name, False, "the release has its columns")
+        return missing_columns
     try:
         with release.rows(engine, verification.manifest) as released:
             if engine.columns(recoded) != claimed or engine.columns(released) != claimed:
-                return source_check(name, False, "the release has its columns")
+                return missing_columns
             added, missing = engine.rows(count_different_rows(released, recoded, claimed))[0]
     except BrokenReleaseError as error:
         return source_check(name, False, "", str(error))
@@ -221,10 +217,10 @@ def _check_label_levels(
     run: Run, search_input: SearchInput, generalization: Mapping[str, int | None], verification: Verification
 ) -> list[Check]:
     """A failed check if the levels of the release's labels are not those of the policy's hierarchies."""
-    if not verification.verified or not verification.is_file or verification.manifest.version is None:
+    engine, manifest = run.engine, verification.manifest
+    if not verification.verified or not verification.is_file or manifest.version is None:
         return []
-    engine = run.engine
-    with attach_temporarily(engine, verification.path, verification.manifest, VERIFIED) as released:
+    with attach_temporarily(engine, verification.path, manifest, VERIFIED) as released:
         released_levels = levels_digest(engine, table(LEVELS, "sqlanon", VERIFIED))
         expected = levels_digest(engine, subquery(label_levels(engine, search_input, generalization, released)))
     claim = "each label lies under those above it in its hierarchy"
@@ -239,17 +235,16 @@ def _recreate_recoding(run: Run, search_input: SearchInput, manifest: Manifest) 
     policy = search_input.policy
     if None in manifest.generalization.values() or policy.search.is_local:
         return _repeat_search(run, search_input, manifest)
-    levels_by_name = manifest.levels(search_input.heights)
-    levels = tuple(levels_by_name.get(name) or 0 for name in search_input.search_policy.generalized_attributes)
+    names, levels_by_name = search_input.search_policy.generalized_attributes, manifest.levels(search_input.heights)
+    levels = tuple(levels_by_name.get(name) or 0 for name in names)
     has_attributes = set(manifest.generalization) == set(policy.generalized_attributes)
     is_in_lattice = has_attributes and search_input.lattice.permits(levels)
     checks = [source_check("generalization", is_in_lattice, "in the policy's lattice", "not in the policy's lattice")]
     if not is_in_lattice:
         return None, checks
-    measure = policy_measure(search_input)
+    runner, measure = StatementRunner(run.engine), policy_measure(search_input)
     figures = Checker(run.engine, search_input, measure)(levels)
     verdict = verdict_rules(search_input).judge(figures, search_input.limit.rows)
-    runner = StatementRunner(run.engine)
     recoding = recode_at(runner, search_input, levels, figures)
     if policy.has_decoys:
         decoys, recoding = recount_decoys(runner, search_input, recoding)
@@ -273,8 +268,8 @@ def _repeat_search(run: Run, search_input: SearchInput, manifest: Manifest) -> t
     if search_input.policy.search.time_limit is not None and not all(check.passed for check in checks):
         failure = (
             "the search has a time limit, and ends elsewhere on a slower machine: verify on a machine as fast, or "
-            "publish without a time limit"
         )
+        failure += "publish without a time limit"
         checks.append(source_check("the same search", False, "", failure))
     return recoding, checks
 
@@ -283,16 +278,15 @@ def _check_figures(
     search_input: SearchInput, manifest: Manifest, recoding: Recoding, cost: float, searched: Figures | None = None
 ) -> list[Check]:
     """Check the figures of the release; ``searched`` are those before decoys restored suppressed rows."""
-    score, figures = policy_measure(search_input).reported_score(cost), recoding.figures
-    claimed = manifest.score
+    score, claimed = policy_measure(search_input).reported_score(cost), manifest.score
     is_close = claimed is None or math.isclose(score, claimed, rel_tol=1e-9, abs_tol=1e-12)
     hidden = "" if claimed is not None else " (not shown in the release)"
-    suppressed = figures.suppressed_rows
+    suppressed = recoding.figures.suppressed_rows
     return [
         _check_suppressed_rows(search_input, manifest, suppressed),
         *_check_persons(search_input, manifest, recoding.persons),
         source_check("score", is_close, f"{search_input.policy.search.measure} {score:.6g}{hidden}"),
-        _check_suppression_limit(search_input, figures if searched is None else searched, suppressed),
+        _check_suppression_limit(search_input, searched or recoding.figures, suppressed),
     ]
 
 
@@ -312,14 +306,9 @@ def _check_persons(search_input: SearchInput, manifest: Manifest, figures: Perso
     """Check the manifest's persons, if persons are counted; after noise, more of them may have lost rows."""
     if figures is None:
         return []
-    claimed = (
-        manifest.persons,
-        manifest.released_persons,
-        manifest.suppressed_persons,
-        manifest.partly_released_persons,
-    )
-    passed = claimed == (figures.persons, figures.released, figures.suppressed, figures.partly_released)
     policy = search_input.policy
+    claimed = manifest.persons, manifest.released_persons, manifest.suppressed_persons, manifest.partly_released_persons
+    passed = claimed == (figures.persons, figures.released, figures.suppressed, figures.partly_released)
     if policy.suppresses_after_noise and manifest.suppressed_persons is not None:
         passed = (
             manifest.persons == figures.persons
