@@ -81,10 +81,7 @@ generalizations (for ``noise``: of waiting and finished records), and the best s
 
 
 def anonymize(
-    workspace: Workspace,
-    policy: Policy,
-    progress: StageProgress = ignore_progress,
-    keep_work: str | os.PathLike[str] | None = None,
+    workspace: Workspace, policy: Policy, progress: StageProgress, keep_work: str | os.PathLike[str] | None
 ) -> ReleaseDraft:
     """Find the best generalization of a source that meets the policy, and draft its release."""
     timer = StageTimer()
@@ -114,7 +111,7 @@ def compare(
     workspace: Workspace,
     policies: Mapping[str, Policy | PolicyError],
     progress: ComparisonProgress,
-    seconds: float | None = None,
+    seconds: float | None,
 ) -> Iterator[ComparisonRow]:
     """Run each strategy within its time. Each one reads the source again, so that none profits from an earlier one."""
     from sqlanon.engines.deadline import interrupt_after
@@ -171,7 +168,7 @@ def extend(workspace: Workspace, policy: Policy) -> Extension:
 
 
 def withdraw(
-    workspace: Workspace, policy: Policy, progress: StageProgress = ignore_progress
+    workspace: Workspace, policy: Policy, progress: StageProgress
 ) -> tuple[PublishedRelease, SourceChange, ReleaseDraft | None]:
     """Draft the policy's release again without the rows that were deleted from its source: at the same levels, or, if
     these do not meet the policy, after a search among coarser ones. The draft is None if no row was deleted.
@@ -252,7 +249,7 @@ def risk(
         return replace(assessment, noise=estimate_noise_errors(runner, search_input, recoding, columns, epsilons))
 
 
-def verify(workspace: Workspace, policy: Policy, location: ReleaseLocation, sha256: str | None = None) -> Verification:
+def verify(workspace: Workspace, policy: Policy, location: ReleaseLocation, sha256: str | None) -> Verification:
     """Verify a release alone, then against its source: prepare the source as for the release, and recode it again."""
     from sqlanon.ledger import check_against_ledger, count_changes, find_publication, find_recorded_publication
     from sqlanon.source_verification import check_lost_rows, check_policy, explain_failure
@@ -385,27 +382,12 @@ def draft(
     if policy.requirements.keys() == {"k"} and policy.privacy.k == 1:
         message = "k = 1 allows classes of one row, which protects no person: set k = 5, for example"
         warnings += (Notice(message, rows),)
-    return ReleaseDraft(
-        run,
-        search_input,
-        search_result,
-        recoding,
-        noise_result,
-        decoy_result,
-        dependencies,
-        warnings,
-        timer.seconds,
-        policy.is_draft,
-    )
+    results = search_result, recoding, noise_result, decoy_result, dependencies
+    return ReleaseDraft(run, search_input, *results, warnings, timer.seconds, policy.is_draft)
 
 
 def publish(
-    draft: ReleaseDraft,
-    run_id: str,
-    location: Any = None,
-    table: str | None = None,
-    force: bool = False,
-    as_draft: bool = False,
+    draft: ReleaseDraft, run_id: str, location: Any, table: str | None, force: bool, as_draft: bool
 ) -> tuple[Any, Ledger]:
     """Audit a draft, alone and together with the releases of the ledger, and publish it."""
     _refuse_release(draft)
