@@ -475,7 +475,7 @@ class Result:
     def publish(
         self, path: str | Path | None = None, table: str | None = None, force: bool = False, draft: bool = False
     ) -> AnyRelease:
-        """Write the release to a new file, audit it there, and move it to its place in one step.
+        """Write the release to a new file, audit it there, and make it visible to readers in one step.
 
         Parameters
         ----------
@@ -490,14 +490,19 @@ class Result:
             Publish a draft, for trying out, as a policy with ``[release] draft = true`` does. A draft is audited and
             marked. It is not compared with releases, and later releases are not compared with it: do not share it.
 
+        Returns
+        -------
+        Release
+            On a server, an object with the same attributes and ``verify``.
+
         Raises
         ------
         ReleaseError
-            The place cannot be written, or holds something else (for a draft: also a release); or the source is a
+            The location cannot be written, or holds something else (for a draft: also a release); or the source is a
             frequency set, see `export`.
         AuditError
-            The audit refused the release, and nothing has changed. One reason may be an earlier release: somebody who
-            has both would find groups that are smaller than promised. The error has the query.
+            The audit refused the release, and nothing has changed. If readers of an earlier release, too, would find
+            classes that are smaller than promised, the error has the query that shows them.
         """
         started = time.perf_counter()
         self.record()
@@ -517,7 +522,7 @@ class Result:
         """Write the files that make the release in a warehouse, for a source that is a frequency set.
 
         ``release.sql`` makes the release, and reads the tables in the Parquet files. ``audit.sql`` has the queries to
-        run before anybody reads the release. The folder has values of the source: it is private.
+        run before readers get access. The folder has values of the source: it is private.
 
         Parameters
         ----------
@@ -526,7 +531,7 @@ class Result:
         dialect:
             ``bigquery``, ``databricks``, ``duckdb``, ``postgres``, ``snowflake``, ``spark`` or ``trino``.
         draft:
-            Export a draft, as in `publish`: its statements say so, and warnings of later releases do not count it.
+            Export a draft, as in `publish`: its statements are marked, and warnings of later releases do not count it.
 
         Returns
         -------
