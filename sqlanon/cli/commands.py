@@ -387,10 +387,10 @@ def risk(
     has_priors = loaded.risk is not None and bool(loaded.risk.priors)
     printing.print_leakage(assessment.leakage, assessment.leakage_search, "rows" if has_priors else assessment.counts)
     if value_leakage is not None:
-        printing.print_values(value_leakage)
+        printing.print_value_leakage(value_leakage)
     printing.print_dependencies(assessment.dependencies)
     if uniques is not None:
-        printing.print_matrix(uniques)
+        printing.print_uniques_matrix(uniques)
     if assessment.noise is not None:
         printing.print_noise_errors(assessment.noise)
     elif loaded.noisy_attributes:

@@ -527,7 +527,7 @@ def print_leakage(leakage: Sequence[Leakage], search: LeakageSearch, counts: str
             print_lines(f"The first {sets} the most, apart from sets that contain one with all classes.")
 
 
-def print_values(leakage: ValueLeakage) -> None:
+def print_value_leakage(leakage: ValueLeakage) -> None:
     print_lines("")
     rows = []
     for level in leakage.levels:
@@ -553,7 +553,7 @@ def print_dependencies(dependencies: Sequence[Narrowing]) -> None:
     print_sql(dependencies[0].query)
 
 
-def print_matrix(matrix: UniquesMatrix) -> None:
+def print_uniques_matrix(matrix: UniquesMatrix) -> None:
     def print_levels(title: str, cells: Sequence[Sequence[str]]) -> None:
         print_lines("")
         first, second = matrix.attributes
