@@ -51,9 +51,9 @@ _CLASSES = template("""
 _LINKAGE = template("""
     SELECT
         coalesce(sum(row_count), 0)::BIGINT AS rows,
-        count_if(row_count = 1) AS "unique",
+        count(*) FILTER (WHERE row_count = 1) AS "unique",
         coalesce(sum(row_count) FILTER (WHERE NOT voter_count IS NULL), 0)::BIGINT AS matched,
-        count_if(row_count = 1 AND voter_count = 1) AS identified
+        count(*) FILTER (WHERE row_count = 1 AND voter_count = 1) AS identified
     FROM :classes AS classes
 """)
 # An identified patient whom the list gives the right name, and the number of these patients. A hash of the address
