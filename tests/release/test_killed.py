@@ -97,7 +97,7 @@ def opened_ledger(path: Path) -> list[Publication]:
     document = sqlanon.Policy.load(path)
     assert document.catalog is not None
     with sqlanon.connect() as db:
-        return read_ledger(db._space.engine, document.catalog.database, Reach(document)).publications
+        return read_ledger(db._workspace.engine, document.catalog.database, Reach(document)).publications
 
 
 def check_each_step(folder: Path, target: Target, begin: str, names: tuple[str, ...] = ()) -> None:

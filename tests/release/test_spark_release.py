@@ -473,7 +473,7 @@ def test_the_ledger_after_a_crash_at_any_statement(
         number += at is None
         with sqlanon.connect(place) as db:
             result = db.anonymize(newer)
-            read_ledger(result._run.engine, tmp_path / "c.duckdb", Reach(newer, result._prepared.source))
+            read_ledger(result._run.engine, tmp_path / "c.duckdb", Reach(newer, result._search_input.source))
         verification = release_location(place, "shared.r").verify()
         assert verification.verified
         assert len(known()) == number

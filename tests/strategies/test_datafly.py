@@ -130,7 +130,7 @@ def test_the_engine_counts_the_same_values(case: Case) -> None:
     if oracle.solve(**case.arguments) is None:
         return
     with anonymized(case, "datafly") as (result, _):
-        counted = [list(values) for values in data_of_engine(result._prepared).distinct_values()]
+        counted = [list(values) for values in data_of_engine(result._search_input).distinct_values()]
     expected = distinct_values(Table.of(case.rows, case.hierarchies))
     # At the top there is one value; none is counted in plain Python where no hierarchy knows a value.
     assert [own[:-1] for own in counted] == [own[:-1] for own in expected]
@@ -151,7 +151,7 @@ def test_values_that_only_the_population_has_do_not_count() -> None:
         )
         with sqlanon.connect(connection) as db:
             result = db.anonymize(policy)
-            assert data_of_engine(result._prepared).distinct_values() == [(2, 1), (3, 1)]
+            assert data_of_engine(result._search_input).distinct_values() == [(2, 1), (3, 1)]
             assert dict(result.generalization) == {"zip": 0, "age": 1}
 
 
