@@ -71,7 +71,7 @@ if TYPE_CHECKING:
     from sqlanon.noise.stage import NoisePlan
     from sqlanon.release.manifest import Manifest
     from sqlanon.release.source_change import SourceChange
-    from sqlanon.release.targets.base import ReleasedRows, ReleaseLocation, Verification, VerifiedRelease
+    from sqlanon.release.targets.base import OpenedRelease, ReleasedRows, ReleaseLocation, Verification
     from sqlanon.risk import Risk
     from sqlanon.strategies.compare import ComparisonProgress, ComparisonRow
 
@@ -282,7 +282,7 @@ def verify(workspace: Workspace, policy: Policy, location: ReleaseLocation, sha2
 
 
 def _check_source(
-    run: Run, policy: Policy, release: VerifiedRelease, publication: Publication | None, is_made_by_policy: bool
+    run: Run, policy: Policy, release: OpenedRelease, publication: Publication | None, is_made_by_policy: bool
 ) -> tuple[list[Check], int]:
     """Check a release against its source; return the checks and the number of source rows."""
     from sqlanon.source_verification import check_against_source, check_extended
