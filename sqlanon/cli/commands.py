@@ -411,8 +411,8 @@ def suggest(
 ) -> None:
     """Write a commented policy to start from: roles, hierarchies, and the strategy that keeps the most."""
     from sqlanon.cli.files import SCHEMA, refuse_existing, write_private, write_schema
+    from sqlanon.places.databases import file_kind
     from sqlanon.policy.settings import parse_csv_settings
-    from sqlanon.sources.formats import file_kind
 
     if output is not None:
         is_toml = {output.suffix.lower(), output.resolve().suffix.lower()} == {".toml"}
@@ -457,8 +457,8 @@ def inspect(
 ) -> None:
     """Show how files are read: their form, columns and types, bad lines, and the [source.csv] table for a policy."""
     from sqlanon.cli.inspection import print_inspection
+    from sqlanon.places.databases import file_kind
     from sqlanon.policy.settings import parse_csv_settings
-    from sqlanon.sources.formats import file_kind
 
     keys = parse_csv_settings(csv or ())
     sheet = files.pop() if len(files) == 2 and file_kind(files[0]) == "excel" and not file_kind(files[1]) else None

@@ -24,11 +24,7 @@ _VARIABLE = "env:"
 
 
 def is_variable(place: str) -> bool:
-    """Whether a text names an environment variable.
-
-    >>> is_variable("env:HOSPITAL"), is_variable("postgresql://db/hospital")
-    (True, False)
-    """
+    """Whether a text names an environment variable."""
     return place.startswith(_VARIABLE)
 
 
@@ -55,11 +51,12 @@ def require_address_text(value: object, example: str) -> str:
     return value
 
 
+# PostgreSQL
+
 _SCHEMES = ("postgresql://", "postgres://")
-_POSTGRES_SECRETS = (
-    *("password", "passwd", "sslpassword", "oauth_client_secret"),
-    *("scram_client_key", "scram_server_key"),
-)
+_POSTGRES_SECRETS = {
+    "password", "passwd", "sslpassword", "oauth_client_secret", "scram_client_key", "scram_server_key",
+}  # fmt: skip
 """Options of libpq that hold a secret. A ``passfile`` only names a file."""
 
 _ENCODED = r"(?:[^\s\x00-\x20\x7f%:/?#@&=,\[\]]|%[0-9a-fA-F]{2})"
@@ -83,11 +80,7 @@ LONGEST_NAME = 63
 
 
 def is_postgres(place: str) -> bool:
-    """Whether a text is the address of a PostgreSQL server, or an environment variable.
-
-    >>> is_postgres("postgresql://analyst@db/hospital"), is_postgres("env:HOSPITAL"), is_postgres("release.duckdb")
-    (True, True, False)
-    """
+    """Whether a text is the address of a PostgreSQL server, or an environment variable."""
     return place.startswith(_SCHEMES) or is_variable(place)
 
 
@@ -108,11 +101,7 @@ def server_address(address: str) -> str:
 
 
 def is_postgres_location(path: Path) -> bool:
-    """Whether a path in the ledger is a release in PostgreSQL: `server_address`, schema and name.
-
-    >>> is_postgres_location(Path("postgresql://db/hospital/public.patients")), is_postgres_location(Path("r.duckdb"))
-    (True, False)
-    """
+    """Whether a path in the ledger is a release in PostgreSQL: `server_address`, schema and name."""
     return path.parts[:1] == ("postgresql:",)
 
 
@@ -140,7 +129,7 @@ def _postgres_address(value: object) -> str:
     if not value.startswith(_SCHEMES):
         raise ValueError("must begin with postgresql://, or be env:NAME for an address in an environment variable")
     user, _, options, _ = _parts(value)
-    if ":" in unquote(user) or {option.lower() for option in options} & set(_POSTGRES_SECRETS):
+    if ":" in unquote(user) or {option.lower() for option in options} & _POSTGRES_SECRETS:
         raise ValueError(
             "contains a password, which does not belong in a policy: leave it out, and set PGPASSWORD or keep it in "
             '~/.pgpass; or put the whole address in an environment variable and write "env:NAME"'
@@ -154,28 +143,24 @@ def _postgres_address(value: object) -> str:
 
 
 PostgresAddress: TypeAlias = Annotated[
-    str,
-    BeforeValidator(_postgres_address),
-    WithJsonSchema({"type": "string", "pattern": "^(postgres(ql)?://|env:).+"}),
+    str, BeforeValidator(_postgres_address), WithJsonSchema({"type": "string", "pattern": "^(postgres(ql)?://|env:).+"})
 ]
 
 
 def postgres_name_flaws(table: str) -> Iterator[Flaw]:
     """Find flaws in the name of a release in PostgreSQL: it needs a schema, and room for a version."""
-    parts = table_parts(table)
+    parts, flaw = table_parts(table), None
     if len(parts) != 2:
-        yield (
-            ("table",),
-            'must be "schema.name": a release in PostgreSQL is in a separate schema, which readers may use',
-        )
+        flaw = 'must be "schema.name": a release in PostgreSQL is in a separate schema, which readers may use'
     elif parts[1] == MANIFEST:
-        yield ("table",), "is the name of the table of manifests: choose another"
+        flaw = "is the name of the table of manifests: choose another"
     elif len(parts[1].encode()) > LONGEST_NAME - _VERSION_BYTES:
-        yield (
-            ("table",),
-            f"is too long: PostgreSQL keeps {LONGEST_NAME} bytes of a name, and a version needs {_VERSION_BYTES}",
-        )
+        flaw = f"is too long: PostgreSQL keeps {LONGEST_NAME} bytes of a name, and a version needs {_VERSION_BYTES}"
+    if flaw is not None:
+        yield ("table",), flaw
 
+
+# Spark
 
 CONNECT = "sc://"
 SESSION = "session"
@@ -184,14 +169,11 @@ SESSION = "session"
 _IN_SPARK = "spark:"
 _SPARK_NAME = re.compile("[A-Za-z0-9_]+")
 _SPARK_MASTER = re.compile(
-    r"local(\[(\*|[0-9]+)(,\s*[0-9]+)?\])?"
-    r"|local-cluster\[\s*[0-9]+\s*,\s*[0-9]+\s*,\s*[0-9]+\s*\]"
-    r"|spark://[^\s/?#]+"
-    r"|yarn"
-    r"|k8s://\S+"
+    r"local(\[(\*|[0-9]+)(,\s*[0-9]+)?\])?|local-cluster\[\s*[0-9]+\s*,\s*[0-9]+\s*,\s*[0-9]+\s*\]|"
+    r"spark://[^\s/?#]+|yarn|k8s://\S+"
 )
 _CONNECT_ADDRESS = re.compile(r"sc://[^\s/?#;@]+(/(;[A-Za-z_-]+=[^\s;]*)*)?")
-_CONNECT_SECRETS = ("token", "x-databricks-session-token", "authorization")
+_CONNECT_SECRETS = {"token", "x-databricks-session-token", "authorization"}
 """Options of Spark Connect that hold a secret."""
 
 
@@ -236,7 +218,7 @@ def _spark_address(value: object) -> str:
         if not _CONNECT_ADDRESS.fullmatch(value):
             raise ValueError("is not well formed: write sc://host:port, or sc://host:port/;option=value")
         options = [option.partition("=")[0].strip().lower() for option in value.split(";")[1:]]
-        if set(options) & set(_CONNECT_SECRETS):
+        if _CONNECT_SECRETS.intersection(options):
             raise ValueError(
                 "contains a token, which does not belong in a policy: put the whole address in an environment variable "
                 'and write "env:NAME"'
@@ -245,9 +227,7 @@ def _spark_address(value: object) -> str:
 
 
 SparkAddress: TypeAlias = Annotated[
-    str,
-    BeforeValidator(_spark_address),
-    WithJsonSchema({"type": "string", "minLength": 1}),
+    str, BeforeValidator(_spark_address), WithJsonSchema({"type": "string", "minLength": 1})
 ]
 
 
@@ -261,40 +241,27 @@ def spark_location(address: str, schema: str, name: str) -> Path:
 
 
 def is_spark_location(path: Path) -> bool:
-    """Whether a path in the ledger is a release in Spark.
-
-    >>> is_spark_location(spark_location("sc://host:15002", "shared", "r")), is_spark_location(Path("r.duckdb"))
-    (True, False)
-    """
+    """Whether a path in the ledger is a release in Spark."""
     return path.parts[:1] == (_IN_SPARK,)
 
 
-_VIEW_SCHEMAS = frozenset({"session", "global_temp"})
-"""The schemas of temporary views, which a session finds first."""
-
-
 def spark_name_flaw(table: str) -> str | None:
-    """Find a flaw in the name of a release in Spark, whose catalog allows letters, digits and ``_``.
-
-    >>> spark_name_flaw("shared.patients"), spark_name_flaw('shared."my table"') is None
-    (None, False)
-    """
+    """Find a flaw in the name of a release in Spark, whose catalog allows letters, digits and ``_``."""
     parts = table_parts(table)
     if len(parts) != 2:
         return 'must be "schema.name": a release in Spark has a schema, which readers may use'
-    if parts[0].lower() in _VIEW_SCHEMAS:
+    if parts[0].lower() in ("session", "global_temp"):  # which a session finds first
         return f"is in {parts[0]!r}, which is Spark's name for temporary views: name another schema"
     if not all(_SPARK_NAME.fullmatch(part) for part in parts):
         return "has other characters than letters, digits and _, which the catalog of Spark does not allow"
     return None
 
 
-def is_server(place: str) -> bool:
-    """Whether a text is the address of a PostgreSQL server or of Spark, and not a file.
+# Locations of releases
 
-    >>> is_server("postgresql://db/hospital"), is_server("sc://host:15002"), is_server("release.duckdb")
-    (True, True, False)
-    """
+
+def is_server(place: str) -> bool:
+    """Whether a text is the address of a PostgreSQL server or of Spark, and not a file."""
     return is_spark(place) or is_postgres(place)
 
 

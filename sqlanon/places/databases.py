@@ -59,6 +59,34 @@ def table_format(pattern: str) -> str | None:
     return next((prefix.rstrip(":") for prefix in _TABLE_FORMATS if pattern.startswith(prefix)), None)
 
 
+ENDINGS: Mapping[str, tuple[str, ...]] = {
+    "parquet": (".parquet", ".pq"),
+    "csv": tuple(f".{name}{packed}" for name in ("csv", "tsv", "txt") for packed in ("", ".gz", ".zst")),
+    "json": tuple(f".{name}{packed}" for name in ("json", "jsonl", "ndjson") for packed in ("", ".gz", ".zst")),
+    "excel": (".xlsx",),
+    "spss": (".sav", ".zsav"),
+    "stata": (".dta",),
+    "sas": (".sas7bdat",),
+    "xport": (".xpt",),
+}
+"""The formats of data files, by the endings of their names."""
+
+KNOWN_ENDINGS = ", ".join(ending for endings in ENDINGS.values() for ending in endings if ending.count(".") == 1)
+OTHER_WORKBOOKS = (".xls", ".xlsb", ".ods")
+"""The endings of workbooks in unsupported formats."""
+
+
+def file_kind(path: str) -> str | None:
+    """The format of a file by its ending, or of a folder by its prefix; None for others.
+
+    >>> file_kind("a.CSV.gz"), file_kind("https://host/x.parquet?sig=1"), file_kind("delta:x"), file_kind("x.duckdb")
+    ('csv', 'parquet', 'delta', None)
+    """
+    name = format_address(path).lower()
+    by_ending = (kind for kind, endings in ENDINGS.items() if name.endswith(endings))
+    return table_format(path) or next(by_ending, None)
+
+
 def format_address(address: str) -> str:
     """Format an address for messages and the ledger: without user, password and options.
 
@@ -89,9 +117,8 @@ def format_database(database: Path | str) -> str:
         return os.path.realpath(database)
     if database.startswith(_LAKE_PREFIX):
         catalog = database.removeprefix(_LAKE_PREFIX)
-        if (file := _lake_file(catalog)) is not None:
-            return _LAKE_PREFIX + os.path.realpath(file)
-        return _LAKE_PREFIX + format_database(catalog)
+        _, file = _split_lake_catalog(catalog)
+        return _LAKE_PREFIX + (format_database(catalog) if file is None else os.path.realpath(file))
     if database.startswith((*_MYSQL_PREFIXES, *_POSTGRES_PREFIXES)):
         kind = "mysql" if database.startswith("mysql") else "postgres"
         options = _options(database)
@@ -105,7 +132,8 @@ def local_database(database: Path | str | None) -> Path | None:
     """The local file of a database, if it has one; for a DuckLake, the file of its catalog."""
     if isinstance(database, Path) or database is None:
         return database
-    return _lake_file(database.removeprefix(_LAKE_PREFIX)) if database.startswith(_LAKE_PREFIX) else None
+    is_lake = database.startswith(_LAKE_PREFIX)
+    return _split_lake_catalog(database.removeprefix(_LAKE_PREFIX))[1] if is_lake else None
 
 
 def resolve_database(database: Path | str) -> Path | str:
@@ -126,16 +154,11 @@ def is_address(place: str) -> bool:
 
 
 def is_attached(database: Path | str | None) -> bool:
-    """Whether DuckDB needs an extension for a database."""
-    if database is None:
-        return False
-    return isinstance(database, str) or is_sqlite(database)
-
-
-def is_sqlite(path: Path) -> bool:
-    """Whether a file is a SQLite database, judged by its content as in DuckDB."""
+    """Whether DuckDB needs an extension for a database: also for files with the content of a SQLite database."""
+    if not isinstance(database, Path):
+        return database is not None
     try:
-        with path.open("rb") as file:
+        with database.open("rb") as file:
             return file.read(len(_SQLITE_HEADER)) == _SQLITE_HEADER
     except OSError:  # DuckDB reports missing and unreadable files
         return False
@@ -192,7 +215,9 @@ def read_database(value: object, folder: Path | None = None) -> Path | str:
         return file_path(value, folder)
     refuse_secrets(value)
     if value.startswith(_LAKE_PREFIX):
-        return _LAKE_PREFIX + _lake_catalog(value.removeprefix(_LAKE_PREFIX), folder)
+        catalog = value.removeprefix(_LAKE_PREFIX)
+        kind, file = _split_lake_catalog(catalog)
+        return _LAKE_PREFIX + (catalog if file is None else f"{kind}{file_path(str(file), folder)}")
     return value
 
 
@@ -240,21 +265,11 @@ def _options(address: str) -> Mapping[str, str]:
     return options
 
 
-def _lake_file(catalog: str) -> Path | None:
-    """The file of a DuckLake's catalog; None if it is on a server."""
-    kind = _lake_catalog_kind(catalog)
-    on_server = kind in ("mysql:", "postgres:") or is_remote(catalog)
-    return None if on_server else Path(catalog.removeprefix(kind))
-
-
-def _lake_catalog(catalog: str, folder: Path | None) -> str:
-    if (file := _lake_file(catalog)) is None:
-        return catalog
-    return f"{_lake_catalog_kind(catalog)}{file_path(str(file), folder)}"
-
-
-def _lake_catalog_kind(catalog: str) -> str:
-    return next((prefix for prefix in _LAKE_CATALOGS if catalog.startswith(prefix)), "")
+def _split_lake_catalog(catalog: str) -> tuple[str, Path | None]:
+    """Split the catalog of a DuckLake into its kind, if it is given, and its file; None if it is on a server."""
+    kind = next((prefix for prefix in _LAKE_CATALOGS if catalog.startswith(prefix)), "")
+    is_on_server = kind in ("mysql:", "postgres:") or is_remote(catalog)
+    return kind, None if is_on_server else Path(catalog.removeprefix(kind))
 
 
 def _database(value: object, info: ValidationInfo) -> Path | str:

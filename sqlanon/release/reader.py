@@ -17,9 +17,9 @@ from sqlanon.engines.base import Queryable
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.errors import BrokenReleaseError, ReleaseError
+from sqlanon.places.databases import file_kind
 from sqlanon.release.contents import ATTACHED, is_plain_table, list_objects
 from sqlanon.release.manifest import Manifest
-from sqlanon.sources.formats import file_kind
 from sqlanon.support.expressions import (
     col,
     create_temporary_view,

@@ -1,7 +1,7 @@
 """Sources: the tables to anonymize, in a database, files, a live connection, Arrow, or a server."""
 
+from sqlanon.places.databases import file_kind
 from sqlanon.sources.duckdb import bind_source, find_table
-from sqlanon.sources.formats import file_kind
 from sqlanon.sources.kinds import Binding, SourceKind, register_source
 from sqlanon.sources.relation import drop_source_views, fixed_column, plain_column, source_errors
 from sqlanon.sources.source import UNKNOWN_TYPE, SamplingRelation, Source, WorkNames

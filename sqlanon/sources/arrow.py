@@ -9,11 +9,10 @@ from sqlglot import exp
 
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import SourceError
-from sqlanon.sources.columns import quote_names
-from sqlanon.sources.kinds import Binding, SourceKind
+from sqlanon.sources.columns import quote_names, refuse_ambiguous_names
+from sqlanon.sources.kinds import Binding, SourceKind, refuse_query
 from sqlanon.sources.relation import bind_relation, source_errors
 from sqlanon.sources.source import Source
-from sqlanon.sources.tabular import refuse_ambiguous_names, refuse_query
 from sqlanon.sources.typed_columns import projection, read_columns
 from sqlanon.support.expressions import create_temporary_view, select
 
@@ -127,23 +126,18 @@ def _convert_pandas(frame: Any) -> pyarrow.Table:
     try:
         return pyarrow.Table.from_pandas(frame, preserve_index=False).rename_columns(names)
     except (pyarrow.ArrowException, TypeError, ValueError):
-        wrong = [name for i, name in enumerate(names) if not _is_arrow(frame.iloc[:, [i]])]
+        wrong = []
+        for i, name in enumerate(names):
+            try:
+                pyarrow.Table.from_pandas(frame.iloc[:, [i]], preserve_index=False)
+            except (pyarrow.ArrowException, TypeError, ValueError):
+                wrong.append(name)
         if not wrong:
             raise
     raise SourceError(
         f"{_name_columns(wrong)}: values of several types, or of a type that Arrow does not have; convert, for "
         "example with .astype(str)"
     )
-
-
-def _is_arrow(frame: Any) -> bool:
-    import pyarrow  # noqa: PLC0415
-
-    try:
-        pyarrow.Table.from_pandas(frame, preserve_index=False)
-    except (pyarrow.ArrowException, TypeError, ValueError):
-        return False
-    return True
 
 
 def _refuse_polars_types(frame: Any) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from sqlglot import exp
 
-from sqlanon.support.expressions import anonymous, as_column, col, fragment, template, text
+from sqlanon.support.expressions import as_column, col, fragment, template
 
 NEARLY_UNIQUE_SHARE = 0.9
 """A column with this many distinct values per row is nearly unique."""
@@ -15,13 +15,8 @@ KEY_SHARE = 0.5
 """A column with this many distinct values per row may be a key of many rows, even if other rows share values."""
 
 _MANY, _MANY_VALUES = 0.2, 20
-
 _COLUMNS = template("SELECT :columns FROM :rows")
-_SOME_ROWS = template("""
-    SELECT :columns
-    FROM (SELECT :columns, row_number() OVER () AS "sqlanon place" FROM :rows) AS s
-    WHERE :place_hash % :step = 0
-""")
+_DISTINCT = fragment("count(DISTINCT :value)")
 
 
 def has_many_values(distinct: int, values: int) -> bool:
@@ -43,11 +38,11 @@ def sample_query(source: exp.Table, columns: Sequence[str], step: int) -> exp.Se
     output = [col(name) for name in columns]
     if step <= 1:
         return _COLUMNS(columns=output, rows=source)
-    place_hash = anonymous("HASH", col("sqlanon place"))
-    return _SOME_ROWS(columns=output, rows=source, place_hash=place_hash, step=step)
-
-
-_DISTINCT = fragment("count(DISTINCT :value)")
+    return template("""
+        SELECT :columns
+        FROM (SELECT :columns, row_number() OVER () AS "sqlanon place" FROM :rows) AS s
+        WHERE hash("sqlanon place") % :step = 0
+    """)(columns=output, rows=source, step=step)
 
 
 def exact_counts_query(source: exp.Table, columns: Sequence[str]) -> exp.Select:
@@ -60,66 +55,53 @@ def column_figures_query(
     texts: Mapping[int, str],
     numbers: Mapping[int, str],
     dates: Mapping[int, str],
-    others: Mapping[int, str],
+    other_columns: Mapping[int, str],
 ) -> exp.Select:
     """One row of figures of numbered columns.
 
     Each column i has ``values_i`` (not NULL) and ``distinct_i``; texts have ``longest_i`` and ``mean_i`` (lengths);
     numbers and dates (in seconds) have ``quantiles_i``: minimum, 1, 5, 95 and 99 %, and maximum (NULL without values).
     """
-    output: list[exp.Expr] = []
-    for i, name in sorted([*texts.items(), *numbers.items(), *dates.items(), *others.items()]):
-        output.append(as_column(exp.Count(this=col(name)), f"values_{i}"))
-        output.append(as_column(_DISTINCT(value=col(name)), f"distinct_{i}"))
-    for i, name in texts.items():
-        output.append(as_column(exp.Max(this=exp.Length(this=col(name))), f"longest_{i}"))
-        output.append(as_column(exp.Avg(this=exp.Length(this=col(name))), f"mean_{i}"))
-    for i, name in [*numbers.items(), *dates.items()]:
-        is_number = i in numbers
-        value = (fragment(":value::DOUBLE") if is_number else fragment("epoch(:value)"))(value=col(name))
-        is_finite = anonymous("ISFINITE", value.copy() if is_number else col(name))
-        output.append(
-            as_column(
-                fragment("quantile_cont(CASE WHEN :is_finite THEN :number END, [0.0, 0.01, 0.05, 0.95, 0.99, 1.0])")(
-                    number=value, is_finite=is_finite
-                ),
-                f"quantiles_{i}",
-            )
-        )
-    return _COLUMNS(columns=output, rows=rows)
+    longest, mean = fragment("max(length(:value))"), fragment("avg(length(:value))")
+    quantiles = fragment("quantile_cont(CASE WHEN :is_finite THEN :number END, [0.0, 0.01, 0.05, 0.95, 0.99, 1.0])")
+    output: dict[str, exp.Expr] = {}
+    for i, name in sorted([*texts.items(), *numbers.items(), *dates.items(), *other_columns.items()]):
+        value = col(name)
+        output |= {f"values_{i}": exp.Count(this=col(name)), f"distinct_{i}": _DISTINCT(value=value)}
+        if i in texts:
+            output |= {f"longest_{i}": longest(value=value), f"mean_{i}": mean(value=value)}
+        elif i in numbers:
+            number = fragment(":value::DOUBLE")(value=value)
+            output[f"quantiles_{i}"] = quantiles(is_finite=fragment("isfinite(:n)")(n=number), number=number)
+        elif i in dates:
+            seconds, is_finite = fragment("epoch(:value)")(value=value), fragment("isfinite(:value)")(value=value)
+            output[f"quantiles_{i}"] = quantiles(is_finite=is_finite, number=seconds)
+    return _COLUMNS(columns=[as_column(figure, name) for name, figure in output.items()], rows=rows)
 
 
 def content_figures_query(rows: exp.Select, texts: Mapping[int, str], patterns: Mapping[int, str]) -> exp.Select:
     """One row: for each column i of texts ``seen_i``, its values, and for each pattern j ``like_i_j``, its matches."""
-    output: list[exp.Expr] = []
+    count_matches = fragment("count(*) FILTER (WHERE regexp_full_match(:value, :pattern))")
+    figures: list[exp.Expr] = []
     for i, name in texts.items():
-        output.append(as_column(exp.Count(this=col(name)), f"seen_{i}"))
-        for j, pattern in patterns.items():
-            matches = anonymous("REGEXP_FULL_MATCH", col(name), text(pattern))
-            output.append(as_column(fragment("count(*) FILTER (WHERE :matches)")(matches=matches), f"like_{i}_{j}"))
-    return template("SELECT :figures FROM :rows AS r")(figures=output, rows=rows)
+        figures.append(as_column(exp.Count(this=col(name)), f"seen_{i}"))
+        figures += [
+            as_column(count_matches(value=col(name), pattern=pattern), f"like_{i}_{j}")
+            for j, pattern in patterns.items()
+        ]
+    return template("SELECT :figures FROM :rows AS r")(figures=figures, rows=rows)
 
 
-# NULL has a hash, too: it is excluded from both.
-
-
-def approximate_counts_query(source: exp.Expr, columns: Sequence[str], counted: str | None = None) -> exp.Select:
+def approximate_counts_query(source: exp.Expr, columns: Sequence[str], count_column: str | None = None) -> exp.Select:
     """One row: for each column the approximate number of distinct values, and the number of values; in one scan with
     constant memory."""
+    # NULL has a hash, too: it is excluded from both.
+    count_distinct = fragment("approx_count_distinct(hash(:value)) FILTER (WHERE :value IS NOT NULL)")
+    sum_counts = fragment("coalesce((sum(:counts) FILTER (WHERE :value IS NOT NULL))::BIGINT, 0)")
     figures: list[exp.Expr] = []
     for name in columns:
-        value = col(name)
         values = (
-            exp.Count(this=value)
-            if counted is None
-            else fragment("coalesce((sum(:counted) FILTER (WHERE :value IS NOT NULL))::BIGINT, 0)")(
-                counted=col(counted), value=value
-            )
+            exp.Count(this=col(name)) if count_column is None else sum_counts(counts=col(count_column), value=col(name))
         )
-        figures += [
-            fragment("approx_count_distinct(:hash) FILTER (WHERE :value IS NOT NULL)")(
-                hash=anonymous("HASH", value), value=value
-            ),
-            values,
-        ]
+        figures += [count_distinct(value=col(name)), values]
     return _COLUMNS(columns=figures, rows=source)

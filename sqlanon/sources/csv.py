@@ -1,24 +1,21 @@
 """Copy CSV files to a table.
 
-All options are passed to the engine's reader explicitly: a column of codes (02139) stays text, and column names are
-checked before the engine renames them. Each of several files is read with its own options: the engine drops rows
-without an error where the line ends, or the lines above the header, are those of another file.
+All options are passed to the engine's reader explicitly, and each of several files is read with its own: otherwise the
+engine renames columns, drops zeros of codes (02139), and drops rows without an error.
 
 Sniffing a whole file takes longer than reading it. So the first rows decide the types, and the pass that copies a file
-checks every value against them. If one does not fit (a late 1.5 in a column of integers would be rounded silently, a
-late 02139 would lose its zero), the files are sniffed as a whole and read again: the result is the same.
-
-The engine's own casts change some dates: from ``2020-01-01 00:00:00 foo`` they drop the word. A value that they would
-change is refused with its row. The engine treats an extra empty field at the end of a line as absent unless NULL has a
-spelling of its own (`NO_TEXT`).
+checks every value against them. If one does not fit (a late 1.5 in a column of integers would be rounded silently),
+the files are sniffed as a whole and read again: the result is the same. A date that the engine's cast would change is
+refused with its row: from ``2020-01-01 00:00:00 foo`` it drops the word.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 
@@ -31,14 +28,12 @@ from sqlanon.places.databases import file_name
 from sqlanon.policy.sections import CsvSection
 from sqlanon.sources import csv_lines
 from sqlanon.sources.bad_lines import DroppedLines, UnclearLinesError, copy_good_lines, read_good_records
+from sqlanon.sources.columns import refuse_different_columns
+from sqlanon.sources.csv_lines import DATE_FORMAT_TYPES, CsvFile, Options
 from sqlanon.sources.csv_sniffer import (
-    COUNT_ROWS,
-    DATE_FORMAT_TYPES,
     FIRST_MATCH,
     NO_TEXT,
     BrokenLinesError,
-    CsvFile,
-    Options,
     number_options,
     one_column_error,
     open_lines,
@@ -52,8 +47,16 @@ from sqlanon.sources.csv_sniffer import (
     sniff_file,
 )
 from sqlanon.sources.csv_text import copy_path, describe_bad_byte, readable_files
-from sqlanon.sources.tabular import refuse_different_columns
-from sqlanon.sources.typed_columns import SHORT_NUMBER, ZONE, projection, read_columns, thousands_error, without_zone
+from sqlanon.sources.scan import DETECT_ALL, FileTable, Scan
+from sqlanon.sources.typed_columns import (
+    SHORT_NUMBER,
+    ZONE,
+    projection,
+    read_columns,
+    thousands_error,
+    try_cast,
+    without_zone,
+)
 from sqlanon.support.expressions import (
     anonymous,
     as_column,
@@ -62,7 +65,7 @@ from sqlanon.support.expressions import (
     create_table,
     drop_table,
     fragment,
-    is_not_null,
+    row_count,
     select,
     select_star,
     subquery,
@@ -70,6 +73,7 @@ from sqlanon.support.expressions import (
     template,
     text,
     union_all,
+    values_query,
 )
 from sqlanon.support.toml import toml_key
 from sqlanon.support.workdir import spill_directory
@@ -82,7 +86,6 @@ _MAX_LISTED_FILES = 3  # in an error
 _MAX_PATTERN_FIELDS = 500  # the engine's patterns repeat a part at most 1,000 times
 
 _ZONED = "TIMESTAMP WITH TIME ZONE"
-_DAY_TYPES = ("DATE", "TIMESTAMP")
 _NUMBER_TYPES = ("BIGINT", "HUGEINT", "BIGNUM", "DOUBLE")
 
 _INTEGER = "-?(0|[1-9][0-9]{0,%d})"
@@ -110,24 +113,6 @@ _EXACT_VALUES = {
 """By type, a pattern of values that the engine's cast does not change, apart from a zone. From other values it drops
 words, offsets and BC."""
 
-_STRANGE_VALUES = template("""
-    SELECT count(*), min(row)
-    FROM (SELECT row_number() OVER () AS row, :column AS value, :read AS read FROM :rows) AS r
-    WHERE NOT value IS NULL AND read IS NULL
-""")
-_MAY_BE_THOUSANDS = fragment("""
-    coalesce(bool_and(abs(:column) < 1000 AND abs(:column * 1000 - round(:column * 1000)) < 1e-6), false)
-    AND coalesce(bool_and(:column = 0 OR abs(:column) >= 1), false)
-""")
-_NUMBER_SPELLINGS = template("""
-    SELECT
-        count(*) FILTER (WHERE NOT regexp_full_match(value, ' *([-+]?[1-9][0-9]{0,2}([.][0-9]{3})?|0?) *')) AS others,
-        count(*) FILTER (WHERE contains(value, '.')) AS with_points
-    FROM :texts
-""")
-
-DETECT_ALL = CsvSection()
-
 
 @dataclass(frozen=True)
 class CsvTable:
@@ -148,44 +133,46 @@ class CsvTable:
         """The same table with other column types, by name in lower case."""
         return replace(self, columns={name: types.get(name.lower(), type_) for name, type_ in self.columns.items()})
 
-    def choose_columns(self, wanted: Collection[str]) -> list[str]:
-        return [name for name in self.columns if name.lower() in wanted] or list(self.columns)
+
+def read_csv_files(scan: Scan, target: exp.Table | None) -> FileTable:
+    """Read CSV files: copy them, or describe them by their first rows."""
+    if target is None:
+        query, dropped = _scan_csv(scan)
+        return FileTable(query, dropped_lines=dropped)
+    csv_table = copy_csv(scan, target)
+    formats = {
+        name: format_
+        for file in csv_table.files
+        for name, type_ in csv_table.columns.items()
+        if (format_ := _date_format(type_, file.options)) is not None
+    }
+    return FileTable(
+        target,
+        csv_table.columns,
+        _read_all_columns(csv_table),
+        partial(_find_values, scan, csv_table),
+        date_formats=formats,
+        may_have_thousands=csv_table.may_have_thousands,
+        csv_files=[replace(file, path=path) for path, file in zip(scan.paths, csv_table.files, strict=True)],
+        dropped_lines=csv_table.dropped,
+    )
 
 
-@dataclass(frozen=True)
-class _CsvInput:
-    engine: DuckDBEngine
-    paths: Sequence[str]
-    text_columns: Collection[str]
-    wanted: Collection[str]
-    section: CsvSection
-
-
-def copy_csv(
-    engine: DuckDBEngine,
-    paths: list[str],
-    text_columns: Collection[str],
-    wanted: Collection[str],
-    target: exp.Table,
-    section: CsvSection = DETECT_ALL,
-) -> CsvTable:
+def copy_csv(scan: Scan, target: exp.Table) -> CsvTable:
     """Copy CSV files with the same columns to a table, in one pass if the other rows are like the first ones.
 
     If no value of the first rows is quoted, the quote is ``"``: a later ``'x'`` keeps its apostrophes. Columns that are
     not wanted are copied where the engine cannot read the files themselves again.
     """
-    with (
-        readable_files(paths, section) as decoded_paths,
-        _without_bad_lines(engine, decoded_paths, section) as (readable, dropped),
-    ):
-        csv_input = _CsvInput(engine, readable, text_columns, wanted if readable == paths else (), section)
+    engine, section = scan.engine, scan.csv
+    with _readable_files(scan) as (readable, dropped):
         try:
-            csv_table = _copy_rows(csv_input, target)
+            csv_table = _copy_rows(readable, target)
         except duckdb.InvalidInputException:
-            for path in readable:
+            for path in readable.paths:
                 refuse_broken_lines(engine, path, section)
-            for path in readable:
-                refuse_unreadable_lines(engine, path, is_only_file=len(readable) == 1)
+            for path in readable.paths:
+                refuse_unreadable_lines(engine, path, is_only_file=len(readable.paths) == 1)
             raise
         _refuse_delimiters_in_one_column(engine, csv_table, target)
         _refuse_rows_inside_values(engine, csv_table, target)
@@ -194,28 +181,20 @@ def copy_csv(
             refuse_last_lines(file, section)
         for file in csv_table.files:
             refuse_extra_delimiters(engine, file, section)
-        original_paths = dict(zip(decoded_paths, paths, strict=True))
-        dropped_lines = [replace(lines, path=original_paths[lines.path]) for lines in dropped]
-    return replace(csv_table, copied=csv_table.choose_columns(csv_input.wanted), dropped=dropped_lines)
+    return replace(csv_table, copied=readable.choose_columns(csv_table.columns), dropped=dropped)
 
 
-def scan_csv(
-    engine: DuckDBEngine, paths: list[str], text_columns: Collection[str], section: CsvSection = DETECT_ALL
-) -> tuple[exp.Query, Sequence[DroppedLines]]:
+def _scan_csv(scan: Scan) -> tuple[exp.Query, Sequence[DroppedLines]]:
     """A query with the columns of CSV files, inferred from their first rows: for plans."""
-    with (
-        readable_files(paths, section, _SCANNED_LINES) as decoded_paths,
-        _without_bad_lines(engine, decoded_paths, section, _SCANNED_LINES) as (readable, dropped),
-    ):
-        csv_table = _sniff_files(_CsvInput(engine, readable, text_columns, (), section), **number_options(section))
-        if readable == paths:
+    with _readable_files(scan, _SCANNED_LINES) as (readable, dropped):
+        csv_table = _sniff_files(replace(readable, wanted=()), **number_options(scan.csv))
+        if readable.paths == [*scan.paths]:
             return _read_converted(csv_table, list(csv_table.columns), _convert_zones), dropped
     types = {name: "TIMESTAMP" if type_ == _ZONED else type_ for name, type_ in csv_table.columns.items()}
-    nulls = [as_column(cast(exp.null(), type_), name) for name, type_ in types.items()]
-    return exp.select(*nulls).where(exp.false()), dropped
+    return values_query(types, []), dropped
 
 
-def read_all_columns(csv_table: CsvTable) -> exp.Query | None:
+def _read_all_columns(csv_table: CsvTable) -> exp.Query | None:
     """A query that reads CSV files with all columns, those that were not copied as text; None if all were copied."""
     if len(csv_table.copied) == len(csv_table.columns):
         return None
@@ -223,37 +202,24 @@ def read_all_columns(csv_table: CsvTable) -> exp.Query | None:
     return _read_converted(replace(csv_table, columns=types), list(types), _convert_exactly)
 
 
-def find_values(
-    engine: DuckDBEngine, paths: list[str], csv_table: CsvTable, column: str, values: Collection[str], limit: int
+def _find_values(
+    scan: Scan, csv_table: CsvTable, column: str, values: Collection[str], limit: int
 ) -> list[tuple[str, str]]:
     """Find the first lines of CSV files that have one of some values in a column; each line with its value."""
     locations: list[tuple[str, str]] = []
-    with readable_files(paths, csv_table.section) as readable:
+    with readable_files(scan.paths, scan.csv) as readable:
         for path, file in zip(readable, csv_table.files, strict=True):
             position = [name.lower() for name in file.columns].index(column.lower())
-            lines, layout = open_lines(engine, path)(None), file.layout()
-            records = (
-                read_good_records(lines, layout, csv_table.section.quote is not None)
-                if csv_table.dropped
-                else layout.records(lines)
-            )
-            for record in islice(records, int(bool(file.options["header"])), None):
+            lines, records = open_lines(scan.engine, path)(None), file.layout().records
+            if csv_table.dropped:
+                records = partial(read_good_records, layout=file.layout(), has_given_quote=scan.csv.quote is not None)
+            for record in islice(records(lines), int(bool(file.options["header"])), None):
                 if position < len(record.fields) and (value := record.fields[position]) in values:
-                    prefix = f"{file_name(path)}, " if len(paths) > 1 else ""
+                    prefix = f"{file_name(path)}, " if len(scan.paths) > 1 else ""
                     locations.append((f"{prefix}line {record.line:,}", value))
                     if len(locations) == limit:
                         return locations
     return locations
-
-
-def date_formats(csv_table: CsvTable) -> dict[str, str]:
-    """The columns that the engine reads as dates or timestamps in another format than ISO 8601, with their format."""
-    return {
-        name: format_
-        for file in csv_table.files
-        for name, type_ in csv_table.columns.items()
-        if (format_ := _date_format(type_, file.options)) is not None
-    }
 
 
 def _date_format(type_: str, options: Options) -> str | None:
@@ -266,43 +232,38 @@ def _date_format(type_: str, options: Options) -> str | None:
 
 
 @contextmanager
-def _without_bad_lines(
-    engine: DuckDBEngine, paths: list[str], section: CsvSection, read_lines: int | None = None
-) -> Iterator[tuple[list[str], Sequence[DroppedLines]]]:
-    """Replace files that have bad lines by copies without them, if the policy drops bad lines.
+def _readable_files(scan: Scan, read_lines: int | None = None) -> Iterator[tuple[Scan, Sequence[DroppedLines]]]:
+    """Replace files that the engine cannot read by copies: decoded, without a footer, and without bad lines if the
+    policy drops them.
 
-    With ``read_lines``, only this number of lines of each file is read.
+    With ``read_lines``, only this number of lines of each file is copied.
     """
-    if section.on_bad_line != "drop":
-        yield paths, ()
-        return
-    with ExitStack() as stack:
-        folder = None
-        readable, dropped = list[str](), list[DroppedLines]()
-        for i, path in enumerate(paths):
-            layout = _find_layout_with_bad_lines(engine, path, section, read_lines is None)
+    with readable_files(scan.paths, scan.csv, read_lines) as paths, ExitStack() as stack:
+        folder, dropped = None, list[DroppedLines]()
+        for i, path in enumerate(paths if scan.csv.on_bad_line == "drop" else ()):
+            layout = _find_layout_with_bad_lines(scan, path, read_lines is None)
             if layout is not None:
                 folder = folder or stack.enter_context(spill_directory())
                 copy = str(copy_path(folder, i, path))
-                lines = _copy_good_lines(engine, path, layout, section, copy, read_lines)
+                lines = _copy_good_lines(scan, path, layout, copy, read_lines)
                 if lines.count:
-                    dropped.append(replace(lines, path=path))
-                    readable.append(copy)
-                    continue
-            readable.append(path)
-        yield readable, dropped
+                    dropped.append(replace(lines, path=scan.paths[i]))
+                    paths[i] = copy
+        yield replace(scan, paths=paths, wanted=scan.wanted if paths == [*scan.paths] else ()), dropped
 
 
-def _find_layout_with_bad_lines(
-    engine: DuckDBEngine, path: str, section: CsvSection, reads_rows: bool
-) -> csv_lines.Layout | None:
+def _sniff_sample(scan: Scan, path: str) -> CsvFile:
+    return sniff_file(scan.engine, path, scan.csv, {"sample_size": _SAMPLE_ROWS, **number_options(scan.csv)})
+
+
+def _find_layout_with_bad_lines(scan: Scan, path: str, reads_rows: bool) -> csv_lines.Layout | None:
     """The layout of a file that may have bad lines, because it would be refused; None for a file without them."""
     file = None
     try:
-        file = sniff_file(engine, path, section, {"sample_size": _SAMPLE_ROWS, **number_options(section)})
+        file = _sniff_sample(scan, path)
         if reads_rows:
-            engine.rows(COUNT_ROWS(rows=read_csv([file.with_texts()], nullstr=NO_TEXT)))
-            refuse_extra_delimiters(engine, file, section)
+            _refuse_extra_fields(scan.engine, file)
+            refuse_extra_delimiters(scan.engine, file, scan.csv)
             if not csv_lines.can_open(path) or csv_lines.describe_null_byte(path) is None:
                 return None
     except BrokenLinesError as error:
@@ -311,16 +272,16 @@ def _find_layout_with_bad_lines(
         pass
     if file is not None and not file.has_one_column:
         return file.layout()
-    return csv_lines.guess_layout(open_lines(engine, path), section)
+    return csv_lines.guess_layout(open_lines(scan.engine, path), scan.csv)
+
+
+def _refuse_extra_fields(engine: DuckDBEngine, file: CsvFile) -> None:
+    """Read all fields as texts, also empty ones: the engine refuses lines with other numbers of fields."""
+    engine.rows(row_count(rows=read_csv([file.with_texts()], nullstr=NO_TEXT)))
 
 
 def _copy_good_lines(
-    engine: DuckDBEngine,
-    path: str,
-    layout: csv_lines.Layout,
-    section: CsvSection,
-    copy: str,
-    read_lines: int | None,
+    scan: Scan, path: str, layout: csv_lines.Layout, copy: str, read_lines: int | None
 ) -> DroppedLines:
     name = file_name(path)
     if not csv_lines.can_open(path):
@@ -331,17 +292,17 @@ def _copy_good_lines(
     flaw = describe_bad_byte(path)
     if flaw is not None or csv_lines.may_be_utf_16(path):
         raise SourceError(f"source.files: {name}: {csv_lines.describe_null_byte(path) or flaw}")
-    has_given_quote = section.quote is not None
+    has_given_quote = scan.csv.quote is not None
     try:
         with Path(copy).open("w", encoding="utf-8", newline="") as target:
             lines = copy_good_lines(csv_lines.read_lines(path), layout, target, name, has_given_quote, read_lines)
     except UnclearLinesError as error:
         raise SourceError(f"source.files: {name}: {error}") from None
     if lines.count > lines.rows:
-        flaw = csv_lines.describe_broken_lines(open_lines(engine, path), layout)
+        flaw = csv_lines.describe_broken_lines(open_lines(scan.engine, path), layout)
         raise SourceError(f'source.files: {name}: {flaw}; with on_bad_line = "drop", most lines would be dropped')
     if lines.count:
-        file = sniff_file(engine, copy, section, {"sample_size": _SAMPLE_ROWS, **number_options(section)})
+        file = _sniff_sample(scan, copy)
         if len(file.columns) != lines.fields or not file.layout().is_like(layout):
             raise SourceError(
                 f"source.files: {lines.message}; the other lines look as if they had another delimiter or other "
@@ -350,54 +311,46 @@ def _copy_good_lines(
     return lines
 
 
-def _copy_rows(csv_input: _CsvInput, target: exp.Table) -> CsvTable:
-    engine = csv_input.engine
+def _copy_rows(scan: Scan, target: exp.Table) -> CsvTable:
+    engine = scan.engine
+    with suppress(duckdb.ConversionException, duckdb.InvalidInputException):  # files may be broken
+        if (csv_table := _copy_by_sample(scan, target)) is not None:
+            return csv_table
+    csv_table = _sniff_files(scan, sample_size=_WHOLE_FILE)
+    numbers = {name.lower() for name, type_ in csv_table.columns.items() if type_ in _NUMBER_TYPES}
+    csv_table = csv_table.with_types(dict.fromkeys(numbers, "VARCHAR"))
+    names = scan.choose_columns(csv_table.columns)
+    for file in csv_table.files:  # the copy reads empty fields as NULL, so that it misses extra ones
+        _refuse_extra_fields(engine, file)
     try:
-        csv_table = _copy_by_sample(csv_input, target)
-    except (duckdb.ConversionException, duckdb.InvalidInputException):
-        csv_table = None  # the first rows were not representative, or the files are broken
-    if csv_table is None:
-        csv_table = _sniff_files(csv_input, sample_size=_WHOLE_FILE)
-        numbers = {name.lower() for name, type_ in csv_table.columns.items() if type_ in _NUMBER_TYPES}
-        csv_table = csv_table.with_types(dict.fromkeys(numbers, "VARCHAR"))
-        names = csv_table.choose_columns(csv_input.wanted)
-        for file in csv_table.files:  # the copy reads empty fields as NULL, so that it misses extra ones
-            engine.rows(COUNT_ROWS(rows=read_csv([file.with_texts()], nullstr=NO_TEXT)))
-        try:
-            engine.execute(create_table(target.copy(), _read_converted(csv_table, names, _convert_exactly)))
-        except duckdb.InvalidInputException:
-            _refuse_strange_values(engine, csv_table, names)
-            raise
-        csv_table = csv_table.with_types(_convert_number_columns(engine, target, numbers))
-    return csv_table
+        engine.execute(create_table(target.copy(), _read_converted(csv_table, names, _convert_exactly)))
+    except duckdb.InvalidInputException:
+        _refuse_strange_values(engine, csv_table, names)
+        raise
+    return csv_table.with_types(_convert_number_columns(engine, target, numbers))
 
 
-def _copy_by_sample(csv_input: _CsvInput, target: exp.Table) -> CsvTable | None:
+def _copy_by_sample(scan: Scan, target: exp.Table) -> CsvTable | None:
     """Copy files with the types of their first rows; None, and no table, where these do not suffice."""
-    engine = csv_input.engine
-    csv_table = _sniff_files(csv_input, sample_size=_SAMPLE_ROWS)
+    engine = scan.engine
+    csv_table = _sniff_files(scan, sample_size=_SAMPLE_ROWS)
     types_by_file = [{name.lower(): type_ for name, type_ in file.columns.items()} for file in csv_table.files]
     has_same_types = all(types == types_by_file[0] for types in types_by_file)
     if not has_same_types or not {"VARCHAR", *_PLAIN_VALUES}.issuperset(csv_table.columns.values()):
         return None
-    names = csv_table.choose_columns(csv_input.wanted)
+    names = scan.choose_columns(csv_table.columns)
     query = _read_converted(csv_table, names, _convert_plainly, checks_empty_fields=True)
     engine.execute(create_table(target.copy(), query))
     inferred_texts = [
-        name for name in names if csv_table.columns[name] == "VARCHAR" and name.lower() not in csv_input.text_columns
+        name for name in names if csv_table.columns[name] == "VARCHAR" and name.lower() not in scan.text_columns
     ]
-    if _have_values_in_first_rows(engine, target, inferred_texts):
+    # A column without a value in the first rows has an unknown type.
+    first_rows = subquery(select_star(target.copy()).limit(_FIRST_ROWS, copy=False), "f")
+    counts = [exp.Count(this=col(name)) for name in inferred_texts]
+    if not counts or all(engine.rows(select([*counts], first_rows))[0]):
         return csv_table
     engine.execute(drop_table(target.copy()))
     return None
-
-
-def _have_values_in_first_rows(engine: DuckDBEngine, target: exp.Table, names: list[str]) -> bool:
-    """Whether each column has a value in the first rows: without one, its type is not known from them."""
-    if not names:
-        return True
-    first_rows = select_star(target.copy()).limit(_FIRST_ROWS, copy=False)
-    return all(engine.rows(select([exp.Count(this=col(name)) for name in names], subquery(first_rows, "f")))[0])
 
 
 def _convert_number_columns(engine: DuckDBEngine, target: exp.Table, names: Collection[str]) -> dict[str, str]:
@@ -413,50 +366,50 @@ def _convert_number_columns(engine: DuckDBEngine, target: exp.Table, names: Coll
     return {name.lower(): type_ for name, (_, type_) in values.items()}
 
 
-def _sniff_files(csv_input: _CsvInput, **sample_size: str | int) -> CsvTable:
+def _sniff_files(scan: Scan, **sample_size: str | int) -> CsvTable:
     """Detect the layouts of all files: columns are matched by name, and columns of several types are text."""
-    section = csv_input.section
+    section = scan.csv
     reads_marks_from_texts = section.has_number_marks and "decimal_separator" not in sample_size
-    files = [sniff_file(csv_input.engine, path, section, sample_size) for path in csv_input.paths]
+    files = [sniff_file(scan.engine, path, section, sample_size) for path in scan.paths]
     _refuse_files_without_header(files)
     for file in files:
-        refuse_comments_in_rows(csv_input.engine, file)
+        refuse_comments_in_rows(scan.engine, file)
         if section.skip is None:
             refuse_lines_above_rows(file)
     refuse_different_columns([(file.path, dict.fromkeys(file.columns)) for file in files])
     for option, type_ in DATE_FORMAT_TYPES.items():
-        files = _agree_on_date_format(csv_input, files, option, type_, sample_size)
+        files = _agree_on_date_format(scan, files, option, type_, sample_size)
     names = {name.lower(): name for name in files[0].columns}
     types = dict(files[0].columns)
     for file in files:
         for name, type_ in file.columns.items():
             # The engine reads numbers with marks as DOUBLE, which may round them.
-            is_text = name.lower() in csv_input.text_columns or (reads_marks_from_texts and type_ in _NUMBER_TYPES)
+            is_text = name.lower() in scan.text_columns or (reads_marks_from_texts and type_ in _NUMBER_TYPES)
             if types[names[name.lower()]] != type_ or is_text:
                 types[names[name.lower()]] = "VARCHAR"
     return CsvTable(types, files, section)
 
 
 def _agree_on_date_format(
-    csv_input: _CsvInput, files: list[CsvFile], option: str, type_: str, sample_size: Mapping[str, str | int]
+    scan: Scan, files: list[CsvFile], option: str, type_: str, sample_size: Mapping[str, str | int]
 ) -> list[CsvFile]:
     """Sniff files again with the one date format that fits all: a 02/13/2026 in one file decides how the 01/02/2026 of
     another is read."""
 
     def columns_of_type(file: CsvFile) -> set[str]:
         names = {name.lower() for name, column_type in file.columns.items() if column_type == type_}
-        return names - {*csv_input.text_columns}
+        return names - {*scan.text_columns}
 
     common = set.intersection(*map(columns_of_type, files))
-    if csv_input.wanted:  # other columns are read as text, if at all
-        common &= {*csv_input.wanted}
+    if scan.wanted:  # other columns are read as text, if at all
+        common &= {*scan.wanted}
     formats = list(dict.fromkeys(file.options.get(option) for file in files))
     if not common or len(formats) == 1:
         return files
     fitting: list[list[CsvFile]] = []
     for format_ in formats:
         options = sample_size if format_ is None else {**sample_size, option: format_}
-        candidates = [sniff_file(csv_input.engine, file.path, csv_input.section, options) for file in files]
+        candidates = [sniff_file(scan.engine, file.path, scan.csv, options) for file in files]
         if all(file.options.get(option) == format_ and common <= columns_of_type(file) for file in candidates):
             fitting.append(candidates)
     if len(fitting) == 1:
@@ -515,13 +468,10 @@ def _read_texts(files: Sequence[CsvFile], names: Sequence[str]) -> exp.Expr:
     if files[0].has_one_column:
         return read_csv(files)
     missing = [""] if files[0].missing is None else files[0].missing
-    texts: list[exp.Expr] = []
-    for name in names:
-        value: exp.Expr = col(name)
-        if missing:
-            is_missing = exp.In(this=col(name), expressions=[text(code) for code in missing])
-            value = exp.Case(ifs=[exp.If(this=exp.Not(this=is_missing), true=col(name))])
-        texts.append(as_column(value, name))
+    unless_missing = fragment("CASE WHEN NOT :column IN (:missing) THEN :column END")
+    texts: list[exp.Expr] = [
+        as_column(unless_missing(column=col(name), missing=missing) if missing else col(name), name) for name in names
+    ]
     return subquery(select(texts, read_csv([file.with_texts() for file in files], nullstr=NO_TEXT)), "texts")
 
 
@@ -531,17 +481,17 @@ def _convert_plainly(name: str, type_: str, options: Options) -> exp.Expr | None
         return None
     if _date_format(type_, options) is not None:
         return _convert_exactly(name, type_, options)
-    is_plain: exp.Expr = anonymous("regexp_full_match", col(name), text(_PLAIN_VALUES[type_]))
+    is_exact: exp.Expr = exp.true()
     if type_ == "DOUBLE":  # a DOUBLE rounds numbers of more digits
-        is_shown_again = fragment("length(:column) <= :short OR :column::DOUBLE::VARCHAR = :column")(
-            column=col(name), short=exp.convert(SHORT_NUMBER)
+        is_exact = fragment("length(:column) <= :short OR :column::DOUBLE::VARCHAR = :column")(
+            column=col(name), short=SHORT_NUMBER
         )
-        is_plain = exp.and_(is_plain, exp.Paren(this=is_shown_again))
-    cases = [
-        exp.If(this=is_plain, true=cast(col(name), type_)),
-        exp.If(this=is_not_null(col(name)), true=anonymous("error", text(""))),
-    ]
-    return exp.Case(ifs=cases)
+    return fragment("""
+        CASE
+            WHEN regexp_full_match(:column, :pattern) AND (:is_exact) THEN :value
+            WHEN NOT :column IS NULL THEN error('')
+        END
+    """)(column=col(name), pattern=_PLAIN_VALUES[type_], is_exact=is_exact, value=cast(col(name), type_))
 
 
 def _convert_exactly(name: str, type_: str, options: Options) -> exp.Expr | None:
@@ -564,20 +514,16 @@ def _read_exactly(name: str, type_: str, options: Options) -> exp.Expr | None:
     format_ = _date_format(type_, options)
     if format_ is not None:
         digits = "[0-9]{4}" if "%Y" in format_ else ""  # the engine reads 13/02/20 as the year 20
-        return _try_cast(
+        return try_cast(
             fragment("CASE WHEN regexp_matches(:column, :digits) THEN try_strptime(:column, :format) END")(
-                column=col(name), digits=text(digits), format=text(format_)
+                column=col(name), digits=digits, format=format_
             ),
             type_,
         )
-    read = _try_cast(without_zone(col(name)), "TIMESTAMP") if type_ == _ZONED else _try_cast(col(name), type_)
+    read = try_cast(without_zone(col(name)), "TIMESTAMP") if type_ == _ZONED else try_cast(col(name), type_)
     return fragment("CASE WHEN regexp_full_match(:column, :pattern) THEN :read END")(
-        column=col(name), pattern=text(_EXACT_VALUES[type_]), read=read
+        column=col(name), pattern=_EXACT_VALUES[type_], read=read
     )
-
-
-def _try_cast(value: exp.Expr, type_: str) -> exp.Expr:
-    return exp.TryCast(this=value, to=exp.DataType.build(type_, dialect="duckdb"))
 
 
 def _refuse_strange_values(engine: DuckDBEngine, csv_table: CsvTable, names: list[str]) -> None:
@@ -590,13 +536,18 @@ def _refuse_strange_values(engine: DuckDBEngine, csv_table: CsvTable, names: lis
             read = _read_exactly(column, type_, file.options)
             if read is None:
                 continue
-            count, first = engine.rows(_STRANGE_VALUES(column=col(column), read=read, rows=rows.copy()))[0]
+            query = template("""
+                SELECT count(*), min(row)
+                FROM (SELECT row_number() OVER () AS row, :column AS value, :read AS read FROM :rows) AS r
+                WHERE NOT value IS NULL AND read IS NULL
+            """)(column=col(column), read=read, rows=rows)
+            count, first = engine.rows(query)[0]
             if not count:
                 continue
             values = f"1 value (row {first:,})" if count == 1 else f"{count:,} values (the first in row {first:,})"
             attribute = f"attributes.{toml_key(column)}"
             keys = [f'type = "text" in {attribute} reads them as texts']
-            if type_ in _DAY_TYPES:
+            if type_ in ("DATE", "TIMESTAMP"):
                 keys.append(f'type = "{type_.lower()}" with format = ... says how all of them are written')
             raise SourceError(
                 f"source.files: {file.name}: column {column!r} is read as {type_}, which cannot hold {values} as "
@@ -638,7 +589,7 @@ def _refuse_rows_inside_values(engine: DuckDBEngine, csv_table: CsvTable, target
         patterns = _patterns_of_rows(str(file.options["delim"]), newline, len(file.columns))
         conditions = [
             fragment("contains(:column, :newline) AND regexp_full_match(:column, :pattern)")(
-                column=col(name), newline=text(newline), pattern=text(pattern)
+                column=col(name), newline=newline, pattern=pattern
             )
             for name, pattern in zip(file.columns, patterns, strict=True)
         ]
@@ -656,18 +607,11 @@ def _refuse_rows_inside_values(engine: DuckDBEngine, csv_table: CsvTable, target
 def _may_have_line_breaks(engine: DuckDBEngine, csv_table: CsvTable, target: exp.Table) -> bool:
     """Whether values may have line breaks: not where files have as many lines as rows. Refuses NUL bytes."""
     if not all(csv_lines.can_open(file.path) for file in csv_table.files):
-        conditions = [
-            anonymous("contains", col(name), text(end))
-            for name, type_ in engine.columns(target).items()
-            if type_ == "VARCHAR"
-            for end in "\r\n"
-        ]
-        if not conditions:
-            return False
-        query = template("SELECT count(*) > 0 FROM (SELECT 1 FROM :rows WHERE :condition LIMIT 1) AS r")(
-            rows=target.copy(), condition=exp.or_(*conditions, copy=False)
-        )
-        return bool(engine.rows(query)[0][0])
+        has_line_break = fragment("contains(:column, chr(10)) OR contains(:column, chr(13))")
+        texts = [name for name, type_ in engine.columns(target).items() if type_ == "VARCHAR"]
+        query = template("SELECT count(*) > 0 FROM (SELECT 1 FROM :rows WHERE :condition LIMIT 1) AS r")
+        condition = exp.or_(exp.false(), *(has_line_break(column=col(name)) for name in texts), copy=False)
+        return bool(engine.rows(query(rows=target, condition=condition))[0][0])
     lines, may_quote = 0, False
     for file in csv_table.files:
         facts = csv_lines.search_bytes(file.path, str(file.options["quote"] or '"'), _newline(file))
@@ -678,7 +622,7 @@ def _may_have_line_breaks(engine: DuckDBEngine, csv_table: CsvTable, target: exp
         lines += facts.lines - lines_above if facts.lines is not None else 0
     if not may_quote or csv_table.section.quote is not None:
         return False
-    return bool(lines != engine.rows(COUNT_ROWS(rows=target.copy()))[0][0])
+    return bool(lines != engine.rows(row_count(rows=target.copy()))[0][0])
 
 
 def _newline(file: CsvFile) -> str:
@@ -699,11 +643,22 @@ def _refuse_points_between_thousands(engine: DuckDBEngine, csv_table: CsvTable, 
     if not csv_table.may_have_thousands:
         return
     names = [name for name in engine.columns(target) if csv_table.columns.get(name) == "DOUBLE"]
-    if not names:
-        return
-    are_likely = engine.rows(select([_MAY_BE_THOUSANDS(column=col(name)) for name in names], target.copy()))[0]
+    may_be_thousands = fragment("""
+        coalesce(bool_and(abs(:column) < 1000 AND abs(:column * 1000 - round(:column * 1000)) < 1e-6), false)
+        AND coalesce(bool_and(:column = 0 OR abs(:column) >= 1), false)
+    """)
+    figures = [may_be_thousands(column=col(name)) for name in names]
+    are_likely = engine.rows(select(figures, target.copy()))[0] if names else ()
     for name in (name for name, is_likely in zip(names, are_likely, strict=True) if is_likely):
         texts = [select([as_column(col(name), "value")], read_csv([file.with_texts()])) for file in csv_table.files]
-        others, with_points = engine.rows(_NUMBER_SPELLINGS(texts=subquery(union_all(*texts), "t")))[0]
-        if with_points and not others:
+        query = template("""
+            SELECT
+                count(*) FILTER (WHERE contains(value, '.')) AS with_points,
+                count(*) FILTER (
+                    WHERE NOT regexp_full_match(value, ' *([-+]?[1-9][0-9]{0,2}([.][0-9]{3})?|0?) *')
+                ) AS other_spellings
+            FROM :texts
+        """)(texts=subquery(union_all(*texts), "t"))
+        with_points, other_spellings = engine.rows(query)[0]
+        if with_points and not other_spellings:
             raise thousands_error(name)

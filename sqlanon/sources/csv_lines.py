@@ -16,8 +16,8 @@ from itertools import chain, islice, takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, AnyStr, BinaryIO, cast
 
+from sqlanon.places.databases import file_name
 from sqlanon.policy.sections import CsvSection
-from sqlanon.sources.tabular import TOTAL_WORDS
 from sqlanon.support.fields import in_words
 from sqlanon.support.notices import count_noun
 
@@ -25,6 +25,12 @@ if TYPE_CHECKING:
     from _csv import Reader
 
 DELIMITERS = (",", ";", "\t", "|")
+
+TOTAL_WORDS = (
+    "(?i)(?:(?:(?:grand|sub)[ -]?)?total(?:s|e|en)?|totaal|sums?|summe|(?:ins)?gesamt(?:summe|zahl)?|somme|ensemble|"
+    "suma|somma|razem) ?:?"
+)
+"""A pattern of the first value in a row of totals, without surrounding spaces, for Python and DuckDB."""
 
 SAMPLED_LINES = 1_000
 MAX_EXAMPLES = 5
@@ -199,6 +205,56 @@ class Layout:
         for record in records:
             if not (self.comment and record.fields and record.fields[0].startswith(self.comment)):
                 yield Record(record.line + self.skip, record.fields, record.is_broken)
+
+
+Options = Mapping[str, "str | bool | int"]
+"""Arguments of ``read_csv`` or ``sniff_csv``."""
+
+DATE_FORMAT_TYPES = {"dateformat": "DATE", "timestampformat": "TIMESTAMP"}
+NO_DELIMITER = "\x1f"  # makes each line one value
+
+
+@dataclass(frozen=True)
+class CsvFile:
+    """A CSV file, and how the engine reads it."""
+
+    path: str
+    options: Options  # arguments of ``read_csv``
+    columns: Mapping[str, str]  # type by name, in order
+    missing: Sequence[str] | None = None  # texts that mean NULL; None: the empty text
+
+    @property
+    def name(self) -> str:
+        return file_name(self.path)
+
+    @property
+    def has_one_column(self) -> bool:
+        return len(self.columns) <= 1
+
+    def with_texts(self) -> CsvFile:
+        """The same file with all columns as text."""
+        return replace(self, options=self._options_without_formats(), columns=dict.fromkeys(self.columns, "VARCHAR"))
+
+    def with_lines(self, from_top: bool = False) -> CsvFile:
+        """The same file with its lines as the only column, ``line``; with the skipped lines if ``from_top``."""
+        options: Options = {
+            **self._options_without_formats(),
+            "delim": NO_DELIMITER, "quote": "", "escape": "", "comment": "", "header": False,
+            "skip": 0 if from_top else self.options["skip"],
+        }  # fmt: skip
+        return replace(self, options=options, columns={"line": "VARCHAR"}, missing=None)
+
+    def with_header_as_row(self) -> CsvFile:
+        """The same file with its header line as the first row of columns ``c0``, ``c1``, ..."""
+        columns = {f"c{i}": "VARCHAR" for i in range(len(self.columns))}
+        return CsvFile(self.path, {**self._options_without_formats(), "header": False}, columns)
+
+    def _options_without_formats(self) -> Options:
+        return {name: value for name, value in self.options.items() if name not in DATE_FORMAT_TYPES}
+
+    def layout(self) -> Layout:
+        quote, escape, comment = (str(self.options[name]) for name in ("quote", "escape", "comment"))
+        return Layout(str(self.options["delim"]), quote, escape, int(self.options["skip"]), comment)
 
 
 def guess_layout(open_lines: Lines, section: CsvSection) -> Layout | None:

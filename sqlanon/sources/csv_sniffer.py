@@ -7,8 +7,8 @@ is refused, and so is each line whose number of fields differs from the header.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 
@@ -20,99 +20,25 @@ from sqlanon.errors import SourceError
 from sqlanon.places.databases import file_name
 from sqlanon.policy.sections import CsvSection
 from sqlanon.sources import csv_lines
+from sqlanon.sources.columns import refuse_ambiguous_names
+from sqlanon.sources.csv_lines import CsvFile, Options
 from sqlanon.sources.csv_text import describe_bad_byte
-from sqlanon.sources.tabular import refuse_ambiguous_names
-from sqlanon.support.expressions import anonymous, ident, literal_path, select, select_star, template, text
-
-Options = Mapping[str, str | bool | int]
-"""Arguments of ``read_csv`` or ``sniff_csv``."""
-
-DATE_FORMAT_TYPES = {"dateformat": "DATE", "timestampformat": "TIMESTAMP"}
+from sqlanon.support.expressions import anonymous, ident, literal_path, select_star, template, text
+from sqlanon.support.notices import count_noun
 
 NO_TEXT = "\x1fnothing\x1e"
-"""A NULL text that no value equals: every field keeps its text."""
+"""A NULL text that no value equals: every field keeps its text, also an extra empty one at the end of a line."""
 
 FINDS_EXTRA_DELIMITERS = int(duckdb.__version__.split(".")[0]) >= 2
 """Whether ``read_csv`` reports an extra empty field at the end of a line. DuckDB before 2.0 ignores it."""
 
 _MAX_TITLE_LINES = 3
-_NO_DELIMITER = "\x1f"  # makes each line one value
 
-COUNT_ROWS = template("SELECT count(*) FROM :rows")
 FIRST_MATCH = template("""
     SELECT min(row)
     FROM (SELECT row_number() OVER () AS row, :condition AS is_match FROM :rows) AS r
     WHERE is_match
 """)
-_HAS_TEXT = template("""
-    SELECT count(*) > 0
-    FROM (SELECT 1 FROM :lines WHERE regexp_matches(line, '[^\\s\ufeff]') LIMIT 1) AS l
-""")
-_HAS_COMMENTS = template("""
-    SELECT count(*) > 0
-    FROM (
-        SELECT 1
-        FROM :lines
-        -- A line with as many fields as the header is a row: the sniffer takes values such as #N/A for comments.
-        WHERE starts_with(line, :comment) AND length(string_split(line, :delimiter)) <> :fields
-        LIMIT 1
-    ) AS l
-""")
-_COUNT_COMMENTS_IN_ROWS = template("""
-    SELECT count(*)
-    FROM :lines
-    WHERE CASE WHEN starts_with(line, :comment) THEN length(string_split(line, :delimiter)) >= :fields
-        -- the parts of the line outside quotes
-        ELSE contains(array_to_string(list_slice(string_split(line, :quote), 1, -1, 2), ''), :comment) END
-""")
-_FIRST_STRAY_BACKSLASH = template(r"""
-    SELECT min(row)
-    FROM (SELECT row_number() OVER () AS row, line FROM :lines) AS r
-    WHERE contains(replace(replace(line, '\\', ''), :escaped_quote, ''), '\')
-""")
-
-
-@dataclass(frozen=True)
-class CsvFile:
-    """A CSV file, and how the engine reads it."""
-
-    path: str
-    options: Options  # arguments of ``read_csv``
-    columns: Mapping[str, str]  # type by name, in order
-    missing: Sequence[str] | None = None  # texts that mean NULL; None: the empty text
-
-    @property
-    def name(self) -> str:
-        return file_name(self.path)
-
-    @property
-    def has_one_column(self) -> bool:
-        return len(self.columns) <= 1
-
-    def with_texts(self) -> CsvFile:
-        """The same file with all columns as text."""
-        return replace(self, options=self._options_without_formats(), columns=dict.fromkeys(self.columns, "VARCHAR"))
-
-    def with_lines(self, from_top: bool = False) -> CsvFile:
-        """The same file with its lines as the only column, ``line``; with the skipped lines if ``from_top``."""
-        options: Options = {
-            **self._options_without_formats(),
-            "delim": _NO_DELIMITER, "quote": "", "escape": "", "comment": "", "header": False,
-            "skip": 0 if from_top else self.options["skip"],
-        }  # fmt: skip
-        return replace(self, options=options, columns={"line": "VARCHAR"}, missing=None)
-
-    def with_header_as_row(self) -> CsvFile:
-        """The same file with its header line as the first row of columns ``c0``, ``c1``, ..."""
-        columns = {f"c{i}": "VARCHAR" for i in range(len(self.columns))}
-        return CsvFile(self.path, {**self._options_without_formats(), "header": False}, columns)
-
-    def _options_without_formats(self) -> Options:
-        return {name: value for name, value in self.options.items() if name not in DATE_FORMAT_TYPES}
-
-    def layout(self) -> csv_lines.Layout:
-        quote, escape, comment = (str(self.options[name]) for name in ("quote", "escape", "comment"))
-        return csv_lines.Layout(str(self.options["delim"]), quote, escape, int(self.options["skip"]), comment)
 
 
 class BrokenLinesError(SourceError):
@@ -149,7 +75,13 @@ def open_lines(engine: DuckDBEngine, path: str) -> csv_lines.Lines:
     """Open the lines of a file: with Python, or with the engine where the file is remote or packed as .zst."""
     if csv_lines.can_open(path):
         return partial(csv_lines.read_lines, path)
-    options: Options = {"delim": _NO_DELIMITER, "quote": "", "escape": "", "header": False, "strict_mode": False}
+    options: Options = {
+        "delim": csv_lines.NO_DELIMITER,
+        "quote": "",
+        "escape": "",
+        "header": False,
+        "strict_mode": False,
+    }
     rows = select_star(read_csv([CsvFile(path, options, {"line": "VARCHAR"})]))
 
     def read_lines(limit: int | None) -> Iterator[str]:
@@ -181,7 +113,11 @@ def sniff_file(engine: DuckDBEngine, path: str, section: CsvSection, options: Op
     if file.options["comment"] and not _has_comments(engine, file):
         options["comment"] = ""
         file = _run_sniffer(engine, path, section, options)
-    if file.has_one_column and not engine.rows(_HAS_TEXT(lines=read_csv([file.with_lines()])))[0][0]:
+    has_text = template("""
+        SELECT count(*) > 0
+        FROM (SELECT 1 FROM :lines WHERE regexp_matches(line, '[^\\s\ufeff]') LIMIT 1) AS l
+    """)
+    if file.has_one_column and not engine.rows(has_text(lines=read_csv([file.with_lines()])))[0][0]:
         raise SourceError(f"{file.name} is empty: it has no header and no rows")
     lines = open_lines(engine, path)
     if (delimiter := _find_delimiter_outside_rows(file, section, lines)) is not None:
@@ -189,12 +125,7 @@ def sniff_file(engine: DuckDBEngine, path: str, section: CsvSection, options: Op
         layout = csv_lines.guess_layout(lines, section)
         if layout is None:
             raise one_column_error(file, f"line {delimiter[0]:,} has {csv_lines.delimiter_name(delimiter[1])}")
-        guess: Options = {
-            "delim": layout.delimiter,
-            "skip": layout.skip,
-            "quote": layout.quote,
-            "escape": layout.quote,
-        }
+        guess: Options = {"delim": layout.delimiter, "skip": layout.skip, "quote": layout.quote, "escape": layout.quote}
         file = _run_sniffer(engine, path, section, {**options, **guess})
     _refuse_doubtful_structure(file, section, lines)
     if file.options["header"]:
@@ -220,11 +151,11 @@ def _find_delimiter_outside_rows(file: CsvFile, section: CsvSection, lines: csv_
 
 def _run_sniffer(engine: DuckDBEngine, path: str, section: CsvSection, options: Options) -> CsvFile:
     call = anonymous("sniff_csv", literal_path(path), *_named_arguments(options), *_null_argument(section.missing))
-    names = (
-        "Delimiter", "Quote", "Escape", "NewLineDelimiter", "Comment", "SkipRows", "HasHeader", "Columns",
-        "DateFormat", "TimestampFormat",
-    )  # fmt: skip
-    query = select([exp.Column(this=ident(name)) for name in names], exp.Table(this=call))
+    query = template("""
+        SELECT Delimiter, Quote, Escape, NewLineDelimiter, Comment, SkipRows, HasHeader, Columns, DateFormat,
+            TimestampFormat
+        FROM :sniffed
+    """)(sniffed=exp.Table(this=call))
     delimiter, quote, escape, newline, comment, skip, header, columns, date, timestamp = engine.rows(query)[0]
     quote, escape, comment = ("" if value in (None, "(empty)") else value for value in (quote, escape, comment))
     # Where no sampled value is quoted, later ones may be.
@@ -260,7 +191,12 @@ def _sniff_escape(engine: DuckDBEngine, path: str, section: CsvSection, options:
             raise
     file = _run_sniffer(engine, path, section, {**options, "escape": escape})
     lines = read_csv([file.with_lines(from_top=True)])
-    line = engine.rows(_FIRST_STRAY_BACKSLASH(lines=lines, escaped_quote=f"\\{quote}"))[0][0]
+    query = template(r"""
+        SELECT min(row)
+        FROM (SELECT row_number() OVER () AS row, line FROM :lines) AS r
+        WHERE contains(replace(replace(line, '\\', ''), :escaped_quote, ''), '\')
+    """)(lines=lines, escaped_quote=f"\\{quote}")
+    line = engine.rows(query)[0][0]
     if line is not None:
         raise SourceError(
             f"source.files: {file.name}: quotes inside values follow a backslash, and line {line:,} has a backslash "
@@ -310,7 +246,16 @@ def _with_names_of_header(engine: DuckDBEngine, file: CsvFile, section: CsvSecti
 
 
 def _has_comments(engine: DuckDBEngine, file: CsvFile) -> bool:
-    query = _HAS_COMMENTS(
+    query = template("""
+        SELECT count(*) > 0
+        FROM (
+            SELECT 1
+            FROM :lines
+            -- A line with as many fields as the header is a row: the sniffer takes values such as #N/A for comments.
+            WHERE starts_with(line, :comment) AND length(string_split(line, :delimiter)) <> :fields
+            LIMIT 1
+        ) AS l
+    """)(
         lines=read_csv([file.with_lines(from_top=True)]),
         comment=str(file.options["comment"]),
         delimiter=str(file.options["delim"]),
@@ -324,7 +269,13 @@ def refuse_comments_in_rows(engine: DuckDBEngine, file: CsvFile) -> None:
     comment = str(file.options["comment"])
     if not comment:
         return
-    query = _COUNT_COMMENTS_IN_ROWS(
+    query = template("""
+        SELECT count(*)
+        FROM :lines
+        WHERE CASE WHEN starts_with(line, :comment) THEN length(string_split(line, :delimiter)) >= :fields
+            -- the parts of the line outside quotes
+            ELSE contains(array_to_string(list_slice(string_split(line, :quote), 1, -1, 2), ''), :comment) END
+    """)(
         lines=read_csv([file.with_lines()]),
         comment=comment,
         delimiter=str(file.options["delim"]),
@@ -334,7 +285,7 @@ def refuse_comments_in_rows(engine: DuckDBEngine, file: CsvFile) -> None:
     if count := engine.rows(query)[0][0]:
         raise SourceError(
             f"source.files: {file.name} has comments after {comment}, and {comment} also occurs in "
-            f"{count:,} {'line' if count == 1 else 'lines'} that may be rows; remove the comments from the file"
+            f"{count_noun(count, 'line')} that may be rows; remove the comments from the file"
         )
 
 

@@ -9,9 +9,8 @@ import codecs
 import io
 import zlib
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
@@ -23,15 +22,6 @@ from sqlanon.support.encodings import UTF_8, is_mostly_utf_8, probable_encodings
 from sqlanon.support.workdir import spill_directory
 
 _CHUNK = 1 << 20
-
-
-@dataclass(frozen=True)
-class ReadFile:
-    """A CSV file that was read, with the arguments of the engine's reader."""
-
-    path: str
-    options: Mapping[str, str | bool | int]
-    fields: int  # its number of columns
 
 
 _BYTE_ORDER_MARKS = {
@@ -58,26 +48,28 @@ def detect_encoding(path: str, csv: CsvSection) -> str:
 @contextmanager
 def readable_files(paths: Sequence[str], csv: CsvSection, lines: int | None = None) -> Iterator[list[str]]:
     """Yield paths that the engine can read, in the same order; copies have at most ``lines`` lines."""
-    with ExitStack() as stack:
-        stack.enter_context(_refuse_damaged_files())
-        encodings = {path: detect_encoding(path, csv) for path in paths}
-        folder: Path | None = None
-        readable: list[str] = []
-        for i, path in enumerate(paths):
-            if encodings[path] == UTF_8 and not csv.footer:
-                readable.append(path)
-                continue
-            if not csv_lines.can_open(path):
-                raise SourceError(
-                    f"source.csv: {file_name(path)}: encoding and footer apply to files on this machine, plain or as "
-                    ".gz; download or unpack it first"
-                )
-            folder = folder or stack.enter_context(spill_directory())
-            copy = copy_path(folder, i, path)
-            with copy.open("w", encoding=UTF_8, newline="") as file:
-                file.writelines(islice(_without_footer(_decoded_lines(path, encodings[path]), csv.footer), lines))
-            readable.append(str(copy))
-        yield readable
+    try:
+        with ExitStack() as stack:
+            folder: Path | None = None
+            readable: list[str] = []
+            for i, path in enumerate(paths):
+                encoding = detect_encoding(path, csv)
+                if encoding == UTF_8 and not csv.footer:
+                    readable.append(path)
+                    continue
+                if not csv_lines.can_open(path):
+                    raise SourceError(
+                        f"source.csv: {file_name(path)}: encoding and footer apply to files on this machine, plain or "
+                        "as .gz; download or unpack it first"
+                    )
+                folder = folder or stack.enter_context(spill_directory())
+                copy = copy_path(folder, i, path)
+                with copy.open("w", encoding=UTF_8, newline="") as file:
+                    file.writelines(islice(_without_footer(_decoded_lines(path, encoding), csv.footer), lines))
+                readable.append(str(copy))
+            yield readable
+    except (EOFError, zlib.error) as error:
+        raise SourceError("source.files: a .gz file is damaged or incomplete") from error
 
 
 def copy_path(folder: Path, number: int, path: str) -> Path:
@@ -85,14 +77,6 @@ def copy_path(folder: Path, number: int, path: str) -> Path:
     name = file_name(path)
     (folder / str(number)).mkdir()
     return folder / str(number) / (name.rpartition(".")[0] if name.lower().endswith(_COMPRESSED) else name)
-
-
-@contextmanager
-def _refuse_damaged_files() -> Iterator[None]:
-    try:
-        yield
-    except (EOFError, zlib.error) as error:
-        raise SourceError("source.files: a .gz file is damaged or incomplete") from error
 
 
 def _decoded_lines(path: str, encoding: str) -> Iterator[str]:
@@ -150,8 +134,8 @@ def _describe_byte(line: int, error: UnicodeDecodeError, encoding: str, below: b
     sample = error.object[error.object.rfind(b"\n", 0, error.start) + 1 :] + below
     if len(below) == _CHUNK:  # its last line may be cut
         sample = sample[: 1 + max(sample.rfind(b"\n"), sample.rfind(b"\r"))] or sample
-    likely, *others = probable_encodings(sample)
+    likely, *alternatives = probable_encodings(sample)
     return (
         f"{where}, which is not valid UTF-8; set the encoding of the file under [source.csv]: probably encoding = "
-        f'"{likely}" (or {", ".join(others)})'
+        f'"{likely}" (or {", ".join(alternatives)})'
     )

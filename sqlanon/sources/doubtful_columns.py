@@ -11,7 +11,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from sqlglot import exp
 
@@ -24,20 +24,24 @@ from sqlanon.policy.reading import THOUSANDS
 from sqlanon.policy.rules import DatesRule, IntervalsRule, SuppressRule
 from sqlanon.requirements import ordered_attributes
 from sqlanon.sources.column_kinds import BIRTH, ZIP, find_kind
-from sqlanon.sources.date_formats import (
-    count_date_formats,
+from sqlanon.sources.source import FindLocations
+from sqlanon.sources.typed_columns import (
+    MAX_LISTED_VALUES,
+    POINT,
+    NumberMarks,
+    count_matches,
     date_keys,
+    distinct_values_query,
+    find_date_formats,
     has_short_years,
     is_in_format,
+    list_values,
+    locate_values,
     may_swap_days,
-    most_fitting_formats,
-    pivot_key,
+    number_pattern,
     type_of_format,
 )
-from sqlanon.sources.source import FindLocations
-from sqlanon.sources.typed_columns import MAX_LISTED_VALUES, POINT, NumberMarks, number_pattern
-from sqlanon.support.expressions import as_column, col, fragment, select, subquery, template, text
-from sqlanon.support.fields import in_words
+from sqlanon.support.expressions import col, fragment, select, template
 from sqlanon.support.notices import count_noun
 from sqlanon.support.toml import toml_key, toml_value
 
@@ -47,8 +51,9 @@ MOSTLY = 0.95
 _MOSTLY_BY_RULE = 0.5
 """The same share for columns whose rule needs numbers or dates."""
 
+Kind: TypeAlias = Literal["number", "date"]
+
 _MAX_CODES = 10
-_MAX_OTHERS = _MAX_CODES + 1
 _DATE = (
     "([0-9]{4}[-./][0-9]{1,2}[-./][0-9]{1,2}|[0-9]{1,2}[-./][0-9]{1,2}[-./]([0-9]{2}|[0-9]{4})|"
     "[0-9]{1,2}(-|[.]? ?)[A-Za-z]{3,9}[- ]?[0-9]{4})([ T].*)?"
@@ -65,18 +70,13 @@ _NUMBER_MARKS = [
     if thousands != decimal
 ]
 
-_OTHERS = template("""
+_OTHER_VALUES = template("""
     SELECT value, min(row) AS first, max(max(row)) OVER () = max(rows) AS is_last
     FROM (SELECT row_number() OVER () AS row, count(*) OVER () AS rows, :text AS value FROM :rows) AS r
     WHERE NOT value IS NULL AND NOT (:matches)
     GROUP BY value
     ORDER BY first
     LIMIT :most
-""")
-_FUTURE = template("""
-    SELECT count(*), min(row)
-    FROM (SELECT row_number() OVER () AS row, :day AS day FROM :rows) AS r
-    WHERE :is_future
 """)
 
 
@@ -86,7 +86,7 @@ class ColumnChecks:
 
     texts: Mapping[str, float] = field(default_factory=dict)  # with the share of numbers or dates that raises doubts
     dates: Collection[str] = frozenset()  # must have one meaning
-    needs: Mapping[str, Literal["number", "date"]] = field(default_factory=dict)  # of rules; dates count as numbers
+    needs: Mapping[str, Kind] = field(default_factory=dict)  # of rules; dates count as numbers
     births: Collection[str] = frozenset()  # must not be in the future
 
 
@@ -98,7 +98,7 @@ class DoubtfulColumn:
     """A column of texts in which most, or all, are dates or numbers."""
 
     name: str
-    kind: Literal["number", "date"]
+    kind: Kind
     fitting: int
     count: int  # other values; if all are numbers, those with marks
     others: Sequence[str]  # the distinct other values, in order of occurrence
@@ -110,23 +110,19 @@ class DoubtfulColumn:
     last_row_key: str = "footer = 1 under [source.csv]"  # leaves the last row out
 
     @property
-    def examples(self) -> str:
-        more = f", and {self.count - len(self.locations):,} more" if self.count > len(self.locations) else ""
-        return ", ".join(f"{in_words(value)} ({location})" for location, value in self.locations) + more
-
-    @property
     def codes(self) -> Sequence[str] | None:
         """The other values as codes of missing values; None if there are too many."""
         return self.others if len(self.others) <= _MAX_CODES else None
 
     @property
     def summary(self) -> str:
-        if not self.has_words and self.kind == "date":
-            return f"{count_noun(self.fitting, 'date')}, read as texts: {self.examples}"
-        if not self.has_words:
-            return f"{count_noun(self.fitting, self.kind)}, {self.count:,} of them with marks: {self.examples}"
-        others = count_noun(self.count, "other value")
-        return f"{count_noun(self.fitting, self.kind)} and {others}: {self.examples}"
+        fitting, unlisted = count_noun(self.fitting, self.kind), self.count - len(self.locations)
+        examples = list_values(self.locations) + (f", and {unlisted:,} more" if unlisted > 0 else "")
+        if self.has_words:
+            return f"{fitting} and {count_noun(self.count, 'other value')}: {examples}"
+        return (
+            f"{fitting}, {'read as texts' if self.kind == 'date' else f'{self.count:,} of them with marks'}: {examples}"
+        )
 
     @property
     def date_keys(self) -> str:
@@ -136,7 +132,14 @@ class DoubtfulColumn:
     @property
     def mark_keys(self) -> str:
         """The keys that read the texts as numbers."""
-        return f"under [source.csv], {' or '.join(map(_describe_marks, self.marks))}"
+        alternatives = [
+            " with ".join(
+                ([] if marks.decimal == "." else [f"decimal = {toml_value(marks.decimal)}"])
+                + ([] if marks.thousands is None else [f"thousands = {toml_value(marks.thousands)}"])
+            )
+            for marks in self.marks
+        ]
+        return f"under [source.csv], {' or '.join(alternatives)}"
 
     @property
     def are_read_as_dates(self) -> bool:
@@ -145,16 +148,11 @@ class DoubtfulColumn:
 
     def describe(self) -> str:
         attribute = f"attributes.{toml_key(self.name)}"
+        start = f"{attribute}: the column has {self.summary}; decide how they are"
         if not self.has_words and self.kind == "date":
-            return (
-                f"{attribute}: the column has {self.summary}; decide how they are written: {self.date_keys}; or keep "
-                'them as texts: type = "text"'
-            )
+            return f'{start} written: {self.date_keys}; or keep them as texts: type = "text"'
         if not self.has_words:
-            return (
-                f"{attribute}: the column has {self.summary}; decide how they are written: {self.mark_keys}; "
-                f'type = "text" in {attribute} keeps all values as texts'
-            )
+            return f'{start} written: {self.mark_keys}; type = "text" in {attribute} keeps all values as texts'
         codes = "..." if self.codes is None else ", ".join(toml_value(code) for code in self.codes)
         keys = [f"missing = [{codes}] in {attribute} makes them NULL", 'type = "text" keeps all values as texts']
         if self.marks:
@@ -163,54 +161,51 @@ class DoubtfulColumn:
             keys.append(f"{self.date_keys} reads the others as dates")
         if self.is_last:
             keys.append(f"{self.last_row_key} leaves the last row out")
-        return f"{attribute}: the column has {self.summary}; decide how they are read: {'; '.join(keys)}"
+        return f"{start} read: {'; '.join(keys)}"
 
 
 def build_column_checks(policy: Policy) -> ColumnChecks:
     """Find the columns to check: those that a release shows and that have no key in the policy."""
-    texts: dict[str, float] = {}
+    texts, needs, dates, births = dict[str, float](), dict[str, Kind](), set[str](), set[str]()
     ordered = ordered_attributes(policy.privacy)
     for name, attribute in policy.attributes.items():
-        rules = attribute.hierarchy or ()
+        key, rules = name.lower(), attribute.hierarchy or ()
+        if attribute.role != "identifying" and (kind := find_kind(name)) is not None and kind.name == BIRTH:
+            births.add(key)
         if attribute.type is not None:
             continue
+        if attribute.role != "identifying":
+            dates.add(key)
         if attribute.noise is not None or any(isinstance(rule, IntervalsRule | DatesRule) for rule in rules):
-            texts[name.lower()] = _MOSTLY_BY_RULE
+            texts[key] = _MOSTLY_BY_RULE
+            if rules:
+                needs[key] = "date" if any(isinstance(rule, DatesRule) for rule in rules) else "number"
         elif name in ordered or (attribute.role == "quasi" and all(isinstance(rule, SuppressRule) for rule in rules)):
-            texts[name.lower()] = MOSTLY
-    dates = {
-        name.lower()
-        for name, attribute in policy.attributes.items()
-        if attribute.role != "identifying" and attribute.type is None
-    }
-    needs: dict[str, Literal["number", "date"]] = {
-        name.lower(): "date" if any(isinstance(rule, DatesRule) for rule in attribute.hierarchy or ()) else "number"
-        for name, attribute in policy.attributes.items()
-        if texts.get(name.lower()) == _MOSTLY_BY_RULE and attribute.hierarchy
-    }
-    births = {
-        name.lower()
-        for name, attribute in policy.attributes.items()
-        if attribute.role != "identifying" and (kind := find_kind(name)) is not None and kind.name == BIRTH
-    }
+            texts[key] = MOSTLY
     return ColumnChecks(texts, dates, needs, births)
 
 
 def refuse_future_births(engine: DuckDBEngine, rows: exp.Expr, births: Collection[str]) -> None:
     """Refuse dates of birth after today: they are wrong, or in another format or century."""
-    today = text(date.today().isoformat())
+    today = date.today().isoformat()
     is_future = {
         ColumnKind.DATE: fragment("isfinite(day::TIMESTAMP) AND day::TIMESTAMP >= :today::DATE + INTERVAL 1 DAY")(
             today=today
         ),
         ColumnKind.TEXT: fragment("regexp_full_match(day, :pattern) AND day > left(:today, length(day))")(
-            today=today, pattern=text(PARTIAL_DATE)
+            today=today, pattern=PARTIAL_DATE
         ),
     }
+    count_future = template("""
+        SELECT count(*), min(row)
+        FROM (SELECT row_number() OVER () AS row, :day AS day FROM :rows) AS r
+        WHERE :is_future
+    """)
     for name, type_ in engine.columns(rows).items():
         if name.lower() not in births or column_kind(type_) not in is_future:
             continue
-        count, row = engine.rows(_FUTURE(day=col(name), rows=rows.copy(), is_future=is_future[column_kind(type_)]))[0]
+        query = count_future(day=col(name), rows=rows, is_future=is_future[column_kind(type_)])
+        count, row = engine.rows(query)[0]
         if count:
             raise SourceError(
                 f"attributes.{toml_key(name)}: {count_noun(count, 'date')} of birth after today, the first in row "
@@ -234,42 +229,28 @@ def find_doubtful_columns(
     ]
     if not columns:
         return []
-    counts = _compute_figures(
-        engine,
-        rows,
-        {
-            name: [
-                exp.Count(this=col(name)),
-                fragment("count(*) FILTER (WHERE :text >= '+' AND :text < ':')")(text=col(name)),
-            ]
-            for name in columns
-        },
-    )
     # Matching patterns takes ten times as long, and few columns of texts begin with digits.
-    likely = [name for name in columns if 0 < texts[name.lower()] * counts[name][0] <= counts[name][1]]
+    begin_with_digits = fragment("count(*) FILTER (WHERE :text >= '+' AND :text < ':')")
+    figures = [figure for name in columns for figure in (exp.Count(this=col(name)), begin_with_digits(text=col(name)))]
+    counts = engine.rows(select(figures, rows.copy()))[0]
     doubtful = []
-    for name in likely:
-        count = counts[name][0]
+    for name, count, digits in zip(columns, counts[::2], counts[1::2], strict=True):
         least = texts[name.lower()] * count
-        distinct = subquery(
-            template("SELECT :text AS value, count(*) AS n FROM :rows WHERE NOT :text IS NULL GROUP BY :text")(
-                text=col(name), rows=rows.copy()
-            ),
-            "v",
-        )
-        notation = _find_notation(engine, distinct, marks, count, least)
+        if not 0 < least <= digits:
+            continue
+        notation = _find_notation(engine, distinct_values_query(col(name), rows), marks, count, least)
         if notation is None:
             continue
-        query = _OTHERS(text=col(name), rows=rows.copy(), matches=notation.matches, most=_MAX_OTHERS)
-        others = engine.rows(query)
+        query = _OTHER_VALUES(text=col(name), rows=rows, matches=notation.matches, most=_MAX_CODES + 1)
+        other_values = engine.rows(query)
         column = DoubtfulColumn(
             name,
             notation.kind,
             notation.fitting,
             notation.count,
-            [value for value, *_ in others],
-            _locate_values(name, others[:MAX_LISTED_VALUES], locate),
-            bool(others[0][-1]),
+            [value for value, *_ in other_values],
+            locate_values(name, [(value, row) for value, row, _ in other_values[:MAX_LISTED_VALUES]], locate),
+            bool(other_values[0][-1]),
             notation.marks,
             has_words=notation.fitting < count,
             formats=notation.formats,
@@ -282,7 +263,7 @@ def find_doubtful_columns(
 class _Notation:
     """How most texts of a column are written."""
 
-    kind: Literal["number", "date"]
+    kind: Kind
     fitting: int  # rows with numbers or dates
     count: int  # rows that do not match, for the message
     matches: exp.Expr
@@ -295,24 +276,20 @@ def _find_notation(
 ) -> _Notation | None:
     """Find how texts are written if at least ``least`` are numbers or dates; None without doubts."""
     plain = _matches(number_pattern(marks))
-    patterns = [
-        plain,
-        _matches(_DATE),
-        _matches(PARTIAL_DATE),
-        *([] if marks.are_declared else [_matches(_MARKED_NUMBER)]),
-    ]
-    numbers, dates, partial_dates, *marked = _count_matching(engine, distinct, patterns)
+    conditions = [plain, _matches(_DATE), _matches(PARTIAL_DATE)]
+    conditions += [] if marks.are_declared else [_matches(_MARKED_NUMBER)]
+    numbers, dates, partial_dates, *marked = count_matches(engine, distinct, conditions)
     if marked and marked[0] >= max(least, numbers + 1):
         fitting, pairs = _find_fitting_marks(engine, distinct)
         if fitting >= max(least, numbers + 1):
             has_words = fitting < total
-            matches = _matches(_pattern_without_zeros(pairs[0])) if has_words else plain
+            matches = _matches(number_pattern(pairs[0], leading_zeros=False)) if has_words else plain
             return _Notation("number", fitting, total - (fitting if has_words else numbers), matches, marks=pairs)
     if partial_dates >= max(least, numbers + 1, dates + 1):
         has_others = partial_dates < total
         return _Notation("date", partial_dates, total - partial_dates, _matches(PARTIAL_DATE)) if has_others else None
     if dates >= max(least, numbers + 1):
-        formats, fitting = most_fitting_formats(count_date_formats(engine, distinct))
+        formats, fitting = find_date_formats(engine, distinct)
         if least <= fitting < total:
             return _Notation("date", fitting, total - fitting, is_in_format(formats[0]), formats=formats)
         if dates < total:
@@ -323,8 +300,8 @@ def _find_notation(
 
 def _find_fitting_marks(engine: DuckDBEngine, distinct: exp.Expr) -> tuple[int, Sequence[NumberMarks]]:
     """Find the marks that fit most rows, and the number of these rows; without marks that occur in no number."""
-    checks = [_matches(_pattern_without_zeros(marks)) for marks in _NUMBER_MARKS]
-    counts = dict(zip(_NUMBER_MARKS, _count_matching(engine, distinct, checks), strict=True))
+    conditions = [_matches(number_pattern(marks, leading_zeros=False)) for marks in _NUMBER_MARKS]
+    counts = dict(zip(_NUMBER_MARKS, count_matches(engine, distinct, conditions), strict=True))
     most = max(counts.values())
     fitting = [marks for marks, count in counts.items() if count == most]
     needed = [
@@ -336,52 +313,14 @@ def _find_fitting_marks(engine: DuckDBEngine, distinct: exp.Expr) -> tuple[int, 
     return most, needed
 
 
-def _pattern_without_zeros(marks: NumberMarks) -> str:
-    return number_pattern(marks, leading_zeros=False)
-
-
-def _describe_marks(marks: NumberMarks) -> str:
-    keys = [] if marks.decimal == "." else [f"decimal = {toml_value(marks.decimal)}"]
-    keys += [] if marks.thousands is None else [f"thousands = {toml_value(marks.thousands)}"]
-    return " with ".join(keys)
-
-
 def _matches(pattern: str) -> exp.Expr:
-    return fragment("regexp_full_match(trim(value), :pattern)")(pattern=text(pattern))
-
-
-def _count_matching(engine: DuckDBEngine, distinct: exp.Expr, checks: Sequence[exp.Expr]) -> Sequence[int]:
-    """Count the rows that match each check, in one pass over their distinct values."""
-    figures: list[exp.Expr] = [
-        fragment("coalesce(sum(n) FILTER (WHERE :matches), 0)::BIGINT")(matches=check.copy()) for check in checks
-    ]
-    return engine.rows(select(figures, distinct.copy()))[0]
-
-
-def _locate_values(
-    name: str, values: Sequence[tuple[str, int, bool]], locate: FindLocations | None
-) -> Sequence[tuple[str, str]]:
-    locations = None if locate is None else locate(name, {value for value, *_ in values}, MAX_LISTED_VALUES)
-    return locations or [(f"row {row:,}", value) for value, row, _ in values]
+    return fragment("regexp_full_match(trim(value), :pattern)")(pattern=pattern)
 
 
 def _is_code(name: str) -> bool:
     """Whether a column has codes by its name: 02139-1234 beside 02139 is a valid code."""
     kind = find_kind(name)
     return kind is not None and (kind.name == ZIP or kind.role == "identifying")
-
-
-def _compute_figures(
-    engine: DuckDBEngine, rows: exp.Expr, figures: Mapping[str, Sequence[exp.Expr]]
-) -> dict[str, tuple[int, ...]]:
-    """Compute the figures of columns in one pass."""
-    output: list[exp.Expr] = [
-        as_column(figure, f"figure_{i}_{j}")
-        for i, column_figures in enumerate(figures.values())
-        for j, figure in enumerate(column_figures)
-    ]
-    values = iter(engine.rows(select(output, rows.copy()))[0])
-    return {name: tuple(next(values) for _ in column_figures) for name, column_figures in figures.items()}
 
 
 def refuse_doubtful_columns(
@@ -399,57 +338,34 @@ def refuse_doubtful_columns(
         raise SourceError("\n".join(problems))
 
 
-def _are_partial_dates(engine: DuckDBEngine, rows: exp.Expr, name: str) -> bool:
-    query = _OTHERS(text=col(name), rows=rows.copy(), matches=_matches(PARTIAL_DATE), most=1)
-    return not engine.rows(query)
-
-
 def _describe_unfit_texts(
     engine: DuckDBEngine,
     rows: exp.Expr,
-    needs: Mapping[str, Literal["number", "date"]],
+    needs: Mapping[str, Kind],
     marks: NumberMarks,
     locate: FindLocations | None,
 ) -> Iterator[str]:
     """Describe columns of texts whose rules need numbers or dates, with the first other values."""
+
+    def find_others(name: str, pattern: str) -> list[tuple[str, int]]:
+        query = _OTHER_VALUES(text=col(name), rows=rows, matches=_matches(pattern), most=MAX_LISTED_VALUES)
+        return [(value, row) for value, row, _ in engine.rows(query)]
+
     for name, type_ in engine.columns(rows).items():
         kind = needs.get(name.lower())
-        if type_ != "VARCHAR" or kind is None:
+        if type_ != "VARCHAR" or kind is None or (kind == "date" and not find_others(name, PARTIAL_DATE)):
             continue
-        if kind == "date" and _are_partial_dates(engine, rows, name):
+        other_values = find_others(name, _DATE if kind == "date" else f"{number_pattern(marks)}|{_DATE}")
+        if not other_values:
             continue
-        pattern = _DATE if kind == "date" else f"{number_pattern(marks)}|{_DATE}"
-        query = _OTHERS(text=col(name), rows=rows.copy(), matches=_matches(pattern), most=MAX_LISTED_VALUES)
-        others = engine.rows(query)
-        if not others:
-            continue
-        examples = ", ".join(
-            f"{in_words(value)} ({location})" for location, value in _locate_values(name, others, locate)
-        )
         attribute = f"attributes.{toml_key(name)}"
-        needed, keys = ("dates", f"{date_keys(())}") if kind == "date" else ("numbers or dates", 'type = "number"')
+        needed, keys = ("dates", date_keys(())) if kind == "date" else ("numbers or dates", 'type = "number"')
         yield (
-            f"{attribute}: the hierarchy needs {needed}, and the column has texts, such as {examples}; list those that "
-            f"mean NULL under missing = [...] in {attribute}, declare with {keys} how the others are written, or give "
-            'the column another hierarchy, such as "suppress"'
+            f"{attribute}: the hierarchy needs {needed}, and the column has texts, such as "
+            f"{list_values(locate_values(name, other_values, locate))}; list those that mean NULL under missing = "
+            f"[...] in {attribute}, declare with {keys} how the others are written, or give the column another "
+            'hierarchy, such as "suppress"'
         )
-
-
-def find_ambiguous_dates(engine: DuckDBEngine, rows: exp.Expr, formats: Mapping[str, str]) -> list[str]:
-    """Find columns of dates whose days and months could be swapped in every value."""
-    columns = engine.columns(rows)
-    names = [name for name, format_ in formats.items() if may_swap_days(format_) and name in columns]
-    if not names:
-        return []
-    can_be_swapped = _compute_figures(
-        engine,
-        rows,
-        {
-            name: [fragment("max(day(:date)) <= 12 AND bool_or(day(:date) <> month(:date))")(date=col(name))]
-            for name in names
-        },
-    )
-    return [name for name in names if can_be_swapped[name][0]]
 
 
 def refuse_ambiguous_dates(
@@ -463,8 +379,14 @@ def refuse_ambiguous_dates(
 
 def find_doubtful_dates(engine: DuckDBEngine, rows: exp.Expr, formats: Mapping[str, str]) -> dict[str, str]:
     """Find columns of dates that could have another day, month or century, with the formats that the engine reads."""
-    short = [name for name, format_ in formats.items() if has_short_years(format_)]
-    return {name: formats[name] for name in [*short, *find_ambiguous_dates(engine, rows, formats)]}
+    doubtful = {name: format_ for name, format_ in formats.items() if has_short_years(format_)}
+    columns = engine.columns(rows)
+    names = [name for name, format_ in formats.items() if may_swap_days(format_) and name in columns]
+    if names:
+        can_be_swapped = fragment("max(day(:date)) <= 12 AND bool_or(day(:date) <> month(:date))")
+        figures = engine.rows(select([can_be_swapped(date=col(name)) for name in names], rows.copy()))[0]
+        doubtful |= {name: formats[name] for name, is_doubtful in zip(names, figures, strict=True) if is_doubtful}
+    return doubtful
 
 
 def date_options(format_: str) -> tuple[Literal["date", "timestamp"], list[str]]:
@@ -476,13 +398,10 @@ def date_options(format_: str) -> tuple[Literal["date", "timestamp"], list[str]]
 
 
 def describe_dates(name: str, format_: str) -> str:
-    kind, options = date_options(format_)
-    formats = " or ".join(f"format = {toml_value(option)}" for option in options)
-    doubt = (
-        "years of two digits" if has_short_years(format_) else "days and months that could be swapped in every value"
-    )
-    pivot = f", {pivot_key()}" if has_short_years(format_) else ""
+    doubt = "days and months that could be swapped in every value"
+    if has_short_years(format_):
+        doubt = "years of two digits"
     return (
         f"attributes.{toml_key(name)}: the column has dates with {doubt}; decide how they are written: "
-        f'type = "{kind}", {formats}{pivot}'
+        f"{date_keys(date_options(format_)[1])}"
     )

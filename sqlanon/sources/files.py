@@ -2,16 +2,15 @@
 
 Parquet files on this machine are scanned in place. Other files are copied once: formats that are slow to read (CSV,
 JSON, Excel, SPSS, Stata, SAS), files read over the network, and tables that others may change. A format is an entry of
-`FORMATS`; its endings are in `formats.ENDINGS`.
+`FORMATS`; its endings are in `places.databases.ENDINGS`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import duckdb
 from sqlglot import exp
@@ -19,7 +18,10 @@ from sqlglot import exp
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import SourceError
 from sqlanon.places.databases import (
+    KNOWN_ENDINGS,
+    OTHER_WORKBOOKS,
     extensions_for,
+    file_kind,
     file_name,
     format_address,
     is_remote,
@@ -29,17 +31,8 @@ from sqlanon.places.databases import (
 )
 from sqlanon.policy import PopulationSection, SourceSection
 from sqlanon.policy.sections import CsvSection
-from sqlanon.sources.bad_lines import DroppedLines
-from sqlanon.sources.csv import (
-    DETECT_ALL,
-    CsvTable,
-    copy_csv,
-    date_formats,
-    find_values,
-    read_all_columns,
-    scan_csv,
-)
-from sqlanon.sources.csv_text import ReadFile
+from sqlanon.sources.columns import refuse_ambiguous_names, refuse_different_columns
+from sqlanon.sources.csv import read_csv_files
 from sqlanon.sources.doubtful_columns import (
     NO_CHECKS,
     ColumnChecks,
@@ -47,21 +40,14 @@ from sqlanon.sources.doubtful_columns import (
     refuse_doubtful_columns,
     refuse_future_births,
 )
-from sqlanon.sources.excel import ExcelTable, copy_excel, describe_excel
+from sqlanon.sources.excel import read_excel
 from sqlanon.sources.extensions import load_extension
-from sqlanon.sources.formats import KNOWN_ENDINGS, OTHER_WORKBOOKS, file_kind
-from sqlanon.sources.json import scan_json
-from sqlanon.sources.kinds import Binding, SourceKind
+from sqlanon.sources.json import json_query
+from sqlanon.sources.kinds import Binding, SourceKind, refuse_query
 from sqlanon.sources.relation import bind_relation, source_errors
-from sqlanon.sources.source import FindLocations, Source, WorkNames
-from sqlanon.sources.statistics_files import (
-    PRODUCT_NAMES,
-    Kind,
-    ReadingChoices,
-    copy_statistics_files,
-    describe_statistics_files,
-)
-from sqlanon.sources.tabular import refuse_ambiguous_names, refuse_different_columns, refuse_query
+from sqlanon.sources.scan import DETECT_ALL, FileTable, Read, ReadingChoices, Scan
+from sqlanon.sources.source import Source, WorkNames
+from sqlanon.sources.statistics_files import PRODUCT_NAMES, read_statistics_files
 from sqlanon.sources.typed_columns import ONLY_POINT, ColumnReading, NumberMarks, projection, read_columns
 from sqlanon.support.expressions import (
     anonymous,
@@ -83,29 +69,32 @@ from sqlanon.support.expressions import (
 
 
 @dataclass(frozen=True)
-class Scan:
-    """Files to read, and how."""
-
-    engine: DuckDBEngine
-    paths: list[str]
-    text_columns: Collection[str]  # in lower case, as all column names of a scan
-    sheet: str | None = None
-    wanted: Collection[str] = ()
-    choices: ReadingChoices = field(default_factory=ReadingChoices)
-    csv: CsvSection = DETECT_ALL
-
-
-@dataclass(frozen=True)
 class FileFormat:
     label: str
     function: str | None  # of DuckDB, for scripts
-    query: Callable[[Scan], exp.Query]  # for plans only, if there is `copy`
+    read: Read
     extension: str | None = None
     in_place: bool = False  # local files are scanned without a copy
-    copy: Callable[[Scan, exp.Table], None] | None = None  # copies files with a library
 
 
-def _scan_parquet(scan: Scan) -> exp.Select:
+def _read_by_query(query_of: Callable[[Scan], exp.Query]) -> Read:
+    """Read files by a query; a copy has only the wanted columns."""
+
+    def read(scan: Scan, target: exp.Table | None) -> FileTable:
+        query = query_of(scan)
+        if target is None:
+            return FileTable(query)
+        columns = scan.engine.columns(subquery(query, "files"))
+        names = scan.choose_columns(columns)
+        scan.engine.execute(
+            create_table(target.copy(), select([col(name) for name in names], subquery(query, "files")))
+        )
+        return FileTable(target, columns, None if len(names) == len(columns) else query)
+
+    return read
+
+
+def _parquet_query(scan: Scan) -> exp.Query:
     for path in scan.paths:
         refuse_ambiguous_names(_read_parquet_names(scan.engine, path), file_name(path))
     # A scan of several files drops columns that the first file lacks, and casts values to its types.
@@ -114,18 +103,32 @@ def _scan_parquet(scan: Scan) -> exp.Select:
     return select_star(read_parquet(scan.paths))
 
 
-def _scan_folders(function: str) -> Callable[[Scan], exp.Query]:
-    def query(scan: Scan) -> exp.Query:
-        tables = {path: exp.Table(this=anonymous(function, text(path))) for path in scan.paths}
-        columns = {path: scan.engine.columns(relation) for path, relation in tables.items()}
-        refuse_different_columns([*columns.items()])
-        names = [col(name) for name in columns[scan.paths[0]]]
-        return union_all(*(select([name.copy() for name in names], relation) for relation in tables.values()))
+def _read_parquet_names(engine: DuckDBEngine, path: str) -> list[str]:
+    """Read the top-level names in the schema of a Parquet file: a scan renames columns that differ in case only."""
+    root, *nodes = engine.rows(
+        template("SELECT name, num_children FROM parquet_schema(:path)")(path=literal_path(path))
+    )
+    names, open_nodes = list[str](), [root[1] or 0]  # the children to come of each open node, in depth-first order
+    for name, children in nodes:
+        if len(open_nodes) == 1:
+            names.append(name)
+        open_nodes[-1] -= 1
+        open_nodes.append(children or 0)
+        while open_nodes and not open_nodes[-1]:
+            open_nodes.pop()
+    return names
 
-    return query
+
+def _folders_query(function: str, scan: Scan) -> exp.Query:
+    tables = {path: exp.Table(this=anonymous(function, text(path))) for path in scan.paths}
+    columns = {path: scan.engine.columns(relation) for path, relation in tables.items()}
+    refuse_different_columns([*columns.items()])
+    return union_all(
+        *(select([col(name) for name in columns[scan.paths[0]]], relation) for relation in tables.values())
+    )
 
 
-def _scan_iceberg(scan: Scan) -> exp.Query:
+def _iceberg_query(scan: Scan) -> exp.Query:
     for path in scan.paths:
         metadata = Path(path, "metadata")
         if metadata.is_dir() and not (metadata / "version-hint.text").exists():
@@ -133,44 +136,18 @@ def _scan_iceberg(scan: Scan) -> exp.Query:
                 f"source.files: {path} has no metadata/version-hint.text, so that the newest version is unknown: name "
                 "the metadata file of a version, iceberg:.../metadata/NAME.metadata.json"
             )
-    return _scan_folders("iceberg_scan")(scan)
-
-
-def _statistics_format(kind: Kind) -> FileFormat:
-    def options(scan: Scan) -> tuple[list[str], Kind, Collection[str], Collection[str], ReadingChoices]:
-        return scan.paths, kind, scan.text_columns, scan.wanted, scan.choices
-
-    def copy(scan: Scan, target: exp.Table) -> None:
-        copy_statistics_files(scan.engine, *options(scan), target)
-
-    return FileFormat(PRODUCT_NAMES[kind], None, lambda scan: describe_statistics_files(*options(scan)), copy=copy)
-
-
-def _excel_options(scan: Scan) -> tuple[DuckDBEngine, Sequence[str], Collection[str], str | None, Collection[str]]:
-    return scan.engine, scan.paths, scan.text_columns, scan.sheet, scan.wanted
+    return _folders_query("iceberg_scan", scan)
 
 
 FORMATS: Mapping[str, FileFormat] = {
-    "parquet": FileFormat("Parquet", "read_parquet", _scan_parquet, in_place=True),
-    "csv": FileFormat(
-        "CSV",
-        "read_csv",
-        lambda scan: scan_csv(scan.engine, scan.paths, scan.text_columns, scan.csv)[0],
-    ),
-    "json": FileFormat(
-        "JSON",
-        "read_json",
-        lambda scan: scan_json(scan.engine, scan.paths, scan.text_columns),
-        extension="json",
-    ),
-    "excel": FileFormat("Excel", None, lambda scan: describe_excel(*_excel_options(scan))),
-    "spss": _statistics_format("spss"),
-    "stata": _statistics_format("stata"),
-    "sas": _statistics_format("sas"),
-    "xport": _statistics_format("xport"),
+    "parquet": FileFormat("Parquet", "read_parquet", _read_by_query(_parquet_query), in_place=True),
+    "csv": FileFormat("CSV", "read_csv", read_csv_files),
+    "json": FileFormat("JSON", "read_json", _read_by_query(json_query), "json"),
+    "excel": FileFormat("Excel", None, read_excel),
+    **{kind: FileFormat(name, None, partial(read_statistics_files, kind)) for kind, name in PRODUCT_NAMES.items()},
     # Folders that are one table; the format precedes their name, as in delta:FOLDER.
-    "delta": FileFormat("Delta", "delta_scan", _scan_folders("delta_scan"), extension="delta"),
-    "iceberg": FileFormat("Iceberg", "iceberg_scan", _scan_iceberg, extension="iceberg"),
+    "delta": FileFormat("Delta", "delta_scan", _read_by_query(partial(_folders_query, "delta_scan")), "delta"),
+    "iceberg": FileFormat("Iceberg", "iceberg_scan", _read_by_query(_iceberg_query), "iceberg"),
 }
 
 
@@ -207,51 +184,46 @@ def bind_files(
         patterns = [resolve_data_files(pattern) for pattern in section.files]
         for extension in dict.fromkeys(name for pattern in patterns for name in extensions_for(pattern)):
             load_extension(engine, extension, "source.files", "files over the network")
-        paths = _match_paths(engine, patterns, section.files)
-        name, format_ = _find_format(paths)
+        addresses = _match_paths(engine, patterns, section.files)
+        name, format_ = _find_format(addresses)
         if format_.extension is not None:
             load_extension(engine, format_.extension, "source.files", f"{format_.label} files")
-        if empty := [
-            path
-            for path in paths
-            if not is_remote(path)
-            and Path(strip_table_format(path)).is_file()
-            and not Path(strip_table_format(path)).stat().st_size
-        ]:
-            raise SourceError(f"{file_name(empty[0])} is empty: it has no header and no rows")
+        paths = [strip_table_format(address) for address in addresses]
+        local = [Path(path) for path in paths if not is_remote(path)]
+        local_files = [path for path in local if path.is_file()]
+        if empty := [path for path in local_files if not path.stat().st_size]:
+            raise SourceError(f"{empty[0].name} is empty: it has no header and no rows")
+        _refuse_keys_of_other_formats(section, name, readings)
         sheet = section.table if name == "excel" and isinstance(section, SourceSection) else None
-        choices = ReadingChoices(section.value_labels, section.user_missing)
-        if name not in PRODUCT_NAMES:
-            _refuse_reading_choices(choices, format_)
-        csv = section.csv or DETECT_ALL
-        if csv != DETECT_ALL and name != "csv":
-            raise SourceError(f"source.csv: applies to CSV files, and these are {format_.label} files: remove it")
-        if readings and name not in _FORMATS_WITH_TEXTS:
-            keys = ", ".join(f"attributes.{reading.name}" for reading in readings.values())
-            raise SourceError(
-                f"{keys}: type, format, pivot and missing apply to CSV, Parquet, JSON and Excel files, and these are "
-                f"{format_.label} files: remove them"
-            )
-        declared = {
+        texts = {
             column
             for column, reading in readings.items()
             if name == "csv" or (name == "excel" and reading.type == "text")
         }
-        as_text = {*text_columns, *declared}
-        scan = Scan(engine, [strip_table_format(path) for path in paths], as_text, sheet, wanted, choices, csv)
-        relation = _read_files(name, format_, scan, work_names, wanted)
-        relation, values = _convert_texts(relation, scan, work_names, readings)
-        _refuse_doubtful_columns(relation, scan, checks, readings)
-        local = tuple(Path(path) for path in scan.paths if not is_remote(path))
-        bound = bind_relation(engine, relation.table, work_names, True, local, relation.columns, database_id)
-    script_relation = _script_relation(name, format_, scan, bound.columns, values)
-    bound = replace(bound, scan=script_relation, full_query=relation.full_query, dropped_lines=tuple(relation.dropped))
-    bound = replace(bound, locate=relation.locate(scan), last_row_key=relation.last_row_key)
-    if relation.layout is None:
-        return bound
-    bound = replace(bound, date_formats=date_formats(relation.layout))
-    pairs = zip(scan.paths, relation.layout.files, strict=True)
-    return replace(bound, csv_files=tuple(ReadFile(path, file.options, len(file.columns)) for path, file in pairs))
+        choices = ReadingChoices(section.value_labels, section.user_missing)
+        scan = Scan(engine, paths, {*text_columns, *texts}, wanted, sheet, choices, section.csv or DETECT_ALL)
+        is_copied = work_names.reads_rows and not (format_.in_place and len(local) == len(paths))
+        size = sum(path.stat().st_size for path in local_files)
+        files = format_.read(scan, work_names.choose_copy_target(size) if is_copied else None)
+        if isinstance(files.query, exp.Table):
+            relation = files.query
+        else:
+            relation = work_names.view("files")
+            engine.execute(create_temporary_view(relation, files.query))
+        relation, files, values = _convert_texts(relation, files, scan, work_names, readings)
+        if is_copied and name in ("csv", "excel"):
+            _refuse_doubtful_columns(relation, files, scan, checks, readings)
+        bound = bind_relation(engine, relation, work_names, True, tuple(local), files.columns, database_id)
+    return replace(
+        bound,
+        scan=_script_relation(name, format_, scan, bound.columns, values),
+        full_query=files.full_query,
+        locate=files.locate,
+        last_row_key=files.last_row_key,
+        date_formats=files.date_formats,
+        dropped_lines=tuple(files.dropped_lines),
+        csv_files=tuple(files.csv_files),
+    )
 
 
 def find_csv_files(engine: DuckDBEngine, section: SourceSection) -> Sequence[str]:
@@ -264,66 +236,74 @@ def find_csv_files(engine: DuckDBEngine, section: SourceSection) -> Sequence[str
 
 
 def _refuse_doubtful_columns(
-    relation: _FileRelation, scan: Scan, checks: ColumnChecks, readings: Mapping[str, ColumnReading]
+    relation: exp.Table, files: FileTable, scan: Scan, checks: ColumnChecks, readings: Mapping[str, ColumnReading]
 ) -> None:
     """Refuse columns of CSV and Excel files whose meaning is in doubt."""
-    engine, rows = scan.engine, relation.table
-    if relation.layout is not None:
-        refuse_ambiguous_dates(engine, rows, checks.dates, date_formats(relation.layout))
-    elif relation.excel is not None:
-        types = engine.columns(rows)
-        untyped = {
+    engine = scan.engine
+    refuse_ambiguous_dates(engine, relation, checks.dates, files.date_formats)
+    if files.refuse_mixed_columns is not None:
+        untyped = {*checks.dates} - {*scan.text_columns}
+        columns = {
             name.lower(): name
-            for name, type_ in types.items()
-            if type_ == "VARCHAR" and name.lower() in {*checks.dates} - {*scan.text_columns}
+            for name, type_ in engine.columns(relation).items()
+            if type_ == "VARCHAR" and name.lower() in untyped
         }
-        relation.excel.refuse_mixed_columns(untyped, {name: reading.missing for name, reading in readings.items()})
-    else:
-        return
+        files.refuse_mixed_columns(columns, {name: reading.missing for name, reading in readings.items()})
     texts = {
         name: share
         for name, share in checks.texts.items()
         if name not in scan.text_columns or (name in readings and readings[name].type is None)
     }
-    marks = ONLY_POINT if relation.layout is None else NumberMarks.of(scan.csv)
+    marks = NumberMarks.of(scan.csv) if files.csv_files else ONLY_POINT
     doubts = replace(checks, texts=texts)
-    refuse_doubtful_columns(engine, rows, doubts, marks, relation.locate(scan), relation.last_row_key)
-    refuse_future_births(engine, rows, checks.births)
+    refuse_doubtful_columns(engine, relation, doubts, marks, files.locate, files.last_row_key)
+    refuse_future_births(engine, relation, checks.births)
 
 
 def _convert_texts(
-    relation: _FileRelation, scan: Scan, work_names: WorkNames, readings: Mapping[str, ColumnReading]
-) -> tuple[_FileRelation, Mapping[str, tuple[exp.Expr, str]]]:
+    relation: exp.Table,
+    files: FileTable,
+    scan: Scan,
+    work_names: WorkNames,
+    readings: Mapping[str, ColumnReading],
+) -> tuple[exp.Table, FileTable, Mapping[str, tuple[exp.Expr, str]]]:
     """Convert columns of texts to their declared types; return the relation with these columns, and their values."""
-    engine, source, layout = scan.engine, relation.table, relation.layout
-    marks = replace(NumberMarks.of(scan.csv), may_be_thousands=layout is not None and layout.may_have_thousands)
-    texts = () if layout is None or not marks.are_declared else {name.lower() for name in layout.columns}
-    locate = relation.locate(scan)
-    undeclared = {*texts} - {*scan.text_columns}
-    values = read_columns(engine, source, readings, marks, undeclared, locate, work_names.reads_rows)
+    engine, marks = scan.engine, replace(NumberMarks.of(scan.csv), may_be_thousands=files.may_have_thousands)
+    texts = {name.lower() for name in files.columns} if marks.are_declared else set[str]()
+    undeclared = texts - {*scan.text_columns}
+    values = read_columns(engine, relation, readings, marks, undeclared, files.locate, work_names.reads_rows)
     if not values:
-        return relation, values
-    query = select(projection([*engine.columns(source)], values), source.copy())
-    if relation.is_copied:
-        typed = table(f"{source.name}_typed", source.db, source.catalog)
+        return relation, files, values
+    query = select(projection([*engine.columns(relation)], values), relation.copy())
+    if isinstance(files.query, exp.Table):
+        typed = table(f"{relation.name}_typed", relation.db, relation.catalog)
         engine.execute(create_table(typed.copy(), query))
-        engine.execute(drop_table(source.copy()))
+        engine.execute(drop_table(relation.copy()))
     else:
         typed = work_names.view("typed")
         engine.execute(create_temporary_view(typed, query))
-    columns = {name: values[name][1] if name in values else type_ for name, type_ in relation.columns.items()}
-    whole = relation.full_query
-    if whole is not None:
-        whole = select(projection([*relation.columns], values), subquery(whole, "files"))
-    return replace(relation, table=typed, columns=columns, full_query=whole), values
+    columns = {name: values[name][1] if name in values else type_ for name, type_ in files.columns.items()}
+    full_query = files.full_query
+    if full_query is not None:
+        full_query = select(projection([*files.columns], values), subquery(full_query, "files"))
+    return typed, replace(files, columns=columns, full_query=full_query), values
 
 
-def _refuse_reading_choices(choices: ReadingChoices, format_: FileFormat) -> None:
+def _refuse_keys_of_other_formats(
+    section: SourceSection | PopulationSection, name: str, readings: Mapping[str, ColumnReading]
+) -> None:
+    label = FORMATS[name].label
     for key in ("value_labels", "user_missing"):
-        if getattr(choices, key) is not None:
-            raise SourceError(
-                f"source.{key}: applies to files of SPSS, Stata and SAS, not of {format_.label}: remove it"
-            )
+        if name not in PRODUCT_NAMES and getattr(section, key) is not None:
+            raise SourceError(f"source.{key}: applies to files of SPSS, Stata and SAS, not of {label}: remove it")
+    if section.csv not in (None, DETECT_ALL) and name != "csv":
+        raise SourceError(f"source.csv: applies to CSV files, and these are {label} files: remove it")
+    if readings and name not in _FORMATS_WITH_TEXTS:
+        keys = ", ".join(f"attributes.{reading.name}" for reading in readings.values())
+        raise SourceError(
+            f"{keys}: type, format, pivot and missing apply to CSV, Parquet, JSON and Excel files, and these are "
+            f"{label} files: remove them"
+        )
 
 
 def _find_format(paths: list[str]) -> tuple[str, FileFormat]:
@@ -332,11 +312,10 @@ def _find_format(paths: list[str]) -> tuple[str, FileFormat]:
         unknown = file_name(paths[kinds.index(None)])
         advice = "; save it as .xlsx or CSV" if unknown.lower().endswith(OTHER_WORKBOOKS) else ""
         raise SourceError(f"source.files: {unknown} has an unknown format{advice}; known: {KNOWN_ENDINGS}")
-    if len(set(kinds)) > 1:
-        labels = " and ".join(FORMATS[kind].label for kind in dict.fromkeys(kinds) if kind)
+    kind, *other_kinds = [kind for kind in dict.fromkeys(kinds) if kind]
+    if other_kinds:
+        labels = " and ".join(FORMATS[name].label for name in (kind, *other_kinds))
         raise SourceError(f"source.files: {labels} are mixed; give files of one kind")
-    kind = kinds[0]
-    assert kind is not None
     return kind, FORMATS[kind]
 
 
@@ -348,100 +327,26 @@ def _match_paths(engine: DuckDBEngine, patterns: list[str], given_patterns: tupl
             paths.append(pattern)
         else:
             paths += [path for (path,) in engine.rows(template("SELECT file FROM glob(:pattern)")(pattern=pattern))]
-    if not paths:
-        raise SourceError(
-            f"source.files: no file matches {', '.join(given_patterns)}{_suggest_table_format(Path(patterns[0]))}"
-        )
-    return sorted(set(paths))
-
-
-def _suggest_table_format(folder: Path) -> str:
+    if paths:
+        return sorted(set(paths))
+    folder, advice = Path(patterns[0]), ""
     for name, subfolder in (("delta", "_delta_log"), ("iceberg", "metadata")):
-        if (folder / subfolder).is_dir():
-            return f'; it is a folder of {FORMATS[name].label}: write files = "{name}:{folder.name}"'
-    return ""
-
-
-@dataclass(frozen=True)
-class _FileRelation:
-    """A relation of files."""
-
-    table: exp.Table
-    columns: Mapping[str, str] = field(default_factory=dict)  # of all columns, if the relation has only some
-    full_query: exp.Query | None = None  # reads all columns, likewise
-    is_copied: bool = False
-    layout: CsvTable | None = None  # for CSV files whose rows are read
-    excel: ExcelTable | None = None  # for Excel files whose rows are read
-    dropped: Sequence[DroppedLines] = ()  # bad lines of CSV files
-
-    @property
-    def last_row_key(self) -> str | None:
-        """The key that leaves the last row out of files other than CSV."""
-        return None if self.excel is None else self.excel.without_last_row
-
-    def locate(self, scan: Scan) -> FindLocations | None:
-        """A function that finds values in the lines of CSV files, or the cells of Excel files."""
-        if self.excel is not None:
-            return self.excel.locate(scan.engine)
-        return None if self.layout is None else partial(find_values, scan.engine, scan.paths, self.layout)
-
-
-def _read_files(
-    name: str, format_: FileFormat, scan: Scan, work_names: WorkNames, wanted: Collection[str]
-) -> _FileRelation:
-    local = [Path(path) for path in scan.paths if not is_remote(path)]
-    is_copied = work_names.reads_rows and not (format_.in_place and len(local) == len(scan.paths))
-    copy = (
-        work_names.choose_copy_target(sum(path.stat().st_size for path in local if path.is_file()))
-        if is_copied
-        else None
-    )
-    if copy is not None and name == "csv":
-        layout = copy_csv(scan.engine, scan.paths, scan.text_columns, wanted, copy, scan.csv)
-        return _FileRelation(copy, layout.columns, read_all_columns(layout), True, layout, dropped=layout.dropped)
-    if copy is not None and name == "excel":
-        return _FileRelation(copy, is_copied=True, excel=copy_excel(*_excel_options(scan), copy))
-    if copy is not None and format_.copy is not None:
-        format_.copy(scan, copy)
-        return _FileRelation(copy, is_copied=True)
-    dropped: Sequence[DroppedLines] = ()
-    if name == "csv":
-        query, dropped = scan_csv(scan.engine, scan.paths, scan.text_columns, scan.csv)
-    else:
-        query = format_.query(scan)
-    if copy is not None:
-        columns = scan.engine.columns(subquery(query, "files"))
-        names = [name for name in columns if name.lower() in wanted] or list(columns)
-        output: list[exp.Expr] = [col(name) for name in names]
-        scan.engine.execute(create_table(copy.copy(), select(output, subquery(query, "files"))))
-        return _FileRelation(copy, columns, None if len(names) == len(columns) else query, True)
-    view = work_names.view("files")
-    scan.engine.execute(create_temporary_view(view, query))
-    return _FileRelation(view, dropped=dropped)
+        if not advice and (folder / subfolder).is_dir():
+            advice = f'; it is a folder of {FORMATS[name].label}: write files = "{name}:{folder.name}"'
+    raise SourceError(f"source.files: no file matches {', '.join(given_patterns)}{advice}")
 
 
 def _script_relation(
-    name: str,
-    format_: FileFormat,
-    scan: Scan,
-    columns: Collection[str],
-    values: Mapping[str, tuple[exp.Expr, str]],
+    name: str, format_: FileFormat, scan: Scan, columns: Collection[str], values: Mapping[str, tuple[exp.Expr, str]]
 ) -> exp.Expr | None:
     """The relation that reads the files in scripts for people, who add the secrets of an address."""
     if format_.function is None:
         return None
     paths: list[exp.Expr] = [text(format_address(path)) for path in scan.paths]
-    options: list[exp.Expr] = []
-    texts = [column for column in columns if column.lower() in scan.text_columns or column in values]
-    if name == "csv" and texts:
-        types = [exp.PropertyEQ(this=ident(column), expression=text("VARCHAR")) for column in texts]
-        options.append(exp.Var(this="types").eq(exp.Struct(expressions=types)))
-    if name == "csv":
-        options += _script_options(scan.csv)
-    if name == "csv" and len(paths) > 1:
-        options.append(exp.Var(this="union_by_name").eq(exp.true()))  # then DuckDB sniffs each file
     relation: exp.Expr
     if name in ("parquet", "csv", "json"):
+        texts = [column for column in columns if column.lower() in scan.text_columns or column in values]
+        options = _script_options(scan.csv, texts, len(paths) > 1) if name == "csv" else []
         relation = exp.Table(this=anonymous(format_.function, exp.Array(expressions=paths), *options))
     else:
         tables = [exp.Table(this=anonymous(format_.function, path)) for path in paths]
@@ -449,34 +354,17 @@ def _script_relation(
     return subquery(select(projection(columns, values), relation), "files") if values else relation
 
 
-def _script_options(csv: CsvSection) -> list[exp.Expr]:
+def _script_options(csv: CsvSection, texts: Sequence[str], has_several_files: bool) -> list[exp.Expr]:
     """Options of ``read_csv`` for the keys of a policy. DuckDB supports few encodings, and no footer."""
-    options_by_name = {
+    types = [exp.PropertyEQ(this=ident(column), expression=text("VARCHAR")) for column in texts]
+    values = {
         "delim": csv.delimiter, "quote": csv.quote, "header": csv.header, "skip": csv.skip, "encoding": csv.encoding,
         "ignore_errors": True if csv.footer or csv.on_bad_line == "drop" else None,
     }  # fmt: skip
-    options: list[exp.Expr] = [
-        exp.Var(this=name).eq(exp.convert(value)) for name, value in options_by_name.items() if value is not None
-    ]
+    options: dict[str, exp.Expr] = {"types": exp.Struct(expressions=types)} if types else {}
+    options |= {name: exp.convert(value) for name, value in values.items() if value is not None}
     if csv.missing:
-        options.append(exp.Var(this="nullstr").eq(exp.Array(expressions=[text(code) for code in csv.missing])))
-    return options
-
-
-def _read_parquet_names(engine: DuckDBEngine, path: str) -> list[str]:
-    """Read the top-level names in the schema of a Parquet file: a scan renames columns that differ in case only."""
-    nodes = engine.rows(template("SELECT name, num_children FROM parquet_schema(:path)")(path=literal_path(path)))
-    names: list[str] = []
-    position = 1
-    for _ in range(nodes[0][1] or 0):
-        names.append(nodes[position][0])
-        position = _skip_node(nodes, position)
-    return names
-
-
-def _skip_node(nodes: list[tuple[Any, ...]], position: int) -> int:
-    """The position after a node and all of its children, in depth-first order."""
-    children, position = nodes[position][1] or 0, position + 1
-    for _ in range(children):
-        position = _skip_node(nodes, position)
-    return position
+        options["nullstr"] = exp.Array(expressions=[text(code) for code in csv.missing])
+    if has_several_files:
+        options["union_by_name"] = exp.true()  # then DuckDB sniffs each file
+    return [exp.Var(this=name).eq(value) for name, value in options.items()]

@@ -15,11 +15,11 @@ from sqlanon.engines.base import Engine, WorkEngine
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.travel import repeat_rows
 from sqlanon.errors import SourceError
+from sqlanon.places.databases import file_kind
 from sqlanon.policy import SourceSection
 from sqlanon.sources.column_figures import approximate_counts_query
 from sqlanon.sources.columns import quote_names
 from sqlanon.sources.files import bind_files
-from sqlanon.sources.formats import file_kind
 from sqlanon.sources.kinds import Binding, SourceKind
 from sqlanon.sources.relation import source_errors
 from sqlanon.sources.source import UNKNOWN_TYPE, CountedCombinations, RecodingStatement, Source
@@ -89,13 +89,8 @@ KIND = _FrequencySet()
 
 
 def _bind(binding: Binding) -> FrequencySetSource:
-    engine, section, work_names, combinations = (
-        binding.engine,
-        binding.section,
-        binding.work_names,
-        binding.work_names.table,
-    )
-    attributes, looked_at = tuple(binding.policy.attributes), binding.counted_attributes
+    engine, section, work_names = binding.engine, binding.section, binding.work_names
+    attributes, counted = tuple(binding.policy.attributes), binding.counted_attributes
     for pattern in section.frequency_set:
         if file_kind(pattern) != "parquet":
             raise SourceError(
@@ -103,87 +98,69 @@ def _bind(binding: Binding) -> FrequencySetSource:
             )
     count = unused_name(COUNT_COLUMN, attributes)
     try:
-        read = bind_files(engine, SourceSection(files=section.frequency_set), work_names)
+        files = bind_files(engine, SourceSection(files=section.frequency_set), work_names)
     except SourceError as error:  # its message names source.files
         raise SourceError(str(error).replace("source.files", "source.frequency_set")) from error
-    matched = _match_columns(read, attributes, looked_at, count)
-    names = [matched[name.lower()] for name in looked_at]
-    if work_names.copy_target is None:
-        engine.execute(
-            create_table(
-                combinations, merged_combinations_query(read.relation, names, matched[count]).limit(0, copy=False)
-            )
-        )
-    else:
-        with source_errors():
-            _refuse_counts(engine, read.relation, matched[count])
-            engine.execute(create_table(combinations, merged_combinations_query(read.relation, names, matched[count])))
+    matched = _match_columns(files, attributes, counted, count)
+    names, count = [matched[name.lower()] for name in counted], matched[count]
+    # Each combination once: several files may repeat a combination.
+    keys: list[exp.Expr] = [col(name) for name in names]
+    total_count = as_column(total(col(count)), count)
+    query = select([*keys, total_count], files.relation.copy(), [key.copy() for key in keys])
+    with source_errors():
+        if work_names.reads_rows:
+            _refuse_counts(engine, files.relation, count)
+        else:
+            query = query.limit(0, copy=False)
+        engine.execute(create_table(work_names.table, query))
     rows = work_names.view("rows")
-    engine.execute(create_temporary_view(rows, repeat_rows(combinations, names, matched[count])))
-    types = {matched[name.lower()]: read.columns[matched[name.lower()]] for name in looked_at}
+    engine.execute(create_temporary_view(rows, repeat_rows(work_names.table, names, count)))
     columns = {
-        matched.get(name.lower(), name): types.get(matched.get(name.lower(), name), UNKNOWN_TYPE) for name in attributes
+        matched.get(name.lower(), name): files.columns[matched[name.lower()]] if name in counted else UNKNOWN_TYPE
+        for name in attributes
     }
-    counted_combinations = CountedCombinations(combinations, matched[count])
-    return FrequencySetSource(rows, columns, read.files, in_place=False, combinations=counted_combinations)
+    combinations = CountedCombinations(work_names.table, count)
+    return FrequencySetSource(rows, columns, files.files, in_place=False, combinations=combinations)
 
 
-def _match_columns(read: Source, attributes: Sequence[str], looked_at: Sequence[str], count: str) -> dict[str, str]:
+def _match_columns(files: Source, attributes: Sequence[str], counted: Sequence[str], count: str) -> dict[str, str]:
     """Match the required columns, by name in lower case. Counts are summed over other attributes."""
-    by_lower = {name.lower(): name for name in read.columns}
-    wanted = dict.fromkeys(name.lower() for name in (*looked_at, count))
-    missing = [name for name in (*looked_at, count) if name.lower() not in by_lower]
+    by_lower = {name.lower(): name for name in files.columns}
+    missing = [name for name in (*counted, count) if name.lower() not in by_lower]
     declared = {name.lower() for name in (*attributes, count)}
     unknown = [name for lower, name in by_lower.items() if lower not in declared]
-    wrong = []
+    flaws = []
     if missing:
-        wrong.append(f"it has no column {quote_names(missing)}")
+        flaws.append(f"it has no column {quote_names(missing)}")
     if unknown:
-        wrong.append(f"it has {quote_names(unknown)}, which the policy does not declare: count without")
-    if not wrong and not _is_number(type_ := read.columns[by_lower[count]]):
-        wrong.append(f"its column {by_lower[count]!r} counts rows, and is {type_}, not a number")
-    if wrong:
+        flaws.append(f"it has {quote_names(unknown)}, which the policy does not declare: count without")
+    if not flaws and not ((type_ := files.columns[by_lower[count]]) in _NUMBER_TYPES or type_.startswith("DECIMAL(")):
+        flaws.append(f"its column {by_lower[count]!r} counts rows, and is {type_}, not a number")
+    if flaws:
         raise SourceError(
-            f"source.frequency_set: {'; '.join(wrong)}. It needs the quasi-identifiers, the sensitive attributes of "
+            f"source.frequency_set: {'; '.join(flaws)}. It needs the quasi-identifiers, the sensitive attributes of "
             f"requirements, and {count!r}, the number of rows. sqlanon plan POLICY.toml --dialect NAME prints the query"
         )
-    return {lower: by_lower[lower] for lower in wanted}
-
-
-def _is_number(type_: str) -> bool:
-    return type_ in _NUMBER_TYPES or type_.startswith("DECIMAL(")
+    return {name.lower(): by_lower[name.lower()] for name in (*counted, count)}
 
 
 def _refuse_counts(engine: DuckDBEngine, relation: exp.Table, count: str) -> None:
-    null, few, fractional, large, total = engine.rows(count_facts_query(relation, count))[0]
+    query = template("""
+        SELECT
+            count(*) FILTER (WHERE :n IS NULL),
+            count(*) FILTER (WHERE :n < 1),
+            count(*) FILTER (WHERE NOT (:n >= :most) AND floor(:n) <> :n),
+            count(*) FILTER (WHERE :n >= :most),
+            coalesce(sum(CAST(:n AS DOUBLE)) FILTER (WHERE NOT (:n >= :most)), 0.0)
+        FROM :relation
+    """)(n=col(count), most=2**53, relation=relation)  # NaN is the greatest number
+    null, few, fractional, large, total_count = engine.rows(query)[0]
     counts = {"no count (NULL)": null, "a count below 1": few, "a count that is not whole": fractional}
     flaws = [f"{rows} with {flaw}" for flaw, rows in counts.items() if rows]
-    if large or total >= 2**53:
+    if large or total_count >= 2**53:
         flaws.append("more than 2^53 counted rows")
     if flaws:
         raise SourceError(
             f"source.frequency_set: these rows do not fit: {', '.join(flaws)}; {count!r} must be COUNT(*) of each "
             "combination"
         )
-
-
-_COUNT_FACTS = template("""
-    SELECT
-        count(*) FILTER (WHERE :n IS NULL),
-        count(*) FILTER (WHERE :n < 1),
-        count(*) FILTER (WHERE NOT (:n >= :most) AND floor(:n) <> :n),
-        count(*) FILTER (WHERE :n >= :most),
-        coalesce(sum(CAST(:n AS DOUBLE)) FILTER (WHERE NOT (:n >= :most)), 0.0)
-    FROM :relation
-""")
-
-
-def count_facts_query(relation: exp.Table, count: str) -> exp.Select:
-    """One row: the numbers of rows whose count is NULL, below 1, fractional or too large, and the sum of the others."""
-    return _COUNT_FACTS(n=col(count), most=2**53, relation=relation)  # NaN is the greatest number
-
-
-def merged_combinations_query(relation: exp.Table, columns: Sequence[str], count: str) -> exp.Select:
-    """Each combination once: several files may repeat a combination."""
-    keys: list[exp.Expr] = [col(name) for name in columns]
-    return select([*keys, as_column(total(col(count)), count)], relation.copy(), [key.copy() for key in keys])

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from sqlglot import exp
@@ -14,11 +15,12 @@ from sqlanon.places.databases import file_name
 from sqlanon.policy.sections import CsvSection
 from sqlanon.sources import csv_lines
 from sqlanon.sources.bad_lines import DroppedLines
-from sqlanon.sources.csv_text import ReadFile, describe_bad_byte, detect_encoding, readable_files
+from sqlanon.sources.csv_lines import CsvFile
+from sqlanon.sources.csv_text import describe_bad_byte, detect_encoding, readable_files
 from sqlanon.sources.doubtful_columns import MOSTLY, describe_dates, find_doubtful_columns, find_doubtful_dates
 from sqlanon.sources.source import Source
-from sqlanon.sources.typed_columns import ONLY_POINT, NumberMarks
-from sqlanon.support.expressions import col, fragment, row_count, select, template, text
+from sqlanon.sources.typed_columns import ONLY_POINT, NumberMarks, try_cast
+from sqlanon.support.expressions import col, fragment, row_count, select, template
 from sqlanon.support.toml import toml_key, toml_value
 
 _MIN_SHARE = 0.5  # of values that have a type, for the type to be reported
@@ -27,15 +29,6 @@ _MAX_FILES = 5  # described if files are refused
 _TYPES = {"BIGINT": r"[-+]?\d+", "DOUBLE": ".*", "DATE": r"\d+-\d+-\d+", "TIMESTAMP": ".*"}
 """The spelling of texts of a type; a type comes before types that include its values. A cast alone would drop parts
 that do not fit, such as decimals."""
-
-_OTHER_VALUES = template("""
-    SELECT :column AS value, count(*) AS n
-    FROM :rows
-    WHERE NOT :column IS NULL AND :read IS NULL
-    GROUP BY value
-    ORDER BY n DESC, value
-    LIMIT :most
-""")
 
 
 @dataclass(frozen=True)
@@ -138,35 +131,31 @@ def inspect_refused(paths: Sequence[str], csv: CsvSection | None, refusal: str) 
     return Inspection(tuple(_inspect_lines(path, section) for path in paths[:_MAX_FILES]), refusal=refusal)
 
 
-def _inspect_file(file: ReadFile, section: CsvSection, dropped: DroppedLines | None) -> InspectedFile:
+def _inspect_file(file: CsvFile, section: CsvSection, dropped: DroppedLines | None) -> InspectedFile:
     quote, escape = str(file.options["quote"]), str(file.options["escape"])
     return InspectedFile(
         name=file_name(file.path),
         encoding=section.encoding or detect_encoding(file.path, section),
-        delimiter=str(file.options["delim"]) if file.fields > 1 else None,
+        delimiter=str(file.options["delim"]) if len(file.columns) > 1 else None,
         quote=quote,
         escape=None if escape in ("", quote) else escape,
         header=bool(file.options["header"]),
         skip=int(file.options["skip"]),
-        fields=file.fields,
+        fields=len(file.columns),
         bad_lines=0 if dropped is None else dropped.count,
         first_bad_lines=() if dropped is None else tuple(dropped.examples),
     )
 
 
 def _inspect_lines(path: str, section: CsvSection) -> InspectedFile:
-    name = file_name(path)
+    name, encoding = file_name(path), section.encoding or detect_encoding(path, section)
     if not csv_lines.can_open(path):
-        return InspectedFile(name, section.encoding or detect_encoding(path, section))
-    encoding = section.encoding or detect_encoding(path, section)
+        return InspectedFile(name, encoding)
     if section.encoding is None and describe_bad_byte(path, encoding) is not None:
         return InspectedFile(name, None)
     try:
         with readable_files([path], section) as (readable,):
-
-            def open_lines(limit: int | None) -> Any:
-                return csv_lines.read_lines(readable, limit)
-
+            open_lines = partial(csv_lines.read_lines, readable)
             layout = csv_lines.guess_layout(open_lines, section)
             broken = None if layout is None else csv_lines.find_broken_lines(open_lines, layout)
             is_clear = layout is None or section.delimiter or not csv_lines.find_other_delimiters(open_lines, layout)
@@ -187,33 +176,27 @@ def _inspect_columns(engine: DuckDBEngine, source: Source) -> tuple[InspectedCol
     counts = iter(engine.rows(select(figures, source.relation.copy()))[0])
     columns = []
     for name, type_ in source.columns.items():
-        values = next(counts)
+        column = InspectedColumn(name, type_, values=next(counts))
         fitting = {text_type: next(counts) for text_type in _TYPES} if type_ == "VARCHAR" else {}
-        columns.append(_inspect_column(engine, source, InspectedColumn(name, type_, values), fitting))
+        best = max(fitting, key=lambda text_type: fitting[text_type], default=None)
+        if best is not None and column.values * _MIN_SHARE <= fitting[best] < column.values:
+            query = template("""
+                SELECT :column AS value, count(*) AS row_count
+                FROM :rows
+                WHERE NOT :column IS NULL AND :read IS NULL
+                GROUP BY value
+                ORDER BY row_count DESC, value
+                LIMIT :most
+            """)(column=col(name), rows=source.relation, read=_cast_if_spelled(name, best), most=_MAX_EXAMPLES)
+            other_values = dict(engine.rows(query))
+            column = replace(column, fits=best, share=fitting[best] / column.values, others=other_values)
+        columns.append(column)
     return tuple(columns)
 
 
-def _inspect_column(
-    engine: DuckDBEngine, source: Source, column: InspectedColumn, fitting: Mapping[str, int]
-) -> InspectedColumn:
-    best = max(fitting, key=lambda type_: fitting[type_], default=None)
-    if best is None or not column.values * _MIN_SHARE <= fitting[best] < column.values:
-        return column
-    query = _OTHER_VALUES(
-        column=col(column.name),
-        rows=source.relation.copy(),
-        read=_cast_if_spelled(column.name, best),
-        most=_MAX_EXAMPLES,
-    )
-    others = dict(engine.rows(query))
-    share = fitting[best] / column.values
-    return InspectedColumn(column.name, column.type, column.values, best, share, others)
-
-
 def _cast_if_spelled(name: str, type_: str) -> exp.Expr:
-    read = exp.TryCast(this=col(name), to=exp.DataType.build(type_, dialect="duckdb"))
     return fragment("CASE WHEN regexp_full_match(trim(:column), :pattern) THEN :read END")(
-        column=col(name), pattern=text(_TYPES[type_]), read=read
+        column=col(name), pattern=_TYPES[type_], read=try_cast(col(name), type_)
     )
 
 

@@ -17,8 +17,9 @@ from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import SourceError
 from sqlanon.places.databases import file_name
 from sqlanon.sources import csv_lines
-from sqlanon.sources.tabular import refuse_ambiguous_names, refuse_different_columns
-from sqlanon.sources.typed_columns import SHORT_NUMBER, ZONE, without_zone
+from sqlanon.sources.columns import refuse_ambiguous_names, refuse_different_columns
+from sqlanon.sources.scan import Scan
+from sqlanon.sources.typed_columns import SHORT_NUMBER, ZONE, try_cast, without_zone
 from sqlanon.support.expressions import (
     anonymous,
     as_column,
@@ -36,12 +37,6 @@ from sqlanon.support.expressions import (
 _MAX_DIGITS = 38  # of a DECIMAL
 _ZONED_PART = re.compile(r"TIMESTAMP WITH TIME ZONE(?=[),\[]|$)")  # a type, not a field of that name
 _NO_VALUE = re.compile(r'"NULL"(?=[),\[]|$)')  # the type of a field without values, not a field of that name
-_KEYS = template("""
-    -- NULL marks rows that are not objects
-    SELECT DISTINCT unnest(CASE WHEN json_type(json) = 'OBJECT' THEN json_keys(json) ELSE [NULL] END) AS name
-    FROM :objects
-    ORDER BY name
-""")
 # The engine shows a number as it reads it, mostly as a DOUBLE; in quotes, its text is kept. The prefix of the pattern
 # consumes whole strings, so that digits in strings do not match. The 0 after the object lets the last match reach its
 # end.
@@ -52,7 +47,6 @@ _IN_QUOTES = fragment("""
     )
 """)
 _NUMBER = r'((?:[^"0-9-]|"(?:[^"\\]|\\.)*")*)(-?[0-9][0-9.eE+-]*)'
-_IS_WHOLE = fragment("coalesce(bool_and(regexp_full_match(:number, '-?[0-9]{1,38}')), false)")
 _EXPONENT = "[eE][+]?(-?)0*([0-9]+)$"  # programs write exponents in several ways
 _IS_SHOWN_AGAIN = fragment("""
     coalesce(bool_and(CASE
@@ -66,18 +60,27 @@ _IS_SHOWN_AGAIN = fragment("""
     END IS TRUE) FILTER (WHERE NOT :number IS NULL), true)
 """)
 _EXPONENT_VALUE = "coalesce(try_cast(regexp_extract(:number, '[eE]([-+]?[0-9]+)$', 1) AS INTEGER), 0)"
-_DIGITS = fragment(f"max(length(regexp_extract(:number, '^-?([0-9]+)', 1)) + {_EXPONENT_VALUE})")
-_DECIMALS = fragment(f"max(length(regexp_extract(:number, '[.]([0-9]+)', 1)) - {_EXPONENT_VALUE})")
+_FIGURES_OF_NUMBERS = (
+    fragment("coalesce(bool_and(regexp_full_match(:number, '-?[0-9]{1,38}')), false)"),
+    fragment(f"max(length(regexp_extract(:number, '^-?([0-9]+)', 1)) + {_EXPONENT_VALUE})"),
+    fragment(f"max(length(regexp_extract(:number, '[.]([0-9]+)', 1)) - {_EXPONENT_VALUE})"),
+)
 _CHECKSUM = fragment("sum(hash(:value)::HUGEINT)")
-_FIGURES_OF_NUMBERS = (_IS_WHOLE, _DIGITS, _DECIMALS)
 
 
-def scan_json(engine: DuckDBEngine, paths: list[str], text_columns: Collection[str]) -> exp.Select:
+def json_query(scan: Scan) -> exp.Query:
+    engine, paths = scan.engine, scan.paths
     files_with_keys: list[tuple[str, Mapping[str, str | None]]] = []
     for path in paths:  # a scan would rename columns that differ in case only
         _refuse_byte_order_mark(path)
+        keys_query = template("""
+            -- NULL marks rows that are not objects
+            SELECT DISTINCT unnest(CASE WHEN json_type(json) = 'OBJECT' THEN json_keys(json) ELSE [NULL] END) AS name
+            FROM :objects
+            ORDER BY name
+        """)
         objects = exp.Table(this=anonymous("read_json_objects", literal_path(path)))
-        names = [name for (name,) in engine.rows(_KEYS(objects=objects))]
+        names = [name for (name,) in engine.rows(keys_query(objects=objects))]
         if None in names:
             raise SourceError(
                 f"source.files: {file_name(path)}: a row is not an object, so that its values have no names; write "
@@ -102,10 +105,10 @@ def scan_json(engine: DuckDBEngine, paths: list[str], text_columns: Collection[s
     except duckdb.NotImplementedException as error:
         message = "fields of a nested object have the same name, or differ in case only; rename them"
         raise SourceError(f"source.files: {message}") from error
-    types = {name: _choose_type(name, type_, text_columns) for name, type_ in types.items()}
+    types = {name: _choose_type(name, type_, scan.text_columns) for name, type_ in types.items()}
     types |= _find_exact_types(engine, files, options, types)
     zoned = [name for name, type_ in types.items() if type_ == "TIMESTAMP WITH TIME ZONE"]
-    rows = _read_as(files, options, {**types, **dict.fromkeys(zoned, "VARCHAR")})
+    rows = _read(files, options, {**types, **dict.fromkeys(zoned, "VARCHAR")})
     clocks = _find_local_times(engine, rows, zoned)
     return select([as_column(_local_time(name), name) if name in clocks else col(name) for name in types], rows)
 
@@ -138,18 +141,17 @@ def _find_exact_types(
         return {}
     objects = exp.Table(this=anonymous("read_json_objects", files.copy()))
     rows = subquery(
-        template("SELECT :value AS json, json AS shown FROM :objects")(
-            value=fragment("left(:text, -3)::JSON")(text=_IN_QUOTES(number=text(_NUMBER))), objects=objects
+        template("SELECT left(:text, -3)::JSON AS json, json AS shown FROM :objects")(
+            text=_IN_QUOTES(number=_NUMBER), objects=objects
         ),
         "objects",
     )
     figures: list[exp.Expr] = []
     for name in names:
-        number, path = _value_at(name), text(_json_pointer(name))
-        short = exp.convert(SHORT_NUMBER)
+        number = _value_at(name)
         figures += [
-            _IS_SHOWN_AGAIN(number=number, short=short, exponent=text(_EXPONENT)),
-            fragment("coalesce(bool_and(:number = (shown ->> :path)), true)")(number=number, path=path),
+            _IS_SHOWN_AGAIN(number=number, short=SHORT_NUMBER, exponent=_EXPONENT),
+            fragment("coalesce(bool_and(:number = (shown ->> :path)), true)")(number=number, path=_json_pointer(name)),
             *(figure(number=number) for figure in _FIGURES_OF_NUMBERS),
         ]
     values = engine.rows(select(figures, rows))[0]
@@ -170,26 +172,22 @@ def _find_exact_types(
                 f"source.files: column {name!r} has numbers of more than {_MAX_DIGITS} digits, or beyond 1e308, which "
                 "no type holds exactly; write them as texts, in quotes"
             )
-    if exact:
-        read_checksums: list[exp.Expr] = [_CHECKSUM(value=col(name)) for name in exact]
-        exact_checksums: list[exp.Expr] = [
-            _CHECKSUM(value=cast(_value_at(name), type_)) for name, type_ in exact.items()
-        ]
-        # Older versions of DuckDB convert a DECIMAL through DOUBLE.
-        if engine.rows(select(read_checksums, _read_as(files, options, exact))) != engine.rows(
-            select(exact_checksums, rows.copy())
-        ):
-            names_of_exact = ", ".join(map(repr, exact))
-            raise SourceError(
-                f"source.files: this version of DuckDB does not read the numbers of {names_of_exact} exactly; update "
-                "it, or write them as texts, in quotes"
-            )
+    # Older versions of DuckDB convert a DECIMAL through DOUBLE.
+    read_checksums: list[exp.Expr] = [_CHECKSUM(value=col(name)) for name in exact]
+    exact_checksums: list[exp.Expr] = [_CHECKSUM(value=cast(_value_at(name), type_)) for name, type_ in exact.items()]
+    if exact and engine.rows(select(read_checksums, _read(files, options, exact))) != engine.rows(
+        select(exact_checksums, rows.copy())
+    ):
+        raise SourceError(
+            f"source.files: this version of DuckDB does not read the numbers of {', '.join(map(repr, exact))} exactly; "
+            "update it, or write them as texts, in quotes"
+        )
     return exact
 
 
 def _value_at(name: str) -> exp.Expr:
     """The value of a key, by a JSON pointer, which may contain any character."""
-    return fragment("json ->> :path")(path=text(_json_pointer(name)))
+    return fragment("json ->> :path")(path=_json_pointer(name))
 
 
 def _json_pointer(name: str) -> str:
@@ -205,17 +203,15 @@ def _find_local_times(engine: DuckDBEngine, rows: exp.Expr, zoned: Collection[st
 
 
 def _local_time(name: str) -> exp.Expr:
-    clock = exp.TryCast(this=without_zone(col(name)), to=exp.DataType.build("TIMESTAMP", dialect="duckdb"))
     return fragment("CASE WHEN regexp_matches(trim(:text), :zone) THEN :clock END")(
-        text=col(name), zone=text(f":[0-9.]+{ZONE}$"), clock=clock
+        text=col(name), zone=f":[0-9.]+{ZONE}$", clock=try_cast(without_zone(col(name)), "TIMESTAMP")
     )
 
 
-def _read_as(files: exp.Expr, options: dict[str, exp.Expr], types: Mapping[str, str]) -> exp.Table:
-    columns = [exp.PropertyEQ(this=ident(name), expression=text(type_)) for name, type_ in types.items()]
-    return _read(files, {**options, "columns": exp.Struct(expressions=columns)})
-
-
-def _read(files: exp.Expr, options: dict[str, exp.Expr]) -> exp.Table:
+def _read(files: exp.Expr, options: Mapping[str, exp.Expr], types: Mapping[str, str] | None = None) -> exp.Table:
+    """Read files; with types, only columns that have one, as this type."""
     arguments = [exp.Var(this=name).eq(value.copy()) for name, value in options.items()]
+    if types is not None:
+        columns = [exp.PropertyEQ(this=ident(name), expression=text(type_)) for name, type_ in types.items()]
+        arguments.append(exp.Var(this="columns").eq(exp.Struct(expressions=columns)))
     return exp.Table(this=anonymous("read_json", files.copy(), *arguments))

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from importlib import import_module
 from pathlib import Path
-from typing import Any, ClassVar, Protocol, TypeVar
+from typing import Any, ClassVar, TypeVar, cast
 
 from sqlglot import exp, parse_one
 from sqlglot.errors import SqlglotError
@@ -24,8 +24,8 @@ from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import SourceError, SqlanonError
 from sqlanon.places.addresses import is_postgres, is_spark
 from sqlanon.places.databases import (
+    file_kind,
     format_address,
-    is_attached,
     is_remote,
     read_data_files,
     read_database,
@@ -33,24 +33,18 @@ from sqlanon.places.databases import (
     strip_table_format,
     table_format,
 )
-from sqlanon.policy import FileRule, MaskRule, Policy, SourceSection
+from sqlanon.policy import FileRule, MaskRule, Policy, PopulationSection, SourceSection
 from sqlanon.requirements import examined_sensitive_attributes
 from sqlanon.sources.doubtful_columns import ColumnChecks, build_column_checks
-from sqlanon.sources.formats import file_kind
 from sqlanon.sources.source import Source, WorkNames
 from sqlanon.sources.typed_columns import ColumnReading, build_column_readings
 from sqlanon.support.names import table_parts
 
-
-class _Closeable(Protocol):
-    def close(self) -> None: ...
-
-
-_Server = TypeVar("_Server", bound=_Closeable)
+_Server = TypeVar("_Server")
 
 
 class Servers:
-    """The connections of a `Database` to servers, each opened when it is first needed."""
+    """The connections of a `Database` to servers, each opened when it is first needed, and closed with the stack."""
 
     def __init__(self, stack: ExitStack) -> None:
         self._stack, self._open = stack, dict[str, Any]()
@@ -59,8 +53,7 @@ class Servers:
         if name not in self._open:
             self._open[name] = connect()
             self._stack.callback(self._open[name].close)
-        server: _Server = self._open[name]
-        return server
+        return cast(_Server, self._open[name])
 
 
 @dataclass(frozen=True)
@@ -101,13 +94,12 @@ class Binding:
     @cached_property
     def text_attributes(self) -> frozenset[str]:
         """The attributes whose values are always texts, in lower case."""
-        return frozenset(
-            name.lower()
-            for name, attribute in self.policy.attributes.items()
-            if attribute.type == "text"
-            or (
-                attribute.type is None
-                and any(isinstance(rule, (MaskRule, FileRule)) for rule in attribute.hierarchy or ())
+        return lower(
+            *(
+                name
+                for name, attribute in self.policy.attributes.items()
+                if attribute.type == "text"
+                or (not attribute.type and any(isinstance(r, (MaskRule, FileRule)) for r in attribute.hierarchy or ()))
             )
         )
 
@@ -130,7 +122,6 @@ class SourceKind(ABC):
     without_rows: ClassVar[str | None] = None
     verbs: ClassVar[str] = "anonymize, plan, compare and verify"  # that need only counts
     reads_texts: ClassVar[bool] = False  # attributes may declare how texts are read
-    opens_database: ClassVar[bool] = False  # reads the DuckDB file of ``[source] database``
     dialect: ClassVar[str] = "duckdb"  # of its queries
     schema: ClassVar[str] = "main"  # of tables without a schema, for the ledger
 
@@ -146,7 +137,11 @@ class SourceKind(ABC):
             parts = [self.schema, *parts][-2:] if parts else []  # patients is main.patients
         name = ".".join(parts).lower() if parts else table
         query = None if query is None else _normalize_query(query, self.dialect)
-        files = [_identify_files(resolve_data_files(pattern)) for pattern in section.files]
+        files = []
+        for pattern in map(resolve_data_files, section.files):
+            format_, path = table_format(pattern), strip_table_format(pattern)
+            prefix = "" if format_ is None else f"{format_}:"
+            files.append(format_address(pattern) if is_remote(pattern) else f"{prefix}{os.path.realpath(path)}")
         return json.dumps({"database": source.database_id, "table": name, "query": query, "files": files})
 
     @abstractmethod
@@ -154,85 +149,26 @@ class SourceKind(ABC):
         """Bind a source; returned with the engine that runs queries on it."""
 
 
-@dataclass(frozen=True)
-class KindEntry:
-    """An entry of the registry; ``load`` imports the kind when a source of it is bound."""
-
-    name: str
-    load: Callable[[], SourceKind]
-    takes: Callable[[object], bool] = lambda argument: False
-    # Whether a ``[source]`` names a source of this kind.
-    named_by: Callable[[SourceSection], bool] = lambda section: False
-    # The keys of ``[source]`` for a text or path given to `sqlanon.connect`; None if it is of another kind.
-    read: Callable[[str | os.PathLike[str]], Mapping[str, Any] | None] = lambda argument: None
-
-
-KINDS: dict[str, KindEntry] = {}
-"""The kinds by name. A source has the first kind that its policy names, or that reads the argument of
-`sqlanon.connect`."""
+KINDS: dict[str, SourceKind | str] = {
+    "postgres": "sqlanon.sources.postgres",
+    "spark": "sqlanon.sources.spark",
+    "frequency_set": "sqlanon.sources.frequency_set",
+    "files": "sqlanon.sources.files",
+    "arrow": "sqlanon.sources.arrow",
+    "database": "sqlanon.sources.duckdb",
+}
+"""The kinds by name: a kind, or the module with its ``KIND``. A source has the first kind whose name is a key of its
+``[source]``."""
 
 
 def register_source(kind: SourceKind) -> None:
-    _register(KindEntry(kind.name, lambda: kind, kind.takes))
-
-
-def unregister_source(kind: SourceKind) -> None:
-    del KINDS[kind.name]
-
-
-def _register(kind: KindEntry) -> None:
     if kind.name in KINDS:
         raise ValueError(f"the kind of source {kind.name!r} is registered already")
     KINDS[kind.name] = kind
 
 
-def _register_module(
-    name: str,
-    module: str,
-    read: Callable[[str | os.PathLike[str]], Mapping[str, Any] | None] = lambda argument: None,
-    named_by: Callable[[SourceSection], bool] | None = None,
-) -> None:
-    """Register the ``KIND`` of a module; without `named_by`, the key of its name in ``[source]`` selects it."""
-
-    def load() -> SourceKind:
-        kind: SourceKind = import_module(module).KIND
-        return kind
-
-    _register(
-        KindEntry(name, load, named_by=named_by or (lambda section: bool(getattr(section, name, None))), read=read)
-    )
-
-
-def _read_postgres(argument: str | os.PathLike[str]) -> None:
-    if isinstance(argument, str) and is_postgres(argument):
-        raise SourceError(
-            "connect does not accept the address of a PostgreSQL server: set it in the policy, [source] postgres = ..."
-        )
-
-
-def _read_spark(argument: str | os.PathLike[str]) -> Mapping[str, Any] | None:
-    return {"spark": argument} if isinstance(argument, str) and is_spark(argument) else None
-
-
-def _read_files(argument: str | os.PathLike[str]) -> Mapping[str, Any] | None:
-    files = read_data_files(argument) if isinstance(argument, str) else os.fspath(argument)
-    if file_kind(files) is None:
-        return None
-    return {"files": (files if is_remote(files) or table_format(files) else str(Path(files).absolute()),)}
-
-
-def _read_database(argument: str | os.PathLike[str]) -> Mapping[str, Any]:
-    database = read_database(argument)
-    return {"database": database.absolute() if isinstance(database, Path) else database}
-
-
-_register_module("postgres", "sqlanon.sources.postgres", _read_postgres)
-_register_module("spark", "sqlanon.sources.spark", _read_spark)
-_register_module("frequency_set", "sqlanon.sources.frequency_set")
-_register_module("files", "sqlanon.sources.files", _read_files)
-_register_module("arrow", "sqlanon.sources.arrow")
-_register_module("attached", "sqlanon.sources.attached", named_by=lambda section: is_attached(section.database))
-_register_module("database", "sqlanon.sources.duckdb", _read_database)
+def unregister_source(kind: SourceKind) -> None:
+    del KINDS[kind.name]
 
 
 def parse_connect_argument(argument: object) -> Mapping[str, Any] | None:
@@ -240,27 +176,41 @@ def parse_connect_argument(argument: object) -> Mapping[str, Any] | None:
     if not isinstance(argument, (str, os.PathLike)):
         return None
     try:
-        return next(keys for kind in KINDS.values() if (keys := kind.read(argument)) is not None)
+        return _parse_address(argument)
     except ValueError as error:  # a value that a policy would not accept
         raise error if isinstance(error, SqlanonError) else SourceError(f"the source {error}") from None
 
 
+def _parse_address(argument: str | os.PathLike[str]) -> Mapping[str, Any]:
+    if isinstance(argument, str) and is_postgres(argument):
+        raise SourceError(
+            "connect does not accept the address of a PostgreSQL server: set it in the policy, [source] postgres = ..."
+        )
+    if isinstance(argument, str) and is_spark(argument):
+        return {"spark": argument}
+    files = read_data_files(argument) if isinstance(argument, str) else os.fspath(argument)
+    if file_kind(files) is not None:
+        return {"files": (files if is_remote(files) or table_format(files) else str(Path(files).absolute()),)}
+    database = read_database(argument)
+    return {"database": database.absolute() if isinstance(database, Path) else database}
+
+
 def find_kind_for_object(argument: object) -> SourceKind | None:
-    return next((kind.load() for kind in KINDS.values() if kind.takes(argument)), None)
+    return next((kind for kind in KINDS.values() if isinstance(kind, SourceKind) and kind.takes(argument)), None)
 
 
-def find_section_kind(section: SourceSection, copied: bool = False) -> SourceKind:
+def find_section_kind(section: SourceSection, is_copied: bool = False) -> SourceKind:
     """The kind that ``[source]`` names; a connection has no key."""
-    names = (kind.name for kind in KINDS.values() if kind.named_by(section))
-    return KINDS["arrow" if copied else next(names, "database")].load()
+    names = (name for name in KINDS if getattr(section, name, None))
+    kind = KINDS["arrow" if is_copied else next(names, "database")]
+    return kind if isinstance(kind, SourceKind) else cast(SourceKind, import_module(kind).KIND)
 
 
-def _identify_files(files: str) -> str:
-    """Identify files in the ledger."""
-    if is_remote(files):
-        return format_address(files)
-    format_ = table_format(files)
-    return os.path.realpath(files) if format_ is None else f"{format_}:{os.path.realpath(strip_table_format(files))}"
+def refuse_query(section: SourceSection | PopulationSection) -> None:
+    if section.query is not None:
+        raise SourceError(
+            "source.query: works in databases only, and this source is files or a data frame; leave it out"
+        )
 
 
 def lower(*names: str | None) -> frozenset[str]:

@@ -32,7 +32,7 @@ from sqlanon.support.expressions import (
     cast,
     col,
     create_temporary_view,
-    number,
+    fragment,
     select,
     subquery,
     template,
@@ -60,12 +60,8 @@ _TIED = 0.02
 _INNATE = (SEX, BIRTH, RACE, AGE)
 _TIMES = (DATE, YEAR)
 _SHARED_IN_FAMILIES = (
-    NAME,
-    "geographic subdivisions: a street address",
-    "telephone numbers",
-    "fax numbers",
-    "URLs",
-    "IP addresses",
+    *(NAME, "geographic subdivisions: a street address", "telephone numbers", "fax numbers"),
+    *("URLs", "IP addresses"),
 )
 
 RunQuery = Callable[[exp.Query], Sequence[tuple[Any, ...]]]
@@ -165,22 +161,18 @@ def find_person_column(
 ) -> PersonColumn | None:
     """Find the column that identifies the persons of a table, if some persons have several rows; None otherwise.
 
-    Parameters
-    ----------
-    ask:
-        Runs a query that returns figures.
-    keys:
-        The columns that may identify persons.
-    compared:
-        The types of the quasi-identifiers.
-    rows:
-        The rows of the table.
-    counts:
-        The query for the distinct values of columns, and their values that are not NULL.
+    ``ask`` runs queries that return figures, ``compared`` has the types of the quasi-identifiers, and ``counts`` makes
+    the query for the distinct values of columns, and their values that are not NULL.
     """
     if not keys:
         return None
-    relation = _select_compared(relation, keys, compared)
+    # Texts of keys are normalized.
+    texts = {key.name for key in keys if key.type == "VARCHAR"}
+    columns: list[exp.Expr] = [
+        as_column(person_id(col(name)), name) if name in texts else col(name)
+        for name in dict.fromkeys([*(key.name for key in keys), *compared])
+    ]
+    relation = subquery(select(columns, relation.copy()), "ids")
     figures = iter(ask(counts(relation, [key.name for key in keys]))[0])
     candidates: list[tuple[KeyColumn, PersonColumn, float]] = []
     for key in keys:
@@ -227,7 +219,7 @@ def _identifies_persons(
     innate = [agreement for agreement in varying if agreement.kind in _INNATE]
     lasting = [agreement for agreement in varying if agreement in innate or not _is_date_of_visit(agreement, compared)]
     alike = [agreement for agreement in lasting if agreement.holds]
-    if not all(agreement.holds for agreement in innate) or not _is_significant(alike, min(2, max(1, len(lasting)))):
+    if not all(agreement.holds for agreement in innate) or not _is_significant(alike, 2 if len(lasting) > 1 else 1):
         return False
     is_half = 2 * len(alike) >= len(lasting)
     if key.is_of_another_kind:
@@ -241,12 +233,10 @@ def _identifies_persons(
 
 def _is_significant(alike: Sequence[_Agreement], least: int) -> bool:
     """Whether rows with the same key agree in enough columns, and would hardly do so by chance."""
-    if len(alike) < least:
-        return False
-    surprise = sum(
-        -math.log(max(agreement.by_chance, 1e-9)) for agreement in alike if agreement.share >= _MIN_AGREEMENT
-    )
-    return max(agreement.repeated for agreement in alike) * surprise >= -math.log(_MAX_CHANCE)
+    chances = (agreement.by_chance for agreement in alike if agreement.share >= _MIN_AGREEMENT)
+    surprise = sum(-math.log(max(chance, 1e-9)) for chance in chances)
+    repeated = max((agreement.repeated for agreement in alike), default=0)
+    return len(alike) >= least and repeated * surprise >= -math.log(_MAX_CHANCE)
 
 
 def _count_bodily_traits(innate: Sequence[_Agreement]) -> int:
@@ -316,36 +306,21 @@ _JOINT_AGREEMENT = template("""
 """)
 
 
-def _select_compared(relation: exp.Expr, keys: Sequence[KeyColumn], compared: Mapping[str, str]) -> exp.Subquery:
-    """Select the compared columns; texts of keys are normalized."""
-    texts = [key.name for key in keys if key.type == "VARCHAR"]
-    names = dict.fromkeys([*(key.name for key in keys), *compared])
-    columns: list[exp.Expr] = [as_column(person_id(col(name)), name) if name in texts else col(name) for name in names]
-    return subquery(select(columns, relation.copy()), "ids")
-
-
 def _sample_query(relation: exp.Expr, key: str, columns: Sequence[str], step: int) -> exp.Select:
     """A query of the rows of some values of a key, with columns ``person`` and ``v0``, ``v1``, ..."""
-    output: list[exp.Expr] = [as_column(col(name), f"v{i}") for i, name in enumerate(columns)]
+    query = template("SELECT :key AS person, :columns FROM :source WHERE :key IS NOT NULL AND :is_sampled")
     value = cast(col(key), "VARCHAR")
-    if step == 1:
-        return template("SELECT :key AS person, :columns FROM :source WHERE :key IS NOT NULL")(
-            key=value, columns=output, source=relation.copy()
-        )
-    # Every engine has this hash.
-    return template("SELECT :key AS person, :columns FROM :source WHERE :key IS NOT NULL AND md5(:key) < :bound")(
-        key=value, columns=output, source=relation.copy(), bound=f"{16**8 // step:08x}"
-    )
+    is_sampled: exp.Expr = exp.true()
+    if step > 1:  # every engine has this hash
+        is_sampled = fragment("md5(:key) < :bound")(key=value, bound=f"{16**8 // step:08x}")
+    output: list[exp.Expr] = [as_column(col(name), f"v{i}") for i, name in enumerate(columns)]
+    return query(key=value, columns=output, source=relation, is_sampled=is_sampled)
 
 
 def _traits_query(count: int) -> exp.Subquery:
     """For each person in the sample and compared column: one value, the number of rows, and the pairs that agree."""
-    values = [
-        template("SELECT person, :attribute AS attribute, :value AS value FROM sample")(
-            attribute=number(i), value=cast(col(f"v{i}"), "VARCHAR")
-        )
-        for i in range(count)
-    ]
+    query = template("SELECT person, :attribute AS attribute, :value AS value FROM sample")
+    values = [query(attribute=i, value=cast(col(f"v{i}"), "VARCHAR")) for i in range(count)]
     return subquery(_TRAITS(values=subquery(union_all(*values))))
 
 
@@ -356,8 +331,7 @@ def _measure_agreements(ask: RunQuery, sample: exp.Select, names: Sequence[str])
         _Agreement(names[attribute], repeated, alike, by_chance, different >= 0.9 * persons)
         for attribute, persons, repeated, alike, by_chance, different in rows
     ]
-    persons = max((row[1] for row in rows), default=0)
-    return agreements, persons, max((row[2] for row in rows), default=0)
+    return agreements, max((row[1] for row in rows), default=0), max((row[2] for row in rows), default=0)
 
 
 def _has_independent_traits(
@@ -373,8 +347,9 @@ def _has_independent_traits(
     }
     if len(by_position) < 2:
         return False
-    positions = [number(position) for position in by_position]
-    query = _JOINT_AGREEMENT(sample=subquery(sample.copy()), traits=_traits_query(len(names)), attributes=positions)
+    query = _JOINT_AGREEMENT(
+        sample=subquery(sample.copy()), traits=_traits_query(len(names)), attributes=[*by_position]
+    )
     shares = {
         (first, second): (value - by_position[second].by_chance) / (1 - by_position[second].by_chance)
         for first, second, value in ask(query)
@@ -417,13 +392,6 @@ _SMALL_CLASSES = template("""
 
 def small_classes_query(released: exp.Query, keys: Sequence[str], least: int) -> exp.Select:
     """One row: the number of classes with fewer than ``least`` persons, and of their rows. Rows without a value of
-    ``person`` count as one person.
-
-    >>> from sqlanon.support.expressions import select, table
-    >>> query = small_classes_query(select([col("person"), col("zip")], table("t")), ["zip"], 5)
-    >>> query.named_selects
-    ['classes', 'rows']
-    """
-    columns = [col(name) for name in keys]
+    ``person`` count as one person."""
     id_ = person_id(cast(col("person"), "VARCHAR"))
-    return _SMALL_CLASSES(released=subquery(released, "r"), keys=columns, least=least, id=id_)
+    return _SMALL_CLASSES(released=subquery(released, "r"), keys=[col(name) for name in keys], least=least, id=id_)

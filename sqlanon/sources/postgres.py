@@ -8,11 +8,11 @@ repeats each combination by its count.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import duckdb
 from sqlglot import exp
@@ -29,6 +29,7 @@ from sqlanon.errors import SourceError, SqlanonError
 from sqlanon.places.addresses import resolve_postgres_address, server_address
 from sqlanon.policy import SourceSection
 from sqlanon.policy.compatibility import SOURCE_SCHEMA_MESSAGE
+from sqlanon.sources.columns import refuse_ambiguous_names
 from sqlanon.sources.kinds import Binding, SourceKind
 from sqlanon.sources.queries import refuse_unless_select, verbatim_query
 from sqlanon.sources.relation import find_local_types, source_errors
@@ -42,10 +43,8 @@ from sqlanon.sources.source import (
     SamplingRelation,
     Source,
 )
-from sqlanon.sources.tabular import refuse_ambiguous_names
 from sqlanon.support.expressions import (
     as_column,
-    cast,
     col,
     column_names,
     create_table,
@@ -58,6 +57,7 @@ from sqlanon.support.expressions import (
     select_star,
     subquery,
     table,
+    values_query,
 )
 from sqlanon.support.names import table_parts
 
@@ -95,9 +95,6 @@ class PostgresSource(Source):
     types: Mapping[str, str]  # the types of all columns
     statement: exp.Select  # counts the combinations
     schema: str | None = None  # of the table; None for a query, which may read several
-    # The table with its schema, or the query with the schemas of its tables, resolved on the user's search path.
-    name: str | None = None
-    query: str | None = None
 
     access = "counts"
 
@@ -109,9 +106,6 @@ class PostgresSource(Source):
         """The connection, if the text of the address is the same."""
         return self.engine if isinstance(self.engine, kind) and address in (None, self.address) else None
 
-    def names(self, section: SourceSection) -> tuple[str | None, str | None]:
-        return self.name, self.query
-
     def plan(self) -> Iterator[Stage]:
         note = "the combinations of values with their counts; nothing else leaves the server"
         yield Stage("count in PostgreSQL", note, (self.statement.sql(self.engine.dialect, pretty=True),))
@@ -120,10 +114,8 @@ class PostgresSource(Source):
         return f"in PostgreSQL, over temporary tables with local values, to {to} ({note})"
 
     def render_statement(self, engine: Engine, query: exp.Expr) -> str:
-        local_tables = {full_name(part): part for part in query.find_all(exp.Table) if part.catalog}
-        local_tables.pop(full_name(self.relation), None)
         tables: dict[str, exp.Expr] = {full_name(self.relation): self.remote_relation}
-        tables |= {name: table(part.name, "pg_temp") for name, part in local_tables.items()}
+        tables |= {name: table(part.name, "pg_temp") for name, part in self._local_tables(query).items()}
         return pg.translate_to_postgres(query, tables).sql(self.engine.dialect, pretty=True)
 
     @contextmanager
@@ -140,11 +132,6 @@ class PostgresSource(Source):
             yield decode_columns(relation, types)
 
     @property
-    def _relation_with_persons(self) -> exp.Subquery:
-        """The source on the server, with the person column if persons are counted."""
-        return self.persons.remote_relation if isinstance(self.persons, PostgresPersons) else self.remote_relation
-
-    @property
     def _confined_columns(self) -> dict[str, frozenset[str]]:
         persons = self.persons
         return {full_name(self.relation): frozenset({persons.person})} if isinstance(persons, PostgresPersons) else {}
@@ -158,14 +145,19 @@ class PostgresSource(Source):
     @contextmanager
     def shipped(self, engine: WorkEngine, query: exp.Select, rows: exp.Expr | None = None) -> Iterator[exp.Select]:
         """Translate a query over the source, or over remote ``rows``, for the server; ship its local tables for the
-        block."""
-        shipped_tables: list[exp.Table] = []
-        tables: dict[str, exp.Expr] = {full_name(self.relation): self._relation_with_persons}
+        block, with the columns that it names."""
+        persons = self.persons
+        source = persons.remote_relation if isinstance(persons, PostgresPersons) else self.remote_relation
+        tables: dict[str, exp.Expr] = {full_name(self.relation): source}
         if rows is not None:
             tables[full_name(REMOTE_ROWS)] = rows
-        for number, (local_table, columns) in enumerate(self._find_local_tables(engine, query)):
-            tables[full_name(local_table)] = self._ship_table(engine, local_table, columns, number)
-            shipped_tables.append(table(f"{_SHIPPED}_{number}", "pg_temp"))
+        used, shipped_tables = column_names(query), list[exp.Table]()
+        for name, part in self._local_tables(query).items():
+            local_table = table(part.name, part.db, part.catalog)
+            columns = {column: type_ for column, type_ in engine.columns(local_table).items() if column in used}
+            shipped = self._ship_table(engine, local_table, columns, f"{_SHIPPED}_{len(shipped_tables)}")
+            tables[name] = shipped
+            shipped_tables.append(shipped.copy())
         # The planner underestimates the rows of a sort: nested loops would seem cheap.
         self.engine.execute(pg.allow_nested_loops(allowed=False))
         yield pg.translate_to_postgres(query, tables)
@@ -173,28 +165,23 @@ class PostgresSource(Source):
         for shipped_table in shipped_tables:
             self.engine.execute(drop_table(shipped_table))
 
-    def _find_local_tables(self, engine: WorkEngine, query: exp.Select) -> list[tuple[exp.Table, dict[str, str]]]:
-        """The local tables of a query, with the columns of each that it names."""
-        used = column_names(query)
+    def _local_tables(self, query: exp.Expr) -> dict[str, exp.Table]:
+        """The local tables of a query, by their full names."""
         tables = {full_name(part): part for part in query.find_all(exp.Table) if part.catalog}
         tables.pop(full_name(self.relation), None)
-        local_tables = [table(part.name, part.db, part.catalog) for part in tables.values()]
-        return [
-            (local_table, {name: type_ for name, type_ in engine.columns(local_table).items() if name in used})
-            for local_table in local_tables
-        ]
+        return tables
 
     def _ship_table(
-        self, engine: WorkEngine, local_table: exp.Table, columns: Mapping[str, str], number: int
+        self, engine: WorkEngine, local_table: exp.Table, columns: Mapping[str, str], name: str
     ) -> exp.Table:
-        values = select([col(name) for name in columns], local_table.copy())
+        values = select([col(column) for column in columns], local_table)
         with engine.stream(encode_columns(values, columns, "VARCHAR")) as reader:
-            as_text = self.engine.upload(f"{_SHIPPED}_as_text_{number}", reader)
-        name = f"{_SHIPPED}_{number}"
+            as_text = self.engine.upload(f"{name}_as_text", reader)
         self.engine.execute(create_temporary_table(table(name), pg.decode_uploaded(as_text, columns)))
         self.engine.execute(drop_table(as_text.copy()))
-        self.engine.execute(pg.analyze_table(table(name, "pg_temp")))
-        return table(name, "pg_temp")
+        shipped = table(name, "pg_temp")
+        self.engine.execute(pg.analyze_table(shipped.copy()))
+        return shipped
 
     @contextmanager
     def temporary_rows(
@@ -242,31 +229,26 @@ class PostgresSource(Source):
             return self.engine.rows(remote_query)
 
     def measuring_obstacle(self) -> str | None:
-        with self.engine.read_only():
-            may = self.engine.rows(pg.has_temporary_privilege())[0][0]
-        return None if may else "this role may make no temporary tables in PostgreSQL"
+        may_create = _can_create_temporary(self.engine)
+        return None if may_create else "this role may make no temporary tables in PostgreSQL"
 
     def transfer_errors(self, types: Mapping[str, str]) -> AbstractContextManager[None]:
         return _transfer_errors(self.engine, self.remote_relation, types)
 
     def refuse_release(self, location: str, schema: str) -> None:
-        """Refuse a release into the schema of its source, whose readers could see the source.
-
-        A server may have several addresses, so that its identity is queried if necessary.
-        """
+        """Refuse a release into the schema of its source, whose readers could see the source."""
         if self.schema != schema:
             return
         address = resolve_postgres_address(location)
-        same = server_address(self.address) == server_address(address)
-        if not same:
+        if server_address(self.address) != server_address(address):  # a server may have several addresses
             with (
                 closing(PostgresEngine.open(address, "release.postgres")) as release_server,
                 release_server.read_only(),
                 self.engine.read_only(),
             ):
-                same = release_server.rows(pg.server_identity()) == self.engine.rows(pg.server_identity())
-        if same:
-            raise SourceError(f"release.table: {SOURCE_SCHEMA_MESSAGE.format(schema=repr(schema))}")
+                if release_server.rows(pg.server_identity()) != self.engine.rows(pg.server_identity()):
+                    return
+        raise SourceError(f"release.table: {SOURCE_SCHEMA_MESSAGE.format(schema=repr(schema))}")
 
 
 class PostgresPersons(RemotePersons):
@@ -276,31 +258,23 @@ class PostgresPersons(RemotePersons):
     all counts see the same rows.
     """
 
-    def __init__(
-        self,
-        work: DuckDBEngine,
-        server: PostgresEngine,
-        address: str,
-        relation: exp.Table,
-        remote_relation: exp.Subquery,
-        person: str,
-    ) -> None:
-        self._engine = FederatedEngine(work, RemoteTables(server, sys.maxsize, most=0, name="PostgreSQL"))
-        self.relation, self._address, self._opened = relation, address, ExitStack()
-        self.remote_relation, self.person, self._is_open = remote_relation, person.lower(), False
+    engine: FederatedEngine
 
-    @property
-    def engine(self) -> FederatedEngine:
-        return self._engine
+    def __init__(
+        self, server: PostgresEngine, address: str, relation: exp.Table, remote_relation: exp.Subquery, person: str,
+        work: DuckDBEngine,
+    ) -> None:  # fmt: skip
+        engine = FederatedEngine(work, RemoteTables(server, sys.maxsize, most=0, name="PostgreSQL"))
+        super().__init__(engine, relation)
+        self._address, self._opened = address, ExitStack()
+        self.remote_relation, self.person, self._is_open = remote_relation, person.lower(), False
 
     def open(self) -> None:
         if self._is_open:
             return
         server = PostgresEngine.open(self._address, "source.postgres")
         self._opened.callback(server.close)
-        with server.read_only():
-            may = server.rows(pg.has_temporary_privilege())[0][0]
-        if not may:
+        if not _can_create_temporary(server):
             self._opened.close()
             raise SourceError(
                 "source.person: PostgreSQL counts persons in temporary tables, and this role may make none: GRANT "
@@ -347,76 +321,79 @@ class _Postgres(SourceKind):
 KIND = _Postgres()
 
 
-def _bind(binding: Binding, server: PostgresEngine, address: str) -> PostgresSource:
-    engine, section, work_names = binding.engine, binding.section, binding.work_names
-    combinations, attributes, wanted = work_names.table, binding.counted_attributes, binding.released_attributes
+def _can_create_temporary(server: PostgresEngine) -> bool:
     with server.read_only():
-        if why := server.find_release_obstacle():
-            raise SourceError(f"{server.place}: {why}")
-    remote = _find_relation(server, section)
-    remote_types = [
-        (name, kind, "VARCHAR" if is_enum else pg.to_duckdb_type(kind)) for name, kind, is_enum in remote.columns
-    ]
-    columns = find_local_types(remote_types, wanted, _NUMERIC_ADVICE)
+        return bool(server.rows(pg.has_temporary_privilege())[0][0])
+
+
+def _bind(binding: Binding, server: PostgresEngine, address: str) -> PostgresSource:
+    engine, work_names, wanted = binding.engine, binding.work_names, binding.released_attributes
+    with server.read_only():
+        if obstacle := server.find_release_obstacle():
+            raise SourceError(f"{server.place}: {obstacle}")
+    remote = _find_relation(server, binding.section)
+    columns = find_local_types(
+        [(column.name, column.type, column.local_type) for column in remote.columns], wanted, _NUMERIC_ADVICE
+    )
     values: list[exp.Expr] = [
-        as_column(pg.canonical_column(name, kind, columns[name], is_enum), name)
-        for name, kind, is_enum in remote.columns
-        if name.lower() in wanted
+        as_column(pg.canonical_column(column.name, column.type, columns[column.name], column.is_enum), column.name)
+        for column in remote.columns
+        if column.name.lower() in wanted
     ]
-    plain = select(values, remote.relation.copy())
-    enums = {name for name, _, is_enum in remote.columns if is_enum}
-    every, types_of_every = _select_all_columns(remote.relation, remote_types, enums)
     persons = _bind_persons(binding, server, address, remote, columns, values)
     by_lower = {name.lower(): name for name in columns}
-    names = [by_lower[name.lower()] for name in attributes if name.lower() in by_lower]
-    count = row_count_column(by_lower)
-    types = {name: columns[name] for name in dict.fromkeys(names)}
-    relation = subquery(plain, "source")
+    names = [by_lower[name.lower()] for name in binding.counted_attributes if name.lower() in by_lower]
+    types, count = {name: columns[name] for name in dict.fromkeys(names)}, row_count_column(by_lower)
+    relation = subquery(select(values, remote.relation.copy()), "source")
     statement = pg.count_combinations(relation, types, count)
-    arrive = {**types, count: "BIGINT"}
-    if work_names.copy_target is None or not types:
-        engine.execute(create_table(combinations, _empty_query(arrive)))
+    combinations, counted_types = work_names.table, {**types, count: "BIGINT"}
+    if not work_names.reads_rows or not types:
+        engine.execute(create_table(combinations, values_query(counted_types, [])))
     else:
         if persons is not None:
             persons.open()
-        seen = server.read_only() if persons is None else nullcontext()
+        transaction = server.read_only() if persons is None else nullcontext()
         reading = server if persons is None else persons.server
-        with _transfer_errors(server, relation, types), source_errors(), seen, reading.stream(statement) as reader:
-            engine.copy_arrow(combinations, reader, lambda arrow: decode_columns(arrow, arrive))
+        with (
+            _transfer_errors(server, relation, types),
+            source_errors(),
+            transaction,
+            reading.stream(statement) as reader,
+        ):
+            engine.copy_arrow(combinations, reader, lambda arrow: decode_columns(arrow, counted_types))
     view = work_names.view("source")
     engine.execute(create_temporary_view(view, repeat_rows(combinations, types or [count], count)))
+    every, all_types = _select_all_columns(remote)
     return PostgresSource(
         view,
         columns,
         in_place=False,
         combinations=CountedCombinations(combinations, count),
         database_id=server_address(address),
+        table_name=remote.name,
+        query=remote.query,
         persons=persons,
         engine=server,
         address=address,
         remote_relation=relation,
         every=every,
-        types=types_of_every,
+        types=all_types,
         statement=statement,
         schema=remote.schema,
-        name=remote.name,
-        query=remote.query,
     )
 
 
-def _select_all_columns(
-    relation: exp.Expr, own: Sequence[tuple[str, str, str | None]], enums: Collection[str]
-) -> tuple[exp.Subquery, dict[str, str]]:
+def _select_all_columns(remote: _RemoteRelation) -> tuple[exp.Subquery, dict[str, str]]:
     """Select all columns of a remote relation that have a text form; with DuckDB's types of them."""
-    kinds = {name: kind for name, kind, _ in own}
-    # A numeric without precision has no equivalent in DuckDB except a text.
-    types = {name: "VARCHAR" if kind == "numeric" else type_ for name, kind, type_ in own}
-    types_by_name = {name: type_ for name, type_ in types.items() if type_ is not None}
-    columns: list[exp.Expr] = [
-        as_column(pg.canonical_column(name, kinds[name], type_, name in enums), name)
-        for name, type_ in types_by_name.items()
-    ]
-    return subquery(select(columns, relation.copy()), "source"), types_by_name
+    types, values = dict[str, str](), list[exp.Expr]()
+    for column in remote.columns:
+        # A numeric without precision has no equivalent in DuckDB except a text.
+        type_ = "VARCHAR" if column.type == "numeric" else column.local_type
+        if type_ is not None:
+            types[column.name] = type_
+            value = pg.canonical_column(column.name, column.type, type_, column.is_enum)
+            values.append(as_column(value, column.name))
+    return subquery(select(values, remote.relation.copy()), "source"), types
 
 
 def _bind_persons(
@@ -429,27 +406,22 @@ def _bind_persons(
 ) -> PostgresPersons | None:
     """Bind the persons if the policy counts them; the equality of the column's type distinguishes them."""
     wanted = (binding.section.person_column or "").lower()
-    matches = [(name, kind, is_enum) for name, kind, is_enum in remote.columns if name.lower() == wanted]
-    if not wanted or not matches:  # missing columns are reported together
+    person = next((column for column in remote.columns if column.name.lower() == wanted), None)
+    if person is None:  # missing columns are reported together
         return None
-    ((person, kind, is_enum),) = matches
-    if not is_enum and pg.to_duckdb_type(kind) is None and kind not in _OPAQUE_PERSON_TYPES:
+    if person.local_type is None and person.type not in _OPAQUE_PERSON_TYPES:
         raise SourceError(
-            f"source.person: {person!r} is of type {kind}, whose equality may be a user's function: cast it to text "
-            "with query = ... under [source]"
+            f"source.person: {person.name!r} is of type {person.type}, whose equality may be a user's function: cast "
+            "it to text with query = ... under [source]"
         )
     types = {name: type_ for name, type_ in columns.items() if name.lower() in binding.released_attributes}
-    types |= {person: columns[person] if pg.to_duckdb_type(kind) else "VARCHAR"}
-    relation = subquery(
-        select(
-            [*(value.copy() for value in values), as_column(pg.person_id_column(person, kind, is_enum), person)],
-            remote.relation.copy(),
-        )
-    )
+    types |= {person.name: columns[person.name] if pg.to_duckdb_type(person.type) else "VARCHAR"}
+    id_column = as_column(pg.person_id_column(person.name, person.type, person.is_enum), person.name)
+    relation = subquery(select([*(value.copy() for value in values), id_column], remote.relation.copy()))
     relation.set("alias", exp.TableAlias(this=exp.to_identifier("source")))
     view = binding.work_names.view("persons")
-    persons = PostgresPersons(binding.engine, server, address, view, relation, person)
-    persons.engine.register_remote(persons.relation, types, relation, confined=[person])
+    persons = PostgresPersons(server, address, view, relation, person.name, binding.engine)
+    persons.engine.register_remote(persons.relation, types, relation, confined=[person.name])
     return persons
 
 
@@ -464,29 +436,34 @@ def _transfer_errors(server: PostgresEngine, relation: exp.Expr, types: Mapping[
             raise
         with server.read_only():
             are_unknown = server.rows(pg.has_values_unknown_to_duckdb(relation, names))[0]
-        if strange := [repr(name) for name, is_unknown in zip(names, are_unknown, strict=True) if is_unknown]:
+        if unknown := [repr(name) for name, is_unknown in zip(names, are_unknown, strict=True) if is_unknown]:
             raise SourceError(
-                f"{server.place}: {', '.join(strange)} cannot be read: NaN in a numeric column, dates before Christ "
+                f"{server.place}: {', '.join(unknown)} cannot be read: NaN in a numeric column, dates before Christ "
                 "and timestamps after the year 294246 are not supported; turn them into NULL with query = ... under "
                 "[source]"
             ) from None
         raise
 
 
-def _empty_query(types: Mapping[str, str]) -> exp.Select:
-    nothing = [as_column(cast(exp.null(), type_), name) for name, type_ in types.items()]
-    return exp.Select(expressions=nothing).limit(0, copy=False)
+class _RemoteColumn(NamedTuple):
+    name: str
+    type: str
+    is_enum: bool
+
+    @property
+    def local_type(self) -> str | None:
+        return "VARCHAR" if self.is_enum else pg.to_duckdb_type(self.type)
 
 
 @dataclass(frozen=True)
 class _RemoteRelation:
-    """A table or query on the server; other fields as in `PostgresSource`."""
+    """A table or query on the server, resolved on the user's search path."""
 
     relation: exp.Expr
-    columns: list[tuple[str, str, bool]]  # name, type, and whether it is an enumeration
+    columns: Sequence[_RemoteColumn]
     schema: str | None = None
-    name: str | None = None
-    query: str | None = None
+    name: str | None = None  # of the table, with its schema
+    query: str | None = None  # with the schemas of its tables
 
 
 def _find_relation(server: PostgresEngine, section: SourceSection) -> _RemoteRelation:
@@ -501,9 +478,7 @@ def _find_relation(server: PostgresEngine, section: SourceSection) -> _RemoteRel
                 "with the exact upper and lower case"
             )
         ((schema, name),) = server.rows(pg.relation_name(), [relation_id])
-        columns = [
-            (column, kind, is_enum) for column, kind, is_enum in server.rows(pg.relation_columns(), [relation_id])
-        ]
+        columns = [_RemoteColumn(*column) for column in server.rows(pg.relation_columns(), [relation_id])]
     return _RemoteRelation(table(name, schema), columns, schema, quote_name(schema, name))
 
 
@@ -520,19 +495,16 @@ def _find_query(server: PostgresEngine, query: str) -> _RemoteRelation:
     own, so that other users cannot replace them.
     """
     refuse_unless_select(query, PostgresEngine.dialect, "PostgreSQL")
-    places = pg.unqualified_table_spans(query)
+    spans = pg.unqualified_table_spans(query)
     with server.read_only():
-        relation_ids = _find_relation_ids(server, [query[first : last + 1] for first, last in places])
-        for (first, last), number in reversed(list(zip(places, relation_ids, strict=True))):
-            if number is not None:
-                ((schema, name),) = server.rows(pg.relation_name(), [number])
+        relation_ids = _find_relation_ids(server, [query[first : last + 1] for first, last in spans])
+        for (first, last), relation_id in reversed(list(zip(spans, relation_ids, strict=True))):
+            if relation_id is not None:
+                ((schema, name),) = server.rows(pg.relation_name(), [relation_id])
                 query = f"{query[:first]}{quote_name(schema, name)}{query[last + 1 :]}"
-        may_view = server.rows(pg.has_temporary_privilege())[0][0]
     relation = verbatim_query(query)
     try:
-        columns = (
-            _read_columns_of_view(server, relation.this) if may_view else _read_columns_without_view(server, relation)
-        )
+        return _RemoteRelation(relation, _read_query_columns(server, relation), query=query)
     except SourceError as error:
         if "does not exist" not in str(error):
             raise
@@ -540,21 +512,17 @@ def _find_query(server: PostgresEngine, query: str) -> _RemoteRelation:
             f"{error}; in source.query, write your functions, operators and types with their schema "
             "(schema.name, OPERATOR(schema.+)), or make a view in PostgreSQL"
         ) from None
-    return _RemoteRelation(relation, columns, query=query)
 
 
-def _read_columns_of_view(server: PostgresEngine, statement: exp.Expr) -> list[tuple[str, str, bool]]:
-    """Read the columns of a temporary view, created in a transaction that is rolled back."""
-    with server.rolled_back_unless_committed():
-        server.execute(create_temporary_view(table(_QUERY), statement))
-        view_oid = server.rows(pg.relation_oid(), [quote_name("pg_temp", _QUERY)])[0][0]
-        return [(name, kind, is_enum) for name, kind, is_enum in server.rows(pg.relation_columns(), [view_oid])]
-
-
-def _read_columns_without_view(server: PostgresEngine, relation: exp.Subquery) -> list[tuple[str, str, bool]]:
-    """Read the columns if no view may be created; a numeric then has no precision."""
+def _read_query_columns(server: PostgresEngine, relation: exp.Subquery) -> list[_RemoteColumn]:
+    """Read the columns of a temporary view, which is rolled back; without one, a numeric has no precision."""
+    if _can_create_temporary(server):
+        with server.rolled_back_unless_committed():
+            server.execute(create_temporary_view(table(_QUERY), relation.this))
+            view_oid = server.rows(pg.relation_oid(), [quote_name("pg_temp", _QUERY)])[0][0]
+            return [_RemoteColumn(*column) for column in server.rows(pg.relation_columns(), [view_oid])]
     with server.read_only():
         names = server.names(select_star(relation.copy()).limit(0, copy=False))
         refuse_ambiguous_names(names, "the source")
         types = server.rows(pg.query_column_types(relation, names))
-    return [(name, kind, is_enum) for name, (kind, is_enum) in zip(names, types, strict=True)]
+    return [_RemoteColumn(name, *type_) for name, type_ in zip(names, types, strict=True)]

@@ -22,7 +22,7 @@ from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import SourceError
 from sqlanon.sources.relation import describe_engine_error
 from sqlanon.sources.source import WorkNames
-from sqlanon.support.expressions import anonymous, col, create_table, ident, select_star, table, template
+from sqlanon.support.expressions import create_table, ident, select_star, table, template
 
 _SHADOWING_SCHEMAS = template("""
     WITH named AS (
@@ -38,13 +38,7 @@ _SHADOWING_SCHEMAS = template("""
 """)
 """The schemas with a function, type or relation that has the name of one of the system's."""
 
-_SYSTEM_FUNCTIONS = template("""
-    SELECT function_name, parameter_types FROM duckdb_functions() WHERE database_name = 'system'
-""")
-
 _SESSION_STATE = re.compile(r"current_(database|catalog|schema|setting)|search_path", re.IGNORECASE)
-
-_TEMPORARY = {"duckdb_tables": "table", "duckdb_views": "view", "duckdb_functions": "function", "duckdb_types": "type"}
 
 
 def refuse_unless_select(query: str, dialect: str, where: str) -> None:
@@ -83,11 +77,8 @@ def has_same_meaning(engine: DuckDBEngine, query: str = "") -> bool:
     """Whether queries and views of the holder mean the same to an engine as on the holder's connection."""
     if engine.holder is engine:
         return True
-    if (
-        _SESSION_STATE.search(query)
-        or engine.holder.settings() != engine.settings()
-        or list_temporary_objects(engine.holder)
-    ):
+    has_other_settings = engine.holder.settings() != engine.settings()
+    if has_other_settings or _SESSION_STATE.search(query) or list_temporary_objects(engine.holder):
         return False
     return set(schemas_in_use(engine.holder)).isdisjoint(schema for (schema,) in engine.rows(_SHADOWING_SCHEMAS()))
 
@@ -99,27 +90,22 @@ def schemas_in_use(holder: DuckDBEngine) -> list[str]:
 
 def list_temporary_objects(holder: DuckDBEngine) -> set[str]:
     """The names of temporary objects of a connection, in lower case."""
-    names = set()
-    for function, kind in _TEMPORARY.items():
-        objects = exp.Table(this=anonymous(f"system.main.{function}"))
-        names |= {
-            name.lower()
-            for (name,) in holder.rows(
-                template("SELECT :name FROM :objects WHERE database_name = 'temp' AND NOT internal")(
-                    name=col(f"{kind}_name"), objects=objects
-                )
-            )
-        }
-    return names
+    query = template("""
+        WITH named AS (
+            SELECT database_name, internal, table_name AS name FROM system.main.duckdb_tables()
+            UNION ALL SELECT database_name, internal, view_name FROM system.main.duckdb_views()
+            UNION ALL SELECT database_name, internal, function_name FROM system.main.duckdb_functions()
+            UNION ALL SELECT database_name, internal, type_name FROM system.main.duckdb_types()
+        )
+        SELECT name FROM named WHERE database_name = 'temp' AND NOT internal
+    """)
+    return {name.lower() for (name,) in holder.rows(query())}
 
 
 def read_by_holder(engine: DuckDBEngine, query: str, work_names: WorkNames) -> exp.Table:
     """Copy a query, or only its columns, on the holder's connection."""
-    rows = (
-        select_star(verbatim_query(query))
-        if work_names.reads_rows
-        else select_star(verbatim_query(query)).limit(0, copy=False)
-    )
+    rows = select_star(verbatim_query(query))
+    rows = rows if work_names.reads_rows else rows.limit(0, copy=False)
     holder = engine.holder
     with holder.setting("python_enable_replacements", False), holder.setting("default_collation", ""):
         holder.execute(create_table(work_names.table.copy(), rows))
@@ -156,9 +142,13 @@ def _list_functions_of_new_engine() -> tuple[set[str], set[tuple[str, str]]]:
 
 def _list_functions(engine: DuckDBEngine) -> tuple[set[str], set[tuple[str, str]]]:
     """The loaded extensions, and the system's functions with the types of their parameters."""
+    extensions = template("SELECT extension_name FROM duckdb_extensions() WHERE loaded")
+    functions = template("""
+        SELECT function_name, parameter_types FROM duckdb_functions() WHERE database_name = 'system'
+    """)
     return (
-        {name for (name,) in engine.rows(template("SELECT extension_name FROM duckdb_extensions() WHERE loaded")())},
-        {(name, str(types)) for name, types in engine.rows(_SYSTEM_FUNCTIONS())},
+        {name for (name,) in engine.rows(extensions())},
+        {(name, str(types)) for name, types in engine.rows(functions())},
     )
 
 
@@ -173,7 +163,9 @@ def refuse_guessed_csv(engine: DuckDBEngine, relation: str | exp.Table) -> None:
     DuckDB may read all columns as one if a line has another number of fields. A reader with explicit options
     refuses such lines itself.
     """
-    scans = [node["name"].strip().lower() for node in _walk_nodes(_explain(engine, relation)) if "name" in node]
+    query = relation if isinstance(relation, str) else engine.sql(select_star(relation))
+    plan = engine.rows(exp.Command(this="EXPLAIN", expression=f"(FORMAT JSON) {query}"))[0][1]
+    scans = [node["name"].strip().lower() for node in _walk_nodes(json.loads(plan)) if "name" in node]
     explicit = _count_explicit_readers(relation) if isinstance(relation, str) else 0
     if sum(name in _SCANS for name in scans) > explicit:
         key = "query" if isinstance(relation, str) else "table"
@@ -185,16 +177,11 @@ def refuse_guessed_csv(engine: DuckDBEngine, relation: str | exp.Table) -> None:
         )
 
 
-def _explain(engine: DuckDBEngine, relation: str | exp.Table) -> Any:
-    query = relation if isinstance(relation, str) else engine.sql(select_star(relation))
-    statement = exp.Command(this="EXPLAIN", expression=f"(FORMAT JSON) {query}")
-    return json.loads(engine.rows(statement)[0][1])
-
-
 def _walk_nodes(tree: Any) -> Iterator[dict[str, Any]]:
     if isinstance(tree, dict):
         yield tree
-    for part in tree.values() if isinstance(tree, dict) else tree if isinstance(tree, list) else ():
+        tree = [*tree.values()]
+    for part in tree if isinstance(tree, list) else ():
         yield from _walk_nodes(part)
 
 

@@ -22,8 +22,8 @@ from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.values import FLOATING_TYPES, canonical_value
 from sqlanon.errors import SourceError
 from sqlanon.places.databases import file_name
+from sqlanon.sources.columns import refuse_ambiguous_names
 from sqlanon.sources.source import Source, WorkNames
-from sqlanon.sources.tabular import refuse_ambiguous_names
 from sqlanon.support.expressions import (
     anonymous,
     as_column,
@@ -52,7 +52,7 @@ def bind_relation(
     all_columns: Mapping[str, str] | None = None,
     database_id: str | None = None,
 ) -> Source:
-    """Bind a relation as a source; ``all_columns`` are the types of a table of which only some columns were copied."""
+    """Bind a relation as a source; ``all_columns`` has the types of all columns, if only some were copied."""
     types = engine.types(relation)
     refuse_ambiguous_names(list(types), "the source")
     view = work_names.view("source")
@@ -215,15 +215,10 @@ def _rebuild_list(value: exp.Expr, type_: DuckDBPyType, depth: int) -> exp.Expr:
 
 
 def _rebuild_map(value: exp.Expr, type_: DuckDBPyType, depth: int) -> exp.Expr:
-    (_, key_type), (_, value_type) = _list_children(type_)
+    types = dict(zip(("key", "value"), (child for _, child in _list_children(type_)), strict=True))
 
     def rebuild_entry(entry: exp.Expr) -> exp.Expr:
-        return _pack_struct(
-            {
-                "key": _rebuild_field(entry, "key", key_type, depth + 1),
-                "value": _rebuild_field(entry, "value", value_type, depth + 1),
-            }
-        )
+        return _pack_struct({name: _rebuild_field(entry, name, child, depth + 1) for name, child in types.items()})
 
     return anonymous("map_from_entries", _transform_list(anonymous("map_entries", value), depth, rebuild_entry))
 

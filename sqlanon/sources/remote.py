@@ -25,6 +25,7 @@ from sqlanon.support.expressions import (
     table,
     template,
 )
+from sqlanon.support.notices import count_noun
 
 _Server = TypeVar("_Server")
 
@@ -114,37 +115,16 @@ def _count_rows(remote: RemoteTables, relation: exp.Expr, texts: Sequence[str]) 
     """Count the rows of a source; refuse texts that are not UTF-8."""
     counts = [] if remote.dialect.count_invalid_texts is None else list(map(remote.dialect.count_invalid_texts, texts))
     with remote.server.translate_errors():
-        rows, *invalid = remote.server.rows(
-            template("SELECT count(*), :invalid FROM :rows")(invalid=counts, rows=relation)
-        )[0]
-    broken = [
-        f"{name!r} ({count:,} {'value' if count == 1 else 'values'})"
-        for name, count in zip(texts, invalid, strict=False)
-        if count
-    ]
+        query = template("SELECT count(*), :invalid FROM :rows")(invalid=counts, rows=relation)
+        rows, *invalid = remote.server.rows(query)[0]
+    flaws = zip(texts, invalid, strict=False)
+    broken = [f"{name!r} ({count_noun(count, 'value')})" for name, count in flaws if count]
     if broken:
         raise SourceError(
             f"{remote.server.place}: text that is not UTF-8 in {', '.join(broken)}: mend it with query = ... under "
             "[source]; in Spark, make_valid_utf8(column) replaces the broken bytes"
         )
     return int(rows)
-
-
-class _RowEnginePersons(RemotePersons):
-    """Counts persons with the engine that runs all statements on the source."""
-
-    def __init__(self, engine: FederatedEngine, relation: exp.Table) -> None:
-        self._engine, self.relation = engine, relation
-
-    @property
-    def engine(self) -> FederatedEngine:
-        return self._engine
-
-    def open(self) -> None:
-        """Nothing: the engine is open as long as the run."""
-
-    def close(self) -> None:
-        """Nothing: tables are dropped with the run."""
 
 
 def bind_remote(
@@ -176,27 +156,24 @@ def bind_remote(
     view = work_names.view("source")
     types = {name: type_ for name, type_ in columns.items() if name.lower() in wanted}
     engine.register_remote(view, types, relation, confined=persons)
-    if work_names.copy_target is not None:
+    if work_names.reads_rows:
         texts = [name for name, type_ in columns.items() if type_ == "VARCHAR" and name.lower() in wanted]
         remote.most = _count_rows(remote, relation, texts)
     # Fetched combinations are scanned once; later steps are local.
-    fetched = (remote.most or 0) <= min(MAX_FETCHED_ROWS, remote.fetch_limit)
-    types_by_name = {
-        name: type_ for name, kind in remote_columns.items() if (type_ := dialect.to_duckdb_type(kind)) is not None
-    }
+    is_fetched = (remote.most or 0) <= min(MAX_FETCHED_ROWS, remote.fetch_limit)
+    all_types = {name: dialect.to_duckdb_type(kind) for name, kind in remote_columns.items()}
+    types_by_name = {name: type_ for name, type_ in all_types.items() if type_ is not None}
     all_plain: list[exp.Expr] = [
         as_column(dialect.canonical_column(name, remote_columns[name]), name) for name in types_by_name
     ]
-    every = subquery(select(all_plain, source.copy()), "source")
-    row_persons = _RowEnginePersons(engine, view) if persons else None
     return RemoteSource(
         view,
         columns,
         files,
-        not fetched,
+        not is_fetched,
         database_id=database_id,
-        persons=row_persons,
+        persons=RemotePersons(engine, view) if persons else None,
         engine=engine,
-        every=every,
+        every=subquery(select(all_plain, source.copy()), "source"),
         types=types_by_name,
     )

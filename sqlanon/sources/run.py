@@ -111,12 +111,6 @@ class Run:
 
 
 _ATTACHED = "sqlanon_kept_work"
-_TABLES = template("""
-    SELECT table_name
-    FROM duckdb_tables()
-    WHERE database_name = :database AND schema_name = :schema
-    ORDER BY ALL
-""")
 
 
 @contextmanager
@@ -152,7 +146,13 @@ def _refuse_existing(file: Path) -> None:
 
 def _copy_tables(run: Run, staged: Path, file: Path) -> None:
     any_table = run.work("any")
-    names = [name for (name,) in run.engine.rows(_TABLES(database=any_table.catalog, schema=any_table.db))]
+    query = template("""
+        SELECT table_name
+        FROM duckdb_tables()
+        WHERE database_name = :database AND schema_name = :schema
+        ORDER BY ALL
+    """)
+    names = [name for (name,) in run.engine.rows(query(database=any_table.catalog, schema=any_table.db))]
     try:
         run.engine.attach(staged, _ATTACHED)
         try:

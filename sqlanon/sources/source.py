@@ -5,7 +5,6 @@ Each kind of source is a class with the methods of `Source`. Callers use these m
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
@@ -19,7 +18,7 @@ from sqlanon.engines.statement_runner import Stage
 from sqlanon.policy import SourceSection
 from sqlanon.sources.bad_lines import DroppedLines
 from sqlanon.sources.column_figures import approximate_counts_query
-from sqlanon.sources.csv_text import ReadFile
+from sqlanon.sources.csv_lines import CsvFile
 from sqlanon.support.coding import Column
 from sqlanon.support.expressions import subquery, table
 
@@ -61,18 +60,9 @@ class WorkNames:
     views: tuple[str, str] = ("main", "temp")
     on_disk: Callable[[], exp.Table] | None = None  # creates the target for large files
 
-    @property
-    def copy_target(self) -> exp.Table | None:
-        """The target of copied rows; None if no row may be read."""
-        return self.table if self.reads_rows else None
-
-    def choose_copy_target(self, size: int) -> exp.Table | None:
+    def choose_copy_target(self, size: int) -> exp.Table:
         """The target for files of a total size in bytes."""
-        return (
-            self.on_disk()
-            if self.reads_rows and self.on_disk is not None and size >= LARGE_FILE_BYTES
-            else self.copy_target
-        )
+        return self.table if self.on_disk is None or size < LARGE_FILE_BYTES else self.on_disk()
 
     def view(self, suffix: str) -> exp.Table:
         return table(f"{self.name}_{suffix}", *self.views)
@@ -95,24 +85,19 @@ class SamplingRelation:
     columns: Sequence[str]
 
 
-class RemotePersons(ABC):
+class RemotePersons:
     """Counts persons of a remote source.
 
     ``relation`` has the counted and released columns, and the person column as the server compares it. That column is
     confined: only counts of its values become local.
     """
 
-    relation: exp.Table
+    def __init__(self, engine: WorkEngine, relation: exp.Table) -> None:
+        self.engine, self.relation = engine, relation
 
-    @property
-    @abstractmethod
-    def engine(self) -> WorkEngine: ...
-
-    @abstractmethod
     def open(self) -> None:
         """Begin to count: tables that `engine` creates from now on stay on the server until `close`."""
 
-    @abstractmethod
     def close(self) -> None:
         """Drop the tables that were created since `open`."""
 
@@ -147,6 +132,9 @@ class Source:
     # The combinations counted remotely; the relation then has only their columns.
     combinations: CountedCombinations | None = None
     database_id: str | None = None  # identity of the database, for the ledger
+    # The table with its schema, or the query with the schemas of its tables, if the policy's may lack them.
+    table_name: str | None = None
+    query: str | None = None
     scan: exp.Expr | None = None  # reads the files, in scripts for people
     full_query: exp.Query | None = None  # reads the files with all columns, if the relation has only some
     locate: FindLocations | None = None  # finds values in lines or cells of files
@@ -154,7 +142,7 @@ class Source:
     date_formats: Mapping[str, str] = field(default_factory=dict)  # by column, if not ISO 8601
     persons: RemotePersons | None = None  # counts persons of a remote source
     dropped_lines: tuple[DroppedLines, ...] = ()  # bad lines of CSV files
-    csv_files: tuple[ReadFile, ...] = ()  # how CSV files were read
+    csv_files: tuple[CsvFile, ...] = ()  # how CSV files were read
 
     access: ClassVar[Access] = "rows"
     can_recode: ClassVar[bool] = True
@@ -177,7 +165,7 @@ class Source:
 
     def names(self, section: SourceSection) -> tuple[str | None, str | None]:
         """Its table or its query, for the ledger."""
-        return section.table, section.query
+        return self.table_name or section.table, self.query or section.query
 
     def plan(self) -> Iterator[Stage]:
         yield from ()

@@ -15,10 +15,10 @@ from sqlanon.errors import SourceError
 from sqlanon.places.addresses import SESSION, resolve_spark_address
 from sqlanon.places.databases import file_name
 from sqlanon.policy import SourceSection
+from sqlanon.sources.columns import refuse_different_columns
 from sqlanon.sources.kinds import Binding, SourceKind
 from sqlanon.sources.queries import refuse_unless_select, verbatim_query
 from sqlanon.sources.remote import RemoteSource, bind_remote
-from sqlanon.sources.tabular import refuse_different_columns
 from sqlanon.support.expressions import col, select, subquery, table, union_all
 from sqlanon.support.names import table_parts
 

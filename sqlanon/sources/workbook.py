@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import date, datetime, time, timedelta
+from datetime import datetime, time, timedelta
 from functools import lru_cache
 from math import isfinite
 from pathlib import PurePosixPath
 from string import ascii_letters, digits
-from types import TracebackType
 from typing import BinaryIO, Literal, NamedTuple, TypeAlias
 from xml.etree import ElementTree
 from zipfile import BadZipFile, ZipFile
@@ -22,18 +22,9 @@ from zipfile import BadZipFile, ZipFile
 from sqlanon.errors import SourceError
 
 Kind: TypeAlias = Literal[
-    "integer",
-    "long integer",
-    "number",
-    "padded number",
-    "text",
-    "truth",
-    "date",
-    "moment",
-    "time",
-    "error",
+    "integer", "long integer", "number", "padded number", "text", "truth", "date", "moment", "time", "error",
     "unreadable",
-]
+]  # fmt: skip
 NUMBERS: frozenset[Kind] = frozenset(("integer", "long integer", "number", "padded number"))
 TIMES: frozenset[Kind] = frozenset(("date", "moment", "time"))
 
@@ -124,41 +115,35 @@ class Workbook:
                 f"{name} has a password, or it is an old workbook (.xls): save it as an Excel workbook (.xlsx) without "
                 "a password"
             )
-        try:
+        with self._broken_file_errors():
             self._zip = ZipFile(file)
             self._read_book()
-        except (BadZipFile, KeyError, ElementTree.ParseError, ValueError, EOFError, StopIteration) as error:
-            raise self._broken_file_error() from error
         self.merged: Mapping[str, Sequence[Range]] = {}  # by path, for sheets that have been read
 
-    def __enter__(self) -> Workbook:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def close(self) -> None:
         self._zip.close()
 
     def rows(self, sheet: Sheet) -> Iterator[Row]:
         """Read the rows of a sheet that have cells with values."""
         number, merged = 0, list[Range]()
-        try:
-            with self._zip.open(sheet.path) as file:
-                for _, element in ElementTree.iterparse(file):
-                    tag = _local_tag(element)
-                    if tag == "row":
-                        number = int(element.get("r") or number + 1)
-                        if cells := [*self._read_cells(element)]:
-                            yield Row(number, cells)
-                        element.clear()
-                    elif tag == "mergeCell":
-                        merged.append(_parse_range(element.attrib["ref"]))
-        except (BadZipFile, KeyError, ElementTree.ParseError, ValueError, EOFError, StopIteration) as error:
-            raise self._broken_file_error() from error
+        with self._broken_file_errors(), self._zip.open(sheet.path) as file:
+            for _, element in ElementTree.iterparse(file):
+                tag = _local_tag(element)
+                if tag == "row":
+                    number = int(element.get("r") or number + 1)
+                    if cells := [*self._read_cells(element)]:
+                        yield Row(number, cells)
+                    element.clear()
+                elif tag == "mergeCell":
+                    merged.append(_parse_range(element.attrib["ref"]))
         self.merged = {**self.merged, sheet.path: merged}
 
-    def _broken_file_error(self) -> SourceError:
-        return SourceError(f"{self._name} cannot be read as an Excel workbook: the file is broken")
+    @contextmanager
+    def _broken_file_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except (BadZipFile, KeyError, ElementTree.ParseError, ValueError, EOFError, StopIteration) as error:
+            raise SourceError(f"{self._name} cannot be read as an Excel workbook: the file is broken") from error
 
     def _read_book(self) -> None:
         names = {name.lower(): name for name in self._zip.namelist()}
@@ -184,14 +169,13 @@ class Workbook:
 
     def _read_relations(self, path: str, folder: PurePosixPath = _ROOT) -> dict[str, tuple[str, str]]:
         """Read the parts that a part refers to, by identifier: their types and paths."""
-        return {
-            element.attrib["Id"]: (
-                element.attrib["Type"].rpartition("/")[2],
-                _resolve(element.attrib["Target"], folder),
-            )
-            for element in self._parse(path).iter()
-            if _local_tag(element) == "Relationship"
-        }
+        relations: dict[str, tuple[str, str]] = {}
+        for element in self._parse(path).iter():
+            if _local_tag(element) == "Relationship":
+                target = element.attrib["Target"]
+                target = target.lstrip("/") if target.startswith("/") else str(folder / target)
+                relations[element.attrib["Id"]] = element.attrib["Type"].rpartition("/")[2], target
+        return relations
 
     def _parse(self, path: str) -> ElementTree.Element:
         with self._zip.open(path) as file:
@@ -219,16 +203,14 @@ class Workbook:
         }
         formats = next((element for element in root if _local_tag(element) == "cellXfs"), ())
         numbers = [int(element.get("numFmtId", 0)) for element in formats]
-        return [
-            _parse_style(codes[number]) if number in codes else (_BUILT_IN_STYLES.get(number, "number"), 0)
-            for number in numbers
-        ]
+        built_in = {number: (_BUILT_IN_STYLES.get(number, "number"), 0) for number in numbers}
+        return [_parse_style(codes[number]) if number in codes else built_in[number] for number in numbers]
 
     def _read_cells(self, row: ElementTree.Element) -> Iterator[Cell]:
         column = -1
         for element in row:
             reference = element.get("r")
-            column = column + 1 if reference is None else _parse_column(reference)
+            column = column + 1 if reference is None else column_number(reference.rstrip(digits))
             if (kind_and_text := self._read_value(element)) is not None:
                 yield Cell(column, *kind_and_text)
 
@@ -262,10 +244,6 @@ class Workbook:
         return _format_number(value, kind, width, self._has_1904)
 
 
-def _parse_column(reference: str) -> int:
-    return column_number(reference.rstrip(digits))
-
-
 def _local_tag(element: ElementTree.Element) -> str:
     return element.tag.rpartition("}")[2]
 
@@ -279,15 +257,10 @@ def _join_text(element: ElementTree.Element) -> str:
     return _ESCAPED.sub(lambda match: chr(int(match[1], 16)), "".join(parts))
 
 
-def _resolve(target: str, folder: PurePosixPath) -> str:
-    """Resolve the path of a part relative to a folder of the workbook."""
-    return target.lstrip("/") if target.startswith("/") else str(folder / target)
-
-
 def _parse_range(cells: str) -> Range:
     first, _, last = cells.partition(":")
-    corners = [(int(corner.lstrip(ascii_letters)), _parse_column(corner)) for corner in (first, last or first)]
-    return Range(*corners[0], *corners[1])
+    corners = ((corner.lstrip(ascii_letters), corner.rstrip(digits)) for corner in (first, last or first))
+    return Range(*(number for row, column in corners for number in (int(row), column_number(column))))
 
 
 def _parse_style(code: str) -> tuple[_Style, int]:
@@ -314,10 +287,9 @@ def _format_number(value: str, style: _Style, width: int, has_1904: bool) -> tup
         return _format_plain_number(value, width)
     if style == "duration":
         return "unreadable", "has a length of time ([h]:mm): make it a number, such as hours"
-    return _format_time(float(value)) if style == "time" else _format_day(float(value), has_1904)
-
-
-def _format_time(serial: float) -> tuple[Kind, str]:
+    serial = float(value)
+    if style == "date":
+        return _format_day(serial, has_1904)
     if 0 <= serial < 1:
         return "time", _to_datetime(serial, datetime.min).time().isoformat()
     return "unreadable", "has a time of day beyond 24 hours: make it a date with a time, or a number of hours"
@@ -329,10 +301,12 @@ def _format_day(serial: float, has_1904: bool) -> tuple[Kind, str]:
     if serial < (0 if has_1904 else 1) or days >= _LAST_DAY + 1 or (not has_1904 and int(serial) == 60):
         return "unreadable", f"has the number {serial:g} in a date format, which is not a valid date: correct it"
     is_before = not has_1904 and days < 60
-    moment = _to_datetime(days, datetime(1899, 12, 31) if is_before else datetime(1899, 12, 30))
-    if moment.time() == time():
-        return "date", moment.date().isoformat()
-    return "moment", moment.isoformat(" ")
+    return _format_moment(_to_datetime(days, datetime(1899, 12, 31 if is_before else 30)))
+
+
+def _format_moment(moment: datetime) -> tuple[Kind, str]:
+    is_day = moment.time() == time()
+    return ("date", moment.date().isoformat()) if is_day else ("moment", moment.isoformat(" "))
 
 
 def _to_datetime(days: float, origin: datetime) -> datetime:
@@ -364,6 +338,4 @@ def _format_stored_date(value: str) -> tuple[Kind, str]:
         moment = datetime.fromisoformat(value.removesuffix("Z")).replace(tzinfo=None)
     except ValueError:
         return "unreadable", f"has the date {value}, which is not valid: correct it"
-    if moment.time() == time():
-        return "date", date.isoformat(moment.date())
-    return "moment", moment.isoformat(" ")
+    return _format_moment(moment)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
@@ -23,12 +23,11 @@ from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.engines.limits import NO_LIMITS, Limits
 from sqlanon.errors import PolicyError, SourceError
 from sqlanon.places.addresses import SESSION, database_path_flaw, format_spark_address, is_session
-from sqlanon.places.databases import format_database, is_attached
+from sqlanon.places.databases import KNOWN_ENDINGS, OTHER_WORKBOOKS, file_kind, format_database, is_attached
 from sqlanon.policy import Policy, SourceSection, TableRule
 from sqlanon.policy.compatibility import REMOTE_SOURCES, collect_sections, find_conflicts
 from sqlanon.sources.arrow import copy_arrow, describe_type
 from sqlanon.sources.duckdb import bind_source
-from sqlanon.sources.formats import KNOWN_ENDINGS, OTHER_WORKBOOKS, file_kind
 from sqlanon.sources.kinds import (
     Binding,
     Servers,
@@ -42,7 +41,7 @@ from sqlanon.sources.queries import bring_temporary, refuse_functions
 from sqlanon.sources.relation import source_errors
 from sqlanon.sources.run import Copies, Run
 from sqlanon.sources.source import Population, WorkNames
-from sqlanon.support.expressions import Namer, create_schema, quote_name, table, template
+from sqlanon.support.expressions import create_schema, quote_name, table, template
 from sqlanon.support.names import CATALOG, STAGED, VERIFIED, table_parts
 from sqlanon.support.workdir import spill_directory
 
@@ -51,30 +50,30 @@ class Workspace:
     def __init__(self, source: Any, limits: Limits = NO_LIMITS) -> None:
         self.description = str(source) if isinstance(source, (str, os.PathLike)) else "the policy's source"
         self._stack = ExitStack()
-        self._is_live = isinstance(source, duckdb.DuckDBPyConnection)
-        self._given: dict[str, Any] = {}
+        self.servers = Servers(self._stack)
+        self._source, self._is_live = source, isinstance(source, duckdb.DuckDBPyConnection)
+        self._is_session, self._kind = is_session(source), find_kind_for_object(source)
+        self._connected: dict[str, Any] = {}  # keys of ``[source]``
         self._arrow: exp.Table | None = None
         self._readers: dict[Path, DuckDBEngine] = {}
-        self.servers = Servers(self._stack)
-        self._source, self._is_session, self._kind = source, is_session(source), find_kind_for_object(source)
         self._runs = 0
         self._spill: Path | None = None  # the private directory; a live connection has its own
         # A live connection may have several workspaces.
         self._name = f"sqlanon_work_{uuid4().hex[:12]}" if self._is_live else "sqlanon_work"
         try:
-            self._engine = self._open_live(source, limits) if self._is_live else self._open_private(limits)
+            self.engine = self._open_live(source, limits) if self._is_live else self._open_private(limits)
             if self._kind is not None:
                 self.description = self._kind.name
-            elif (read := parse_connect_argument(source)) is not None:
-                self._given = dict(read)
+            elif (section := parse_connect_argument(source)) is not None:
+                self._connected = dict(section)
                 self.description = format_spark_address(self.description)
-                if isinstance(database := read.get("database"), Path) and not is_attached(database):
+                if (database := _database_file(section.get("database"))) is not None:
                     self._reader(database)
             elif self._is_session:
                 self.description = "a Spark session"
             elif source is not None and not self._is_live:
                 self.description = describe_type(source)
-                self._arrow = copy_arrow(self._engine, source, table("arrow", "main", self._name))
+                self._arrow = copy_arrow(self.engine, source, table("arrow", "main", self._name))
         except BaseException:
             self._stack.close()
             raise
@@ -102,12 +101,13 @@ class Workspace:
             ) from error
         refuse_functions(engine)
         engine.attach(":memory:", self._name, read_write=True)  # even if the connection is read-only
-        self._stack.callback(self._detach, engine)
-        return engine
 
-    def _detach(self, engine: DuckDBEngine) -> None:
-        with suppress(duckdb.Error):  # closed already, or in a transaction of its user
-            engine.detach(self._name)
+        def detach() -> None:
+            with suppress(duckdb.Error):  # closed already, or in a transaction of its user
+                engine.detach(self._name)
+
+        self._stack.callback(detach)
+        return engine
 
     def _open_private(self, limits: Limits) -> DuckDBEngine:
         self._spill = self._stack.enter_context(spill_directory())
@@ -117,12 +117,8 @@ class Workspace:
         return engine
 
     @property
-    def engine(self) -> DuckDBEngine:
-        return self._engine
-
-    @property
     def limits(self) -> Limits:
-        return self._engine.limits
+        return self.engine.limits
 
     @property
     def has_source(self) -> bool:
@@ -132,12 +128,12 @@ class Workspace:
     @property
     def connected_section(self) -> Mapping[str, Any]:
         """The keys of ``[source]`` for the given source; empty if only the policy names it."""
-        return self._given
+        return self._connected
 
     def run(self, policy: Policy, read: bool = True, counted: bool = False) -> Run:
         self._runs += 1
         schema = f"run_{self._runs}"
-        self._engine.execute(create_schema(schema, self._name))
+        self.engine.execute(create_schema(schema, self._name))
 
         views = ("main", "temp")
         if self._is_live:
@@ -151,15 +147,15 @@ class Workspace:
         kind = self._kind or find_section_kind(section, self._arrow is not None)
         if kind.without_rows is not None and not counted:
             raise SourceError(f"the source is {kind.without_rows}. These need only counts: {kind.verbs}")
-        is_given = self._is_live or self._arrow is not None or bool(self._given.get("files"))
-        engine = self._engine
-        if kind.opens_database and isinstance(section.database, Path) and not is_given:
-            engine = self._reader(section.database)
+        is_connected = self._is_live or self._arrow is not None or bool(self._connected.get("files"))
+        database = None if kind.name != "database" or is_connected else _database_file(section.database)
+        engine = self.engine if database is None else self._reader(database)
         name = f"{self._name}_{schema}"
         copies = None  # a live connection has none
         if self._spill is not None:
-            copies = Copies(self._engine, self._spill, f"{name}_copies_{uuid4().hex[:8]}")  # an unused name
-        work_names = WorkNames(name, work("source_copy"), read, views, _choose_disk_copies(copies, "source_copy"))
+            copies = Copies(self.engine, self._spill, f"{name}_copies_{uuid4().hex[:8]}")  # an unused name
+        on_disk = None if copies is None else partial(copies.table, "source_copy")
+        work_names = WorkNames(name, work("source_copy"), read, views, on_disk)
         home = self._home(section)
         binding = Binding(engine, policy, section, work_names, self.servers, self._source, self._arrow, home)
         if binding.readings and not kind.reads_texts:
@@ -170,7 +166,13 @@ class Workspace:
             )
         engine, source = kind.bind(binding)
         source = trim_person_ids(engine, source, work_names, section.person_column)
-        population = self._population(policy, engine, work_names, work, copies, binding)
+        population_names = replace(
+            work_names,
+            name=f"{name}_population",
+            table=work("population_copy"),
+            on_disk=None if copies is None else partial(copies.table, "population_copy"),
+        )
+        population = self._population(engine, binding, population_names)
         run = Run(engine, work, work_names, source, population, kind.identity(section, source, self._is_live), copies)
         if self._is_live:
             self._stack.callback(run.drop)
@@ -180,19 +182,17 @@ class Workspace:
         """Identify the DuckDB database of the source in the ledger."""
         if not self._is_live:
             return None if section.database is None else format_database(section.database)
-        path = self._engine.rows(
+        path = self.engine.rows(
             template("SELECT path FROM duckdb_databases() WHERE database_name = :database")(
-                database=self._engine.holder.database
+                database=self.engine.holder.database
             )
         )[0][0]
         return ":memory:" if path is None else format_database(Path(path))
 
     def _look_up_as_user(self, policy: Policy, schema: str, database: str) -> None:
         """Resolve names as the user's connection does now, with the temporary tables of hierarchies."""
-        engine, rules = (
-            self._engine,
-            (rule for attribute in policy.attributes.values() for rule in attribute.hierarchy or ()),
-        )
+        engine = self.engine
+        rules = (rule for attribute in policy.attributes.values() for rule in attribute.hierarchy or ())
         names = [rule.table for rule in rules if isinstance(rule, TableRule) and len(table_parts(rule.table)) == 1]
         engine.copy_time_zone(engine.holder)
         engine.execute(create_schema(schema, database))
@@ -202,42 +202,30 @@ class Workspace:
 
     def _section(self, policy: Policy) -> SourceSection:
         """The ``[source]`` of the policy, or of the given source."""
-        given, in_spark = dict(self._given), self._is_session or "spark" in self._given
+        keys, in_spark = dict(self._connected), self._is_session or "spark" in self._connected
         if in_spark:
-            given = {"database": None, "spark": SESSION, **given}
+            keys = {"database": None, "spark": SESSION, **keys}
         elif self._kind is not None:
-            given = {"database": None, "files": ()}
-        elif not (given or self._is_live or self._arrow is not None):
+            keys = {"database": None, "files": ()}
+        elif not (keys or self._is_live or self._arrow is not None):
             return policy.source
         elif self._is_live and is_attached(policy.source.database):
-            given = {"database": None}
-        section = policy.source.model_copy(update={"postgres": None, "spark": None, "frequency_set": (), **given})
+            keys = {"database": None}
+        section = policy.source.model_copy(update={"postgres": None, "spark": None, "frequency_set": (), **keys})
         # The policy did not name Spark, so that its validation did not refuse features that Spark lacks.
-        if in_spark and (
-            found := list(find_conflicts(REMOTE_SOURCES, collect_sections({**dict(policy), "source": section})))
-        ):
-            raise PolicyError(found)
+        if in_spark:
+            sections = collect_sections({**dict(policy), "source": section})
+            if conflicts := list(find_conflicts(REMOTE_SOURCES, sections)):
+                raise PolicyError(conflicts)
         return section
 
-    def _population(
-        self,
-        policy: Policy,
-        engine: DuckDBEngine,
-        run_names: WorkNames,
-        work: Namer,
-        copies: Copies | None,
-        binding: Binding,
-    ) -> Population | None:
+    def _population(self, engine: DuckDBEngine, binding: Binding, work_names: WorkNames) -> Population | None:
         """Bind the population: a table or query of the source's database, or of another file."""
-        section = policy.population
+        policy, section = binding.policy, binding.policy.population
         if section is None:
             return None
-        if isinstance(section.database, Path) and not is_attached(section.database):
-            engine = self._reader(section.database)
-        on_disk = _choose_disk_copies(copies, "population_copy")
-        work_names = replace(
-            run_names, name=f"{run_names.name}_population", table=work("population_copy"), on_disk=on_disk
-        )
+        if (database := _database_file(section.database)) is not None:
+            engine = self._reader(database)
         try:
             wanted = lower(*policy.generalized_attributes, section.person)
             readings = binding.readings if section.files else {}
@@ -254,7 +242,7 @@ class Workspace:
                 raise SourceError(f"there is no database at {database}")
             alias = self._free_alias(database.stem)
             try:
-                self._engine.attach(database, alias, read_only=True)
+                self.engine.attach(database, alias, read_only=True)
             except duckdb.Error as error:
                 if file_kind(database.name) is not None:
                     wrong = f'{database} is not a database; use files = "{database.name}" under [source] instead'
@@ -267,10 +255,10 @@ class Workspace:
                     raise SourceError(wrong) from error
                 advice = "; a process that has it open for writing must close it first" if "lock" in first else ""
                 raise SourceError(f"{database} cannot be opened for reading: {first}{advice}") from error
-            holder = self._engine.connect_beside()
+            holder = self.engine.connect_beside()
             self._stack.callback(holder.close)
             holder.use_utc().use(alias)
-            reader = self._engine.connect_beside(holder)
+            reader = self.engine.connect_beside(holder)
             self._stack.callback(reader.close)
             reader.use_utc()
             reader.follow_search_path()
@@ -282,16 +270,16 @@ class Workspace:
         """Open the database of the policy's source for writing, exclusively, for the block."""
         database = self.database_file(policy)
         if database is None:
-            yield self._engine
+            yield self.engine
             return
         if reason := database_path_flaw(database):
             raise SourceError(f"{database} {reason}")
         reader = self._reader(database)
         alias = reader.holder.database
-        self._engine.detach(alias)
+        self.engine.detach(alias)
         try:
             try:
-                self._engine.attach(database, alias, read_write=True)
+                self.engine.attach(database, alias, read_write=True)
             except duckdb.Error as error:
                 raise SourceError(
                     f"{database} cannot be opened for writing: {str(error).splitlines()[0]}; "
@@ -299,28 +287,22 @@ class Workspace:
                 ) from error
             yield reader
         finally:
-            self._engine.detach(alias)
-            self._engine.attach(
-                database, alias, read_only=True
-            )  # under the same name: relations that refer to it stay valid
+            self.engine.detach(alias)
+            # Under the same name: relations that refer to it stay valid.
+            self.engine.attach(database, alias, read_only=True)
 
     def database_file(self, policy: Policy) -> Path | None:
         """The database file of the policy's source; None for a live connection."""
         section = self._section(policy)
-        if self._arrow is not None or section.files or not (self._is_live or section.database is not None):
+        database = _database_file(section.database)
+        if self._arrow is not None or section.files or not (self._is_live or database):
             raise SourceError(
                 "source: a live view needs a table in a DuckDB database; load the source into one and connect to it"
             )
-        if self._is_live:
-            return None
-        if not isinstance(section.database, Path) or is_attached(section.database):
-            raise SourceError(
-                "source: a live view needs a table in a DuckDB database; load the source into one and connect to it"
-            )
-        return section.database
+        return None if self._is_live else database
 
     def _free_alias(self, stem: str) -> str:
-        names = self._engine.rows(template("SELECT database_name FROM duckdb_databases()")())
+        names = self.engine.rows(template("SELECT database_name FROM duckdb_databases()")())
         reserved = {"main", "system", "temp", "memory", "sqlanon", CATALOG, STAGED, VERIFIED}
         taken = {name.lower() for (name,) in names} | reserved
         number, alias = 1, stem
@@ -332,5 +314,6 @@ class Workspace:
         self._stack.close()
 
 
-def _choose_disk_copies(copies: Copies | None, name: str) -> Callable[[], exp.Table] | None:
-    return None if copies is None else partial(copies.table, name)
+def _database_file(database: Path | str | None) -> Path | None:
+    """The file of a DuckDB database; None for databases that DuckDB attaches through an extension."""
+    return database if isinstance(database, Path) and not is_attached(database) else None

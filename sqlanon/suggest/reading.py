@@ -16,7 +16,6 @@ from sqlglot import exp
 from sqlanon.engines.statement_runner import StatementRunner
 from sqlanon.hierarchies.parts import ColumnKind, column_kind
 from sqlanon.sources.column_kinds import find_kind
-from sqlanon.sources.date_formats import has_short_years
 from sqlanon.sources.doubtful_columns import (
     MOSTLY,
     DoubtfulColumn,
@@ -25,7 +24,7 @@ from sqlanon.sources.doubtful_columns import (
     find_doubtful_dates,
 )
 from sqlanon.sources.run import Run
-from sqlanon.sources.typed_columns import ONLY_POINT, POINT, UNITS
+from sqlanon.sources.typed_columns import ONLY_POINT, POINT, UNITS, has_short_years
 from sqlanon.suggest.profile import MISSING_WORDS, TableProfile
 from sqlanon.support.expressions import col, fragment, select, template, text
 from sqlanon.support.notices import count_noun

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import codecs
 import re
+from collections.abc import Mapping
+from contextlib import suppress
 
 from sqlanon.support.fields import in_words
 
@@ -11,16 +13,21 @@ UTF_8 = "utf-8"
 
 _NO_TEXT = ("idna", "mbcs", "oem", "punycode", "raw_unicode_escape", "undefined", "unicode_escape")
 _LATIN = ("windows-1252", "latin-1", "windows-1250", "cp437")
-_USUAL = re.compile(r"[^\W\d_]|[–—‘’‚“”„…«»]|(?<![^\W\d_])[€£§°](?![^\W\d_])")
-_ALPHABETS = {
-    "windows-1251": re.compile("[А-ЯЁІЇЄҐ]?[а-яёіїєґ]+|[А-ЯЁІЇЄҐ]+"),
-    "windows-1253": re.compile("[Α-ΩΆΈΉΊΌΎΏ]?[α-ωάέήίόύώϊϋΐΰ]+|[Α-ΩΆΈΉΊΌΎΏ]+"),
+_USUAL: Mapping[str, re.Pattern[str] | tuple[str, bytes, bytes]] = {
+    **dict.fromkeys(_LATIN, re.compile(r"[^\W\d_]|[–—‘’‚“”„…«»]|(?<![^\W\d_])[€£§°](?![^\W\d_])")),
+    "windows-1251": re.compile(r"(?<![^\W\d_])(?:[А-ЯЁІЇЄҐ]?[а-яёіїєґ]+|[А-ЯЁІЇЄҐ]+)(?![^\W\d_])"),
+    "windows-1253": re.compile(r"(?<![^\W\d_])(?:[Α-ΩΆΈΉΊΌΎΏ]?[α-ωάέήίόύώϊϋΐΰ]+|[Α-ΩΆΈΉΊΌΎΏ]+)(?![^\W\d_])"),
+    "gb18030": ("gb2312", b"\xa1", b"\xd7"),
+    "shift-jis": re.compile("[^\x00-\x7f\uff61-\uff9f]"),  # no half-width kana
+    "euc-kr": re.compile("[\uac00-\ud7a3]"),
+    "big5": ("big5", b"\xa4", b"\xc6"),
 }
-_EASTERN = ("gb18030", "shift-jis", "euc-kr", "big5")
+"""By encoding, what texts in it have beyond ASCII: letters, signs and words, or characters whose first byte in a codec
+is in a range."""
+
 _UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _UTF_32 = (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)
 _ALONE = re.compile(rb"(?<![\x80-\xff])[\x80-\xff](?![\x80-\xff])")
-_WORD = re.compile(r"[^\W\d_]+")
 _HIGH = re.compile(rb"[\x80-\xff]")
 _MOST = 5
 
@@ -72,30 +79,21 @@ def probable_encodings(content: bytes) -> list[str]:
     """
     alone = len(_ALONE.findall(content)) / (len(_HIGH.findall(content)) or 1)
     shares = {}
-    for name in (*_LATIN, *_ALPHABETS, *_EASTERN):
-        try:
-            text = content.decode(name)
-        except UnicodeError:
-            continue
-        if name in _LATIN:
-            shares[name] = alone * _share_of_letters(text)
-        elif name in _ALPHABETS:
-            shares[name] = _share_in_words(text, _ALPHABETS[name])
-        else:
-            shares[name] = _share_of_usual_letters(text, name)
+    for name in _USUAL:
+        with suppress(UnicodeError):
+            shares[name] = _share_of_usual_letters(content.decode(name), name) * (alone if name in _LATIN else 1)
     return sorted(shares, key=lambda name: -shares[name])[:_MOST]
 
 
-def _share_of_letters(text: str) -> float:
-    """The share of letters and usual signs among the characters beyond ASCII."""
-    usual = sum(not char.isascii() for char in _USUAL.findall(text))
-    return usual / (sum(not letter.isascii() for letter in text) or 1)
-
-
-def _share_in_words(text: str, word: re.Pattern[str]) -> float:
-    """The share of the characters beyond ASCII that are in words of one alphabet."""
-    fitting = sum(len(match) for match in _WORD.findall(text) if word.fullmatch(match))
-    return fitting / (sum(not letter.isascii() for letter in text) or 1)
+def _share_of_usual_letters(text: str, encoding: str) -> float:
+    """The share of usual characters among those beyond ASCII."""
+    letters = [letter for letter in text if not letter.isascii()]
+    match _USUAL[encoding]:
+        case (codec, low, high):
+            usual = sum(low <= letter.encode(codec, "ignore")[:1] <= high for letter in letters)
+        case pattern:
+            usual = sum(len(match) for match in pattern.findall(text) if not match.isascii())
+    return usual / (len(letters) or 1)
 
 
 def is_mostly_utf_8(content: bytes) -> bool:
@@ -106,24 +104,6 @@ def is_mostly_utf_8(content: bytes) -> bool:
     """
     characters = [char for char in content.decode(UTF_8, "replace") if not char.isascii()]
     return 2 * characters.count("\ufffd") < len(characters)
-
-
-def _share_of_usual_letters(text: str, encoding: str) -> float:
-    """The share of letters beyond ASCII that are frequent in texts of an East Asian encoding."""
-    letters = [letter for letter in text if not letter.isascii()]
-    return sum(_is_usual(letter, encoding) for letter in letters) / (len(letters) or 1)
-
-
-def _is_usual(letter: str, encoding: str) -> bool:
-    match encoding:
-        case "gb18030":
-            return b"" < letter.encode("gb2312", "ignore")[:1] <= b"\xd7"  # signs and frequent characters
-        case "shift-jis":
-            return not "\uff61" <= letter <= "\uff9f"  # half-width kana
-        case "euc-kr":
-            return "\uac00" <= letter <= "\ud7a3"
-        case _:  # frequent characters
-            return b"\xa4" <= letter.encode("big5", "ignore")[:1] <= b"\xc6"
 
 
 def describe_bad_byte(content: bytes, error: UnicodeError, encoding: str | None, key: str | None) -> str:

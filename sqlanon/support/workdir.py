@@ -51,22 +51,16 @@ def describe_disk_error(error: BaseException, spill: Path | None = None) -> str 
     if number is None:
         return None
     remedy = "free space on it" if number in (errno.ENOSPC, errno.EDQUOT) else "choose another disk"
-    if spill is not None and path is not None and path.is_relative_to(spill):
-        remedy += ", or set TMPDIR to a folder on another disk"
-    return f"{_describe_disk(path)} {_REASONS[number]} ({os.strerror(number)}{_describe_space(path)}): {remedy}"
-
-
-def _describe_disk(path: Path | None) -> str:
-    if path is None:
-        return "the disk"
-    mount = next((folder for folder in path.absolute().parents if folder.is_mount()), Path(path.anchor))
-    return f"the disk at {mount}, which {path} is on,"
-
-
-def _describe_space(path: Path | None) -> str:
-    folders = () if path is None else (path, *path.absolute().parents)
-    existing = next((folder for folder in folders if folder.exists()), None)
-    return "" if existing is None else f", {shutil.disk_usage(existing).free / 1e6:,.1f} MB free"
+    disk, space = "the disk", ""
+    if path is not None:
+        if spill is not None and path.is_relative_to(spill):
+            remedy += ", or set TMPDIR to a folder on another disk"
+        folders = path.absolute().parents
+        mount = next((folder for folder in folders if folder.is_mount()), Path(path.anchor))
+        disk = f"the disk at {mount}, which {path} is on,"
+        if (existing := next((folder for folder in (path, *folders) if folder.exists()), None)) is not None:
+            space = f", {shutil.disk_usage(existing).free / 1e6:,.1f} MB free"
+    return f"{disk} {_REASONS[number]} ({os.strerror(number)}{space}): {remedy}"
 
 
 try:
@@ -109,39 +103,31 @@ class _Umask:
     def __init__(self) -> None:
         self._lock, self._users, self._user_mask = threading.Lock(), 0, 0
 
-    def narrow(self) -> None:
+    @contextmanager
+    def narrow(self) -> Iterator[None]:
         with self._lock:
             if not self._users:
                 self._user_mask = os.umask(0o077)
             self._users += 1
-
-    def restore(self) -> None:
-        with self._lock:
-            self._users -= 1
-            if not self._users:
-                os.umask(self._user_mask)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._users -= 1
+                if not self._users:
+                    os.umask(self._user_mask)
 
     def user_mask(self) -> int:
-        """The user's umask, also while it is narrowed."""
-        with self._lock:
-            if self._users:
-                return self._user_mask
-            mask = os.umask(0o077)
-            os.umask(mask)
-            return mask
+        with self.narrow():
+            return self._user_mask
 
 
 _UMASK = _Umask()
 
 
-@contextmanager
-def private_files() -> Iterator[None]:
+def private_files() -> AbstractContextManager[None]:
     """Make new files readable only by their owner within the context, including a database's journals."""
-    _UMASK.narrow()
-    try:
-        yield
-    finally:
-        _UMASK.restore()
+    return _UMASK.narrow()
 
 
 def new_file_mode() -> int:
@@ -217,16 +203,12 @@ def _create_locked_directory(parent: Path, prefix: str) -> tuple[Path, int | Non
 def remove_stale_directories(parent: Path, prefix: str) -> None:
     for directory in parent.glob(glob.escape(prefix) + "*"):
         with suppress(OSError):
-            if directory.is_symlink() or not directory.is_dir() or not _is_own(directory):
+            is_of_user = not hasattr(os, "getuid") or directory.stat().st_uid == os.getuid()
+            if directory.is_symlink() or not directory.is_dir() or not is_of_user:
                 continue
-            lock = _lock(directory)
-            if lock is not None:
+            if (lock := _lock(directory)) is not None:
                 shutil.rmtree(directory, ignore_errors=True)
                 os.close(lock)
-
-
-def _is_own(directory: Path) -> bool:
-    return not hasattr(os, "getuid") or directory.stat().st_uid == os.getuid()
 
 
 def _lock(directory: Path) -> int | None:

@@ -95,7 +95,7 @@ def test_its_names_are_those_of_the_code() -> None:
     """Of what a recipe says and its code does not show."""
     for name, path in (
         ("StrategyInfo", "policy/strategies.py"),
-        ("_register_module", "sources/kinds.py"),
+        ("parse_connect_argument", "sources/kinds.py"),
         ("SourceSection", "policy/sections.py"),
         ("ReleaseSection", "policy/sections.py"),
         ("RemoteEngine", "engines/base.py"),

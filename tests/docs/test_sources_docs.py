@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 
 import sqlanon
-from sqlanon.places.databases import choose_attachment, extensions_for
+from sqlanon.places.databases import ENDINGS, choose_attachment, extensions_for, file_kind
 from sqlanon.sources.extensions import _REQUIRED_EXTENSIONS
 from sqlanon.sources.files import FORMATS
-from sqlanon.sources.formats import ENDINGS, file_kind
 from support.environments import ROOT
 from support.pages import blocks
 

@@ -148,12 +148,12 @@ def test_settings_reach_every_engine_that_reads(size: str, tmp_path: Path) -> No
             database = str(tmp_path / f"{name}.duckdb")
             db.anonymize(make_policy({"x": "suppress"}, source={"database": database, "table": "t"}))
         space = db._workspace
-        found = {settings(engine.connection) for engine in (space._engine, *space._readers.values())}
+        found = {settings(engine.connection) for engine in (space.engine, *space._readers.values())}
         assert len(space._readers) == 2
         ((memory, threads, spill),) = found
         assert (memory, threads) == ("286.1 MiB", 3)
         assert Path(spill).name.startswith(SPILL_PREFIX)
-        assert space._engine.limits == Limits("286.1 MiB", 3)
+        assert space.engine.limits == Limits("286.1 MiB", 3)
 
 
 @pytest.mark.thorough

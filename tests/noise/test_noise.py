@@ -662,7 +662,7 @@ def test_publishing_twice_shows_the_same_noise_and_two_runs_do_not(
         rows = [fetch(result.publish(tmp_path / f"{i}.duckdb", "patients").path, ordered) for i in range(2)]
         parquet = result.publish(tmp_path / "r.parquet", "patients").path
         rows.append(duckdb.connect().execute(ordered.replace("patients", f"'{parquet}'")).fetchall())
-        rows.append(sorted(db._workspace._engine.connection.execute(result.sql()).fetchall(), key=lambda row: row[-1]))
+        rows.append(sorted(db._workspace.engine.connection.execute(result.sql()).fetchall(), key=lambda row: row[-1]))
         assert rows[0] == rows[1] == rows[2]
         assert sorted(result.noisy.fetchall()) == before
         db.anonymize(policy_for(source))
@@ -1041,7 +1041,7 @@ def test_noise_has_no_seed(source: Path) -> None:
     for _ in range(2):
         random.seed(1)
         with sqlanon.connect() as db:
-            db._workspace._engine.connection.execute("SELECT setseed(0.5)")
+            db._workspace.engine.connection.execute("SELECT setseed(0.5)")
             found.append(sorted(db.anonymize(policy_for(source)).noisy.fetchall()))
     assert found[0] != found[1]
 

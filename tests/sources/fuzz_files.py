@@ -30,6 +30,7 @@ from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import SqlanonError
 from sqlanon.sources import csv, csv_lines
 from sqlanon.sources.relation import source_errors
+from sqlanon.sources.scan import Scan
 from sqlanon.support.expressions import drop_table, table
 
 DELIMITERS = ",;\t|"
@@ -139,7 +140,7 @@ class Reader:
         texts = _Everything() if are_texts else ()
         with source_errors():
             self._engine.execute(drop_table(TABLE.copy(), exists=True))
-            layout = csv.copy_csv(self._engine, [str(self._path)], texts, set(), TABLE)
+            layout = csv.copy_csv(Scan(self._engine, [str(self._path)], texts), TABLE)
             return layout, self._connection.execute("FROM copy").fetchall()
 
 

@@ -8,8 +8,9 @@ from typing import Any
 import duckdb
 
 from sqlanon.engines.duckdb import DuckDBEngine
-from sqlanon.sources.formats import file_kind
-from sqlanon.sources.statistics_files import ReadingChoices, copy_statistics_files
+from sqlanon.places.databases import file_kind
+from sqlanon.sources.scan import ReadingChoices, Scan
+from sqlanon.sources.statistics_files import read_statistics_files
 from sqlanon.support.expressions import table
 
 FOLDER = Path(__file__).parent / "statistics_files"
@@ -29,9 +30,8 @@ def read(
         engine = DuckDBEngine(connection)
         target = table("people", "main", "memory")
         kind: Any = file_kind(str(paths[0]))
-        copy_statistics_files(
-            engine, [str(FOLDER / path) for path in paths], kind, text_columns, wanted, choices, target
-        )
+        files = [str(FOLDER / path) for path in paths]
+        read_statistics_files(kind, Scan(engine, files, text_columns, wanted, choices=choices), target)
         types = engine.columns(target)
         rows = connection.execute("FROM people").fetchall()
         assert connection.execute("SELECT count(*) FROM duckdb_tables()").fetchall() == [(1,)]

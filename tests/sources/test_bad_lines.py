@@ -21,6 +21,7 @@ from sqlanon.policy.sections import CsvSection
 from sqlanon.sources import csv
 from sqlanon.sources.bad_lines import DroppedLines, UnclearLinesError, copy_good_lines
 from sqlanon.sources.csv_lines import Layout
+from sqlanon.sources.scan import Scan
 from sqlanon.support.expressions import table
 from support.commands import cli
 from support.lanes import examples
@@ -36,7 +37,7 @@ def read(path: Path, **keys: Any) -> tuple[list[tuple[Any, ...]], list[DroppedLi
     keys = {"on_bad_line": "drop", **keys}
     with duckdb.connect() as connection:
         engine = DuckDBEngine(connection).use_utc()
-        layout = csv.copy_csv(engine, [str(path)], (), set(), table("copy"), CsvSection(**keys))
+        layout = csv.copy_csv(Scan(engine, [str(path)], csv=CsvSection(**keys)), table("copy"))
         return connection.execute("FROM copy").fetchall(), list(layout.dropped)
 
 

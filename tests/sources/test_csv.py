@@ -13,6 +13,7 @@ import sqlanon
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import SourceError
 from sqlanon.sources import csv
+from sqlanon.sources.scan import Scan
 from sqlanon.support.expressions import table
 from support.databases import DUCKDB_1, connection_of
 from support.lanes import some
@@ -50,7 +51,7 @@ def copied(path: str, as_a_whole: bool = False) -> tuple[Any, bool]:
         with pytest.MonkeyPatch.context() as patch:
             if as_a_whole:
                 patch.setattr(csv, "_copy_by_sample", lambda *_: None)
-            layout = csv.copy_csv(engine, [path], (), {"x", "y"}, table("copy"))
+            layout = csv.copy_csv(Scan(engine, [path], (), {"x", "y"}), table("copy"))
         rows = connection.execute("SELECT typeof(x), CAST(x AS VARCHAR), y, count(*) FROM copy GROUP BY ALL").fetchall()
         return (Counter(rows), dict(layout.columns)), any("sample_size = -1" in one for one in asked)
 

@@ -18,6 +18,7 @@ import sqlanon
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import SourceError
 from sqlanon.sources import csv
+from sqlanon.sources.scan import Scan
 from sqlanon.support.expressions import table
 from support.lanes import examples
 from support.policies import make_policy
@@ -55,7 +56,7 @@ def people(first: int, last: int, prefix: str = "n") -> list[Row]:
 def copied_rows(paths: list[str]) -> Counter[tuple[object, ...]]:
     with duckdb.connect() as connection:
         engine = DuckDBEngine(connection).use_utc()
-        csv.copy_csv(engine, paths, (), set(COLUMNS), table("copy"))
+        csv.copy_csv(Scan(engine, paths, (), set(COLUMNS)), table("copy"))
         return Counter(connection.execute(f"SELECT {', '.join(COLUMNS)} FROM copy").fetchall())
 
 
@@ -199,7 +200,7 @@ def test_formats_of_dates_that_differ_are_named(tmp_path: Path) -> None:
 def test_dates_that_no_policy_names_may_have_any_format(tmp_path: Path) -> None:
     paths = [dated(tmp_path / "f0.csv", ["13/02/2001"] * 3), dated(tmp_path / "f1.csv", ["02/13/2001"] * 3)]
     with duckdb.connect() as connection:
-        csv.copy_csv(DuckDBEngine(connection).use_utc(), paths, (), {"name", "age"}, table("copy"))
+        csv.copy_csv(Scan(DuckDBEngine(connection).use_utc(), paths, (), {"name", "age"}), table("copy"))
         assert connection.execute("SELECT count(*), count(name), sum(age) FROM copy").fetchall() == [(6, 6, 6)]
 
 

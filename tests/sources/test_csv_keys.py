@@ -17,6 +17,7 @@ from sqlanon.errors import PolicyError, SourceError
 from sqlanon.policy.sections import CsvSection
 from sqlanon.sources import csv
 from sqlanon.sources.csv_text import _without_footer, describe_bad_byte
+from sqlanon.sources.scan import Scan
 from sqlanon.support.expressions import table
 from support.policies import make_policy
 from support.published_tables import publish_and_read
@@ -27,7 +28,7 @@ READ_NAMES = [("Müller", "Köln"), ("René", "Orléans")]
 
 def copy_rows(path: Path, **keys: Any) -> list[tuple[Any, ...]]:
     with duckdb.connect() as connection:
-        csv.copy_csv(DuckDBEngine(connection).use_utc(), [str(path)], (), set(), table("copy"), CsvSection(**keys))
+        csv.copy_csv(Scan(DuckDBEngine(connection).use_utc(), [str(path)], csv=CsvSection(**keys)), table("copy"))
         return connection.execute("FROM copy").fetchall()
 
 

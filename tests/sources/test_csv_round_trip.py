@@ -18,6 +18,7 @@ from sqlanon.errors import SourceError
 from sqlanon.policy.sections import CsvSection
 from sqlanon.sources import csv
 from sqlanon.sources.relation import source_errors
+from sqlanon.sources.scan import Scan
 from sqlanon.support.expressions import table
 from support.lanes import examples
 
@@ -106,7 +107,9 @@ def read(path: Path, **keys: Any) -> tuple[dict[str, str], list[tuple[Any, ...]]
     names = {name.lower() for name in (*NAMES, *(f"column{i}" for i in range(4)))}
     names |= {name + letter.lower() for name in NAMES for letters in LETTERS.values() for letter in letters}
     with duckdb.connect() as connection, source_errors():
-        csv.copy_csv(DuckDBEngine(connection).use_utc(), [str(path)], names, set(), table("copy"), CsvSection(**keys))
+        csv.copy_csv(
+            Scan(DuckDBEngine(connection).use_utc(), [str(path)], names, csv=CsvSection(**keys)), table("copy")
+        )
         columns = {name: type_ for name, type_, *_ in connection.execute("DESCRIBE copy").fetchall()}
         return columns, connection.execute("FROM copy").fetchall()
 

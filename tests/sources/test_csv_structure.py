@@ -13,6 +13,7 @@ import sqlanon
 from sqlanon.engines.duckdb import DuckDBEngine
 from sqlanon.errors import SourceError
 from sqlanon.sources import csv
+from sqlanon.sources.scan import Scan
 from sqlanon.support.expressions import table
 from support.commands import cli
 from support.policies import make_policy
@@ -24,7 +25,7 @@ FEW = "line 1 has 3 fields (delimiter ','), and "
 
 def copy_rows(path: Path) -> list[tuple[Any, ...]]:
     with duckdb.connect() as connection:
-        csv.copy_csv(DuckDBEngine(connection).use_utc(), [str(path)], (), set(), table("copy"))
+        csv.copy_csv(Scan(DuckDBEngine(connection).use_utc(), [str(path)]), table("copy"))
         return connection.execute("FROM copy").fetchall()
 
 

@@ -41,7 +41,7 @@ def released(request: pytest.FixtureRequest) -> Released:
         with sqlanon.connect(source) as db:
             result = db.anonymize(make_policy(attributes, k=k, **sections))
             space = db._workspace
-            relation = next(iter(space._readers.values()), space._engine).connection.sql(result.sql())
+            relation = next(iter(space._readers.values()), space.engine).connection.sql(result.sql())
             return Counter(relation.fetchall()), dict(zip(relation.columns, map(str, relation.types), strict=True))
 
     def in_a_file(*arguments: Any, **options: Any) -> tuple[Counter[tuple[Any, ...]], dict[str, str]]:

@@ -23,7 +23,8 @@ from sqlanon.errors import MissingLibraryError
 from sqlanon.policy import SourceSection
 from sqlanon.sources import statistics_files
 from sqlanon.sources.relation import source_errors
-from sqlanon.sources.statistics_files import ReadingChoices, UndecidedReadingError
+from sqlanon.sources.scan import ReadingChoices
+from sqlanon.sources.statistics_files import UndecidedReadingError
 from support.commands import cli
 from support.lanes import examples
 

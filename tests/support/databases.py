@@ -18,7 +18,7 @@ DUCKDB_1 = duckdb.__version__.startswith("1.")
 def connection_of(db: sqlanon.Database) -> Any:
     """The connection with which a `Database` reads its source, for a live one the user's: tests look at its tables."""
     space = db._workspace
-    return next(iter(space._readers.values()), space._engine.holder).connection
+    return next(iter(space._readers.values()), space.engine.holder).connection
 
 
 def compact_file(path: Path, compression: str = "auto") -> None:
